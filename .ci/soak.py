@@ -1,0 +1,123 @@
+"""Looks where the fixed runs do not: fresh seeds, for as long as you have.
+
+    .ci/soak.py --minutes 30 [--seed N]
+
+Two workers share the time: one runs simulated histories, the other takes turns between the codec's fuzzer, properties
+with other examples, and crash points with other seeds. Everything that is found says how to run it again. Exit code 1
+if anything was found.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+LOGS = ROOT / ".build" / "soak"
+FUZZ_TURN_S = 60.0
+# One turn of the others may outlast the time by this, so that a soak ends nearly when it said.
+OVERTIME_S_MAX = 240.0
+CRASH_TESTS = ("tests/crash/test_crash_points.py", "-k", "test_power_cut or test_one_call_fails")
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One command. `setting` is the environment that makes it this one and no other."""
+
+    name: str
+    command: tuple[str, ...]
+    setting: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def again(self) -> str:
+        words = ["python" if word == sys.executable else f"'{word}'" if " " in word else word for word in self.command]
+        return " ".join([*(f"{name}={value}" for name, value in self.setting), *words])
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--minutes", type=float, default=30, help="how long (default: %(default)g)")
+    parser.add_argument("--seed", type=int, default=time.time_ns() % 10**9, help="first seed (default: from the clock)")
+    options = parser.parse_args()
+    if not 0 < options.minutes <= 24 * 60:
+        parser.error("--minutes must be above 0 and at most a day")
+    LOGS.mkdir(parents=True, exist_ok=True)
+    deadline_s = time.monotonic() + options.minutes * 60
+    say(f"{options.minutes:g} minutes from seed {options.seed}")
+    with ThreadPoolExecutor(2) as workers:
+        jobs = [workers.submit(worker, options.seed, deadline_s) for worker in (histories, others)]
+        found = [one for job in jobs for one in job.result()]
+    for turn in found:
+        say(f"FOUND by {turn.name}; again: {turn.again}")
+    say(f"{len(found)} failed" if found else "nothing found")
+    return 1 if found else 0
+
+
+def histories(seed: int, deadline_s: float) -> list[Turn]:
+    """All the time in one process: it counts and names its own seeds."""
+    left_s = max(1.0, deadline_s - time.monotonic())
+    command = (sys.executable, "-m", "tests.sim", "--soak", f"{left_s:.0f}", "--from", str(seed))
+    turn = Turn("simulation", command)
+    return [] if take(turn, left_s) else [turn]
+
+
+def others(seed: int, deadline_s: float) -> list[Turn]:
+    found, number = [], 0
+    while (left_s := deadline_s - time.monotonic()) > 0:
+        turn = turn_of(number, seed + number, left_s)
+        if not take(turn, left_s):
+            found.append(turn)
+        number += 1
+    return found
+
+
+def turn_of(number: int, seed: int, left_s: float) -> Turn:
+    pytest = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
+    if number % 3 == 0:
+        seconds = f"{min(FUZZ_TURN_S, left_s):.0f}"
+        return Turn("fuzzer", (sys.executable, "-m", "tests.fuzz.fuzz_wire", "--seconds", seconds, "--seed", str(seed)))
+    if number % 3 == 1:
+        return Turn("crash points", (*pytest, *CRASH_TESTS), (("CRASH_SEED", str(seed)),))
+    command = (*pytest, "--timeout=600", f"--hypothesis-seed={seed}", "-m", "not system", "tests/unit")
+    return Turn("properties", command, (("SOAK", "1"), ("EXAMPLES", "1000")))
+
+
+def take(turn: Turn, left_s: float) -> bool:
+    """Run it; whether it found nothing. Its output is kept in a file and shown when it did."""
+    log = LOGS / f"{turn.name.replace(' ', '-')}.log"
+    started_s = time.monotonic()
+    with log.open("w") as out:
+        process = subprocess.Popen(
+            turn.command,
+            cwd=ROOT,
+            env={**os.environ, **dict(turn.setting)},
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+        )
+        try:
+            code = process.wait(left_s + OVERTIME_S_MAX)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            # Ended by us, not by a finding: a long turn at the end of the time.
+            code = 0
+    lines = log.read_text(errors="replace").strip().splitlines() or ["it said nothing"]
+    say(f"{turn.name}: {time.monotonic() - started_s:.0f} s: {lines[-1]}")
+    if code != 0:
+        print("\n".join(lines[-60:]), flush=True)
+    return code == 0
+
+
+def say(text: str) -> None:
+    print(f"soak: {text}", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

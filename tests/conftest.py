@@ -1,0 +1,52 @@
+"""What all tests share: steadiness, and the rule that a run which counts skips nothing.
+
+With CI=true a test that cannot run here is a failure: a green run then means that everything was tested, and not that
+something was missing. EXAMPLES says how many examples a property is tried with; `make test` takes more than `make
+check`. They are the same ones each time, unless SOAK=1 asks for others.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Generator
+
+import pytest
+from hypothesis import settings
+from pluggy import Result
+
+NOTHING_IS_SKIPPED = os.environ.get("CI", "") == "true"
+
+# The machine may be slow or shared, so no example has a deadline of its own; pytest-timeout ends what hangs.
+EXAMPLES = int(os.environ.get("EXAMPLES", "40"))
+settings.register_profile("fixed", deadline=None, derandomize=True, max_examples=EXAMPLES)
+settings.register_profile("soak", deadline=None, max_examples=EXAMPLES)
+settings.load_profile("soak" if os.environ.get("SOAK") else "fixed")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # Started in the background by a shell, this process ignores SIGINT, and so would everything that tests start.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    config.addinivalue_line("markers", "option(path): changes behaviour by this option, `limits.link-credit`")
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport() -> Generator[None, Result[pytest.TestReport], None]:
+    outcome = yield
+    _refuse_skip(outcome.get_result())
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_make_collect_report() -> Generator[None, Result[pytest.CollectReport], None]:
+    outcome = yield
+    _refuse_skip(outcome.get_result())
+
+
+def _refuse_skip(report: pytest.TestReport | pytest.CollectReport) -> None:
+    """Turn a skip, or a failure that was announced as expected, into a failure that says so."""
+    if not NOTHING_IS_SKIPPED or not report.skipped:
+        return
+    reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    report.outcome = "failed"
+    vars(report).pop("wasxfail", None)
+    report.longrepr = f"{report.nodeid}: {reason}\nWith CI=true nothing may be skipped."
