@@ -1,0 +1,75 @@
+"""The declared options as plain rows, for everything that is generated from them: reference, role, tests."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from mqbroker.config.options import BrokerFile, Table, yaml_name
+
+REPEATED_TABLES = frozenset({"listeners"})
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One option. `name` is as in TOML; `default` is None where `required`."""
+
+    table: str
+    name: str
+    kind: str
+    default: Any
+    required: bool
+    choices: tuple[str, ...]
+    minimum: int | None
+    maximum: int | None
+    unit: str
+    reload: bool
+    sentence: str
+
+    @property
+    def path(self) -> str:
+        """How messages, tests and documents name it: `limits.link-credit`."""
+        return f"{self.table}.{self.name}"
+
+    @property
+    def yaml_name(self) -> str:
+        """The name in an inventory or in Python."""
+        return yaml_name(self.name)
+
+
+def tables() -> dict[str, type[Table]]:
+    """Name of each table and its model, in the order of the file."""
+    found: dict[str, type[Table]] = {}
+    for name, info in BrokerFile.model_fields.items():
+        annotation = info.annotation
+        model = annotation if isinstance(annotation, type) else annotation.__args__[0]  # type: ignore[union-attr]
+        found[name] = model
+    return found
+
+
+def entries() -> list[Entry]:
+    """All options, in the order of declaration."""
+    return [entry for name, model in tables().items() for entry in _entries_of(name, model)]
+
+
+def _entries_of(table: str, model: type[Table]) -> list[Entry]:
+    schema = model.model_json_schema(by_alias=True)
+    required = set(schema.get("required", ()))
+    return [_entry(table, name, row, name in required) for name, row in schema["properties"].items()]
+
+
+def _entry(table: str, name: str, row: dict[str, Any], required: bool) -> Entry:
+    holder = row.get("items", row)
+    return Entry(
+        table=table,
+        name=name,
+        kind=row["type"],
+        default=row.get("default"),
+        required=required,
+        choices=tuple(holder.get("enum", ())),
+        minimum=row.get("minimum"),
+        maximum=row.get("maximum"),
+        unit=row["unit"],
+        reload=row["reload"],
+        sentence=row["description"],
+    )

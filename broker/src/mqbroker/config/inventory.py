@@ -1,0 +1,324 @@
+"""Checks the variables of all hosts before any host is touched, and reports everything that is wrong at once.
+
+Values that only Ansible can know (templates, vaulted texts) are taken as present and right; the same rules meet them
+again on the host. A fault that many hosts share, because a group sets the variable, is reported once with its hosts.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from mqbroker.base.errors import ConfigFault
+from mqbroker.config import catalogue, faults, suggest
+from mqbroker.config.load import overlap
+from mqbroker.config.options import Table, toml_name, yaml_name
+from mqbroker.config.tables import LOOPBACK
+from mqbroker.config.users import WELL_KNOWN_PASSWORDS, check_roles, user_name
+from mqbroker.config.variables import CLUSTER_USER, OWNED_BY_ROLE, SECRET_NAMES, HostVariables, default_listeners
+
+PREFIX = "mq_"
+HOSTS_NAMED_MAX = 3
+OPAQUE = "{{ known to Ansible only }}"
+PORT_MAX = 65535
+EVERYWHERE = frozenset({"0.0.0.0", "::"})
+PLAINTEXT = (
+    "makes listeners reachable from the network, and this release has no TLS: passwords and messages would cross it "
+    "unencrypted; set mq_allow_plaintext: true if that network is trusted"
+)
+
+Vars = Mapping[str, Any]
+
+
+def check_inventory(hosts: Mapping[str, Vars]) -> list[ConfigFault]:
+    """Everything that is wrong with these hosts: name -> variables, as `ansible-inventory --list` has them."""
+    known = {host: _own(variables) for host, variables in hosts.items()}
+    brokers = {host: variables for host, variables in known.items() if "mq_cluster_name" in variables}
+    found: list[tuple[str, ConfigFault]] = []
+    for host, variables in known.items():
+        found += [(host, fault) for fault in _unknown_variables(variables)]
+    for host, variables in brokers.items():
+        found += [(host, fault) for check in HOST_CHECKS for fault in check(variables)]
+    found += _between_hosts(brokers)
+    if not brokers:
+        why = "is set for no host; set it for the group that is the cluster, then add secrets with `mqctl init`"
+        return [*_merged(found), ConfigFault("mq_cluster_name", why)]
+    return _merged(found)
+
+
+def host_variables(variables: Vars) -> HostVariables:
+    """The typed variables of one host. Raises ConfigFault with the first fault; use check_inventory to show all."""
+    for check in HOST_CHECKS:
+        for fault in check(_own(variables)):
+            raise fault
+    return HostVariables.model_validate(_own(variables))
+
+
+def _own(variables: Vars) -> dict[str, Any]:
+    return {name: _without_opaque(value) for name, value in variables.items() if name.startswith(PREFIX)}
+
+
+def _without_opaque(value: Any) -> Any:
+    """Templates and vaulted values become one mark that every check leaves alone."""
+    if isinstance(value, str) and ("{{" in value or "{%" in value):
+        return OPAQUE
+    if isinstance(value, Mapping):
+        if "__ansible_vault" in value:
+            return OPAQUE
+        return {str(key): _without_opaque(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_without_opaque(item) for item in value]
+    return value
+
+
+def _unknown_variables(variables: Vars) -> list[ConfigFault]:
+    known = HostVariables.model_fields
+    return [ConfigFault(name, suggest.unknown("variable", name, known)) for name in variables if name not in known]
+
+
+def _types(variables: Vars) -> list[ConfigFault]:
+    known = {name: value for name, value in variables.items() if name in HostVariables.model_fields}
+    try:
+        HostVariables.model_validate(known)
+    except ValidationError as error:
+        return faults.from_validation(HostVariables, error, what="variable", hidden=SECRET_NAMES, ignored=OPAQUE)
+    return []
+
+
+def _secrets(variables: Vars) -> list[ConfigFault]:
+    found = []
+    if str(variables.get("mq_cluster_secret", "")).strip().lower() in WELL_KNOWN_PASSWORDS:
+        found.append(ConfigFault("mq_cluster_secret", "is a well-known default; `mqctl init` makes a random one"))
+    for number, user in enumerate(_rows(variables, "mq_users")):
+        if str(user.get("password", OPAQUE)).strip().lower() in WELL_KNOWN_PASSWORDS:
+            path = f"mq_users.{number}.password"
+            found.append(ConfigFault(path, "is a well-known default; `mqctl init` makes a random one"))
+    return found
+
+
+def _users(variables: Vars) -> list[ConfigFault]:
+    found = []
+    seen: dict[str, int] = {}
+    for number, user in enumerate(_rows(variables, "mq_users")):
+        path = f"mq_users.{number}"
+        name, roles = user.get("name"), user.get("roles", ["client"])
+        if isinstance(name, str) and name != OPAQUE:
+            found += _user_name_faults(f"{path}.name", name, seen)
+            seen.setdefault(name, number)
+        if isinstance(roles, list) and OPAQUE not in roles:
+            found += _role_faults(f"{path}.roles", roles)
+    return found
+
+
+def _user_name_faults(path: str, name: str, seen: Mapping[str, int]) -> list[ConfigFault]:
+    if name in seen:
+        return [ConfigFault(path, f"user {name} is declared twice, first as mq_users.{seen[name]}; remove one of them")]
+    if name == CLUSTER_USER:
+        return [ConfigFault(path, f"{name} is the user of the nodes themselves; choose another name")]
+    try:
+        user_name(name)
+    except ConfigFault as fault:
+        return [ConfigFault(path, fault.why)]
+    return []
+
+
+def _role_faults(path: str, roles: list[Any]) -> list[ConfigFault]:
+    try:
+        if "cluster" in check_roles(tuple(roles)):
+            return [ConfigFault(path, "the role cluster belongs to the nodes themselves; remove it")]
+    except ConfigFault as fault:
+        return [ConfigFault(path, fault.why)]
+    return []
+
+
+def _addresses(variables: Vars) -> list[ConfigFault]:
+    explicit, card = variables.get("mq_local_bind_address"), variables.get("mq_cluster_interface")
+    if explicit and card:
+        return [ConfigFault("mq_local_bind_address", "is set beside mq_cluster_interface; keep one of the two")]
+    common = "mq_cluster_interface" if card else "mq_local_bind_address"
+    common_is_remote = bool(card) or not _is_loopback(explicit)
+    places: dict[str, None] = {}
+    for number, row in enumerate(_listener_rows(variables)):
+        own = row.get("local_bind_address")
+        is_remote = not _is_loopback(own) if own else common_is_remote
+        if is_remote and _is_false(row.get("allow_plaintext", variables.get("mq_allow_plaintext", False))):
+            places[f"mq_listeners.{number}.local_bind_address" if own else common] = None
+    return [ConfigFault(place, PLAINTEXT) for place in places]
+
+
+def _is_loopback(address: object) -> bool:
+    try:
+        return ipaddress.ip_address(str(address)).is_loopback
+    except ValueError:
+        return True  # No address at all: the check of types has said so, or Ansible will know it.
+
+
+def _is_false(value: object) -> bool:
+    return value is False or str(value).lower() in {"false", "no", "off", "n", "f", "0"}
+
+
+def _broker_options(variables: Vars) -> list[ConfigFault]:
+    given = variables.get("mq_broker_options", {})
+    if not isinstance(given, Mapping):
+        return []
+    models = {name: model for name, model in catalogue.tables().items() if name not in catalogue.REPEATED_TABLES}
+    found = []
+    for table, row in given.items():
+        path = f"mq_broker_options.{table}"
+        if table in catalogue.REPEATED_TABLES:
+            found.append(ConfigFault(path, f"is written as mq_{table}, a list"))
+        elif table not in models:
+            found.append(ConfigFault(path, suggest.unknown("table", table, models)))
+        elif isinstance(row, Mapping):
+            owned = OWNED_BY_ROLE.get(table, frozenset())
+            found += [ConfigFault(f"{path}.{name}", "is set by the role; remove it") for name in row if name in owned]
+            found += _row_faults(path, models[table], row)
+    return found
+
+
+def _listeners(variables: Vars) -> list[ConfigFault]:
+    model = catalogue.tables()["listeners"]
+    found = []
+    seen: dict[str, int] = {}
+    for number, row in enumerate(_rows(variables, "mq_listeners")):
+        path = f"mq_listeners.{number}"
+        found += _row_faults(path, model, row)
+        name = row.get("name")
+        if not isinstance(name, str) or name == OPAQUE:
+            continue
+        if name in seen:
+            found.append(
+                ConfigFault(f"{path}.name", f"listener {name} is declared twice, first as mq_listeners.{seen[name]}")
+            )
+        seen.setdefault(name, number)
+    return found
+
+
+def _row_faults(path: str, model: type[Table], row: Mapping[str, Any]) -> list[ConfigFault]:
+    """Faults of a table that is written with underscores."""
+    found = [ConfigFault(f"{path}.{name}", f"is written {yaml_name(name)} here") for name in row if "-" in name]
+    try:
+        model.model_validate({toml_name(name): value for name, value in row.items()})
+    except ValidationError as error:
+        found += [
+            ConfigFault(f"{path}.{yaml_name(fault.path)}", _yaml_suggestion(fault.why))
+            for fault in faults.from_validation(model, error, ignored=OPAQUE)
+        ]
+    return found
+
+
+def _yaml_suggestion(why: str) -> str:
+    """The sentence with the suggested name as YAML has it."""
+    head, mark, name = why.partition("did you mean ")
+    return head + mark + yaml_name(name)
+
+
+def _instances(variables: Vars) -> list[ConfigFault]:
+    """Names once, ports of one host once."""
+    rows = _rows(variables, "mq_instances") or [{"name": "default"}]
+    found = []
+    names: dict[str, int] = {}
+    taken: list[tuple[int, str, str]] = []
+    for number, row in enumerate(rows):
+        path, name, offset = f"mq_instances.{number}", str(row.get("name")), row.get("port_offset", 0)
+        if name in names:
+            found.append(
+                ConfigFault(f"{path}.name", f"instance {name} is declared twice, first as mq_instances.{names[name]}")
+            )
+        names.setdefault(name, number)
+        if isinstance(offset, int):
+            found += _port_faults(path, name, _ports(variables, offset), taken)
+    return found
+
+
+def _ports(variables: Vars, offset: int) -> list[tuple[int, str, str]]:
+    """(port, address, listener) of one instance. The address of a card is not known yet, but it is one."""
+    common = variables.get("mq_local_bind_address") or (OPAQUE if variables.get("mq_cluster_interface") else LOOPBACK)
+    return [
+        (row["port"] + offset, str(row.get("local_bind_address", common)), str(row.get("name")))
+        for row in _listener_rows(variables)
+        if isinstance(row.get("port"), int)
+    ]
+
+
+def _listener_rows(variables: Vars) -> list[dict[str, Any]]:
+    return _rows(variables, "mq_listeners") if "mq_listeners" in variables else default_listeners()
+
+
+def _port_faults(
+    path: str, instance: str, ports: list[tuple[int, str, str]], taken: list[tuple[int, str, str]]
+) -> list[ConfigFault]:
+    found = []
+    for port, address, listener in ports:
+        owner = f"listener {listener} of instance {instance}"
+        other = next((who for used, where, who in taken if used == port and _may_overlap(where, address)), None)
+        if other is not None:
+            why = f"port {port} of {owner} is taken by {other}; choose another port_offset"
+            found.append(ConfigFault(f"{path}.port_offset", why))
+        if port > PORT_MAX:
+            found.append(ConfigFault(f"{path}.port_offset", f"makes port {port} for {owner}, above {PORT_MAX}"))
+        taken.append((port, address, owner))
+    return found
+
+
+def _may_overlap(one: str, other: str) -> bool:
+    try:
+        return overlap(one, other)
+    except ValueError:
+        return one == other or EVERYWHERE.issuperset({one, other} - {OPAQUE})
+
+
+def _between_hosts(brokers: Mapping[str, Vars]) -> list[tuple[str, ConfigFault]]:
+    """One secret in a cluster, one host for an address."""
+    found: list[tuple[str, ConfigFault]] = []
+    secrets: dict[str, tuple[str, Any]] = {}
+    addresses: dict[str, str] = {}
+    for host, variables in brokers.items():
+        cluster, secret = str(variables["mq_cluster_name"]), variables.get("mq_cluster_secret", OPAQUE)
+        first_host, first = secrets.setdefault(cluster, (host, secret))
+        if OPAQUE not in (secret, first) and secret != first:
+            why = f"differs from that of {first_host} in the same cluster {cluster}; set it for the group"
+            found.append((host, ConfigFault("mq_cluster_secret", why)))
+        address = str(variables.get("mq_local_bind_address") or OPAQUE)
+        if address == OPAQUE or _is_loopback(address) or ipaddress.ip_address(address).is_unspecified:
+            continue
+        owner = addresses.setdefault(address, host)
+        if owner != host:
+            why = f"{address} is the address of {owner} already; set it for each host, or use mq_cluster_interface"
+            found.append((host, ConfigFault("mq_local_bind_address", why)))
+    return found
+
+
+def _rows(variables: Vars, name: str) -> list[dict[str, Any]]:
+    """Those entries of a list variable that are tables; types are complained about elsewhere."""
+    value = variables.get(name, [])
+    return [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []
+
+
+def _merged(found: list[tuple[str, ConfigFault]]) -> list[ConfigFault]:
+    groups: dict[tuple[str, str], list[str]] = {}
+    for host, fault in found:
+        groups.setdefault((fault.path, fault.why), []).append(host)
+    return [ConfigFault(path, f"{why} ({_named(hosts)})") for (path, why), hosts in groups.items()]
+
+
+def _named(hosts: list[str]) -> str:
+    if len(hosts) == 1:
+        return f"host {hosts[0]}"
+    more = len(hosts) - HOSTS_NAMED_MAX
+    tail = f" and {more} more" if more > 0 else ""
+    return f"hosts {', '.join(hosts[:HOSTS_NAMED_MAX])}{tail}"
+
+
+HOST_CHECKS: tuple[Callable[[Vars], list[ConfigFault]], ...] = (
+    _types,
+    _secrets,
+    _users,
+    _addresses,
+    _broker_options,
+    _listeners,
+    _instances,
+)

@@ -1,0 +1,133 @@
+"""`broker.toml` from text to slices. Reports every fault of a file at once, each with its path; applies no half file.
+
+What one option alone may hold is said in `options.py`; what options may hold together is checked here, also where
+other parts of the file are wrong, so that one round of corrections is enough.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import tomllib
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from mqbroker.base.errors import ConfigFault
+from mqbroker.config import faults
+from mqbroker.config.options import (
+    SOCKET_PATH_BYTES_MAX,
+    BrokerFile,
+    LimitTable,
+    ListenerTable,
+    Table,
+    to_slices,
+)
+from mqbroker.config.slices import BrokerOptions, NodeOptions
+
+TEXT_CHARACTERS_MAX = 1024 * 1024
+
+AnyTable = TypeVar("AnyTable", bound=Table)
+
+
+def parse(text: str) -> BrokerOptions | list[ConfigFault]:
+    """The options of a `broker.toml`, or everything that is wrong with it."""
+    if len(text) > TEXT_CHARACTERS_MAX:
+        return [ConfigFault("file", f"is longer than {TEXT_CHARACTERS_MAX} characters; this is no broker.toml")]
+    try:
+        raw = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        return [ConfigFault("file", f"is not TOML: {error}")]
+    except RecursionError:
+        return [ConfigFault("file", "is nested too deeply; options are at most a list in a table")]
+    found: list[ConfigFault] = []
+    file: BrokerFile | None = None
+    try:
+        file = BrokerFile.model_validate(raw)
+    except ValidationError as error:
+        found = faults.from_validation(BrokerFile, error)
+    found += _together(raw)
+    if found or file is None:
+        return found
+    options = to_slices(file)
+    return _path_faults(options.node) or options
+
+
+def _together(raw: dict[str, Any]) -> list[ConfigFault]:
+    """Faults between options, from those tables of the file that are valid by themselves."""
+    listeners = raw.get("listeners", [])
+    valid: list[tuple[int, ListenerTable]] = []
+    for number, item in enumerate(listeners if isinstance(listeners, list) else []):
+        table = _table_or_none(ListenerTable, item)
+        if table is not None:
+            valid.append((number, table))
+    found = _listener_faults(valid)
+    limits = _table_or_none(LimitTable, raw.get("limits", {}))
+    if limits is not None and limits.max_message_size_bytes > limits.global_max_size_bytes:
+        why = f"must not be above limits.global-max-size-bytes, which is {limits.global_max_size_bytes}"
+        found.append(ConfigFault("limits.max-message-size-bytes", why))
+    return found
+
+
+def _table_or_none(model: type[AnyTable], raw: object) -> AnyTable | None:
+    try:
+        return model.model_validate(raw)
+    except ValidationError:
+        return None
+
+
+def _listener_faults(listeners: list[tuple[int, ListenerTable]]) -> list[ConfigFault]:
+    found = []
+    for place, (number, one) in enumerate(listeners):
+        path = f"listeners.{number}"
+        found += _plaintext_faults(path, one)
+        if one.frame_size_before_open_bytes > one.max_frame_size_bytes:
+            why = f"must not be above max-frame-size-bytes, which is {one.max_frame_size_bytes}"
+            found.append(ConfigFault(f"{path}.frame-size-before-open-bytes", why))
+        for earlier_number, earlier in listeners[:place]:
+            if earlier.name == one.name:
+                why = f"listener {one.name} is declared twice, first as listeners.{earlier_number}; rename one of them"
+                found.append(ConfigFault(f"{path}.name", why))
+            if earlier.port == one.port and overlap(earlier.local_bind_address, one.local_bind_address):
+                why = f"port {one.port} is taken by listeners.{earlier_number} ({earlier.name}); choose another port"
+                found.append(ConfigFault(f"{path}.port", why))
+    return found
+
+
+def _plaintext_faults(path: str, listener: ListenerTable) -> list[ConfigFault]:
+    if listener.allow_plaintext or ipaddress.ip_address(listener.local_bind_address).is_loopback:
+        return []
+    why = (
+        f"{listener.local_bind_address} is not a loopback address, and this release has no TLS: passwords of PLAIN and "
+        "all messages would cross the network unencrypted; set allow-plaintext = true if that network is trusted"
+    )
+    return [ConfigFault(f"{path}.local-bind-address", why)]
+
+
+def overlap(one: str, other: str) -> bool:
+    """Whether two listeners with these addresses cannot have the same port."""
+    first, second = ipaddress.ip_address(one), ipaddress.ip_address(other)
+    if first == second:
+        return True
+    any_ipv6 = any(item.version == 6 and item.is_unspecified for item in (first, second))
+    if first.version != second.version:
+        return any_ipv6
+    return first.is_unspecified or second.is_unspecified
+
+
+def _path_faults(node: NodeOptions) -> list[ConfigFault]:
+    """Faults of paths once their placeholders are filled in."""
+    found = []
+    paths = {
+        "node.data-directory": node.data_directory,
+        "node.admin-socket": node.admin_socket,
+        "node.users-file": node.users_file,
+    }
+    for path, value in paths.items():
+        if not value.startswith("/") or "{" in value:
+            why = f"is {value!r}: it must be absolute, and may hold no placeholder but {{name}} and {{data-directory}}"
+            found.append(ConfigFault(path, why))
+    length_bytes = len(node.admin_socket.encode())
+    if length_bytes > SOCKET_PATH_BYTES_MAX:
+        why = f"has {length_bytes} bytes; a Unix socket has at most {SOCKET_PATH_BYTES_MAX}, choose a shorter path"
+        found.append(ConfigFault("node.admin-socket", why))
+    return found

@@ -1,0 +1,244 @@
+"""Every option of `broker.toml`, declared once: type, default, bounds, unit, what a change needs, one sentence.
+
+Everything else about options is derived from these models: loading, the reference, the JSON schema, the variables of
+the role. Names have hyphens in TOML and underscores in Python and YAML; there is no other mapping. An option stands
+here only if this release honours it, and each has a test that changes behaviour by it (tests/contract).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic_core import PydanticCustomError
+
+from mqbroker.config import patterns
+from mqbroker.config.slices import (
+    AddressOptions,
+    BrokerOptions,
+    JournalOptions,
+    LimitOptions,
+    ListenerOptions,
+    NodeOptions,
+)
+
+KIB = 1024
+MIB = 1024 * KIB
+GIB = 1024 * MIB
+SOCKET_PATH_BYTES_MAX = 107  # sun_path of Linux less its final zero byte
+
+SaslMechanism = Literal["SCRAM-SHA-256", "PLAIN", "ANONYMOUS"]
+
+
+def toml_name(name: str) -> str:
+    """The one mapping between a name in Python or YAML and the same name in TOML."""
+    return name.replace("_", "-")
+
+
+def yaml_name(name: str) -> str:
+    """The way back of `toml_name`."""
+    return name.replace("-", "_")
+
+
+def _ip_address(value: str) -> str:
+    try:
+        ipaddress.ip_address(value)
+    except ValueError:
+        raise PydanticCustomError("ip_address", "must be an IP address such as 192.0.2.11 or ::1") from None
+    return value
+
+
+def _distinct(values: list[SaslMechanism]) -> list[SaslMechanism]:
+    if len(set(values)) != len(values):
+        raise PydanticCustomError("distinct", "must not name anything twice")
+    return values
+
+
+NodeName = Annotated[str, Field(pattern=patterns.NODE_NAME)]
+AbsolutePath = Annotated[str, Field(pattern=patterns.ABSOLUTE_PATH, max_length=4000)]
+IpAddress = Annotated[str, AfterValidator(_ip_address)]
+SaslMechanisms = Annotated[list[SaslMechanism], Field(min_length=1), AfterValidator(_distinct)]
+
+
+def option(default: Any, sentence: str, *, unit: str = "", reload: bool = False, **bounds: Any) -> Any:
+    """Declare one option. `reload`: a running broker takes the new value on reload, else it needs a restart."""
+    return Field(default, description=sentence, json_schema_extra={"unit": unit, "reload": reload}, **bounds)
+
+
+class Table(BaseModel):
+    """What all tables share: hyphens in TOML, no unknown keys, no silent conversions."""
+
+    model_config = ConfigDict(alias_generator=toml_name, extra="forbid", strict=True, frozen=True)
+
+
+class NodeTable(Table):
+    """The process itself: its name and its places in the file system."""
+
+    name: NodeName = option("default", "Name of this node in logs, in status output and as its AMQP container id.")
+    data_directory: AbsolutePath = option(
+        "/var/lib/mq/{name}", "Absolute path of the directory that holds the identity and the journal of this node."
+    )
+    admin_socket: AbsolutePath = option(
+        "/run/mq/{name}/admin.sock", "Absolute path of the Unix socket that administration goes through."
+    )
+    users_file: AbsolutePath = option(
+        "{data-directory}/users.json", "Absolute path of the file of users, kept by `mqbroker users`."
+    )
+    stop_timeout_ms: int = option(
+        10_000,
+        "Time that a graceful stop may take before the process ends at once.",
+        unit="ms",
+        reload=True,
+        ge=100,
+        le=600_000,
+    )
+    log_format: Literal["text", "json"] = option("text", "Form of the log lines on standard error.", reload=True)
+
+
+class ListenerTable(Table):
+    """A socket that the broker accepts connections on. The table may be repeated."""
+
+    name: NodeName = option(..., "Name of the listener in logs and errors, distinct within the file.")
+    kind: Literal["client", "cluster"] = option(
+        "client",
+        "Whom it serves: users with the role cluster log in on cluster listeners only, all others never there.",
+    )
+    local_bind_address: IpAddress = option("127.0.0.1", "IP address of this host that the listener is bound to.")
+    port: int = option(..., "TCP port of the listener.", ge=1, le=65535)
+    allow_plaintext: bool = option(
+        False, "Allow an address beyond loopback although nothing on this listener is encrypted."
+    )
+    sasl_mechanisms: SaslMechanisms = option(
+        ["SCRAM-SHA-256", "PLAIN"], "SASL mechanisms that are offered; ANONYMOUS lets everybody in without a password."
+    )
+    idle_timeout_ms: int = option(
+        60_000,
+        "Silence after which a peer counts as gone; it is announced to the peer.",
+        unit="ms",
+        ge=100,
+        le=3_600_000,
+    )
+    login_timeout_ms: int = option(
+        10_000, "Time that a peer has from its connection to its open.", unit="ms", ge=100, le=600_000
+    )
+    max_frame_size_bytes: int = option(
+        64 * KIB, "Largest AMQP frame that is accepted once a connection is open.", unit="bytes", ge=512, le=16 * MIB
+    )
+    frame_size_before_open_bytes: int = option(
+        4 * KIB, "Largest frame that is accepted before a connection is open.", unit="bytes", ge=512, le=64 * KIB
+    )
+    connections_max: int = option(
+        10_000, "Connections at the same time; further ones are closed at once.", reload=True, ge=1, le=1_000_000
+    )
+    backlog: int = option(1024, "Connections that may wait in the kernel to be accepted.", ge=1, le=65535)
+
+
+class JournalTable(Table):
+    """Durable storage on this host's disk."""
+
+    journal_file_size_bytes: int = option(
+        10 * MIB,
+        "Size of a journal file; a larger write gets a file of its own.",
+        unit="bytes",
+        ge=64 * KIB,
+        le=1 * GIB,
+    )
+    journal_sync: bool = option(
+        True, "Wait for the disk before a durable message is acknowledged; without it a power cut loses messages."
+    )
+    journal_on_damage: Literal["stop", "truncate"] = option(
+        "stop", "What to do at start when the journal is damaged in its middle: stop, or drop all from there on."
+    )
+    journal_compact_min_files: int = option(
+        10, "Journal files that there must be before compaction starts; 0 turns it off.", ge=0, le=100_000
+    )
+    journal_compact_percentage: int = option(
+        30, "Compaction starts when less than this share of the journal is still needed.", unit="percent", ge=1, le=100
+    )
+    disk_pending_bytes_max: int = option(
+        16 * MIB,
+        "Bytes on their way to the disk above which publishers are held back.",
+        unit="bytes",
+        ge=64 * KIB,
+        le=GIB,
+    )
+
+
+class LimitTable(Table):
+    """Bounds of memory and of counts."""
+
+    global_max_size_bytes: int = option(
+        256 * MIB,
+        "Memory for messages of all queues; at this size publishers get no credit.",
+        unit="bytes",
+        ge=MIB,
+        le=1024 * GIB,
+    )
+    max_message_size_bytes: int = option(
+        100 * MIB,
+        "Largest message that is accepted; it is announced on every link.",
+        unit="bytes",
+        ge=1 * KIB,
+        le=4 * GIB,
+    )
+    link_credit: int = option(
+        2000, "Credit that a publisher is given on its link.", unit="messages", ge=1, le=1_000_000
+    )
+    sessions_per_connection_max: int = option(256, "Sessions that one connection may begin.", ge=1, le=65536)
+    links_per_session_max: int = option(1024, "Links that one session may attach.", ge=1, le=1_000_000)
+    queues_max: int = option(100_000, "Queues of this node.", ge=1, le=10_000_000)
+    consumers_per_queue_max: int = option(1000, "Consumers of one queue.", ge=1, le=1_000_000)
+
+
+class AddressTable(Table):
+    """What happens at an address."""
+
+    auto_create_queues: bool = option(
+        True, "Create a queue when somebody sends to or receives from an address that has none; else refuse."
+    )
+
+
+class BrokerFile(Table):
+    """A whole `broker.toml`."""
+
+    node: NodeTable = Field(default_factory=NodeTable)
+    listeners: list[ListenerTable] = Field(default_factory=list, max_length=64)
+    journal: JournalTable = Field(default_factory=JournalTable)
+    limits: LimitTable = Field(default_factory=LimitTable)
+    addresses: AddressTable = Field(default_factory=AddressTable)
+
+
+def _node_slice(table: NodeTable) -> NodeOptions:
+    values = table.model_dump()
+    for name in ("data_directory", "admin_socket", "users_file"):
+        filled = values[name].replace("{name}", table.name)
+        values[name] = filled.replace("{data-directory}", values["data_directory"])
+    return NodeOptions(**values)
+
+
+def _listener_slice(table: ListenerTable) -> ListenerOptions:
+    values = table.model_dump()
+    values["sasl_mechanisms"] = tuple(values["sasl_mechanisms"])
+    return ListenerOptions(**values)
+
+
+def to_slices(file: BrokerFile) -> BrokerOptions:
+    """Plain dataclasses for the rooms, placeholders of paths filled in."""
+    return BrokerOptions(
+        node=_node_slice(file.node),
+        listeners=tuple(_listener_slice(table) for table in file.listeners),
+        journal=JournalOptions(**file.journal.model_dump()),
+        limits=LimitOptions(**file.limits.model_dump()),
+        addresses=AddressOptions(**file.addresses.model_dump()),
+    )
+
+
+def defaults() -> BrokerOptions:
+    """What an empty `broker.toml` means: no listener at all, everything else at its default."""
+    return to_slices(BrokerFile())
+
+
+def default_listener(name: str = "clients", port: int = 5672) -> ListenerOptions:
+    """A listener with nothing but its name and port given."""
+    return _listener_slice(ListenerTable.model_validate({"name": name, "port": port}))

@@ -1,0 +1,55 @@
+"""Option reference as Markdown and JSON schema, both made from the declarations."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from mqbroker.config import catalogue
+from mqbroker.config.catalogue import Entry
+from mqbroker.config.options import BrokerFile
+
+HEAD = """# Options of `broker.toml`
+
+Every option with its type, default and bounds. `change` says what makes a new value hold in a running broker: `reload`
+(`systemctl reload`) or `restart`. In an inventory the same names are written with underscores:
+`[limits] link-credit` is `mq_broker_options: {limits: {link_credit: …}}`.
+`mqbroker config check` finds every fault of a file at once; `mqbroker config diff OLD NEW` says what a change needs.
+"""
+
+
+def markdown() -> str:
+    """The whole reference."""
+    parts = [HEAD]
+    rows = catalogue.entries()
+    for table, model in catalogue.tables().items():
+        repeated = table in catalogue.REPEATED_TABLES
+        title = f"[[{table}]]" if repeated else f"[{table}]"
+        parts.append(f"## `{title}`\n\n{(model.__doc__ or '').strip()}\n")
+        parts.append("| option | type | default | bounds | change | meaning |\n|---|---|---|---|---|---|")
+        parts.extend(_row(entry) for entry in rows if entry.table == table)
+        parts.append("")
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def schema() -> dict[str, Any]:
+    """JSON schema (draft 2020-12) of a whole file."""
+    made = BrokerFile.model_json_schema(by_alias=True)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **made, "title": "broker.toml"}
+
+
+def bounds(entry: Entry) -> str:
+    """Choices or the range that an option allows, in words."""
+    if entry.choices:
+        return " \\| ".join(f"`{choice}`" for choice in entry.choices)
+    if entry.minimum is None and entry.maximum is None:
+        return ""
+    return f"{entry.minimum} to {entry.maximum}"
+
+
+def _row(entry: Entry) -> str:
+    unit = f", {entry.unit}" if entry.unit else ""
+    default = "required" if entry.required else f"`{json.dumps(entry.default)}`"
+    change = "reload" if entry.reload else "restart"
+    cells = [f"`{entry.name}`", f"{entry.kind}{unit}", default, bounds(entry), change, entry.sentence]
+    return "| " + " | ".join(cells) + " |"

@@ -1,0 +1,65 @@
+"""From the variables of a host to the tables of its `broker.toml`, and from tables to text.
+
+This is the reference for the role's template: a contract test renders both and compares them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from mqbroker.config.options import toml_name
+from mqbroker.config.variables import HostVariables, Instance
+
+LOOPBACK = "127.0.0.1"
+TABLE_ORDER = ("node", "journal", "limits", "addresses")
+
+
+def tables_of(variables: HostVariables, instance: Instance, address: str | None = None) -> dict[str, Any]:
+    """The tables of one instance, names as in YAML. `address`: what mq_cluster_interface resolved to on the host."""
+    options = variables.mq_broker_options
+    node = {
+        "name": instance.name,
+        "data_directory": f"/var/lib/mq/{instance.name}",
+        "admin_socket": f"/run/mq/{instance.name}/admin.sock",
+        "users_file": f"/var/lib/mq/{instance.name}/users.json",
+    }
+    made: dict[str, Any] = {"node": {**node, **options.get("node", {})}}
+    for name in TABLE_ORDER[1:]:
+        if options.get(name):
+            made[name] = dict(options[name])
+    bound_to = variables.mq_local_bind_address or address or LOOPBACK
+    made["listeners"] = [_listener(row, variables, instance, bound_to) for row in variables.mq_listeners]
+    return made
+
+
+def _listener(row: Mapping[str, Any], variables: HostVariables, instance: Instance, bound_to: str) -> dict[str, Any]:
+    common = {"local_bind_address": bound_to, "allow_plaintext": variables.mq_allow_plaintext}
+    port = row.get("port", 0)
+    shifted = port + instance.port_offset if isinstance(port, int) else port
+    return {**common, **row, "port": shifted}
+
+
+def toml_text(tables: Mapping[str, Any]) -> str:
+    """The text of `broker.toml`: tables in their order, listeners last.
+
+    JSON literals of such values are TOML as long as nothing beyond ASCII is escaped (TOML knows no surrogates).
+    """
+    parts = [_block(f"[{name}]", tables[name]) for name in TABLE_ORDER if tables.get(name)]
+    parts += [_block("[[listeners]]", row) for row in tables.get("listeners", [])]
+    return "\n".join(parts)
+
+
+def _block(head: str, row: Mapping[str, Any]) -> str:
+    return "".join(
+        [
+            f"{head}\n",
+            *(f"{toml_name(name)} = {json.dumps(value, ensure_ascii=False)}\n" for name, value in row.items()),
+        ]
+    )
+
+
+def render_toml(variables: HostVariables, instance: Instance, address: str | None = None) -> str:
+    """`broker.toml` of one instance as the role writes it, without the role's heading."""
+    return toml_text(tables_of(variables, instance, address))

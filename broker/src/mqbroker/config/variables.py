@@ -1,0 +1,95 @@
+"""The `mq_*` variables that a user writes in an inventory, declared once: type, default, bounds, one sentence.
+
+`mqctl` and the playbooks know exactly these. The model says what one variable alone may hold; what variables of one
+or several hosts may hold together is in `inventory.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from mqbroker.config import patterns
+from mqbroker.config.options import IpAddress
+
+CLIENT_PORT = 5672
+CLUSTER_PORT = 5673
+CLUSTER_USER = "mq-cluster"
+SECRET_NAMES = frozenset({"mq_cluster_secret", "mq_users"})
+SECRET_CHARACTERS_MIN = 16
+
+# The role decides these from the instance; an override would tear unit file, directories and broker.toml apart.
+OWNED_BY_ROLE = {"node": frozenset({"name", "data_directory", "admin_socket", "users_file"})}
+
+
+def _declared(default: Any, sentence: str, **bounds: Any) -> Any:
+    return Field(default, description=sentence, **bounds)
+
+
+class Variables(BaseModel):
+    """What all variable models share. Inventories may write numbers and truth as text, so conversion is on."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Instance(Variables):
+    """One broker process of a host."""
+
+    name: str = _declared(..., "Name of the instance on its host.", pattern=patterns.LABEL)
+    port_offset: int = _declared(0, "Number that is added to every port of the instance.", ge=0, le=60_000)
+
+
+class User(Variables):
+    """One user of the cluster."""
+
+    name: str = _declared(..., "Name of the user.", min_length=1)
+    password: str = _declared(..., "Password; keep it in a vault.", min_length=1, repr=False)
+    roles: list[str] = _declared(["client"], "Roles of the user.", min_length=1)
+
+
+def default_instances() -> list[Instance]:
+    """One instance with the standard ports."""
+    return [Instance(name="default")]
+
+
+def default_listeners() -> list[dict[str, Any]]:
+    """One listener for clients and one for the other nodes."""
+    return [
+        {"name": "clients", "kind": "client", "port": CLIENT_PORT},
+        {"name": "cluster", "kind": "cluster", "port": CLUSTER_PORT},
+    ]
+
+
+class HostVariables(Variables):
+    """All `mq_*` variables of one host."""
+
+    mq_cluster_name: str = _declared(
+        ..., "Name of the cluster; the group that sets it is the cluster.", pattern=patterns.LABEL
+    )
+    mq_cluster_secret: str = _declared(
+        ...,
+        "Password of the nodes among each other, the same on all hosts of a cluster; keep it in a vault.",
+        min_length=SECRET_CHARACTERS_MIN,
+        repr=False,
+    )
+    mq_users: list[User] = _declared([], "Users that may log in.", max_length=10_000)
+    mq_instances: list[Instance] = Field(
+        default_factory=default_instances, description="Broker processes of the host.", min_length=1, max_length=256
+    )
+    mq_cluster_interface: str | None = _declared(
+        None, "Network card whose address the listeners are bound to.", pattern=patterns.NETWORK_CARD
+    )
+    mq_local_bind_address: IpAddress | None = _declared(None, "IP address of the host that the listeners are bound to.")
+    mq_allow_plaintext: bool = _declared(False, "Allow listeners beyond loopback although nothing is encrypted.")
+    mq_listeners: list[dict[str, Any]] = Field(
+        default_factory=default_listeners,
+        description="Listeners of every instance, options as in [[listeners]].",
+        max_length=64,
+    )
+    mq_broker_options: dict[str, dict[str, Any]] = _declared(
+        {}, "Options of broker.toml by table: {limits: {link_credit: 500}}."
+    )
+    mq_uid: int | None = _declared(None, "User id of the user mq, where it must be a certain one.", ge=1, le=65_533)
+    mq_os_unsupported: bool = _declared(False, "Go on although the operating system of a host is not a tested one.")
+    mq_bundle: str | None = _declared(None, "Directory of the bundle on the control node (`mqctl bundle build`).")

@@ -1,0 +1,98 @@
+"""Defaults and argument_specs of the role `broker`.
+
+The variables `broker_options` and `broker_listeners` are made from the declared options. Variables that only the role
+knows stand in `role_broker_extra.yml`, each with its `default` (left out where the caller must give it) and `spec`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+import yaml_text
+from mqbroker.config import catalogue
+from mqbroker.config.catalogue import Entry
+from mqbroker.config.tables import TABLE_ORDER
+from mqbroker.config.variables import OWNED_BY_ROLE, default_listeners
+
+EXTRA = Path(__file__).parent / "role_broker_extra.yml"
+DEFAULTS_PATH = "roles/broker/defaults/main.yml"
+SPECS_PATH = "roles/broker/meta/argument_specs.yml"
+HEAD = "# Made by `make gen` from the declared options and gen/role_broker_extra.yml; changes belong there.\n"
+KINDS = {"string": "str", "integer": "int", "boolean": "bool", "array": "list"}
+
+
+def files() -> dict[str, str]:
+    """Both files of the role."""
+    extra = yaml.safe_load(EXTRA.read_text(encoding="utf-8"))
+    variables = {**extra["variables"], "broker_listeners": _listeners(), "broker_options": _options()}
+    defaults = {name: row["default"] for name, row in variables.items() if "default" in row}
+    options = {name: _with_default(row) for name, row in variables.items()}
+    main = {"short_description": extra["short_description"], "description": extra["description"], "options": options}
+    specs = {"argument_specs": {"main": main}}
+    return {
+        DEFAULTS_PATH: HEAD + yaml_text.dump(defaults),
+        SPECS_PATH: HEAD + yaml_text.dump(specs),
+    }
+
+
+def _with_default(row: dict[str, Any]) -> dict[str, Any]:
+    """The spec of a variable."""
+    spec = dict(row["spec"])
+    if "default" in row:
+        spec["default"] = row["default"]
+    return spec
+
+
+def _options() -> dict[str, Any]:
+    """One dictionary for each table. What is left out keeps the default of the installed release."""
+    rows = catalogue.entries()
+    tables: dict[str, Any] = {}
+    for name in TABLE_ORDER:
+        owned = OWNED_BY_ROLE.get(name, frozenset())
+        inner = {
+            entry.yaml_name: _spec(entry) for entry in rows if entry.table == name and entry.yaml_name not in owned
+        }
+        doc = (catalogue.tables()[name].__doc__ or "").strip()
+        tables[name] = {"type": "dict", "description": [f"Table [{name}] of broker.toml. {doc}"], "options": inner}
+    description = [
+        "Options of broker.toml by table, names with underscores.",
+        "An option that is left out keeps the default that the installed release has.",
+    ]
+    return {"default": {}, "spec": {"type": "dict", "description": description, "options": tables}}
+
+
+def _listeners() -> dict[str, Any]:
+    inner = {entry.yaml_name: _spec(entry) for entry in catalogue.entries() if entry.table == "listeners"}
+    description = [
+        "Listeners of every instance, names with underscores; the instance's port_offset is added to each port.",
+        "Where local_bind_address or allow_plaintext is left out, that of the host holds.",
+    ]
+    spec = {"type": "list", "elements": "dict", "description": description, "options": inner}
+    return {"default": default_listeners(), "spec": spec}
+
+
+def _spec(entry: Entry) -> dict[str, Any]:
+    made: dict[str, Any] = {"type": KINDS[entry.kind]}
+    if entry.kind == "array":
+        made["elements"] = "str"
+    made["description"] = [_sentence(entry)]
+    if entry.choices:
+        made["choices"] = list(entry.choices)
+    if entry.required:
+        made["required"] = True
+    return made
+
+
+def _sentence(entry: Entry) -> str:
+    """The declared sentence with default, unit and bounds, which argument_specs cannot express."""
+    facts = []
+    if entry.unit:
+        facts.append(f"unit {entry.unit}")
+    if entry.minimum is not None:
+        facts.append(f"{entry.minimum} to {entry.maximum}")
+    if not entry.required:
+        default = ", ".join(entry.default) if isinstance(entry.default, list) else entry.default
+        facts.append(f"default {str(default).lower() if isinstance(default, bool) else default}")
+    return f"{entry.sentence} ({'; '.join(facts)})" if facts else entry.sentence

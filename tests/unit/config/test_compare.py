@@ -1,0 +1,43 @@
+"""What a change of options needs."""
+
+from __future__ import annotations
+
+import pytest
+from mqbroker.config.compare import Verdict, changes, verdict
+from mqbroker.config.load import parse
+from mqbroker.config.slices import BrokerOptions
+
+CLIENTS = '[[listeners]]\nname = "clients"\nport = 5672\n'
+CLUSTER = '[[listeners]]\nname = "cluster"\nkind = "cluster"\nport = 5673\n'
+
+
+def options(text: str) -> BrokerOptions:
+    found = parse(text)
+    assert isinstance(found, BrokerOptions)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected", "paths"),
+    [
+        ("", "", Verdict.NONE, []),
+        ("", "[limits]\nlink-credit = 2000\n", Verdict.NONE, []),
+        (CLIENTS + CLUSTER, CLUSTER + CLIENTS, Verdict.NONE, []),
+        ("", "[node]\nstop-timeout-ms = 400\n", Verdict.RELOAD, ["node.stop-timeout-ms"]),
+        (CLIENTS, CLIENTS + "connections-max = 5\n", Verdict.RELOAD, ["listeners.clients.connections-max"]),
+        ("", "[limits]\nlink-credit = 3\n", Verdict.RESTART, ["limits.link-credit"]),
+        (CLIENTS, CLIENTS + "backlog = 5\n", Verdict.RESTART, ["listeners.clients.backlog"]),
+        (CLIENTS, "", Verdict.RESTART, ["listeners.clients"]),
+        (CLIENTS, CLIENTS + CLUSTER, Verdict.RESTART, ["listeners.cluster"]),
+        (
+            "",
+            '[node]\nlog-format = "json"\n[journal]\njournal-sync = false\n',
+            Verdict.RESTART,
+            ["node.log-format", "journal.journal-sync"],
+        ),
+    ],
+)
+def test_verdict_and_options(old: str, new: str, expected: Verdict, paths: list[str]) -> None:
+    found = changes(options(old), options(new))
+    assert (verdict(found), [change.path for change in found]) == (expected, paths)
+    assert all(change.why for change in found)

@@ -1,0 +1,60 @@
+"""Declarations and slices agree, and every declaration says what a reader needs."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+
+import pytest
+from mqbroker.config import catalogue, slices
+from mqbroker.config.options import default_listener, defaults, toml_name, yaml_name
+
+SLICES = {
+    "node": slices.NodeOptions,
+    "listeners": slices.ListenerOptions,
+    "journal": slices.JournalOptions,
+    "limits": slices.LimitOptions,
+    "addresses": slices.AddressOptions,
+}
+KINDS = {"string": str, "integer": int, "boolean": bool, "array": tuple[str, ...]}
+
+
+@pytest.mark.parametrize("table", SLICES)
+def test_slice_mirrors_its_table(table: str) -> None:
+    declared = [(entry.yaml_name, KINDS[entry.kind]) for entry in catalogue.entries() if entry.table == table]
+    hints = typing.get_type_hints(SLICES[table])
+    fields = [(field.name, hints[field.name]) for field in dataclasses.fields(SLICES[table])]
+    assert fields == declared
+
+
+def test_every_table_has_a_slice() -> None:
+    assert list(catalogue.tables()) == list(SLICES)
+    assert [field.name for field in dataclasses.fields(slices.BrokerOptions)] == list(SLICES)
+
+
+@pytest.mark.parametrize("entry", catalogue.entries(), ids=lambda entry: entry.path)
+def test_declaration_is_complete(entry: catalogue.Entry) -> None:
+    assert entry.sentence.endswith(".")
+    assert entry.name == toml_name(entry.yaml_name)
+    assert entry.yaml_name == yaml_name(entry.name)
+    if entry.kind == "integer":
+        assert entry.minimum is not None
+        assert entry.maximum is not None
+        if not entry.required:
+            assert entry.minimum <= entry.default <= entry.maximum
+    for unit in ("ms", "bytes"):
+        assert (f"-{unit}" in entry.name) == (entry.unit == unit)
+
+
+def test_slices_are_frozen_and_slotted() -> None:
+    limits = defaults().limits
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        limits.link_credit = 1  # type: ignore[misc]
+    assert not hasattr(limits, "__dict__")
+
+
+def test_default_listener_is_on_loopback_with_passwords() -> None:
+    listener = default_listener("x", 1234)
+    assert (listener.name, listener.port, listener.local_bind_address) == ("x", 1234, "127.0.0.1")
+    assert listener.sasl_mechanisms == ("SCRAM-SHA-256", "PLAIN")
+    assert not listener.allow_plaintext
