@@ -1,0 +1,88 @@
+"""Frames and protocol headers: where one ends and the next begins.
+
+Invariant: a size that is too small or too large is a fault as soon as its four bytes are there, so that no buffer grows
+for a frame that will be refused. Source: AMQP 1.0 §2.2 and §2.3.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final, NamedTuple
+
+from mqbroker.base.errors import PeerFault, Scope
+from mqbroker.wire.decode import Buffer
+
+AMQP_HEADER: Final = b"AMQP\x00\x01\x00\x00"
+TLS_HEADER: Final = b"AMQP\x02\x01\x00\x00"
+SASL_HEADER: Final = b"AMQP\x03\x01\x00\x00"
+HEADER_SIZE: Final = 8
+
+AMQP_FRAME: Final = 0
+SASL_FRAME: Final = 1
+
+# The smallest maximum that both ends must accept (§2.7.1), and the fixed one of the SASL layer (§5.3.3.1).
+FRAME_SIZE_MAX_LOWEST: Final = 512
+
+EMPTY_FRAME: Final = b"\x00\x00\x00\x08\x02\x00\x00\x00"
+
+_PREAMBLE = Struct(">IBBH")
+_unpack_preamble = _PREAMBLE.unpack_from
+_unpack_size = Struct(">I").unpack_from
+_FRAME_SIZE_MIN = 8
+
+
+class Frame(NamedTuple):
+    """A whole frame in a buffer: its body is `buffer[body_offset:end]`, the extended header is left out."""
+
+    type: int
+    channel: int
+    body_offset: int
+    end: int
+
+
+def header_at(buffer: Buffer, offset: int, limit: int) -> bytes | None:
+    """The protocol header at `offset`, None while incomplete. Raises PeerFault at the first byte that is no AMQP.
+
+    Which versions and layers are acceptable is the caller's matter: the answer to a wrong one is our own header.
+    """
+    head = bytes(buffer[offset : min(limit, offset + HEADER_SIZE)])
+    if not AMQP_HEADER.startswith(head[:4]):
+        raise _framing_fault(f"protocol header expected, got {head[:4]!r}", offset)
+    return head if len(head) == HEADER_SIZE else None
+
+
+def frame_at(
+    buffer: Buffer, offset: int, limit: int, frame_size_max: int, expected_type: int | None = None
+) -> Frame | None:
+    """The frame at `offset`, None while it is incomplete. Bytes behind `limit` are not looked at.
+
+    Raises PeerFault amqp:connection:framing-error, also for a frame that is not of `expected_type` where that is given.
+    """
+    have = limit - offset
+    if have < 4:
+        return None
+    size = _unpack_size(buffer, offset)[0]
+    if size < _FRAME_SIZE_MIN:
+        raise _framing_fault(f"frame of {size} bytes, below the {_FRAME_SIZE_MIN} of its header", offset)
+    if size > frame_size_max:
+        raise _framing_fault(f"frame of {size} bytes, above the maximum of {frame_size_max}", offset)
+    if have < _FRAME_SIZE_MIN:
+        return None
+    _, doff, kind, channel = _unpack_preamble(buffer, offset)
+    if doff < 2 or doff * 4 > size:
+        raise _framing_fault(f"data offset of {doff} words in a frame of {size} bytes", offset)
+    if expected_type is not None and kind != expected_type:
+        raise _framing_fault(f"frame of type {kind} where type {expected_type} is due", offset)
+    if have < size:
+        return None
+    return Frame(kind, channel, offset + doff * 4, offset + size)
+
+
+def encode_frame(channel: int, body: bytes, payload: Buffer = b"", type: int = AMQP_FRAME) -> bytes:
+    """One frame: `body` is an encoded performative, `payload` what follows it. The caller keeps the peer's maximum."""
+    size = _FRAME_SIZE_MIN + len(body) + len(payload)
+    return b"".join((_PREAMBLE.pack(size, 2, type, channel), body, payload))
+
+
+def _framing_fault(why: str, offset: int) -> PeerFault:
+    return PeerFault("amqp:connection:framing-error", f"{why} at byte {offset}", Scope.CONNECTION)

@@ -1,0 +1,476 @@
+"""Runs: many transfers of one link handled as one value.
+
+A Run is a block of consecutive AMQP transfer frames, one frame per message, that share the shape of their transfer
+header and the bytes of their message header section. It keeps the read buffer and offsets into it; no message is an
+object. `parse_run` finds the longest run at an offset and gives None for anything unusual, which then takes the
+general path (`single`) and becomes a Run of one in canonical form; so everything above knows only Runs.
+`encode_run` copies the block and patches the transfer headers in place, letting the delivery tag take up the slack.
+
+Invariants: `0 <= live`; frames lie back to back, except where `compact` dropped dead ones; a buffer is never written.
+Source: AMQP 1.0 §2.7.5 (transfer), §3.2.1 (header); docs/adr/0001-runs.md.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Sequence
+from operator import sub
+from struct import Struct
+from typing import NamedTuple
+
+from mqbroker.base.errors import PeerFault, Scope
+from mqbroker.wire.header_section import HEADER_LEAD, Section, section_of
+from mqbroker.wire.performatives import Transfer, decode_performative
+
+TRANSFER = b"\x00\x53\x14"
+COLUMNS_MIN = 16  # below this many frames a loop over frames is faster than whole columns
+FRAME_SIZE_MIN = 20  # a smaller transfer has next to no message
+TAG_SIZE_MAX = 32  # AMQP 1.0 §2.8.7
+CACHE_SIZE_MAX = 1024
+CACHED_BYTES_MAX = 64  # what a peer sends is kept in caches only as far as sensible peers send it
+
+_U32 = Struct(">I")
+_BYTE = [bytes([value]) for value in range(256)]
+
+
+class Layout(NamedTuple):
+    """What the frames of a run share. Sizes and offsets in bytes, relative to a frame's start.
+
+    Delivery id and tag, which differ, lie between `vary_start` and `vary_end`; the message begins at `head_size`.
+    """
+
+    head_size: int
+    vary_start: int
+    vary_end: int
+    section: Section
+
+
+class Run:
+    """Messages with ids `first_id`…; see the module's docstring for what they share."""
+
+    __slots__ = (
+        "buffer",
+        "count",
+        "first_id",
+        "frame_size_max",
+        "head_size",
+        "held_bytes",
+        "live",
+        "section",
+        "starts",
+        "stride",
+        "vary_end",
+        "vary_start",
+    )
+
+    def __init__(self, buffer: bytes, starts: Sequence[int], stride: int, layout: Layout) -> None:
+        self.buffer = buffer
+        self.starts = starts
+        self.count = len(starts)
+        self.stride = stride  # frame size in bytes where all are equal, else 0
+        self.head_size, self.vary_start, self.vary_end, self.section = layout
+        self.frame_size_max = stride or _largest(buffer, starts)
+        self.first_id = 0
+        self.live = 0  # references from queues that are not settled yet
+        self.held_bytes = 0
+
+    def start(self, index: int) -> int:
+        """Offset of a frame in the buffer."""
+        return self.starts[index]
+
+    def end(self, index: int) -> int:
+        """Offset behind a frame in the buffer."""
+        start = self.starts[index]
+        if self.stride:
+            return start + self.stride
+        size: int = _U32.unpack_from(self.buffer, start)[0]
+        return start + size
+
+    def block(self, index: int, count: int) -> memoryview:
+        """The frames `index`… as they lie in the buffer, without a copy."""
+        return memoryview(self.buffer)[self.start(index) : self.end(index + count - 1)]
+
+    def size_bytes(self, index: int, count: int) -> int:
+        """Bytes of these frames."""
+        return self.end(index + count - 1) - self.start(index)
+
+    def payload(self, index: int) -> memoryview:
+        """The message's sections, from its header section on."""
+        return memoryview(self.buffer)[self.start(index) + self.head_size : self.end(index)]
+
+    def compact(self, live: Iterable[tuple[int, int]]) -> None:
+        """Keep only the frames of the ranges (index, count), in a buffer of their own. Indexes stay as they are."""
+        starts = array("I", bytes(4 * self.count))
+        parts: list[memoryview] = []
+        at = 0
+        for index, count in live:
+            first = self.start(index)
+            for each in range(index, index + count):
+                starts[each] = at + self.start(each) - first
+            parts.append(self.block(index, count))
+            at += len(parts[-1])
+        self.buffer = b"".join(parts)
+        self.stride = 0
+        self.starts = starts
+
+
+def _largest(buffer: bytes, starts: Sequence[int]) -> int:
+    """The size of the largest of these frames, which lie back to back."""
+    last: int = _U32.unpack_from(buffer, starts[-1])[0]
+    return max(last, max(map(sub, starts[1:], starts), default=0))
+
+
+class Parsed(NamedTuple):
+    """A run as it was found on the wire, with what the session needs to know of its transfers."""
+
+    run: Run
+    handle: int
+    delivery_id: int
+    is_settled: bool
+    next_offset: int
+
+
+# -- what the fields behind the tag mean: parsed once, then looked up -------------------------------------------------
+
+_tails: dict[tuple[int, bytes], bool | None] = {}
+
+
+def _tail_is_settled(field_count: int, tail: bytes) -> bool | None:
+    """The settled flag of the fields behind the tag; None where any of them is unusual, or their number wrong."""
+    key = (field_count, tail)
+    if key in _tails:
+        return _tails[key]
+    if len(tail) > CACHED_BYTES_MAX:
+        return None
+    if len(_tails) >= CACHE_SIZE_MAX:
+        _tails.clear()
+    found = _tails[key] = _decoded_tail(field_count, tail)
+    return found
+
+
+def _decoded_tail(field_count: int, tail: bytes) -> bool | None:
+    fields = _U32.pack(field_count) + b"\x43\x43\xa0\x00" + tail
+    body = TRANSFER + b"\xd0" + _U32.pack(len(fields)) + fields
+    try:
+        transfer, end = decode_performative(body, 0, len(body))
+    except PeerFault:
+        return None
+    if end != len(body) or not isinstance(transfer, Transfer):
+        return None
+    is_unusual = (
+        transfer.message_format or transfer.more or transfer.rcv_settle_mode is not None
+        or transfer.state is not None or transfer.resume or transfer.aborted
+    )  # fmt: skip
+    return None if is_unusual else bool(transfer.settled)
+
+
+# -- parsing ----------------------------------------------------------------------------------------------------------
+
+
+class _Shape(NamedTuple):
+    """The first frame of a run, taken apart. Sizes and offsets are relative to the frame's start."""
+
+    size: int
+    handle: int
+    id_offset: int
+    id_size: int
+    delivery_id: int
+    tag_offset: int
+    tag_end: int
+    head_size: int
+    is_settled: bool
+    section: Section
+
+
+def _shape_of(buffer: bytes, start: int, limit: int, size_max: int) -> _Shape | None:
+    """Take a transfer frame apart without recursion; None for whatever is not the usual shape, or incomplete."""
+    if limit - start < FRAME_SIZE_MIN:
+        return None
+    size: int = _U32.unpack_from(buffer, start)[0]
+    end = start + size
+    if size > size_max or end > limit or buffer[start + 4 : start + 6] != b"\x02\x00":
+        return None
+    constructor = buffer[start + 11]
+    if constructor == 0xC0:
+        list_end = start + 13 + buffer[start + 12]
+        at, field_count = start + 14, buffer[start + 13]
+    elif constructor == 0xD0:
+        list_end = start + 16 + int(_U32.unpack_from(buffer, start + 12)[0])
+        at, field_count = start + 20, int(_U32.unpack_from(buffer, start + 16)[0])
+    else:
+        return None
+    if list_end > end or at + 4 > list_end or buffer[start + 8 : start + 11] != TRANSFER:
+        return None
+    code = buffer[at]
+    if code == 0x52:
+        handle, at = buffer[at + 1], at + 2
+    elif code == 0x43:
+        handle, at = 0, at + 1
+    elif code == 0x70 and at + 5 <= list_end:
+        handle, at = int(_U32.unpack_from(buffer, at + 1)[0]), at + 5
+    else:
+        return None
+    return _shape_from_id(buffer, (start, at, list_end, end), handle, field_count)
+
+
+def _shape_from_id(buffer: bytes, places: tuple[int, int, int, int], handle: int, field_count: int) -> _Shape | None:
+    start, at, list_end, end = places
+    if at + 2 > list_end:
+        return None
+    code = buffer[at]
+    id_offset = at + 1 - start
+    if code == 0x70 and at + 5 <= list_end:
+        id_size, delivery_id = 4, int(_U32.unpack_from(buffer, at + 1)[0])
+    elif code == 0x52:
+        id_size, delivery_id = 1, buffer[at + 1]
+    elif code == 0x43:
+        id_size, delivery_id = 0, 0
+    else:
+        return None
+    at += 1 + id_size
+    if at + 2 > list_end or buffer[at] != 0xA0:
+        return None
+    tag_offset = at + 2
+    tag_end = tag_offset + buffer[at + 1]
+    if tag_end > list_end or buffer[at + 1] > TAG_SIZE_MAX:
+        return None
+    settled = _tail_is_settled(field_count, bytes(buffer[tag_end:list_end]))
+    if settled is None:
+        return None
+    section = section_of(buffer, list_end, end)
+    if section is None:
+        return None
+    return _Shape(end - start, handle, id_offset, id_size, delivery_id, tag_offset - start, tag_end - start,
+                  list_end - start, settled, section)  # fmt: skip
+
+
+def parse_run(buffer: bytes, offset: int, limit: int, count_max: int, size_max: int) -> Parsed | None:
+    """The longest run of usual transfers at `offset`, at most `count_max` messages of `size_max` bytes a frame.
+
+    None where the first frame is incomplete or unusual: the caller takes the general path for it.
+    """
+    first = _shape_of(buffer, offset, limit, size_max)
+    if first is None or count_max < 1:
+        return None
+    stride = first.size
+    count = min(count_max, (limit - offset) // stride)
+    starts: Sequence[int] = range(offset, offset + count * stride, stride)
+    if first.id_size != 4 or count < COLUMNS_MIN or not _columns_agree(buffer, offset, count, first):
+        starts = _walk(buffer, (offset, limit), (count_max, size_max), first)
+        stride = _common_size(buffer, starts, stride)
+    run = Run(buffer, starts, stride, Layout(first.head_size, first.id_offset, first.tag_end, first.section))
+    return Parsed(run, first.handle, first.delivery_id, first.is_settled, run.end(run.count - 1))
+
+
+def _common_size(buffer: bytes, starts: array[int], size: int) -> int:
+    """`size` where all these frames have it, else 0. Unequal sizes can add up to an even total: look at each."""
+    last: int = _U32.unpack_from(buffer, starts[-1])[0]
+    is_even = last == size and starts == array("I", range(starts[0], starts[0] + len(starts) * size, size))
+    return size if is_even else 0
+
+
+_structs: dict[tuple[int, int, int, int], Struct] = {}
+
+
+def _frame_struct(before: int, between: int, tag: int, behind: int) -> Struct:
+    key = (before, between, tag, behind)
+    found = _structs.get(key)
+    if found is None:
+        if len(_structs) >= CACHE_SIZE_MAX:
+            _structs.clear()
+        found = _structs[key] = Struct(f">I{before}sI{between}s{tag}x{behind}s")
+    return found
+
+
+def _walk(buffer: bytes, span: tuple[int, int], most: tuple[int, int], first: _Shape) -> array[int]:
+    """Offsets of the frames in `span` that look like the first, found one frame at a time; `most`: count and size."""
+    offset, limit = span
+    count_max, size_max = most
+    starts = array("I", [offset])
+    if first.id_size != 4:
+        return starts
+    need = first.head_size + first.section.size_bytes
+    id_end = first.id_offset + 4
+    unpack = _frame_struct(first.id_offset - 4, first.tag_offset - id_end, first.tag_end - first.tag_offset,
+                           need - first.tag_end).unpack_from  # fmt: skip
+    _, before, delivery_id, between, behind = unpack(buffer, offset)
+    at = offset + first.size
+    append = starts.append
+    room = count_max - 1
+    while room and at + need <= limit:
+        size, this_before, this_id, this_between, this_behind = unpack(buffer, at)
+        delivery_id = (delivery_id + 1) & 0xFFFFFFFF
+        end = at + size
+        if (
+            this_behind != behind or this_id != delivery_id or this_before != before or this_between != between
+            or size < need or size > size_max or end > limit
+        ):  # fmt: skip
+            break
+        # A message without a header section must not be followed by one that has it, in any spelling.
+        if not first.section.size_bytes and not _begins_without_header(buffer, at + need, end):
+            break
+        append(at)
+        at = end
+        room -= 1
+    return starts
+
+
+def _begins_without_header(buffer: bytes, offset: int, end: int) -> bool:
+    """Whether a message surely starts with another section than its header (or is empty)."""
+    lead = buffer[offset : min(offset + 3, end)]
+    return lead[:2] == b"\x00\x53" and lead != HEADER_LEAD
+
+
+def _columns_agree(buffer: bytes, offset: int, count: int, first: _Shape) -> bool:
+    """Whether `count` frames of one size share every byte that must be shared: compared column by column."""
+    stride = first.size
+    end = offset + count * stride
+    head = first.head_size + first.section.size_bytes
+    for column in (*range(first.id_offset), *range(first.id_offset + 4, first.tag_offset), *range(first.tag_end, head)):
+        at = offset + column
+        if buffer[at:end:stride] != _BYTE[buffer[at]] * count:
+            return False
+    if not first.section.size_bytes:
+        codes = [buffer[offset + head + place : end : stride] for place in range(min(3, stride - head))]
+        if len(codes) < 3 or codes[:2] != [b"\x00" * count, b"\x53" * count] or b"\x70" in codes[2]:
+            return False
+    ids = id_columns(first.delivery_id, count)
+    return all(buffer[offset + first.id_offset + place : end : stride] == ids[place] for place in range(4))
+
+
+_LOW = bytes(range(256)) * 257
+_MIDDLE = b"".join(_BYTE[value] * 256 for value in range(256))
+
+
+def id_columns(first: int, count: int) -> list[bytes]:
+    """`count` ascending serial numbers from `first` as four columns of bytes, highest first, wrapping at 2**32.
+
+    Slices of two tables: a third of the cost of packing the numbers.
+    """
+    low = first & 0xFFFF
+    here = min(count, 0x10000 - low)
+    columns = [
+        _BYTE[first >> 24 & 0xFF] * here,
+        _BYTE[first >> 16 & 0xFF] * here,
+        _MIDDLE[low : low + here],
+        _LOW[low & 0xFF : (low & 0xFF) + here],
+    ]
+    if here == count:
+        return columns
+    rest = id_columns((first + here) & 0xFFFFFFFF, count - here)
+    return [column + more for column, more in zip(columns, rest, strict=True)]
+
+
+# -- the canonical form of the general path ---------------------------------------------------------------------------
+
+_CANONICAL = Struct(">I4s6s2s5s6s2s")
+_CANONICAL_SIZE = 29
+
+
+def single(payload: bytes) -> Run:
+    """A Run of one from a whole message, framed in canonical form, however it came over the wire.
+
+    Its frame may be larger than any negotiated maximum: sending splits it again.
+    """
+    section = section_of(payload, 0, len(payload))
+    if section is None:
+        raise PeerFault("amqp:decode-error", "the message's header section is malformed", Scope.LINK)
+    size = _CANONICAL_SIZE + len(payload)
+    head = _CANONICAL.pack(size, b"\x02\x00\x00\x00", b"\x00\x53\x14\xc0\x10\x05", b"\x52\x00", b"\x70\x00\x00\x00\x00",
+                           b"\xa0\x04\x00\x00\x00\x00", b"\x43\x42")  # fmt: skip
+    return Run(b"".join((head, payload)), range(0, size, size), size, Layout(_CANONICAL_SIZE, 17, 27, section))
+
+
+# -- encoding ---------------------------------------------------------------------------------------------------------
+
+
+class Heading(NamedTuple):
+    """The constant part of outgoing transfers of one link: everything between frame size and delivery id."""
+
+    prefix: bytes
+    tail: bytes
+
+    @property
+    def fixed_size(self) -> int:
+        """Size of a transfer frame's head without its tag."""
+        return 4 + len(self.prefix) + 4 + 2 + len(self.tail)
+
+
+def heading(channel: int, handle: int, is_settled: bool) -> Heading:
+    """What `encode_run` needs to know of a link. The list size in it is a placeholder."""
+    place = b"\x52" + _BYTE[handle] if handle < 256 else b"\x70" + _U32.pack(handle)
+    prefix = b"\x02\x00" + channel.to_bytes(2, "big") + b"\x00\x53\x14\xc0\x00\x05" + place + b"\x70"
+    return Heading(prefix, b"\x43\x41" if is_settled else b"\x43\x42")
+
+
+_heads: dict[tuple[int, int], Struct] = {}
+
+
+def _head_struct(prefix_size: int, tag_size: int) -> Struct:
+    found = _heads.get((prefix_size, tag_size))
+    if found is None:
+        found = _heads[(prefix_size, tag_size)] = Struct(f">I{prefix_size}sI2sI{tag_size - 4}x2s")
+    return found
+
+
+def _sized_prefix(head: Heading, tag_size: int) -> bytes:
+    list_size = head.fixed_size + tag_size - 13
+    return head.prefix[:8] + _BYTE[list_size] + head.prefix[9:]
+
+
+def encode_run(run: Run, index: int, count: int, head: Heading, delivery_id: int) -> bytes | bytearray:
+    """Transfer frames of these messages under new delivery ids: a copy of the block with its heads patched.
+
+    The tag is the delivery id, padded with zeros to whatever the old head's size leaves (4 to 32 bytes).
+    """
+    tag_size = run.head_size - head.fixed_size
+    if count == 1 or not 4 <= tag_size <= TAG_SIZE_MAX:
+        return _encode_joined(run, index, count, head, delivery_id)
+    block = bytearray(run.block(index, count))
+    prefix = _sized_prefix(head, tag_size)
+    constants = prefix, b"\xa0" + _BYTE[tag_size], head.tail
+    if run.stride and count >= COLUMNS_MIN:
+        _patch_columns(block, run, count, constants, delivery_id)
+        return block
+    pack_into = _head_struct(len(prefix), tag_size).pack_into
+    prefix, tag_head, tail = constants
+    offset = run.start(index)
+    for each in range(index, index + count):
+        start = run.start(each)
+        pack_into(block, start - offset, run.end(each) - start, prefix, delivery_id, tag_head, delivery_id, tail)
+        delivery_id = (delivery_id + 1) & 0xFFFFFFFF
+    return block
+
+
+def _encode_joined(run: Run, index: int, count: int, head: Heading, delivery_id: int) -> bytes:
+    pack = _head_struct(len(head.prefix), 4).pack
+    prefix = _sized_prefix(head, 4)
+    head_size = head.fixed_size + 4
+    parts: list[bytes | memoryview] = []
+    view = memoryview(run.buffer)
+    for each in range(index, index + count):
+        start, end = run.start(each) + run.head_size, run.end(each)
+        parts.append(pack(head_size + end - start, prefix, delivery_id, b"\xa0\x04", delivery_id, head.tail))
+        parts.append(view[start:end])
+        delivery_id = (delivery_id + 1) & 0xFFFFFFFF
+    return b"".join(parts)
+
+
+def _patch_columns(block: bytearray, run: Run, count: int, constants: tuple[bytes, bytes, bytes], first: int) -> None:
+    """Write whole columns; those that already hold the right byte in every frame are left alone."""
+    stride = run.stride
+    prefix, tag_head, tail = constants
+    id_at = 4 + len(prefix)
+    tag_at = id_at + 4 + len(tag_head)
+    wanted = b"\x00\x00\x00\x00" + prefix + b"\x00\x00\x00\x00" + tag_head
+    wanted += bytes(run.head_size - len(wanted) - len(tail)) + tail
+    for column in range(4, run.head_size):
+        if run.vary_start <= column < run.vary_end or block[column] != wanted[column]:
+            block[column::stride] = _BYTE[wanted[column]] * count
+    for place, column_bytes in enumerate(id_columns(first, count)):
+        block[id_at + place :: stride] = block[tag_at + place :: stride] = column_bytes
+
+
+def payload_with_count(run: Run, index: int, header: bytes) -> list[bytes | memoryview]:
+    """A message under another header section (a redelivery): nothing else of it changes."""
+    return [header, run.payload(index)[run.section.size_bytes :]]

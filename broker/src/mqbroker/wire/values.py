@@ -1,0 +1,134 @@
+"""Python values that carry an AMQP type, so that what was decoded encodes to the same type again.
+
+None, bool, str, bytes, list and dict stand for themselves; float is a double and a plain int is a long. Everything else
+has a thin subclass here. Wrappers check nothing when made: the encoder does. Source: AMQP 1.0 §1.6.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+class Symbol(str):
+    """ASCII name from a defined domain (§1.6.21)."""
+
+    __slots__ = ()
+
+
+class Char(str):
+    """One Unicode character (§1.6.16)."""
+
+    __slots__ = ()
+
+
+class UByte(int):
+    """Unsigned, 8 bits."""
+
+    __slots__ = ()
+
+
+class UShort(int):
+    """Unsigned, 16 bits."""
+
+    __slots__ = ()
+
+
+class UInt(int):
+    """Unsigned, 32 bits."""
+
+    __slots__ = ()
+
+
+class ULong(int):
+    """Unsigned, 64 bits."""
+
+    __slots__ = ()
+
+
+class Byte(int):
+    """Signed, 8 bits."""
+
+    __slots__ = ()
+
+
+class Short(int):
+    """Signed, 16 bits."""
+
+    __slots__ = ()
+
+
+class Int(int):
+    """Signed, 32 bits."""
+
+    __slots__ = ()
+
+
+class Long(int):
+    """Signed, 64 bits."""
+
+    __slots__ = ()
+
+
+class Timestamp(int):
+    """Milliseconds since 1970 in UTC, signed, 64 bits."""
+
+    __slots__ = ()
+
+
+class Float(float):
+    """Binary floating point of 32 bits; a plain float is the one of 64."""
+
+    __slots__ = ()
+
+
+class Decimal32(bytes):
+    """IEEE 754 decimal as its 4 raw bytes: we carry decimals and never calculate with them."""
+
+    __slots__ = ()
+
+
+class Decimal64(bytes):
+    """IEEE 754 decimal as its 8 raw bytes."""
+
+    __slots__ = ()
+
+
+class Decimal128(bytes):
+    """IEEE 754 decimal as its 16 raw bytes."""
+
+    __slots__ = ()
+
+
+class Uuid(bytes):
+    """The 16 raw bytes of a UUID.
+
+    Bytes and not `uuid.UUID`, whose hash a peer can predict: a map of colliding keys would cost quadratic time.
+    """
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        text = self.hex()
+        return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A value with a descriptor, which is a Symbol or a ULong in practice (§1.1.2)."""
+
+    descriptor: Any
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """Values that share one constructor (§1.6.24).
+
+    `constructor` is the format code, so integers in `values` are plain: the code says their type. `descriptors` are
+    those of the constructor, outermost first, for arrays of described values.
+    """
+
+    constructor: int
+    values: tuple[Any, ...]
+    descriptors: tuple[Any, ...] = ()
