@@ -1,0 +1,426 @@
+"""Connections: protocol headers, SASL, open and close, channels, and who gets which frame (AMQP 1.0 §2.2-2.4).
+
+Bytes in by `receive`, frames out in `out`, what happened in `events`. Server and client share everything but who
+speaks first. Every violation ends what its scope names and is answered with its condition; nothing else escapes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from mqbroker.amqp import sasl
+from mqbroker.amqp.events import Began, Dead, Event, LoggedIn, LoginFailed, Opened, SaslDerive
+from mqbroker.amqp.links import LinkBase
+from mqbroker.amqp.session import Session
+from mqbroker.amqp.states import Conn, ConnEvent, Link, Sess, SessEvent, next_conn, next_sess
+from mqbroker.base.errors import PeerFault, Scope
+from mqbroker.wire.frames import AMQP_HEADER, EMPTY_FRAME, SASL_HEADER, Frame, encode_frame, frame_at
+from mqbroker.wire.performatives import (
+    Attach,
+    Begin,
+    Close,
+    Detach,
+    End,
+    Error,
+    Flow,
+    Open,
+    SaslChallenge,
+    SaslInit,
+    SaslMechanisms,
+    SaslOutcome,
+    SaslResponse,
+    decode_performative,
+    encode,
+)  # fmt: skip
+from mqbroker.wire.types import Symbol
+
+FRAME_SIZE_MIN = 512
+WAITING_BYTES_MAX = 64 * 1024
+CODE_FLOW, CODE_TRANSFER, CODE_DISPOSITION = 0x13, 0x14, 0x15
+TYPE_AMQP, TYPE_SASL = 0, 1
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """What we allow a peer. Sizes in bytes."""
+
+    frame_size_max: int
+    frame_size_before_open_max: int
+    idle_timeout_ms: int
+    sessions_max: int
+    links_max: int
+    partial_bytes_max: int
+
+
+class Connection:
+    """One end of one connection."""
+
+    def __init__(self, limits: ConnectionLimits, *, server: sasl.Server | None = None,
+                 client: sasl.Client | None = None) -> None:  # fmt: skip
+        self.limits = limits
+        self.out: list[bytes | bytearray | memoryview] = []
+        self.events: list[Event] = []
+        self.state = Conn.START
+        self.frame_size_max = limits.frame_size_before_open_max
+        self.peer_frame_size = FRAME_SIZE_MIN
+        self.peer_idle_timeout_ms = 0
+        self.peer_channel_max = 0
+        self.peer_open: Open | None = None
+        self.partial_bytes = 0
+        self.is_dead = False
+        self._server = server
+        self._client = client
+        self._is_sasl = server is not None or client is not None
+        self._is_logged_in = False
+        self._buffer = b""
+        self._by_peer_channel: dict[int, Session] = {}
+        self._by_channel: dict[int, Session] = {}
+        self._blamed: LinkBase | None = None
+        self._session: Session | None = None
+        self._handle: Callable[[], None] | None = None
+        self._is_deriving = False  # a login waits for its key: nothing is taken in, and little is kept
+        if client is not None:
+            self.out.append(SASL_HEADER)
+
+    # -- bytes in ------------------------------------------------------------------------------------------------------
+
+    def receive(self, data: bytes, handle: Callable[[], None] | None = None) -> None:
+        """Take bytes of the peer. Never raises PeerFault: violations are answered and told as events.
+
+        `handle` is called around every frame that changes states. Before it: messages must not find their link closed
+        by a detach that followed them in the same read. After it: peers send ahead, and a flow that follows its attach
+        must find the link answered.
+        """
+        self._handle = handle
+        buffer = self._buffer + data if self._buffer else data
+        self._buffer = b""
+        offset = 0
+        limit = len(buffer)
+        following = limit
+        while not self.is_dead and not self._is_deriving:
+            self._blamed = self._session = None
+            try:
+                if self._wants_header():
+                    if limit - offset < 8 and AMQP_HEADER.startswith(buffer[offset : offset + 4]):
+                        break
+                    self._header(bytes(buffer[offset : offset + 8]))
+                    offset += 8
+                    continue
+                frame = frame_at(buffer, offset, limit, self.frame_size_max)
+                if frame is None:
+                    break
+                following = frame.end
+                offset = self._frame(buffer, frame, offset, limit)
+            except PeerFault as fault:
+                self._tell()
+                if not self._answer(fault):
+                    return
+                offset = following
+        if not self.is_dead and offset < limit:
+            self._buffer = buffer[offset:]
+            if self._is_deriving and limit - offset > WAITING_BYTES_MAX:
+                self._die("amqp:resource-limit-exceeded", "too much was sent ahead of the login's outcome")
+
+    def _tell(self) -> None:
+        if self.events and self._handle is not None:
+            self._handle()
+
+    def _wants_header(self) -> bool:
+        if self._is_sasl and not self._is_logged_in:
+            return self.state is Conn.START
+        return self.state in (Conn.START, Conn.HDR_SENT, Conn.OPEN_PIPE)
+
+    def _frame(self, buffer: bytes, frame: Frame, offset: int, limit: int) -> int:
+        if self._is_sasl and not self._is_logged_in:
+            if frame.type != TYPE_SASL:
+                raise PeerFault("amqp:connection:framing-error", "an AMQP frame before the SASL outcome")
+            self._sasl_frame(decode_performative(buffer, frame.body_offset, frame.end)[0])
+            return frame.end
+        if frame.type != TYPE_AMQP:
+            raise PeerFault("amqp:connection:framing-error", f"frame type {frame.type}")
+        if frame.body_offset == frame.end:
+            return frame.end
+        code = buffer[frame.body_offset + 2] if buffer[frame.body_offset : frame.body_offset + 2] == b"\x00\x53" else -1
+        if code == CODE_TRANSFER:
+            return self._on(frame).transfers(buffer, frame, offset, limit)
+        if code == CODE_DISPOSITION:
+            self._on(frame).disposition(buffer, frame)
+            return frame.end
+        performative = decode_performative(buffer, frame.body_offset, frame.end)[0]
+        if isinstance(performative, Flow):
+            self._on(frame).flow(performative)
+        else:
+            self._tell()
+            if not self.is_dead:
+                self._general(frame, performative)
+                self._tell()
+        return frame.end
+
+    def _on(self, frame: Frame) -> Session:
+        """The session of a frame."""
+        if self.state is not Conn.OPENED:
+            self.state = next_conn(self.state, ConnEvent.GOT_FRAME)
+        session = self._by_peer_channel.get(frame.channel)
+        if session is None:
+            raise PeerFault("amqp:not-allowed", f"a frame on channel {frame.channel}, on which no session began")
+        self._session = session
+        return session
+
+    def _general(self, frame: Frame, performative: Any) -> None:
+        if isinstance(performative, Open):
+            self._opened(performative)
+        elif isinstance(performative, Close):
+            self._closed(performative)
+        elif isinstance(performative, Begin):
+            self._begin(frame.channel, performative)
+        elif isinstance(performative, Attach):
+            self._on(frame).attach(performative)
+        elif isinstance(performative, Detach):
+            self._on(frame).detach(performative)
+        elif isinstance(performative, End):
+            session = self._on(frame)
+            session.got_end(performative)
+            if session.state is Sess.UNMAPPED:
+                self._by_peer_channel.pop(frame.channel, None)
+                self._by_channel.pop(session.channel, None)
+        else:
+            raise PeerFault("amqp:not-allowed", f"{type(performative).__name__} is not a frame body")
+
+    # -- headers and SASL ----------------------------------------------------------------------------------------------
+
+    def _header(self, header: bytes) -> None:
+        wants_sasl = self._is_sasl and not self._is_logged_in
+        if header == SASL_HEADER and wants_sasl:
+            self.state = Conn.HDR_EXCH
+            if self._server is not None:
+                self.out.append(SASL_HEADER)
+                names = tuple(map(Symbol, self._server.mechanisms))
+                self._sasl_send(SaslMechanisms(sasl_server_mechanisms=names))
+            return
+        if header == AMQP_HEADER and not wants_sasl:
+            self._amqp_header()
+            return
+        if header == AMQP_HEADER and self._server is not None and "ANONYMOUS" in self._server.mechanisms:
+            self._is_logged_in = True
+            self.events.append(LoggedIn(None, "ANONYMOUS"))
+            self._amqp_header()
+            return
+        # §2.2: answer with a header that we support, then close.
+        if self._server is not None or self._client is None:
+            self.out.append(SASL_HEADER if wants_sasl else AMQP_HEADER)
+        self._die("amqp:not-implemented", f"protocol header {header!r}, which is not the AMQP 1.0 header expected here")
+
+    def _amqp_header(self) -> None:
+        self.state = next_conn(self.state, ConnEvent.GOT_HEADER)
+        if self.state is Conn.HDR_RCVD:
+            self.out.append(AMQP_HEADER)
+            self.state = next_conn(self.state, ConnEvent.SENT_HEADER)
+
+    def _sasl_send(self, performative: Any) -> None:
+        self.out.append(encode_frame(0, encode(performative), b"", TYPE_SASL))
+
+    def _sasl_frame(self, body: Any) -> None:
+        server, client = self._server, self._client
+        if server is not None and isinstance(body, SaslInit):
+            self._sasl_step(server.init(str(body.mechanism), body.initial_response))
+        elif server is not None and server.mechanism and isinstance(body, SaslResponse):
+            self._sasl_step(server.respond(body.response))
+        elif client is not None and isinstance(body, SaslMechanisms):
+            mechanism, response = client.choose(tuple(str(name) for name in body.sasl_server_mechanisms or ()))
+            self._sasl_send(SaslInit(mechanism=Symbol(mechanism), initial_response=response))
+        elif client is not None and isinstance(body, SaslChallenge):
+            self._sasl_send(SaslResponse(response=client.respond(body.challenge)))
+        elif client is not None and isinstance(body, SaslOutcome):
+            self._sasl_outcome(client, body)
+        else:
+            raise PeerFault("amqp:not-allowed", f"{type(body).__name__} during the login")
+
+    def _sasl_step(self, step: sasl.Challenge | sasl.Derive | sasl.Verdict) -> None:
+        server = self._server
+        assert server is not None
+        if isinstance(step, sasl.Challenge):
+            self._sasl_send(SaslChallenge(challenge=step.data))
+        elif isinstance(step, sasl.Derive):
+            self._is_deriving = True
+            self.events.append(SaslDerive(step.password, step.salt, step.iterations))
+        elif step.is_good:
+            self._sasl_send(SaslOutcome(code=0, additional_data=step.data))
+            self._logged_in(step.user, server.mechanism)
+        else:
+            self._sasl_send(SaslOutcome(code=1))
+            self.events.append(LoginFailed(server.user, server.mechanism))
+            self._die("amqp:unauthorized-access", "login failed")
+
+    def derived(self, salted: bytes, handle: Callable[[], None] | None = None) -> None:
+        """The key that SaslDerive asked for. What the peer sent ahead meanwhile is taken in now, as by `receive`."""
+        if not self.is_dead and self._server is not None and self._is_deriving:
+            self._is_deriving = False
+            self._sasl_step(self._server.derived(salted))
+            self.receive(b"", handle)
+
+    def _sasl_outcome(self, client: sasl.Client, outcome: SaslOutcome) -> None:
+        if outcome.code != 0:
+            self._die("amqp:unauthorized-access", f"the server refused the login (SASL code {outcome.code})")
+        elif not client.is_server_genuine(outcome.additional_data):
+            self._die("amqp:unauthorized-access", "the server could not prove that it knows the password's verifier")
+        else:
+            self._logged_in(None, client.mechanism)
+            self.out.append(AMQP_HEADER)
+            self.state = next_conn(self.state, ConnEvent.SENT_HEADER)
+
+    def _logged_in(self, user: str | None, mechanism: str) -> None:
+        self._is_logged_in = True
+        self.state = Conn.START
+        self.events.append(LoggedIn(user, mechanism))
+
+    # -- open and close ------------------------------------------------------------------------------------------------
+
+    def open(self, open_: Open) -> None:
+        """Send our open: a server's answer to Opened, a client's first word (it sends the header itself)."""
+        if self.state is Conn.START:
+            self.out.append(AMQP_HEADER)
+            self.state = next_conn(self.state, ConnEvent.SENT_HEADER)
+        self.state = next_conn(self.state, ConnEvent.SENT_OPEN)
+        self.frame_size_max = open_.max_frame_size or self.limits.frame_size_max
+        self.out.append(encode_frame(0, encode(open_)))
+
+    def _opened(self, open_: Open) -> None:
+        self.state = next_conn(self.state, ConnEvent.GOT_OPEN)
+        size = 0xFFFFFFFF if open_.max_frame_size is None else open_.max_frame_size
+        if size < FRAME_SIZE_MIN:
+            raise PeerFault("amqp:invalid-field", f"max-frame-size {size} is below {FRAME_SIZE_MIN}")
+        self.peer_frame_size = size
+        self.peer_idle_timeout_ms = open_.idle_time_out or 0
+        self.peer_channel_max = 0xFFFF if open_.channel_max is None else open_.channel_max
+        self.peer_open = open_
+        self.events.append(Opened(open_))
+
+    def close(self, condition: str | None = None, description: str = "") -> None:
+        """Send our close; the transport is closed when the peer's has come, or at once after an error."""
+        if self.is_dead or self.state in (Conn.CLOSE_SENT, Conn.DISCARDING, Conn.END):
+            return
+        if self.state not in (Conn.OPEN_SENT, Conn.OPENED, Conn.CLOSE_RCVD):
+            self._die(condition, description)
+            return
+        for session in self._by_channel.values():
+            session.flush()
+        error = None if condition is None else Error(condition=Symbol(condition), description=description)
+        event = ConnEvent.SENT_CLOSE if condition is None else ConnEvent.SENT_CLOSE_ERROR
+        self.state = next_conn(self.state, event)
+        self.out.append(encode_frame(0, encode(Close(error=error))))
+        if condition is not None:
+            self._die(condition, description)
+
+    def _closed(self, close: Close) -> None:
+        self.state = next_conn(self.state, ConnEvent.GOT_CLOSE)
+        if self.state is Conn.CLOSE_RCVD:
+            for session in self._by_channel.values():
+                session.flush()
+            self.state = next_conn(self.state, ConnEvent.SENT_CLOSE)
+            self.out.append(encode_frame(0, encode(Close())))
+        error = close.error
+        self._die(None if error is None else str(error.condition), "" if error is None else error.description or "")
+
+    def lost(self) -> None:
+        """The transport is gone: hand everything back."""
+        if not self.is_dead:
+            self._die(None, "connection lost")
+
+    def _die(self, condition: str | None, description: str) -> None:
+        if self.is_dead:
+            return
+        self.is_dead = True
+        self._buffer = b""
+        for session in list(self._by_channel.values()):
+            session.release(None)
+        self._by_channel.clear()
+        self._by_peer_channel.clear()
+        self.events.append(Dead(condition, description))
+
+    # -- sessions ------------------------------------------------------------------------------------------------------
+
+    def begin(self) -> Session:
+        """Ask for a session (client)."""
+        channel = next(number for number in range(self.peer_channel_max + 1) if number not in self._by_channel)
+        session = Session(self, channel, self.limits.links_max)
+        self._by_channel[channel] = session
+        session.begin()
+        return session
+
+    def _begin(self, channel: int, begin: Begin) -> None:
+        if self.state is not Conn.OPENED:
+            self.state = next_conn(self.state, ConnEvent.GOT_FRAME)
+        if channel in self._by_peer_channel:
+            raise PeerFault("amqp:not-allowed", f"begin on channel {channel}, on which a session is")
+        if begin.remote_channel is not None:
+            answered = self._by_channel.get(begin.remote_channel)
+            if answered is None:
+                raise PeerFault("amqp:not-allowed", f"begin answers channel {begin.remote_channel}, which is not ours")
+            session = answered
+        else:
+            if channel >= self.limits.sessions_max:
+                raise PeerFault("amqp:connection:framing-error", f"channel {channel} is above channel-max")
+            session = Session(self, self._free_channel(), self.limits.links_max)
+            self._by_channel[session.channel] = session
+        session.state = next_sess(session.state, SessEvent.GOT_BEGIN)
+        self._by_peer_channel[channel] = session
+        session.peer_channel = channel
+        session.next_incoming_id = begin.next_outgoing_id
+        session.peer_window = begin.incoming_window
+        session.peer_handle_max = begin.handle_max if begin.handle_max is not None else 0xFFFFFFFF
+        if session.state is Sess.BEGIN_RCVD:
+            session.begin()
+        self.events.append(Began(session))
+
+    def _free_channel(self) -> int:
+        for channel in range(min(self.limits.sessions_max, self.peer_channel_max + 1)):
+            if channel not in self._by_channel:
+                return channel
+        raise PeerFault("amqp:resource-limit-exceeded", f"over {self.limits.sessions_max} sessions")
+
+    # -- faults and keep-alive -----------------------------------------------------------------------------------------
+
+    def blame(self, link: LinkBase) -> None:
+        """A fault of link scope that is raised from here on is this link's."""
+        self._blamed = link
+
+    def _answer(self, fault: PeerFault) -> bool:
+        """Tell the peer; whether the connection goes on."""
+        scope, link, session = fault.scope, self._blamed, self._session
+        if self.is_dead:
+            return False
+        if scope is Scope.LINK and link is not None and link.state is not Link.ATTACHED:
+            return True  # its end was told already
+        if scope is Scope.LINK and link is not None and link.state is Link.ATTACHED:
+            link.detach(fault.condition, fault.description)
+            return True
+        if scope is not Scope.CONNECTION and session is not None and session.state is Sess.MAPPED:
+            session.flush()
+            session.end(fault.condition, fault.description)
+            session.release(None)
+            return True
+        if self.state in (Conn.HDR_EXCH, Conn.OPEN_RCVD) and (self._is_logged_in or not self._is_sasl):
+            # §2.7.1: an error can only be told in a close, and a close only after an open.
+            self.open(Open(container_id="", max_frame_size=self.limits.frame_size_max))
+        self.close(fault.condition, fault.description)
+        if not self.is_dead:
+            self._die(fault.condition, fault.description)
+        return False
+
+    def grow_partial(self, size_bytes: int) -> None:
+        """Account for a piece of an unfinished message. Raises PeerFault above the bound."""
+        if self.partial_bytes + size_bytes > self.limits.partial_bytes_max:
+            raise PeerFault("amqp:resource-limit-exceeded", "too many bytes in unfinished messages", Scope.LINK)
+        self.partial_bytes += size_bytes
+
+    def heartbeat(self) -> None:
+        """An empty frame keeps the connection alive at the peer (§2.4.5)."""
+        if self.state is Conn.OPENED:
+            self.out.append(EMPTY_FRAME)
+
+    @property
+    def sessions(self) -> list[Session]:
+        """The sessions that are mapped or about to be."""
+        return list(self._by_channel.values())

@@ -1,0 +1,148 @@
+"""What a connection tells its owner, in the order in which it happened."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from mqbroker.amqp.links import ReceiverLink, SenderLink
+    from mqbroker.amqp.session import Session
+    from mqbroker.amqp.unsettled import Taken
+    from mqbroker.wire.performatives import Attach, Error, Open
+    from mqbroker.wire.run import Run
+
+
+class Incoming(NamedTuple):
+    """Messages arrived on a link. Unless settled they are owed an outcome under ids delivery_id…"""
+
+    link: ReceiverLink
+    run: Run
+    delivery_id: int
+    is_settled: bool
+
+
+class Settled(NamedTuple):
+    """The peer gave an outcome to deliveries of ours. `outcome` None: settled without one. `owes_settlement`: the
+    receiver waits for our own settlement of first…last (its settle mode is `second`)."""
+
+    session: Session
+    taken: list[Taken]
+    outcome: Any
+    owes_settlement: bool
+    first: int
+    last: int
+
+
+class Aborted(NamedTuple):
+    """The sender gave up a delivery of several transfers. Its credit is used all the same."""
+
+    link: ReceiverLink
+
+
+class Empty(NamedTuple):
+    """A delivery without a single byte of a message, which some clients send when they connect again."""
+
+    link: ReceiverLink
+    delivery_id: int
+    is_settled: bool
+
+
+class SenderSettled(NamedTuple):
+    """The sender settled deliveries first…last that it sent us: our outcome is known to it for good."""
+
+    session: Session
+    first: int
+    last: int
+
+
+class CreditGiven(NamedTuple):
+    """A flow changed what a link of ours may send (credit, drain or session window)."""
+
+    link: SenderLink
+
+
+@dataclass(frozen=True, slots=True)
+class SaslDerive:
+    """A PLAIN login needs PBKDF2 of the password; answer with `Connection.derived(key)`."""
+
+    password: bytes
+    salt: bytes
+    iterations: int
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedIn:
+    """The peer is who it says; `user` is None for ANONYMOUS."""
+
+    user: str | None
+    mechanism: str
+
+
+@dataclass(frozen=True, slots=True)
+class LoginFailed:
+    """The peer is not let in; the connection is about to close."""
+
+    user: str
+    mechanism: str
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The peer sent open. A server answers with `Connection.open`."""
+
+    open: Open
+
+
+@dataclass(frozen=True, slots=True)
+class Began:
+    """A session is mapped."""
+
+    session: Session
+
+
+@dataclass(frozen=True, slots=True)
+class Attaching:
+    """The peer wants a link: answer with `link.accept` or `link.refuse`. The role is the link's class."""
+
+    link: SenderLink | ReceiverLink
+    attach: Attach
+
+
+@dataclass(frozen=True, slots=True)
+class Attached:
+    """A link that we asked for stands (or was refused: then Detached follows at once)."""
+
+    link: SenderLink | ReceiverLink
+    attach: Attach
+
+
+@dataclass(frozen=True, slots=True)
+class Detached:
+    """A link is gone. `returned`: deliveries of ours on it that had no outcome."""
+
+    link: SenderLink | ReceiverLink
+    error: Error | None
+    returned: list[Taken]
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A session is gone, its links with it (Detached came for each)."""
+
+    session: Session
+    error: Error | None
+
+
+@dataclass(frozen=True, slots=True)
+class Dead:
+    """The connection is to be closed now: nothing more will come of it. `condition` is None for a good end."""
+
+    condition: str | None
+    description: str
+
+
+Event = (
+    Incoming | Aborted | Empty | Settled | SenderSettled | CreditGiven | SaslDerive | LoggedIn | LoginFailed | Opened
+    | Began | Attaching | Attached | Detached | Ended | Dead
+)  # fmt: skip

@@ -1,0 +1,195 @@
+"""Links: credit and the deliveries that are under way on one of them (AMQP 1.0 §2.6).
+
+`SenderLink` and `ReceiverLink` name what *we* do on the link, whoever attached it. `owner` is free for whoever uses
+the connection. Counters, easily confused: delivery ids belong to the session, credit to the link, windows count frames.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mqbroker.amqp.states import Link, LinkEvent, next_link
+from mqbroker.base.errors import PeerFault, Scope
+from mqbroker.base.serial import wrap
+from mqbroker.wire.performatives import Attach, Detach, Error, Flow, Source, Target
+from mqbroker.wire.run import Heading, heading
+from mqbroker.wire.types import Symbol
+
+if TYPE_CHECKING:
+    from mqbroker.amqp.session import Session
+
+SETTLE_UNSETTLED, SETTLE_SETTLED, SETTLE_MIXED = 0, 1, 2
+ROLE_SENDER, ROLE_RECEIVER = False, True
+
+
+class LinkBase:
+    """What both roles share: names, handles, state."""
+
+    __slots__ = ("credit", "delivery_count", "handle", "is_ours", "name", "owner", "peer_handle", "session", "state")
+
+    role = ROLE_SENDER
+
+    def __init__(self, session: Session, name: str, handle: int, is_ours: bool) -> None:
+        self.session = session
+        self.name = name
+        self.handle = handle
+        self.peer_handle = -1
+        self.is_ours = is_ours  # we asked for it
+        self.state = Link.DETACHED
+        self.credit = 0
+        self.delivery_count = 0
+        self.owner: Any = None
+
+    def move(self, event: LinkEvent) -> None:
+        """Advance the state by its table."""
+        self.state = next_link(self.state, event)
+
+    @property
+    def is_attached(self) -> bool:
+        """Whether deliveries may flow."""
+        return self.state is Link.ATTACHED
+
+    def answer(self, attach: Attach) -> None:
+        """Send our half of the attach."""
+        self.move(LinkEvent.SENT_ATTACH)
+        self.session.send(attach)
+
+    def refuse(self, attach: Attach, condition: str, description: str) -> None:
+        """Answer an attach with a null terminus and close the link with the reason (§2.6.3)."""
+        is_sender = self.role is ROLE_SENDER
+        self.answer(
+            Attach(
+                name=self.name, handle=self.handle, role=self.role,
+                source=None if is_sender else attach.source,
+                target=attach.target if is_sender else None,
+                initial_delivery_count=0 if is_sender else None,
+            )
+        )  # fmt: skip
+        self.detach(condition, description)
+
+    def detach(self, condition: str | None = None, description: str = "") -> None:
+        """Close the link, with a reason if there is one. What it had under way is the owner's to take back."""
+        error = None if condition is None else Error(condition=Symbol(condition), description=description)
+        self.move(LinkEvent.SENT_DETACH)
+        self.session.flush()
+        self.session.send(Detach(handle=self.handle, closed=True, error=error))
+        self.session.link_closed_here(self)
+
+
+class SenderLink(LinkBase):
+    """We send: credit is what the peer granted."""
+
+    __slots__ = ("heads", "is_draining", "max_message_size", "send_settled")
+
+    role = ROLE_SENDER
+
+    def __init__(self, session: Session, name: str, handle: int, is_ours: bool) -> None:
+        super().__init__(session, name, handle, is_ours)
+        self.is_draining = False
+        self.send_settled = False
+        self.max_message_size = 0  # bytes, 0: the peer sets no limit
+        self.heads: tuple[Heading, Heading] = (
+            heading(session.channel, handle, False),
+            heading(session.channel, handle, True),
+        )
+
+    def accept(self, attach: Attach, source: Source, initial_delivery_count: int = 0) -> None:
+        """Let the peer receive from `source`. Its wish of settle mode is met: settled, or else unsettled."""
+        self.send_settled = attach.snd_settle_mode == SETTLE_SETTLED
+        self.max_message_size = attach.max_message_size or 0
+        self.delivery_count = initial_delivery_count
+        self.answer(
+            Attach(
+                name=self.name, handle=self.handle, role=ROLE_SENDER,
+                snd_settle_mode=SETTLE_SETTLED if self.send_settled else SETTLE_UNSETTLED,
+                rcv_settle_mode=attach.rcv_settle_mode or 0,
+                source=source, target=attach.target, initial_delivery_count=initial_delivery_count,
+            )
+        )  # fmt: skip
+
+    def flow(self, flow: Flow) -> None:
+        """Take the peer's grant (§2.6.7): its credit counts from its own view of our delivery count."""
+        if flow.link_credit is not None:
+            seen = flow.delivery_count if flow.delivery_count is not None else 0
+            credit = (seen + flow.link_credit - self.delivery_count) & 0xFFFFFFFF
+            self.credit = credit if credit < 0x80000000 else 0
+        self.is_draining = bool(flow.drain)
+
+    def drained(self) -> None:
+        """Nothing is left to send: use the credit up and say so (§2.6.7, drain)."""
+        self.delivery_count = wrap(self.delivery_count + self.credit)
+        self.credit = 0
+        self.session.send_flow(self)
+
+
+class ReceiverLink(LinkBase):
+    """We receive: credit is what we granted and the peer has not used."""
+
+    __slots__ = ("is_starved", "max_message_size", "partial", "window")
+
+    role = ROLE_RECEIVER
+
+    def __init__(self, session: Session, name: str, handle: int, is_ours: bool) -> None:
+        super().__init__(session, name, handle, is_ours)
+        self.partial: Partial | None = None
+        self.window = 0
+        self.is_starved = False
+        self.max_message_size = 0
+
+    def accept(self, attach: Attach, target: Target, max_message_size: int) -> None:
+        """Let the peer send to `target`; credit follows by `grant`."""
+        self.delivery_count = attach.initial_delivery_count or 0
+        self.max_message_size = max_message_size
+        mode = SETTLE_MIXED if attach.snd_settle_mode is None else attach.snd_settle_mode
+        self.answer(
+            Attach(
+                name=self.name, handle=self.handle, role=ROLE_RECEIVER, snd_settle_mode=mode, rcv_settle_mode=0,
+                source=attach.source, target=target, max_message_size=max_message_size,
+            )
+        )  # fmt: skip
+
+    def grant(self, window: int) -> None:
+        """Raise the credit to `window` messages and tell the peer."""
+        self.window = window
+        self.credit = window
+        self.is_starved = False
+        self.session.send_flow(self)
+
+    def regrant(self) -> None:
+        """Grant again once half is used: one flow for many messages, and the sender never runs dry."""
+        if self.credit * 2 <= self.window:
+            self.grant(self.window)
+
+    def use(self, count: int) -> None:
+        """`count` deliveries began."""
+        self.credit -= count
+        self.delivery_count = wrap(self.delivery_count + count)
+
+
+class Partial:
+    """A delivery of several transfers, as far as it came (§2.7.5). Bounded by max-message-size and a frame count."""
+
+    __slots__ = ("delivery_id", "frames", "is_settled", "parts", "size_bytes")
+
+    FRAMES_MAX = 65_535
+
+    def __init__(self, delivery_id: int) -> None:
+        self.delivery_id = delivery_id
+        self.is_settled = False
+        self.parts: list[bytes] = []
+        self.size_bytes = 0
+        self.frames = 0
+
+    def check(self, size_bytes: int, size_max: int) -> None:
+        """Whether a transfer of that size may follow. Raises PeerFault (link scope) over the limits."""
+        if size_max and self.size_bytes + size_bytes > size_max:
+            raise PeerFault("amqp:link:message-size-exceeded", f"the message exceeds {size_max} bytes", Scope.LINK)
+        if self.frames >= self.FRAMES_MAX:
+            raise PeerFault("amqp:resource-limit-exceeded", f"over {self.FRAMES_MAX} transfers in one delivery",
+                            Scope.LINK)  # fmt: skip
+
+    def add(self, payload: bytes) -> None:
+        """One more transfer."""
+        self.frames += 1
+        self.size_bytes += len(payload)
+        self.parts.append(payload)

@@ -1,0 +1,284 @@
+"""SASL: who is at the other end (AMQP 1.0 §5.3; RFC 4616 PLAIN, RFC 5802 and 7677 SCRAM-SHA-256, RFC 4505 ANONYMOUS).
+
+Both ends as small machines: message in, message or verdict out. Passwords are compared with SCRAM verifiers only;
+PLAIN needs a key derivation, which is asked for as a value because it takes milliseconds. An unknown user takes the
+same way as a known one, with a salt made from its name, so that names cannot be probed.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from mqbroker.base.errors import ConfigFault, PeerFault
+from mqbroker.config.users import password_bytes, user_name
+
+ITERATIONS = 4096
+NAME_SIZE_MAX = 1024
+
+
+class Verifier(Protocol):
+    """What is stored of a user: never the password."""
+
+    @property
+    def salt(self) -> bytes: ...
+    @property
+    def iterations(self) -> int: ...
+    @property
+    def stored_key(self) -> bytes: ...
+    @property
+    def server_key(self) -> bytes: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Challenge:
+    """Send this and wait for the answer."""
+
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Derive:
+    """PBKDF2-HMAC-SHA-256 is needed; go on with `derived`."""
+
+    password: bytes
+    salt: bytes
+    iterations: int
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The end. `data` is the additional data of a good outcome (SCRAM's server signature)."""
+
+    is_good: bool
+    user: str | None
+    data: bytes | None = None
+
+
+class Server:
+    """The server's half of one login. Raises PeerFault for messages that are not of the mechanism's form."""
+
+    def __init__(self, mechanisms: tuple[str, ...], users: dict[str, Any], entropy: bytes, secret: bytes = b"") -> None:
+        self.mechanisms = mechanisms
+        self.mechanism = ""
+        self.user = ""
+        self._users = users
+        self._entropy = entropy
+        self._secret = secret or entropy  # of the node: keys the salts of unknown users
+        self._scram: _ScramServer | None = None
+        self._stored_key = b""
+
+    def init(self, mechanism: str, response: bytes | None) -> Challenge | Derive | Verdict:
+        """The client chose a mechanism."""
+        if mechanism not in self.mechanisms or self.mechanism:
+            return Verdict(False, None)
+        self.mechanism = mechanism
+        if mechanism == "ANONYMOUS":
+            return Verdict(True, None)
+        if mechanism == "PLAIN":
+            return self._plain(response)
+        nonce = base64.b64encode(self._entropy[:18]).decode()
+        self._scram = _ScramServer(nonce)
+        return self.respond(response) if response else Challenge(b"")
+
+    def respond(self, response: bytes) -> Challenge | Derive | Verdict:
+        """The client answered a challenge."""
+        if self._scram is None:
+            return self._plain(response)
+        if not self._scram.first_bare:
+            self.user = self._scram.first(response)
+            if self._scram.authzid not in ("", self.user):
+                return Verdict(False, self.user)
+            verifier, _ = self._verifier()
+            return Challenge(self._scram.challenge(verifier.salt, verifier.iterations))
+        verifier, is_known = self._verifier()
+        signature = self._scram.final(response, verifier)
+        return Verdict(is_known and signature is not None, self.user, signature)
+
+    def derived(self, salted: bytes) -> Verdict:
+        """The key that `Derive` asked for is there."""
+        stored = hashlib.sha256(hmac.digest(salted, b"Client Key", "sha256")).digest()
+        verifier, is_known = self._verifier()
+        return Verdict(hmac.compare_digest(stored, verifier.stored_key) and is_known, self.user)
+
+    def _plain(self, response: bytes | None) -> Challenge | Derive | Verdict:
+        if response is None:
+            return Challenge(b"")
+        parts = response.split(b"\x00")
+        if len(parts) != 3 or len(response) > NAME_SIZE_MAX * 3:
+            raise PeerFault("amqp:decode-error", "a PLAIN response is authzid NUL name NUL password")
+        self.user = _prepared(_text(parts[1]))
+        if parts[0] and parts[0] != parts[1]:
+            return Verdict(False, self.user)
+        if not parts[2]:
+            return Verdict(False, self.user)
+        verifier, _ = self._verifier()
+        try:
+            password = password_bytes(_text(parts[2]))
+        except ConfigFault:
+            return Verdict(False, self.user)
+        return Derive(password, verifier.salt, verifier.iterations)
+
+    def _verifier(self) -> tuple[Verifier, bool]:
+        known = self._users.get(self.user)
+        if known is not None:
+            return known, True
+        salt = hmac.digest(self._secret, self.user.encode(), "sha256")[:16]
+        return _Unknown(salt, ITERATIONS, bytes(32), bytes(32)), False
+
+
+@dataclass(frozen=True, slots=True)
+class _Unknown:
+    salt: bytes
+    iterations: int
+    stored_key: bytes
+    server_key: bytes
+
+
+def _text(raw: bytes) -> str:
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError:
+        raise PeerFault("amqp:decode-error", "a SASL message is not UTF-8") from None
+    if len(text) > NAME_SIZE_MAX:
+        raise PeerFault("amqp:decode-error", f"a SASL name is over {NAME_SIZE_MAX} characters")
+    return text
+
+
+def _prepared(name: str) -> str:
+    """The name as it is stored (RFC 4013); one that cannot be stored is nobody's."""
+    try:
+        return user_name(name)
+    except ConfigFault:
+        return name
+
+
+def _unescaped(name: str) -> str:
+    return name.replace("=2C", ",").replace("=3D", "=")
+
+
+def _attributes(message: str) -> dict[str, str]:
+    return {part[0]: part[2:] for part in message.split(",") if part[1:2] == "="}
+
+
+def _decoded(value: str) -> bytes:
+    try:
+        return base64.b64decode(value, validate=True)
+    except ValueError:
+        raise PeerFault("amqp:decode-error", "a SCRAM attribute is not base64") from None
+
+
+class _ScramServer:
+    """One SCRAM-SHA-256 exchange: first message, challenge, final message."""
+
+    def __init__(self, nonce: str) -> None:
+        self.first_bare = ""
+        self.authzid = ""
+        self._server_nonce = nonce
+        self._nonce = ""
+        self._gs2 = ""
+        self._challenge = ""
+
+    def first(self, response: bytes) -> str:
+        """client-first-message; says the user's name."""
+        message = _text(response) if len(response) < 8 * NAME_SIZE_MAX else ""
+        gs2, _, rest = message.partition(",")
+        authzid, _, bare = rest.partition(",")
+        attributes = _attributes(bare)
+        if gs2 not in ("n", "y") or not bare.startswith("n=") or not attributes.get("r"):
+            raise PeerFault("amqp:decode-error", "malformed SCRAM client-first-message")
+        self._gs2 = f"{gs2},{authzid},"
+        self.first_bare = bare
+        self._nonce = attributes["r"] + self._server_nonce
+        self.authzid = _prepared(_unescaped(authzid.removeprefix("a="))) if authzid else ""
+        return _prepared(_unescaped(attributes["n"]))
+
+    def challenge(self, salt: bytes, iterations: int) -> bytes:
+        """server-first-message."""
+        self._challenge = f"r={self._nonce},s={base64.b64encode(salt).decode()},i={iterations}"
+        return self._challenge.encode()
+
+    def final(self, response: bytes, verifier: Verifier) -> bytes | None:
+        """client-final-message; server-final-message where the proof holds, else None."""
+        message = _text(response) if len(response) < 8 * NAME_SIZE_MAX else ""
+        without_proof, _, proof = message.rpartition(",p=")
+        attributes = _attributes(without_proof)
+        if not without_proof or "r" not in attributes or "c" not in attributes:
+            raise PeerFault("amqp:decode-error", "malformed SCRAM client-final-message")
+        if attributes["r"] != self._nonce or _decoded(attributes["c"]) != self._gs2.encode():
+            return None
+        authentication = f"{self.first_bare},{self._challenge},{without_proof}".encode()
+        signature = hmac.digest(verifier.stored_key, authentication, "sha256")
+        client_key = bytes(a ^ b for a, b in zip(_decoded(proof), signature, strict=False))
+        if not hmac.compare_digest(hashlib.sha256(client_key).digest(), verifier.stored_key):
+            return None
+        return b"v=" + base64.b64encode(hmac.digest(verifier.server_key, authentication, "sha256"))
+
+
+class Client:
+    """The client's half: PLAIN, SCRAM-SHA-256 or ANONYMOUS, the best that the server offers."""
+
+    def __init__(self, user: str | None, password: str, entropy: bytes, *, allow_plain: bool = True) -> None:
+        self._user = user
+        self._password = password
+        self._nonce = base64.b64encode(entropy[:18]).decode()
+        self._allow_plain = allow_plain
+        self._first_bare = ""
+        self._server_signature = b""
+        self.mechanism = ""
+
+    def choose(self, offered: tuple[str, ...]) -> tuple[str, bytes | None]:
+        """Mechanism and initial response. Raises PeerFault where nothing fits."""
+        wanted: tuple[str, ...]
+        if self._user is None:
+            wanted = ("ANONYMOUS",)
+        else:
+            wanted = ("SCRAM-SHA-256", "PLAIN") if self._allow_plain else ("SCRAM-SHA-256",)
+        for mechanism in wanted:
+            if mechanism in offered:
+                self.mechanism = mechanism
+                return mechanism, self._initial(mechanism)
+        raise PeerFault(
+            "amqp:unauthorized-access", f"the server offers {', '.join(offered)}; none of {wanted} is there"
+        )
+
+    def _initial(self, mechanism: str) -> bytes | None:
+        if mechanism == "ANONYMOUS":
+            return b"anonymous"
+        user = self._user or ""
+        if mechanism == "PLAIN":
+            return f"\x00{user}\x00{self._password}".encode()
+        name = user.replace("=", "=3D").replace(",", "=2C")
+        self._first_bare = f"n={name},r={self._nonce}"
+        return f"n,,{self._first_bare}".encode()
+
+    def respond(self, challenge: bytes) -> bytes:
+        """The answer to a challenge."""
+        message = _text(challenge)
+        attributes = _attributes(message)
+        if self.mechanism != "SCRAM-SHA-256" or not attributes.get("r", "").startswith(self._nonce):
+            raise PeerFault("amqp:decode-error", "unexpected SASL challenge")
+        salt, count = _decoded(attributes.get("s", "")), attributes.get("i", "")
+        iterations = int(count) if count.isascii() and count.isdigit() and len(count) < 10 else 0
+        if not ITERATIONS <= iterations <= 1_000_000:
+            raise PeerFault("amqp:not-allowed", f"a SCRAM server that asks for {iterations} iterations")
+        salted = hashlib.pbkdf2_hmac("sha256", password_bytes(self._password), salt, iterations)
+        client_key = hmac.digest(salted, b"Client Key", "sha256")
+        without_proof = f"c=biws,r={attributes['r']}"
+        authentication = f"{self._first_bare},{message},{without_proof}".encode()
+        signature = hmac.digest(hashlib.sha256(client_key).digest(), authentication, "sha256")
+        self._server_signature = hmac.digest(hmac.digest(salted, b"Server Key", "sha256"), authentication, "sha256")
+        proof = base64.b64encode(bytes(a ^ b for a, b in zip(client_key, signature, strict=True))).decode()
+        return f"{without_proof},p={proof}".encode()
+
+    def is_server_genuine(self, additional: bytes | None) -> bool:
+        """Whether the outcome's data proves that the server knows the verifier (true where nothing is to prove)."""
+        if self.mechanism != "SCRAM-SHA-256":
+            return True
+        if not self._server_signature:
+            return False
+        sent = _attributes(_text(additional or b"")).get("v", "")
+        return hmac.compare_digest(_decoded(sent), self._server_signature)

@@ -1,0 +1,498 @@
+"""Sessions: windows, handles, delivery ids, and what is unsettled (AMQP 1.0 §2.5, §2.7).
+
+Incoming transfers become Runs as early as here. Accepted ranges are gathered and flushed once a step, so that one
+disposition answers what one step took in. Frames go to `connection.out` in the order in which they must be seen.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from mqbroker.amqp.events import (
+    Aborted,
+    Attached,
+    Attaching,
+    CreditGiven,
+    Detached,
+    Empty,
+    Ended,
+    Incoming,
+    SenderSettled,
+    Settled,
+)
+from mqbroker.amqp.links import ROLE_RECEIVER, ROLE_SENDER, LinkBase, Partial, ReceiverLink, SenderLink
+from mqbroker.amqp.states import Link, LinkEvent, Sess, SessEvent, next_sess
+from mqbroker.amqp.unsettled import Unsettled
+from mqbroker.base.errors import PeerFault, Scope
+from mqbroker.base.serial import unwrap, wrap
+from mqbroker.wire.flat import decode_disposition_flat, encode_disposition_accepted
+from mqbroker.wire.frames import Frame, encode_frame
+from mqbroker.wire.performatives import (
+    Attach,
+    Begin,
+    Detach,
+    Disposition,
+    End,
+    Error,
+    Flow,
+    Received,
+    Transfer,
+    decode_performative,
+    encode,
+)  # fmt: skip
+from mqbroker.wire.run import Run, encode_run, parse_run, single
+from mqbroker.wire.types import Symbol
+
+if TYPE_CHECKING:
+    from mqbroker.amqp.connection import Connection
+
+HEAD_GROWTH = 16  # bytes that a transfer's head may grow by when it is sent on
+HANDLE_OF_NO_LINK = 0xFFFFFFFE  # Proton's, in flows that it still sends for a link that it has detached
+INCOMING_WINDOW = 0x7FFFFFFF  # memory is bounded by credit and size limits, not by counting frames
+
+
+class Session:
+    """One session, either end."""
+
+    __slots__ = (
+        "_accepts", "_held", "_held_of", "by_handle", "by_name", "by_peer_handle", "channel", "connection", "links_max",
+        "next_delivery_id", "next_incoming_id", "next_outgoing_id", "peer_channel", "peer_handle_max",
+        "peer_window", "state", "unsettled",
+    )  # fmt: skip
+
+    def __init__(self, connection: Connection, channel: int, links_max: int) -> None:
+        self.connection = connection
+        self.channel = channel
+        self.peer_channel = -1
+        self.links_max = links_max
+        self.peer_handle_max = 0xFFFFFFFF
+        self.state = Sess.UNMAPPED
+        self.by_handle: dict[int, LinkBase] = {}
+        self.by_peer_handle: dict[int, LinkBase] = {}
+        self.by_name: dict[tuple[str, bool], LinkBase] = {}
+        self.next_incoming_id = 0
+        self.next_outgoing_id = 0
+        self.next_delivery_id = 0
+        self.peer_window = 0
+        self.unsettled = Unsettled()
+        self._accepts: list[tuple[int, int]] = []
+        self._held: deque[bytes] = deque()  # the rest of one message that the peer's window did not let through
+        self._held_of: LinkBase | None = None
+
+    # -- sending -------------------------------------------------------------------------------------------------------
+
+    def send(self, performative: Any) -> None:
+        """Queue one frame of this session."""
+        self.connection.out.append(encode_frame(self.channel, encode(performative)))
+
+    def begin(self) -> None:
+        """Send our begin, as its first half or as the answer."""
+        self.state = next_sess(self.state, SessEvent.SENT_BEGIN)
+        self.send(
+            Begin(
+                remote_channel=self.peer_channel if self.peer_channel >= 0 else None,
+                next_outgoing_id=self.next_outgoing_id, incoming_window=INCOMING_WINDOW,
+                outgoing_window=INCOMING_WINDOW, handle_max=self.links_max - 1,
+            )
+        )  # fmt: skip
+
+    def end(self, condition: str | None = None, description: str = "") -> None:
+        """Send our end; with a condition everything but the peer's end is discarded from here on."""
+        event = SessEvent.SENT_END if condition is None else SessEvent.SENT_END_ERROR
+        self.state = next_sess(self.state, event)
+        self.send(End(error=None if condition is None else Error(condition=Symbol(condition), description=description)))
+
+    def attach_sender(self, attach: Attach) -> SenderLink:
+        """Ask for a link on which we send. The handle in `attach` is replaced by ours."""
+        link = SenderLink(self, attach.name, self._free_handle(), True)
+        self._register(link, attach)
+        return link
+
+    def attach_receiver(self, attach: Attach) -> ReceiverLink:
+        """Ask for a link on which we receive."""
+        link = ReceiverLink(self, attach.name, self._free_handle(), True)
+        link.max_message_size = attach.max_message_size or 0
+        self._register(link, attach)
+        return link
+
+    def _register(self, link: LinkBase, attach: Attach) -> None:
+        from dataclasses import replace
+
+        self.by_handle[link.handle] = link
+        self.by_name[(link.name, link.role)] = link
+        link.answer(replace(attach, handle=link.handle, role=link.role))
+
+    def send_flow(self, link: LinkBase | None = None) -> None:
+        """Session state, and the link's where one is given."""
+        if link is None:
+            flow = Flow(next_incoming_id=wrap(self.next_incoming_id), incoming_window=INCOMING_WINDOW,
+                        next_outgoing_id=wrap(self.next_outgoing_id), outgoing_window=INCOMING_WINDOW)  # fmt: skip
+        else:
+            flow = Flow(
+                next_incoming_id=wrap(self.next_incoming_id), incoming_window=INCOMING_WINDOW,
+                next_outgoing_id=wrap(self.next_outgoing_id), outgoing_window=INCOMING_WINDOW, handle=link.handle,
+                delivery_count=link.delivery_count, link_credit=link.credit,
+                available=0 if link.role is ROLE_SENDER else None,
+                drain=bool(link.is_draining) if isinstance(link, SenderLink) else False,
+            )  # fmt: skip
+        self.send(flow)
+
+    def send_run(self, link: SenderLink, run: Run, index: int, count: int, token: Any) -> int:
+        """Send up to `count` messages of a run as the peer's window allows; says how many went."""
+        count = min(count, self.window)
+        if count <= 0:
+            return 0
+        is_settled = link.send_settled
+        first = self.next_delivery_id
+        if run.frame_size_max + HEAD_GROWTH > self.connection.peer_frame_size:
+            count = self._whole_frames(run, index, count)
+            if count == 0:
+                return self.send_message(link, [run.payload(index)], token)
+        block = encode_run(run, index, count, link.heads[is_settled], wrap(first))
+        self.connection.out.append(block)
+        self._sent(link, count, count, token)
+        return count
+
+    def _whole_frames(self, run: Run, index: int, count: int) -> int:
+        """How many messages from `index` on fit a frame of the peer's each."""
+        limit = self.connection.peer_frame_size
+        for each in range(index, index + count):
+            if run.size_bytes(each, 1) + HEAD_GROWTH > limit:
+                return each - index
+        return count
+
+    def send_message(self, link: SenderLink, payload: list[bytes | memoryview], token: Any) -> int:
+        """Send one message in as many transfers as the peer's frame size asks for (the general path).
+
+        Frames that the peer's window does not let through are held, and so is everything else until they are gone.
+        Says how many went: none while the window is closed.
+        """
+        if not self.window:
+            return 0
+        whole = payload[0] if len(payload) == 1 else b"".join(payload)
+        view = memoryview(whole)
+        identity = wrap(self.next_delivery_id)
+        room = max(self.connection.peer_frame_size - 64, 448)
+        frames: list[bytes] = []
+        for start in range(0, max(len(view), 1), room):
+            more = start + room < len(view)
+            transfer = Transfer(
+                handle=link.handle, delivery_id=identity if start == 0 else None,
+                delivery_tag=identity.to_bytes(4, "big") if start == 0 else None,
+                message_format=0 if start == 0 else None, settled=link.send_settled, more=more,
+            )  # fmt: skip
+            frames.append(encode_frame(self.channel, encode(transfer), view[start : start + room]))
+        fits = min(len(frames), self.peer_window)
+        self.connection.out.extend(frames[:fits])
+        self._held.extend(frames[fits:])
+        self._held_of = link
+        self._sent(link, 1, fits, token)
+        return 1
+
+    @property
+    def window(self) -> int:
+        """Frames that may be sent now."""
+        return 0 if self._held else self.peer_window
+
+    def _send_held(self) -> None:
+        while self._held and self.peer_window:
+            self.connection.out.append(self._held.popleft())
+            self.peer_window -= 1
+            self.next_outgoing_id += 1
+
+    def _sent(self, link: SenderLink, count: int, frames: int, token: Any) -> None:
+        if not link.send_settled:
+            self.unsettled.add(self.next_delivery_id, count, link, token)
+        self.next_delivery_id += count
+        self.next_outgoing_id += frames
+        self.peer_window = max(self.peer_window - frames, 0)
+        link.credit -= count
+        link.delivery_count = wrap(link.delivery_count + count)
+
+    def accept(self, first: int, count: int) -> None:
+        """Owe the peer `accepted` for these deliveries of its own; sent by `flush`, merged with its neighbours."""
+        last = first + count - 1
+        if self._accepts and wrap(self._accepts[-1][1] + 1) == first:
+            self._accepts[-1] = (self._accepts[-1][0], wrap(last))
+        else:
+            self._accepts.append((first, wrap(last)))
+
+    def flush(self) -> None:
+        """Send the gathered acceptances."""
+        for first, last in self._accepts:
+            self.connection.out.append(encode_disposition_accepted(self.channel, True, first, last, True))
+        self._accepts.clear()
+
+    def dispose(self, first: int, last: int, state: Any, *, as_receiver: bool) -> None:
+        """Settle deliveries first…last with an outcome: ours of what we received, or the echo to a receiver."""
+        self.flush()
+        self.send(Disposition(role=as_receiver, first=wrap(first), last=wrap(last), settled=True, state=state))
+
+    def outcome(self, first: int, last: int, state: Any) -> None:
+        """Tell an outcome of what we received and leave the settlement to the sender (§2.6.12, `second`)."""
+        self.send(Disposition(role=ROLE_RECEIVER, first=wrap(first), last=wrap(last), settled=False, state=state))
+
+    # -- receiving -----------------------------------------------------------------------------------------------------
+
+    def transfers(self, buffer: bytes, frame: Frame, offset: int, limit: int) -> int:
+        """One or many transfers from `offset` on; says where the next frame starts."""
+        parsed = None
+        link = None
+        if self.state is Sess.MAPPED:
+            parsed = parse_run(buffer, offset, limit, 1 << 16, self.connection.frame_size_max)
+        # A run has empty messages only where its first is one.
+        if parsed is not None and parsed.run.size_bytes(0, 1) > parsed.run.head_size:
+            found = self.by_peer_handle.get(parsed.handle)
+            if isinstance(found, ReceiverLink) and found.partial is None and found.state is Link.ATTACHED:
+                link = found
+        if parsed is None or link is None:
+            self._transfer_slowly(buffer, frame)
+            return frame.end
+        run = parsed.run
+        count = self._acceptable(link, run)
+        if count < run.count:
+            parsed = parse_run(buffer, offset, limit, count, self.connection.frame_size_max)
+            assert parsed is not None
+            run = parsed.run
+        self.next_incoming_id += run.count
+        link.use(run.count)
+        self.connection.events.append(Incoming(link, run, parsed.delivery_id, parsed.is_settled))
+        return parsed.next_offset
+
+    def _acceptable(self, link: ReceiverLink, run: Run) -> int:
+        """How many messages of the run credit and size allow. Raises PeerFault where not even the first is."""
+        count = min(run.count, link.credit)
+        size_max = link.max_message_size
+        if size_max and run.frame_size_max - run.head_size > size_max:
+            sizes = (run.size_bytes(index, 1) - run.head_size for index in range(count))
+            count = next((index for index, size in enumerate(sizes) if size > size_max), count)
+        if count > 0:
+            return count
+        self.connection.blame(link)
+        self.next_incoming_id += 1
+        if link.credit <= 0:
+            raise PeerFault("amqp:link:transfer-limit-exceeded", "transfer without credit", Scope.LINK)
+        raise PeerFault("amqp:link:message-size-exceeded", f"the message exceeds {size_max} bytes", Scope.LINK)
+
+    def _transfer_slowly(self, buffer: bytes, frame: Frame) -> None:
+        transfer, payload_offset = decode_performative(buffer, frame.body_offset, frame.end)
+        assert isinstance(transfer, Transfer)
+        self.next_incoming_id += 1
+        if self.state is not Sess.MAPPED:
+            self.state = next_sess(self.state, SessEvent.GOT_FRAME)
+            return
+        link = self._peer_link(transfer.handle)
+        link.move(LinkEvent.GOT_FRAME)
+        if link.state is not Link.ATTACHED:
+            return
+        if not isinstance(link, ReceiverLink):
+            raise PeerFault("amqp:not-allowed", "transfer on a link whose sender we are", Scope.LINK)
+        partial = link.partial or self._first_transfer(link, transfer)
+        partial.is_settled = partial.is_settled or bool(transfer.settled)
+        if transfer.aborted:
+            link.partial = None
+            self.connection.partial_bytes -= partial.size_bytes
+            self.connection.events.append(Aborted(link))
+            return
+        if transfer.delivery_id not in (None, partial.delivery_id):
+            raise PeerFault("amqp:invalid-field", "another delivery begins before the last one ended", Scope.LINK)
+        partial.check(frame.end - payload_offset, link.max_message_size)
+        self.connection.grow_partial(frame.end - payload_offset)
+        partial.add(buffer[payload_offset : frame.end])
+        if not transfer.more:
+            link.partial = None
+            self.connection.partial_bytes -= partial.size_bytes
+            if not partial.size_bytes:
+                self.connection.events.append(Empty(link, partial.delivery_id, partial.is_settled))
+                return
+            run = single(b"".join(partial.parts))
+            self.connection.events.append(Incoming(link, run, partial.delivery_id, partial.is_settled))
+
+    def _first_transfer(self, link: ReceiverLink, transfer: Transfer) -> Partial:
+        if link.credit <= 0:
+            raise PeerFault("amqp:link:transfer-limit-exceeded", "transfer without credit", Scope.LINK)
+        if transfer.delivery_id is None or transfer.delivery_tag is None:
+            raise PeerFault("amqp:invalid-field", "the first transfer of a delivery lacks delivery-id or delivery-tag",
+                            Scope.LINK)  # fmt: skip
+        if transfer.message_format:
+            raise PeerFault("amqp:not-implemented", f"message-format {transfer.message_format}", Scope.LINK)
+        if transfer.state is not None or transfer.resume:
+            raise PeerFault("amqp:not-implemented", "transfers with a state, or resumed", Scope.LINK)
+        link.use(1)
+        link.partial = Partial(transfer.delivery_id)
+        return link.partial
+
+    def disposition(self, buffer: bytes, frame: Frame) -> None:
+        """The peer settles deliveries, or tells an outcome."""
+        flat = decode_disposition_flat(buffer, frame.body_offset, frame.end)
+        if flat is not None:
+            role, first, maybe_last, settled, state, _ = flat
+        else:
+            decoded = decode_performative(buffer, frame.body_offset, frame.end)[0]
+            assert isinstance(decoded, Disposition)
+            role, first, maybe_last, state = decoded.role, decoded.first, decoded.last, decoded.state
+            settled = bool(decoded.settled)
+        last = first if maybe_last is None else maybe_last
+        if self.state is not Sess.MAPPED:
+            self.state = next_sess(self.state, SessEvent.GOT_FRAME)
+            return
+        if role is not ROLE_RECEIVER:
+            self._sender_disposition(first, last, settled)
+            return
+        low = unwrap(first, self.next_delivery_id)
+        high = unwrap(last, self.next_delivery_id)
+        if low > high or high >= self.next_delivery_id:
+            what = f"disposition of deliveries {first} to {last}, which were not sent"
+            raise PeerFault("amqp:invalid-field", what, Scope.SESSION)
+        if not settled and (state is None or isinstance(state, Received)):
+            return
+        taken = self.unsettled.take(low, high)
+        if taken:
+            self.connection.events.append(Settled(self, taken, state, not settled, low, high))
+
+    def _sender_disposition(self, first: int, last: int, settled: bool) -> None:
+        """Our outcome has arrived at the sender; what it is owed goes out by itself."""
+        if settled:
+            low = unwrap(first, self.next_incoming_id)
+            self.connection.events.append(SenderSettled(self, low, low + ((last - first) & 0xFFFFFFFF)))
+
+    def flow(self, flow: Flow) -> None:
+        """Windows and credit."""
+        if self.state is not Sess.MAPPED:
+            self.state = next_sess(self.state, SessEvent.GOT_FRAME)
+            return
+        seen = self.next_outgoing_id if flow.next_incoming_id is None else unwrap(
+            flow.next_incoming_id, self.next_outgoing_id)  # fmt: skip
+        self.peer_window = max(seen + flow.incoming_window - self.next_outgoing_id, 0)
+        self._send_held()
+        # A wider window is news for every link that has credit, also when the flow names another link.
+        self.connection.events.extend(
+            CreditGiven(link) for link in self.by_handle.values()
+            if isinstance(link, SenderLink) and link.credit > 0 and link.peer_handle != flow.handle
+        )  # fmt: skip
+        if flow.handle is None or flow.handle == HANDLE_OF_NO_LINK:
+            if flow.echo:
+                self.send_flow()
+            return
+        link = self._peer_link(flow.handle)
+        link.move(LinkEvent.GOT_FRAME)
+        if link.state is not Link.ATTACHED:
+            return
+        if isinstance(link, SenderLink):
+            link.flow(flow)
+            self.connection.events.append(CreditGiven(link))
+            # A drain is answered when it is done; where no credit is left it is done already.
+            if flow.echo and not (flow.drain and link.credit):
+                self.send_flow(link)
+        elif isinstance(link, ReceiverLink):
+            self._sender_flow(link, flow)
+
+    def _sender_flow(self, link: ReceiverLink, flow: Flow) -> None:
+        if flow.delivery_count is not None:
+            used = (flow.delivery_count - link.delivery_count) & 0xFFFFFFFF
+            if used <= link.credit:
+                link.use(used)
+        if flow.echo:
+            self.send_flow(link)
+
+    def attach(self, attach: Attach) -> None:
+        """The peer attaches, or answers our attach."""
+        if self.state is not Sess.MAPPED:
+            self.state = next_sess(self.state, SessEvent.GOT_FRAME)
+            return
+        ours = self.by_name.get((attach.name, not attach.role))
+        if attach.handle in self.by_peer_handle:
+            raise PeerFault("amqp:session:handle-in-use", f"handle {attach.handle} is attached", Scope.SESSION)
+        if attach.handle >= self.links_max:
+            raise PeerFault("amqp:connection:framing-error", f"handle {attach.handle} is above handle-max")
+        if ours is not None and ours.is_ours and ours.peer_handle < 0:
+            self._attached(ours, attach)
+            return
+        if ours is not None:
+            raise PeerFault("amqp:session:errant-link", f"link {attach.name} is attached already", Scope.SESSION)
+        kind = SenderLink if attach.role is ROLE_RECEIVER else ReceiverLink
+        link = kind(self, attach.name, self._free_handle(), False)
+        link.peer_handle = attach.handle
+        self.by_handle[link.handle] = link
+        self.by_peer_handle[attach.handle] = link
+        self.by_name[(link.name, link.role)] = link
+        link.move(LinkEvent.GOT_ATTACH)
+        self.connection.events.append(Attaching(link, attach))
+
+    def _attached(self, link: LinkBase, attach: Attach) -> None:
+        link.peer_handle = attach.handle
+        self.by_peer_handle[attach.handle] = link
+        link.move(LinkEvent.GOT_ATTACH)
+        if isinstance(link, ReceiverLink):
+            link.delivery_count = attach.initial_delivery_count or 0
+        elif isinstance(link, SenderLink):
+            link.max_message_size = attach.max_message_size or 0
+        self.connection.events.append(Attached(link, attach))  # type: ignore[arg-type]  # a link is one of the two
+
+    def detach(self, detach: Detach) -> None:
+        """The peer detaches, or answers our detach."""
+        if self.state is not Sess.MAPPED:
+            self.state = next_sess(self.state, SessEvent.GOT_FRAME)
+            return
+        link = self._peer_link(detach.handle)
+        was_ours = link.state is Link.DETACH_SENT
+        link.move(LinkEvent.GOT_DETACH)
+        if not was_ours:
+            link.move(LinkEvent.SENT_DETACH)
+            self.flush()
+            self.send(Detach(handle=link.handle, closed=detach.closed))
+            self._forget_work(link, detach.error)
+        self._forget(link)
+
+    def link_closed_here(self, link: LinkBase) -> None:
+        """We detached a link: its work goes back now, its handle stays until the peer's detach."""
+        self._forget_work(link, None)
+
+    def _forget_work(self, link: LinkBase, error: Error | None) -> None:
+        if isinstance(link, ReceiverLink) and link.partial is not None:
+            self.connection.partial_bytes -= link.partial.size_bytes
+            link.partial = None
+        if link is self._held_of:
+            # The detach ends the delivery; a transfer behind it would be one on a handle that nobody has.
+            self._held.clear()
+            self._held_of = None
+        self.connection.events.append(Detached(link, error, self.unsettled.take_link(link)))  # type: ignore[arg-type]  # a link is one of the two
+
+    def _forget(self, link: LinkBase) -> None:
+        self.by_handle.pop(link.handle, None)
+        self.by_peer_handle.pop(link.peer_handle, None)
+        self.by_name.pop((link.name, link.role), None)
+
+    def got_end(self, end: End) -> None:
+        """The peer ends the session, or answers our end."""
+        was_ended_here = self.state is Sess.END_SENT
+        self.state = next_sess(self.state, SessEvent.GOT_END)
+        if self.state is Sess.END_RCVD:
+            self.release(end.error)
+            self.end()
+        elif was_ended_here:
+            self.release(end.error)
+
+    def release(self, error: Error | None) -> None:
+        """Hand all links back: the session, or the whole connection, is over."""
+        self._accepts.clear()
+        for link in list(self.by_handle.values()):
+            if link.state is not Link.DETACH_SENT:
+                link.state = Link.DETACHED
+                self._forget_work(link, error)
+            self._forget(link)
+        self.connection.events.append(Ended(self, error))
+
+    def _peer_link(self, handle: int) -> LinkBase:
+        link = self.by_peer_handle.get(handle)
+        if link is None:
+            raise PeerFault("amqp:session:unattached-handle", f"handle {handle} is not attached", Scope.SESSION)
+        self.connection.blame(link)
+        return link
+
+    def _free_handle(self) -> int:
+        for handle in range(min(self.links_max, self.peer_handle_max + 1)):
+            if handle not in self.by_handle:
+                return handle
+        raise PeerFault("amqp:resource-limit-exceeded", f"over {self.links_max} links in a session", Scope.SESSION)

@@ -1,0 +1,95 @@
+"""Deliveries that we sent and that are not settled, kept as ranges of ascending delivery ids.
+
+An entry is (link, token, skip, n): `token` is whatever the sender of the messages put in, `skip` how many of the
+token's messages lie before this entry (entries split in place). The usual disposition hits the head in O(1); any
+other is found by bisection.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import Any, NamedTuple
+
+COMPACT_AT = 512
+
+
+class Taken(NamedTuple):
+    """Messages `skip`… of a token that are settled now."""
+
+    link: Any
+    token: Any
+    skip: int
+    n: int
+
+
+class Unsettled:
+    """Sorted ranges; ids only ascend when added. `count` is the number of deliveries."""
+
+    __slots__ = ("_entries", "_firsts", "_head", "count")
+
+    def __init__(self) -> None:
+        self._firsts: list[int] = []
+        self._entries: list[Taken] = []
+        self._head = 0
+        self.count = 0
+
+    def add(self, first: int, count: int, link: Any, token: Any) -> None:
+        """Remember `count` deliveries from id `first` (above all ids so far)."""
+        self._firsts.append(first)
+        self._entries.append(Taken(link, token, 0, count))
+        self.count += count
+
+    def take(self, first: int, last: int) -> list[Taken]:
+        """Forget the ids first…last and say what they were; ids that are not here are passed over."""
+        head = self._head
+        if head < len(self._firsts) and self._firsts[head] == first:
+            entry = self._entries[head]
+            if entry.n == last - first + 1:
+                self.count -= entry.n
+                self._advance()
+                return [entry]
+        return self._take_slowly(first, last)
+
+    def _advance(self) -> None:
+        self._entries[self._head] = None  # type: ignore[call-overload]  # lets go of the token at once
+        self._head += 1
+        if self._head >= COMPACT_AT and self._head * 2 >= len(self._firsts):
+            del self._firsts[: self._head]
+            del self._entries[: self._head]
+            self._head = 0
+
+    def _take_slowly(self, first: int, last: int) -> list[Taken]:
+        firsts, entries = self._firsts, self._entries
+        at = max(bisect_right(firsts, first, self._head) - 1, self._head)
+        begin = at
+        taken: list[Taken] = []
+        kept: list[tuple[int, Taken]] = []
+        while at < len(firsts) and firsts[at] <= last:
+            start, (link, token, skip, count) = firsts[at], entries[at]
+            low, high = max(first - start, 0), min(last - start + 1, count)
+            if low >= high:
+                kept.append((start, entries[at]))
+            else:
+                taken.append(Taken(link, token, skip + low, high - low))
+                if low:
+                    kept.append((start, Taken(link, token, skip, low)))
+                if high < count:
+                    kept.append((start + high, Taken(link, token, skip + high, count - high)))
+            at += 1
+        firsts[begin:at] = [start for start, _ in kept]
+        entries[begin:at] = [entry for _, entry in kept]
+        self.count -= sum(entry.n for entry in taken)
+        return taken
+
+    def take_link(self, link: Any) -> list[Taken]:
+        """Forget all that belongs to a link, in the order in which it was sent."""
+        pairs = list(zip(self._firsts[self._head :], self._entries[self._head :], strict=True))
+        taken = [entry for _, entry in pairs if entry.link is link]
+        kept = [(first, entry) for first, entry in pairs if entry.link is not link]
+        self._firsts, self._entries, self._head = [first for first, _ in kept], [entry for _, entry in kept], 0
+        self.count -= sum(entry.n for entry in taken)
+        return taken
+
+    def __iter__(self) -> Any:
+        """The entries, oldest first."""
+        return iter(self._entries[self._head :])

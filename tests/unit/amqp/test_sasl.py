@@ -1,0 +1,254 @@
+"""Logins, both ends: the vector of RFC 7677, unknown users, wrong passwords, malformed messages."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from mqbroker.amqp.sasl import Challenge, Client, Derive, Server, Verdict
+from mqbroker.base.errors import PeerFault
+from mqbroker.config.users import Verifier, make_verifier
+
+from tests.unit.wire.strategies import steady
+
+ALL = ("SCRAM-SHA-256", "PLAIN", "ANONYMOUS")
+USERS = {
+    name: make_verifier(password, name.encode().ljust(16, b"."), ("client",))
+    for name, password in (("app", "right"), ("a,b=c", "right"), ("Jürgen", "schlüssel"), ("IX", "right"))
+}
+
+
+def server(entropy: bytes = b"s" * 32, mechanisms: tuple[str, ...] = ALL) -> Server:
+    return Server(mechanisms, USERS, entropy, b"node secret")
+
+
+def login(client: Client, at: Server) -> tuple[Verdict, bytes | None]:
+    """The whole exchange; also what the server proves."""
+    step = at.init(*client.choose(at.mechanisms))
+    for _ in range(4):
+        if isinstance(step, Challenge):
+            step = at.respond(client.respond(step.data))
+        elif isinstance(step, Derive):
+            step = at.derived(hashlib.pbkdf2_hmac("sha256", step.password, step.salt, step.iterations))
+        else:
+            return step, step.data
+    raise AssertionError("the login does not end")
+
+
+# -- good ends --------------------------------------------------------------------------------------------------------
+
+
+def test_vector_of_rfc_7677() -> None:
+    """Its nonces are texts; ours are made of random bytes, so they are put in from outside."""
+    salt = base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
+    at = Server(("SCRAM-SHA-256",), {"user": make_verifier("pencil", salt, ("client",))}, b"s" * 32)
+    client = Client("user", "pencil", b"c" * 32)
+    client._nonce = "rOprNGfwEbeRWgbNEkqO"
+    mechanism, first = client.choose(at.mechanisms)
+    assert first == b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO"
+    assert at.init(mechanism, None) == Challenge(b"")
+    assert at._scram is not None
+    at._scram._server_nonce = "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
+    step = at.respond(first)
+    nonce = b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
+    assert step == Challenge(nonce + b",s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096")
+    final = client.respond(step.data)
+    assert final == b"c=biws," + nonce + b",p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
+    verdict = at.respond(final)
+    assert verdict == Verdict(True, "user", b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=")
+    assert client.is_server_genuine(b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=")
+    assert not client.is_server_genuine(b"v=7rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=")
+    assert not client.is_server_genuine(None)
+
+
+@pytest.mark.parametrize(("user", "password"), [("app", "right"), ("a,b=c", "right"), ("Jürgen", "schlüssel"),
+                                                ("\u2168", "right")])  # fmt: skip
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "PLAIN"])
+def test_good_logins(mechanism: str, user: str, password: str) -> None:
+    """The last one is ROMAN NUMERAL NINE, which SASLprep makes the letters I and X."""
+    client = Client(user, password, b"c" * 32)
+    verdict, data = login(client, server(mechanisms=(mechanism,)))
+    assert (verdict.is_good, verdict.user) == (True, "IX" if user == "\u2168" else user)
+    assert client.is_server_genuine(data)
+
+
+def test_anonymous() -> None:
+    verdict, _ = login(Client(None, "", b"c" * 32), server())
+    assert verdict == Verdict(True, None)
+
+
+def test_plain_without_an_initial_response() -> None:
+    at = server()
+    assert at.init("PLAIN", None) == Challenge(b"")
+    assert isinstance(at.respond(b"\0app\0right"), Derive)
+
+
+def test_scram_without_an_initial_response() -> None:
+    at, client = server(), Client("app", "right", b"c" * 32)
+    _, first = client.choose(ALL)
+    assert at.init("SCRAM-SHA-256", None) == Challenge(b"")
+    assert first is not None
+    step = at.respond(first)
+    assert isinstance(step, Challenge)
+    verdict = at.respond(client.respond(step.data))
+    assert isinstance(verdict, Verdict)
+    assert verdict.is_good
+
+
+def test_an_authzid_that_is_the_user_is_fine_and_any_other_is_not() -> None:
+    at = server()
+    assert isinstance(at.init("PLAIN", b"app\0app\0right"), Derive)
+    assert server().init("PLAIN", b"admin\0app\0right") == Verdict(False, "app")
+    assert isinstance(server().init("SCRAM-SHA-256", b"n,a=app,n=app,r=abc"), Challenge)
+    assert server().init("SCRAM-SHA-256", b"n,a=admin,n=app,r=abc") == Verdict(False, "app")
+
+
+# -- bad ends ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "PLAIN"])
+@pytest.mark.parametrize(("user", "password"), [("app", "wrong"), ("nobody", "right"), ("app", "RIGHT")])
+def test_wrong_password_and_unknown_user_go_the_same_way(mechanism: str, user: str, password: str) -> None:
+    verdict, data = login(Client(user, password, b"c" * 32), server(mechanisms=(mechanism,)))
+    assert (verdict.is_good, data) == (False, None)
+
+
+def test_an_unknown_user_has_one_salt_whoever_asks_and_whenever() -> None:
+    challenges = [server(entropy).init("SCRAM-SHA-256", b"n,,n=nobody,r=abc") for entropy in (b"a" * 32, b"b" * 32)]
+    salts = [challenge.data.split(b",")[1] for challenge in challenges if isinstance(challenge, Challenge)]
+    assert len(salts) == 2
+    assert salts[0] == salts[1]
+    known = server().init("SCRAM-SHA-256", b"n,,n=app,r=abc")
+    assert isinstance(known, Challenge)
+    assert [part[:2] for part in known.data.split(b",")] == [b"r=", b"s=", b"i="]
+
+
+def test_a_key_of_zeros_lets_nobody_in_as_an_unknown_user() -> None:
+    """The stand-in's keys are zeros: a proof against them must not count either."""
+    at = server()
+    at.init("SCRAM-SHA-256", b"n,,n=nobody,r=abc")
+    assert at._scram is not None
+    assert at.derived(b"x") == Verdict(False, "nobody")
+
+
+@pytest.mark.parametrize("mechanism", ["EXTERNAL", "", "scram-sha-256", "SCRAM-SHA-512"])
+def test_a_mechanism_that_was_not_offered(mechanism: str) -> None:
+    assert server().init(mechanism, b"x") == Verdict(False, None)
+
+
+def test_only_what_is_offered_counts() -> None:
+    assert server(mechanisms=("PLAIN",)).init("ANONYMOUS", None) == Verdict(False, None)
+
+
+def test_an_empty_password_is_wrong_without_a_derivation() -> None:
+    assert server().init("PLAIN", b"\0app\0") == Verdict(False, "app")
+
+
+@pytest.mark.parametrize("response", [b"", b"app", b"\0app", b"\0app\0a\0b", b"\0\xff\0x", b"\0app\0\xff",
+                                      b"\0" + b"x" * 1100 + b"\0y", b"\0a\0" + b"x" * 5000])  # fmt: skip
+def test_malformed_plain(response: bytes) -> None:
+    with pytest.raises(PeerFault, match="amqp:decode-error"):
+        server().init("PLAIN", response)
+
+
+@pytest.mark.parametrize("response", [b"x", b"n,,", b"n,,n=app", b"n,,r=abc", b"p=tls-unique,,n=app,r=abc", b"\xff",
+                                      b"n,,m=ext,n=app,r=abc", b"n,,n=app,r=",
+                                      b"n,,n=" + b"x" * 2000 + b",r=abc"])  # fmt: skip
+def test_malformed_first_message(response: bytes) -> None:
+    with pytest.raises(PeerFault, match="amqp:decode-error"):
+        server().init("SCRAM-SHA-256", response)
+
+
+def _final(change: str) -> bytes:
+    at, client = server(), Client("app", "right", b"c" * 32)
+    step = at.init(*client.choose(at.mechanisms))
+    assert isinstance(step, Challenge)
+    good = client.respond(step.data).decode()
+    channel, nonce, proof = good.split(",", 2)
+    return {
+        "good": good, "no proof": f"{channel},{nonce}", "no nonce": f"{channel},{proof}",
+        "no channel": f"{nonce},{proof}",
+        "other nonce": f"{channel},{nonce}x,{proof}", "other channel": f"c=eSws,{nonce},{proof}",
+        "proof not base64": f"{channel},{nonce},p=!", "empty proof": f"{channel},{nonce},p=",
+        "short proof": f"{channel},{nonce},p=AAAA", "channel not base64": f"c=!,{nonce},{proof}", "empty": "",
+    }[change].encode()  # fmt: skip
+
+
+@pytest.mark.parametrize("change", ["good", "other nonce", "other channel", "empty proof", "short proof"])
+def test_final_messages(change: str) -> None:
+    at = server()
+    at.init("SCRAM-SHA-256", Client("app", "right", b"c" * 32).choose(ALL)[1])
+    verdict = at.respond(_final(change))
+    assert isinstance(verdict, Verdict)
+    assert verdict.is_good == (change == "good")
+
+
+@pytest.mark.parametrize(
+    "change", ["no proof", "no nonce", "no channel", "proof not base64", "channel not base64", "empty"]
+)
+def test_malformed_final_messages(change: str) -> None:
+    at = server()
+    at.init("SCRAM-SHA-256", Client("app", "right", b"c" * 32).choose(ALL)[1])
+    with pytest.raises(PeerFault, match="amqp:decode-error"):
+        at.respond(_final(change))
+
+
+@steady
+@given(st.sampled_from(ALL), st.binary(max_size=60), st.binary(max_size=60))
+def test_noise_is_a_fault_or_a_verdict(mechanism: str, first: bytes, second: bytes) -> None:
+    at = server()
+    try:
+        step = at.init(mechanism, first)
+        if isinstance(step, Challenge):
+            step = at.respond(second)
+    except PeerFault:
+        return
+    assert not (isinstance(step, Verdict) and step.is_good) or mechanism == "ANONYMOUS"
+
+
+# -- the client's side ------------------------------------------------------------------------------------------------
+
+
+def test_a_client_takes_the_best_that_is_offered() -> None:
+    assert Client("app", "x", b"c" * 32).choose(("PLAIN", "SCRAM-SHA-256"))[0] == "SCRAM-SHA-256"
+    assert Client("app", "x", b"c" * 32).choose(("PLAIN",)) == ("PLAIN", b"\0app\0x")
+    with pytest.raises(PeerFault, match="none of"):
+        Client("app", "x", b"c" * 32, allow_plain=False).choose(("PLAIN", "ANONYMOUS"))
+    with pytest.raises(PeerFault, match="none of"):
+        Client(None, "", b"c" * 32).choose(("PLAIN",))
+
+
+@pytest.mark.parametrize(
+    "challenge",
+    [b"", b"\xff", b"r=other,s=AAAA,i=4096", b"r=NONCE,s=!,i=4096", b"r=NONCE,s=AAAA,i=many", b"r=NONCE,s=AAAA",
+     b"r=NONCE,s=AAAA,i=1", b"r=NONCE,s=AAAA,i=99999999", b"r=NONCE,s=AAAA,i=" + b"9" * 5000],
+)  # fmt: skip
+def test_a_server_that_talks_nonsense_or_asks_for_too_little_or_too_much(challenge: bytes) -> None:
+    client = Client("app", "right", b"c" * 32)
+    first = client.choose(ALL)[1]
+    assert first is not None
+    nonce = first.rpartition(b"r=")[2]
+    with pytest.raises(PeerFault):
+        client.respond(challenge.replace(b"NONCE", nonce))
+
+
+def test_a_server_that_skips_the_proof_is_not_genuine() -> None:
+    client = Client("app", "right", b"c" * 32)
+    client.choose(ALL)
+    assert not client.is_server_genuine(None)
+    assert not client.is_server_genuine(b"v=")
+
+
+def test_a_server_that_knows_another_key_is_not_genuine() -> None:
+    verifier = USERS["app"]
+    wrong = replace(verifier, server_key=hmac.digest(b"other", b"Server Key", "sha256"))
+    assert isinstance(wrong, Verifier)
+    client = Client("app", "right", b"c" * 32)
+    verdict, data = login(client, Server(("SCRAM-SHA-256",), {"app": wrong}, b"s" * 32))
+    assert verdict.is_good
+    assert not client.is_server_genuine(data)

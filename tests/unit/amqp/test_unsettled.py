@@ -1,0 +1,92 @@
+"""Ranges of unsettled deliveries against a dictionary of single ones."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mqbroker.amqp import unsettled
+from mqbroker.amqp.unsettled import Taken, Unsettled
+
+from tests.unit.wire.strategies import steady
+
+Single = tuple[int, str, str, int]  # delivery id, link, token, index within the token
+
+operations = st.lists(
+    st.one_of(
+        st.tuples(st.just("add"), st.integers(1, 9), st.sampled_from("ab"), st.integers(0, 2)),
+        st.tuples(st.just("take"), st.integers(0, 60), st.integers(0, 12), st.just(0)),
+        st.tuples(st.just("head"), st.integers(1, 9), st.just(0), st.just(0)),
+        st.tuples(st.just("link"), st.sampled_from("ab"), st.just(0), st.just(0)),
+    ),
+    max_size=40,
+)
+
+
+def singles(taken: list[Taken]) -> list[tuple[str, str, int]]:
+    return [(each.link, each.token, each.skip + n) for each in taken for n in range(each.n)]
+
+
+def play(script: list[tuple[str, int | str, int | str, int]]) -> None:
+    real = Unsettled()
+    model: dict[int, tuple[str, str, int]] = {}
+    next_id = tokens = 0
+    for what, first, second, third in script:
+        if what == "add":
+            assert isinstance(first, int)
+            next_id += third  # gaps: deliveries that were sent settled
+            tokens += 1
+            real.add(next_id, first, second, f"t{tokens}")
+            model |= {next_id + n: (str(second), f"t{tokens}", n) for n in range(first)}
+            next_id += first
+            continue
+        if what == "link":
+            wanted = [key for key, single in model.items() if single[0] == first]
+            got = real.take_link(first)
+        else:
+            assert isinstance(first, int)
+            assert isinstance(second, int)
+            low = first if what == "take" else min(model, default=0)
+            high = low + second if what == "take" else low + first - 1
+            wanted = [key for key in model if low <= key <= high]
+            got = real.take(low, high)
+        assert singles(got) == [model.pop(key) for key in sorted(wanted)]
+        assert real.count == len(model)
+        assert singles(list(real)) == [model[key] for key in sorted(model)]
+
+
+@steady
+@given(operations)
+def test_ranges_say_what_single_deliveries_would(script: list[tuple[str, int | str, int | str, int]]) -> None:
+    play(script)
+
+
+@settings(steady, max_examples=30)
+@given(operations)
+def test_the_same_while_the_head_is_cut_off_early(script: list[tuple[str, int | str, int | str, int]]) -> None:
+    before = unsettled.COMPACT_AT
+    unsettled.COMPACT_AT = 2
+    try:
+        play(script)
+    finally:
+        unsettled.COMPACT_AT = before
+
+
+def test_memory_follows_what_is_unsettled() -> None:
+    real = Unsettled()
+    for number in range(100_000):
+        real.add(number, 1, "a", number)
+        if number >= 10:
+            assert real.take(number - 10, number - 10) == [Taken("a", number - 10, 0, 1)]
+    assert real.count == 10
+    assert len(real._firsts) < 3 * unsettled.COMPACT_AT
+
+
+def test_ids_that_are_not_there_are_passed_over() -> None:
+    real = Unsettled()
+    assert real.take(0, 1 << 32) == []
+    real.add(5, 3, "a", "t")
+    assert real.take(0, 4) == []
+    assert real.take(8, 100) == []
+    assert singles(real.take(-5, 6)) == [("a", "t", 0), ("a", "t", 1)]
+    assert real.take_link("b") == []
+    assert singles(real.take_link("a")) == [("a", "t", 2)]
