@@ -1,0 +1,169 @@
+"""What to do where a segment stops making sense: the decision table of recovery, and the facts that it decides on.
+
+Invariants of the writer that the rows rest on: a group of entries is synced as a whole and its successor starts after
+that; a segment is synced before the next one begins; files are zeros where nothing was written. So only the last
+group of the last segment can be torn by a power cut or a kill, and nothing of a torn entry was ever acknowledged.
+Everything else that does not check out is damage, and what to do about damage is for a person to decide.
+
+Source: docs/adr/0002-journal.md.
+"""
+
+from __future__ import annotations
+
+import enum
+import zlib
+from typing import NamedTuple
+
+from mqbroker.base.errors import Bug
+from mqbroker.journal.format import (
+    ENTRY_HEADER_BYTES,
+    ENTRY_MARK,
+    SECTOR_BYTES,
+    EntryHeader,
+    decode_entry_header,
+    entry_bytes,
+    has_whole_payload,
+)
+
+CRC32_POLYNOMIAL = 0xEDB88320
+# The walk over all bits of an entry takes about half a second per MiB: only once, and only at the end of a journal.
+ONE_BIT_BYTES_MAX = 4 << 20
+
+
+class Verdict(enum.Enum):
+    END = "end of what was written"
+    CUT = "cut off what was never acknowledged"
+    FAULT = "damaged"
+    IMPOSSIBLE = "facts that exclude each other"
+
+
+class Facts(NamedTuple):
+    """About the first offset of a segment where no good entry begins."""
+
+    is_blank: bool
+    is_last: bool
+    is_torn: bool
+    has_later: bool
+    is_covered: bool
+
+
+class Row(NamedTuple):
+    """`pattern` has a letter for each fact: Y it holds, N it does not, - either."""
+
+    pattern: str
+    verdict: Verdict
+    why: str
+
+
+# Legend
+#   B  blank     zeros from here to the end of the file
+#   L  last      no later segment exists
+#   T  torn      looks like a write that was cut short: a sector's share of it is all zeros, or its end is
+#   V  later     a later entry of this segment is valid
+#   C  covered   a later valid entry's watermark says that what belongs here was on disk
+TABLE = (
+    #    BLTVC
+    Row("Y-NNN", Verdict.END, "nothing was written from here on"),
+    Row("Y-Y--", Verdict.IMPOSSIBLE, "zeros only are no torn entry"),
+    Row("Y-NY-", Verdict.IMPOSSIBLE, "zeros only hold no later entry"),
+    Row("Y-NNY", Verdict.IMPOSSIBLE, "zeros only hold no later entry"),
+    Row("N--NY", Verdict.IMPOSSIBLE, "only a later entry can cover this one"),
+    Row("NN-NN", Verdict.FAULT, "an entry does not match its checksum, and a later file shows that it was complete"),
+    Row("NN-Y-", Verdict.FAULT, "an entry does not match its checksum, and a later file shows that it was complete"),
+    Row("NY-YY", Verdict.FAULT, "an entry does not match its checksum, and a later entry shows that it was complete"),
+    Row("NYYNN", Verdict.CUT, "a write was cut short here before anything of it was acknowledged"),
+    Row("NYYYN", Verdict.CUT, "a group of writes was cut short here before anything of it was acknowledged"),
+    Row("NYNNN", Verdict.FAULT, "an entry is complete but does not match its checksum"),
+    Row("NYNYN", Verdict.FAULT, "an entry is complete but does not match its checksum"),
+)
+
+
+def decide(facts: Facts) -> Row:
+    """The one row that matches. No row or a row of facts that exclude each other is our own fault."""
+    for row in TABLE:
+        if matches(row, facts):
+            if row.verdict is Verdict.IMPOSSIBLE:
+                raise Bug(f"recovery found {facts}: {row.why}")
+            return row
+    raise Bug(f"recovery has no row for {facts}")
+
+
+def matches(row: Row, facts: Facts) -> bool:
+    return all(letter in ("-", "NY"[fact]) for letter, fact in zip(row.pattern, facts, strict=True))
+
+
+def gather(buffer: bytes, offset: int, seed: int, place: tuple[int, bool]) -> Facts:
+    """The facts about `offset`. `place`: position of the last good entry before it, and whether no segment follows."""
+    position_before, is_last = place
+    if _is_zero(buffer, offset, len(buffer)):
+        return Facts(True, is_last, False, False, False)
+    watermarks = _later_watermarks(buffer, offset + ENTRY_HEADER_BYTES, seed, position_before)
+    return Facts(
+        is_blank=False,
+        is_last=is_last,
+        is_torn=_looks_torn(buffer, offset, seed),
+        has_later=bool(watermarks),
+        is_covered=any(watermark > position_before for watermark in watermarks),
+    )
+
+
+def _looks_torn(buffer: bytes, offset: int, seed: int) -> bool:
+    header = decode_entry_header(buffer, offset, seed)
+    if header is None:
+        if _is_zero(buffer, offset, offset + ENTRY_HEADER_BYTES):
+            # The sector in which an entry should begin is missing up to its end, while later ones are there.
+            return _is_zero(buffer, offset, _next_sector(offset))
+        # Cut inside the header: a complete entry has an end byte behind it that is not zero.
+        return _is_zero(buffer, offset + ENTRY_HEADER_BYTES, len(buffer))
+    end = offset + entry_bytes(header.length)
+    if end > len(buffer):
+        return False
+    if buffer[end - 1] == 0:
+        return True
+    return _has_zero_sector(buffer, _next_sector(offset), end) and not _is_one_bit_off(buffer, offset, header)
+
+
+def _has_zero_sector(buffer: bytes, start: int, end: int) -> bool:
+    return any(_is_zero(buffer, at, min(at + SECTOR_BYTES, end)) for at in range(start, end, SECTOR_BYTES))
+
+
+def _is_one_bit_off(buffer: bytes, offset: int, header: EntryHeader) -> bool:
+    """Whether one flipped bit explains the checksum: sectors of zeros are then what the messages were made of.
+
+    CRC-32 is linear, so the difference of two checksums depends on the place of the flipped bit alone: try every place.
+    No difference at all: the bit is in the end bytes, and a torn write takes those wholly or not at all.
+    """
+    if header.length > ONE_BIT_BYTES_MAX:
+        return False
+    start = offset + ENTRY_HEADER_BYTES
+    wanted = zlib.crc32(memoryview(buffer)[start : start + header.length]) ^ header.payload_crc
+    if wanted == 0:
+        return True
+    difference = CRC32_POLYNOMIAL
+    for _ in range(8 * header.length):
+        if difference == wanted:
+            return True
+        difference = difference >> 1 ^ (CRC32_POLYNOMIAL if difference & 1 else 0)
+    return False
+
+
+def _later_watermarks(buffer: bytes, offset: int, seed: int, position_before: int) -> list[int]:
+    """Watermarks of all entries behind a bad one. A payload may hold the mark by chance: checksum and position tell."""
+    found: list[int] = []
+    offset = buffer.find(ENTRY_MARK, offset)
+    while offset >= 0:
+        header = decode_entry_header(buffer, offset, seed)
+        if header is not None and header.position > position_before and has_whole_payload(buffer, offset, header):
+            found.append(header.watermark)
+            offset += entry_bytes(header.length) - 1
+        offset = buffer.find(ENTRY_MARK, offset + 1)
+    return found
+
+
+def _next_sector(offset: int) -> int:
+    return (offset // SECTOR_BYTES + 1) * SECTOR_BYTES
+
+
+def _is_zero(buffer: bytes, start: int, stop: int) -> bool:
+    part = buffer[start:stop]
+    return part == bytes(len(part))

@@ -1,0 +1,120 @@
+"""Bytes of a segment file, format version 1: its header and its entries. Everything is big-endian.
+
+A file is written with zeros before it is used, so zeros where an entry could begin mean the end of what was written.
+
+    file header   mark 8 | version u16 | 0 u16 | 0 u32 | segment u64 | file size u64 | node id 16 | 0 12 | crc u32
+    entry header  mark 4 | payload length u32 | position u64 | watermark u64 | payload crc u32 | header crc u32
+    payload       records (records.py)
+    end           1 to 32 bytes END_BYTE, up to the next multiple of 32
+
+Invariants that recovery rests on. Entry headers are aligned to 32 bytes, so none of them straddles a disk sector: a
+sector that never reached the disk takes a header wholly or not at all. An entry ends in a byte that is not zero, so
+one that was cut short shows. The header's checksum is seeded with the file header's, so bytes of another file (a
+misdirected write, a journal file sent as a message) are never taken for entries. `watermark` is the highest position
+that was known to be on disk when this entry was written: it proves of an earlier damaged entry that it had been
+acknowledged.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterable
+from typing import NamedTuple
+
+FORMAT_VERSION = 1
+SECTOR_BYTES = 512
+ALIGN_BYTES = 32
+END_BYTE = 0xE7
+
+FILE_MARK = b"MQOPSJNL"
+ENTRY_MARK = b"\xa5mQ\x9e"
+
+_FILE = struct.Struct(">8sHHIQQ16s12x")
+_FILE_CRC = struct.Struct(">I")
+FILE_HEADER_BYTES = _FILE.size + _FILE_CRC.size
+
+_ENTRY = struct.Struct(">4sIQQI")
+_ENTRY_CRC = struct.Struct(">I")
+ENTRY_HEADER_BYTES = _ENTRY.size + _ENTRY_CRC.size
+
+_ENDS = tuple(bytes([END_BYTE]) * n for n in range(ALIGN_BYTES + 1))
+PAYLOAD_BYTES_MAX = 0xFFFF_FFFF
+
+Chunk = bytes | bytearray | memoryview
+
+
+class FileHeader(NamedTuple):
+    """What the first 64 bytes say. `seed` goes into the checksum of every entry of this file."""
+
+    version: int
+    segment: int
+    size_bytes: int
+    node_id: bytes
+    seed: int
+
+
+class EntryHeader(NamedTuple):
+    """What the first 32 bytes of an entry say."""
+
+    length: int
+    position: int
+    watermark: int
+    payload_crc: int
+
+
+def file_name(segment: int) -> str:
+    """`journal-0000000007.mqj`: names sort as the numbers do."""
+    return f"journal-{segment:010d}.mqj"
+
+
+def entry_bytes(payload_length: int) -> int:
+    """How much of a file an entry takes, with header and end."""
+    return (ENTRY_HEADER_BYTES + payload_length + ALIGN_BYTES) // ALIGN_BYTES * ALIGN_BYTES
+
+
+def encode_file_header(segment: int, size_bytes: int, node_id: bytes) -> bytes:
+    body = _FILE.pack(FILE_MARK, FORMAT_VERSION, 0, 0, segment, size_bytes, node_id)
+    return body + _FILE_CRC.pack(zlib.crc32(body))
+
+
+def decode_file_header(buffer: bytes) -> FileHeader | None:
+    """None: not the header of a journal file, or a damaged one. Nothing but its own checksum is judged here."""
+    if len(buffer) < FILE_HEADER_BYTES or not buffer.startswith(FILE_MARK):
+        return None
+    (crc,) = _FILE_CRC.unpack_from(buffer, _FILE.size)
+    if crc != zlib.crc32(buffer[: _FILE.size]):
+        return None
+    _, version, _, _, segment, size_bytes, node_id = _FILE.unpack_from(buffer)
+    return FileHeader(version, segment, size_bytes, node_id, crc)
+
+
+def frame_entry(payload: Iterable[Chunk], length: int, place: tuple[int, int], seed: int) -> tuple[bytes, bytes]:
+    """What goes before and behind a payload. `place`: (position, watermark). Reads every byte: not for the loop."""
+    crc = 0
+    for chunk in payload:
+        crc = zlib.crc32(chunk, crc)
+    body = _ENTRY.pack(ENTRY_MARK, length, *place, crc)
+    header = body + _ENTRY_CRC.pack(zlib.crc32(body, seed))
+    return header, _ENDS[entry_bytes(length) - ENTRY_HEADER_BYTES - length]
+
+
+def decode_entry_header(buffer: bytes, offset: int, seed: int) -> EntryHeader | None:
+    """None: no entry of this file begins here. The payload's checksum is not looked at."""
+    if offset + ENTRY_HEADER_BYTES > len(buffer):
+        return None
+    mark, length, position, watermark, payload_crc = _ENTRY.unpack_from(buffer, offset)
+    (crc,) = _ENTRY_CRC.unpack_from(buffer, offset + _ENTRY.size)
+    if mark != ENTRY_MARK or crc != zlib.crc32(buffer[offset : offset + _ENTRY.size], seed):
+        return None
+    return EntryHeader(length, position, watermark, payload_crc)
+
+
+def has_whole_payload(buffer: bytes, offset: int, header: EntryHeader) -> bool:
+    """Payload and end bytes are there, as they were written."""
+    start = offset + ENTRY_HEADER_BYTES
+    stop = start + header.length
+    end = offset + entry_bytes(header.length)
+    if end > len(buffer) or buffer[stop:end] != _ENDS[end - stop]:
+        return False
+    return zlib.crc32(memoryview(buffer)[start:stop]) == header.payload_crc

@@ -1,0 +1,171 @@
+"""Applies records in their order and knows, at the end, what is live. Bytes are checked by recover.py."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from mqbroker.journal import records
+from mqbroker.journal.ranges import RangeMap, subtract
+from mqbroker.journal.records import Malformed
+from mqbroker.journal.recovered import RecoveredRun
+
+
+class Rebuild:
+    """`begin_segment`, then `apply` for each of its entries; the rest are the outcomes."""
+
+    def __init__(self) -> None:
+        self.next_id = 1
+        self.boot = 0
+        self.trim = 1
+        self.was_clean = True
+        self._attributes: dict[int, bytes] = {}
+        self._consumed: dict[int, None] = {}
+        self._dropped: dict[int, None] = {}
+        self._counts: dict[int, RangeMap[int]] = {}
+        self._runs: list[RecoveredRun] = []
+        self._run_of: RangeMap[RecoveredRun] = RangeMap()
+        self._stored_end = 0
+        self._segment = 0
+        self._run_bytes = 0
+        self._stored_refs = 0
+        self._appliers: dict[type[Any], Any] = {
+            records.Run: self._run,
+            records.Settle: self._settle,
+            records.Queue: self._queue,
+            records.QueueDrop: self._queue_drop,
+            records.Consumed: self._queue_consumed,
+            records.Count: self._count,
+            records.Start: self._start,
+            records.Stop: self._stop,
+            records.Trim: self._trim,
+            records.Checkpoint: self._checkpoint,
+        }
+
+    def begin_segment(self, number: int) -> None:
+        self._segment = number
+        self._run_bytes = 0
+        self._stored_refs = 0
+
+    def segment_use(self) -> tuple[int, int]:
+        """(bytes of runs, references that they stored) of the segment that is being read."""
+        return self._run_bytes, self._stored_refs
+
+    def apply(self, payload: memoryview, is_first: bool) -> None:
+        """All records of one entry. Raises Malformed. `is_first`: it opens its segment, by a CHECKPOINT."""
+        for record in records.decode(payload):
+            if is_first and not isinstance(record, records.Checkpoint):
+                raise Malformed("the segment does not begin with a checkpoint")
+            is_first = False
+            self.was_clean = False
+            self._appliers[type(record)](record)
+
+    def queues(self) -> dict[int, dict[str, Any]]:
+        return {queue_id: json.loads(attributes) for queue_id, attributes in self._attributes.items()}
+
+    def consumed(self) -> tuple[int, ...]:
+        return tuple(sorted(self._consumed))
+
+    def live_runs(self) -> list[RecoveredRun]:
+        """Runs of which something is live, in the order of their first ids. Raises Malformed."""
+        live: list[RecoveredRun] = []
+        for run in self._runs:
+            run.live = {queue_id: ranges for queue_id, ranges in run.live.items() if queue_id not in self._dropped}
+            if not run.live or run.segment < self.trim:
+                continue
+            for queue_id in run.live:
+                if queue_id not in self._attributes:
+                    raise Malformed(f"messages from {run.first_id} on are for queue {queue_id}, which nothing declares")
+            live.append(run)
+        live.sort(key=lambda run: run.first_id)
+        return live
+
+    def counts(self, runs: list[RecoveredRun]) -> list[records.Count]:
+        """Delivery counts of what is live."""
+        found: list[records.Count] = []
+        for run in runs:
+            for queue_id, ranges in run.live.items():
+                counts = self._counts.get(queue_id)
+                if counts is None:
+                    continue
+                for first, n in ranges:
+                    for low, high, delivery_count in counts.pieces(first, first + n):
+                        if delivery_count:
+                            found.append(records.Count(queue_id, low, high - low, delivery_count))
+        return found
+
+    def _run(self, record: records.Run) -> None:
+        first, count, queue_ids, frames = record
+        end = first + count
+        run = RecoveredRun(first, count, frames, self._segment, {queue_id: [(first, count)] for queue_id in queue_ids})
+        self._runs.append(run)
+        self._run_bytes += len(frames)
+        self._stored_refs += count * len(queue_ids)
+        self.next_id = max(self.next_id, end)
+        if first >= self._stored_end:
+            self._run_of.append(first, run)
+            self._stored_end = end
+            return
+        # Compaction has stored these again: what the older record says of them no longer counts.
+        for low, high, older in self._run_of.pieces(first, end):
+            if older is not None:
+                for queue_id in list(older.live):
+                    _kill(older, queue_id, low, high)
+        self._run_of.assign(first, end, run)
+
+    def _settle(self, record: records.Settle) -> None:
+        queue_id = record.queue_id
+        for first, n in record.ranges:
+            for low, high, run in self._run_of.pieces(first, first + n):
+                if run is not None and queue_id in run.live:
+                    _kill(run, queue_id, low, high)
+
+    def _queue(self, record: records.Queue) -> None:
+        if record.queue_id in self._dropped:
+            # The id lives again. Dropping is lazy, so what its former owner held has to go now.
+            del self._dropped[record.queue_id]
+            for run in self._runs:
+                if record.queue_id in run.live:
+                    _kill(run, record.queue_id, run.first_id, run.first_id + run.count)
+        self._attributes[record.queue_id] = record.attributes
+
+    def _queue_drop(self, record: records.QueueDrop) -> None:
+        self._dropped[record.queue_id] = None
+        self._attributes.pop(record.queue_id, None)
+        self._consumed.pop(record.queue_id, None)
+        self._counts.pop(record.queue_id, None)
+
+    def _queue_consumed(self, record: records.Consumed) -> None:
+        self._consumed[record.queue_id] = None
+
+    def _count(self, record: records.Count) -> None:
+        queue_id, first, n, delivery_count = record
+        self._counts.setdefault(queue_id, RangeMap()).assign(first, first + n, delivery_count)
+
+    def _start(self, record: records.Start) -> None:
+        self.boot = record.boot
+        self._consumed.clear()
+
+    def _stop(self, record: records.Stop) -> None:
+        self.was_clean = True
+
+    def _trim(self, record: records.Trim) -> None:
+        self.trim = max(self.trim, record.segment)
+
+    def _checkpoint(self, record: records.Checkpoint) -> None:
+        self.boot = record.boot
+        self.next_id = max(self.next_id, record.next_id)
+        self.trim = max(self.trim, record.trim)
+        self._attributes = {queue_id: attributes for queue_id, (attributes, _) in record.queues.items()}
+        self._consumed = {queue_id: None for queue_id, (_, was_consumed) in record.queues.items() if was_consumed}
+
+
+def _kill(run: RecoveredRun, queue_id: int, first: int, end: int) -> None:
+    left = subtract(run.live[queue_id], first, end)
+    if left:
+        run.live[queue_id] = left
+        return
+    del run.live[queue_id]
+    if not run.live:
+        # Nothing needs the bytes any more: a segment whose runs are all dead must not stay in memory.
+        run.frames = memoryview(b"")

@@ -1,0 +1,248 @@
+"""Records: what an entry's payload is made of. Nothing else knows their layout.
+
+    record      kind u8 | length u32 | body
+    RUN         first id u64 | count u32 | queues u16 | queue id u64 … | frames
+    SETTLE      queue id u64 | (first id u64 | n u32) …
+    QUEUE       queue id u64 | attributes, JSON
+    QUEUE_DROP  queue id u64
+    CONSUMED    queue id u64                          the queue had a consumer since the last START
+    COUNT       queue id u64 | first id u64 | n u32 | delivery count u32
+    START       boot counter u64
+    STOP                                              everything before was settled in good order
+    TRIM        segment u64                           nothing before this segment is needed any more
+    CHECKPOINT  boot u64 | next id u64 | trim u64 | (queue id u64 | was consumed u8 | length u32 | attributes) …
+
+`frames` are opaque here. A CHECKPOINT opens every segment, so that all segments before it can go once no message of
+theirs is live. Every record may be applied twice with the same outcome as once.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+
+class Kind(enum.IntEnum):
+    """Numbers on disk: never reuse one."""
+
+    RUN = 1
+    SETTLE = 2
+    QUEUE = 3
+    QUEUE_DROP = 4
+    CONSUMED = 5
+    COUNT = 6
+    START = 7
+    STOP = 8
+    TRIM = 9
+    CHECKPOINT = 10
+
+
+_RECORD = struct.Struct(">BI")
+_RUN = struct.Struct(">BIQIH")
+_RUN_ONE = struct.Struct(">BIQIHQ")
+_RUN_BODY = struct.Struct(">QIH")
+_NUMBER = struct.Struct(">BIQ")
+_U64 = struct.Struct(">Q")
+_RANGE = struct.Struct(">QI")
+_SETTLE_ONE = struct.Struct(">BIQQI")
+_COUNT = struct.Struct(">BIQQII")
+_COUNT_BODY = struct.Struct(">QQII")
+_CHECKPOINT = struct.Struct(">QQQ")
+_CHECKPOINT_QUEUE = struct.Struct(">QBI")
+
+RECORD_HEADER_BYTES = _RECORD.size
+RANGE_COUNT_MAX = 0xFFFF_FFFF
+
+
+class Run(NamedTuple):
+    """`n` messages with ascending ids, each of them in all of `queue_ids`."""
+
+    first_id: int
+    n: int
+    queue_ids: tuple[int, ...]
+    frames: memoryview
+
+
+class Settle(NamedTuple):
+    """These messages have left this queue for good."""
+
+    queue_id: int
+    ranges: list[tuple[int, int]]
+
+
+class Queue(NamedTuple):
+    """A queue exists, with these attributes (JSON)."""
+
+    queue_id: int
+    attributes: bytes
+
+
+class QueueDrop(NamedTuple):
+    queue_id: int
+
+
+class Consumed(NamedTuple):
+    queue_id: int
+
+
+class Count(NamedTuple):
+    """`n` messages of a queue from `first_id` on were delivered in vain this often."""
+
+    queue_id: int
+    first_id: int
+    n: int
+    delivery_count: int
+
+
+class Start(NamedTuple):
+    boot: int
+
+
+class Stop(NamedTuple):
+    pass
+
+
+class Trim(NamedTuple):
+    segment: int
+
+
+class Checkpoint(NamedTuple):
+    """`queues` maps a queue's id to (attributes, was consumed since the start of process `boot`)."""
+
+    boot: int
+    next_id: int
+    trim: int
+    queues: dict[int, tuple[bytes, bool]]
+
+
+Record = Run | Settle | Queue | QueueDrop | Consumed | Count | Start | Stop | Trim | Checkpoint
+
+
+class Malformed(Exception):
+    """A record that its checksum vouches for makes no sense: written by something newer, or by a bug."""
+
+
+def encode_run_head(first_id: int, count: int, queue_ids: Sequence[int], frames_bytes: int) -> bytes:
+    """The record up to its frames, which follow as a chunk of their own: they are never copied."""
+    if len(queue_ids) == 1:
+        return _RUN_ONE.pack(Kind.RUN, 22 + frames_bytes, first_id, count, 1, queue_ids[0])
+    n = len(queue_ids)
+    head = _RUN.pack(Kind.RUN, _RUN_BODY.size + 8 * n + frames_bytes, first_id, count, n)
+    return head + struct.pack(f">{n}Q", *queue_ids)
+
+
+def encode_settle(queue_id: int, bounds: list[int]) -> bytes:
+    """`bounds` is flat: first id, id behind the last, first id, …"""
+    if len(bounds) == 2 and bounds[1] - bounds[0] <= RANGE_COUNT_MAX:
+        return _SETTLE_ONE.pack(Kind.SETTLE, 20, queue_id, bounds[0], bounds[1] - bounds[0])
+    parts = [b""]
+    for at in range(0, len(bounds), 2):
+        first, end = bounds[at], bounds[at + 1]
+        while end - first > RANGE_COUNT_MAX:
+            parts.append(_RANGE.pack(first, RANGE_COUNT_MAX))
+            first += RANGE_COUNT_MAX
+        parts.append(_RANGE.pack(first, end - first))
+    parts[0] = _NUMBER.pack(Kind.SETTLE, 8 + (len(parts) - 1) * _RANGE.size, queue_id)
+    return b"".join(parts)
+
+
+def encode_queue(queue_id: int, attributes: bytes) -> bytes:
+    return _NUMBER.pack(Kind.QUEUE, 8 + len(attributes), queue_id) + attributes
+
+
+def encode_number(kind: Kind, number: int) -> bytes:
+    """QUEUE_DROP, CONSUMED, START and TRIM are one number each."""
+    return _NUMBER.pack(kind, 8, number)
+
+
+def encode_count(count: Count) -> bytes:
+    return _COUNT.pack(Kind.COUNT, _COUNT_BODY.size, *count)
+
+
+def encode_stop() -> bytes:
+    return _RECORD.pack(Kind.STOP, 0)
+
+
+def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
+    parts = [b"", _CHECKPOINT.pack(checkpoint.boot, checkpoint.next_id, checkpoint.trim)]
+    for queue_id, (attributes, was_consumed) in checkpoint.queues.items():
+        parts.append(_CHECKPOINT_QUEUE.pack(queue_id, was_consumed, len(attributes)))
+        parts.append(attributes)
+    parts[0] = _RECORD.pack(Kind.CHECKPOINT, sum(map(len, parts)))
+    return b"".join(parts)
+
+
+def decode(payload: memoryview) -> Iterator[Record]:
+    """All records of one entry, in their order. Raises Malformed, and nothing else."""
+    offset = 0
+    while offset < len(payload):
+        if offset + _RECORD.size > len(payload):
+            raise Malformed(f"{len(payload) - offset} stray bytes behind the last record")
+        kind, length = _RECORD.unpack_from(payload, offset)
+        start = offset + _RECORD.size
+        offset = start + length
+        decoder = _DECODERS.get(kind)
+        if decoder is None:
+            raise Malformed(f"unknown kind of record {kind}")
+        if offset > len(payload):
+            raise Malformed(f"record of kind {kind} is longer than its entry")
+        try:
+            yield decoder(payload[start:offset])
+        except struct.error as error:
+            raise Malformed(f"record of kind {kind} is too short: {error}") from error
+
+
+def _decode_run(body: memoryview) -> Run:
+    first_id, count, n = _RUN_BODY.unpack_from(body)
+    queue_ids = struct.unpack_from(f">{n}Q", body, _RUN_BODY.size)
+    return Run(first_id, count, queue_ids, body[_RUN_BODY.size + 8 * n :])
+
+
+def _decode_settle(body: memoryview) -> Settle:
+    (queue_id,) = _U64.unpack_from(body)
+    return Settle(queue_id, [(first, n) for first, n in _RANGE.iter_unpack(body[8:])])
+
+
+def _decode_queue(body: memoryview) -> Queue:
+    (queue_id,) = _U64.unpack_from(body)
+    return Queue(queue_id, bytes(body[8:]))
+
+
+def _decode_count(body: memoryview) -> Count:
+    return Count(*_COUNT_BODY.unpack_from(body))
+
+
+def _decode_checkpoint(body: memoryview) -> Checkpoint:
+    boot, next_id, trim = _CHECKPOINT.unpack_from(body)
+    queues: dict[int, tuple[bytes, bool]] = {}
+    offset = _CHECKPOINT.size
+    while offset < len(body):
+        queue_id, was_consumed, length = _CHECKPOINT_QUEUE.unpack_from(body, offset)
+        offset += _CHECKPOINT_QUEUE.size
+        attributes = bytes(body[offset : offset + length])
+        if len(attributes) != length:
+            raise Malformed("checkpoint ends inside a queue")
+        queues[queue_id] = (attributes, bool(was_consumed))
+        offset += length
+    return Checkpoint(boot, next_id, trim, queues)
+
+
+def _number(body: memoryview) -> int:
+    number: int = _U64.unpack_from(body)[0]
+    return number
+
+
+_DECODERS: dict[int, Callable[[memoryview], Record]] = {
+    Kind.RUN: _decode_run,
+    Kind.SETTLE: _decode_settle,
+    Kind.QUEUE: _decode_queue,
+    Kind.QUEUE_DROP: lambda body: QueueDrop(_number(body)),
+    Kind.CONSUMED: lambda body: Consumed(_number(body)),
+    Kind.COUNT: _decode_count,
+    Kind.START: lambda body: Start(_number(body)),
+    Kind.STOP: lambda body: Stop(),
+    Kind.TRIM: lambda body: Trim(_number(body)),
+    Kind.CHECKPOINT: _decode_checkpoint,
+}

@@ -1,0 +1,223 @@
+"""Reads segments back: checks every byte that is claimed to be written, and rebuilds what was live at the end.
+
+Invariant: what is returned is exactly the outcome of all entries up to one position, each whole. Damage is never
+passed over: with `on_damage` "stop" it is a StorageFault, with "truncate" everything from there on is given up and
+the files that held it are named, so that `io/` keeps copies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from mqbroker.base.errors import StorageFault
+from mqbroker.base.notice import Level, Notice
+from mqbroker.journal.damage import Verdict, decide, gather
+from mqbroker.journal.format import (
+    ENTRY_HEADER_BYTES,
+    FILE_HEADER_BYTES,
+    FORMAT_VERSION,
+    FileHeader,
+    decode_entry_header,
+    decode_file_header,
+    entry_bytes,
+    file_name,
+    has_whole_payload,
+)
+from mqbroker.journal.rebuild import Rebuild
+from mqbroker.journal.records import Malformed
+from mqbroker.journal.recovered import Cut, Recovered, SegmentUse
+
+RESTORE = "put back the missing file or a backup of the whole directory"
+TRUNCATE = (
+    "look at the disk, then put back a backup, or set journal-on-damage to truncate for one start: "
+    "it gives up everything from there on and keeps copies of the files"
+)
+
+
+class Damage(Exception):
+    """Something that a person must decide on. `remedy` None: giving up what follows would cure it."""
+
+    def __init__(self, segment: int, offset: int, why: str, remedy: str | None = None) -> None:
+        super().__init__(why)
+        self.segment = segment
+        self.offset = offset
+        self.why = why
+        self.remedy = remedy
+
+
+class Entry(NamedTuple):
+    """One whole Append, as it was handed over."""
+
+    offset: int
+    position: int
+    watermark: int
+    payload: memoryview
+
+
+def recover(segments: Iterable[tuple[int, bytes]], node_id: bytes, on_damage: str = "stop") -> Recovered:
+    """`segments` are (number, content) of all files, ascending. Raises StorageFault where a person has to decide."""
+    recovery = _Recovery(node_id)
+    source = _with_last(segments)
+    try:
+        for number, buffer, is_last in source:
+            recovery.read(number, buffer, is_last)
+        recovery.check_beginning()
+    except Damage as damage:
+        if damage.remedy is not None or on_damage != "truncate":
+            remedy = TRUNCATE if damage.remedy is None else damage.remedy
+            raise StorageFault(file_name(damage.segment), damage.offset, damage.why, remedy) from damage
+        recovery.give_up(damage, [number for number, _, _ in source])
+    return recovery.result()
+
+
+def _with_last(segments: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes, bool]]:
+    """Look one ahead, so that only two buffers are held that nothing points into."""
+    held: tuple[int, bytes] | None = None
+    for item in segments:
+        if held is not None:
+            yield *held, False
+        held = item
+    if held is not None:
+        yield *held, True
+
+
+class _Recovery:
+    def __init__(self, node_id: bytes) -> None:
+        self._node_id = node_id
+        self._rebuild = Rebuild()
+        self._position: int | None = None
+        self._numbers: list[int] = []
+        self._gap_before: int | None = None
+        self._watermark = 0
+        self._offsets: dict[int, int] = {}
+        self._uses: list[SegmentUse] = []
+        self._cuts: list[Cut] = []
+        self._set_aside: list[int] = []
+        self._findings: list[Notice] = []
+
+    def read(self, number: int, buffer: bytes, is_last: bool) -> None:
+        """One file. Raises Damage."""
+        header = check_file(number, buffer, self._node_id)
+        if self._numbers and number != self._numbers[-1] + 1:
+            # Harmless if a later TRIM says that this gap was made on purpose.
+            self._gap_before, self._position = number, None
+        self._numbers.append(number)
+        self._rebuild.begin_segment(number)
+        self._offsets = {}
+        offset = FILE_HEADER_BYTES
+        try:
+            for entry in _entries(buffer, header.seed):
+                self._check_order(number, entry)
+                self._apply(number, entry)
+                offset = entry.offset + entry_bytes(len(entry.payload))
+            self._end(number, offset, (buffer, header.seed, is_last))
+        finally:
+            self._uses.append(SegmentUse(number, len(buffer), offset, *self._rebuild.segment_use()))
+
+    def _check_order(self, number: int, entry: Entry) -> None:
+        if self._position is not None and entry.position != self._position + 1:
+            why = f"entry {entry.position} follows entry {self._position}: what was between them is gone"
+            raise Damage(number, entry.offset, why)
+        self._position = entry.position
+        self._watermark = entry.watermark
+        self._offsets[entry.position] = entry.offset
+
+    def _apply(self, number: int, entry: Entry) -> None:
+        try:
+            self._rebuild.apply(entry.payload, is_first=entry.offset == FILE_HEADER_BYTES)
+        except Malformed as error:
+            why = f"entry {entry.position} holds what this release can't read: {error}"
+            raise Damage(number, entry.offset, why, "start the release that wrote it") from error
+
+    def _end(self, number: int, offset: int, rest: tuple[bytes, int, bool]) -> None:
+        buffer, seed, is_last = rest
+        row = decide(gather(buffer, offset, seed, (self._position or 0, is_last)))
+        if row.verdict is Verdict.FAULT:
+            raise Damage(number, offset, row.why)
+        if row.verdict is Verdict.CUT:
+            self._cuts.append(Cut(number, offset, is_damage=False))
+            fields: dict[str, str | int] = {"file": file_name(number), "offset": offset, "why": row.why}
+            self._findings.append(Notice(Level.WARNING, "journal-tail-cut", fields))
+
+    def check_beginning(self) -> None:
+        """Everything from the first needed segment on must be there. Raises Damage."""
+        trim = self._rebuild.trim
+        if not self._numbers:
+            return
+        if self._gap_before is not None and trim < self._gap_before:
+            raise Damage(self._gap_before - 1, -1, "the file is missing", RESTORE)
+        if self._numbers[0] > trim:
+            raise Damage(self._numbers[0] - 1, -1, "the file is missing", RESTORE)
+
+    def give_up(self, damage: Damage, later: list[int]) -> None:
+        """Everything from the damage on is dropped: the rest of its file, and the files behind it."""
+        if self._uses and self._uses[-1].number == damage.segment and self._uses[-1].used_bytes > FILE_HEADER_BYTES:
+            self._cuts.append(Cut(damage.segment, self._uses[-1].used_bytes, is_damage=True))
+        else:
+            self._uses = [use for use in self._uses if use.number != damage.segment]
+            self._set_aside.append(damage.segment)
+        self._set_aside += later
+        fields: dict[str, str | int] = {"file": file_name(damage.segment), "offset": damage.offset, "why": damage.why}
+        self._findings.append(Notice(Level.ERROR, "journal-damage-given-up", fields))
+
+    def result(self) -> Recovered:
+        rebuild = self._rebuild
+        recovered = Recovered(
+            queues=rebuild.queues(),
+            consumed=rebuild.consumed(),
+            next_id=rebuild.next_id,
+            boot=rebuild.boot,
+            was_clean=rebuild.was_clean and not self._cuts and not self._set_aside,
+            last_position=self._position or 0,
+            trim=rebuild.trim,
+            unproven=self._unproven(),
+            segments=[use for use in self._uses if use.number >= rebuild.trim],
+            obsolete=[use.number for use in self._uses if use.number < rebuild.trim],
+            cuts=self._cuts,
+            set_aside=self._set_aside,
+            findings=self._findings,
+        )
+        try:
+            recovered.runs = rebuild.live_runs()
+        except Malformed as error:
+            raise StorageFault(file_name(self._numbers[-1]), -1, str(error), RESTORE) from error
+        recovered.counts = rebuild.counts(recovered.runs)
+        return recovered
+
+    def _unproven(self) -> tuple[int, int, int] | None:
+        start = self._offsets.get(max(self._watermark + 1, min(self._offsets, default=0)))
+        if start is None or not self._uses:
+            return None
+        return self._uses[-1].number, start, self._uses[-1].used_bytes
+
+
+def check_file(number: int, buffer: bytes, node_id: bytes) -> FileHeader:
+    """The header of a file, if it is the one that belongs here. Raises Damage."""
+    header = decode_file_header(buffer)
+    if header is None:
+        raise Damage(number, 0, "its header is damaged, or it is no journal file")
+    if header.version != FORMAT_VERSION:
+        why = f"it has format version {header.version}, this release reads version {FORMAT_VERSION}"
+        raise Damage(number, 0, why, "start the release that wrote it")
+    if header.node_id != node_id:
+        why = f"it was written by node {header.node_id.hex()}, this is node {node_id.hex()}"
+        raise Damage(number, 0, why, "put each node's files back into its own data directory")
+    if header.segment != number:
+        raise Damage(
+            number, 0, f"by its header it is {file_name(header.segment)}", "give the files their own names again"
+        )
+    if header.size_bytes != len(buffer):
+        why = f"it has {len(buffer)} bytes and was made with {header.size_bytes}"
+        raise Damage(number, min(len(buffer), header.size_bytes), why, RESTORE)
+    return header
+
+
+def _entries(buffer: bytes, seed: int) -> Iterator[Entry]:
+    """Good entries from the front, up to the first offset where there is none."""
+    view = memoryview(buffer)
+    offset = FILE_HEADER_BYTES
+    while (header := decode_entry_header(buffer, offset, seed)) and has_whole_payload(buffer, offset, header):
+        start = offset + ENTRY_HEADER_BYTES
+        yield Entry(offset, header.position, header.watermark, view[start : start + header.length])
+        offset += entry_bytes(header.length)

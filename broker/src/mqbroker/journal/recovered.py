@@ -1,0 +1,76 @@
+"""What recovery hands to the core, to the plan and to the disk: values only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from mqbroker.base.notice import Notice
+from mqbroker.journal.records import Count
+
+
+@dataclass(slots=True)
+class RecoveredRun:
+    """One RUN record of which something is live. `frames` points into the segment's buffer and keeps all of it alive.
+
+    `live` maps a queue to its sorted (first id, n). A run that compaction has split has holes that a later run fills:
+    whoever wants a queue in order takes `Recovered.queue_contents`.
+    """
+
+    first_id: int
+    count: int
+    frames: memoryview
+    segment: int
+    live: dict[int, list[tuple[int, int]]]
+
+
+class SegmentUse(NamedTuple):
+    """One file: how far it is written, and how much of that are messages (live and dead, counted per queue)."""
+
+    number: int
+    size_bytes: int
+    used_bytes: int
+    run_bytes: int
+    stored_refs: int
+
+
+class Cut(NamedTuple):
+    """Overwrite this file with zeros from `offset` on. `is_damage`: keep a copy of it first."""
+
+    segment: int
+    offset: int
+    is_damage: bool
+
+
+@dataclass(slots=True)
+class Recovered:
+    """State at the end of the journal. The defaults are those of a journal that does not exist yet.
+
+    `unproven` is (segment, from, to): entries at the end of which nothing on disk says that they are on disk.
+    """
+
+    queues: dict[int, dict[str, Any]] = field(default_factory=dict)
+    runs: list[RecoveredRun] = field(default_factory=list)
+    counts: list[Count] = field(default_factory=list)
+    consumed: tuple[int, ...] = ()
+    next_id: int = 1
+    boot: int = 0
+    was_clean: bool = True
+    last_position: int = 0
+    trim: int = 1
+    segments: list[SegmentUse] = field(default_factory=list)
+    obsolete: list[int] = field(default_factory=list)
+    cuts: list[Cut] = field(default_factory=list)
+    unproven: tuple[int, int, int] | None = None
+    set_aside: list[int] = field(default_factory=list)
+    findings: list[Notice] = field(default_factory=list)
+
+    def queue_contents(self) -> dict[int, list[tuple[int, int, RecoveredRun]]]:
+        """For each queue (first id, n, run) in the order of ids."""
+        contents: dict[int, list[tuple[int, int, RecoveredRun]]] = {queue_id: [] for queue_id in self.queues}
+        for run in self.runs:
+            for queue_id, ranges in run.live.items():
+                contents[queue_id].extend((first, n, run) for first, n in ranges)
+        for ranges_of_queue in contents.values():
+            ranges_of_queue.sort(key=lambda item: item[0])
+        return contents

@@ -1,0 +1,100 @@
+"""Every kind of record: out and back, and what is malformed is Malformed and nothing else."""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from mqbroker.journal import records
+from mqbroker.journal.records import Kind, Malformed
+
+u64 = st.integers(0, 2**64 - 1)
+u32 = st.integers(0, 2**32 - 1)
+ids = st.integers(0, 2**62)
+
+
+NAMES = {kind.name.title().replace("_", ""): kind for kind in Kind}
+
+
+def decode(payload: bytes) -> list[records.Record]:
+    return list(records.decode(memoryview(payload)))
+
+
+@given(ids, u32, st.lists(u64, min_size=1, max_size=50), st.binary(max_size=200))
+def test_run(first_id: int, n: int, queue_ids: list[int], frames: bytes) -> None:
+    (run,) = decode(records.encode_run_head(first_id, n, queue_ids, len(frames)) + frames)
+    assert isinstance(run, records.Run)
+    assert (run.first_id, run.n, run.queue_ids, bytes(run.frames)) == (first_id, n, tuple(queue_ids), frames)
+
+
+@given(u64, st.lists(st.tuples(ids, st.integers(1, 2**33)), min_size=1, max_size=20))
+def test_settle(queue_id: int, ranges: list[tuple[int, int]]) -> None:
+    (settle,) = decode(records.encode_settle(queue_id, [bound for first, n in ranges for bound in (first, first + n)]))
+    assert isinstance(settle, records.Settle)
+    assert settle.queue_id == queue_id
+    pieces = iter(settle.ranges)
+    for first, n in ranges:  # what does not fit into 32 bits comes in pieces
+        while n > 0:
+            piece = next(pieces)
+            assert piece[0] == first
+            first, n = first + piece[1], n - piece[1]
+        assert n == 0
+    assert next(pieces, None) is None
+
+
+@given(u64, st.binary(max_size=100))
+def test_queue(queue_id: int, attributes: bytes) -> None:
+    assert decode(records.encode_queue(queue_id, attributes)) == [records.Queue(queue_id, attributes)]
+
+
+@given(u64)
+def test_single_numbers(number: int) -> None:
+    payload = b"".join(
+        records.encode_number(kind, number) for kind in (Kind.QUEUE_DROP, Kind.CONSUMED, Kind.START, Kind.TRIM)
+    )
+    found = decode(payload)
+    assert found == [(number,)] * 4
+    assert [type(record) for record in found] == [records.QueueDrop, records.Consumed, records.Start, records.Trim]
+
+
+@given(u64, u64, u32, u32)
+def test_count(queue_id: int, first_id: int, n: int, delivery_count: int) -> None:
+    count = records.Count(queue_id, first_id, n, delivery_count)
+    assert decode(records.encode_count(count) + records.encode_stop()) == [count, records.Stop()]
+
+
+@given(u64, u64, u64, st.dictionaries(u64, st.tuples(st.binary(max_size=50), st.booleans()), max_size=20))
+def test_checkpoint(boot: int, next_id: int, trim: int, queues: dict[int, tuple[bytes, bool]]) -> None:
+    checkpoint = records.Checkpoint(boot, next_id, trim, queues)
+    assert decode(records.encode_checkpoint(checkpoint)) == [checkpoint]
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_records_or_malformed(payload: bytes) -> None:
+    with contextlib.suppress(Malformed):
+        assert all(type(record).__name__ in NAMES for record in decode(payload))
+
+
+@given(st.sampled_from(Kind), st.binary(max_size=80))
+def test_any_body_is_a_record_or_malformed(kind: Kind, body: bytes) -> None:
+    with contextlib.suppress(Malformed):
+        (record,) = decode(struct.pack(">BI", kind, len(body)) + body)
+        assert NAMES[type(record).__name__] == kind
+
+
+@pytest.mark.parametrize(
+    ("payload", "why"),
+    [
+        (b"\x07", "stray bytes"),
+        (struct.pack(">BI", 99, 0), "unknown kind of record 99"),
+        (struct.pack(">BI", 7, 8) + b"1234", "longer than its entry"),
+        (struct.pack(">BI", 7, 4) + b"1234", "too short"),
+        (struct.pack(">BIQQQQBI", 10, 37, 1, 1, 1, 5, 0, 9), "ends inside a queue"),
+    ],
+)
+def test_malformed_says_what(payload: bytes, why: str) -> None:
+    with pytest.raises(Malformed, match=why):
+        decode(payload)
