@@ -1,0 +1,281 @@
+"""The node: `step(inputs, at) -> Batch`. What one loop turn gathered makes one call.
+
+Order within a step: inputs as given; timers; deliveries; one piece of upkeep; then the append is sealed and what
+must go out is collected. What waits for the append is a decision (core/decisions.py) and goes out in the step that gets
+`Synced`. Source: docs/ARCHITECTURE.md, "The core".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from mqbroker.amqp.links import ReceiverLink, SenderLink
+from mqbroker.base.errors import Bug
+from mqbroker.base.notice import Level, Notice
+from mqbroker.base.time import At
+from mqbroker.config.slices import BrokerOptions
+from mqbroker.core.queue import Queue, Segment
+from mqbroker.core.store import Store
+from mqbroker.journal.append import Append
+from mqbroker.journal.plan import Journal
+from mqbroker.journal.recovered import Recovered
+from mqbroker.node import inputs as given
+from mqbroker.node.effects import AdminReply, Batch, Close, DeleteSegment, Effect, Halt, Send
+from mqbroker.node.local import LocalSessions
+from mqbroker.node.peer import Peer, segment_of
+from mqbroker.node.termini import Termini
+from mqbroker.node.timers import Timers
+from mqbroker.wire.types import Symbol
+
+DISPATCH_MAX = 20_000  # messages that one step hands out before it lets others have a turn
+
+Operations = Callable[["Broker", given.AdminRequest], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What a node is besides its options.
+
+    `users` maps names to verifiers (config/users.py); `operations` answers admin requests (admin/); `secret` are random
+    bytes that nobody else knows, new in each process.
+    """
+
+    node_id: str
+    users: dict[str, Any]
+    operations: Operations
+    secret: bytes = field(repr=False)
+
+
+class Broker:
+    """One node: everything below `io/`, behind one function."""
+
+    def __init__(self, options: BrokerOptions, recovered: Recovered, setup: Setup, at: At) -> None:
+        self.options = options
+        self.users = setup.users
+        self.node_id = setup.node_id
+        self.node_secret = setup.secret
+        self.container_id = setup.node_id
+        self.open_properties = {Symbol("product"): "mqbroker", Symbol("node-id"): setup.node_id}
+        self.at = at
+        self.started_at = at
+        self.timers = Timers()
+        self.peers: dict[int, Peer] = {}
+        self.journal = Journal(options.journal, recovered)
+        self.store = Store(options.limits, options.addresses, self.journal)
+        self.store.in_delivery = self._in_delivery
+        self.store.load(recovered)
+        self.local = LocalSessions(self)
+        self.termini = Termini(self)
+        self.is_stopping = False
+        self.effects: list[Effect] = []
+        self.touched: dict[int, Peer] = {}
+        self.starved: dict[ReceiverLink, Peer] = {}
+        self.draining: dict[SenderLink, Peer] = {}
+        self.closing: dict[int, Close] = {}
+        self.next_turn: dict[Queue, None] = {}  # queues whose consumers got all that one step may give
+        self._notices: list[Notice] = []
+        self._operations = setup.operations
+        self._listeners = {listener.name: listener for listener in options.listeners}
+        self._expected: dict[int, Peer] = {}
+        self._effect_id = 0
+        self._is_disk_full = False
+        self._handlers: dict[type, Callable[[Any], None]] = {
+            given.Received: self._received,
+            given.Synced: self._synced,
+            given.Accepted: self._accepted,
+            given.Closed: self._closed,
+            given.WriteBlocked: self._write_blocked,
+            given.Done: self._done,
+            given.Failed: self._failed,
+            given.Disk: self._disk,
+            given.AdminRequest: self._admin,
+            given.AdminClosed: self._admin_closed,
+            given.UsersChanged: self._users_changed,
+            given.Stop: self.stop,
+        }
+
+    def step(self, inputs: list[given.Input], at: At) -> Batch:
+        """Take everything in that happened since the last call, and say what is to be done. Never blocks."""
+        self.at = at
+        handlers = self._handlers
+        for each in inputs:
+            handlers[type(each)](each)
+        self.timers.fire(at.monotonic_ns)
+        if self.starved:
+            self._relieve()
+        more = self._dispatch()
+        self.local.finish()
+        more = self.store.upkeep() or more
+        for segment in self.journal.deletable():
+            self._effect_id += 1
+            self.effects.append(DeleteSegment(self._effect_id, segment))
+        append = self._seal()
+        self._collect()
+        effects, self.effects = self.effects, []
+        notices, self._notices = self._notices, []
+        return Batch(append, effects, self.timers.wake_at_ns, notices, more)
+
+    # -- the end of a step ---------------------------------------------------------------------------------------------
+
+    def _dispatch(self) -> bool:
+        """Deliver what can be delivered; whether more could be after others had a turn."""
+        dirty = self.store.dirty
+        left = DISPATCH_MAX
+        while dirty and left > 0:
+            queue = next(iter(dirty))
+            del dirty[queue]
+            left -= queue.dispatch(left)
+            if left <= 0 and queue.ready_count:
+                dirty[queue] = None
+        for link in list(self.draining):
+            consumer = link.owner
+            if not link.is_attached or not link.is_draining:
+                del self.draining[link]
+            elif not consumer.queue.ready_count and consumer.queue not in dirty:
+                del self.draining[link]
+                if link.credit:
+                    link.drained()
+        for peer in list(self.touched.values()):
+            peer.handle_events()  # a delivery may have ended its link: what that had goes to others
+        dirty.update(self.next_turn)
+        self.next_turn.clear()
+        return bool(dirty)
+
+    def _seal(self) -> Append | None:
+        decisions = self.store.decisions
+        append = self.journal.take(decisions.is_forming)
+        if append is not None:
+            decisions.seal(append.position)
+        elif decisions.is_forming:
+            raise Bug("a decision waits for an append that does not exist")
+        return append
+
+    def _collect(self) -> None:
+        touched, self.touched = self.touched, {}
+        for conn, peer in touched.items():
+            connection = peer.connection
+            for session in connection.sessions:
+                session.flush()
+            if connection.out:
+                self.effects.append(Send(conn, connection.out))
+                connection.out = []
+                peer.spoke_ns = self.at.monotonic_ns
+            peer.out_bytes = 0
+        self.effects.extend(self.closing.values())
+        self.closing.clear()
+
+    # -- inputs --------------------------------------------------------------------------------------------------------
+
+    def _received(self, given_: given.Received) -> None:
+        peer = self.peers.get(given_.conn)
+        if peer is not None:
+            peer.received(given_.data)
+
+    def _synced(self, given_: given.Synced) -> None:
+        self.journal.synced(given_.position)
+        self.store.decisions.release(given_.position)
+
+    def _accepted(self, given_: given.Accepted) -> None:
+        listener = self._listeners.get(given_.listener)
+        if listener is None or self.is_stopping:
+            self.effects.append(Close(given_.conn, 0))
+            return
+        self.peers[given_.conn] = Peer(self, given_, listener)
+
+    def _closed(self, given_: given.Closed) -> None:
+        peer = self.peers.pop(given_.conn, None)
+        if peer is not None:
+            peer.lost(given_.why)
+            self.touched.pop(given_.conn, None)
+            self.closing.pop(given_.conn, None)
+
+    def _write_blocked(self, given_: given.WriteBlocked) -> None:
+        peer = self.peers.get(given_.conn)
+        if peer is not None:
+            peer.blocked(given_.is_blocked)
+
+    def expect(self, peer: Peer) -> int:
+        """An id for an effect whose completion is this peer's."""
+        self._effect_id += 1
+        self._expected[self._effect_id] = peer
+        return self._effect_id
+
+    def _done(self, given_: given.Done) -> None:
+        peer = self._expected.pop(given_.id, None)
+        if peer is not None:
+            peer.derived(given_.result)
+
+    def _failed(self, given_: given.Failed) -> None:
+        peer = self._expected.pop(given_.id, None)
+        if peer is not None:
+            peer.close("amqp:internal-error", "the login could not be checked; try again")
+        else:
+            self.notice(Level.WARNING, "effect-failed", id=given_.id, why=given_.why)
+
+    def _disk(self, given_: given.Disk) -> None:
+        was_full, limit = self._is_disk_full, self.options.journal.disk_pending_bytes_max
+        self._is_disk_full = given_.pending_bytes > limit
+        if self._is_disk_full != was_full:
+            for peer in self.peers.values():
+                if peer.producers or peer.is_paused:
+                    peer.pause(self._is_disk_full)
+        self._relieve()
+
+    def _admin(self, given_: given.AdminRequest) -> None:
+        self._operations(self, given_)
+
+    def _admin_closed(self, given_: given.AdminClosed) -> None:
+        self.local.closed(given_.session)
+
+    def _users_changed(self, given_: given.UsersChanged) -> None:
+        self.users = given_.users
+
+    def stop(self, given_: given.Stop) -> None:
+        """First everything that was taken in is answered, then connections close, then the journal, then the node."""
+        if not self.is_stopping:
+            self.is_stopping = True
+            self.store.decisions.wait_for_earlier(self._close_all)
+
+    def _close_all(self) -> None:
+        for peer in list(self.peers.values()):
+            peer.close("amqp:connection:forced", "the broker stops")
+        self.local.close_all()
+        self.journal.stop()
+        self.store.decisions.wait(lambda: self.effects.append(Halt(0)))
+
+    # -- room ----------------------------------------------------------------------------------------------------------
+
+    @property
+    def may_grant(self) -> bool:
+        """Whether publishers may be given credit."""
+        return self.store.memory.has_room and not self._is_disk_full and not self.is_stopping
+
+    def _relieve(self) -> None:
+        """Give credit to those who waited for room."""
+        if self.starved and self.may_grant:
+            starved, self.starved = self.starved, {}
+            for link, peer in starved.items():
+                peer.grant(link)
+
+    def _in_delivery(self) -> Iterator[tuple[Queue, Segment]]:
+        for peer in self.peers.values():
+            for session in peer.connection.sessions:
+                for taken in session.unsettled:
+                    yield segment_of(taken)
+        yield from self.local.in_delivery()
+
+    # -- for the rooms above ------------------------------------------------------------------------------------------
+
+    def notice(self, level: Level, event: str, **fields: str | int) -> None:
+        """Have something logged."""
+        self._notices.append(Notice(level, event, fields))
+
+    def reply(self, request_id: int, result: Any) -> None:
+        """Answer an admin request."""
+        self.effects.append(AdminReply(request_id, result))
+
+    def reply_error(self, request_id: int, condition: str, description: str) -> None:
+        """Refuse an admin request."""
+        self.effects.append(AdminReply(request_id, error={"condition": condition, "description": description}))

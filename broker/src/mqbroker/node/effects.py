@@ -1,0 +1,99 @@
+"""Everything that a node may ask of the world, as values, and the Batch that carries them.
+
+`io/` carries out a Batch in this order: append first (queued for the disk thread), then effects in their order.
+A Send must not be seen by a peer before what it acknowledges is synced: the core guarantees that by making the Send
+only after `Synced`, so `io/` needs no rule of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from mqbroker.base.notice import Notice
+from mqbroker.journal.append import Append
+
+
+class Send(NamedTuple):
+    """Bytes for a connection; at most one Send per connection and Batch, chunks in order."""
+
+    conn: int
+    chunks: list[bytes | bytearray | memoryview]
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """Close a connection after what was sent has left (at most `linger_ms`, then hard). `Closed` follows as input."""
+
+    conn: int
+    linger_ms: int = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class PauseReading:
+    """Stop (or resume) reading this connection: back-pressure on a publisher."""
+
+    conn: int
+    is_paused: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Connect:
+    """Open an outgoing connection. Comes back as Connected, or as Closed with the reason."""
+
+    conn: int
+    host: str
+    port: int
+    local_bind_address: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Derive:
+    """PBKDF2-HMAC(`hash_name`, password, salt, iterations), off the loop. Done.result: the derived bytes."""
+
+    id: int
+    hash_name: str
+    password: bytes = field(repr=False)
+    salt: bytes = field(repr=False)
+    iterations: int = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteSegment:
+    """Delete a journal segment that nothing needs any more. Done or Failed follows."""
+
+    id: int
+    segment: int
+
+
+@dataclass(frozen=True, slots=True)
+class AdminReply:
+    """The one answer to AdminRequest `id`. Either `result` or `error` is set: {"condition": …, "description": …}."""
+
+    id: int
+    result: Any = None
+    error: dict[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Halt:
+    """The node is done (graceful stop finished): `io/` closes everything and ends the process with `code`."""
+
+    code: int = 0
+
+
+Effect = Send | Close | PauseReading | Connect | Derive | DeleteSegment | AdminReply | Halt
+
+
+@dataclass(slots=True)
+class Batch:
+    """What one step decided. `wake_at_ns` is monotonic, the next instant that matters (None: none).
+
+    `more`: the step stopped at its limit; call again at once (other inputs may be added to that call).
+    """
+
+    append: Append | None = None
+    effects: list[Effect] = field(default_factory=list)
+    wake_at_ns: int | None = None
+    notices: list[Notice] = field(default_factory=list)
+    more: bool = False

@@ -1,0 +1,117 @@
+"""Everything that can happen to a node, as values. `io/` gathers all of one loop turn and makes one call of `step`.
+
+Connection ids and request ids are integers that `io/` (or the simulator) hands out, ascending and never reused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+
+class Received(NamedTuple):
+    """Bytes of a connection, in order. The buffer is given away: nobody writes into it afterwards."""
+
+    conn: int
+    data: bytes
+
+
+class Synced(NamedTuple):
+    """All appends up to and including `position` are on disk."""
+
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """A peer connected to a listener of ours. `entropy` are 32 random bytes for nonces of this connection."""
+
+    conn: int
+    listener: str
+    peer: str
+    entropy: bytes
+    is_loopback: bool = True
+    is_tls: bool = False
+    tls_identity: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Connected:
+    """An outgoing connection that effect `Connect(conn, …)` asked for stands."""
+
+    conn: int
+    entropy: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """A connection is gone, from whichever side. Comes exactly once for each; nothing of it comes later."""
+
+    conn: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class WriteBlocked:
+    """The transport's buffer of this connection is over its high-water mark (or under the low one again)."""
+
+    conn: int
+    is_blocked: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The one good completion of the effect `id`. `result` is what its effect says."""
+
+    id: int
+    result: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The one bad completion of the effect `id`."""
+
+    id: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """The disk queue in `io/`: bytes that were handed over in appends and are not synced yet."""
+
+    pending_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class AdminRequest:
+    """One request of the admin socket. Answered by exactly one `AdminReply` with the same `id`."""
+
+    id: int
+    session: int
+    operation: str
+    arguments: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class AdminClosed:
+    """An admin session is gone: what it had in delivery returns to its place."""
+
+    session: int
+
+
+@dataclass(frozen=True, slots=True)
+class UsersChanged:
+    """The file of users was read again (name -> verifier, see config.users)."""
+
+    users: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Stop gracefully: refuse new connections, close all with `amqp:connection:forced`, sync, then `Halt`."""
+
+
+Input = (
+    Received | Synced | Accepted | Connected | Closed | WriteBlocked | Done | Failed | Disk
+    | AdminRequest | AdminClosed | UsersChanged | Stop
+)  # fmt: skip

@@ -1,0 +1,192 @@
+"""Producers and consumers that are no connections: admin sessions that send and receive.
+
+A receive takes messages from a queue like any consumer; they stay in delivery until the session settles their tag, or
+closes, which returns them to their place. Bounded: one answer holds at most `ANSWER_BYTES_MAX` of messages.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from mqbroker.base.errors import PeerFault, Refused
+from mqbroker.base.time import NS_PER_MS
+from mqbroker.core.queue import Queue, Segment
+from mqbroker.wire.run import single
+from mqbroker.wire.sections import describe_message
+
+if TYPE_CHECKING:
+    from mqbroker.node.broker import Broker
+
+ANSWER_BYTES_MAX = 4 << 20
+COUNT_MAX = 10_000
+TAGS_MAX = 64
+
+
+class Receive:
+    """One waiting receive request; a consumer of its queue while it waits."""
+
+    def __init__(self, sessions: LocalSessions, request: tuple[int, int], queue: Queue, count_max: int) -> None:
+        self.sessions = sessions
+        self.request_id, self.session = request
+        self.queue = queue
+        self.count_max = count_max
+        self.segments: list[Segment] = []
+        self.count = 0
+        self.size_bytes = 0
+        self.due_ns = 0
+        self.scheduled_ns = 0
+
+    def capacity(self) -> int:
+        """Messages that still fit the answer."""
+        return 0 if self.size_bytes >= ANSWER_BYTES_MAX else self.count_max - self.count
+
+    def deliver(self, queue: Queue, segment: Segment) -> int:
+        """Take messages until the answer is full."""
+        count = 0
+        while count < segment.n and (not self.count or self.size_bytes < ANSWER_BYTES_MAX):
+            self.size_bytes += segment.run.size_bytes(segment.start + count, 1)
+            self.count += 1
+            count += 1
+        if count:
+            self.segments.append(segment._replace(n=count))
+        return count
+
+    def on_time(self, now_ns: int) -> None:
+        """The waiting time is over: answer with what there is."""
+        self.due_ns = 0
+        self.sessions.answer(self)
+
+
+def _described(payload: bytes) -> dict[str, Any]:
+    """The message for people; one whose sections a publisher got wrong is shown as it is."""
+    try:
+        return describe_message(payload)
+    except PeerFault as fault:
+        return {"body": base64.b64encode(payload).decode(), "body_encoding": "base64", "malformed": fault.description}
+
+
+class LocalSessions:
+    """All admin sessions that have something in delivery or wait for it."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._waiting: list[Receive] = []
+        self._tags: dict[int, dict[int, tuple[Queue, list[Segment]]]] = {}
+        self._tag = 0
+
+    def send(self, request_id: int, address: str, payloads: list[bytes]) -> None:
+        """Publish messages; the answer comes when all of them are safe. Raises Refused."""
+        broker = self._broker
+        store = broker.store
+        if broker.is_stopping:
+            raise Refused("amqp:connection:forced", "the broker stops")
+        if sum(map(len, payloads)) + store.memory.held_bytes > store.memory.max_bytes:
+            raise Refused("amqp:resource-limit-exceeded", "the messages do not fit under global-max-size")
+        largest = max(map(len, payloads), default=0)
+        if largest > store.limits.max_message_size_bytes:
+            raise Refused("amqp:link:message-size-exceeded", f"a message of {largest} bytes exceeds max-message-size")
+        target = store.address_for(address)
+        waits = False
+        for payload in payloads:
+            waits = store.publish(target, single(payload)) or waits
+        result = {"accepted": len(payloads)}
+        if waits:
+            store.decisions.wait(broker.reply, request_id, result)
+        else:
+            broker.reply(request_id, result)
+
+    def receive(self, request: tuple[int, int], queue_name: str, count_max: int, wait_ms: int) -> None:
+        """Take up to `count_max` messages, waiting for the first at most `wait_ms`. Raises Refused."""
+        request_id, session = request
+        if len(self._tags.get(session, {})) >= TAGS_MAX:
+            raise Refused("amqp:resource-limit-exceeded", f"settle first: {TAGS_MAX} tags are open in this session")
+        store = self._broker.store
+        queue = store.queue_for(queue_name)
+        receive = Receive(self, (request_id, session), queue, min(count_max, COUNT_MAX))
+        self._waiting.append(receive)
+        store.consume(queue, lambda: self._start(receive, wait_ms))
+
+    def _start(self, receive: Receive, wait_ms: int) -> None:
+        """The time to wait counts from here: the journal had to learn of the consumer first.
+
+        At least a moment: what is there is handed out at the end of this step, behind the timers.
+        """
+        if receive in self._waiting:
+            receive.queue.consumers.append(receive)
+            self._broker.store.dirty[receive.queue] = None
+            receive.due_ns = self._broker.at.monotonic_ns + max(wait_ms, 1) * NS_PER_MS
+            self._broker.timers.add(receive)
+
+    def finish(self) -> None:
+        """After deliveries: answer everyone who got something."""
+        for receive in [each for each in self._waiting if each.count]:
+            self.answer(receive)
+
+    def answer(self, receive: Receive) -> None:
+        """Answer a receive and keep what it got under a tag."""
+        self._leave(receive)
+        self._tag += 1
+        messages: list[dict[str, Any]] = []
+        for segment in receive.segments:
+            for index in range(segment.start, segment.start + segment.n):
+                message = _described(bytes(segment.run.payload(index)))
+                message["message_id_in_queue"] = segment.run.first_id + index
+                message["delivery_count"] = segment.deliveries
+                messages.append(message)
+        if messages:
+            self._tags.setdefault(receive.session, {})[self._tag] = (receive.queue, receive.segments)
+        self._broker.reply(receive.request_id, {"messages": messages, "tag": self._tag if messages else None})
+
+    def _leave(self, receive: Receive) -> None:
+        receive.due_ns = 0
+        self._waiting.remove(receive)
+        if receive in receive.queue.consumers:
+            receive.queue.consumers.remove(receive)
+
+    def settle(self, request: tuple[int, int], tag: int, outcome: str) -> None:
+        """Settle what a tag stands for: accepted (gone, answered when that is on disk) or released. Raises Refused."""
+        request_id, session = request
+        found = self._tags.get(session, {}).pop(tag, None)
+        if found is None:
+            raise Refused("amqp:not-found", f"no open tag {tag} in this session")
+        queue, segments = found
+        store = self._broker.store
+        for segment in segments:
+            if outcome == "accepted":
+                store.settle(queue, segment)
+            else:
+                store.give_back(queue, segment, was_delivered=False)
+        is_durable = queue.journal_id and any(segment.run.section.is_durable for segment in segments)
+        if outcome == "accepted" and is_durable:
+            store.decisions.wait(self._broker.reply, request_id, {})
+        else:
+            self._broker.reply(request_id, {})
+
+    def closed(self, session: int) -> None:
+        """An admin session is gone."""
+        for receive in [each for each in self._waiting if each.session == session]:
+            self._leave(receive)
+            self._return(receive.queue, receive.segments)
+        for queue, segments in self._tags.pop(session, {}).values():
+            self._return(queue, segments)
+
+    def _return(self, queue: Queue, segments: list[Segment]) -> None:
+        for segment in segments:
+            self._broker.store.give_back(queue, segment, was_delivered=True)
+
+    def close_all(self) -> None:
+        """The node stops."""
+        for session in dict.fromkeys([*(each.session for each in self._waiting), *self._tags]):
+            self.closed(session)
+
+    def in_delivery(self) -> Iterator[tuple[Queue, Segment]]:
+        """What is with admin sessions."""
+        for receive in self._waiting:
+            for segment in receive.segments:
+                yield receive.queue, segment
+        for tags in self._tags.values():
+            for queue, segments in tags.values():
+                for segment in segments:
+                    yield queue, segment

@@ -1,0 +1,306 @@
+"""Conversations as text: commands, a line of dashes, what came of them. Anyone can review one.
+
+    connect p                            a client connects, logs in, begins a session
+    attach p to orders [settled]         … and asks for a link
+    attach c from orders [credit=2] [second]
+    publish p orders [count=3] [durable] [size=100]     messages m1, m2, … as far as credit goes
+    credit c orders 5 | drain c orders 5
+    accept | release | modify | reject c m1 m2
+    detach c orders | end c | close c | break c
+    freeze c | thaw c                    the client stops reading, and reads again
+    hold disk | sync                     nothing is synced until told
+    crash | stop | start                 the node
+    wait 1500                            milliseconds pass
+    queues                               what the node holds
+    node limits.link-credit=2 …          another node from here on
+
+Lines of `#` are comments and stay where they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from mqbroker.amqp import events as told
+from mqbroker.amqp.links import LinkBase, ReceiverLink, SenderLink
+from mqbroker.base.serial import wrap
+from mqbroker.wire.performatives import Accepted, Attach, Error, Flow, Modified, Rejected, Released, Source, Target
+from mqbroker.wire.run import single
+from mqbroker.wire.sections import Header, body_values, build_message, decode_header, scan_sections
+from mqbroker.wire.types import Symbol
+
+from tests.support.stage import Stage, Talker, options_with
+
+DASHES = "----"
+OUTCOMES = {Accepted: "accepted", Rejected: "rejected", Released: "released", Modified: "modified"}
+
+
+class ScriptStage(Stage):
+    """A stage that writes down what its clients hear."""
+
+    def __init__(self, script: Conversation, **tables: dict[str, Any]) -> None:
+        self.script = script
+        super().__init__(options_with(tables.pop("listener", None), **tables))
+
+    def heard(self, talker: Talker, event: Any) -> None:
+        self.script.heard(talker, event)
+
+
+class Conversation:
+    """Runs commands and gathers lines."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.stage = ScriptStage(self)
+        self.talkers: dict[str, Talker] = {}
+        self.links: dict[tuple[str, str], LinkBase] = {}
+        self.held: dict[tuple[str, str], tuple[LinkBase, int]] = {}  # (client, message) -> where it was delivered
+        self.second: set[LinkBase] = set()
+        self.in_doubt: dict[tuple[str, int], str] = {}
+        self.count = 0
+        self._notices = 0
+
+    def run(self, command: str) -> list[str]:
+        """The lines that come of one command."""
+        self.lines = []
+        verb, *words = command.split()
+        VERBS[verb](self, words)
+        if self.stage.is_up:
+            self.stage.run()
+        for notice in self.stage.notices[self._notices :]:
+            fields = " ".join(
+                f"{name}={value}" for name, value in notice.fields.items() if name not in ("conn", "peer")
+            )
+            self._say(f"node: {notice.event} {fields}".rstrip())
+        self._notices = len(self.stage.notices)
+        if self.stage.halted is not None and verb == "stop":
+            self._say(f"node: halted with {self.stage.halted}")
+        return _gathered(self.lines)
+
+    def _say(self, line: str) -> None:
+        self.lines.append(line)
+
+    # -- what clients hear ---------------------------------------------------------------------------------------------
+
+    def heard(self, talker: Talker, event: Any) -> None:
+        """One line, or none."""
+        who = talker.name
+        match event:
+            case told.Incoming():
+                self._got(talker, event)
+            case told.Settled():
+                for taken in event.taken:
+                    for name in taken.token[taken.skip : taken.skip + taken.n]:
+                        outcome = event.outcome
+                        why = f" ({outcome.error.condition})" if isinstance(outcome, Rejected) and outcome.error else ""
+                        self._say(f"{who} learns {OUTCOMES[type(outcome)]}{why}: {name}")
+            case told.SenderSettled():
+                for number in range(event.first, event.last + 1):
+                    name = self.in_doubt.pop((who, number), None)
+                    if name is not None:
+                        self._say(f"{who} may forget: {name}")
+            case told.CreditGiven(link):
+                self._say(f"{who} may send {link.credit} to {link.owner}")
+            case told.Attached(link, attach):
+                is_there = (attach.target if isinstance(link, SenderLink) else attach.source) is not None
+                self._say(f"{who} link {link.owner} {'stands' if is_there else 'is refused'}")
+            case told.Detached(link, error, _):
+                self._say(f"{who} link {link.owner} is gone{_why(error)}")
+            case told.Ended(_, error) if error is not None:
+                self._say(f"{who} session ended{_why(error)}")
+            case told.Dead(condition, description):
+                self._say(f"{who} is disconnected" + (f": {condition} ({description})" if condition else ""))
+
+    def _got(self, talker: Talker, event: told.Incoming) -> None:
+        for index in range(event.run.count):
+            payload = bytes(event.run.payload(index))
+            sections = scan_sections(payload, 0, len(payload))
+            header = decode_header(payload, 0, len(payload))[0] if sections.header >= 0 else Header()
+            name = b"".join(body_values(payload, sections)[1]).decode().split("|")[0]
+            again = f" (delivery count {header.delivery_count})" if header.delivery_count else ""
+            self._say(f"{talker.name} gets{' settled' if event.is_settled else ''}: {name}{again}")
+            self.held[talker.name, name] = event.link, event.delivery_id + index
+
+    # -- commands ------------------------------------------------------------------------------------------------------
+
+    def node(self, words: list[str]) -> None:
+        """Another node, with these options."""
+        tables: dict[str, dict[str, Any]] = {}
+        for word in words:
+            path, value = word.split("=")
+            table, name = path.replace("-", "_").split(".")
+            tables.setdefault(table, {})[name] = {"true": True, "false": False}.get(value, value)
+            if value.isdigit():
+                tables[table][name] = int(value)
+        self.stage = ScriptStage(self, **tables)
+        self.talkers.clear()
+        self.links.clear()
+        self._notices = 0
+
+    def connect(self, words: list[str]) -> None:
+        for name in words:
+            self.talkers[name] = self.stage.connect(name)
+
+    def attach(self, words: list[str]) -> None:
+        who, direction, address, *rest = words
+        talker = self.talkers[who]
+        assert talker.session is not None
+        options = dict(word.split("=") for word in rest if "=" in word)
+        name = f"{who}-{direction}-{address}"
+        if direction == "to":
+            settled = "settled" in rest
+            attach = Attach(name=name, handle=0, role=False, snd_settle_mode=int(settled), source=Source(),
+                            target=Target(address=address), initial_delivery_count=0)  # fmt: skip
+            sender = talker.session.attach_sender(attach)
+            sender.send_settled = settled
+            sender.owner = address
+            self.links[who, address] = sender
+            return
+        mode = int("second" in rest)
+        size = int(options["size"]) if "size" in options else None
+        receiver = talker.session.attach_receiver(
+            Attach(name=name, handle=0, role=True, snd_settle_mode=1 if "settled" in rest else 2, rcv_settle_mode=mode,
+                   source=Source(address=address), target=Target(), max_message_size=size)
+        )  # fmt: skip
+        receiver.max_message_size = 0
+        receiver.owner = address
+        self.links[who, address] = receiver
+        if mode:
+            self.second.add(receiver)
+        self.stage.run()
+        if "credit" in options and receiver.is_attached:
+            receiver.grant(int(options["credit"]))
+
+    def publish(self, words: list[str]) -> None:
+        who, address, *rest = words
+        options = dict(word.split("=") for word in rest if "=" in word)
+        link = self.links[who, address]
+        assert isinstance(link, SenderLink)
+        count = int(options.get("count", 1))
+        for number in range(count):
+            if not link.is_attached or link.credit <= 0:
+                self._say(f"{who} has no credit for {count - number} of {count}")
+                return
+            self.count += 1
+            name = f"m{self.count}"
+            body = f"{name}|".ljust(int(options.get("size", 0)), "x").encode()
+            run = single(build_message(body, durable="durable" in rest))
+            link.session.send_run(link, run, 0, 1, [name])
+
+    def credit(self, words: list[str]) -> None:
+        who, address, count = words
+        link = self.links[who, address]
+        assert isinstance(link, ReceiverLink)
+        link.grant(int(count))
+
+    def drain(self, words: list[str]) -> None:
+        who, address, count = words
+        link = self.links[who, address]
+        assert isinstance(link, ReceiverLink)
+        link.credit = int(count)
+        session = link.session
+        session.send(
+            Flow(next_incoming_id=wrap(session.next_incoming_id), incoming_window=2048, next_outgoing_id=0,
+                 outgoing_window=2048, handle=link.handle, delivery_count=link.delivery_count, link_credit=link.credit,
+                 drain=True)
+        )  # fmt: skip
+        self.stage.run()
+        self._say(f"{who} has credit {link.credit} left on {address}")
+
+    def outcome(self, words: list[str], state: Any) -> None:
+        who, *names = words
+        for name in names:
+            link, delivery_id = self.held.pop((who, name))
+            if link in self.second:
+                self.in_doubt[who, delivery_id] = name
+                link.session.outcome(delivery_id, delivery_id, state)
+            else:
+                link.session.dispose(delivery_id, delivery_id, state, as_receiver=True)
+
+    def detach(self, words: list[str]) -> None:
+        self.links[words[0], words[1]].detach()
+
+    def end(self, words: list[str]) -> None:
+        session = self.talkers[words[0]].session
+        assert session is not None
+        session.end()
+
+    def close(self, words: list[str]) -> None:
+        self.talkers[words[0]].connection.close()
+
+    def cut(self, words: list[str]) -> None:
+        self.stage.drop(self.talkers[words[0]])
+
+    def freeze(self, words: list[str]) -> None:
+        self.talkers[words[0]].is_reading = False
+
+    def thaw(self, words: list[str]) -> None:
+        self.talkers[words[0]].read_again()
+
+    def hold(self, words: list[str]) -> None:
+        assert words == ["disk"]
+        self.stage.is_disk_held = True
+
+    def sync(self, words: list[str]) -> None:
+        self.stage.is_disk_held = False
+
+    def wait(self, words: list[str]) -> None:
+        self.stage.wait(int(words[0]))
+
+    def queues(self, words: list[str]) -> None:
+        rows = self.stage.admin("queues")["queues"]
+        for row in rows:
+            self._say(
+                f"queue {row['name']}: {row['message_count']} messages, {row['delivering_count']} in delivery, "
+                f"{row['consumer_count']} consumers"
+            )
+        if not rows:
+            self._say("no queues")
+
+
+VERBS: dict[str, Callable[[Conversation, list[str]], None]] = {
+    name: getattr(Conversation, name)
+    for name in ("node", "connect", "attach", "publish", "credit", "drain", "detach", "end", "close", "freeze", "thaw",
+                 "hold", "sync", "wait", "queues")
+}  # fmt: skip
+VERBS |= {
+    "accept": lambda talk, words: talk.outcome(words, Accepted()),
+    "release": lambda talk, words: talk.outcome(words, Released()),
+    "modify": lambda talk, words: talk.outcome(words, Modified(delivery_failed=True)),
+    "reject": lambda talk, words: talk.outcome(words, Rejected(error=Error(condition=Symbol("amqp:decode-error")))),
+    "break": Conversation.cut,
+    "crash": lambda talk, words: talk.stage.crash(),
+    "start": lambda talk, words: talk.stage.start(),
+    "stop": lambda talk, words: talk.stage.stop(),
+}
+
+
+def _why(error: Error | None) -> str:
+    return "" if error is None else f": {error.condition} ({error.description})"
+
+
+def _gathered(lines: list[str]) -> list[str]:
+    """Lines that differ in their last part only become one."""
+    merged: list[str] = []
+    for line in lines:
+        head, colon, tail = line.partition(": ")
+        before = merged[-1] if merged else ""
+        if colon and tail.startswith("m") and before.startswith(f"{head}: m"):
+            merged[-1] = f"{before} {tail}"
+        else:
+            merged.append(line)
+    return merged
+
+
+def play(text: str) -> str:
+    """The conversation with what comes of its commands now."""
+    talk = Conversation()
+    blocks = []
+    for block in text.strip().split("\n\n"):
+        lines = block.split("\n")
+        commands = lines[: lines.index(DASHES)] if DASHES in lines else lines
+        came = [line for command in commands if not command.startswith("#") for line in talk.run(command)]
+        is_spoken = any(not command.startswith("#") for command in commands)
+        blocks.append("\n".join(commands + ([DASHES, *came] if is_spoken else [])))
+    return "\n\n".join(blocks) + "\n"

@@ -1,0 +1,57 @@
+"""Seeded bugs: what the checker must be able to find. Each is switched on by a patch that only tests make."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+from unittest.mock import patch
+
+from mqbroker.core.decisions import Decisions
+from mqbroker.core.queue import Queue, Segment
+from mqbroker.core.store import Store
+from mqbroker.journal.plan import Journal
+
+
+def _accept_before_sync(self: Decisions, action: Callable[..., None], *arguments: Any) -> None:
+    """A decision that does not wait for the disk."""
+    if action.__name__ == "_accept":
+        action(*arguments)
+    else:
+        self._forming.append((action, arguments))
+
+
+def _put_back_at_the_end(self: Queue, segment: Segment) -> None:
+    """What returns goes behind everything newer."""
+    self.delivering_count -= segment.n
+    self.ready_count += segment.n
+    self.ready.append(segment)
+
+
+def _forget_deliveries(self: Store, queue: Queue, segment: Segment, *, was_delivered: bool) -> None:
+    """A message that comes back does not say that it was delivered before."""
+    queue.put_back(segment)
+    self.dirty[queue] = None
+
+
+def _settle_in_memory_only(self: Journal, queue_id: int, first_id: int, n: int) -> None:
+    """A settlement that the journal does not learn of."""
+
+
+def _store_without_last(self: Journal, first_id: int, count: int, queue_ids: Any, frames: Any) -> None:
+    """The last message of a run is not stored for any queue."""
+    _STORE(self, first_id, count, queue_ids, frames)
+    if count == 1 and first_id % 7 == 0:
+        for queue_id in queue_ids:
+            self.settle(queue_id, first_id, count)
+
+
+_STORE = Journal.store
+
+BUGS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
+    "acceptance before sync": lambda: patch.object(Decisions, "wait", _accept_before_sync),
+    "returned messages lose their place": lambda: patch.object(Queue, "put_back", _put_back_at_the_end),
+    "redelivery without a flag": lambda: patch.object(Store, "give_back", _forget_deliveries),
+    "settlements are not journalled": lambda: patch.object(Journal, "settle", _settle_in_memory_only),
+    "one message in seven is settled when it is stored": lambda: patch.object(Journal, "store", _store_without_last),
+}

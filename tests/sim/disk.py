@@ -1,0 +1,154 @@
+"""A simulated disk: files of bytes that remember what is synced, and fail as real ones do.
+
+The bytes are those of `journal.format`, so recovery reads what a real disk would hold after the same faults.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from mqbroker.journal.append import Append
+from mqbroker.journal.format import FILE_HEADER_BYTES, decode_file_header, encode_file_header, entry_bytes, frame_entry
+from mqbroker.journal.recover import recover
+from mqbroker.journal.recovered import Recovered
+
+SECTOR = 512
+
+
+class DiskFailed(Exception):
+    """The node must stop: a write or a sync did not succeed."""
+
+
+@dataclass(slots=True)
+class Faults:
+    """What this disk does wrong, as probabilities of one commit or one crash."""
+
+    write_error: float = 0.0
+    sync_error: float = 0.0
+    torn: float = 0.5
+    lose_unsynced: float = 0.7
+
+
+class SimDisk:
+    """Files by segment number. `stable` is what a power cut leaves, `cached` what the process sees."""
+
+    def __init__(self, rng: random.Random, node_id: bytes, file_size: int, faults: Faults) -> None:
+        self.rng = rng
+        self.faults = faults
+        self._node_id = node_id
+        self._file_size = file_size
+        self.stable: dict[int, bytearray] = {}
+        self.cached: dict[int, bytearray] = {}
+        self._writes: list[tuple[int, int, bytes]] = []  # not synced: segment, offset, bytes
+        self._offset = 0
+        self._segment = -1
+        self.synced_position = 0
+        self._has_failed = False
+
+    # -- while the node runs -------------------------------------------------------------------------------------------
+
+    def commit(self, group: list[Append]) -> int:
+        """Write and sync a group. Raises DiskFailed; then what was written may or may not be there after a restart."""
+        for append in group:
+            if append.segment != self._segment:
+                self._begin(append)
+            content = self.cached[append.segment]
+            header = decode_file_header(bytes(content[:FILE_HEADER_BYTES]))
+            assert header is not None
+            place = (append.position, self.synced_position)
+            head, end = frame_entry(append.chunks, append.size_bytes, place, header.seed)
+            entry = b"".join([head, *map(bytes, append.chunks), end])
+            if self.rng.random() < self.faults.write_error:
+                self._write(append.segment, self._offset, entry[: self.rng.randrange(len(entry))])
+                self._has_failed = True
+                raise DiskFailed("EIO or ENOSPC on write")
+            self._write(append.segment, self._offset, entry)
+            self._offset += len(entry)
+        if self.rng.random() < self.faults.sync_error:
+            self._has_failed = True
+            raise DiskFailed("EIO on fdatasync")
+        self._sync()
+        self.synced_position = group[-1].position
+        return self.synced_position
+
+    def _begin(self, append: Append) -> None:
+        self._sync()
+        size = max(self._file_size, FILE_HEADER_BYTES + entry_bytes(append.size_bytes))
+        content = encode_file_header(append.segment, size, self._node_id).ljust(size, b"\0")
+        self.stable[append.segment] = bytearray(content)
+        self.cached[append.segment] = bytearray(content)
+        self._segment = append.segment
+        self._offset = FILE_HEADER_BYTES
+
+    def _write(self, segment: int, offset: int, data: bytes) -> None:
+        self.cached[segment][offset : offset + len(data)] = data
+        self._writes.append((segment, offset, data))
+
+    def _sync(self) -> None:
+        for segment, offset, data in self._writes:
+            self.stable[segment][offset : offset + len(data)] = data
+        self._writes.clear()
+
+    def delete(self, segment: int) -> None:
+        """A file that the journal does not need any more."""
+        del self.stable[segment], self.cached[segment]
+
+    # -- the end and the next beginning --------------------------------------------------------------------------------
+
+    def crash(self, unsynced: list[Append], *, power_cut: bool) -> None:
+        """The process dies. With a power cut, unsynced writes are lost, kept or torn, sector by sector."""
+        if not self._has_failed:
+            self._write_some(unsynced)
+        if not power_cut:
+            self._sync()
+            return
+        fate = self.rng.random()
+        if fate >= self.faults.lose_unsynced:
+            is_torn = self.rng.random() < self.faults.torn
+            self._keep_sectors(is_torn=is_torn)
+        self._writes.clear()
+
+    def _keep_sectors(self, *, is_torn: bool) -> None:
+        """Each sector is on disk as it was at some time since the last sync: of a torn group, each at its own time."""
+        sectors: dict[tuple[int, int], list[tuple[int, bytes]]] = {}
+        for segment, offset, data in self._writes:
+            for start in range(offset - offset % SECTOR, offset + len(data), SECTOR):
+                low, high = max(start, offset), min(start + SECTOR, offset + len(data))
+                sectors.setdefault((segment, start), []).append((low, data[low - offset : high - offset]))
+        for (segment, _), pieces in sectors.items():
+            kept = self.rng.randrange(len(pieces) + 1) if is_torn else len(pieces)
+            for low, piece in pieces[:kept]:
+                self.stable[segment][low : low + len(piece)] = piece
+
+    def _write_some(self, appends: list[Append]) -> None:
+        """Appends that were handed over and not committed may have been written in part when the process died.
+
+        Not after a failure: then the disk thread has written its last.
+        """
+        for append in appends:
+            if self.rng.random() < 0.5:
+                return
+            if append.segment != self._segment:
+                return
+            header = decode_file_header(bytes(self.cached[append.segment][:FILE_HEADER_BYTES]))
+            assert header is not None
+            place = (append.position, self.synced_position)
+            head, end = frame_entry(append.chunks, append.size_bytes, place, header.seed)
+            entry = b"".join([head, *map(bytes, append.chunks), end])
+            self._write(append.segment, self._offset, entry)
+            self._offset += len(entry)
+
+    def load(self) -> Recovered:
+        """What recovery makes of the files; its cuts are carried out as `io/` does."""
+        self._writes.clear()
+        self._has_failed = False
+        recovered = recover([(n, bytes(content)) for n, content in sorted(self.stable.items())], self._node_id)
+        for cut in recovered.cuts:
+            content = self.stable[cut.segment]
+            content[cut.offset :] = bytes(len(content) - cut.offset)
+        self.cached = {n: bytearray(content) for n, content in self.stable.items()}
+        self._segment = recovered.segments[-1].number if recovered.segments else -1
+        self._offset = recovered.segments[-1].used_bytes if recovered.segments else 0
+        self.synced_position = recovered.last_position
+        return recovered

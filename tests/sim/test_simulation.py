@@ -1,0 +1,80 @@
+"""Histories of clients, faults and restarts. A failing seed prints the command that replays it.
+
+SIM_SEEDS=0-200 says which seeds; `make soak` takes fresh ones.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.sim.bugs import BUGS
+from tests.sim.histories import Simulation, Verdict
+
+CHUNK = 20
+# Every seed that ever failed stays here.
+REGRESSIONS = (7, 87, 115, 118, 123, 153, 161, 162, 170, 176, 191)
+
+
+def _seeds() -> range:
+    first, _, last = os.environ.get("SIM_SEEDS", "0-200").partition("-")
+    return range(int(first), int(last))
+
+
+def _chunks() -> list[range]:
+    seeds = _seeds()
+    return [seeds[start : start + CHUNK] for start in range(0, len(seeds), CHUNK)]
+
+
+def run(seed: int) -> Verdict:
+    """One history; a failure of any kind names its seed."""
+    try:
+        return Simulation(seed).run()
+    except Exception as error:
+        error.add_note(_replay(seed))
+        raise
+
+
+def _replay(seed: int) -> str:
+    return f"replay with: python -m tests.sim {seed}"
+
+
+@pytest.mark.parametrize("seeds", _chunks(), ids=lambda seeds: f"{seeds[0]}-{seeds[-1]}")
+def test_nothing_is_lost_doubled_or_disordered(seeds: range) -> None:
+    received = 0
+    for seed in seeds:
+        verdict = run(seed)
+        assert verdict.violations == [], _replay(seed)
+        received += verdict.received
+    assert received > 0
+
+
+@pytest.mark.parametrize("seed", REGRESSIONS)
+def test_seeds_that_once_failed(seed: int) -> None:
+    assert run(seed).violations == []
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_same_seed_same_trace(seed: int) -> None:
+    assert run(seed).trace == run(seed).trace
+
+
+def test_histories_contain_what_they_are_meant_to() -> None:
+    """Faults really strike and messages really flow: a simulation that tests nothing would be green."""
+    verdicts = [run(seed) for seed in range(20)]
+    assert sum(verdict.crashes for verdict in verdicts) > 10
+    assert sum(verdict.accepted for verdict in verdicts) > 1_000
+    assert len({name for verdict in verdicts for name in verdict.faults}) >= 7
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_seeded_bugs_are_found(bug: str) -> None:
+    with BUGS[bug]():
+        for seed in range(60):
+            try:
+                if Simulation(seed).run().violations:
+                    return
+            except Exception:  # an invariant of the broker itself noticed first
+                return
+    pytest.fail(f"60 histories did not show the bug: {bug}")

@@ -1,0 +1,343 @@
+"""The world: one heap of events, N nodes, their disks, and the pipes between clients and nodes.
+
+Everything random comes from one seeded generator, everything timed from one heap; so a seed is a history. `trace` is a
+hash over all that nodes sent and wrote.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import random
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+
+from mqbroker.admin.operations import perform
+from mqbroker.base.time import NS_PER_MS, At
+from mqbroker.config.options import default_listener, defaults
+from mqbroker.config.slices import BrokerOptions
+from mqbroker.config.users import Verifier, make_verifier
+from mqbroker.journal.append import Append
+from mqbroker.node import inputs as given
+from mqbroker.node.broker import Broker, Setup
+from mqbroker.node.effects import Close, DeleteSegment, Derive, Halt, PauseReading, Send
+
+from tests.sim.disk import DiskFailed, Faults, SimDisk
+
+MARKER = re.compile(rb"(node\d+-q\d+-p\d+-\d+)\|")
+PASSWORD = "simulated-password"
+USERS: dict[str, Verifier] = {"sim": make_verifier(PASSWORD, b"0123456789abcdef", ("client",))}
+
+
+def options_for(file_size: int, memory: int, credit: int) -> BrokerOptions:
+    """Small limits, so that a short history reaches them."""
+    base = defaults()
+    return replace(
+        base,
+        listeners=(default_listener(),),
+        journal=replace(base.journal, journal_file_size_bytes=file_size, journal_compact_min_files=3),
+        limits=replace(base.limits, global_max_size_bytes=memory, link_credit=credit),
+    )
+
+
+class World:
+    """Clock, heap, trace."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.now_ns = NS_PER_MS
+        self.wall_skew_ms = 1_700_000_000_000
+        self._heap: list[tuple[int, int, Callable[[], None]]] = []
+        self._count = 0
+        self._hash = hashlib.sha256()
+        self.steps = 0
+
+    @property
+    def at(self) -> At:
+        """Now, for a step."""
+        return At(self.now_ns, self.wall_skew_ms + self.now_ns // NS_PER_MS)
+
+    def after(self, delay_ms: float, action: Callable[[], None]) -> None:
+        """Do something later."""
+        self._count += 1
+        heapq.heappush(self._heap, (self.now_ns + int(delay_ms * NS_PER_MS), self._count, action))
+
+    def run(self, until_ms: int, done: Callable[[], bool] = lambda: False) -> None:
+        """Let time pass, at most until then."""
+        while self._heap and self._heap[0][0] <= until_ms * NS_PER_MS and not done():
+            self.now_ns, _, action = heapq.heappop(self._heap)
+            action()
+        if not done():
+            self.now_ns = max(self.now_ns, until_ms * NS_PER_MS)
+
+    def note(self, *parts: object) -> None:
+        """Add to the trace."""
+        self._hash.update(repr(parts).encode())
+
+    @property
+    def trace(self) -> str:
+        """A digest of the history so far."""
+        return self._hash.hexdigest()
+
+
+@dataclass(slots=True)
+class Pipe:
+    """One connection: what is under way in both directions, and who reads at the client's end."""
+
+    conn: int
+    to_client: Callable[[bytes], None]
+    closed: Callable[[], None]
+    is_open: bool = True
+    is_paused: bool = False
+    backlog: int = 0
+    is_blocked: bool = False
+    inbound_ns: int = 0
+    outbound_ns: int = 0
+    unread: list[bytes] | None = None
+
+
+class SimNode:
+    """A node with its simulated world. `epoch` counts its crashes."""
+
+    BLOCK_AT = 256 * 1024
+
+    def __init__(self, world: World, name: str, options: BrokerOptions, faults: Faults) -> None:
+        self.world = world
+        self.name = name
+        self.options = options
+        self.epoch = 0
+        self.is_up = False
+        self.is_frozen = False
+        self.disk = SimDisk(world.rng, name.encode().ljust(16, b"\0"), options.journal.journal_file_size_bytes, faults)
+        self.pipes: dict[int, Pipe] = {}
+        self.observers: list[Callable[[int, bytes], None]] = []
+        self._conn = 0
+        self._inputs: list[given.Input] = []
+        self._is_step_due = False
+        self._appends: list[Append] = []
+        self._is_committing = False
+        self._life = 0
+        self.positions: dict[str, int] = {}  # message id in its body -> position of the append that stored it first
+        self.published: dict[tuple[int, int], str] = {}  # (connection, delivery id) -> id of a durable message
+
+    # -- life ----------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Boot from whatever the disk holds."""
+        assert not self.is_up
+        recovered = self.disk.load()
+        self.broker = Broker(self.options, recovered, Setup(self.name, USERS, perform, b"simulated"), self.world.at)
+        self.is_up = True
+        self.is_frozen = False
+        self._life += 1
+        self._wake(0)
+
+    def crash(self, *, power_cut: bool) -> None:
+        """The process is gone at once, and its connections with it."""
+        if not self.is_up:
+            return
+        self.is_up = False
+        self.epoch += 1
+        self.disk.crash(self._appends, power_cut=power_cut)
+        self._appends.clear()
+        self._inputs.clear()
+        self._is_step_due = self._is_committing = False
+        self._life += 1
+        for pipe in list(self.pipes.values()):
+            self._drop(pipe)
+        self.world.note(self.name, "crash", power_cut)
+
+    def stop(self) -> None:
+        """Ask for a graceful stop."""
+        self._give(given.Stop())
+
+    def _halt(self) -> None:
+        self.is_up = False
+        self._life += 1
+        for pipe in list(self.pipes.values()):
+            self._drop(pipe)
+        self._inputs.clear()
+        self._is_step_due = self._is_committing = False
+        self.world.note(self.name, "halt")
+
+    def freeze(self, duration_ms: float) -> None:
+        """A stalled process: nothing moves, then everything at once."""
+        if not self.is_up or self.is_frozen:
+            return
+        self.is_frozen = True
+        life = self._life
+        self.world.after(duration_ms, lambda: self._thaw(life))
+
+    def _thaw(self, life: int) -> None:
+        if life == self._life:
+            self.is_frozen = False
+            self._wake(0)
+
+    # -- connections ---------------------------------------------------------------------------------------------------
+
+    def connect(self, to_client: Callable[[bytes], None], closed: Callable[[], None]) -> Pipe | None:
+        """A client connects; None where nobody listens."""
+        if not self.is_up:
+            return None
+        self._conn += 1
+        pipe = self.pipes[self._conn] = Pipe(self._conn, to_client, closed)
+        listener = self.options.listeners[0].name
+        entropy = self.world.rng.randbytes(32)
+        self._give(given.Accepted(self._conn, listener, f"client-{self._conn}", entropy))
+        return pipe
+
+    def write(self, pipe: Pipe, data: bytes) -> None:
+        """A client sends: it arrives in pieces, in order, a little later."""
+        rng = self.world.rng
+        start = 0
+        while start < len(data):
+            size = len(data) - start if rng.random() < 0.7 else rng.randrange(1, len(data) - start + 1)
+            piece = data[start : start + size]
+            pipe.inbound_ns = max(pipe.inbound_ns, self.world.now_ns) + int(rng.random() * 2 * NS_PER_MS)
+            self.world.after((pipe.inbound_ns - self.world.now_ns) / NS_PER_MS, partial(self._arrive, pipe, piece))
+            start += size
+
+    def _arrive(self, pipe: Pipe, data: bytes) -> None:
+        if not pipe.is_open or not self.is_up:
+            return
+        if pipe.is_paused:
+            self.world.after(1, lambda: self._arrive(pipe, data))
+            return
+        self._give(given.Received(pipe.conn, data))
+
+    def reset(self, pipe: Pipe) -> None:
+        """The connection breaks: whatever is under way is gone."""
+        if pipe.is_open:
+            self._drop(pipe)
+            self._give(given.Closed(pipe.conn, "reset"))
+
+    def stop_reading(self, pipe: Pipe) -> None:
+        """The client does not read any more: what it is sent piles up at the node."""
+        pipe.unread = []
+
+    def resume_reading(self, pipe: Pipe) -> None:
+        """The client reads again."""
+        pieces, pipe.unread = pipe.unread or [], None
+        for piece in pieces:
+            self._send_on(pipe, piece)
+
+    def _drop(self, pipe: Pipe) -> None:
+        pipe.is_open = False
+        self.pipes.pop(pipe.conn, None)
+        pipe.closed()
+
+    # -- steps ---------------------------------------------------------------------------------------------------------
+
+    def _give(self, item: given.Input) -> None:
+        if self.is_up:
+            self._inputs.append(item)
+            self._wake(self.world.rng.random() * 0.2)
+
+    def _wake(self, delay_ms: float) -> None:
+        if not self._is_step_due:
+            self._is_step_due = True
+            life = self._life
+            self.world.after(delay_ms, lambda: self._step(life))
+
+    def _step(self, life: int) -> None:
+        if life != self._life or not self.is_up:
+            return
+        self._is_step_due = False
+        if self.is_frozen:
+            return
+        inputs, self._inputs = self._inputs, []
+        batch = self.broker.step(inputs, self.world.at)
+        self.world.steps += 1
+        if batch.append is not None:
+            self.world.note(self.name, batch.append.position, [bytes(chunk) for chunk in batch.append.chunks])
+            for marker in MARKER.findall(b"".join(map(bytes, batch.append.chunks))):
+                self.positions.setdefault(marker.decode(), batch.append.position)
+            self._appends.append(batch.append)
+            self._commit_soon()
+        for effect in batch.effects:
+            self._carry_out(effect)
+            if not self.is_up:
+                return
+        if batch.more:
+            self._wake(0.01)
+        elif batch.wake_at_ns is not None:
+            life = self._life
+            delay_ms = max(batch.wake_at_ns - self.world.now_ns, 0) / NS_PER_MS
+            self.world.after(delay_ms, lambda: self._on_timer(life))
+
+    def _on_timer(self, life: int) -> None:
+        if life == self._life and self.is_up:
+            self._wake(0)
+
+    def _carry_out(self, effect: object) -> None:
+        match effect:
+            case Send(conn, chunks):
+                data = b"".join(bytes(chunk) for chunk in chunks)
+                self.world.note(self.name, conn, data)
+                for observer in self.observers:
+                    observer(conn, data)
+                pipe = self.pipes.get(conn)
+                if pipe is not None:
+                    self._to_client(pipe, data)
+            case Close(conn, _):
+                pipe = self.pipes.get(conn)
+                if pipe is not None:
+                    self.world.after(1, lambda: self.reset(pipe))
+            case PauseReading(conn, is_paused):
+                if conn in self.pipes:
+                    self.pipes[conn].is_paused = is_paused
+            case Derive():
+                raise AssertionError("simulated clients use SCRAM, which derives nothing at the server")
+            case DeleteSegment(effect_id, segment):
+                self.disk.delete(segment)
+                self._give(given.Done(effect_id))
+            case Halt():
+                self._halt()
+
+    def _to_client(self, pipe: Pipe, data: bytes) -> None:
+        pipe.backlog += len(data)
+        if pipe.backlog > self.BLOCK_AT and not pipe.is_blocked:
+            pipe.is_blocked = True
+            self._give(given.WriteBlocked(pipe.conn, True))
+        if pipe.unread is not None:
+            pipe.unread.append(data)
+        else:
+            self._send_on(pipe, data)
+
+    def _send_on(self, pipe: Pipe, data: bytes) -> None:
+        delay_ns = int(self.world.rng.random() * 2 * NS_PER_MS)
+        pipe.outbound_ns = max(pipe.outbound_ns, self.world.now_ns) + delay_ns
+        self.world.after((pipe.outbound_ns - self.world.now_ns) / NS_PER_MS, lambda: self._deliver(pipe, data))
+
+    def _deliver(self, pipe: Pipe, data: bytes) -> None:
+        pipe.backlog -= len(data)
+        if pipe.is_blocked and pipe.backlog < self.BLOCK_AT // 4 and pipe.is_open:
+            pipe.is_blocked = False
+            self._give(given.WriteBlocked(pipe.conn, False))
+        if pipe.is_open:
+            pipe.to_client(data)
+
+    # -- disk ----------------------------------------------------------------------------------------------------------
+
+    def _commit_soon(self) -> None:
+        if not self._is_committing and self._appends:
+            self._is_committing = True
+            life = self._life
+            delay_ms = self.world.rng.choice((0.1, 0.2, 0.5, 3.0))
+            self.world.after(delay_ms, lambda: self._commit(life))
+
+    def _commit(self, life: int) -> None:
+        if life != self._life or not self.is_up:
+            return
+        self._is_committing = False
+        group = [append for append in self._appends if append.segment == self._appends[0].segment]
+        del self._appends[: len(group)]
+        try:
+            position = self.disk.commit(group)
+        except DiskFailed:
+            self.crash(power_cut=self.world.rng.random() < 0.5)
+            return
+        self._give(given.Synced(position))
+        self._commit_soon()

@@ -1,0 +1,121 @@
+"""The checker: what must hold of every history of clients, faults and restarts.
+
+A history is a list of facts that clients noted themselves; the checker knows nothing of the broker. For durable
+messages that were accepted: none lost, none unexpected, no second delivery without a flag, none back after its
+settlement was confirmed, order kept for each producer and consumer, bodies whole, nothing left after the drain. For
+those that are not durable the same, as long as no node of theirs crashed.
+
+One implementation for the simulation, the crash tests and the tests on hosts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from dataclasses import dataclass, field
+
+
+def body_of(message_id: str, size: int) -> bytes:
+    """A body that can be checked from its own first bytes: id, then bytes derived from it."""
+    head = message_id.encode() + b"|"
+    filler = hashlib.sha256(head).digest()
+    return (head + filler * (max(size - len(head), 0) // len(filler) + 1))[: max(size, len(head))]
+
+
+def id_in(body: bytes) -> str | None:
+    """The message's id, None where the body is not one of ours or not whole."""
+    head, bar, _ = body.partition(b"|")
+    if not bar:
+        return None
+    try:
+        message_id = head.decode()
+    except UnicodeDecodeError:
+        return None
+    return message_id if body_of(message_id, len(body)) == body else None
+
+
+@dataclass(slots=True)
+class Sent:
+    """One message of a producer. `number` ascends for each producer and queue."""
+
+    producer: str
+    number: int
+    queue: str
+    is_durable: bool
+    size: int
+    outcome: str = "unknown"
+    epoch: int = 0  # of the node when the outcome came: a crash later makes it older
+    is_exempt: bool = False  # not durable, and its node crashed afterwards
+
+
+@dataclass(slots=True)
+class History:
+    """Facts in the order in which clients learned them."""
+
+    sent: dict[str, Sent] = field(default_factory=dict)
+    settle_tried: set[str] = field(default_factory=set)
+    settle_confirmed: set[str] = field(default_factory=set)
+    released: set[str] = field(default_factory=set)
+    received: Counter[str] = field(default_factory=Counter)
+    violations: list[str] = field(default_factory=list)
+    _last: dict[tuple[str, str, str], int] = field(default_factory=dict)
+
+    def send(self, message_id: str, sent: Sent) -> None:
+        """A producer is about to send."""
+        assert message_id not in self.sent
+        self.sent[message_id] = sent
+
+    def outcome(self, message_id: str, outcome: str, epoch: int = 0) -> None:
+        """The broker answered a message."""
+        self.sent[message_id].outcome = outcome
+        self.sent[message_id].epoch = epoch
+
+    def receive(self, consumer: str, queue: str, body: bytes, delivery_count: int) -> str | None:
+        """A consumer got a message. Its id, None where it is not one of ours."""
+        message_id = id_in(body)
+        sent = self.sent.get(message_id or "")
+        if message_id is None or sent is None:
+            self.violations.append(f"unexpected: {consumer} got {body[:40]!r}, which nobody sent or which is damaged")
+            return None
+        if len(body) != sent.size:
+            self.violations.append(f"damaged: {message_id} has {len(body)} bytes instead of {sent.size}")
+        if sent.queue != queue:
+            self.violations.append(f"misrouted: {message_id} was sent to {sent.queue} and came from {queue}")
+        if message_id in self.settle_confirmed:
+            self.violations.append(f"settled-then-redelivered: {message_id} came to {consumer}")
+        if sent.outcome == "rejected":
+            self.violations.append(f"unexpected: {message_id} was rejected and came to {consumer}")
+        is_second = self.received[message_id] > 0
+        if is_second and delivery_count == 0 and message_id not in self.released:
+            self.violations.append(f"unflagged duplicate: {message_id} came to {consumer} again")
+        if delivery_count == 0 and not is_second:
+            key = (consumer, queue, sent.producer)
+            if self._last.get(key, -1) >= sent.number:
+                self.violations.append(f"order: {message_id} came to {consumer} after {self._last[key]}")
+            self._last[key] = sent.number
+        self.received[message_id] += 1
+        return message_id
+
+    def check_drained(self, left: int) -> list[str]:
+        """After everything was consumed, with `left` messages still in queues: all violations."""
+        found = list(self.violations)
+        if left:
+            found.append(f"depth: {left} messages are left after the drain")
+        lost = [
+            message_id
+            for message_id, sent in self.sent.items()
+            if sent.outcome == "accepted" and not sent.is_exempt and message_id not in self.settle_tried
+        ]
+        if lost:
+            found.append(f"lost: {len(lost)} accepted messages, {_place_of(lost, self.sent)}: {lost[:5]}")
+        return found
+
+
+def _place_of(lost: list[str], sent: dict[str, Sent]) -> str:
+    """Where in the history the losses lie: that is what finds the cause."""
+    ids = list(sent)
+    places = sorted(ids.index(message_id) for message_id in lost)
+    where = (
+        "prefix" if places[-1] < len(ids) // 3 else "tail" if places[0] > 2 * len(ids) // 3 else "middle or all over"
+    )
+    return f"{where} of the history"

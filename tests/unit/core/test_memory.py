@@ -1,0 +1,69 @@
+"""What messages really hold: whole buffers, until they are copied out or cut down."""
+
+from __future__ import annotations
+
+import pytest
+from mqbroker.core import memory
+from mqbroker.core.memory import Memory
+from mqbroker.wire.run import Run, parse_run
+
+from tests.support import frames
+
+
+def run_of(count: int, size: int, padding: int = 0) -> Run:
+    buffer = b"".join(frames.transfer(1000 + n, b"x" * size) for n in range(count)) + bytes(padding)
+    parsed = parse_run(buffer, 0, len(buffer) - padding, count, 1 << 30)
+    assert parsed is not None
+    assert parsed.run.count == count
+    return parsed.run
+
+
+def test_a_run_that_fills_its_buffer_is_kept_as_it_is() -> None:
+    held, run = Memory(1 << 20), run_of(10, 100)
+    buffer = run.buffer
+    held.hold(run)
+    assert run.buffer is buffer
+    assert held.held_bytes == len(buffer)
+    held.release(run)
+    assert (held.held_bytes, run.held_bytes) == (0, 0)
+
+
+def test_a_small_run_is_copied_out_of_a_large_buffer() -> None:
+    held, run = Memory(1 << 20), run_of(1, 100, padding=256 * 1024)
+    payload = bytes(run.payload(0))
+    held.hold(run)
+    assert held.held_bytes == len(run.buffer) < 300
+    assert run.payload(0) == payload
+
+
+@pytest.mark.parametrize("held_bytes", [0, 874, 875, 999, 1000, 1001])
+def test_credit_stops_before_the_limit_and_does_not_flap(held_bytes: int) -> None:
+    held = Memory(1000)
+    held.held_bytes = held_bytes
+    assert held.is_full == (held_bytes >= 1000)
+    assert held.has_room == (held_bytes < 875)
+
+
+def test_a_sweep_cuts_down_what_is_hardly_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "SWEEP_MIN_BYTES", 10_000)
+    held = Memory(1 << 20)
+    runs = [run_of(100, 200) for _ in range(3)]
+    for run in runs:
+        held.hold(run)
+    assert held.wants_sweep
+    before = held.held_bytes
+    kept = bytes(runs[0].payload(7)), bytes(runs[0].payload(50)), bytes(runs[1].payload(99))
+    # One has two messages left, one all that it ever had in one queue and three in another, one nothing but a few.
+    held.sweep([(runs[0], 50, 1), (runs[0], 7, 1), (runs[1], 0, 100), (runs[1], 3, 3), (runs[2], 0, 30)])
+    assert held.held_bytes < before
+    assert held.held_bytes == sum(run.held_bytes for run in runs) == sum(len(run.buffer) for run in runs)
+    assert [len(run.buffer) * 100 // before for run in runs] == [0, 33, 33]
+    assert (bytes(runs[0].payload(7)), bytes(runs[0].payload(50)), bytes(runs[1].payload(99))) == kept
+    assert not held.wants_sweep, "not again before there is twice as much"
+
+
+def test_messages_in_several_queues_are_counted_once() -> None:
+    held, run = Memory(1 << 20), run_of(40, 100)
+    held.hold(run)
+    held.sweep([(run, 0, 3), (run, 1, 3), (run, 2, 3)])
+    assert run.size_bytes(0, 5) == len(run.buffer)

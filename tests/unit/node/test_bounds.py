@@ -1,0 +1,200 @@
+"""What one step may do, how many consumers there may be, and messages that are too large for one consumer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from mqbroker.node import inputs as given
+from mqbroker.node.effects import Send
+from mqbroker.node.peer import OUT_BYTES_MAX
+from mqbroker.wire.performatives import Attach, Flow, Transfer
+
+from tests.support import frames
+from tests.support.stage import Stage, options_with
+
+GO = frames.anonymous() + frames.opened() + frames.begun(incoming_window=1 << 30)
+
+
+def filled(count: int, size: int) -> Stage:
+    stage = Stage()
+    for start in range(0, count, 1000):
+        messages = [{"body": "x" * size, "durable": False}] * min(1000, count - start)
+        stage.admin("send", address="orders", messages=messages)
+    return stage
+
+
+def sent_by_step(stage: Stage) -> list[int]:
+    """Bytes of each Send of the latest conversation."""
+    return [
+        sum(map(len, effect.chunks)) for batch in stage.batches for effect in batch.effects if isinstance(effect, Send)
+    ]
+
+
+def transfers(data: bytes) -> int:
+    return sum(isinstance(each, tuple) and isinstance(each[0], Transfer) for each in frames.heard(data))
+
+
+@pytest.mark.parametrize("is_redelivery", [False, True])
+def test_one_step_makes_no_more_than_its_share_of_output(is_redelivery: bool) -> None:
+    stage = filled(5000, 3000)
+    if is_redelivery:
+        first = stage.accept()
+        stage.talk(first, GO + frames.receiver(credit=5000))
+        stage.drop_bare(first)
+    conn = stage.accept()
+    stage.talk(conn, GO + frames.receiver())
+    stage.batches.clear()
+    said = stage.talk(conn, frames.flow(1, 100_000, window=1 << 30))
+    assert transfers(said) == 5000
+    assert max(sent_by_step(stage)) < OUT_BYTES_MAX + 200_000
+    assert len(sent_by_step(stage)) > 3
+
+
+def test_a_blocked_connection_is_passed_over_until_it_is_free() -> None:
+    stage = filled(10, 10)
+    conn = stage.accept()
+    stage.talk(conn, GO + frames.receiver())
+    stage.give(given.WriteBlocked(conn, True))
+    assert transfers(stage.talk(conn, frames.flow(1, 100))) == 0
+    before = len(stage.sent[conn])
+    stage.give(given.WriteBlocked(conn, False))
+    stage.run()
+    assert transfers(bytes(stage.sent[conn][before:])) == 10
+
+
+@pytest.mark.option("limits.consumers-per-queue-max")
+@pytest.mark.parametrize("bound", [1, 3])
+@pytest.mark.parametrize("is_one_read", [False, True])
+def test_consumers_of_a_queue_are_bounded(bound: int, is_one_read: bool) -> None:
+    """Also while the first of them still wait for the disk."""
+    stage = Stage(options_with(limits={"consumers_per_queue_max": bound}))
+    stage.is_disk_held = True
+    conn = stage.accept()
+    attaches = [frames.receiver(handle=handle) for handle in range(bound + 2)]
+    said = stage.talk(conn, GO)
+    for part in [b"".join(attaches)] if is_one_read else attaches:
+        said += stage.talk(conn, part)
+    assert frames.errors(said) == [("Detach", "amqp:resource-limit-exceeded")] * 2
+    assert sum(each.source is not None for each in frames.of_kind(said, Attach)) == bound
+    stage.is_disk_held = False
+    stage.run()
+    assert stage.admin("queues")["queues"][0]["consumer_count"] == bound
+    stage.talk(conn, frames.detach(0))
+    assert frames.errors(stage.talk(conn, frames.receiver(handle=100))) == []
+
+
+def test_a_consumer_is_sent_what_fits_before_what_does_not() -> None:
+    stage = Stage()
+    conn = stage.accept()
+    stage.talk(conn, GO + frames.sender())
+    stage.talk(conn, b"".join(frames.transfer(n, b"y" * size) for n, size in enumerate((50, 60, 5000, 50))))
+    said = stage.talk(conn, frames.receiver(max_message_size=1000, credit=10))
+    assert transfers(said) == 2
+    assert frames.errors(said) == [("Detach", "amqp:link:message-size-exceeded")]
+    other = stage.accept()
+    assert transfers(stage.talk(other, GO + frames.receiver(credit=10))) == 4, (
+        "all came back without the first's answer"
+    )
+
+
+def test_messages_in_one_read_are_taken_up_to_the_one_that_is_too_large() -> None:
+    stage = Stage(options_with(limits={"max_message_size_bytes": 1024}))
+    conn = stage.accept()
+    stage.talk(conn, GO + frames.sender())
+    said = stage.talk(conn, b"".join(frames.transfer(n, b"y" * size) for n, size in enumerate((50, 60, 5000, 50))))
+    assert frames.errors(said) == [("Detach", "amqp:link:message-size-exceeded")]
+    assert stage.admin("queues")["queues"][0]["message_count"] == 2
+
+
+@pytest.mark.option("limits.global-max-size-bytes")
+@pytest.mark.parametrize("is_settled", [False, True])
+def test_a_full_node_refuses_and_gives_credit_when_there_is_room(is_settled: bool) -> None:
+    stage = Stage(options_with(limits={"global_max_size_bytes": 10_000, "link_credit": 4}))
+    conn = stage.accept()
+    stage.talk(conn, GO + frames.sender())
+    for number in range(3):
+        stage.talk(conn, frames.transfer(number, b"z" * 5000, settled=False))
+    assert stage.broker.store.memory.is_full is True
+    said = stage.talk(conn, frames.transfer(3, b"z" * 5000, settled=is_settled))
+    if is_settled:
+        assert frames.errors(said) == [("Detach", "amqp:resource-limit-exceeded")]
+        return
+    row = stage.admin("queues")["queues"][0]
+    assert row["message_count"] == 2
+    assert frames.of_kind(said, Flow) == []
+    before = len(stage.sent[conn])
+    answer = stage.admin("receive", address="orders", count_max=10)
+    assert [len(message["body"]) for message in answer["messages"]] == [5000, 5000]
+    stage.admin("settle", tag=answer["tag"])
+    assert [each.link_credit for each in frames.of_kind(bytes(stage.sent[conn][before:]), Flow)] == [4]
+
+
+# -- admin ------------------------------------------------------------------------------------------------------------
+
+BAD: list[tuple[str, dict[str, Any]]] = [
+    ("nothing", {}), ("send", {}), ("send", {"address": 5, "messages": []}), ("send", {"address": "a", "messages": {}}),
+    ("send", {"address": "a", "messages": [5]}), ("send", {"address": "a", "messages": [{}]}),
+    ("send", {"address": "a", "messages": [{"body": "x", "body_base64": "eA=="}]}),
+    ("send", {"address": "a", "messages": [{"body_base64": "!"}]}),
+    ("send", {"address": "a", "messages": [{"body": "x", "properties": {"nonsense": 1}}]}),
+    ("send", {"address": "a", "messages": [{"body": "x", "properties": [1]}]}),
+    ("send", {"address": "a", "messages": [{"body": "x", "properties": {"subject": 5}}]}),
+    ("send", {"address": "a", "messages": [{"body": "x", "application_properties": [1]}]}),
+    ("send", {"address": "a", "messages": [{"body": "x", "application_properties": {"a": {"b": 1}}}]}),
+    ("send", {"address": "a", "messages": [{"body": "x", "application_properties": {"a": 1 << 70}}]}),
+    ("send", {"address": "a", "messages": [{"body": "\ud800"}]}),
+    ("send", {"address": "", "messages": [{"body": "x"}]}),
+    ("receive", {}),
+    ("receive", {"address": "a", "count_max": 0}), ("receive", {"address": "a", "count_max": "1"}),
+    ("receive", {"address": "a", "count_max": True}), ("receive", {"address": "a", "wait_ms": -1}),
+    ("receive", {"address": "a", "wait_ms": 60_001}), ("receive", {"address": "x" * 2000}),
+    ("settle", {}), ("settle", {"tag": 1}), ("settle", {"tag": "1"}), ("settle", {"tag": 1, "outcome": "eaten"}),
+    ("queue-create", {}), ("queue-create", {"name": ""}), ("queue-create", {"name": "a", "routing_type": "x"}),
+    ("queue-create", {"name": "a", "durable": "yes"}), ("queue-create", {"name": "a", "address": ""}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("operation", "arguments"), BAD)
+def test_a_wrong_request_is_an_answer_and_changes_nothing(operation: str, arguments: dict[str, Any]) -> None:
+    stage = Stage()
+    answer = stage.admin(operation, **arguments)
+    assert set(answer) == {"condition", "description"}
+    assert answer["condition"] in ("amqp:invalid-field", "amqp:not-found", "amqp:decode-error")
+    assert answer["description"]
+    assert sum(row["message_count"] for row in stage.admin("queues")["queues"]) == 0
+    assert stage.broker.store.memory.held_bytes == 0
+
+
+def test_a_send_with_one_bad_message_sends_none() -> None:
+    stage = Stage(options_with(limits={"max_message_size_bytes": 1024}))
+    answer = stage.admin("send", address="orders", messages=[{"body": "fine"}, {"body": "x" * 2000}])
+    assert answer["condition"] == "amqp:link:message-size-exceeded"
+    assert sum(row["message_count"] for row in stage.admin("queues")["queues"]) == 0
+
+
+def test_nothing_is_taken_in_while_the_node_stops() -> None:
+    stage = Stage()
+    stage.is_disk_held = True
+    stage.ask("send", address="orders", messages=[{"body": "x"}])
+    stage.give(given.Stop())
+    stage.run()
+    for operation, arguments in (("send", {"address": "a", "messages": [{"body": "x"}]}), ("receive", {"address": "a"}),
+                                 ("queue-create", {"name": "a"}), ("settle", {"tag": 1})):  # fmt: skip
+        answer = stage.admin(operation, **arguments)
+        assert answer["condition"] == "amqp:connection:forced"
+    assert stage.admin("status")["state"] == "stopping"
+    stage.is_disk_held = False
+    stage.run()
+    assert stage.halted == 0
+    stage.start()
+    assert stage.admin("queues")["queues"][0]["message_count"] == 1
+
+
+def test_tags_that_are_not_settled_are_bounded_and_answers_too() -> None:
+    stage = filled(200, 100_000)
+    answer = stage.admin("receive", address="orders", count_max=1000)
+    assert 40 <= len(answer["messages"]) <= 43, "4 MiB in one answer"
+    for _ in range(63):
+        stage.admin("receive", address="orders", count_max=1)
+    assert stage.admin("receive", address="orders")["condition"] == "amqp:resource-limit-exceeded"

@@ -1,0 +1,100 @@
+"""Who may log in where, by which mechanism, and what is written down of those who may not."""
+
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+from mqbroker.amqp import events as told
+from mqbroker.amqp.sasl import Client
+from mqbroker.config.users import Verifier, make_verifier
+from mqbroker.node import inputs as given
+from mqbroker.wire.performatives import SaslMechanisms
+
+from tests.support import frames
+from tests.support.stage import Stage, Talker, options_with
+
+USERS: dict[str, Verifier] = {
+    "app": make_verifier("right", b"0123456789abcdef", ("client",)),
+    "link": make_verifier("right", b"fedcba9876543210", ("cluster",)),
+}
+BOTH = ("SCRAM-SHA-256", "PLAIN")
+
+
+def offered(stage: Stage, *, is_loopback: bool = True) -> tuple[str, ...]:
+    said = frames.heard(stage.talk(stage.accept(is_loopback=is_loopback), frames.SASL_HEADER))
+    (mechanisms,) = [each for each in said if isinstance(each, SaslMechanisms)]
+    return tuple(map(str, mechanisms.sasl_server_mechanisms))
+
+
+def logged_in(talker: Talker) -> bool:
+    return any(isinstance(event, told.LoggedIn) for event in talker.events)
+
+
+@pytest.mark.option("listeners.sasl-mechanisms")
+@pytest.mark.parametrize("mechanisms", [("PLAIN",), ("ANONYMOUS",), ("SCRAM-SHA-256",), BOTH])
+def test_only_what_the_listener_allows_is_offered(mechanisms: tuple[str, ...]) -> None:
+    stage = Stage(options_with({"sasl_mechanisms": mechanisms}), USERS)
+    assert offered(stage) == mechanisms
+    assert logged_in(stage.connect("c", Client(None, "", b"n" * 32))) == ("ANONYMOUS" in mechanisms)
+    assert logged_in(stage.connect("c", Client("app", "right", b"n" * 32))) == ("SCRAM-SHA-256" in mechanisms)
+
+
+@pytest.mark.option("listeners.allow-plaintext")
+@pytest.mark.parametrize("is_allowed", [False, True])
+def test_plain_is_not_offered_where_others_can_listen(is_allowed: bool) -> None:
+    stage = Stage(options_with({"sasl_mechanisms": BOTH, "allow_plaintext": is_allowed}), USERS)
+    assert offered(stage) == BOTH
+    assert ("PLAIN" in offered(stage, is_loopback=False)) == is_allowed
+
+
+@pytest.mark.option("listeners.kind")
+@pytest.mark.parametrize(("kind", "user"), [("client", "app"), ("cluster", "link")])
+def test_users_of_the_cluster_log_in_on_cluster_listeners_and_nobody_else_does(kind: str, user: str) -> None:
+    stage = Stage(options_with({"sasl_mechanisms": BOTH, "kind": kind}), USERS)
+    for name in USERS:
+        assert logged_in(stage.connect(name, Client(name, "right", b"n" * 32))) == (name == user)
+    assert [notice.fields["user"] for notice in stage.notices if notice.event == "login-failed"] == [
+        name for name in USERS if name != user
+    ]
+
+
+def test_what_is_logged_of_a_failed_login_holds_no_password() -> None:
+    stage = Stage(options_with({"sasl_mechanisms": BOTH}), USERS)
+    conn = stage.accept()
+    stage.talk(conn, frames.plain("app", "my-secret-password"))
+    asked = stage.derives.pop()
+    assert "my-secret" not in repr(asked)
+    stage.give(given.Done(asked.id, hashlib.pbkdf2_hmac("sha256", asked.password, asked.salt, asked.iterations)))
+    stage.run()
+    assert conn in stage.closed
+    assert [notice.event for notice in stage.notices] == ["login-failed", "connection-failed"]
+    assert "my-secret" not in repr(stage.notices)
+
+
+def test_a_derivation_that_fails_ends_the_connection() -> None:
+    stage = Stage(options_with({"sasl_mechanisms": BOTH}), USERS)
+    conn = stage.accept()
+    stage.talk(conn, frames.plain("app", "right"))
+    stage.give(given.Failed(stage.derives.pop().id, "pool is full"))
+    stage.run()
+    assert conn in stage.closed
+    assert stage.broker.peers == {}
+
+
+def test_a_key_for_a_connection_that_is_gone_is_nobodys() -> None:
+    stage = Stage(options_with({"sasl_mechanisms": BOTH}), USERS)
+    conn = stage.accept()
+    stage.talk(conn, frames.plain("app", "right"))
+    stage.drop_bare(conn)
+    stage.give(given.Done(stage.derives.pop().id, b"k" * 32))
+    stage.run()
+    assert stage.broker.peers == {}
+
+
+def test_users_that_were_read_again_count_for_new_connections() -> None:
+    stage = Stage(options_with({"sasl_mechanisms": BOTH}), USERS)
+    stage.give(given.UsersChanged({"new": make_verifier("other", b"0123456789abcdef", ("client",))}))
+    stage.run()
+    assert not logged_in(stage.connect("app", Client("app", "right", b"n" * 32)))
+    assert logged_in(stage.connect("new", Client("new", "other", b"n" * 32)))
