@@ -1,0 +1,167 @@
+"""`mqbroker run`: one broker node in the foreground, until a signal or a failure ends it.
+
+Owns the order of the start: options, identity, users, the lock of the data directory, the journal, the core, the
+sockets. Whatever fails before READY is one plain sentence and an exit code; nothing is printed on standard output,
+the log goes to standard error. Source: docs/ARCHITECTURE.md; exit codes in app/exits.py.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import signal
+import sys
+import time
+from pathlib import Path
+
+from mqbroker.admin.operations import perform
+from mqbroker.app import exits, source
+from mqbroker.base.errors import ConfigFault, StorageFault
+from mqbroker.base.time import NS_PER_MS, At
+from mqbroker.config import compare
+from mqbroker.config.compare import Verdict
+from mqbroker.config.slices import BrokerOptions
+from mqbroker.io import identity, users_file
+from mqbroker.io.data_lock import DataLock
+from mqbroker.io.disk import Disk
+from mqbroker.io.identity import Identity, IdentityMismatch
+from mqbroker.io.journal_directory import JournalDirectory
+from mqbroker.io.log import Log, shape_for
+from mqbroker.io.notify import Notifier
+from mqbroker.io.server import Reloaded, Server, new_event_loop
+from mqbroker.node.broker import Broker, Setup
+
+# Journal files, admin sessions, outgoing connections and whatever libraries open.
+DESCRIPTORS_SPARE = 256
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare `run`."""
+    parser = subparsers.add_parser(
+        "run",
+        help="run a broker in the foreground",
+        description="Run a broker in the foreground. SIGTERM stops it gracefully, a second one at once; SIGHUP reloads "
+        "the users and those options that may change while it runs.",
+        epilog=exits.EXPLAINED,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    source.add_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run until the end; the result is the exit code."""
+    # Until the loop has its own handlers: a reload that comes too early must not end the process.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        code = _run_node(source.path_of(args))
+    except IdentityMismatch as fault:
+        source.complain(fault)
+        return exits.IDENTITY
+    except StorageFault as fault:
+        source.complain(fault)
+        return exits.DISK
+    if code != exits.DONE:
+        # A thread that hangs in a sync must not hold up the end, and nothing may be written any more.
+        sys.stderr.flush()
+        os._exit(code)
+    return code
+
+
+def _run_node(file: Path) -> int:
+    options = source.read(file)
+    log = Log(sys.stderr, shape_for(sys.stderr, dict(os.environ)))
+    log.change(options.node.log_format)
+    _allow_descriptors(options, log)
+    directory = Path(options.node.data_directory)
+    machine = identity.machine_id()
+    identity.check(directory, machine)
+    lock = _lock(directory)
+    loop = new_event_loop()
+    try:
+        # Once more under the lock: `identity new` may have come between, and holds it while it works.
+        owner = identity.check(directory, machine)
+        return loop.run_until_complete(_serve(file, options, owner, log))
+    finally:
+        loop.close()
+        lock.release()
+
+
+def _allow_descriptors(options: BrokerOptions, log: Log) -> None:
+    """Each connection needs a descriptor, and the usual soft limit of 1024 is far below what listeners may accept."""
+    wanted = sum(listener.connections_max for listener in options.listeners) + DESCRIPTORS_SPARE
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if allowed > soft != resource.RLIM_INFINITY:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+    if allowed < wanted:
+        remedy = f"raise LimitNOFILE of the unit to {wanted} or lower connections-max"
+        log.warning("descriptors-low", allowed=allowed, wanted=wanted, remedy=remedy)
+
+
+def _lock(directory: Path) -> DataLock:
+    try:
+        return DataLock(directory)
+    except StorageFault as fault:
+        # Nothing is wrong with what is stored: the operator has started a second one.
+        raise ConfigFault("node.data-directory", str(fault)) from None
+
+
+async def _serve(file: Path, options: BrokerOptions, owner: Identity, log: Log) -> int:
+    notifier = Notifier(os.environ)
+    server = Server(options, log, notifier)
+    try:
+        with notifier.more_time("reading the journal"):
+            core, disk = _assemble(server, options, owner, log)
+        await server.open()
+        code = await server.run(core, disk, lambda: _reload(file, options, log))
+        if code == exits.DONE and not disk.close():
+            code = exits.DISK
+        return code
+    finally:
+        server.close()
+        notifier.close()
+
+
+def _assemble(server: Server, options: BrokerOptions, owner: Identity, log: Log) -> tuple[Broker, Disk]:
+    """The core and its disk. What recovery returned stays in here: it would keep whole journal files in memory."""
+    journal = JournalDirectory(
+        Path(options.node.data_directory) / identity.JOURNAL_NAME, owner.node_id_bytes, options.journal
+    )
+    started_s = time.monotonic()
+    recovered = journal.load()
+    for finding in recovered.findings:
+        log.emit(finding)
+    users = users_file.read(Path(options.node.users_file))
+    now = At(time.monotonic_ns(), time.time_ns() // NS_PER_MS)
+    core = Broker(options, recovered, Setup(owner.node_id, dict(users), perform, os.urandom(32)), now)
+    disk = Disk(journal, recovered, server.node.post_from_thread, server.node.storage_failed)
+    log.info(
+        "recovered",
+        node_id=owner.node_id,
+        boot=recovered.boot + 1,
+        was_clean=int(recovered.was_clean),
+        queues=len(recovered.queues),
+        segments=len(recovered.segments),
+        took_ms=int((time.monotonic() - started_s) * 1000),
+    )
+    return core, disk
+
+
+def _reload(file: Path, running: BrokerOptions, log: Log) -> Reloaded:
+    """Read users and options again. What is faulty is logged and stays as it is."""
+    reloaded = Reloaded(None, None)
+    try:
+        reloaded.options = source.read(file)
+    except source.Unusable as error:
+        for fault in error.faults:
+            log.error("reload-refused", file=str(file), why=str(fault))
+    else:
+        for change in compare.changes(running, reloaded.options):
+            if change.needs is Verdict.RESTART:
+                log.warning("restart-needed", option=change.path, running=str(change.old), file=str(change.new))
+    try:
+        reloaded.users = dict(users_file.read(Path(running.node.users_file)))
+    except ConfigFault as fault:
+        log.error("reload-refused", file=running.node.users_file, why=str(fault))
+    return reloaded

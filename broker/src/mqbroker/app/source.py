@@ -1,0 +1,74 @@
+"""Where a command finds its options: `--config PATH`, or the standard place of `--instance NAME`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from mqbroker.base.errors import ConfigFault, MqError
+from mqbroker.config.load import parse
+from mqbroker.config.slices import BrokerOptions
+
+CONFIG_DIRECTORY = Path("/etc/mq")
+
+
+class Unusable(MqError):
+    """The file of options cannot be used; `faults` has everything that is wrong with it."""
+
+    def __init__(self, file: Path, faults: list[ConfigFault]) -> None:
+        super().__init__(f"{file}: {len(faults)} fault(s) in the options")
+        self.file = file
+        self.faults = faults
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """`--config` and `--instance`, which exclude each other."""
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument("--config", metavar="PATH", type=Path, help="the broker.toml to use")
+    group.add_argument(
+        "--instance",
+        metavar="NAME",
+        default="default",
+        help=f"use {CONFIG_DIRECTORY}/NAME/broker.toml (default: default)",
+    )
+
+
+def path_of(args: argparse.Namespace) -> Path:
+    """The file that the arguments mean."""
+    if args.config is not None:
+        return Path(args.config)
+    return CONFIG_DIRECTORY / str(args.instance) / "broker.toml"
+
+
+def read(file: Path) -> BrokerOptions:
+    """The options of one file. Raises Unusable with every fault."""
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise Unusable(
+            file, [ConfigFault("file", f"cannot be read ({error}); name another one with --config")]
+        ) from None
+    options = parse(text)
+    if isinstance(options, list):
+        raise Unusable(file, options)
+    return options
+
+
+def options_of(args: argparse.Namespace) -> BrokerOptions:
+    """The options that the arguments mean. Raises Unusable."""
+    return read(path_of(args))
+
+
+def complain(error: MqError) -> None:
+    """One plain line on standard error for each thing that is wrong."""
+    if isinstance(error, Unusable):
+        _lines(f"mqbroker: {error.file}: {fault}" for fault in error.faults)
+    else:
+        _lines([f"mqbroker: {error}"])
+
+
+def _lines(lines: Iterable[str]) -> None:
+    for line in lines:
+        print(line, file=sys.stderr)

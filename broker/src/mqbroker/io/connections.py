@@ -1,0 +1,219 @@
+"""Every AMQP connection of the node, accepted or made: bytes in, bytes out, and the way it ends.
+
+Owns the transports and their ids. Invariants: a connection is announced once and `Closed` comes exactly once, after
+everything else of it; received buffers are given away unchanged; a peer that does not read what it asked for is not
+read either, so memory for one connection is bounded. Source: docs/ARCHITECTURE.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import cast
+
+from mqbroker.base.errors import Bug
+from mqbroker.io.loop import NodeLoop
+from mqbroker.node.effects import Close, PauseReading, Send
+from mqbroker.node.inputs import Accepted, Closed, Connected, WriteBlocked
+
+ENTROPY_BYTES = 32
+# WriteBlocked marks. Above: one full run of 1 KiB messages fits, so a consumer that keeps up is never seen as blocked.
+WRITE_HIGH_BYTES = 256 << 10
+WRITE_LOW_BYTES = 64 << 10
+# A peer that makes us answer and never reads: beyond this we stop reading it, whatever the core wants.
+WRITE_HELD_BYTES = 4 << 20
+# What a peer may still send while it is given the time to read why it is closed.
+DISCARDED_BYTES_MAX = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where an accepted connection came in."""
+
+    listener: str
+    peer: str
+    is_loopback: bool
+
+
+class Connection(asyncio.Protocol):
+    """One TCP connection. `origin` is None for one that we opened."""
+
+    __slots__ = ("_discarded_bytes", "_is_ending", "_is_held", "_is_paused", "_linger", "_node", "_on_lost", "_origin",
+                 "_transport", "_why", "id", "is_announced")  # fmt: skip
+
+    def __init__(self, conn: int, node: NodeLoop, origin: Origin | None, on_lost: Callable[[int], None]) -> None:
+        self.id = conn
+        self._node = node
+        self._origin = origin
+        self._on_lost = on_lost
+        self._transport: asyncio.Transport | None = None
+        self._linger: asyncio.TimerHandle | None = None
+        self.is_announced = False
+        self._discarded_bytes = 0
+        self._is_ending = False
+        self._is_held = False
+        self._is_paused = False
+        self._why = ""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(WRITE_HIGH_BYTES, WRITE_LOW_BYTES)
+        if self._is_ending:
+            self._transport.abort()
+            return
+        self.is_announced = True
+        entropy = os.urandom(ENTROPY_BYTES)
+        origin = self._origin
+        if origin is None:
+            self._node.post(Connected(self.id, entropy))
+        else:
+            self._node.post(Accepted(self.id, origin.listener, origin.peer, entropy, origin.is_loopback))
+
+    def data_received(self, data: bytes) -> None:
+        # After Close the peer's bytes are read and dropped: closing a socket with unread bytes makes the kernel send
+        # a reset, which would destroy the error that the peer is about to read.
+        if not self._is_ending:
+            self._node.post_received(self.id, data)
+            return
+        self._discarded_bytes += len(data)
+        if self._discarded_bytes > DISCARDED_BYTES_MAX and self._transport is not None:
+            self._transport.abort()
+
+    def pause_writing(self) -> None:
+        if not self._is_ending:
+            self._node.post(WriteBlocked(self.id, True))
+
+    def resume_writing(self) -> None:
+        if self._is_ending:
+            return
+        self._is_held = False
+        self._apply_reading()
+        self._node.post(WriteBlocked(self.id, False))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._linger is not None:
+            self._linger.cancel()
+        self._on_lost(self.id)
+        if self.is_announced:
+            why = self._why or (f"{type(exc).__name__}: {exc}" if exc is not None else "closed by the peer")
+            self._node.post(Closed(self.id, why))
+        self._transport = None
+
+    def send(self, chunks: list[bytes | bytearray | memoryview]) -> None:
+        transport = self._transport
+        if transport is None or self._is_ending or transport.is_closing():
+            return
+        transport.write(chunks[0] if len(chunks) == 1 else b"".join(chunks))
+        if not self._is_held and transport.get_write_buffer_size() > WRITE_HELD_BYTES:
+            self._is_held = True
+            self._apply_reading()
+
+    def pause_reading(self, is_paused: bool) -> None:
+        self._is_paused = is_paused
+        self._apply_reading()
+
+    def close(self, linger_ms: int, why: str = "closed by us") -> None:
+        """Let what was sent leave, end our direction, wait for the peer's end; hard after `linger_ms`."""
+        if self._is_ending:
+            return
+        self._is_ending = True
+        self._why = why
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        self._apply_reading()
+        if not transport.can_write_eof():
+            transport.close()
+            return
+        self._linger = asyncio.get_running_loop().call_later(linger_ms / 1000, transport.abort)
+        transport.write_eof()
+
+    def abort(self, why: str) -> None:
+        self._is_ending = True
+        self._why = self._why or why
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _apply_reading(self) -> None:
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        is_stopped = not self._is_ending and (self._is_paused or self._is_held)
+        if is_stopped and transport.is_reading():
+            transport.pause_reading()
+        elif not is_stopped and not transport.is_reading():
+            transport.resume_reading()
+
+
+class Connections:
+    """The table of live connections, and the effects on them."""
+
+    def __init__(self, node: NodeLoop) -> None:
+        self._node = node
+        self._next_id = 1
+        self._connections: dict[int, Connection] = {}
+
+    def __len__(self) -> int:
+        return len(self._connections)
+
+    def accepted(self, origin: Origin, on_lost: Callable[[], None]) -> Connection:
+        """A connection with the next id. It is in the table from now on, and announced when its transport stands."""
+        conn = self._next_id
+        self._next_id += 1
+        return self._enter(conn, origin, on_lost)
+
+    def outgoing(self, conn: int) -> Connection:
+        """The core chose `conn`: below zero, so that it never meets an id of an accepted connection."""
+        if conn >= 0 or conn in self._connections:
+            raise Bug(f"Connect: {conn} is not a free id below zero")
+        return self._enter(conn, None, lambda: None)
+
+    def _enter(self, conn: int, origin: Origin | None, on_lost: Callable[[], None]) -> Connection:
+        def lost(conn: int) -> None:
+            self._connections.pop(conn, None)
+            on_lost()
+
+        connection = Connection(conn, self._node, origin, lost)
+        self._connections[conn] = connection
+        return connection
+
+    def forget(self, connection: Connection) -> None:
+        """Its transport never stood, so no `connection_lost` will come."""
+        self._connections.pop(connection.id, None)
+
+    def is_announced(self, conn: int) -> bool:
+        connection = self._connections.get(conn)
+        return connection is not None and connection.is_announced
+
+    # A connection that is not in the table was lost a moment ago: its Closed is on the way to the core.
+
+    def send(self, effect: Send) -> None:
+        connection = self._connections.get(effect.conn)
+        if connection is not None:
+            connection.send(effect.chunks)
+
+    def close(self, effect: Close) -> None:
+        connection = self._connections.get(effect.conn)
+        if connection is not None:
+            connection.close(effect.linger_ms)
+
+    def pause_reading(self, effect: PauseReading) -> None:
+        connection = self._connections.get(effect.conn)
+        if connection is not None:
+            connection.pause_reading(effect.is_paused)
+
+    def close_all(self, linger_ms: int) -> None:
+        for connection in list(self._connections.values()):
+            connection.close(linger_ms)
+
+    def abort_all(self, why: str) -> None:
+        for connection in list(self._connections.values()):
+            connection.abort(why)
+
+
+def without_delay(sock: socket.socket) -> None:
+    """Small frames leave at once: with Nagle, an acknowledgement can wait 40 ms for the delayed ACK of the peer."""
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -1,0 +1,230 @@
+"""The disk thread: appends in, one write and one sync for all that have gathered, `Synced` out.
+
+Invariants: positions are written in their order and a position is reported only after the sync that covers it; a
+segment is synced before the next one begins; the first failure is the last thing that happens: it is reported once,
+nothing is tried again, nothing more is reported as synced. What is handed over is bounded: `submit` waits when too
+much is on its way.
+
+Source: docs/adr/0002-journal.md.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+
+from mqbroker.base.errors import StorageFault
+from mqbroker.io.journal_directory import JournalDirectory, OpenSegment, fault_of
+from mqbroker.io.segment_pool import SegmentPool
+from mqbroker.journal.append import Append
+from mqbroker.journal.format import FILE_HEADER_BYTES, Chunk, entry_bytes, frame_entry
+from mqbroker.journal.recovered import Recovered
+from mqbroker.node.effects import DeleteSegment
+from mqbroker.node.inputs import Input, Synced
+
+# How long an append that nothing waits for may stay in memory.
+RIDE_ALONG_S = 0.05
+# An inline commit stops the loop, so it must be small and the disk must have been quick of late.
+INLINE_BYTES_MAX = 32 << 10
+INLINE_SYNC_S_MAX = 0.001
+# Above `disk-pending-bytes-max` publishers get no credit. What they may still send must fit; beyond that the loop
+# waits.
+PENDING_FACTOR_MAX = 8
+# A disk that takes longer than this for one write or sync is taken for dead.
+STALL_S_MAX = 60.0
+
+
+class Disk:
+    """`post` and `on_fatal` are called from any thread. `submit` and `try_inline` belong to one thread, the loop's."""
+
+    def __init__(
+        self,
+        directory: JournalDirectory,
+        recovered: Recovered,
+        post: Callable[[Input], None],
+        on_fatal: Callable[[StorageFault], None],
+    ) -> None:
+        self._directory = directory
+        self._post = post
+        self._on_fatal = on_fatal
+        self._synced = recovered.last_position
+        self._pending_bytes_limit = directory.options.disk_pending_bytes_max * PENDING_FACTOR_MAX
+        self._pending_bytes = 0
+        self._queue: deque[Append] = deque()
+        self._changed = threading.Condition()
+        self._is_sync_wanted = False
+        self._is_closing = False
+        self._fault: StorageFault | None = None
+        self._busy_since_s: float | None = None
+        self._sync_s = 0.0
+        self._segment: OpenSegment | None = None
+        self._offset = FILE_HEADER_BYTES
+        self._pool = SegmentPool(directory, post)
+        self._open_tail(recovered)
+        self._thread = threading.Thread(target=self._run, name="disk", daemon=True)
+        self._thread.start()
+
+    @property
+    def pending_bytes(self) -> int:
+        """Handed over and not synced."""
+        return self._pending_bytes
+
+    def is_alive(self) -> bool:
+        """For the watchdog: no failure, and no write or sync that hangs."""
+        since_s = self._busy_since_s
+        is_stalled = since_s is not None and time.monotonic() - since_s > STALL_S_MAX
+        return self._thread.is_alive() and self._fault is None and not is_stalled
+
+    def submit(self, append: Append) -> None:
+        """Queue an append. Waits while the disk is far behind: that holds back everything that could produce more."""
+        with self._changed:
+            while self._pending_bytes > self._pending_bytes_limit and self._fault is None:
+                self._changed.wait()
+            if self._fault is not None:
+                return
+            is_first = not self._queue
+            self._queue.append(append)
+            self._pending_bytes += append.size_bytes
+            if is_first or (append.sync and not self._is_sync_wanted):
+                self._is_sync_wanted |= append.sync
+                self._changed.notify_all()
+
+    def try_inline(self, append: Append) -> bool:
+        """Commit here and now if that is cheaper than two changes of threads. False: nothing happened, submit it."""
+        if append.size_bytes > INLINE_BYTES_MAX or self._sync_s > INLINE_SYNC_S_MAX:
+            return False
+        if not self._changed.acquire(blocking=False):
+            return False
+        try:
+            if self._busy_since_s is not None or self._fault is not None or self._is_closing:
+                return False
+            group = [*self._queue, append]
+            segment = self._segment
+            if segment is None or self._pending_bytes > INLINE_BYTES_MAX or group[-1].segment != segment.number:
+                return False
+            self._queue.clear()
+            self._is_sync_wanted = False
+            self._pending_bytes += append.size_bytes
+            self._commit_or_fail(group)
+            return True
+        finally:
+            self._changed.release()
+
+    def delete(self, effect: DeleteSegment) -> None:
+        """Off the loop; Done or Failed follows."""
+        self._pool.delete(effect.id, effect.segment)
+
+    def close(self, timeout_s: float = 30.0) -> bool:
+        """Commit everything that was handed over, then end. False: something is not on disk."""
+        with self._changed:
+            self._is_closing = True
+            self._changed.notify_all()
+        self._thread.join(timeout_s)
+        self._pool.close(timeout_s)
+        is_done = not self._thread.is_alive() and self._fault is None
+        if is_done and self._segment is not None:
+            self._directory.files.close(self._segment.fd)
+            self._segment = None
+        return is_done
+
+    def _open_tail(self, recovered: Recovered) -> None:
+        next_number = recovered.trim
+        if recovered.segments:
+            tail = recovered.segments[-1]
+            self._segment = self._directory.open(tail.number)
+            self._offset = tail.used_bytes
+            next_number = tail.number + 1
+        self._pool.prepare(next_number)
+
+    def _run(self) -> None:
+        while group := self._next_group():
+            if not self._commit_or_fail(group):
+                return
+
+    def _next_group(self) -> list[Append]:
+        """All that is queued, as soon as something waits for it. Empty: closed."""
+        with self._changed:
+            self._busy_since_s = None
+            deadline_s: float | None = None
+            while not self._is_closing and not self._is_sync_wanted:
+                if not self._queue:
+                    self._changed.wait()
+                    continue
+                now_s = time.monotonic()
+                deadline_s = now_s + RIDE_ALONG_S if deadline_s is None else deadline_s
+                if now_s >= deadline_s:
+                    break
+                self._changed.wait(deadline_s - now_s)
+            group = list(self._queue)
+            self._queue.clear()
+            self._is_sync_wanted = False
+            self._busy_since_s = time.monotonic()
+            return group
+
+    def _commit_or_fail(self, group: list[Append]) -> bool:
+        try:
+            self._commit(group)
+        except OSError as error:
+            self._fail(fault_of(error, self._directory.path))
+        except Exception as error:
+            # The edge of the thread: whatever it was, nothing after it can be trusted to be on disk.
+            why = f"the disk thread failed: {error!r}"
+            self._fail(StorageFault(str(self._directory.path), -1, why, "report this, it is a bug of the broker"))
+        return self._fault is None
+
+    def _commit(self, group: list[Append]) -> None:
+        start = 0
+        for stop in range(1, len(group) + 1):
+            if stop == len(group) or group[stop].segment != group[start].segment:
+                self._commit_to_segment(group[start:stop])
+                start = stop
+
+    def _commit_to_segment(self, group: list[Append]) -> None:
+        segment = self._segment
+        if segment is None or segment.number != group[0].segment:
+            segment = self._begin_segment(group[0])
+        chunks: list[Chunk] = []
+        size_bytes = 0
+        for append in group:
+            place = (append.position, self._synced)
+            head, end = frame_entry(append.chunks, append.size_bytes, place, segment.seed)
+            chunks += (head, *append.chunks, end)
+            size_bytes += entry_bytes(append.size_bytes)
+        self._directory.files.write(segment.fd, chunks, self._offset)
+        if self._directory.options.journal_sync:
+            self._sync(segment)
+        self._offset += size_bytes
+        self._synced = group[-1].position
+        with self._changed:
+            self._pending_bytes -= sum(append.size_bytes for append in group)
+            self._changed.notify_all()
+        self._post(Synced(self._synced))
+
+    def _begin_segment(self, append: Append) -> OpenSegment:
+        old = self._segment
+        if old is not None:
+            # With journal-sync off this is the only sync: recovery relies on complete files before the last one.
+            self._directory.files.sync(old.fd)
+            self._directory.files.close(old.fd)
+            self._segment = None
+        self._segment = self._pool.take(append.segment, FILE_HEADER_BYTES + entry_bytes(append.size_bytes))
+        self._offset = FILE_HEADER_BYTES
+        return self._segment
+
+    def _sync(self, segment: OpenSegment) -> None:
+        started_s = time.monotonic()
+        self._directory.files.sync(segment.fd)
+        # A moving average: one slow sync makes the next few go to the thread, where they do not stop the loop.
+        self._sync_s += (time.monotonic() - started_s - self._sync_s) / 8
+
+    def _fail(self, fault: StorageFault) -> None:
+        with self._changed:
+            self._fault = fault
+            self._queue.clear()
+            self._changed.notify_all()
+        with contextlib.suppress(Exception):
+            self._pool.close(0)
+        self._on_fatal(fault)

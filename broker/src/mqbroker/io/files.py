@@ -1,0 +1,98 @@
+"""Every call by which the journal touches its files, and nothing else: no policy, no state but a count of the calls.
+
+The calls are numbered by kind, so "the third `sync`" names one point of a run at which a test can let the power fail.
+A test derives from `Files`; production code has no other hook. Failures come out as OSError: what they mean is for
+the caller.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from mqbroker.journal.format import Chunk
+
+IOV_MAX = 1024
+# Below this, copying chunks together costs less than handing a list of them to the kernel.
+JOIN_BYTES_MAX = 64 << 10
+ZEROS = bytes(1 << 20)
+
+
+class Files:
+    """The real thing. Thread-safe as far as the operating system is; paths are absolute."""
+
+    def __init__(self) -> None:
+        self.calls: Counter[str] = Counter()
+
+    def number(self, kind: str) -> int:
+        """Called first by every method: which call of its kind this is, from 1 on."""
+        self.calls[kind] += 1
+        return self.calls[kind]
+
+    def names(self, directory: Path) -> list[str]:
+        self.number("names")
+        return sorted(os.listdir(directory))
+
+    def read(self, path: Path) -> bytes:
+        self.number("read")
+        return path.read_bytes()
+
+    def create(self, path: Path) -> int:
+        """Open for writing, empty whatever it held. Only the owner may read: messages are private."""
+        self.number("create")
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+
+    def open(self, path: Path) -> int:
+        self.number("open")
+        return os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+
+    def close(self, fd: int) -> None:
+        self.number("close")
+        os.close(fd)
+
+    def write(self, fd: int, chunks: Sequence[Chunk], offset: int) -> None:
+        """All of `chunks`, one behind the other, however many calls of the system that takes."""
+        self.number("write")
+        if sum(map(len, chunks)) <= JOIN_BYTES_MAX:
+            chunks = (b"".join(chunks),)
+        for at in range(0, len(chunks), IOV_MAX):
+            offset = _write_all(fd, chunks[at : at + IOV_MAX], offset)
+
+    def sync(self, fd: int) -> None:
+        """Data, and the metadata that is needed to find it again."""
+        self.number("sync")
+        os.fdatasync(fd)
+
+    def sync_directory(self, directory: Path) -> None:
+        """Make creations, renames and deletions in `directory` last."""
+        self.number("sync_directory")
+        fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def rename(self, old: Path, new: Path) -> None:
+        self.number("rename")
+        os.rename(old, new)
+
+    def unlink(self, path: Path) -> None:
+        self.number("unlink")
+        os.unlink(path)
+
+
+def _write_all(fd: int, chunks: Sequence[Chunk], offset: int) -> int:
+    left = [memoryview(chunk) for chunk in chunks]
+    while left:
+        written = os.pwritev(fd, left, offset)
+        offset += written
+        done = 0
+        while done < len(left) and written >= len(left[done]):
+            written -= len(left[done])
+            done += 1
+        left = left[done:]
+        if written:
+            left[0] = left[0][written:]
+    return offset

@@ -1,0 +1,181 @@
+"""The directory that the journal lives in: makes, opens, deletes and loads segment files.
+
+Invariants: a file gets its own name only after its zeros and its header are on disk, and nothing is written to it
+before the directory is synced, so a segment that recovery sees by name always has its header. Nothing is deleted here
+but what the plan of the journal names and files that were never given a name.
+
+Source: docs/adr/0002-journal.md.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from mqbroker.base.errors import StorageFault
+from mqbroker.config.slices import JournalOptions
+from mqbroker.io.files import ZEROS, Files
+from mqbroker.journal.format import (
+    FILE_HEADER_BYTES,
+    decode_file_header,
+    encode_file_header,
+    file_name,
+)
+from mqbroker.journal.recover import recover
+from mqbroker.journal.recovered import Cut, Recovered
+
+UNNAMED_SUFFIX = ".unused"
+_NAME = re.compile(r"journal-(\d{10,})\.mqj")
+
+
+class OpenSegment(NamedTuple):
+    """A file that can be written to. `seed` goes into the checksums of its entries."""
+
+    number: int
+    fd: int
+    seed: int
+
+
+class JournalDirectory:
+    """One directory, one process (see data_lock.py). Methods raise OSError where they do not say otherwise."""
+
+    def __init__(self, path: Path, node_id: bytes, options: JournalOptions, files: Files | None = None) -> None:
+        self.path = path
+        self.options = options
+        self.files = Files() if files is None else files
+        self._node_id = node_id
+
+    def load(self) -> Recovered:
+        """Everything that is live, after unfinished writes were cut off on disk too. Raises StorageFault."""
+        try:
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            recovered = self._recover()
+            self._settle_files(recovered)
+        except OSError as error:
+            raise fault_of(error, self.path) from error
+        except StorageFault as fault:
+            raise StorageFault(str(self.path / fault.file), fault.offset, fault.why, fault.remedy) from fault
+        return recovered
+
+    def path_of(self, number: int) -> Path:
+        return self.path / file_name(number)
+
+    def open(self, number: int) -> OpenSegment:
+        """Go on with a file that exists."""
+        with self.path_of(number).open("rb") as file:
+            header = decode_file_header(file.read(FILE_HEADER_BYTES))
+        if header is None:
+            raise OSError(errno.EIO, "the header can't be read any more", str(self.path_of(number)))
+        return OpenSegment(number, self.files.open(self.path_of(number)), header.seed)
+
+    def prepare(self, number: int, size_bytes: int) -> OpenSegment:
+        """Make a file of zeros with its header, on disk, but without its name yet."""
+        header = encode_file_header(number, size_bytes, self._node_id)
+        fd = self.files.create(self._unnamed_path(number))
+        try:
+            self.files.write(fd, (header,), 0)
+            self._write_zeros(fd, FILE_HEADER_BYTES, size_bytes)
+            self.files.sync(fd)
+        except BaseException:
+            os.close(fd)
+            raise
+        decoded = decode_file_header(header)
+        assert decoded is not None
+        return OpenSegment(number, fd, decoded.seed)
+
+    def name(self, segment: OpenSegment) -> None:
+        """Give a prepared file its name, for good."""
+        self.files.rename(self._unnamed_path(segment.number), self.path_of(segment.number))
+        self.files.sync_directory(self.path)
+
+    def discard(self, segment: OpenSegment) -> None:
+        """A prepared file that will not be used."""
+        self.files.close(segment.fd)
+        self.files.unlink(self._unnamed_path(segment.number))
+
+    def delete(self, number: int) -> None:
+        self.files.unlink(self.path_of(number))
+        self.files.sync_directory(self.path)
+
+    def _unnamed_path(self, number: int) -> Path:
+        return self.path / (file_name(number) + UNNAMED_SUFFIX)
+
+    def _write_zeros(self, fd: int, start: int, stop: int) -> None:
+        for offset in range(start, stop, len(ZEROS)):
+            self.files.write(fd, (memoryview(ZEROS)[: stop - offset],), offset)
+
+    def _recover(self) -> Recovered:
+        names = self.files.names(self.path)
+        for name in names:
+            if name.endswith(UNNAMED_SUFFIX):
+                self.files.unlink(self.path / name)
+        numbers = sorted(int(match[1]) for name in names if (match := _NAME.fullmatch(name)))
+        return recover(self._contents(numbers), self._node_id, self.options.journal_on_damage)
+
+    def _contents(self, numbers: list[int]) -> Iterator[tuple[int, bytes]]:
+        for number in numbers:
+            yield number, self.files.read(self.path_of(number))
+
+    def _settle_files(self, recovered: Recovered) -> None:
+        """Make the disk agree with what recovery returned, before anything is built on it."""
+        for number in recovered.set_aside:
+            self.files.rename(self.path_of(number), self._damaged_path(number))
+        for cut in recovered.cuts:
+            self._cut(cut)
+        if recovered.unproven is not None:
+            self._write_again(recovered.unproven)
+        self.files.sync_directory(self.path)
+
+    def _cut(self, cut: Cut) -> None:
+        content = self.files.read(self.path_of(cut.segment))
+        if cut.is_damage:
+            self._keep_copy(cut.segment, content)
+        fd = self.files.open(self.path_of(cut.segment))
+        try:
+            self._write_zeros(fd, cut.offset, len(content))
+            self.files.sync(fd)
+        finally:
+            self.files.close(fd)
+
+    def _keep_copy(self, number: int, content: bytes) -> None:
+        fd = self.files.create(self._damaged_path(number))
+        try:
+            self.files.write(fd, (content,), 0)
+            self.files.sync(fd)
+        finally:
+            self.files.close(fd)
+
+    def _damaged_path(self, number: int) -> Path:
+        taken = set(os.listdir(self.path))
+        names = (f"{file_name(number)}.damaged-{count}" for count in range(1, len(taken) + 2))
+        return self.path / next(name for name in names if name not in taken)
+
+    def _write_again(self, unproven: tuple[int, int, int]) -> None:
+        """Entries that no later one proves to be on disk may be in memory only, after a kill or a failed sync.
+
+        After a failed sync the kernel takes those pages for clean, another sync would do nothing: so write them anew.
+        """
+        number, start, stop = unproven
+        content = self.files.read(self.path_of(number))
+        fd = self.files.open(self.path_of(number))
+        try:
+            self.files.write(fd, (memoryview(content)[start:stop],), start)
+            self.files.sync(fd)
+        finally:
+            self.files.close(fd)
+
+
+def fault_of(error: OSError, directory: Path) -> StorageFault:
+    """What the operating system said, as the fault that stops the node."""
+    remedies = {
+        errno.ENOSPC: "free space on that file system, then start the broker again",
+        errno.EDQUOT: "raise the quota of the broker's user, then start the broker again",
+        errno.EACCES: "give the broker's user the directory, then start the broker again",
+        errno.EROFS: "mount the file system for writing, then start the broker again",
+    }
+    remedy = remedies.get(error.errno or 0, "look at the disk and the kernel's log, then start the broker again")
+    return StorageFault(str(error.filename or directory), -1, error.strerror or str(error), remedy)

@@ -1,0 +1,152 @@
+"""Listening sockets and accepting from them.
+
+Owns one socket per listener. Invariants: a listener that can't start stops the node with a sentence that says what to
+do; a burst of connections never starves the loop; running out of descriptors slows accepting down, is logged once,
+and heals by itself. Source: accept(2) "Error handling".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import ipaddress
+import socket
+
+from mqbroker.base.errors import ConfigFault
+from mqbroker.config.slices import ListenerOptions
+from mqbroker.io.connections import Connection, Connections, Origin, without_delay
+from mqbroker.io.log import Log
+
+ACCEPTS_PER_TURN_MAX = 64
+STARVED_RETRY_S = 0.25
+_STARVED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+
+def open_listener(settings: ListenerOptions, path: str) -> socket.socket:
+    """Bound and listening. Raises ConfigFault; `path` is where the listener stands in the file (`listeners.0`)."""
+    address, port = settings.local_bind_address, settings.port
+    family = socket.AF_INET6 if ipaddress.ip_address(address).version == 6 else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((address, port))
+        sock.listen(settings.backlog)
+    except OSError as fault:
+        sock.close()
+        raise _fault_of(settings, path, fault) from None
+    return sock
+
+
+def _fault_of(settings: ListenerOptions, path: str, fault: OSError) -> ConfigFault:
+    where = f"listener {settings.name} can't listen on {settings.local_bind_address} port {settings.port}"
+    if fault.errno == errno.EADDRINUSE:
+        remedy = f"the port is in use; see who has it with `ss -ltnp sport = :{settings.port}`, or choose another port"
+        return ConfigFault(f"{path}.port", f"{where}: {remedy}")
+    if fault.errno == errno.EADDRNOTAVAIL:
+        remedy = "this host does not have the address; see `ip -brief address` for those it has"
+        return ConfigFault(f"{path}.local-bind-address", f"{where}: {remedy}")
+    if fault.errno in (errno.EACCES, errno.EPERM):
+        remedy = "not permitted; choose a port of 1024 or above, or grant CAP_NET_BIND_SERVICE"
+        return ConfigFault(f"{path}.port", f"{where}: {remedy}")
+    return ConfigFault(path, f"{where}: {fault.strerror}; check the address and the port")
+
+
+class Acceptor:
+    """Accepts from one listening socket until `stop`."""
+
+    def __init__(self, sock: socket.socket, settings: ListenerOptions, connections: Connections, log: Log) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._socket = sock
+        self.name = settings.name
+        self._connections_max = settings.connections_max
+        self._connections = connections
+        self._log = log
+        self._open = 0
+        self._is_full = False
+        self._is_starved = False
+        self._retry: asyncio.TimerHandle | None = None
+        self._adoptions: set[asyncio.Task[None]] = set()
+
+    @property
+    def address(self) -> tuple[str, int]:
+        name = self._socket.getsockname()
+        return name[0], name[1]
+
+    def change(self, settings: ListenerOptions) -> None:
+        """Take the options that may change while it runs. Connections over a lowered bound stay until they end."""
+        self._connections_max = settings.connections_max
+
+    def start(self) -> None:
+        self._retry = None
+        self._loop.add_reader(self._socket, self._accept_some)
+
+    def stop(self) -> None:
+        if self._socket.fileno() < 0:
+            return
+        self._loop.remove_reader(self._socket)
+        if self._retry is not None:
+            self._retry.cancel()
+        self._socket.close()
+
+    def _accept_some(self) -> None:
+        for _ in range(ACCEPTS_PER_TURN_MAX):
+            try:
+                sock, address = self._socket.accept()
+            except OSError as fault:
+                if fault.errno in _STARVED:
+                    self._back_off(fault)
+                    return
+                if fault.errno in (errno.EAGAIN, errno.EWOULDBLOCK):
+                    return
+                # accept(2): errors that were already pending on the new socket come out here and concern only that one.
+                continue
+            if self._is_starved:
+                self._is_starved = False
+                self._log.info("accept-resumed", listener=self.name)
+            self._admit(sock, address)
+
+    def _back_off(self, fault: OSError) -> None:
+        if not self._is_starved:
+            remedy = "raise LimitNOFILE of the unit or lower connections-max"
+            self._log.warning("accept-failed", listener=self.name, why=str(fault.strerror), remedy=remedy)
+        self._is_starved = True
+        self._loop.remove_reader(self._socket)
+        self._retry = self._loop.call_later(STARVED_RETRY_S, self.start)
+
+    def _admit(self, sock: socket.socket, address: tuple[str, int]) -> None:
+        if self._open >= self._connections_max:
+            sock.close()
+            if not self._is_full:
+                self._is_full = True
+                self._log.warning("connections-full", listener=self.name, connections_max=self._connections_max)
+            return
+        self._is_full = False
+        self._open += 1
+        try:
+            sock.setblocking(False)
+            without_delay(sock)
+        except OSError:
+            self._release(sock)
+            return
+        host, port = address[0], address[1]
+        is_loopback = ipaddress.ip_address(host.partition("%")[0]).is_loopback
+        peer = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        connection = self._connections.accepted(Origin(self.name, peer, is_loopback), self._closed)
+        task = self._loop.create_task(self._adopt(sock, connection))
+        self._adoptions.add(task)
+        task.add_done_callback(self._adoptions.discard)
+
+    async def _adopt(self, sock: socket.socket, connection: Connection) -> None:
+        try:
+            await self._loop.connect_accepted_socket(lambda: connection, sock)
+        except OSError:
+            if not connection.is_announced:
+                self._connections.forget(connection)
+                self._release(sock)
+
+    def _release(self, sock: socket.socket) -> None:
+        sock.close()
+        self._closed()
+
+    def _closed(self) -> None:
+        self._open -= 1

@@ -1,0 +1,216 @@
+"""Drives the pure core: all inputs of one loop turn make one call of `step`, and its Batch is carried out in order.
+
+Owns the inputs that wait, the one timer and the end of the process. Invariants: `step` is never entered twice; the
+append of a Batch is handed over before its effects; after a failure nothing more is carried out, so nothing unsynced
+is ever acknowledged. Source: docs/ARCHITECTURE.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import threading
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from mqbroker.base.errors import StorageFault
+from mqbroker.base.time import NS_PER_MS, At
+from mqbroker.io.log import Log
+from mqbroker.journal.append import Append
+from mqbroker.node.effects import Batch, Halt
+from mqbroker.node.inputs import Disk, Input, Received
+
+EXIT_HARD_STOP = 1
+EXIT_BUG = 70  # EX_SOFTWARE of sysexits(3)
+EXIT_STORAGE = 74  # EX_IOERR
+
+# What one turn may gather before the core sees it. libuv reads a fast connection up to 32 times in a turn, so without
+# a bound a few hundred of them could hold gigabytes.
+GATHERED_BYTES_MAX = 8 << 20
+# An inline commit stops the loop for one sync. Only worth it when hardly anybody else waits for this turn.
+INLINE_INPUTS_MAX = 2
+
+
+class Core(Protocol):
+    """The pure node."""
+
+    def step(self, inputs: list[Input], at: At) -> Batch: ...
+
+
+class AppendQueue(Protocol):
+    """What the loop needs of the disk thread."""
+
+    @property
+    def pending_bytes(self) -> int: ...
+
+    def submit(self, append: Append) -> None: ...
+
+    def try_inline(self, append: Append) -> bool: ...
+
+
+Handlers = Mapping[type[Any], Callable[[Any], None]]
+
+
+class NodeLoop:
+    """Made in the loop's thread. `post` and `post_received` are for that thread, the others for any."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, log: Log, disk_pending_bytes_max: int) -> None:
+        self._loop = loop
+        self._log = log
+        self._pending_bytes_max = disk_pending_bytes_max
+        self._core: Core | None = None
+        self._disk: AppendQueue | None = None
+        self._handlers: Handlers = {}
+        self._inputs: list[Input] = []
+        self._gathered_bytes = 0
+        self._is_scheduled = False
+        self._is_disk_full = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at_ns = 0
+        self._wake_at_ns: int | None = None
+        self._is_ended = False
+        self._thread_id = threading.get_ident()
+        self.ended: asyncio.Future[int] = loop.create_future()
+
+    def start(self, core: Core, disk: AppendQueue, handlers: Handlers) -> None:
+        """Begin to turn. What was posted before is in the first step; `handlers` carry out effects by their type."""
+        self._core = core
+        self._disk = disk
+        self._handlers = {**handlers, Halt: self._halt}
+        self._schedule()
+
+    def post(self, item: Input) -> None:
+        self._inputs.append(item)
+        if not self._is_scheduled:
+            self._schedule()
+
+    def post_received(self, conn: int, data: bytes) -> None:
+        self._inputs.append(Received(conn, data))
+        self._gathered_bytes += len(data)
+        if not self._is_scheduled:
+            self._schedule()
+        if self._gathered_bytes > GATHERED_BYTES_MAX:
+            self._turn()
+
+    def post_from_thread(self, item: Input) -> None:
+        if threading.get_ident() == self._thread_id:
+            # An inline commit reports from the loop's own thread: waking it through its pipe would cost two system
+            # calls.
+            self.post(item)
+            return
+        try:
+            self._loop.call_soon_threadsafe(self.post, item)
+        except RuntimeError:
+            # The loop is closed: the process ends and nobody needs this completion any more.
+            return
+
+    def storage_failed(self, fault: StorageFault) -> None:
+        """From any thread: the disk can't be trusted. Nothing unsynced may be acknowledged, so the node ends."""
+        try:
+            self._loop.call_soon_threadsafe(self._end_by_fault, EXIT_STORAGE, "storage-failed", str(fault))
+        except RuntimeError:
+            return
+
+    def end(self, code: int) -> None:
+        """Stop turning. Later inputs are dropped; `ended` tells whoever runs the loop."""
+        self._is_ended = True
+        self._inputs.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+        if not self.ended.done():
+            self.ended.set_result(code)
+
+    def bug(self, error: BaseException) -> None:
+        """An exception that nobody expected: our own fault, so its traceback belongs in the log."""
+        trace = "".join(traceback.format_exception(error))
+        self._end_by_fault(EXIT_BUG, "bug", trace)
+
+    def _end_by_fault(self, code: int, event: str, why: str) -> None:
+        if self._is_ended:
+            return
+        self._log.error(event, why=why, exit_code=code)
+        self.end(code)
+
+    def _schedule(self) -> None:
+        # call_soon puts the turn behind the reads that the selector has already reported: they all get into one step.
+        if self._core is not None:
+            self._is_scheduled = True
+            self._loop.call_soon(self._scheduled_turn)
+
+    def _scheduled_turn(self) -> None:
+        self._is_scheduled = False
+        self._turn()
+
+    def _turn(self) -> None:
+        inputs, self._inputs = self._inputs, []
+        self._gathered_bytes = 0
+        if self._is_ended or self._core is None or self._disk is None:
+            return
+        if self._is_disk_full or self._disk.pending_bytes > self._pending_bytes_max:
+            self._watch_disk(inputs, self._disk.pending_bytes)
+        at = At(time.monotonic_ns(), time.time_ns() // NS_PER_MS)
+        try:
+            batch = self._core.step(inputs, at)
+            self._carry_out(batch, len(inputs))
+        except Exception as error:
+            self.bug(error)
+            return
+        if not self._is_ended:
+            self._plan_next(batch, at.monotonic_ns)
+
+    def _watch_disk(self, inputs: list[Input], pending_bytes: int) -> None:
+        """Tell the core when the disk falls behind and when it has caught up by half: in between nothing changes."""
+        if not self._is_disk_full or pending_bytes <= self._pending_bytes_max // 2:
+            self._is_disk_full = not self._is_disk_full
+            inputs.append(Disk(pending_bytes))
+
+    def _carry_out(self, batch: Batch, inputs_count: int) -> None:
+        if batch.append is not None:
+            self._hand_over(batch.append, inputs_count)
+        handlers = self._handlers
+        for effect in batch.effects:
+            handlers[type(effect)](effect)
+        for notice in batch.notices:
+            self._log.emit(notice)
+
+    def _hand_over(self, append: Append, inputs_count: int) -> None:
+        assert self._disk is not None
+        if append.sync and inputs_count <= INLINE_INPUTS_MAX and self._disk.try_inline(append):
+            return
+        self._disk.submit(append)
+
+    def _halt(self, effect: Halt) -> None:
+        self.end(effect.code)
+
+    def _plan_next(self, batch: Batch, now_ns: int) -> None:
+        self._wake_at_ns = batch.wake_at_ns
+        if batch.more or self._inputs:
+            if not self._is_scheduled:
+                self._schedule()
+        elif batch.wake_at_ns is not None and (self._timer is None or batch.wake_at_ns < self._timer_at_ns):
+            self._set_timer(batch.wake_at_ns, now_ns)
+
+    def _set_timer(self, wake_at_ns: int, now_ns: int) -> None:
+        # A timer that is due earlier than needed is left alone: it costs one look when it fires, while a new one for
+        # each step would cost more on every message.
+        if self._timer is not None:
+            self._timer.cancel()
+        # Rounded up to whole ms because uvloop rounds to the nearest, and a turn that comes early would spin until it
+        # is due.
+        delay_ms = max(0, math.ceil((wake_at_ns - now_ns) / NS_PER_MS))
+        self._timer_at_ns = wake_at_ns
+        self._timer = self._loop.call_later(delay_ms / 1000, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        wake_at_ns = self._wake_at_ns
+        if self._is_ended or wake_at_ns is None:
+            return
+        now_ns = time.monotonic_ns()
+        if now_ns >= wake_at_ns:
+            if not self._is_scheduled:
+                self._schedule()
+        else:
+            self._set_timer(wake_at_ns, now_ns)

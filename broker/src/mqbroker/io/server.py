@@ -1,0 +1,199 @@
+"""A node with its world around it: assembles the loop, the sockets and the threads, runs until the node is done.
+
+Owns the order of start and end. Invariants: READY goes out only after recovery, with every listener bound; a stop is
+graceful once and hard the second time or when its time is over; whatever ends the node, no transport is flushed after
+a failure. Source: docs/ARCHITECTURE.md, daemon(7), sd_notify(3).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from mqbroker.config.slices import BrokerOptions, ListenerOptions
+from mqbroker.io.admin_socket import AdminServer
+from mqbroker.io.connections import Connections
+from mqbroker.io.connectors import Connectors
+from mqbroker.io.listeners import Acceptor, open_listener
+from mqbroker.io.log import Log
+from mqbroker.io.loop import EXIT_HARD_STOP, AppendQueue, Core, Handlers, NodeLoop
+from mqbroker.io.notify import Notifier, Watchdog
+from mqbroker.io.pool import DerivePool
+from mqbroker.node.effects import AdminReply, Close, Connect, DeleteSegment, Derive, PauseReading, Send
+from mqbroker.node.inputs import Stop, UsersChanged
+
+# After Halt: what is still in the buffers of sockets (last frames, the answer to an admin's stop) has this long to
+# leave.
+FAREWELL_MS = 1000
+
+
+class DiskThread(AppendQueue, Protocol):
+    """What a server needs of the disk thread beyond appends."""
+
+    def is_alive(self) -> bool: ...
+
+    def delete(self, effect: DeleteSegment) -> None: ...
+
+
+@dataclass(slots=True)
+class Reloaded:
+    """What SIGHUP reads again. None: that part was faulty (its faults are logged) and stays as it is."""
+
+    users: dict[str, Any] | None
+    options: BrokerOptions | None
+
+
+class Server:
+    """One node. Call `open` first, then `run`; both inside the running loop."""
+
+    def __init__(self, options: BrokerOptions, log: Log, notifier: Notifier) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._options = options
+        self._log = log
+        self._notifier = notifier
+        self.node = NodeLoop(self._loop, log, options.journal.disk_pending_bytes_max)
+        self._connections = Connections(self.node)
+        self._connectors = Connectors(self.node, self._connections)
+        self._admin = AdminServer(options.node.admin_socket, self.node, log)
+        self._pool = DerivePool(self.node.post_from_thread)
+        self._acceptors: list[Acceptor] = []
+        self._is_stopping = False
+        self._reload: Callable[[], Reloaded] | None = None
+
+    async def open(self) -> None:
+        """Bind everything. Raises ConfigFault for the first that fails; nothing is accepted before `run`."""
+        for number, listener in enumerate(self._options.listeners):
+            sock = open_listener(listener, f"listeners.{number}")
+            self._acceptors.append(Acceptor(sock, listener, self._connections, self._log))
+        await self._admin.start()
+
+    async def run(self, core: Core, disk: DiskThread, reload: Callable[[], Reloaded]) -> int:
+        """Run until the node halts. The result is the exit code of the process."""
+        self._reload = reload
+        self._loop.set_exception_handler(self._on_exception)
+        self.node.start(core, disk, self._handlers(disk))
+        watchdog = Watchdog(self._loop, self._notifier, disk.is_alive)
+        self._take_signals()
+        for acceptor in self._acceptors:
+            acceptor.start()
+        # Everything made so far lives as long as the process: the collector need not look at it again.
+        gc.collect()
+        gc.freeze()
+        watchdog.start()
+        self._log_start()
+        self._notifier.ready(f"running, {len(self._acceptors)} listeners")
+        code = await self.node.ended
+        await self._farewell(code)
+        watchdog.stop()
+        return code
+
+    def close(self) -> None:
+        """Give back what `open` took. Safe to call twice and after a failed `open`."""
+        for acceptor in self._acceptors:
+            acceptor.stop()
+        self._admin.stop()
+        self._pool.close()
+
+    def stop(self, why: str) -> None:
+        """Graceful the first time, hard the second time."""
+        if self._is_stopping:
+            self._hard_stop(f"{why} during the stop")
+            return
+        self._is_stopping = True
+        self._log.info("stopping", why=why)
+        self._notifier.stopping("stopping")
+        for acceptor in self._acceptors:
+            acceptor.stop()
+        self.node.post(Stop())
+        timeout_ms = self._options.node.stop_timeout_ms
+        self._loop.call_later(timeout_ms / 1000, self._hard_stop, f"not done after {timeout_ms} ms")
+
+    def reload(self) -> None:
+        if self._reload is None or self._is_stopping:
+            return
+        self._notifier.reloading(time.monotonic_ns())
+        reloaded = self._reload()
+        if reloaded.users is not None:
+            self.node.post(UsersChanged(reloaded.users))
+        if reloaded.options is not None:
+            self._take_options(reloaded.options)
+        self._notifier.ready(f"running, {len(self._acceptors)} listeners")
+        self._log.info("reloaded", users=int(reloaded.users is not None), options=int(reloaded.options is not None))
+
+    def _take_options(self, options: BrokerOptions) -> None:
+        """Only what is declared reloadable; the rest waits for a restart, as `mqbroker config diff` says."""
+        self._options = options
+        self._log.change(options.node.log_format)
+        by_name = {listener.name: listener for listener in options.listeners}
+        for acceptor in self._acceptors:
+            listener: ListenerOptions | None = by_name.get(acceptor.name)
+            if listener is not None:
+                acceptor.change(listener)
+
+    def _handlers(self, disk: DiskThread) -> Handlers:
+        return {
+            Send: self._connections.send,
+            Close: self._connectors.close,
+            PauseReading: self._connections.pause_reading,
+            Connect: self._connectors.connect,
+            Derive: self._pool.submit,
+            DeleteSegment: disk.delete,
+            AdminReply: self._admin.reply,
+        }
+
+    def _take_signals(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._loop.add_signal_handler(number, self.stop, signal.Signals(number).name)
+        self._loop.add_signal_handler(signal.SIGHUP, self.reload)
+
+    def _hard_stop(self, why: str) -> None:
+        if not self.node.ended.done():
+            self._log.error("hard-stop", why=why, exit_code=EXIT_HARD_STOP)
+            self.node.end(EXIT_HARD_STOP)
+
+    async def _farewell(self, code: int) -> None:
+        """After a graceful halt let the last frames leave; after a failure nothing may leave any more."""
+        for acceptor in self._acceptors:
+            acceptor.stop()
+        self._connectors.abort_all()
+        if not self._is_stopping:
+            self._notifier.stopping("stopping")
+        if code != 0:
+            self._connections.abort_all("the node failed")
+            return
+        self._connections.close_all(FAREWELL_MS)
+        self._admin.stop()
+        deadline_s = self._loop.time() + FAREWELL_MS / 1000
+        # At least one turn of the loop: uvloop writes at the end of a turn.
+        await asyncio.sleep(0.01)
+        while len(self._connections) and self._loop.time() < deadline_s:
+            await asyncio.sleep(0.01)
+
+    def _log_start(self) -> None:
+        for acceptor in self._acceptors:
+            address, port = acceptor.address
+            self._log.info("listener-started", listener=acceptor.name, address=address, port=port)
+        self._log.info("ready", node=self._options.node.name, loop=type(self._loop).__module__.partition(".")[0])
+
+    def _on_exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """What escapes a callback. Trouble of the system's with one socket is the peer's; anything else is our bug."""
+        error = context.get("exception")
+        if error is None or isinstance(error, OSError):
+            self._log.warning("loop-trouble", what=str(context.get("message")), why=str(error))
+        else:
+            self.node.bug(error)
+
+
+def new_event_loop() -> asyncio.AbstractEventLoop:
+    """uvloop where it is installed (7-28 % more messages), else asyncio's own."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    return loop

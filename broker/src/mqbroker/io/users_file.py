@@ -1,0 +1,62 @@
+"""The file of users: read as a whole, replaced as a whole, mode 0600, owned by whoever owns its directory.
+
+Changes from several processes are serialised by a lock file beside it; a crash leaves the old file or the new one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from mqbroker.base.errors import ConfigFault
+from mqbroker.config.users import Verifier, users_from_text, users_to_text
+from mqbroker.io import placing
+
+FILE_BYTES_MAX = 16 * 1024 * 1024
+
+
+def read(file: Path) -> dict[str, Verifier]:
+    """All users; none where there is no file yet. Raises ConfigFault."""
+    try:
+        with file.open("rb") as stream:
+            content = stream.read(FILE_BYTES_MAX + 1)
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise ConfigFault(str(file), f"cannot be read: {error.strerror}") from None
+    if len(content) > FILE_BYTES_MAX:
+        raise ConfigFault(str(file), f"is larger than {FILE_BYTES_MAX} bytes; this is no file of users")
+    try:
+        return users_from_text(content.decode())
+    except UnicodeDecodeError:
+        raise ConfigFault(str(file), "is not UTF-8; restore it or set the users again") from None
+    except ConfigFault as fault:
+        raise ConfigFault(f"{file}: {fault.path}", fault.why) from None
+
+
+@contextlib.contextmanager
+def locked(file: Path) -> Iterator[None]:
+    """Hold the lock for a change of `file`; waits for other changers. Raises ConfigFault."""
+    lock = file.with_name(file.name + ".lock")
+    try:
+        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        why = f"cannot be made: {error.strerror}; the directory must exist and be writable"
+        raise ConfigFault(str(lock), why) from None
+    try:
+        placing.give_to_owner(descriptor, file.parent)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def write(file: Path, users: dict[str, Verifier]) -> None:
+    """Replace the file. Call it inside `locked`. Raises ConfigFault; then the old file still stands."""
+    try:
+        placing.replace(file, users_to_text(users).encode())
+    except OSError as error:
+        raise ConfigFault(str(file), f"cannot be written: {error.strerror}") from None

@@ -1,0 +1,112 @@
+"""A process that writes its journal and dies, its successor that looks at what is left: workload and oracle."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+from mqbroker.base.errors import StorageFault
+from mqbroker.io.disk import Disk
+from mqbroker.io.files import Files
+from mqbroker.io.journal_directory import JournalDirectory
+from mqbroker.journal.append import Append
+from mqbroker.journal.plan import Journal
+from mqbroker.journal.recovered import Recovered
+from mqbroker.node.effects import DeleteSegment
+from mqbroker.node.inputs import Input, Synced
+
+from tests.support.journal_model import Model, State, contents, options
+
+NODE_ID = b"crash test node!"
+ANSWER_S = 20.0
+
+
+class Oracle:
+    """The truth after each position that was ever handed over, and the last one that was reported as synced."""
+
+    def __init__(self) -> None:
+        self.after: dict[int, State] = {0: State()}
+        self.synced = 0
+
+    def expect(self, position: int, state: State) -> None:
+        self.after[position] = state.copy()
+
+    def acknowledge(self, position: int) -> None:
+        assert position > self.synced
+        self.synced = position
+
+    def check(self, found: Recovered) -> State:
+        """Whole appends, in order, none of the acknowledged ones missing. Returns the state that holds from here on."""
+        assert found.last_position >= self.synced, f"{self.synced} was acknowledged, {found.last_position} is there"
+        assert found.last_position in self.after, "an append that nobody made"
+        truth = self.after[found.last_position]
+        assert contents(found) == truth
+        self.after = {found.last_position: truth}
+        self.synced = found.last_position
+        return truth.copy()
+
+
+class Life:
+    """One run of the process, from load to its end."""
+
+    def __init__(self, path: Path, model: Model, oracle: Oracle, files: Files) -> None:
+        self.faults: list[StorageFault] = []
+        self._model = model
+        self._oracle = oracle
+        self._changed = threading.Condition()
+        directory = JournalDirectory(path, NODE_ID, options(), files)
+        recovered = directory.load()
+        model.state = oracle.check(recovered)
+        self._journal = Journal(options(), recovered)
+        model.begin(self._journal)
+        self._disk = Disk(directory, recovered, self._post, self._fail)
+
+    def run(self, steps: int) -> bool:
+        """Work for some steps, then stop in good order. False: the disk failed on the way."""
+        for number in range(steps):
+            if number:
+                self._model.act(self._journal)
+            for segment in self._journal.deletable():
+                self._disk.delete(DeleteSegment(segment, segment))
+            if not self._commit(number):
+                break
+        if not self.faults:
+            self._journal.stop()
+            append = self._take(sync=True)
+            if append is not None:
+                self._disk.submit(append)
+        self._disk.close(ANSWER_S)
+        return not self.faults
+
+    def _take(self, sync: bool) -> Append | None:
+        append = self._journal.take(sync)
+        if append is not None:
+            self._oracle.expect(append.position, self._model.state)
+        return append
+
+    def _commit(self, number: int) -> bool:
+        """Some appends gather before one that is waited for, so groups of several are torn too."""
+        is_waited_for = number == 0 or self._model.random.random() < 0.5
+        append = self._take(is_waited_for)
+        if append is not None:
+            if not (is_waited_for and self._model.random.random() < 0.3 and self._disk.try_inline(append)):
+                self._disk.submit(append)
+            if is_waited_for:
+                with self._changed:
+                    assert self._changed.wait_for(
+                        lambda: bool(self.faults) or self._oracle.synced >= append.position, ANSWER_S
+                    )
+                self._journal.synced(self._oracle.synced)
+        return not self.faults
+
+    def _post(self, item: Input) -> None:
+        if isinstance(item, Synced):
+            with self._changed:
+                assert not self.faults
+                self._oracle.acknowledge(item.position)
+                self._changed.notify_all()
+
+    def _fail(self, fault: StorageFault) -> None:
+        with self._changed:
+            self.faults.append(fault)
+            self._changed.notify_all()

@@ -1,0 +1,265 @@
+"""A real `mqbroker run` on loopback, in a directory of its own: for tests that look at the broker from outside.
+
+    with BrokerProcess(tmp_path) as broker:
+        connect(broker.host, broker.port, broker.user, broker.password)
+        broker.admin("status")
+        broker.kill()
+        broker.start()
+
+Owns the process, its files and its notify socket; nothing of it is left after `close`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from mqbroker.config.users import DEFAULT_ROLES, SALT_BYTES, make_verifier
+from mqbroker.io import identity, users_file
+
+# Far above what it takes: tests may share two cores with a lot of others.
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 60.0
+COMMAND = [sys.executable, "-m", "mqbroker.app.main"]
+
+
+class BrokerFailed(AssertionError):
+    """The broker did not do what the test needs; the message has its log."""
+
+
+class NotifySocket:
+    """The manager's end of sd_notify: a datagram socket that remembers what it was told."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.lines: list[str] = []
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.bind(str(path))
+        self._socket.setblocking(False)
+
+    def drain(self) -> list[str]:
+        """Everything that was told so far."""
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                self.lines += self._socket.recv(65536).decode().splitlines()
+        return self.lines
+
+    def wait_for(self, line: str, timeout_s: float, count: int = 1) -> bool:
+        """Whether `line` was told at least `count` times before the time was over."""
+        deadline_s = time.monotonic() + timeout_s
+        while self.drain().count(line) < count:
+            left_s = deadline_s - time.monotonic()
+            if left_s <= 0:
+                return False
+            select.select([self._socket], [], [], min(left_s, 0.05))
+        return True
+
+    def forget(self) -> None:
+        self.drain()
+        self.lines.clear()
+
+    def close(self) -> None:
+        self._socket.close()
+        self.path.unlink(missing_ok=True)
+
+
+class BrokerProcess:
+    """One broker. `options` adds to broker.toml, `{"limits": {"link-credit": 10}}`, and `listener` to its listener."""
+
+    host = "127.0.0.1"
+    user = "app"
+    password = "app-password-1"
+
+    def __init__(
+        self,
+        directory: Path,
+        options: dict[str, dict[str, Any]] | None = None,
+        listener: dict[str, Any] | None = None,
+        environment: dict[str, str] | None = None,
+    ) -> None:
+        self.directory = directory
+        self.directory.mkdir(parents=True, exist_ok=True)
+        # A path of a Unix socket has at most 107 bytes, which the directory of a test may already exceed.
+        self._sockets = Path(tempfile.mkdtemp(prefix="mq-"))
+        self.admin_socket = self._sockets / "admin.sock"
+        self.notify = NotifySocket(self._sockets / "notify.sock")
+        self.data_directory = directory / "data"
+        self.config_file = directory / "broker.toml"
+        self.log_file = directory / "broker.log"
+        self.port = free_port()
+        self.environment = environment or {}
+        self.options = options or {}
+        self.listener = listener or {}
+        self.process: subprocess.Popen[bytes] | None = None
+        self._is_prepared = False
+
+    def __enter__(self) -> BrokerProcess:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def pid(self) -> int:
+        assert self.process is not None
+        return self.process.pid
+
+    @property
+    def log(self) -> str:
+        return self.log_file.read_text() if self.log_file.exists() else ""
+
+    def prepare(self) -> None:
+        """Write broker.toml, make the identity and the user."""
+        self.write_config()
+        if self._is_prepared:
+            return
+        # What `mqbroker identity init` and `mqbroker users set` do, without the second that each process would cost.
+        identity.init(self.data_directory, identity.machine_id())
+        self.set_user(self.user, self.password)
+        self._is_prepared = True
+
+    def write_config(self) -> None:
+        node = {"name": "test", "data-directory": str(self.data_directory), "admin-socket": str(self.admin_socket)}
+        listener = {"name": "clients", "port": self.port} | self.listener
+        tables: dict[str, dict[str, Any]] = {**self.options, "node": node | self.options.get("node", {})}
+        lines = []
+        for table, values in tables.items():
+            lines += [f"[{table}]", *_assignments(values)]
+        lines += ["[[listeners]]", *_assignments(listener)]
+        self.config_file.write_text("\n".join(lines) + "\n")
+
+    def set_user(self, name: str, password: str) -> None:
+        file = self.data_directory / "users.json"
+        with users_file.locked(file):
+            known = users_file.read(file)
+            verifier = make_verifier(password, os.urandom(SALT_BYTES), DEFAULT_ROLES)
+            users_file.write(file, {**known, name: verifier})
+
+    def command(self, *arguments: str, stdin: str = "") -> str:
+        """Run another `mqbroker` command; what it printed. Raises BrokerFailed unless it exits with 0."""
+        done = subprocess.run(
+            [*COMMAND, *arguments], input=stdin, capture_output=True, text=True, timeout=30, check=False
+        )
+        if done.returncode != 0:
+            raise BrokerFailed(
+                f"mqbroker {' '.join(arguments)}: exit code {done.returncode}: {done.stdout}{done.stderr}"
+            )
+        return done.stdout
+
+    def start(self, timeout_s: float = START_TIMEOUT_S) -> None:
+        """Start and wait for READY."""
+        self.launch()
+        deadline_s = time.monotonic() + timeout_s
+        while not self.notify.wait_for("READY=1", 0.05):
+            assert self.process is not None
+            if self.process.poll() is not None:
+                raise BrokerFailed(f"exit code {self.process.returncode} before READY:\n{self.log}")
+            if time.monotonic() > deadline_s:
+                self.kill()
+                raise BrokerFailed(f"not READY after {timeout_s} s:\n{self.log}")
+
+    def launch(self) -> None:
+        """Start without waiting."""
+        assert self.process is None or self.process.poll() is not None, "it runs already"
+        self.prepare()
+        self.notify.forget()
+        environment = {**os.environ, "NOTIFY_SOCKET": str(self.notify.path), **self.environment}
+        with self.log_file.open("ab") as log:
+            arguments = [*COMMAND, "run", "--config", str(self.config_file)]
+            self.process = subprocess.Popen(
+                arguments, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment
+            )
+
+    def signal(self, number: signal.Signals) -> None:
+        assert self.process is not None
+        self.process.send_signal(number)
+
+    def wait(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
+        """The exit code, once the process has ended."""
+        assert self.process is not None
+        try:
+            return self.process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            raise BrokerFailed(f"still running after {timeout_s} s:\n{self.log}") from None
+
+    def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
+        """Graceful stop; the exit code."""
+        self.signal(signal.SIGTERM)
+        return self.wait(timeout_s)
+
+    def kill(self) -> None:
+        """kill -9, as a crash of the process."""
+        self.signal(signal.SIGKILL)
+        self.wait()
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
+    def admin(self, operation: str, /, **arguments: Any) -> Any:
+        """The result of one admin request. Raises BrokerFailed with the error of the broker."""
+        row = self.admin_row({"id": 1, "op": operation, "args": arguments})
+        if "error" in row:
+            raise BrokerFailed(f"{operation}: {row['error']}")
+        return row["result"]
+
+    def admin_row(self, row: dict[str, Any], timeout_s: float = 10.0) -> dict[str, Any]:
+        """One request as it is, and its whole reply."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+            sock.settimeout(timeout_s)
+            sock.connect(str(self.admin_socket))
+            sock.sendall(json.dumps(row).encode() + b"\n")
+            with sock.makefile("rb") as lines:
+                reply: dict[str, Any] = json.loads(lines.readline())
+        return reply
+
+    def connect(self, timeout_s: float = 10.0) -> socket.socket:
+        """A plain TCP connection to the listener."""
+        return socket.create_connection((self.host, self.port), timeout_s)
+
+    def wait_for_log(self, text: str, timeout_s: float = 10.0) -> None:
+        deadline_s = time.monotonic() + timeout_s
+        while text not in self.log:
+            if time.monotonic() > deadline_s:
+                raise BrokerFailed(f"{text!r} is not in the log after {timeout_s} s:\n{self.log}")
+            time.sleep(0.02)
+
+    def rss_bytes(self) -> int:
+        """Resident memory of the process now."""
+        pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
+
+    def close(self) -> None:
+        if self.process is not None and self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        self.notify.close()
+        shutil.rmtree(self._sockets, ignore_errors=True)
+
+
+def free_port(host: str = "127.0.0.1") -> int:
+    """A port that nobody listens on right now."""
+    with socket.socket() as sock:
+        sock.bind((host, 0))
+        port: int = sock.getsockname()[1]
+        return port
+
+
+def _assignments(values: dict[str, Any]) -> list[str]:
+    # JSON's strings, numbers, booleans and arrays are TOML's as well.
+    return [f"{key} = {json.dumps(value)}" for key, value in values.items()]

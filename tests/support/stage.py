@@ -1,0 +1,305 @@
+"""One node, its disk and its clients in memory: nothing moves unless the test moves it, and nothing is random.
+
+    stage = Stage(options_with(limits={"link_credit": 2}))
+    talker = stage.connect("c1")
+    stage.run()
+
+The node is the real one below `io/`; the disk's bytes are those of the journal, so a crash and a start go through
+recovery. What was appended and not synced is lost in a crash.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from mqbroker.admin.operations import perform
+from mqbroker.amqp import events as told
+from mqbroker.amqp import sasl
+from mqbroker.amqp.connection import Connection, ConnectionLimits
+from mqbroker.amqp.session import Session
+from mqbroker.base.notice import Notice
+from mqbroker.base.time import NS_PER_MS, At
+from mqbroker.config.options import default_listener, defaults
+from mqbroker.config.slices import BrokerOptions
+from mqbroker.config.users import Verifier
+from mqbroker.journal.append import Append
+from mqbroker.node import inputs as given
+from mqbroker.node.broker import Broker, Setup
+from mqbroker.node.effects import AdminReply, Batch, Close, DeleteSegment, Derive, Halt, PauseReading, Send
+from mqbroker.wire.performatives import Open
+
+from tests.sim.disk import Faults, SimDisk
+
+CLIENT_LIMITS = ConnectionLimits(65536, 65536, 60_000, 64, 1024, 1 << 30)
+ROUNDS_MAX = 10_000
+
+
+def options_with(listener: Mapping[str, Any] | None = None, **tables: Mapping[str, Any]) -> BrokerOptions:
+    """Defaults with changes by table; one listener that lets everybody in."""
+    base = defaults()
+    changed = {name: replace(getattr(base, name), **values) for name, values in tables.items()}
+    entry = replace(default_listener(), **{"sasl_mechanisms": ("ANONYMOUS",), **(listener or {})})
+    return replace(base, listeners=(entry,), **changed)
+
+
+class Talker:
+    """A client: the other half of our AMQP machine. `lines` is what happened to it, for people."""
+
+    def __init__(self, stage: Stage, name: str, conn: int, login: sasl.Client, open_: Open) -> None:
+        self.stage = stage
+        self.name = name
+        self.conn = conn
+        self.connection = Connection(CLIENT_LIMITS, client=login)
+        self.session: Session | None = None
+        self.events: list[Any] = []
+        self.is_closed = False
+        self.is_reading = True
+        self._unread: list[bytes] = []
+        self._open = open_
+
+    def receive(self, data: bytes) -> None:
+        """Bytes from the node; kept for later where this client does not read."""
+        if not self.is_reading:
+            self._unread.append(data)
+            return
+        self.connection.receive(data, self._handle)
+        self._handle()
+
+    def read_again(self) -> None:
+        """Take in what came while it did not read."""
+        self.is_reading = True
+        pieces, self._unread = self._unread, []
+        for piece in pieces:
+            self.receive(piece)
+
+    def _handle(self) -> None:
+        while self.connection.events:
+            events, self.connection.events = self.connection.events, []
+            for event in events:
+                self._on(event)
+
+    def _on(self, event: Any) -> None:
+        self.events.append(event)
+        if isinstance(event, told.LoggedIn):
+            self.connection.open(self._open)
+        elif isinstance(event, told.Opened):
+            self.session = self.connection.begin()
+        elif isinstance(event, told.Dead):
+            self.is_closed = True
+        self.stage.heard(self, event)
+
+    def take_out(self) -> bytes:
+        """What it wants to send."""
+        for session in self.connection.sessions:
+            session.flush()
+        out = b"".join(bytes(chunk) for chunk in self.connection.out)
+        self.connection.out = []
+        return out
+
+
+class Stage:
+    """See the module's docstring."""
+
+    def __init__(self, options: BrokerOptions | None = None, users: dict[str, Verifier] | None = None) -> None:
+        self.options = options or options_with()
+        self.users = users or {}
+        rng = random.Random(0)
+        faults = Faults(write_error=0.0, sync_error=0.0)
+        self.disk = SimDisk(rng, b"stage".ljust(16, b"\0"), self.options.journal.journal_file_size_bytes, faults)
+        self.now_ns = NS_PER_MS
+        self.is_disk_held = False
+        self.is_up = False
+        self.halted: int | None = None
+        self.pending: list[Append] = []
+        self.appends: list[Append] = []
+        self.notices: list[Notice] = []
+        self.batches: list[Batch] = []
+        self.talkers: dict[int, Talker] = {}
+        self.sent: dict[int, bytearray] = {}  # bytes to connections that have no Talker
+        self.closed: dict[int, Close] = {}
+        self.paused: dict[int, bool] = {}
+        self.derives: list[Derive] = []
+        self.replies: dict[int, AdminReply] = {}
+        self._inputs: list[given.Input] = []
+        self._ids = 0
+        self.start()
+
+    # -- life ----------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Boot from the disk."""
+        recovered = self.disk.load()
+        self.broker = Broker(self.options, recovered, Setup("stage", self.users, perform, b"secret"), self.at)
+        self.is_up, self.halted = True, None
+        self.step()
+        self.run()
+
+    def crash(self) -> None:
+        """The process is gone; what was not synced is lost, all connections are cut."""
+        self.is_up = False
+        self.pending.clear()
+        self._inputs.clear()
+        for talker in list(self.talkers.values()):
+            self._cut(talker)
+
+    def stop(self) -> None:
+        """A graceful stop, to its end where the disk is not held."""
+        self.give(given.Stop())
+        self.run()
+
+    def _cut(self, talker: Talker) -> None:
+        self.talkers.pop(talker.conn, None)
+        talker.connection.lost()
+        talker._handle()
+
+    # -- time and disk -------------------------------------------------------------------------------------------------
+
+    @property
+    def at(self) -> At:
+        """Now."""
+        return At(self.now_ns, 1_700_000_000_000 + self.now_ns // NS_PER_MS)
+
+    def wait(self, duration_ms: int) -> None:
+        """Time passes, stopping wherever the node asked to be woken."""
+        end_ns = self.now_ns + duration_ms * NS_PER_MS
+        for _ in range(ROUNDS_MAX):
+            wake_ns = self.broker.timers.wake_at_ns
+            if wake_ns is None or wake_ns > end_ns:
+                break
+            self.now_ns = max(self.now_ns, wake_ns)
+            self.step()
+            self.run()
+        self.now_ns = end_ns
+        self.step()
+        self.run()
+
+    def sync(self) -> None:
+        """The disk catches up."""
+        while self.pending:
+            group = [append for append in self.pending if append.segment == self.pending[0].segment]
+            del self.pending[: len(group)]
+            self.give(given.Synced(self.disk.commit(group)))
+
+    # -- connections ---------------------------------------------------------------------------------------------------
+
+    def connect(self, name: str, login: sasl.Client | None = None, open_: Open | None = None) -> Talker:
+        """A client connects, logs in, opens and begins a session."""
+        conn = self.accept()
+        login = login or sasl.Client(None, "", b"n" * 32)
+        talker = Talker(self, name, conn, login, open_ or Open(container_id=name, max_frame_size=65536))
+        self.talkers[conn] = talker
+        del self.sent[conn]
+        self.run()
+        return talker
+
+    def accept(self, *, is_loopback: bool = True) -> int:
+        """A bare connection: its bytes go by `talk`, what comes is in `sent`."""
+        self._ids += 1
+        self.sent[self._ids] = bytearray()
+        name = self.options.listeners[0].name
+        self.give(given.Accepted(self._ids, name, f"peer-{self._ids}", b"e" * 32, is_loopback))
+        return self._ids
+
+    def talk(self, conn: int, data: bytes) -> bytes:
+        """Bytes of a bare connection; what the node says to them."""
+        before = len(self.sent[conn])
+        self.give(given.Received(conn, data))
+        self.run()
+        return bytes(self.sent[conn][before:])
+
+    def drop(self, talker: Talker) -> None:
+        """The connection breaks."""
+        self.give(given.Closed(talker.conn, "reset"))
+        self._cut(talker)
+        self.run()
+
+    def drop_bare(self, conn: int) -> None:
+        """A bare connection breaks."""
+        self.give(given.Closed(conn, "reset"))
+        self.run()
+
+    def heard(self, talker: Talker, event: Any) -> None:
+        """Something happened to a client; for those who write it down."""
+
+    # -- admin ---------------------------------------------------------------------------------------------------------
+
+    def admin(self, operation: str, /, session: int = 1, **arguments: Any) -> Any:
+        """The result of an operation, its error as a dictionary, None where the answer is still due."""
+        request = self.ask(operation, session, **arguments)
+        reply = self.replies.get(request)
+        if reply is None:
+            return None
+        return reply.error if reply.error is not None else reply.result
+
+    def ask(self, operation: str, session: int = 1, **arguments: Any) -> int:
+        """Give a request; its id, under which `replies` has the answer once it is there."""
+        self._ids += 1
+        self.give(given.AdminRequest(self._ids, session, operation, arguments))
+        self.run()
+        return self._ids
+
+    # -- steps ---------------------------------------------------------------------------------------------------------
+
+    def give(self, item: given.Input) -> None:
+        """One input for the next step."""
+        self._inputs.append(item)
+
+    def run(self) -> None:
+        """Until nobody has anything to say (the disk answers at once unless it is held)."""
+        for _ in range(ROUNDS_MAX):
+            for talker in list(self.talkers.values()):
+                out = talker.take_out()
+                if out and self.is_up:
+                    self.give(given.Received(talker.conn, out))
+            if not self.is_disk_held:
+                self.sync()
+            if not self._inputs or not self.is_up:
+                return
+            self.step()
+        raise AssertionError("the conversation does not end")
+
+    def step(self) -> Batch:
+        """One step of the node and all that it asks for."""
+        inputs, self._inputs = self._inputs, []
+        batch = self.broker.step(inputs, self.at)
+        self.batches.append(batch)
+        self.notices += batch.notices
+        if batch.append is not None:
+            self.pending.append(batch.append)
+            self.appends.append(batch.append)
+        for effect in batch.effects:
+            self._carry_out(effect)
+        if batch.more and self.is_up:
+            return self.step()
+        return batch
+
+    def _carry_out(self, effect: object) -> None:
+        match effect:
+            case Send(conn, chunks):
+                data = b"".join(bytes(chunk) for chunk in chunks)
+                if conn in self.talkers:
+                    self.talkers[conn].receive(data)
+                elif conn in self.sent:
+                    self.sent[conn] += data
+            case Close(conn, _):
+                self.closed[conn] = effect
+                self.give(given.Closed(conn, "closed here"))
+                if conn in self.talkers:
+                    self._cut(self.talkers[conn])
+            case PauseReading(conn, is_paused):
+                self.paused[conn] = is_paused
+            case Derive():
+                self.derives.append(effect)
+            case AdminReply(request_id, _, _):
+                assert request_id not in self.replies, "answered twice"
+                self.replies[request_id] = effect
+            case DeleteSegment(effect_id, segment):
+                self.disk.delete(segment)
+                self.give(given.Done(effect_id))
+            case Halt(code):
+                self.is_up, self.halted = False, code
+            case _:
+                raise AssertionError(f"unexpected effect {effect!r}")

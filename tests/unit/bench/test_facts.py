@@ -1,0 +1,112 @@
+"""Parsing of /proc, mounts and Artemis's configuration; order of the brokers; the command line's refusals."""
+
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from bench import disk, peers, prerequisites, run, usage
+from bench.faults import BenchFault
+from bench.peers.artemis import CORE, configure
+from bench.rounds import turned
+
+BROKER_XML = """<?xml version='1.0'?>
+<configuration xmlns="urn:activemq"><core xmlns="urn:activemq:core">
+<journal-type>ASYNCIO</journal-type><max-disk-usage>90</max-disk-usage>
+<acceptors><acceptor name="artemis">tcp://127.0.0.1:61616</acceptor>
+<acceptor name="mqtt">tcp://x:1883</acceptor></acceptors>
+<address-settings>
+<address-setting match="#"><address-full-policy>BLOCK</address-full-policy></address-setting>
+</address-settings>
+</core></configuration>"""
+
+
+def test_cpu_of_a_process_whose_name_has_blanks_and_brackets() -> None:
+    stat = "42 (mq (x) 1) S 1 42 42 0 -1 4194304 100 0 0 0 250 150 7 7 20 0 3 0 1 2 3"
+    assert usage.parse_cpu_s(stat) == 400 / usage.TICKS_PER_S
+
+
+def test_memory_is_in_megabytes() -> None:
+    assert usage.parse_rss_mb("Name:\tx\nVmRSS:\t  10000 kB\nThreads:\t1\n") == 10.24
+
+
+def test_memory_of_an_ended_process_is_an_error() -> None:
+    with pytest.raises(ValueError, match="has ended"):
+        usage.parse_rss_mb("Name:\tx\nState:\tZ (zombie)\n")
+
+
+def test_file_system_is_that_of_the_longest_mount_point() -> None:
+    mounts = "/dev/a / ext4 rw 0 0\ntmpfs /tmp tmpfs rw 0 0\n/dev/b /tmp/disk xfs rw 0 0\n"
+    found = [disk.file_system(Path(path), mounts) for path in ("/home/x", "/tmp", "/tmp/y", "/tmp/disk/z", "/tmpfile")]
+    assert found == ["ext4", "tmpfs", "tmpfs", "xfs", "ext4"]
+
+
+def test_sync_probe_leaves_nothing_behind(tmp_path: Path) -> None:
+    median_us, p99_us = disk.sync_us(tmp_path)
+    assert 0 < median_us <= p99_us
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_artemis_gets_one_acceptor_on_loopback() -> None:
+    root = ElementTree.fromstring(configure(BROKER_XML, 12345))
+    acceptors = root.findall(f".//{CORE}acceptor")
+    assert len(acceptors) == 1
+    text = acceptors[0].text or ""
+    assert text.startswith("tcp://127.0.0.1:12345?protocols=AMQP;")
+    assert "tcpNoDelay=true" in text
+
+
+def test_artemis_makes_queues_not_topics_and_keeps_the_rest() -> None:
+    root = ElementTree.fromstring(configure(BROKER_XML, 1))
+    setting = root.find(f".//{CORE}address-setting")
+    assert setting is not None
+    found = {child.tag.removeprefix(CORE): child.text for child in setting}
+    assert found["default-address-routing-type"] == found["default-queue-routing-type"] == "ANYCAST"
+    assert found["address-full-policy"] == "BLOCK"
+    assert root.findtext(f".//{CORE}journal-type") == "ASYNCIO"
+
+
+def test_an_unknown_layout_of_artemis_is_said() -> None:
+    with pytest.raises(BenchFault, match="a new layout"):
+        configure("<configuration xmlns='urn:activemq'/>", 1)
+
+
+@pytest.mark.parametrize("name", ["rabbit", "artemis", "artemis-", "artemis-latest", "../x"])
+def test_unknown_peers_are_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=r"artemis-<version>"):
+        peers.require_known(name)
+
+
+def test_order_turns_with_the_round() -> None:
+    names = ["a", "b", "c"]
+    orders = [turned(names, number) for number in range(4)]
+    assert orders == [["a", "b", "c"], ["b", "c", "a"], ["c", "a", "b"], ["a", "b", "c"]]
+
+
+def test_all_that_is_missing_is_named_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    needs = [prerequisites.Need(name, f"{name}-dev", lambda: False) for name in ("one", "two")]
+    needs.append(prerequisites.Need("three", "three-dev", lambda: True))
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    with pytest.raises(BenchFault, match=r"lacks:\n  one: package one-dev\n  two: package two-dev$"):
+        prerequisites.ensure(needs, print)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--rows", "speed"], "no row is called speed"),
+        (["--peer", "rabbit"], "no peer is called rabbit"),
+        (["--short", "--no-ours"], "leaves no broker"),
+        (["--rounds", "101"], "--rounds must be 1 to 100"),
+    ],
+)
+def test_wrong_usage(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run.main(arguments) == run.USAGE
+    assert said in capsys.readouterr().err
+
+
+def test_list_names_every_row(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run.main(["--list"]) == run.DONE
+    listed = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    assert len(listed) == 12
+    assert listed[-1] == "start"

@@ -1,0 +1,76 @@
+"""The table of rows and what becomes of it on the load generator's command line."""
+
+import pytest
+
+from bench import load, rows
+
+
+def _row(name: str) -> rows.Row:
+    return next(row for row in rows.ROWS if row.name == name)
+
+
+def test_names_are_distinct() -> None:
+    names = [row.name for row in rows.ROWS] + [rows.START]
+    assert len(set(names)) == len(names)
+
+
+def test_no_names_choose_everything() -> None:
+    assert rows.chosen([]) == (rows.ROWS, True)
+
+
+def test_names_choose_in_the_order_of_the_table() -> None:
+    found, starts = rows.chosen(["latency", "durable-1"])
+    assert [row.name for row in found] == ["durable-1", "latency"]
+    assert not starts
+
+
+def test_start_alone_has_no_loads() -> None:
+    assert rows.chosen(["start"]) == ((), True)
+
+
+def test_an_unknown_name_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(ValueError, match=r"no row is called speed; there are .*durable-1000-consumer"):
+        rows.chosen(["speed"])
+
+
+@pytest.mark.parametrize("row", rows.ROWS, ids=lambda row: row.name)
+def test_short_rows_differ_in_count_only_and_feed_every_producer(row: rows.Row) -> None:
+    short = row.short()
+    assert 100 <= short.count < row.count
+    assert short.count >= short.producers * 4
+    assert (short.name, short.size, short.in_flight) == (row.name, row.size, row.in_flight)
+
+
+def test_sizes_settlement_producers_and_windows_are_covered() -> None:
+    wanted = {(size, settled) for size in (100, 1024) for settled in (True, False)}
+    assert {(row.size, row.settled) for row in rows.ROWS if not row.durable and not row.rate} == wanted
+    durable = {(row.producers, row.in_flight, row.consumer) for row in rows.ROWS if row.durable}
+    assert {(1, 1, False), (16, 1, False), (1, 1000, False), (1, 1000, True)} <= durable
+    assert _row("latency").rate == 5000
+
+
+def test_warm_up_is_long_enough_for_a_jvm() -> None:
+    assert sum(row.count for row in rows.WARM_UP) >= 400_000
+
+
+def test_arguments_of_a_settled_row() -> None:
+    row = _row("plain-100B-settled")
+    assert "--settled" in load.send_arguments(row, "q")
+    assert "--settled" in load.receive_arguments(row, "q")
+    assert "--durable" not in load.send_arguments(row, "q")
+
+
+def test_arguments_of_a_durable_row_with_many_producers() -> None:
+    sending = load.send_arguments(_row("durable-16-consumer"), "orders")
+    receiving = load.receive_arguments(_row("durable-16-consumer"), "orders")
+    assert sending[sending.index("--connections") + 1] == "16"
+    assert sending[sending.index("--in-flight") + 1] == "1"
+    assert "--durable" in sending
+    assert receiving[receiving.index("--producers") + 1] == "16"
+    assert receiving[receiving.index("--address") + 1] == "orders"
+
+
+def test_latency_is_stamped_and_measured_by_both_ends() -> None:
+    row = _row("latency")
+    assert {"--stamp", "--rate"} <= set(load.send_arguments(row, "q"))
+    assert "--stamp" in load.receive_arguments(row, "q")

@@ -1,0 +1,112 @@
+"""Loading a directory: what is done to its files, and what a person is told when they are damaged."""
+
+from __future__ import annotations
+
+import errno
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from mqbroker.base.errors import StorageFault
+from mqbroker.config.options import defaults
+from mqbroker.io.disk import Disk
+from mqbroker.io.files import Files
+from mqbroker.io.journal_directory import JournalDirectory
+from mqbroker.journal.format import file_name
+from mqbroker.journal.plan import Journal
+
+NODE_ID = b"n" * 16
+FILE_BYTES = 64 << 10
+
+
+def directory_at(path: Path, on_damage: str = "stop", files: Files | None = None) -> JournalDirectory:
+    changes = {"journal_file_size_bytes": FILE_BYTES, "journal_on_damage": on_damage}
+    return JournalDirectory(path, NODE_ID, replace(defaults().journal, **changes), files)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Three segments of one message in each append."""
+    directory = directory_at(tmp_path / "journal")
+    recovered = directory.load()
+    faults: list[StorageFault] = []
+    disk = Disk(directory, recovered, lambda item: None, faults.append)
+    journal = Journal(directory.options, recovered)
+    journal.declare(1, {"name": "orders"})
+    for number in range(1, 12):
+        journal.store(number, 1, (1,), bytes([number]) * 15_000)
+        append = journal.take(sync=True)
+        assert append is not None
+        disk.submit(append)
+    assert disk.close()
+    assert not faults
+    return directory.path
+
+
+def numbers(path: Path) -> list[str]:
+    return sorted(file.name for file in path.iterdir())
+
+
+def flip(file: Path, offset: int) -> None:
+    content = bytearray(file.read_bytes())
+    content[offset] ^= 4
+    file.write_bytes(content)
+
+
+def test_only_the_owner_may_read(path: Path) -> None:
+    assert path.stat().st_mode & 0o777 == 0o700
+    assert all(file.stat().st_mode & 0o777 == 0o600 for file in path.iterdir())
+
+
+def test_a_file_that_was_ready_and_not_used_is_removed(path: Path) -> None:
+    assert file_name(4) + ".unused" in numbers(path)
+    directory_at(path).load()
+    assert numbers(path) == [file_name(1), file_name(2), file_name(3)]
+
+
+def test_what_is_not_ours_stays(path: Path) -> None:
+    (path / "notes.txt").write_text("mine")
+    directory_at(path).load()
+    assert (path / "notes.txt").read_text() == "mine"
+
+
+def test_damage_stops_and_nothing_is_changed(path: Path) -> None:
+    flip(path / file_name(2), 20_000)
+    before = {file.name: file.read_bytes() for file in path.glob("*.mqj")}
+    with pytest.raises(StorageFault, match=r"journal-0000000002\.mqj at byte \d+: .*journal-on-damage") as caught:
+        directory_at(path).load()
+    assert caught.value.file == str(path / file_name(2))
+    assert {file.name: file.read_bytes() for file in path.glob("*.mqj")} == before
+
+
+def test_truncate_keeps_copies_of_all_that_it_gives_up(path: Path) -> None:
+    flip(path / file_name(2), 20_000)
+    damaged = (path / file_name(2)).read_bytes()
+    later = (path / file_name(3)).read_bytes()
+    found = directory_at(path, "truncate").load()
+    assert [run.first_id for run in found.runs] == [1, 2, 3, 4, 5]
+    assert (path / (file_name(2) + ".damaged-1")).read_bytes() == damaged
+    assert (path / (file_name(3) + ".damaged-1")).read_bytes() == later
+    assert [notice.event for notice in found.findings] == ["journal-damage-given-up"]
+    again = directory_at(path).load()
+    assert [run.first_id for run in again.runs] == [1, 2, 3, 4, 5]
+    assert not again.findings
+
+
+class UnreadableFiles(Files):
+    def read(self, path: Path) -> bytes:
+        if path.name == file_name(2):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+        return super().read(path)
+
+
+def test_a_file_that_can_not_be_read_is_named(path: Path) -> None:
+    with pytest.raises(StorageFault, match=r"journal-0000000002\.mqj: Input/output error; look at the disk"):
+        directory_at(path, files=UnreadableFiles()).load()
+
+
+def test_a_path_that_is_no_directory_is_named(tmp_path: Path) -> None:
+    (tmp_path / "journal").write_text("a file")
+    with pytest.raises(StorageFault, match=f"{tmp_path}/journal"):
+        directory_at(tmp_path / "journal").load()

@@ -1,0 +1,234 @@
+"""Turns of the loop: what gets into one step, when the next comes, and how a node ends."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from mqbroker.base.errors import StorageFault
+from mqbroker.base.notice import Level, Notice
+from mqbroker.io import loop as loop_module
+from mqbroker.journal.append import Append
+from mqbroker.node.effects import Batch, Halt, Send
+from mqbroker.node.inputs import Accepted, Closed, Disk, Done, Input, Received, Stop, Synced
+
+from tests.unit.io.conftest import PENDING_BYTES_MAX, ScriptedCore, bench, until
+
+MS = 1_000_000
+Runner = Callable[[Any], Any]
+
+
+def test_all_reads_of_a_turn_make_one_step(run: Runner) -> None:
+    async def scenario() -> None:
+        core = ScriptedCore()
+        async with bench(core) as made:
+            clients = [await made.client() for _ in range(10)]
+            await until(lambda: len(core.of(Accepted)) == 10)
+            steps_before = len(core.steps)
+            for _, writer in clients:
+                writer.write(b"x")
+            # The loop is held until the kernel has all ten, so that one look of the selector reports them.
+            await asyncio.sleep(0)
+            time.sleep(0.05)
+            await until(lambda: len(core.of(Received)) == 10)
+            assert len([step for step in core.steps[steps_before:] if step]) == 1
+
+    run(scenario())
+
+
+def test_a_turn_is_bounded_in_bytes(run: Runner) -> None:
+    async def scenario() -> None:
+        core = ScriptedCore()
+        async with bench(core) as made:
+            await until(lambda: len(core.steps) == 1)
+            for _ in range(3):
+                made.node.post_received(1, bytes(loop_module.GATHERED_BYTES_MAX // 2 + 1))
+            # The second of them was over the bound: the step ran inside the call, before the loop turned.
+            assert [len(step) for step in core.steps] == [0, 2]
+
+    run(scenario())
+
+
+def test_more_calls_again_and_takes_new_inputs_along(run: Runner) -> None:
+    async def scenario() -> None:
+        core = ScriptedCore(lambda inputs: Batch(more=len(core.steps) < 4))
+        async with bench(core) as made:
+            made.node.post(Synced(1))
+            await until(lambda: len(core.steps) >= 4)
+            await asyncio.sleep(0.02)
+            assert [len(step) for step in core.steps] == [1, 0, 0, 0]
+
+    run(scenario())
+
+
+def test_the_timer_wakes_at_the_time_and_not_before(run: Runner) -> None:
+    async def scenario() -> None:
+        wakes = [30 * MS, 60 * MS, None]
+        due: list[int] = []
+
+        def react(inputs: list[Input]) -> Batch:
+            wake = wakes[min(len(core.steps), len(wakes)) - 1]
+            due.append(core.times[-1].monotonic_ns + wake if wake is not None else 0)
+            return Batch(wake_at_ns=due[-1] or None)
+
+        core = ScriptedCore(react)
+        async with bench(core):
+            await until(lambda: len(core.steps) >= 3)
+            await asyncio.sleep(0.05)
+            assert len(core.steps) == 3
+            for number in (1, 2):
+                late_ns = core.times[number].monotonic_ns - due[number - 1]
+                assert 0 <= late_ns < 500 * MS
+
+    run(scenario())
+
+
+def test_an_earlier_wake_replaces_a_later_one_and_a_later_one_costs_no_step(run: Runner) -> None:
+    async def scenario() -> None:
+        start_ns = time.monotonic_ns()
+        plan = {0: 10_000 * MS, 1: 300 * MS, 2: 600 * MS}
+
+        def react(inputs: list[Input]) -> Batch:
+            number = len(core.steps) - 1
+            if number == 1:
+                # The third step moves the wake from 300 ms to 600 ms: the old timer must not make a step.
+                made.node.post(Synced(2))
+            return Batch(wake_at_ns=start_ns + plan[number] if number in plan else None)
+
+        core = ScriptedCore(react)
+        async with bench(core) as made:
+            await until(lambda: len(core.steps) == 1)
+            made.node.post(Synced(1))
+            await until(lambda: len(core.steps) == 4)
+            assert [len(step) for step in core.steps[1:3]] == [1, 1]
+            assert core.times[3].monotonic_ns >= start_ns + 600 * MS
+
+    run(scenario())
+
+
+def test_the_append_is_handed_over_before_effects(run: Runner) -> None:
+    async def scenario() -> None:
+        order: list[str] = []
+        core = ScriptedCore(lambda inputs: Batch(append=append, effects=[Send(1, [b"x"])]) if inputs else Batch())
+        append = Append(7, 1, [b"record"], 6, True)
+        async with bench(core) as made:
+
+            def send(effect: Send) -> None:
+                order.append(f"send {effect.conn}, handed over {[item.position for item in made.disk.submitted]}")
+
+            made.node.start(core, made.disk, {Send: send})
+            made.node.post(Synced(6))
+            await until(lambda: order)
+            assert order == ["send 1, handed over [7]"]
+
+    run(scenario())
+
+
+@pytest.mark.option("journal.disk-pending-bytes-max")
+def test_a_disk_that_falls_behind_is_told_once_and_its_recovery_once(run: Runner) -> None:
+    async def scenario() -> None:
+        core = ScriptedCore()
+        async with bench(core) as made:
+            for pending_bytes in (PENDING_BYTES_MAX, 1001, 2000, 501, 500, 10):
+                made.disk.pending_bytes = pending_bytes
+                made.node.post(Synced(pending_bytes))
+                await until(lambda: not made.node._inputs)
+            await until(lambda: len(core.of(Synced)) == 6)
+            assert core.of(Disk) == [Disk(1001), Disk(500)]
+
+    run(scenario())
+
+
+def test_completions_of_threads_arrive(run: Runner) -> None:
+    async def scenario() -> None:
+        core = ScriptedCore()
+        async with bench(core) as made:
+            threads = [threading.Thread(target=made.node.post_from_thread, args=(Done(n),)) for n in range(10)]
+            for thread in threads:
+                thread.start()
+            await until(lambda: len(core.of(Done)) == 10)
+            for thread in threads:
+                thread.join()
+
+    run(scenario())
+
+
+def test_notices_are_logged(run: Runner) -> None:
+    async def scenario() -> None:
+        core = ScriptedCore(lambda inputs: Batch(notices=[Notice(Level.INFO, "queue-created", {"queue": "a b"})]))
+        async with bench(core) as made:
+            await until(lambda: "queue-created" in made.log_text.getvalue())
+            assert 'queue="a b"' in made.log_text.getvalue()
+
+    run(scenario())
+
+
+def test_an_exception_in_the_core_ends_the_node_with_70_and_nothing_is_sent_any_more(run: Runner) -> None:
+    async def scenario() -> None:
+        def react(inputs: list[Input]) -> Batch:
+            if any(isinstance(item, Received) for item in inputs):
+                raise KeyError("wrong")
+            return Batch()
+
+        core = ScriptedCore(react)
+        async with bench(core) as made:
+            reader, writer = await made.client()
+            writer.write(b"x")
+            assert await made.node.ended == 70
+            steps = len(core.steps)
+            made.node.post(Stop())
+            made.connections.abort_all("the node failed")
+            assert await asyncio.wait_for(_rest(reader), 5) == b""
+            assert len(core.steps) == steps
+            assert "bug" in made.log_text.getvalue()
+            assert "KeyError" in made.log_text.getvalue()
+            writer.close()
+
+    run(scenario())
+
+
+def test_an_effect_that_nobody_carries_out_is_a_bug(run: Runner) -> None:
+    async def scenario() -> None:
+        core = ScriptedCore(lambda inputs: Batch(effects=[object()]))  # type: ignore[list-item]
+        async with bench(core) as made:
+            assert await made.node.ended == 70
+
+    run(scenario())
+
+
+def test_a_failed_disk_ends_the_node_with_74(run: Runner) -> None:
+    async def scenario() -> None:
+        core = ScriptedCore()
+        async with bench(core) as made:
+            fault = StorageFault("journal-0000000001.mqj", 512, "Input/output error", "replace the disk")
+            thread = threading.Thread(target=made.node.storage_failed, args=(fault,))
+            thread.start()
+            assert await made.node.ended == 74
+            thread.join()
+            assert "journal-0000000001.mqj at byte 512" in made.log_text.getvalue()
+
+    run(scenario())
+
+
+def test_halt_ends_with_its_code(run: Runner) -> None:
+    async def scenario() -> None:
+        core = ScriptedCore(lambda inputs: Batch(effects=[Halt(3)] if Stop() in inputs else []))
+        async with bench(core) as made:
+            made.node.post(Stop())
+            assert await made.node.ended == 3
+            made.node.post(Closed(1, "later"))
+            await asyncio.sleep(0.02)
+            assert core.of(Closed) == []
+
+    run(scenario())
+
+
+async def _rest(reader: asyncio.StreamReader) -> bytes:
+    try:
+        return await reader.read()
+    except ConnectionResetError:
+        return b""

@@ -1,0 +1,66 @@
+"""Manifests and targets of bundles."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from mqctl.bundle.build import lock_with_broker
+from mqctl.bundle.manifest import MANIFEST, damage, describe, parse_target, read
+from mqctl.errors import CommandError, UsageError
+
+TARGET = parse_target("3.11", "manylinux_2_36_x86_64")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "wheels").mkdir()
+    (tmp_path / "wheels" / "a-1-py3-none-any.whl").write_bytes(b"wheel")
+    (tmp_path / "requirements.lock").write_text("a==1 --hash=sha256:0\n")
+    (tmp_path / MANIFEST).write_text(describe(tmp_path, "0.1.0", TARGET).to_json())
+    return tmp_path
+
+
+def test_a_manifest_is_read_as_it_was_written(folder: Path) -> None:
+    manifest = read(folder)
+    assert manifest == describe(folder, "0.1.0", TARGET)
+    assert manifest.release == f"0.1.0-{manifest.requirements_sha256[:8]}"
+    assert (manifest.python, manifest.abi, manifest.machine, manifest.glibc) == ("3.11", "cp311", "x86_64", "2.36")
+    assert damage(folder, manifest) == []
+
+
+def test_every_difference_to_the_manifest_is_found(folder: Path) -> None:
+    (folder / "wheels" / "a-1-py3-none-any.whl").write_bytes(b"other")
+    (folder / "wheels" / "b.whl").write_bytes(b"")
+    (folder / "requirements.lock").unlink()
+    assert damage(folder, read(folder)) == [
+        "requirements.lock is missing",
+        "wheels/a-1-py3-none-any.whl is not what the manifest says",
+        "wheels/b.whl is not in the manifest",
+    ]
+
+
+@pytest.mark.parametrize("content", ["", "{}", '{"schema": "mqops.bundle/9"}', '{"schema": "mqops.bundle/1"}', "[]"])
+def test_what_is_no_manifest_is_refused(folder: Path, content: str) -> None:
+    (folder / MANIFEST).write_text(content)
+    with pytest.raises(CommandError, match="manifest"):
+        read(folder)
+
+
+def test_platform_tags_are_newest_first_with_their_old_names() -> None:
+    tags = TARGET.platform_tags()
+    assert tags[0] == "manylinux_2_36_x86_64"
+    assert tags.index("manylinux_2_17_x86_64") + 1 == tags.index("manylinux2014_x86_64")
+    assert tags[-1] == "linux_x86_64"
+
+
+@pytest.mark.parametrize(("python", "platform"), [("3", "manylinux_2_36_x86_64"), ("3.11", "win_amd64")])
+def test_targets_that_are_none(python: str, platform: str) -> None:
+    with pytest.raises(UsageError):
+        parse_target(python, platform)
+
+
+def test_the_broker_stands_in_the_lock_by_hash() -> None:
+    assert lock_with_broker("a==1 --hash=sha256:0\n", "0.1.0", "ff") == (
+        "a==1 --hash=sha256:0\nmqbroker==0.1.0 \\\n    --hash=sha256:ff\n"
+    )

@@ -1,0 +1,88 @@
+"""Rows as table, JSON and CSV: nothing cut, nothing that drives a terminal."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+from mqctl.errors import UsageError
+from mqctl.output import Column, Format, Rows, Shape, data_console, printable, write
+from mqctl.world import colour_wanted
+
+ROWS = Rows(
+    "mqctl.test/1",
+    (Column("host"), Column("count", is_number=True), Column("more", wide_only=True)),
+    [{"host": "mq1", "count": 1, "more": [1, 2]}, {"host": "x" * 300, "count": None, "more": True}],
+    {"plan": "abc"},
+)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def written(shape: Shape, out: io.StringIO | None = None, *, has_colour: bool = True) -> str:
+    out = out or io.StringIO()
+    write(ROWS, shape, data_console(out, has_colour=has_colour))
+    return out.getvalue()
+
+
+def test_table_in_a_pipe_is_plain_and_whole() -> None:
+    text = written(Shape())
+    lines = text.splitlines()
+    assert lines[0].split() == ["HOST", "COUNT"]
+    assert "x" * 300 in lines[2]
+    assert all(line == line.rstrip() for line in lines)
+    assert "\x1b" not in text
+
+
+def test_table_on_a_terminal_folds_and_has_colour_only_where_wanted() -> None:
+    rows = Rows("mqctl.test/1", (Column("state"),), [{"state": "running"}])
+    for has_colour in (True, False):
+        out = Terminal()
+        write(rows, Shape(), data_console(out, has_colour=has_colour))
+        assert ("\x1b[32m" in out.getvalue()) is has_colour
+        assert ("\x1b" in out.getvalue()) is has_colour
+    assert written(Shape(), Terminal(), has_colour=False).count("x") == 300
+
+
+def test_json_carries_schema_extras_and_all_columns() -> None:
+    document = json.loads(written(Shape(Format.JSON)))
+    assert document["schema"] == "mqctl.test/1"
+    assert document["plan"] == "abc"
+    assert document["rows"][0] == {"host": "mq1", "count": 1, "more": [1, 2]}
+
+
+def test_chosen_columns_in_their_order() -> None:
+    assert written(Shape(Format.CSV, ("count", "host"))).splitlines()[:2] == ["count,host", "1,mq1"]
+    assert json.loads(written(Shape(Format.JSON, ("count",))))["rows"] == [{"count": 1}, {"count": None}]
+
+
+def test_an_unknown_column_is_an_error_that_lists_the_known_ones() -> None:
+    with pytest.raises(UsageError) as caught:
+        written(Shape(columns=("hosts",)))
+    assert caught.value.attempt == "--columns host,count,more"
+
+
+def test_control_characters_are_shown_not_sent() -> None:
+    assert printable("a\x1b[2Jb\u202ec\nd") == "a\\x1b[2Jb\\u202ec\nd"
+    out = io.StringIO()
+    rows = Rows("mqctl.test/1", (Column("note"),), [{"note": "[red]\x1b[31m[/red]"}])
+    write(rows, Shape(), data_console(out, has_colour=False))
+    assert out.getvalue() == "NOTE\n[red]\\x1b[31m[/red]\n"
+
+
+@pytest.mark.parametrize(
+    ("environ", "no_color", "is_wanted"),
+    [
+        ({}, False, True),
+        ({"NO_COLOR": "1"}, False, False),
+        ({"NO_COLOR": ""}, False, True),
+        ({"TERM": "dumb"}, False, False),
+        ({}, True, False),
+    ],
+)
+def test_colour(environ: dict[str, str], no_color: bool, is_wanted: bool) -> None:
+    assert colour_wanted(environ, no_color=no_color) is is_wanted

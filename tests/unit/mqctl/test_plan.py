@@ -1,0 +1,154 @@
+"""The plan: what is wanted against what is there, change by change."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from mqbroker.config import users as broker_users
+from mqctl.plan import Change, Loaded, Seen, SeenInstance, User, Wanted, WantedInstance, diff_host, plan_hash
+
+OPTIONS = """\
+[node]
+name = "default"
+[limits]
+link-credit = 500
+[[listeners]]
+name = "clients"
+port = 5672
+"""
+USERS = {"app": User(("client",), "s3cret-canary"), "mq-cluster": User(("cluster",), "another-canary")}
+VERIFIERS = broker_users.users_to_text(
+    {name: broker_users.make_verifier(one.password, b"salt-salt-salt-s", one.roles) for name, one in USERS.items()}
+)
+WANTED = Wanted("0.1.0-aaaaaaaa", {"default": WantedInstance(OPTIONS, USERS)}, unit_file="[Unit]\n")
+LOADED = Loaded("0.1.0-aaaaaaaa", OPTIONS, VERIFIERS, "[Unit]\n")
+INSTANCE = SeenInstance(OPTIONS, VERIFIERS, "3f7b3477-82ab-4e4c-b798-496ae3a82787", "active", "enabled", LOADED)
+SEEN = Seen("0.1.0-aaaaaaaa", 990, "[Unit]\n", instances={"default": INSTANCE})
+
+
+def seen(**instance: object) -> Seen:
+    """SEEN with an instance that differs; the process runs what is on disk unless `loaded` is given."""
+    if "loaded" not in instance:
+        on_disk = {name: instance[name] for name in ("options", "users") if name in instance}
+        instance["loaded"] = replace(LOADED, **on_disk)  # type: ignore[arg-type]
+    return replace(SEEN, instances={"default": replace(INSTANCE, **instance)})  # type: ignore[arg-type]
+
+
+def only(changes: list[Change]) -> Change:
+    assert len(changes) == 1, changes
+    return changes[0]
+
+
+def test_nothing_to_do() -> None:
+    assert diff_host("mq1", WANTED, SEEN) == []
+
+
+def test_a_bare_host_gets_everything() -> None:
+    changes = diff_host("mq1", WANTED, Seen())
+    assert [(one.what, one.action) for one in changes] == [
+        ("system user mq", "create"),
+        ("release", "create"),
+        ("unit mqbroker@.service", "create"),
+        ("identity", "create"),
+        ("options", "create"),
+        ("user app", "create"),
+        ("user mq-cluster", "create"),
+        ("service at boot", "enable"),
+        ("service", "start"),
+    ]
+
+
+def test_another_release_needs_a_restart() -> None:
+    change = only(diff_host("mq1", replace(WANTED, release="0.2.0-bbbbbbbb"), SEEN))
+    assert (change.what, change.before, change.after, change.needs) == (
+        "release", "0.1.0-aaaaaaaa", "0.2.0-bbbbbbbb", "restart",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "what", "before", "after", "needs"),
+    [
+        ("link-credit = 500", "link-credit = 9", "option limits.link-credit", "9", "500", "restart"),
+        ("port = 5672", "port = 5999", "option listeners.clients.port", "5999", "5672", "restart"),
+        ('name = "default"', 'name = "default"\nstop-timeout-ms = 500', "option node.stop-timeout-ms", "500", "10000",
+         "reload"),
+    ],
+)  # fmt: skip
+def test_options_are_compared_by_value(old: str, new: str, what: str, before: str, after: str, needs: str) -> None:
+    change = only(diff_host("mq1", WANTED, seen(options=OPTIONS.replace(old, new))))
+    assert (change.what, change.before, change.after, change.needs) == (what, before, after, needs)
+
+
+def test_comments_and_order_in_a_file_are_no_change() -> None:
+    parts = OPTIONS.split("[[listeners]]")
+    assert diff_host("mq1", WANTED, seen(options=f"# hello\n{parts[0]}\n\n[[listeners]]{parts[1]}")) == []
+
+
+def test_a_file_that_cannot_be_read_is_replaced() -> None:
+    change = only(diff_host("mq1", WANTED, seen(options="[limits]\nlink-credits = 1\n")))
+    assert (change.what, change.action, change.needs) == ("options", "replace", "restart")
+    assert "link-credits" in change.before
+
+
+def test_a_new_password_is_seen_without_showing_it() -> None:
+    wanted = replace(
+        WANTED, instances={"default": WantedInstance(OPTIONS, USERS | {"app": User(("client",), "new-canary-pw")})}
+    )
+    change = only(diff_host("mq1", wanted, SEEN))
+    assert change.what == "password of app"
+    assert "canary" not in repr(change) + repr(wanted) + repr(SEEN)
+
+
+def test_roles_are_compared() -> None:
+    wanted = replace(
+        WANTED,
+        instances={"default": WantedInstance(OPTIONS, USERS | {"app": User(("client", "ops"), "s3cret-canary")})},
+    )
+    change = only(diff_host("mq1", wanted, SEEN))
+    assert (change.what, change.before, change.after) == ("user app", "client", "client ops")
+
+
+@pytest.mark.parametrize(
+    ("instance", "what", "action"),
+    [
+        ({"active": "failed"}, "service", "start"),
+        ({"active": "inactive"}, "service", "start"),
+        ({"enabled": "disabled"}, "service at boot", "enable"),
+        ({"node_id": None}, "identity", "create"),
+    ],
+)
+def test_services_and_identity(instance: dict[str, object], what: str, action: str) -> None:
+    change = only(diff_host("mq1", WANTED, seen(**instance)))
+    assert (change.what, change.action) == (what, action)
+
+
+@pytest.mark.parametrize(
+    ("loaded", "what", "action"),
+    [
+        ({"release": "0.0.9-bbbbbbbb"}, "running release", "restart"),
+        ({"unit_file": None}, "running unit", "restart"),
+        ({"options": OPTIONS.replace("500", "9")}, "running option limits.link-credit", "restart"),
+        ({"users": "{}"}, "running users", "reload"),
+    ],
+)
+def test_a_rollout_that_was_cut_off_before_the_restart_is_seen(
+    loaded: dict[str, str | None], what: str, action: str
+) -> None:
+    stale = replace(LOADED, **loaded)  # type: ignore[arg-type]
+    change = only(diff_host("mq1", WANTED, seen(loaded=stale)))
+    assert (change.what, change.action, change.needs) == (what, action, action)
+    assert [one.what for one in diff_host("mq1", WANTED, seen(loaded=stale, active="failed"))] == ["service"]
+
+
+def test_nothing_has_to_be_restarted_where_nothing_runs() -> None:
+    wanted = replace(WANTED, release="0.2.0-bbbbbbbb")
+    assert [(one.what, one.needs) for one in diff_host("mq1", wanted, seen(active="inactive"))] == [
+        ("release", "none"), ("service", "none"),
+    ]  # fmt: skip
+
+
+def test_the_hash_stands_for_cluster_and_changes() -> None:
+    changes = diff_host("mq1", WANTED, Seen())
+    assert plan_hash("main", changes) == plan_hash("main", list(changes))
+    assert len({plan_hash("main", changes), plan_hash("other", changes), plan_hash("main", changes[:-1])}) == 3

@@ -1,0 +1,70 @@
+"""Events of Ansible into the state of hosts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mqctl.exits import Exit
+from mqctl.playbook.events import Happened, RunState, reason_of
+from mqctl.playbook.redact import HIDDEN, Redactor
+from mqctl.playbook.run import verdict
+
+
+def event(kind: str, host: str = "mq1", task: str = "copy", **result: Any) -> dict[str, Any]:
+    data = {"host": host, "task": task, "role": "mqops.cluster.release", "res": result}
+    return {"event": kind, "event_data": data, "stdout": ""}
+
+
+def test_a_host_that_fails_does_not_hide_the_rest() -> None:
+    state = RunState()
+    assert state.apply(event("runner_on_ok", changed=True)) == [Happened("changed", "mq1", "release: copy")]
+    assert state.apply(event("runner_on_failed", "mq2", msg="no\nspace")) == [
+        Happened("failed", "mq2", "release: copy: no space")
+    ]
+    state.apply(event("runner_on_unreachable", "mq3", msg="timed out"))
+    state.apply(event("runner_on_ok"))
+    assert {one.name: (one.state, one.ok, one.changed) for one in state.hosts.values()} == {
+        "mq1": ("ok", 2, 1), "mq2": ("failed", 0, 0), "mq3": ("unreachable", 0, 0),
+    }  # fmt: skip
+    assert verdict(state) is Exit.FAILED
+
+
+def test_unreachable_alone_is_degraded() -> None:
+    state = RunState()
+    state.apply(event("runner_on_ok"))
+    assert verdict(state) is Exit.DONE
+    state.apply(event("runner_on_unreachable", "mq3"))
+    assert verdict(state) is Exit.DEGRADED
+
+
+def test_an_ignored_failure_is_none() -> None:
+    state = RunState()
+    one = event("runner_on_failed")
+    one["event_data"]["ignore_errors"] = True
+    assert state.apply(one) == []
+    assert state.hosts["mq1"].state == "ok"
+
+
+def test_the_reason_of_a_loop_is_that_of_its_item() -> None:
+    result = {"msg": "One or more items failed", "results": [{"failed": False}, {"failed": True, "msg": "port taken"}]}
+    assert reason_of(result) == "port taken"
+    assert "hidden" in reason_of({"censored": "the output has been hidden", "msg": "canary"})
+
+
+def test_findings_are_taken_from_facts_and_from_results() -> None:
+    state = RunState()
+    finding = {"level": "warning", "check": "clock", "message": "not synchronised"}
+    state.apply(event("runner_on_ok", ansible_facts={"preflight_findings": [finding]}))
+    assert state.hosts["mq1"].findings == [finding]
+
+
+def test_secrets_of_the_inventory_are_taken_out_of_texts() -> None:
+    redact = Redactor(
+        [
+            {"mq_cluster_secret": 'can"ary-1', "mq_users": [{"name": "app", "password": "canary-2"}]},
+            {"ansible_become_pass": "canary-3", "mq_cluster_name": "main", "vault_token": "canary-4"},
+        ]
+    )
+    text = 'x can"ary-1 can\\"ary-1 canary-2 canary-3 canary-4 main app'
+    assert redact(text) == f"x {HIDDEN} {HIDDEN} {HIDDEN} {HIDDEN} {HIDDEN} main app"
+    assert Redactor([{}])("text") == "text"

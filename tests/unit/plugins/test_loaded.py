@@ -1,0 +1,158 @@
+"""What a running broker needs, found by the real `mqbroker config diff` on files like those of a host."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from ansible_collections.mqops.cluster.plugins.module_utils import loaded
+from ansible_collections.mqops.cluster.plugins.module_utils.command import CommandFault
+from ansible_collections.mqops.cluster.plugins.module_utils.loaded import Places, Wanted
+
+MQBROKER = str(Path(sys.executable).parent / "mqbroker")
+RUNS = {"ActiveState": "active", "UnitFileState": "enabled"}
+OPTIONS = '[node]\nname = "default"\n\n[limits]\nlink-credit = 5\n'
+RELOADABLE = OPTIONS.replace("[node]\n", "[node]\nstop-timeout-ms = 400\n")
+RESTARTING = OPTIONS.replace("link-credit = 5", "link-credit = 7")
+COMMENTED = "# hello\n" + OPTIONS
+
+
+@dataclass(frozen=True)
+class Host:
+    """A host on which one broker runs exactly what is installed."""
+
+    root: Path
+    places: Places
+
+    def write(self, path: str, text: str) -> None:
+        (self.root / path).parent.mkdir(parents=True, exist_ok=True)
+        (self.root / path).write_text(text)
+
+    def link(self, path: str, target: str) -> None:
+        (self.root / path).unlink(missing_ok=True)
+        (self.root / path).symlink_to(target)
+
+    def due(self, wanted: Wanted = Wanted(), **unit: str) -> tuple[str, list[str]]:  # noqa: B008
+        made = loaded.due("default", wanted, {**RUNS, **unit}, MQBROKER, self.places)
+        return made.needs, made.why
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    places = Places(*(str(tmp_path / name) for name in ("current", "etc", "run", "data", "units")))
+    made = Host(tmp_path, places)
+    for folder in ("etc/default", "run/default/loaded"):
+        made.write(f"{folder}/broker.toml", OPTIONS)
+    for folder in ("data/default", "run/default/loaded"):
+        made.write(f"{folder}/users.json", "{}")
+    for folder in ("units", "run/default/loaded"):
+        made.write(f"{folder}/mqbroker@.service", "[Unit]\n")
+    made.link("current", "releases/1.0.0-aaaaaaaa")
+    made.link("run/default/loaded/release", "releases/1.0.0-aaaaaaaa")
+    return made
+
+
+def test_nothing_differs(host: Host) -> None:
+    assert host.due() == ("none", [])
+    assert host.due(Wanted("1.0.0-aaaaaaaa", "[Unit]\n", OPTIONS)) == ("none", [])
+
+
+CASES: dict[str, tuple[Callable[[Host], None], tuple[str, list[str]]]] = {
+    "options that are taken on reload": (
+        lambda host: host.write("etc/default/broker.toml", RELOADABLE),
+        ("reload", ["options changed: node.stop-timeout-ms"]),
+    ),
+    "options that are read at start": (
+        lambda host: host.write("etc/default/broker.toml", RESTARTING),
+        ("restart", ["options changed: limits.link-credit"]),
+    ),
+    "a comment": (lambda host: host.write("etc/default/broker.toml", COMMENTED), ("none", [])),
+    "users": (lambda host: host.write("data/default/users.json", '{"a": 1}'), ("reload", ["users changed"])),
+    "first users": (lambda host: (host.root / "run/default/loaded/users.json").unlink(), ("reload", ["users changed"])),
+    "the unit": (lambda host: host.write("units/mqbroker@.service", "[Service]\n"), ("restart", ["the unit changed"])),
+    "the release": (
+        lambda host: host.link("current", "releases/1.1.0-bbbbbbbb"),
+        ("restart", ["it runs release 1.0.0-aaaaaaaa"]),
+    ),
+    "started by another unit": (
+        lambda host: (host.root / "run/default/loaded/release").unlink(),
+        ("restart", ["nothing says what it was started with"]),
+    ),
+    "options that an older release wrote": (
+        lambda host: host.write("run/default/loaded/broker.toml", "[gone]\n"),
+        ("restart", ["options changed: the old file cannot be used: gone: "]),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_is_installed_differs_from_what_runs(host: Host, case: str) -> None:
+    change, (needs, why) = CASES[case]
+    change(host)
+    found_needs, found_why = host.due()
+    assert found_needs == needs
+    assert len(found_why) == len(why)
+    assert all(found.startswith(expected) for found, expected in zip(found_why, why, strict=True))
+
+
+def test_several_differences_need_the_strongest(host: Host) -> None:
+    host.write("etc/default/broker.toml", RESTARTING)
+    host.write("data/default/users.json", '{"a": 1}')
+    assert host.due() == ("restart", ["options changed: limits.link-credit", "users changed"])
+
+
+def test_what_is_wanted_and_not_yet_installed(host: Host) -> None:
+    """A check says what a rollout would do, before any file is there."""
+    needs, why = host.due(Wanted("1.1.0-bbbbbbbb", "[Service]\n", RELOADABLE))
+    assert needs == "restart"
+    assert why == [
+        "release 1.1.0-bbbbbbbb is not the current one",
+        "the unit file differs",
+        "broker.toml differs",
+        "it runs release 1.0.0-aaaaaaaa",
+        "the unit changed",
+        "options changed: node.stop-timeout-ms",
+    ]
+
+
+@pytest.mark.parametrize("state", ["inactive", "failed", "deactivating"])
+def test_a_broker_that_does_not_run_needs_a_start(host: Host, state: str) -> None:
+    host.write("etc/default/broker.toml", RESTARTING)
+    assert host.due(ActiveState=state) == ("start", ["it does not run"])
+
+
+def test_a_broker_between_two_attempts_to_start(host: Host) -> None:
+    (host.root / "run/default/loaded/release").unlink()
+    assert host.due(ActiveState="activating") == ("start", ["it does not run yet"])
+
+
+def test_a_broker_that_does_not_start_at_boot_is_left_running(host: Host) -> None:
+    assert host.due(UnitFileState="disabled") == ("none", ["it does not start at boot"])
+
+
+def test_a_host_on_which_nothing_is(tmp_path: Path) -> None:
+    places = Places(*(str(tmp_path / name) for name in ("current", "etc", "run", "data", "units")))
+    made = loaded.due("default", Wanted("1.0.0-aaaaaaaa", "[Unit]\n", OPTIONS), {}, MQBROKER, places)
+    assert made.needs == "start"
+    assert made.why[-2:] == ["it does not start at boot", "it does not run"]
+
+
+def test_options_that_the_broker_refuses_name_their_place(host: Host) -> None:
+    host.write("etc/default/broker.toml", "[limits]\nlink-credit = 0\n")
+    with pytest.raises(CommandFault, match=r"etc/default/broker\.toml: limits\.link-credit"):
+        host.due()
+    (host.root / "etc/default/broker.toml").unlink()
+    with pytest.raises(CommandFault, match="is missing"):
+        host.due()
+
+
+def test_small_readers(tmp_path: Path) -> None:
+    assert loaded.link_name(str(tmp_path)) == ""
+    assert loaded.text_of(str(tmp_path / "nothing")) is None
+    assert loaded.sha256_of(str(tmp_path / "nothing")) == ""
+    os.symlink("a/b", tmp_path / "link")
+    assert loaded.link_name(str(tmp_path / "link")) == "b"
