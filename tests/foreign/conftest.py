@@ -1,0 +1,104 @@
+"""Foreign clients as processes under the system's Python, and brokers for them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.foreign.client import PYTHON, ProtonClient
+from tests.support.broker_process import BrokerProcess
+
+PACKAGES = {
+    "python3-qpid-proton": "import proton, proton.reactor",
+    "libsasl2-modules": "import ctypes, glob; ctypes.CDLL('libsasl2.so.2'); glob.glob('/usr/lib/*/sasl2/libscram*')[0]",
+}
+
+
+def missing_packages() -> list[str]:
+    """Packages whose contents the system's Python does not find."""
+    return [
+        name
+        for name, probe in PACKAGES.items()
+        if subprocess.run([PYTHON, "-c", probe], capture_output=True, timeout=60, check=False).returncode != 0
+    ]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def debian_packages() -> None:
+    """What the clients are made of. Installed here as root on Debian, else the missing ones are named."""
+    missing = missing_packages()
+    if missing and os.geteuid() == 0 and Path("/etc/debian_version").exists():
+        quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+        for command in (["update", "-q"], ["install", "-q", "-y", "--no-install-recommends", *missing]):
+            subprocess.run(["apt-get", *command], env=quiet, capture_output=True, timeout=600, check=False)
+        missing = missing_packages()
+    if missing:
+        pytest.fail(f"the tests with foreign clients need the Debian packages {', '.join(missing)}: apt install them")
+
+
+@pytest.fixture
+def make_broker(tmp_path: Path) -> Iterator[Callable[..., BrokerProcess]]:
+    """Makes brokers that are not started yet; each has a directory of its own."""
+    made: list[BrokerProcess] = []
+
+    def make(**arguments: Any) -> BrokerProcess:
+        broker = BrokerProcess(tmp_path / f"broker-{len(made)}", **arguments)
+        made.append(broker)
+        return broker
+
+    yield make
+    for broker in made:
+        broker.close()
+        assert "Traceback" not in broker.log, broker.log
+
+
+@pytest.fixture(scope="module")
+def _module_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    with BrokerProcess(tmp_path_factory.mktemp("broker")) as broker:
+        yield broker
+
+
+@pytest.fixture
+def broker(_module_broker: BrokerProcess) -> Iterator[BrokerProcess]:
+    """One broker for all tests of a module, which use queues of their own: what one did must not show to others."""
+    yield _module_broker
+    assert _module_broker.process is not None
+    assert _module_broker.process.poll() is None, _module_broker.log
+    assert "Traceback" not in _module_broker.log, _module_broker.log
+
+
+@pytest.fixture
+def make_client(tmp_path: Path) -> Iterator[Callable[[], ProtonClient]]:
+    """Makes clients, a process each, that end with the test."""
+    made: list[ProtonClient] = []
+
+    def make() -> ProtonClient:
+        made.append(ProtonClient(tmp_path / f"client-{len(made)}.log"))
+        return made[-1]
+
+    yield make
+    for client in made:
+        client.close()
+
+
+@pytest.fixture
+def client(make_client: Callable[[], ProtonClient]) -> ProtonClient:
+    """One client, not connected yet."""
+    return make_client()
+
+
+@pytest.fixture
+def queue(request: pytest.FixtureRequest) -> str:
+    """A queue name that no other test uses."""
+    return str(request.node.name)
+
+
+def depth(broker: BrokerProcess, queue: str) -> int:
+    """Messages in a queue, in delivery or not."""
+    rows = broker.admin("queues")["queues"]
+    return sum(row["message_count"] for row in rows if row["name"] == queue)
