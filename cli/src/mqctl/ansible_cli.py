@@ -1,0 +1,85 @@
+"""Asks Ansible for its inventory and its settings, in JSON, through its own programs. Nothing else of it is touched.
+
+Source: `ansible-inventory --list` and `ansible-config dump`; the Python interface behind them is private to Ansible.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from mqctl.errors import UsageError
+
+ANSWER_TIME_S_MAX = 120
+
+
+def program(name: str) -> str:
+    """A program of Ansible: the one beside this Python, else the one on the PATH."""
+    beside = Path(sys.executable).parent / name
+    found = str(beside) if beside.exists() else shutil.which(name)
+    if found is None:
+        raise UsageError(f"{name} is not installed", "pip install ansible-core")
+    return found
+
+
+def read_all(
+    sources: Sequence[Path], vault_arguments: Sequence[str], environ: Mapping[str, str]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The inventory as `--list` gives it, and the options of the ssh plugin that are not at their defaults."""
+    named = [part for source in sources for part in ("-i", str(source))]
+    inventory = [program("ansible-inventory"), *named, *vault_arguments, "--list"]
+    settings = [program("ansible-config"), "dump", "--only-changed", "-t", "connection", "ssh", "--format", "json"]
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(_ask, inventory, environ)
+        second = pool.submit(_ask, settings, environ)
+        return first.result(), _ssh_options(second.result())
+
+
+def _ask(command: list[str], environ: Mapping[str, str]) -> Any:
+    environment = {**environ, "ANSIBLE_FORCE_COLOR": "false", "NO_COLOR": "1"}
+    try:
+        done = subprocess.run(
+            command,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=ANSWER_TIME_S_MAX,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+    except subprocess.TimeoutExpired:
+        raise UsageError(f"{os.path.basename(command[0])} did not end within {ANSWER_TIME_S_MAX} s") from None
+    failed = done.returncode != 0 or "Unable to parse" in done.stderr or "Failed to parse" in done.stderr
+    if failed:
+        raise UsageError(f"Ansible cannot read the inventory: {complaint(done.stderr)}", " ".join(shown(command)))
+    try:
+        return json.loads(done.stdout or "[]")
+    except ValueError:
+        raise UsageError(f"{os.path.basename(command[0])} answered no JSON", " ".join(shown(command))) from None
+
+
+def complaint(text: str) -> str:
+    """What Ansible complains about, in one line: its first warnings and errors, without its continuation lines."""
+    lines = [one.strip() for one in text.splitlines() if one.strip()]
+    useful = [one for one in lines if one.startswith(("[WARNING]", "[ERROR]", "ERROR"))] or lines
+    return " / ".join(useful[:3]) or "it says nothing"
+
+
+def shown(command: Sequence[str]) -> list[str]:
+    """The command as the user would type it."""
+    return [os.path.basename(command[0]), *command[1:]]
+
+
+def _ssh_options(dump: Any) -> dict[str, Any]:
+    """`[{"ssh": [{"name": …, "value": …}]}]` into name -> value."""
+    for part in dump if isinstance(dump, list) else []:
+        if isinstance(part, dict) and isinstance(part.get("ssh"), list):
+            return {one["name"]: one.get("value") for one in part["ssh"]}
+    return {}

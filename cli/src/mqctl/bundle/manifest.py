@@ -1,0 +1,149 @@
+"""The manifest of a bundle: for which Python and platform it is, and the SHA-256 of each of its files.
+
+A bundle is a folder `bundle-<version>/` with `wheels/`, `requirements.lock` and `manifest.json`. The name of a release
+on a host is `<version>-<first 8 digits of the SHA-256 of requirements.lock>`: the lock names every wheel by hash, so
+it stands for the content of the bundle.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from mqctl.errors import CommandError, UsageError
+
+SCHEMA = "mqops.bundle/1"
+MANIFEST = "manifest.json"
+LOCK = "requirements.lock"
+WHEELS = "wheels"
+PLATFORM = re.compile(r"manylinux_2_(\d+)_(x86_64|aarch64)")
+GLIBC_MINOR_MIN = {"x86_64": 5, "aarch64": 17}
+LEGACY_TAGS = {5: "manylinux1", 12: "manylinux2010", 17: "manylinux2014"}
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file of a bundle, its path relative to the folder."""
+
+    path: str
+    sha256: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What `manifest.json` says."""
+
+    version: str
+    release: str
+    python: str
+    abi: str
+    platform: str
+    machine: str
+    glibc: str
+    requirements_sha256: str
+    files: tuple[File, ...]
+
+    def to_json(self) -> str:
+        """The same bytes for the same content: sorted keys, no times."""
+        return json.dumps({"schema": SCHEMA, **asdict(self)}, indent=2, sort_keys=True) + "\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The hosts that a bundle is for: a version of CPython and the newest glibc that may be needed."""
+
+    python: str
+    glibc_minor: int
+    machine: str
+
+    @property
+    def abi(self) -> str:
+        """The ABI tag of CPython, `cp311`."""
+        return "cp" + self.python.replace(".", "")
+
+    @property
+    def platform(self) -> str:
+        """The newest platform tag that the hosts understand."""
+        return f"manylinux_2_{self.glibc_minor}_{self.machine}"
+
+    def platform_tags(self) -> list[str]:
+        """Every platform tag that runs there, newest first (PEP 600)."""
+        tags = []
+        for minor in range(self.glibc_minor, GLIBC_MINOR_MIN[self.machine] - 1, -1):
+            tags.append(f"manylinux_2_{minor}_{self.machine}")
+            if minor in LEGACY_TAGS:
+                tags.append(f"{LEGACY_TAGS[minor]}_{self.machine}")
+        return [*tags, f"linux_{self.machine}"]
+
+
+def parse_target(python: str, platform: str) -> Target:
+    """`3.11` and `manylinux_2_36_x86_64`, checked."""
+    if not re.fullmatch(r"3\.\d{1,2}", python):
+        raise UsageError(f"--python {python}: must be a minor version of CPython", "--python 3.11")
+    matched = PLATFORM.fullmatch(platform)
+    if matched is None:
+        raise UsageError(
+            f"--platform {platform}: must be manylinux_2_<glibc minor>_<x86_64|aarch64>",
+            "--platform manylinux_2_36_x86_64",
+        )
+    return Target(python, int(matched[1]), matched[2])
+
+
+def sha256_of(path: Path) -> str:
+    """Of a file, in hex."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def describe(folder: Path, version: str, target: Target) -> Manifest:
+    """The manifest of a folder whose wheels and lock are in place."""
+    paths = [folder / LOCK, *sorted((folder / WHEELS).iterdir())]
+    files = tuple(File(str(one.relative_to(folder)), sha256_of(one), one.stat().st_size) for one in paths)
+    lock = files[0].sha256
+    return Manifest(
+        version=version,
+        release=f"{version}-{lock[:8]}",
+        python=target.python,
+        abi=target.abi,
+        platform=target.platform,
+        machine=target.machine,
+        glibc=f"2.{target.glibc_minor}",
+        requirements_sha256=lock,
+        files=files,
+    )
+
+
+def read(folder: Path) -> Manifest:
+    """The manifest of a bundle, without looking at its files."""
+    path = folder / MANIFEST
+    try:
+        content: Any = json.loads(path.read_text())
+    except FileNotFoundError:
+        raise CommandError(f"{folder} is not a bundle: it has no {MANIFEST}", "mqctl bundle build") from None
+    except (OSError, ValueError) as fault:
+        raise CommandError(f"{path} cannot be read: {fault}", "mqctl bundle build") from fault
+    if not isinstance(content, dict) or content.pop("schema", None) != SCHEMA:
+        raise CommandError(f"{path} is not of the form {SCHEMA} that this mqctl reads", "mqctl bundle build")
+    try:
+        return Manifest(**{**content, "files": tuple(File(**one) for one in content["files"])})
+    except (KeyError, TypeError) as fault:
+        raise CommandError(f"{path} lacks or has too much: {fault}", "mqctl bundle build") from fault
+
+
+def damage(folder: Path, manifest: Manifest) -> list[str]:
+    """Every difference between a folder and its manifest, as sentences; empty if there is none."""
+    found = []
+    for one in manifest.files:
+        path = folder / one.path
+        if not path.is_file():
+            found.append(f"{one.path} is missing")
+        elif sha256_of(path) != one.sha256:
+            found.append(f"{one.path} is not what the manifest says")
+    known = {one.path for one in manifest.files} | {MANIFEST}
+    present = [str(path.relative_to(folder)) for path in sorted(folder.rglob("*")) if path.is_file()]
+    return found + [f"{one} is not in the manifest" for one in present if one not in known]

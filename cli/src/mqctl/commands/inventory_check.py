@@ -1,0 +1,75 @@
+"""`mqctl inventory check`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mqbroker.config.inventory import check_inventory
+
+from mqctl import inventory
+from mqctl.declare import InventoryOptions, ReaderOptions
+from mqctl.errors import CommandError, UsageError
+from mqctl.exits import Exit
+from mqctl.inventory import Cluster
+from mqctl.output import Column, Rows, counted, write
+from mqctl.world import World
+
+FAULT_COLUMNS = (Column("path"), Column("why"))
+HOST_COLUMNS = (Column("cluster"), Column("host"), Column("address"), Column("instances"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(ReaderOptions, InventoryOptions):
+    """Which inventory."""
+
+
+def run(world: World, options: Options) -> int:
+    """Check the inventory without touching any host: every fault at once, each with the variable that it is in."""
+    clusters = inventory.load_all(world, options)
+    if options.cluster:
+        clusters = [inventory.choose(clusters, options.cluster)]
+    found = faults_of(clusters)
+    if found:
+        write(Rows("mqctl.inventory_faults/1", FAULT_COLUMNS, found), options.shape, world.data)
+        raise UsageError(
+            f"the inventory has {counted(len(found), 'fault')}",
+            "correct them, then: mqctl inventory check",
+        )
+    rows = [
+        {
+            "cluster": one.name,
+            "host": host.name,
+            "address": str(host.variables.get("ansible_host", host.name)),
+            "instances": host.instances,
+        }
+        for one in clusters
+        for host in one.hosts
+    ]
+    write(Rows("mqctl.inventory/1", HOST_COLUMNS, rows), options.shape, world.data)
+    return Exit.DONE
+
+
+def faults_of(clusters: Sequence[Cluster]) -> list[dict[str, Any]]:
+    """What is wrong with the variables, and with the ways to the hosts."""
+    hosts = {host.name: host.variables for one in clusters for host in one.hosts}
+    found = [{"path": fault.path, "why": fault.why} for fault in check_inventory(hosts)]
+    for one in clusters:
+        for host in one.hosts:
+            try:
+                _ = host.access
+            except CommandError as error:
+                found.append({"path": host.name, "why": error.what.removeprefix(f"{host.name}: ")})
+    return found
+
+
+def checked(world: World, options: InventoryOptions) -> Cluster:
+    """The cluster that the options name, refused if anything in it is wrong."""
+    cluster = inventory.load(world, options)
+    found = faults_of([cluster])
+    for fault in found:
+        world.note(f"{fault['path']}: {fault['why']}")
+    if found:
+        raise UsageError(f"the inventory has {counted(len(found), 'fault')}", "mqctl inventory check")
+    return cluster

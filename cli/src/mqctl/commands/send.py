@@ -1,0 +1,135 @@
+"""`mqctl send`."""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from mqctl import messages
+from mqctl.admin import AdminError, AdminLost, AdminSession
+from mqctl.declare import ReaderOptions
+from mqctl.errors import CommandError, UsageError
+from mqctl.exits import Exit
+from mqctl.nodes import Node, NodeOptions, choose, nodes_of, open_admin
+from mqctl.output import Column, Rows, write
+from mqctl.progress import counting
+from mqctl.world import World
+
+COLUMNS = (Column("host"), Column("instance"), Column("address"), Column("accepted", is_number=True))
+SYNC_TIME_S = 60.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(ReaderOptions, NodeOptions):
+    """What to send, and to which node."""
+
+    address: Annotated[str, typer.Argument(help="Address to send to.")]
+    body: Annotated[
+        list[str] | None, typer.Argument(help="Bodies, a message each; - reads them from standard input, one a line.")
+    ] = None
+    file: Annotated[list[Path] | None, typer.Option(help="A file as one message; may be repeated.")] = None
+    count: Annotated[
+        int, typer.Option(help="Send the body so many times; {n} in it becomes the number, from 1.", min=0)
+    ] = 0
+    durable: Annotated[bool, typer.Option(help="Durable messages survive the loss of power once accepted.")] = True
+    host: Annotated[
+        str, typer.Option("--host", "--to", help="Node to send to: a host, or host/instance. [default: the first]")
+    ] = ""
+
+
+def run(world: World, options: Options) -> int:
+    """Send messages to an address of one node. What is counted as sent was accepted: durable ones are on its disk."""
+    bodies, total = bodies_of(world, options)
+    nodes = nodes_of(world, options)
+    node = choose(nodes, options.host)
+    if not options.host and len(nodes) > 1:
+        world.note(f"to {node.name}, the first of {len(nodes)} nodes (--host chooses another)")
+    accepted = _send(world, node, options, bodies, total)
+    row = {"host": node.host, "instance": node.instance, "address": options.address, "accepted": accepted}
+    write(Rows("mqctl.send/1", COLUMNS, [row]), options.shape, world.data)
+    return Exit.DONE
+
+
+def _send(world: World, node: Node, options: Options, bodies: Iterable[bytes], total: int | None) -> int:
+    chunks = messages.chunked(bodies, durable=options.durable)
+    with counting(world, f"sending to {options.address}", total) as advance, open_admin(world, node) as session:
+        flow = Flow(session, options.address, advance)
+        try:
+            flow.send_all(chunks)
+        except AdminLost as error:
+            raise CommandError(
+                f"{error.what}; {flow.accepted} messages were accepted, of {flow.unknown} more nobody knows",
+                f"mqctl queue list --host {node.name}",
+            ) from None
+        except AdminError as error:
+            raise CommandError(f"{error.what}; {flow.accepted} messages were accepted before", error.attempt) from None
+    return flow.accepted
+
+
+@dataclass(slots=True)
+class Flow:
+    """Requests in flight, oldest first. `accepted` counts messages that the broker answered for."""
+
+    session: AdminSession
+    address: str
+    advance: Callable[[int], None]
+    accepted: int = 0
+    in_flight: deque[tuple[int, int]] = field(default_factory=deque)
+
+    @property
+    def unknown(self) -> int:
+        """Messages that were sent and not answered for."""
+        return sum(count for _, count in self.in_flight)
+
+    def send_all(self, chunks: Iterable[list[dict[str, Any]]]) -> None:
+        """Send every chunk and wait for every answer."""
+        for chunk in chunks:
+            if len(self.in_flight) == messages.REQUESTS_IN_FLIGHT:
+                self._settle_oldest()
+            request = self.session.submit("send", address=self.address, messages=chunk)
+            self.in_flight.append((request, len(chunk)))
+        while self.in_flight:
+            self._settle_oldest()
+
+    def _settle_oldest(self) -> None:
+        request, count = self.in_flight[0]
+        answer = self.session.answer(request, SYNC_TIME_S)
+        self.in_flight.popleft()
+        accepted = int(answer["accepted"])
+        self.accepted += accepted
+        self.advance(accepted)
+        if accepted != count:
+            why = {"condition": "amqp:resource-limit-exceeded", "description": f"only {accepted} of {count} were taken"}
+            raise AdminError(self.session.node, "send", why)
+
+
+def bodies_of(world: World, options: Options) -> tuple[Iterator[bytes], int | None]:
+    """Bodies in their order and how many there are, where that is known before."""
+    texts, files = options.body or [], options.file or []
+    sources = bool(texts) + bool(files)
+    if options.count:
+        if len(texts) > 1 or files:
+            raise UsageError("--count takes at most one body and no --file", "mqctl send ADDRESS 'order {n}' --count 9")
+        return messages.numbered(texts[0] if texts else f"message {messages.NUMBER}", options.count), options.count
+    if texts == ["-"] and not files:
+        return messages.lines(world.stdin_bytes), None
+    if sources == 0:
+        raise UsageError("there is nothing to send", f"mqctl send {options.address} 'a body'")
+    missing = next((path for path in files if not (world.cwd / path).is_file()), None)
+    if missing is not None:
+        raise UsageError(f"--file {missing}: there is no such file")
+    contents = (_content(world.cwd / path) for path in files)
+    return itertools.chain((one.encode() for one in texts), contents), len(texts) + len(files)
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as fault:
+        raise CommandError(f"--file {path}: {fault.strerror}") from None

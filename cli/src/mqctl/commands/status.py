@@ -1,0 +1,115 @@
+"""`mqctl status`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+from mqctl.declare import ReaderOptions
+from mqctl.errors import CommandError, Unreachable, UsageError
+from mqctl.exits import Exit
+from mqctl.fanout import on_each
+from mqctl.nodes import Node, NodeOptions, nodes_of, open_admin, shell
+from mqctl.output import Column, Rows, write
+from mqctl.progress import counting
+from mqctl.ssh import shell as remote
+from mqctl.world import World
+
+COLUMNS = (
+    Column("host"),
+    Column("instance"),
+    Column("state"),
+    Column("version"),
+    Column("node_id"),
+    Column("queues", is_number=True),
+    Column("messages", is_number=True),
+    Column("uptime_s", is_number=True),
+    Column("connections", is_number=True, wide_only=True),
+    Column("unit", wide_only=True),
+    Column("note"),
+)
+# ActiveState of systemd -> our word.
+STATES = {"active": "running", "activating": "starting", "reloading": "running", "deactivating": "stopping"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(ReaderOptions, NodeOptions):
+    """What to look at and how long to wait."""
+
+    timeout: Annotated[int, typer.Option(help="Seconds that a host may take to answer.", min=1, max=600)] = 15
+
+
+def run(world: World, options: Options) -> int:
+    """Show the state of every node: unit, version, node id, queues, messages. Exit code 3 if any does not run."""
+    nodes = nodes_of(world, options)
+    if not nodes:
+        raise UsageError("there is no node", "mqctl dev up" if options.dev else "mqctl inventory check")
+    rows = []
+    with counting(world, "hosts asked", len(nodes)) as advance:
+        work = on_each(nodes, lambda node: look(world, node, options.timeout), lambda _: advance(1))
+        for node, found in work:
+            rows.append(row_of(node, found))
+    write(Rows("mqctl.status/1", COLUMNS, rows), options.shape, world.data)
+    return Exit.DONE if all(row["state"] == "running" for row in rows) else Exit.DEGRADED
+
+
+def look(world: World, node: Node, timeout_s: int) -> dict[str, Any]:
+    """What one node says of itself; where it does not, what systemd says of it."""
+    unit = _unit(world, node, timeout_s) if node.access is not None else ""
+    if unit and STATES.get(unit) not in {"running", "starting"}:
+        state = "absent" if unit == "absent" else "failed" if unit == "failed" else "stopped"
+        return {"state": state, "unit": unit, "note": _advice(node, state)}
+    try:
+        with open_admin(world, node, timeout_s) as session:
+            answer = session.call("status")
+    except Unreachable:
+        raise
+    except CommandError as error:
+        return {"state": STATES.get(unit, "stopped") if unit != "active" else "failed", "unit": unit,
+                "note": error.what.removeprefix(f"{node.name}: ")}  # fmt: skip
+    return {"state": "running", "unit": unit, **described(answer)}
+
+
+def _unit(world: World, node: Node, timeout_s: int) -> str:
+    """ActiveState of the unit, or `absent` where there is none."""
+    assert node.access is not None
+    command = ["systemctl", "show", f"mqbroker@{node.instance}.service", "--property=LoadState,ActiveState"]
+    result = remote.run(shell(world, node.access), command, timeout_s=timeout_s)
+    found = dict(line.split("=", 1) for line in result.out.decode(errors="replace").splitlines() if "=" in line)
+    if found.get("LoadState") == "not-found":
+        return "absent"
+    return found.get("ActiveState", "") or result.complaint
+
+
+def _advice(node: Node, state: str) -> str:
+    if state == "absent":
+        return "nothing is installed; try: mqctl rollout"
+    return f"look at: journalctl -u mqbroker@{node.instance} on {node.host}"
+
+
+def described(answer: Any) -> dict[str, Any]:
+    """The columns out of an answer to the operation `status`."""
+    if not isinstance(answer, Mapping):
+        return {}
+    uptime_ms = answer.get("uptime_ms")
+    return {
+        "version": answer.get("version"),
+        "node_id": answer.get("node_id"),
+        "queues": answer.get("queues"),
+        "messages": answer.get("messages"),
+        "connections": answer.get("connections"),
+        "uptime_s": uptime_ms // 1000 if isinstance(uptime_ms, int) else answer.get("uptime_s"),
+    }
+
+
+def row_of(node: Node, found: dict[str, Any] | CommandError) -> dict[str, Any]:
+    """One row, whatever became of the host."""
+    row: dict[str, Any] = {one.name: None for one in COLUMNS}
+    row |= {"host": node.host, "instance": node.instance, "note": ""}
+    if isinstance(found, CommandError):
+        why = found.what.removeprefix(f"{node.host}: ")
+        return row | {"state": "unreachable" if isinstance(found, Unreachable) else "failed", "note": why}
+    return row | found

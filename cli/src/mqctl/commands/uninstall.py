@@ -1,0 +1,41 @@
+"""`mqctl uninstall`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from mqctl import confirm
+from mqctl.commands.inventory_check import checked
+from mqctl.commands.rollout import report
+from mqctl.declare import InventoryOptions, ReaderOptions
+from mqctl.playbook.run import Play, run_play
+from mqctl.world import World
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(ReaderOptions, InventoryOptions):
+    """Which hosts, and what goes."""
+
+    limit: Annotated[str, typer.Option(help="Only these hosts; names or wildcards, separated by commas.")] = ""
+    data: Annotated[bool, typer.Option("--data", help="Delete messages and identities too.")] = False
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False
+    check: Annotated[bool, typer.Option("--check", help="Change nothing; let Ansible say what it would change.")] = (
+        False
+    )
+
+
+def run(world: World, options: Options) -> int:
+    """Remove the brokers from the hosts. Messages and identities stay, unless --data is given."""
+    cluster = checked(world, options)
+    hosts = cluster.limited(options.limit)
+    names = ", ".join(one.name for one in hosts)
+    what = "with all messages" if options.data else "messages stay"
+    if not options.check:
+        question = f"Remove the brokers of {names} ({what})."
+        confirm.name(world, question, cluster.name, is_sure=options.yes)
+    play = Play("uninstall", {"mq_uninstall_data": options.data}, ",".join(one.name for one in hosts),
+                is_check=options.check)  # fmt: skip
+    return report(world, run_play(world, cluster, play), options.shape)

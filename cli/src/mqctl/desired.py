@@ -1,0 +1,58 @@
+"""What the inventory wants of a host, as a plan compares it: made from the same models that check an inventory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mqbroker.base.errors import ConfigFault
+from mqbroker.config.inventory import host_variables
+from mqbroker.config.tables import render_toml
+from mqbroker.config.variables import CLUSTER_USER, HostVariables
+
+from mqctl.bundle.manifest import Manifest
+from mqctl.errors import CommandError
+from mqctl.inventory import Host
+from mqctl.plan import Seen, User, Wanted, WantedInstance
+
+
+def wanted_of(host: Host, manifest: Manifest, unit_file: str | None, seen: Seen) -> Wanted:
+    """The wanted state. `seen` is needed for one thing: the address of the network card that the inventory names."""
+    try:
+        variables = host_variables(host.variables)
+    except ConfigFault as fault:
+        raise CommandError(f"{host.name}: {fault}", "mqctl inventory check") from None
+    address = _address(host, variables, seen)
+    users = users_of(variables)
+    instances = {
+        one.name: WantedInstance(render_toml(variables, one, address), users) for one in variables.mq_instances
+    }
+    return Wanted(manifest.release, instances, variables.mq_uid, unit_file)
+
+
+def users_of(variables: HostVariables) -> dict[str, User]:
+    """Users of the inventory, and the one that the nodes log in to each other with."""
+    users = {one.name: User(tuple(one.roles), one.password) for one in variables.mq_users}
+    return users | {CLUSTER_USER: User(("cluster",), variables.mq_cluster_secret)}
+
+
+def _address(host: Host, variables: HostVariables, seen: Seen) -> str | None:
+    card = variables.mq_cluster_interface
+    if card is None:
+        return None
+    found = seen.addresses.get(card)
+    if found is None:
+        cards = ", ".join(sorted(seen.addresses)) or "none"
+        raise CommandError(f"{host.name}: mq_cluster_interface {card} is no network card there; it has {cards}",
+                           "mqctl preflight")  # fmt: skip
+    if not found:
+        raise CommandError(f"{host.name}: the network card {card} has no IPv4 address", "mqctl preflight")
+    return found[0]
+
+
+def unit_template(collection: Path) -> str | None:
+    """The unit file of the role, where it has nothing to fill in; else a plan does not compare it."""
+    for path in sorted((collection / "roles" / "broker").glob("*/mqbroker@.service*")):
+        text = path.read_text()
+        if "{{" not in text and "{%" not in text:
+            return text
+    return None

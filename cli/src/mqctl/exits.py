@@ -1,0 +1,26 @@
+"""Exit codes, the same for every command. The reference in docs/reference/mqctl.md is written from this table."""
+
+from __future__ import annotations
+
+import enum
+
+
+class Exit(enum.IntEnum):
+    """What the shell is told."""
+
+    DONE = 0
+    FAILED = 1
+    USAGE = 2
+    DEGRADED = 3
+    RUNNING = 4
+    INTERRUPTED = 130
+
+
+MEANINGS = {
+    Exit.DONE: "done, nothing to report",
+    Exit.FAILED: "failed; the last line on standard error says what, where and which command to try next",
+    Exit.USAGE: "the command line or the inventory is wrong; nothing was touched",
+    Exit.DEGRADED: "degraded (some hosts did not answer or do not run) or differences found (`plan`)",
+    Exit.RUNNING: "still running: the time was up before the end was seen; look again",
+    Exit.INTERRUPTED: "interrupted by Ctrl-C",
+}

@@ -1,0 +1,50 @@
+"""Work on many hosts at once.
+
+Invariant: results come in the order of the items, one for each, and an error is a result like any other: one host
+never hides the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from typing import TypeVar
+
+from mqctl.errors import CommandError
+
+HOSTS_AT_ONCE = 20
+SIGNAL_LATENCY_S = 0.2
+
+Item = TypeVar("Item")
+Value = TypeVar("Value")
+
+
+def on_each(
+    items: Sequence[Item], work: Callable[[Item], Value], done: Callable[[Item], None] | None = None
+) -> Iterator[tuple[Item, Value | CommandError]]:
+    """Do `work` for all items, twenty at a time; (item, result or error) in the order of `items`.
+
+    Ctrl-C does not wait for hosts that do not answer: what runs is left behind, what waits is dropped.
+    """
+    pool = ThreadPoolExecutor(min(HOSTS_AT_ONCE, max(1, len(items))))
+    try:
+        futures = [pool.submit(_settled, work, item, done) for item in items]
+        for item, future in zip(items, futures, strict=True):
+            while not future.done():
+                # A signal may be taken by another thread: only a wait that ends lets this one see it.
+                wait([future], timeout=SIGNAL_LATENCY_S)
+            yield item, future.result()
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _settled(work: Callable[[Item], Value], item: Item, done: Callable[[Item], None] | None) -> Value | CommandError:
+    try:
+        return work(item)
+    except CommandError as error:
+        return error
+    except Exception as fault:  # the edge of a thread: one host must not hide the rest
+        return CommandError(f"{item}: {type(fault).__name__}: {fault}")
+    finally:
+        if done is not None:
+            done(item)

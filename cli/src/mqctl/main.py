@@ -1,0 +1,105 @@
+"""The program `mqctl`: the table of its commands, and the one place where errors become exit codes."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import typer
+
+from mqctl import declare
+from mqctl.errors import CommandError
+from mqctl.exits import MEANINGS, Exit
+from mqctl.output import printable
+
+EPILOG = "Exit codes: " + "; ".join(f"{code.value} {MEANINGS[code].split(';')[0]}" for code in Exit) + "."
+
+# Words of a command -> its module below `commands`, in the order in which a cluster's life has them.
+COMMANDS = {
+    ("init",): "init",
+    ("inventory", "check"): "inventory_check",
+    ("bundle", "build"): "bundle_build",
+    ("bundle", "show"): "bundle_show",
+    ("preflight",): "preflight",
+    ("plan",): "plan",
+    ("rollout",): "rollout",
+    ("status",): "status",
+    ("queue", "list"): "queue_list",
+    ("send",): "send",
+    ("receive",): "receive",
+    ("uninstall",): "uninstall",
+    ("dev", "up"): "dev_up",
+    ("dev", "down"): "dev_down",
+    ("dev", "status"): "dev_status",
+    ("version",): "version",
+}
+GROUPS = {
+    "inventory": "The hosts and what is wanted of them.",
+    "bundle": "What is copied to the hosts: the broker and its dependencies.",
+    "queue": "Queues of the brokers.",
+    "dev": "Brokers on loopback, for developing an application.",
+}
+SETTINGS: dict[str, Any] = {"no_args_is_help": True, "pretty_exceptions_enable": False, "rich_markup_mode": None}
+
+
+def wanted(arguments: Sequence[str]) -> list[tuple[str, ...]]:
+    """The commands that a command line may mean: the one that it names, else all, for help and completion."""
+    for words in COMMANDS:
+        if tuple(arguments[: len(words)]) == words:
+            return [words]
+    return list(COMMANDS)
+
+
+def make_app(commands: Sequence[tuple[str, ...]] = tuple(COMMANDS)) -> typer.Typer:
+    """A command line with these commands. Only their modules are imported: starting up is most of a short command."""
+    app = typer.Typer(help="Clusters of message brokers from an inventory file.", epilog=EPILOG, **SETTINGS)
+    app.callback()(lambda: None)  # keeps the name of the command in place where there is only one
+    groups: dict[str, typer.Typer] = {}
+    for words in commands:
+        module = importlib.import_module(f"mqctl.commands.{COMMANDS[words]}")
+        place = app
+        if len(words) == 2:
+            if words[0] not in groups:
+                groups[words[0]] = typer.Typer(help=GROUPS[words[0]], **SETTINGS)
+                groups[words[0]].callback()(lambda: None)
+                app.add_typer(groups[words[0]], name=words[0])
+            place = groups[words[0]]
+        declare.add(place, words[-1], module)
+    return app
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run a command line and end the process with its exit code."""
+    code = execute(sys.argv[1:] if arguments is None else arguments)
+    if code == Exit.INTERRUPTED:
+        # Threads may still wait for hosts that do not answer; everything that has to be cleaned up has been.
+        sys.stdout.flush()
+        os._exit(code)
+    sys.exit(code)
+
+
+def execute(arguments: list[str]) -> int:
+    """Run a command line; its exit code. Errors that we raise on purpose are printed, all others are ours to fix."""
+    try:
+        make_app(wanted(arguments))(arguments, standalone_mode=True, prog_name="mqctl")
+    except SystemExit as ended:
+        return int(ended.code or 0) if not isinstance(ended.code, str) else Exit.FAILED
+    except CommandError as error:
+        print(f"mqctl: {printable(error.what)}", file=sys.stderr)
+        if error.attempt:
+            print(f"try: {error.attempt}", file=sys.stderr)
+        return error.code
+    except KeyboardInterrupt:
+        return Exit.INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has seen enough. Python must not complain at exit about the closed pipe.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return Exit.FAILED
+    return Exit.DONE
+
+
+if __name__ == "__main__":
+    main()

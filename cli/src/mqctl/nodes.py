@@ -1,0 +1,88 @@
+"""Nodes that live commands talk to: an instance on a host of the inventory, or one of `mqctl dev`.
+
+A node is named `host` where its instance is `default`, else `host/instance`; the same name is what `--host` takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mqctl import inventory
+from mqctl.admin import AdminSession, SocketStream
+from mqctl.declare import InventoryOptions
+from mqctl.dev import state
+from mqctl.errors import UsageError
+from mqctl.ssh.shell import Shell, open_stream
+from mqctl.ssh.variables import Access
+from mqctl.world import World
+
+BROKER = "/opt/mq/current/bin/mqbroker"
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeOptions(InventoryOptions):
+    """A command that talks to running brokers, of an inventory or of `mqctl dev`."""
+
+    dev: Annotated[bool, typer.Option("--dev", help="The brokers of `mqctl dev` instead of an inventory.")] = False
+    directory: Annotated[Path | None, typer.Option(help="Directory of `mqctl dev`, where it is not the usual one.")] = (
+        None
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One broker. `access` is None for one of this machine that `socket` leads to."""
+
+    host: str
+    instance: str
+    access: Access | None = None
+    socket: str = ""
+
+    @property
+    def name(self) -> str:
+        """For people and for --host."""
+        return self.host if self.instance == "default" else f"{self.host}/{self.instance}"
+
+
+def nodes_of(world: World, options: NodeOptions) -> list[Node]:
+    """All nodes that the options are about, in the order of the inventory."""
+    if options.dev:
+        folder = state.folder(world.environ, options.directory)
+        return [Node(one.name, "default", socket=str(one.socket)) for one in state.nodes(folder)]
+    cluster = inventory.load(world, options)
+    return [Node(host.name, instance, host.access) for host in cluster.hosts for instance in host.instances]
+
+
+def choose(nodes: Sequence[Node], name: str) -> Node:
+    """The node of that name; without a name the first one."""
+    if not nodes:
+        raise UsageError("there is no node", "mqctl dev up")
+    if not name:
+        return nodes[0]
+    for one in nodes:
+        if name in {one.name, f"{one.host}/{one.instance}"}:
+            return one
+    raise UsageError(f"--host {name}: there is no such node", f"--host {nodes[0].name}")
+
+
+def shell(world: World, access: Access) -> Shell:
+    """A shell on a host, kept for the length of the command."""
+    if world.connector is None:
+        # Brokers of this machine need none of what this imports.
+        from mqctl.ssh.pool import SshConnector
+
+        world.connector = SshConnector()
+    return world.connector.shell(access)
+
+
+def open_admin(world: World, node: Node, answer_time_s: float = 30.0) -> AdminSession:
+    """An admin session with a node."""
+    if node.access is None:
+        return AdminSession(node.name, SocketStream(node.socket), answer_time_s)
+    command = [BROKER, "admin", "--stdio", "--instance", node.instance]
+    return AdminSession(node.name, open_stream(shell(world, node.access), command), answer_time_s)

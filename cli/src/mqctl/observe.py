@@ -1,0 +1,61 @@
+"""Looks at hosts without changing them: sends `remote/observe.py` to each and reads what it says."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from importlib import resources
+from typing import Any
+
+from mqctl.errors import CommandError, Unreachable
+from mqctl.inventory import Host
+from mqctl.nodes import shell
+from mqctl.plan import Loaded, Seen, SeenInstance
+from mqctl.ssh import shell as remote
+from mqctl.world import World
+
+OBSERVE_TIME_S = 60.0
+
+
+def observe(world: World, host: Host) -> Seen:
+    """What is on a host now."""
+    program = resources.files("mqctl.remote").joinpath("observe.py").read_bytes()
+    access = host.access
+    command = [access.python, "-", *host.instances]
+    result = remote.run(shell(world, access), command, program, OBSERVE_TIME_S)
+    if result.code != 0:
+        raise Unreachable(host.name, f"{access.python} failed: {result.complaint}", "mqctl preflight")
+    try:
+        return seen_of(json.loads(result.out))
+    except (ValueError, LookupError, TypeError) as fault:
+        raise CommandError(f"{host.name}: what it says of itself cannot be read: {fault}", "mqctl preflight") from None
+
+
+def seen_of(found: Mapping[str, Any]) -> Seen:
+    """The document of `remote/observe.py` as values."""
+    return Seen(
+        release=found["release"],
+        uid=found["uid"],
+        unit_file=text(found["unit_file"]),
+        addresses={card: tuple(some) for card, some in found["addresses"].items()},
+        present=tuple(found["present"]),
+        instances={name: _instance(one) for name, one in found["instances"].items()},
+    )
+
+
+def _instance(found: Mapping[str, Any]) -> SeenInstance:
+    unit, loaded = found.get("unit") or {}, found["loaded"]
+    return SeenInstance(
+        options=text(found["options"]),
+        users=text(found["users"]),
+        node_id=found["node_id"],
+        active=unit.get("ActiveState", "inactive"),
+        enabled=unit.get("UnitFileState", ""),
+        loaded=Loaded(loaded["release"], text(loaded["options"]), text(loaded["users"]), text(loaded["unit_file"])),
+    )
+
+
+def text(encoded: str | None) -> str | None:
+    """A file that came in base64."""
+    return None if encoded is None else base64.b64decode(encoded).decode(errors="replace")

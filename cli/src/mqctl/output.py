@@ -1,0 +1,154 @@
+"""Data on standard output: the same rows as a table, as JSON or as CSV.
+
+Invariant: nothing is cut off. A table on a terminal folds long cells; anywhere else it is as wide as it must be. JSON
+carries `schema`, a name with a version that changes when a field changes its meaning or goes away.
+"""
+
+from __future__ import annotations
+
+import csv
+import enum
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TextIO
+
+from rich.console import Console
+from rich.measure import Measurement
+from rich.table import Table
+from rich.text import Text
+
+from mqctl.errors import UsageError
+
+UNLIMITED_COLUMNS = 100_000
+STYLES = {
+    "running": "green", "ok": "green", "stopped": "red", "failed": "red", "unreachable": "red", "error": "red",
+    "absent": "yellow", "starting": "yellow", "warning": "yellow",
+}  # fmt: skip
+
+
+class Format(enum.StrEnum):
+    """How rows are written."""
+
+    TABLE = "table"
+    JSON = "json"
+    CSV = "csv"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """`name` is the key of a row and the name in JSON, CSV and `--columns`; `wide_only` hides it in plain tables."""
+
+    name: str
+    is_number: bool = False
+    wide_only: bool = False
+
+
+@dataclass(slots=True)
+class Rows:
+    """A result of a command. `extra` stands beside the rows in JSON (the hash of a plan, for example)."""
+
+    schema: str
+    columns: Sequence[Column]
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What the user asked for."""
+
+    format: Format = Format.TABLE
+    columns: tuple[str, ...] = ()
+
+
+def chosen_columns(rows: Rows, shape: Shape) -> list[Column]:
+    """The columns to show, in the order that the user named them in."""
+    if not shape.columns:
+        return [one for one in rows.columns if shape.format is not Format.TABLE or not one.wide_only]
+    known = {one.name: one for one in rows.columns}
+    unknown = [name for name in shape.columns if name not in known]
+    if unknown:
+        raise UsageError(f"--columns: there is no column {', '.join(unknown)}", f"--columns {','.join(known)}")
+    return [known[name] for name in shape.columns]
+
+
+def cell_text(value: Any) -> str:
+    """One cell for people and CSV: nothing for None, yes and no for booleans, lists separated by spaces."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return " ".join(cell_text(one) for one in value)
+    return str(value)
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 host`, `2 hosts`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def printable(text: str) -> str:
+    """Control characters made visible: what a host or a message says must not drive the user's terminal."""
+    return "".join(one if one.isprintable() or one in "\n\t" else repr(one)[1:-1] for one in text)
+
+
+def write(rows: Rows, shape: Shape, console: Console) -> None:
+    """Write all rows to the file of `console`."""
+    columns = chosen_columns(rows, shape)
+    if shape.format is Format.JSON:
+        kept = [{one.name: row.get(one.name) for one in columns} for row in rows.rows] if shape.columns else rows.rows
+        write_json({"schema": rows.schema, **rows.extra, "rows": kept}, console.file)
+    elif shape.format is Format.CSV:
+        write_csv([one.name for one in columns], rows.rows, console.file)
+    else:
+        _write_table(columns, rows.rows, console)
+
+
+def write_json(value: dict[str, Any], out: Any) -> None:
+    """One JSON document, indented, keys in the order that they were given."""
+    out.write(json.dumps(value, indent=2, ensure_ascii=False, default=str) + "\n")
+
+
+def write_csv(names: Sequence[str], rows: Iterable[dict[str, Any]], out: Any) -> None:
+    """RFC 4180 with a header line; line ends are newlines, as in every other output."""
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(names)
+    for row in rows:
+        writer.writerow([cell_text(row.get(name)) for name in names])
+
+
+def _write_table(columns: list[Column], rows: list[dict[str, Any]], console: Console) -> None:
+    """Only the last column folds: an id in pieces is of no use. What is too wide for a terminal is wrapped by it."""
+    table = Table(box=None, pad_edge=False, show_edge=False)
+    for one in columns:
+        title = one.name.replace("_", " ").upper()
+        is_last = one is columns[-1]
+        table.add_column(title, justify="right" if one.is_number else "left", overflow="fold", no_wrap=not is_last)
+    for row in rows:
+        table.add_row(*(_cell(row.get(one.name)) for one in columns))
+    needed = Measurement.get(console, console.options.update(max_width=UNLIMITED_COLUMNS), table)
+    table.width = max(needed.minimum, min(needed.maximum, console.width))
+    with console.capture() as captured:
+        console.print(table, crop=False, soft_wrap=True)
+    console.file.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))
+
+
+def _cell(value: Any) -> Text:
+    text = printable(cell_text(value))
+    return Text(text, style=STYLES.get(text, ""))
+
+
+def data_console(out: TextIO, *, has_colour: bool) -> Console:
+    """A console for standard output that cuts nothing: beyond a terminal its width has no bound."""
+    is_terminal = out.isatty()
+    return Console(
+        file=out,
+        force_terminal=is_terminal,
+        color_system="standard" if has_colour and is_terminal else None,
+        width=None if is_terminal else UNLIMITED_COLUMNS,
+        highlight=False,
+        emoji=False,
+        markup=False,
+    )

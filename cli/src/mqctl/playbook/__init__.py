@@ -1,0 +1,1 @@
+"""Playbooks of the collection, run by ansible-runner: events as they come, nothing left behind afterwards."""

@@ -1,0 +1,135 @@
+"""Runs one playbook of the collection to its end and says how each host fared."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import ansible_runner  # type: ignore[import-untyped]
+
+from mqctl.errors import CommandError
+from mqctl.exits import Exit
+from mqctl.inventory import Cluster
+from mqctl.playbook.display import Display
+from mqctl.playbook.events import RunState
+from mqctl.playbook.place import collections_path, run_folder
+from mqctl.playbook.redact import Redactor
+from mqctl.world import World
+
+VERBOSITY_MAX = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Play:
+    """What to run: the name of a playbook in the collection, and what it is told."""
+
+    name: str
+    variables: Mapping[str, Any] = field(default_factory=dict)
+    limit: str = ""
+    is_check: bool = False
+    is_diff: bool = False
+
+
+def run_play(world: World, cluster: Cluster, play: Play) -> RunState:
+    """Run it; the state of all hosts. Raises only where Ansible itself could not run."""
+    redact = Redactor(host.variables for host in cluster.hosts)
+    state = RunState(redact)
+    with run_folder(world.environ) as folder, Display(world, play.name, redact) as display:
+        ended = _run(world, cluster, play, folder, lambda event: _take(state, display, event))
+        said = redact(_last_words(folder)) if ended.rc not in (0, 2, 4) or not state.hosts else ""
+    if ended.status == "canceled":
+        raise KeyboardInterrupt
+    if said and not state.failed and not state.unreachable:
+        raise CommandError(f"the playbook mqops.cluster.{play.name} could not run: {said}", f"mqctl {play.name} -vvv")
+    return state
+
+
+def _take(state: RunState, display: Display, event: dict[str, Any]) -> bool:
+    for happened in state.apply(event):
+        display.happened(happened, state)
+    display.said(str(event.get("stdout") or ""))
+    return False  # ansible-runner need not keep the file of the event
+
+
+def _run(world: World, cluster: Cluster, play: Play, folder: Path, take: Callable[[dict[str, Any]], bool]) -> Any:
+    stopped = Stopped()
+    arguments = [
+        *cluster.vault_arguments,
+        *(["--check"] if play.is_check else []),
+        *(["--diff"] if play.is_diff else []),
+    ]
+    with stopped:
+        return ansible_runner.run(
+            private_data_dir=str(folder),
+            project_dir=str(world.cwd),
+            playbook=f"mqops.cluster.{play.name}",
+            inventory=[str(one) for one in cluster.sources],
+            limit=play.limit or None,
+            extravars=dict(play.variables),
+            envvars={
+                **ansible_environment(world),
+                "ANSIBLE_COLLECTIONS_PATH": collections_path(world.environ, world.cwd),
+            },
+            cmdline=shlex.join(arguments) or None,
+            verbosity=min(world.verbosity, VERBOSITY_MAX) or None,
+            quiet=True,
+            suppress_env_files=True,
+            event_handler=take,
+            cancel_callback=lambda: stopped.is_set,
+        )
+
+
+def ansible_environment(world: World) -> dict[str, str]:
+    """What Ansible needs to find: itself and the user's settings. Its output is read here, so it has no colours."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), world.environ.get("PATH", os.defpath)])
+    made = {
+        "PATH": path,
+        "ANSIBLE_FORCE_COLOR": "false",
+        "ANSIBLE_NOCOLOR": "true",
+    }
+    settings = world.cwd / "ansible.cfg"
+    if "ANSIBLE_CONFIG" not in world.environ and settings.is_file():
+        made["ANSIBLE_CONFIG"] = str(settings)
+    return made
+
+
+class Stopped:
+    """Ctrl-C and SIGTERM end the playbook first, so that the folder can be removed after it."""
+
+    def __init__(self) -> None:
+        self.is_set = False
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Stopped:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            self._before[number] = signal.signal(number, self._stop)
+        return self
+
+    def _stop(self, *_: object) -> None:
+        self.is_set = True
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+
+def _last_words(folder: Path) -> str:
+    """The last lines that Ansible printed, where it gave up before any task."""
+    for path in sorted((folder / "artifacts").glob("*/stdout")):
+        lines = [one.strip() for one in path.read_text(errors="replace").splitlines() if one.strip()]
+        errors = [one for one in lines if one.startswith(("[ERROR]", "ERROR", "fatal"))] or lines
+        return " / ".join(errors[-3:])
+    return ""
+
+
+def verdict(state: RunState) -> Exit:
+    """1 if a task failed anywhere, 3 if hosts were only not reached, else 0."""
+    if state.failed:
+        return Exit.FAILED
+    return Exit.DEGRADED if state.unreachable else Exit.DONE

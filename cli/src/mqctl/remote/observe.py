@@ -1,0 +1,109 @@
+"""Says as one JSON document what is on this host: sent to it by `mqctl plan`, run as root, changes nothing.
+
+Standard library only, and of Python 3.9 at that: it runs before anything of ours is installed.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import pwd
+import subprocess
+import sys
+from typing import Any
+
+
+def text_of(path: str) -> str | None:
+    """The content of a file in base64, or None where there is none."""
+    try:
+        with open(path, "rb") as file:
+            return base64.b64encode(file.read()).decode()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def json_of(path: str) -> Any:
+    """A JSON file, or None."""
+    try:
+        with open(path) as file:
+            return json.load(file)
+    except (OSError, ValueError):
+        return None
+
+
+def link_of(path: str) -> str | None:
+    """The last part of what a link points to, or None."""
+    try:
+        return os.path.basename(os.readlink(path))
+    except OSError:
+        return None
+
+
+def unit_of(name: str) -> dict[str, str]:
+    """Properties of a systemd unit."""
+    command = ["systemctl", "show", name, "--property=LoadState,ActiveState,UnitFileState,NeedDaemonReload"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    except OSError:
+        return {}
+    return dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
+
+
+def addresses() -> dict[str, list[str]]:
+    """Network card -> its IPv4 addresses."""
+    try:
+        done = subprocess.run(["ip", "-json", "-4", "address"], capture_output=True, text=True, timeout=20, check=False)
+        cards = json.loads(done.stdout or "[]")
+    except (OSError, ValueError):
+        return {}
+    return {
+        card["ifname"].split("@")[0]: [one["local"] for one in card.get("addr_info", []) if one.get("local")]
+        for card in cards
+        if card.get("ifname")
+    }
+
+
+def user_of(name: str) -> int | None:
+    """The uid of a user, or None."""
+    try:
+        return pwd.getpwnam(name).pw_uid
+    except KeyError:
+        return None
+
+
+def instance_of(name: str) -> dict[str, Any]:
+    """Everything about one instance."""
+    identity = json_of(f"/var/lib/mq/{name}/identity.json")
+    return {
+        "options": text_of(f"/etc/mq/{name}/broker.toml"),
+        "users": text_of(f"/var/lib/mq/{name}/users.json"),
+        "node_id": identity.get("node_id") if isinstance(identity, dict) else None,
+        "loaded": {
+            "release": link_of(f"/run/mq/{name}/loaded/release"),
+            "options": text_of(f"/run/mq/{name}/loaded/broker.toml"),
+            "users": text_of(f"/run/mq/{name}/loaded/users.json"),
+            "unit_file": text_of(f"/run/mq/{name}/loaded/mqbroker@.service"),
+        },
+        "unit": unit_of(f"mqbroker@{name}.service"),
+    }
+
+
+def main() -> None:
+    try:
+        present = sorted(os.listdir("/etc/mq"))
+    except OSError:
+        present = []
+    found = {
+        "release": link_of("/opt/mq/current"),
+        "uid": user_of("mq"),
+        "unit_file": text_of("/etc/systemd/system/mqbroker@.service"),
+        "addresses": addresses(),
+        "present": present,
+        "instances": {name: instance_of(name) for name in sys.argv[1:]},
+    }
+    json.dump(found, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""Logging in: which keys and passwords are offered to a server, in the order in which OpenSSH offers them.
+
+Keys of the agent that the options name come first, then the agent's other keys, then key files, then the password. A
+server counts every key as an attempt, so IdentitiesOnly keeps the agent's other keys back.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import paramiko
+from paramiko.auth_strategy import AuthSource, AuthStrategy, InMemoryPrivateKey, Password
+from paramiko.pkey import PublicBlob, UnknownKeyType
+
+from mqctl.errors import UsageError
+from mqctl.ssh.hostkeys import Policy
+from mqctl.ssh.settings import Hop
+
+
+class Answers(AuthSource):
+    """keyboard-interactive with the password as the answer to a single question that hides what is typed."""
+
+    def __init__(self, username: str, password: str) -> None:
+        super().__init__(username=username)
+        self._password = password
+
+    def __repr__(self) -> str:
+        return "Answers()"
+
+    def authenticate(self, transport: paramiko.Transport) -> Any:
+        """Called by paramiko."""
+        return transport.auth_interactive(self.username, self._answer)
+
+    def _answer(self, title: str, instructions: str, prompts: list[tuple[str, bool]]) -> list[str]:
+        return [self._password if not echo else "" for _, echo in prompts]
+
+
+class Strategy(AuthStrategy):
+    """Everything that `hop` allows to offer."""
+
+    def __init__(self, hop: Hop, password: str, passphrase: str, policy: Policy) -> None:
+        super().__init__(ssh_config=paramiko.SSHConfig())
+        self.hop = hop
+        self.notes: list[str] = []
+        self._password = password
+        self._passphrase = passphrase
+        self._policy = policy
+
+    def get_sources(self) -> Iterator[AuthSource]:
+        """Called by paramiko after the host key was accepted."""
+        user = self.hop.user
+        for method in self.hop.methods:
+            if method == "publickey":
+                for key in self._keys():
+                    yield InMemoryPrivateKey(user, key)
+            elif self._password and self._policy.may_send_password:
+                if method == "password":
+                    yield Password(user, lambda: self._password)
+                else:
+                    yield Answers(user, self._password)
+
+    def _keys(self) -> Iterator[Any]:
+        agent = self._agent_keys()
+        named = {blob for path in self.hop.identity_files if (blob := public_part(path))}
+        yield from (key for key in agent if key.asbytes() in named)
+        if not self.hop.identities_only:
+            yield from (key for key in agent if key.asbytes() not in named)
+        have = {key.asbytes() for key in agent}
+        for path in self.hop.identity_files:
+            yield from self._key_of_file(Path(path).expanduser(), have)
+
+    def _agent_keys(self) -> list[Any]:
+        if self.hop.agent == "none":
+            return []
+        if self.hop.agent not in {"SSH_AUTH_SOCK", os.environ.get("SSH_AUTH_SOCK", "")}:
+            raise UsageError(
+                f"the SSH option IdentityAgent {self.hop.agent} cannot be honoured by mqctl",
+                f"SSH_AUTH_SOCK={self.hop.agent} mqctl …",
+            )
+        return list(paramiko.Agent().get_keys())
+
+    def _key_of_file(self, path: Path, have: set[bytes]) -> Iterator[Any]:
+        try:
+            key = paramiko.PKey.from_path(path, self._passphrase.encode() or None)  # type: ignore[arg-type]
+        except FileNotFoundError:
+            return
+        except (OSError, ValueError, TypeError, UnknownKeyType, paramiko.SSHException) as fault:
+            self.notes.append(f"{path} cannot be used ({fault or type(fault).__name__})")
+            return
+        for certificate in self.hop.certificate_files:
+            signed = certificate_for(key, Path(certificate).expanduser())
+            if signed:
+                key.load_certificate(str(Path(certificate).expanduser()))
+                break
+        if key.public_blob is not None or key.asbytes() not in have:
+            yield key
+
+
+def public_part(path: str) -> bytes | None:
+    """The public key beside a key file; None where there is none."""
+    try:
+        return bytes(PublicBlob.from_file(str(Path(path).expanduser()) + ".pub").key_blob)
+    except (OSError, ValueError):
+        return None
+
+
+def certificate_for(key: paramiko.PKey, path: Path) -> bool:
+    """Whether the certificate at `path` is for `key`: the key without its type name stands inside the certificate."""
+    try:
+        blob = PublicBlob.from_file(str(path)).key_blob
+    except (OSError, ValueError):
+        return False
+    plain = key.asbytes()
+    return plain[4 + int.from_bytes(plain[:4], "big") :] in blob

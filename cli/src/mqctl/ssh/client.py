@@ -1,0 +1,321 @@
+"""A paramiko connection through any number of jump hosts, and the shell on it."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import subprocess
+import threading
+import time
+from typing import Any
+
+import paramiko
+
+from mqctl.errors import Unreachable, UsageError
+from mqctl.ssh.auth import Strategy
+from mqctl.ssh.hostkeys import HostKeyRefused, Policy, read
+from mqctl.ssh.settings import Hop
+from mqctl.ssh.shell import OUTPUT_BYTES_MAX, Result
+from mqctl.ssh.variables import Access, Become
+
+SESSIONS_MAX = 8  # sshd allows ten on a connection (MaxSessions)
+SESSION_WAIT_S_MAX = 120
+FAMILIES = {"any": socket.AF_UNSPEC, "inet": socket.AF_INET, "inet6": socket.AF_INET6}
+PREFERENCES = {name: getattr(paramiko.Transport, f"_preferred_{name}") for name in
+               ("ciphers", "kex", "macs", "keys", "pubkeys")}  # fmt: skip
+
+
+class ProxyProcess:
+    """A ProxyCommand: a shell command whose standard input and output are the connection."""
+
+    def __init__(self, command: str) -> None:
+        self.socket, theirs = socket.socketpair()
+        with theirs:
+            self._child = subprocess.Popen(
+                ["/bin/sh", "-c", f"exec {command}"],
+                stdin=theirs.fileno(),
+                stdout=theirs.fileno(),
+                stderr=subprocess.DEVNULL,
+            )
+
+    def close(self) -> None:
+        """End it."""
+        self.socket.close()
+        self._child.terminate()
+        try:
+            self._child.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            self._child.kill()
+            self._child.wait()
+
+
+class Connection:
+    """A logged-in SSH connection to one hop."""
+
+    def __init__(self, access: Access, hop: Hop, before: Connection | None) -> None:
+        self.access = access
+        self.hop = hop
+        self._proxy: ProxyProcess | None = None
+        self._sessions = threading.BoundedSemaphore(SESSIONS_MAX)
+        self._client = paramiko.SSHClient()
+        try:
+            self._connect(before)
+        except BaseException:
+            self.close()
+            raise
+
+    def _connect(self, before: Connection | None) -> None:
+        hop, timeout_s = self.hop, self.access.timeout_s
+        known = read(hop)
+        policy = Policy(hop, known)
+        strategy = Strategy(hop, self.access.password, self.access.passphrase, policy)
+        name, port = (hop.known_as, 22) if hop.known_as else (hop.host, hop.port)
+        if hop.host_keys != "no":
+            for key in known.keys:
+                self._client.get_host_keys().add(hop.known_hosts_name, key.get_name(), key)
+        self._client.set_missing_host_key_policy(policy)
+        try:
+            self._client.connect(
+                name,
+                port,
+                username=hop.user,
+                sock=self._socket(before),
+                timeout=timeout_s,
+                banner_timeout=timeout_s,
+                auth_timeout=timeout_s,
+                channel_timeout=timeout_s,
+                compress=hop.is_compressed,
+                disabled_algorithms=disabled_algorithms(hop),
+                auth_strategy=strategy,
+            )
+        except (paramiko.SSHException, OSError, EOFError) as fault:
+            raise self._unreachable(fault, strategy) from fault
+        transport = self._client.get_transport()
+        if transport is not None and hop.keepalive_s:
+            transport.set_keepalive(hop.keepalive_s)
+
+    def _socket(self, before: Connection | None) -> Any:
+        hop = self.hop
+        if before is not None:
+            return before.forward(hop.host, hop.port)
+        if hop.proxy_command:
+            self._proxy = ProxyProcess(hop.proxy_command)
+            return self._proxy.socket
+        return dial(hop, self.access.timeout_s)
+
+    def forward(self, host: str, port: int) -> paramiko.Channel:
+        """A channel to a server that this one can reach."""
+        transport = self._client.get_transport()
+        if transport is None:
+            raise paramiko.SSHException(f"the connection to {self.hop} is gone")
+        try:
+            return transport.open_channel("direct-tcpip", (host, port), ("127.0.0.1", 0), timeout=self.access.timeout_s)
+        except paramiko.ChannelException as fault:
+            raise paramiko.SSHException(f"{self.hop} cannot reach {host}:{port}: {fault.text}") from fault
+
+    def channel(self, command: str) -> paramiko.Channel:
+        """Start a command line in the user's shell on the host. Whoever called gives the channel to `release`."""
+        if not self._sessions.acquire(timeout=SESSION_WAIT_S_MAX):
+            raise Unreachable(self.access.name, f"{SESSIONS_MAX} commands run there already")
+        try:
+            return self._open(command)
+        except (paramiko.SSHException, OSError, EOFError) as fault:
+            self._sessions.release()
+            raise Unreachable(self.access.name, f"{self.hop}: {fault}", f"ssh {self.hop.host}") from fault
+
+    def _open(self, command: str) -> paramiko.Channel:
+        transport = self._client.get_transport()
+        if transport is None or not transport.is_active():
+            raise paramiko.SSHException("the connection is gone")
+        channel = transport.open_session(timeout=self.access.timeout_s)
+        channel.settimeout(self.access.timeout_s)
+        channel.exec_command(command)
+        return channel
+
+    def release(self, channel: paramiko.Channel) -> None:
+        """Close a channel and let the next command run."""
+        channel.close()
+        self._sessions.release()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the connection still stands."""
+        transport = self._client.get_transport()
+        return transport is not None and transport.is_active()
+
+    def close(self) -> None:
+        """Hang up."""
+        with contextlib.suppress(Exception):
+            self._client.close()
+        if self._proxy is not None:
+            self._proxy.close()
+
+    def _unreachable(self, fault: Exception, strategy: Strategy) -> Unreachable:
+        hop, name = self.hop, self.access.name
+        attempt = f"ansible -m ping -i INVENTORY {name}"
+        if isinstance(fault, HostKeyRefused):
+            return Unreachable(name, str(fault), "ssh to it once and compare the fingerprint")
+        if isinstance(fault, paramiko.BadHostKeyException):
+            return Unreachable(
+                name,
+                f"the host key of {hop} has changed to {fault.key.fingerprint}",
+                f"if that is right: ssh-keygen -R '{hop.known_hosts_name}'",
+            )
+        if isinstance(fault, paramiko.AuthenticationException):
+            return Unreachable(name, f"{hop} lets nobody in: {login_report(fault, strategy)}", attempt)
+        return Unreachable(name, f"{hop}: {describe(fault)}", attempt)
+
+
+def login_report(fault: paramiko.AuthenticationException, strategy: Strategy) -> str:
+    """What was offered and what else the server would take. Never a secret: only kinds and counts."""
+    result = getattr(fault, "result", [])
+    kinds: dict[str, int] = {}
+    allowed: set[str] = set()
+    for one in result:
+        kind = {"InMemoryPrivateKey": "key"}.get(type(one.source).__name__, "password")
+        kinds[kind] = kinds.get(kind, 0) + 1
+        allowed |= set(getattr(one.result, "allowed_types", []))
+    tried = " and ".join(f"{count} {kind}{'s' if count > 1 else ''}" for kind, count in kinds.items()) or "nothing"
+    report = f"{tried} offered"
+    other = sorted(allowed - {"publickey", "password", "keyboard-interactive"})
+    if other:
+        report += f", the server also takes {' '.join(other)}, which mqctl does not speak"
+    return "; ".join([report, *strategy.notes])
+
+
+def describe(fault: BaseException) -> str:
+    """A sentence for an error of the network."""
+    if isinstance(fault, TimeoutError):
+        return "no answer in time"
+    if isinstance(fault, socket.gaierror):
+        return "the name is not known"
+    if isinstance(fault, OSError) and fault.strerror:
+        return fault.strerror.lower()
+    return str(fault) or type(fault).__name__
+
+
+def disabled_algorithms(hop: Hop) -> dict[str, list[str]]:
+    """paramiko's algorithms that OpenSSH would not use here; an empty remainder is an error that names the option."""
+    disabled = {}
+    for name, allowed in hop.algorithms:
+        ours = PREFERENCES[name]
+        off = [one for one in ours if one not in allowed]
+        if len(off) == len(ours):
+            raise UsageError(f"{hop}: none of {','.join(allowed)} (SSH option {name}) is known to mqctl")
+        disabled[name] = off
+    return disabled
+
+
+def dial(hop: Hop, timeout_s: float) -> socket.socket:
+    """A TCP connection to the first address of the host that answers."""
+    last: OSError = OSError("the name has no address")
+    for family, kind, protocol, _, address in socket.getaddrinfo(
+        hop.host, hop.port, FAMILIES.get(hop.address_family, socket.AF_UNSPEC), socket.SOCK_STREAM
+    ):
+        one = socket.socket(family, kind, protocol)
+        try:
+            one.settimeout(timeout_s)
+            if hop.bind_address:
+                one.bind((hop.bind_address, 0))
+            one.connect(address)
+        except OSError as fault:
+            one.close()
+            last = fault
+        else:
+            return one
+    raise last
+
+
+class SshStream:
+    """A running command on a channel."""
+
+    def __init__(self, connection: Connection, channel: paramiko.Channel) -> None:
+        self._connection = connection
+        self._channel = channel
+        self._is_closed = False
+        self.sendall = channel.sendall
+        self.recv = channel.recv
+        self.settimeout = channel.settimeout
+
+    def close(self) -> None:
+        """End of input and of output."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._connection.release(self._channel)
+
+    def complaint(self) -> str:
+        """The last line on standard error, once output has ended."""
+        code = self._channel.recv_exit_status() if self._channel.status_event.wait(5) else -1
+        errors = bytearray()
+        while self._channel.recv_stderr_ready() and len(errors) < 65536:
+            errors += self._channel.recv_stderr(65536)
+        return Result(code, b"", bytes(errors)).complaint
+
+
+class SshShell:
+    """Runs commands on a host."""
+
+    def __init__(self, connection: Connection, become: Become) -> None:
+        self.name = connection.access.name
+        self.become = become
+        self.user = connection.hop.user
+        self._connection = connection
+
+    def run_plain(self, command: str, stdin: bytes, timeout_s: float) -> Result:
+        """See Shell."""
+        channel = self._connection.channel(command)
+        deadline = time.monotonic() + timeout_s
+        writer = threading.Thread(target=_write, args=(channel, stdin), daemon=True)
+        try:
+            writer.start()
+            return self._collect(channel, deadline, timeout_s)
+        finally:
+            self._connection.release(channel)
+            writer.join(5)
+
+    def _collect(self, channel: paramiko.Channel, deadline: float, timeout_s: float) -> Result:
+        out, err = bytearray(), bytearray()
+        errors = threading.Thread(target=_drain, args=(channel, err), daemon=True)
+        errors.start()
+        try:
+            while True:
+                channel.settimeout(max(0.01, deadline - time.monotonic()))
+                chunk = channel.recv(65536)
+                if not chunk:
+                    break
+                out += chunk
+                if len(out) > OUTPUT_BYTES_MAX:
+                    raise Unreachable(self.name, f"a command said more than {OUTPUT_BYTES_MAX} bytes")
+            if not channel.status_event.wait(max(0.01, deadline - time.monotonic())):
+                raise TimeoutError
+        except TimeoutError:
+            raise Unreachable(self.name, f"no answer within {timeout_s:g} s") from None
+        errors.join(5)
+        return Result(channel.recv_exit_status(), bytes(out), bytes(err))
+
+    def open_plain(self, command: str, prefix: bytes) -> SshStream:
+        """See Shell."""
+        stream = SshStream(self._connection, self._connection.channel(command))
+        if prefix:
+            stream.sendall(prefix)
+        return stream
+
+    def close(self) -> None:
+        """Hang up."""
+        self._connection.close()
+
+
+def _write(channel: paramiko.Channel, data: bytes) -> None:
+    # A command may end before it has read everything; its exit code says what that meant.
+    with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
+        channel.sendall(data)
+        channel.shutdown_write()
+
+
+def _drain(channel: paramiko.Channel, into: bytearray) -> None:
+    with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
+        while len(into) < OUTPUT_BYTES_MAX:
+            chunk = channel.recv_stderr(65536)
+            if not chunk:
+                return
+            into += chunk

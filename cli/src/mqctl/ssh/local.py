@@ -1,0 +1,72 @@
+"""The control node itself, for hosts with ansible_connection=local."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import socket
+import subprocess
+import tempfile
+from typing import IO
+
+from mqctl.errors import CommandError
+from mqctl.ssh.shell import Result
+from mqctl.ssh.variables import Become
+
+
+class LocalStream:
+    """A child process whose standard input and output are one end of a socket pair."""
+
+    def __init__(self, command: str, prefix: bytes) -> None:
+        self._socket, theirs = socket.socketpair()
+        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 -- lives as long as the stream
+        with theirs:
+            self._child = subprocess.Popen(
+                ["/bin/sh", "-c", command], stdin=theirs.fileno(), stdout=theirs.fileno(), stderr=self._errors
+            )
+        self.settimeout = self._socket.settimeout
+        self.sendall = self._socket.sendall
+        self.recv = self._socket.recv
+        if prefix:
+            self.sendall(prefix)
+
+    def complaint(self) -> str:
+        """The last line on standard error."""
+        self._errors.seek(0)
+        return Result(self._child.poll() or 0, b"", self._errors.read(65536)).complaint
+
+    def close(self) -> None:
+        """End of input; the child is given a moment, then ended."""
+        self._socket.close()
+        try:
+            self._child.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            self._child.kill()
+            self._child.wait()
+        self._errors.close()
+
+
+class LocalShell:
+    """Runs commands here."""
+
+    def __init__(self, name: str, become: Become) -> None:
+        self.name = name
+        self.become = become
+        self.user = pwd.getpwuid(os.geteuid()).pw_name
+
+    def run_plain(self, command: str, stdin: bytes, timeout_s: float) -> Result:
+        """See Shell."""
+        try:
+            done = subprocess.run(
+                ["/bin/sh", "-c", command], input=stdin, capture_output=True, timeout=timeout_s, check=False
+            )
+        except subprocess.TimeoutExpired:
+            raise CommandError(f"{self.name}: no answer within {timeout_s:g} s") from None
+        return Result(done.returncode, done.stdout, done.stderr)
+
+    def open_plain(self, command: str, prefix: bytes) -> LocalStream:
+        """See Shell."""
+        return LocalStream(command, prefix)
+
+    def close(self) -> None:
+        """Nothing is held."""

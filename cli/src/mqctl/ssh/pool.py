@@ -1,0 +1,91 @@
+"""Connections by host.
+
+Invariant: a jump host is connected to once, however many hosts lie behind it (its sshd refuses many logins at a time).
+"""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import threading
+from collections.abc import Sequence
+
+from mqctl.errors import Unreachable, UsageError
+from mqctl.ssh.client import Connection, SshShell
+from mqctl.ssh.local import LocalShell
+from mqctl.ssh.settings import Hop, hop_of, jump_arguments, parse
+from mqctl.ssh.shell import Shell
+from mqctl.ssh.variables import Access
+
+JUMPS_MAX = 8
+
+
+def effective_settings(access: Access, arguments: Sequence[str]) -> Hop:
+    """Ask OpenSSH what a command line means, all configuration files read."""
+    command = [access.program, "-G", *arguments]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=20, check=False, stdin=subprocess.DEVNULL
+        )
+    except FileNotFoundError:
+        raise UsageError(f"{access.program} is not installed here", "apt install openssh-client") from None
+    except subprocess.TimeoutExpired:
+        raise Unreachable(access.name, f"{access.program} -G did not end within 20 s") from None
+    if done.returncode != 0:
+        complaint = done.stderr.strip().splitlines()[-1:] or [f"exit code {done.returncode}"]
+        raise UsageError(f"{access.name}: ssh refuses its options: {complaint[0]}", "look at ansible_ssh_common_args")
+    return hop_of(access.name, parse(done.stdout))
+
+
+class SshConnector:
+    """The real one."""
+
+    def __init__(self) -> None:
+        # paramiko logs tracebacks of what reaches us as an exception anyway.
+        logging.getLogger("paramiko").setLevel(logging.CRITICAL + 1)
+        self._lock = threading.Lock()
+        self._locks: dict[tuple[str, ...], threading.Lock] = {}
+        self._shells: dict[str, Shell] = {}
+        self._jumps: dict[tuple[str, ...], Connection] = {}
+
+    def shell(self, access: Access) -> Shell:
+        """See mqctl.world.Connector."""
+        with self._lock_of(("host", access.name)):
+            if access.name not in self._shells:
+                self._shells[access.name] = self._open(access)
+            return self._shells[access.name]
+
+    def _open(self, access: Access) -> Shell:
+        if access.is_local:
+            return LocalShell(access.name, access.become)
+        hop = effective_settings(access, access.arguments)
+        return SshShell(Connection(access, hop, self._jump(access, hop, access.arguments, 0)), access.become)
+
+    def _jump(self, access: Access, hop: Hop, arguments: Sequence[str], depth: int) -> Connection | None:
+        through = jump_arguments(hop, arguments)
+        if through is None:
+            return None
+        if depth == JUMPS_MAX:
+            raise UsageError(f"{access.name}: more than {JUMPS_MAX} jump hosts (ProxyJump {hop.proxy_jump})")
+        key = (access.program, *through)
+        jump_access = Access(access.name, program=access.program, arguments=tuple(through), timeout_s=access.timeout_s)
+        next_hop = effective_settings(jump_access, through)
+        before = self._jump(access, next_hop, through, depth + 1)
+        with self._lock_of(key):
+            connection = self._jumps.get(key)
+            if connection is None or not connection.is_alive:
+                connection = self._jumps[key] = Connection(jump_access, next_hop, before)
+            return connection
+
+    def _lock_of(self, key: tuple[str, ...]) -> threading.Lock:
+        with self._lock:
+            return self._locks.setdefault(key, threading.Lock())
+
+    def close(self) -> None:
+        """See mqctl.world.Connector."""
+        for shell in self._shells.values():
+            shell.close()
+        for connection in self._jumps.values():
+            connection.close()
+        self._shells.clear()
+        self._jumps.clear()

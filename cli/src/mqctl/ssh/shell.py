@@ -1,0 +1,100 @@
+"""A shell on a host: run a command to its end, or open a stream to one. The same for SSH and for the control node.
+
+Every wait has a limit and every output a size: a host that misbehaves costs a row in a table, not the command.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from mqctl.errors import CommandError
+from mqctl.ssh.variables import Become
+
+OUTPUT_BYTES_MAX = 32 * 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """How a command ended."""
+
+    code: int
+    out: bytes
+    err: bytes
+
+    @property
+    def complaint(self) -> str:
+        """The last line that it said on standard error, for our own message."""
+        lines = [one for one in self.err.decode(errors="replace").splitlines() if one.strip()]
+        return lines[-1].strip() if lines else f"exit code {self.code}"
+
+
+class Stream(Protocol):
+    """Both ends of a running command, like a socket."""
+
+    def sendall(self, data: bytes, /) -> None: ...
+    def recv(self, size: int, /) -> bytes: ...
+    def settimeout(self, seconds: float | None, /) -> None: ...
+    def close(self) -> None: ...
+
+    def complaint(self) -> str:
+        """What the command said on standard error, once it has ended."""
+        ...
+
+
+class Shell(Protocol):
+    """A way in. `is_root`: who is logged in has all rights already."""
+
+    name: str
+    become: Become
+    user: str
+
+    def run_plain(self, command: str, stdin: bytes, timeout_s: float) -> Result:
+        """Run a command line of the remote shell as the user that is logged in."""
+        ...
+
+    def open_plain(self, command: str, prefix: bytes) -> Stream:
+        """Start a command line of the remote shell; `prefix` is what it reads first."""
+        ...
+
+    def close(self) -> None: ...
+
+
+def elevated(shell: Shell, command: Sequence[str]) -> tuple[str, bytes]:
+    """A command line with the rights of `shell.become`, and what has to be written to it first.
+
+    sudo is told to ask always (-k) when a password is given: otherwise it would pass the password on to the command.
+    """
+    line = shlex.join(command)
+    become = shell.become
+    if not become.is_on or shell.user == become.user:
+        return line, b""
+    sudo = [become.program, "-H", "-u", become.user]
+    if become.password and shell.run_plain(shlex.join([*sudo, "-n", "true"]), b"", 30).code != 0:
+        return f"{shlex.join([*sudo, '-k', '-S', '-p', ''])} -- {line}", become.password.encode() + b"\n"
+    return f"{shlex.join([*sudo, '-n'])} -- {line}", b""
+
+
+def run(shell: Shell, command: Sequence[str], stdin: bytes = b"", timeout_s: float = 30) -> Result:
+    """Run a command with rights, to its end."""
+    line, prefix = elevated(shell, command)
+    result = shell.run_plain(line, prefix + stdin, timeout_s)
+    _check_rights(shell, result)
+    return result
+
+
+def open_stream(shell: Shell, command: Sequence[str]) -> Stream:
+    """Start a command with rights and talk to it."""
+    line, prefix = elevated(shell, command)
+    return shell.open_plain(line, prefix)
+
+
+def _check_rights(shell: Shell, result: Result) -> None:
+    lines = result.err.decode(errors="replace").splitlines()
+    if result.code == 1 and any(one.startswith("sudo:") for one in lines):
+        raise CommandError(
+            f"{shell.name}: {shell.user} may not act as {shell.become.user}: {result.complaint}",
+            "set ansible_become_password in the inventory, or allow sudo without a password",
+        )

@@ -1,0 +1,89 @@
+"""What a command may touch, handed to it: clock, streams, environment, hosts, playbooks. Tests hand over others.
+
+Data goes to `out` (through `data`), everything else to `err` (a rich console), so that a pipe sees only data.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, Protocol, TextIO
+
+from rich.console import Console
+
+from mqctl.output import data_console, printable
+
+if TYPE_CHECKING:
+    from mqctl.ssh.shell import Shell
+    from mqctl.ssh.variables import Access
+
+
+class Connector(Protocol):
+    """Opens shells on hosts."""
+
+    def shell(self, access: Access) -> Shell:
+        """A shell on a host; the same one when asked again."""
+        ...
+
+    def close(self) -> None:
+        """Let go of all hosts."""
+        ...
+
+
+@dataclass(slots=True)
+class World:
+    """Everything outside of the process. `connector` opens shells on hosts and is made on first use."""
+
+    environ: Mapping[str, str]
+    cwd: Path
+    stdin_bytes: BinaryIO
+    out: TextIO
+    data: Console
+    err: Console
+    monotonic_s: Callable[[], float] = time.monotonic
+    sleep_s: Callable[[float], None] = time.sleep
+    is_interactive: bool = False
+    verbosity: int = 0
+    connector: Connector | None = field(default=None)
+
+    def note(self, text: str) -> None:
+        """One line for people, on standard error."""
+        self.err.print(printable(text), markup=False, highlight=False, soft_wrap=True)
+
+    def close(self) -> None:
+        """Let go of every host."""
+        if self.connector is not None:
+            self.connector.close()
+            self.connector = None
+
+
+def colour_wanted(environ: Mapping[str, str], *, no_color: bool) -> bool:
+    """Colour is off for --no-color, for NO_COLOR with any value but the empty one, and for dumb terminals."""
+    return not (no_color or environ.get("NO_COLOR") or environ.get("TERM") == "dumb")
+
+
+def real_world(*, no_color: bool = False, verbosity: int = 0) -> World:
+    """The world as it is."""
+    has_colour = colour_wanted(os.environ, no_color=no_color)
+    is_terminal = sys.stderr.isatty()
+    err = Console(
+        file=sys.stderr,
+        force_terminal=is_terminal,
+        color_system="standard" if has_colour and is_terminal else None,
+        highlight=False,
+        emoji=False,
+    )
+    return World(
+        environ=os.environ,
+        cwd=Path.cwd(),
+        stdin_bytes=sys.stdin.buffer,
+        out=sys.stdout,
+        data=data_console(sys.stdout, has_colour=has_colour),
+        err=err,
+        is_interactive=sys.stdin.isatty() and is_terminal,
+        verbosity=verbosity,
+    )

@@ -1,0 +1,207 @@
+"""The whole way on real hosts: init, preflight, plan, rollout, messages, faults, uninstall. Needs root and the rack.
+
+mq3 is reached only through mq1. The tests are one story and run in their order.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
+
+ROOT = Path(__file__).resolve().parents[3]
+RACK = ROOT / "molecule/rack/rack"
+MQCTL = [sys.executable, "-m", "mqctl.main"]
+NAME = "mqctl-test"
+HOSTS = ["mq1", "mq2", "mq3"]
+ENVIRONMENT_CANARY = "canary-in-the-environment"
+
+
+def rack(*words: str | Path) -> str:
+    command = [sys.executable, str(RACK), *map(str, words)]
+    environ = {**os.environ, "RACK_NAME": NAME}
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=180, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+class Site:
+    """A folder with an inventory, and mqctl run where the hosts can be reached."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def run(self, *words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, str(RACK), "enter", "--", *MQCTL, *words]
+        environ = {
+            **os.environ,
+            "RACK_NAME": NAME,
+            "CANARY": ENVIRONMENT_CANARY,
+            "XDG_RUNTIME_DIR": str(self.run_folder),
+        }
+        done = subprocess.run(
+            command, cwd=self.folder, env=environ, capture_output=True, text=True, timeout=300, check=False
+        )
+        assert done.returncode == code, (done.returncode, done.stdout[-3000:], done.stderr[-3000:])
+        assert os.listdir(self.run_folder) == []
+        return done
+
+    @property
+    def run_folder(self) -> Path:
+        folder = self.folder.parent / "run"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        return folder
+
+    def document(self, *words: str, code: int = 0) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.run(*words, "--json", code=code).stdout)
+        return found
+
+    def secrets(self) -> list[str]:
+        text = (self.folder / "group_vars/brokers/secrets.yml").read_text()
+        found = [line.split('"')[1] for line in text.splitlines() if '"' in line]
+        assert len(found) == 2
+        return found
+
+    def set_options(self, text: str) -> None:
+        (self.folder / "group_vars/brokers/options.yml").write_text(text)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    rack("destroy")
+    rack("up", "3", "--behind", "mq3=mq1")
+    folder = tmp_path_factory.mktemp("rack") / "site"
+    folder.mkdir()
+    (folder / "inventory.yml").write_text(rack("inventory", "--group", "brokers"))
+    one = Site(folder)
+    one.run("init", "--interface", "eth1", "--allow-plaintext")
+    # Built where there is an index to ask; the hosts and all that follows have none.
+    subprocess.run([*MQCTL, "bundle", "build"], cwd=folder, check=True, capture_output=True, timeout=300)
+    yield one
+    rack("destroy")
+
+
+def test_bare_hosts(site: Site) -> None:
+    rows = site.document("status", code=3)["rows"]
+    assert [(row["host"], row["state"]) for row in rows] == [(host, "absent") for host in HOSTS]
+    findings = site.document("preflight")["rows"]
+    assert {row["host"] for row in findings} == set(HOSTS)
+    assert not [row for row in findings if row["level"] == "error"]
+
+
+def test_sudo_with_a_password(site: Site) -> None:
+    password = "canary-for-sudo-1"
+    script = (
+        "useradd -m -s /bin/bash ops && install -d -o ops -m 700 /home/ops/.ssh && "
+        "install -o ops -m 600 /home/deploy/.ssh/authorized_keys /home/ops/.ssh/ && "
+        f"echo ops:{password} | chpasswd && echo 'ops ALL=(ALL) ALL' > /etc/sudoers.d/ops"
+    )
+    rack("exec", "mq2", "--", "sh", "-c", script)
+    own = site.folder / "host_vars/mq2.yml"
+    own.parent.mkdir()
+    own.write_text(f"ansible_user: ops\nansible_become_password: {password}\n")
+    done = site.run("status", "--json", code=3)
+    assert [row["state"] for row in json.loads(done.stdout)["rows"]] == ["absent"] * 3
+    assert password not in done.stdout + done.stderr
+    own.write_text("ansible_user: ops\nansible_become_password: wrong-canary\n")
+    rows = site.document("status", code=3)["rows"]
+    assert [row["state"] for row in rows] == ["absent", "failed", "absent"]
+    assert "ops may not act as root" in rows[1]["note"]
+    own.unlink()
+
+
+def test_plan_then_rollout_then_nothing_to_do(site: Site) -> None:
+    plan = site.document("plan", code=3)
+    assert {row["host"] for row in plan["rows"]} == set(HOSTS)
+    assert "release" in {row["what"] for row in plan["rows"]}
+    assert plan == site.document("plan", code=3)
+    refused = site.run("rollout", "--plan", "0" * 16, "--yes", code=1)
+    assert f"the plan is {plan['plan']} by now" in refused.stderr
+    done = site.document("rollout", "--plan", plan["plan"])
+    assert [(row["host"], row["state"]) for row in done["rows"] if row["host"] in HOSTS] == [
+        (one, "ok") for one in HOSTS
+    ]
+    assert site.document("plan")["rows"] == []
+    again = site.document("rollout", "--yes")
+    assert again["changed"] == 0, again
+    rows = site.document("status")["rows"]
+    assert [row["state"] for row in rows] == ["running"] * 3
+    assert len({row["node_id"] for row in rows}) == 3
+
+
+def test_messages_on_one_host_survive_its_power(site: Site) -> None:
+    sent = site.document("send", "orders", "order {n}", "--count", "4000", "--to", "mq3")["rows"]
+    assert sent[0]["accepted"] == 4000
+    first = site.run("receive", "orders", "--from", "mq3", "--count", "1000").stdout.splitlines()
+    rack("kill", "mq3")
+    rows = site.document("status", "--timeout", "5", code=3)["rows"]
+    assert [row["state"] for row in rows] == ["running", "running", "unreachable"]
+    rack("boot", "mq3")
+    rest = site.run("receive", "orders", "--from", "mq3", "--count", "3000", "--timeout", "20").stdout.splitlines()
+    assert first + rest == [f"order {number}" for number in range(1, 4001)]
+    queues = site.document("queue", "list", "--host", "mq3")["rows"]
+    assert [(row["queue"], row["messages"]) for row in queues] == [("orders", 0)]
+
+
+def test_one_unreachable_host_does_not_hide_the_rest(site: Site) -> None:
+    rack("kill", "mq2")
+    plan = site.document("plan", code=1)
+    assert set(plan["unreachable"]) == {"mq2"}
+    findings = site.document("preflight", code=3)["rows"]
+    assert {row["host"]: row["level"] for row in findings}["mq2"] == "unreachable"
+    assert {row["host"] for row in findings} == set(HOSTS)
+    rack("boot", "mq2")
+    site.run("status")
+
+
+def test_a_changed_option_is_planned_and_rolled_out(site: Site) -> None:
+    site.set_options("mq_broker_options:\n  limits:\n    link_credit: 77\n")
+    plan = site.document("plan", "--limit", "mq1", code=3)["rows"]
+    assert [(row["host"], row["what"], row["before"], row["after"], row["needs"]) for row in plan] == [
+        ("mq1", "option limits.link-credit", "2000", "77", "restart")
+    ]
+    site.run("rollout", "--limit", "mq1", "--yes")
+    rest = site.document("plan", code=3)["rows"]
+    assert {row["host"] for row in rest} == {"mq2", "mq3"}
+
+
+def test_a_changed_password_is_planned_without_being_shown(site: Site) -> None:
+    secrets = site.folder / "group_vars/brokers/secrets.yml"
+    before, after = site.secrets()[1], "canary-new-password-1"
+    secrets.write_text(secrets.read_text().replace(before, after))
+    done = site.run("plan", code=3)
+    assert done.stdout.count("password of app") == 3
+    assert before not in done.stdout + done.stderr
+    assert after not in done.stdout + done.stderr
+
+
+def test_no_canary_at_full_verbosity(site: Site) -> None:
+    canaries = [*site.secrets(), ENVIRONMENT_CANARY]
+    outputs = []
+    for words in (["--check", "--diff"], ["--diff"]):
+        done = site.run("rollout", "--yes", "-vvv", *words)
+        outputs.append(done.stdout + done.stderr)
+    for text in outputs:
+        assert "TASK [" in text
+        assert [one for one in canaries if one in text] == []
+    assert site.document("plan")["rows"] == []
+
+
+def test_uninstall_keeps_data_unless_told_otherwise(site: Site) -> None:
+    site.run("send", "kept", "one", "--to", "mq1")
+    refused = site.run("uninstall", code=2)
+    assert "--yes" in refused.stderr
+    site.run("uninstall", "--yes")
+    assert [row["state"] for row in site.document("status", code=3)["rows"]] == ["absent"] * 3
+    site.run("rollout", "--yes", "--limit", "mq1")
+    assert site.run("receive", "kept", "--from", "mq1", "--count", "1").stdout == "one\n"
+    site.run("uninstall", "--yes", "--data")
+    assert rack("exec", "mq1", "--", "sh", "-c", "ls -d /var/lib/mq /etc/mq /opt/mq 2>/dev/null; true").strip() == ""
