@@ -1,0 +1,1 @@
+"""The rack: real systemd hosts on one Linux machine, for tests that pull power cords."""
