@@ -1,0 +1,112 @@
+#!/usr/bin/python
+# Copyright: mqops maintainers
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Users of a broker instance."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: broker_users
+short_description: Set users of a broker instance
+description:
+  - Adds users and changes passwords and roles. The broker's own program turns a password into a verifier; the password
+    goes there by standard input and is kept nowhere.
+  - A running broker takes the users on its next reload.
+author:
+  - mqops maintainers (@mqops)
+options:
+  instance:
+    description:
+      - Name of the instance.
+    type: str
+    required: true
+  users:
+    description:
+      - The users. Others that the instance has stay.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      name:
+        description:
+          - Name of the user.
+        type: str
+        required: true
+      password:
+        description:
+          - Password of the user.
+        type: str
+        required: true
+      roles:
+        description:
+          - Roles of the user.
+        type: list
+        elements: str
+        default: [client]
+  executable:
+    description:
+      - The program C(mqbroker).
+    type: path
+    default: /opt/mq/current/bin/mqbroker
+attributes:
+  check_mode:
+    description: Compares and writes nothing.
+    support: full
+  diff_mode:
+    description: Passwords are never shown; the names of changed users are returned.
+    support: none
+"""
+
+EXAMPLES = r"""
+- name: Let the application in
+  mqops.cluster.broker_users:
+    instance: default
+    users:
+      - name: app
+        password: "{{ vaulted_password }}"
+"""
+
+RETURN = r"""
+users_changed:
+  description: Names of the users that were added or changed.
+  type: list
+  elements: str
+  returned: success
+  sample: [app]
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.mqops.cluster.plugins.module_utils.command import EXECUTABLE, CommandFault, chosen
+from ansible_collections.mqops.cluster.plugins.module_utils.loaded import Places
+from ansible_collections.mqops.cluster.plugins.module_utils.users import set_user
+
+USER = {
+    "name": {"type": "str", "required": True},
+    "password": {"type": "str", "required": True, "no_log": True},
+    "roles": {"type": "list", "elements": "str", "default": ["client"]},
+}
+
+
+def main():
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={
+            "instance": {"type": "str", "required": True},
+            "users": {"type": "list", "elements": "dict", "required": True, "options": USER},
+            "executable": {"type": "path", "default": EXECUTABLE},
+        },
+        supports_check_mode=True,
+    )
+    executable = chosen(module.params["executable"], module.check_mode)
+    file = Places().users(module.params["instance"])
+    try:
+        changed = [
+            user["name"] for user in module.params["users"] if set_user(file, user, module.check_mode, executable)
+        ]
+    except CommandFault as fault:
+        module.fail_json(msg=str(fault))
+    module.exit_json(changed=bool(changed), users_changed=changed)
+
+
+if __name__ == "__main__":
+    main()
