@@ -1,0 +1,131 @@
+"""Runs `mqload`, the load generator in C, and reads what it prints. Wrong counts surface here as WrongCounts."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench.faults import BenchFault, WrongCounts
+from bench.peers.peer import Peer
+from bench.rows import CREDIT, Row
+
+SOURCE = Path(__file__).parent / "load"
+BINARY = SOURCE / "build" / "mqload"
+BUILD_TIMEOUT_S = 120
+READY_TIMEOUT_S = 30
+RUN_TIMEOUT_S = 600
+STALL_S = 20
+COUNTED = {"send": "sent", "receive": "received"}
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What the two ends of one load printed; `received` is there when something consumed."""
+
+    sent: dict[str, Any]
+    received: dict[str, Any] | None
+
+
+def build() -> None:
+    """Compile the load generator and check its counting; quick when nothing changed."""
+    done = subprocess.run(
+        ["make", "-C", str(SOURCE), "build/mqload", "check"],
+        capture_output=True,
+        text=True,
+        timeout=BUILD_TIMEOUT_S,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise BenchFault(f"the load generator does not build:\n{done.stdout}{done.stderr}")
+
+
+def send_arguments(row: Row, address: str) -> list[str]:
+    """Options of the producer process. Pure."""
+    options = ["send", "--address", address, "--count", str(row.count), "--size", str(row.size)]
+    options += ["--connections", str(row.producers), "--in-flight", str(row.in_flight)]
+    options += ["--settled"] if row.settled else []
+    options += ["--durable"] if row.durable else []
+    options += ["--rate", str(row.rate)] if row.rate else []
+    return options + (["--stamp"] if row.times == "delivery" else [])
+
+
+def receive_arguments(row: Row, address: str) -> list[str]:
+    """Options of the consumer process. Pure."""
+    options = ["receive", "--address", address, "--count", str(row.count), "--size", str(row.size)]
+    options += ["--producers", str(row.producers), "--credit", str(CREDIT)]
+    options += ["--settled"] if row.settled else []
+    return options + (["--stamp"] if row.times == "delivery" else [])
+
+
+def run(peer: Peer, row: Row, address: str) -> Outcome:
+    """One load: the consumer is attached before the producer starts."""
+    if not row.consumer:
+        return Outcome(_result(_spawn(peer, send_arguments(row, address)), row, peer), None)
+    consumer = _spawn(peer, receive_arguments(row, address))
+    try:
+        _await_ready(consumer, row, peer)
+        producer = _spawn(peer, send_arguments(row, address))
+        try:
+            sent = _result(producer, row, peer)
+        finally:
+            _end(producer)
+        return Outcome(sent, _result(consumer, row, peer))
+    finally:
+        _end(consumer)
+
+
+def drain(peer: Peer, row: Row, address: str) -> dict[str, Any]:
+    """Consume what a row without a consumer left behind; its counts matter, its speed does not."""
+    consumer = _spawn(peer, receive_arguments(row, address))
+    try:
+        _await_ready(consumer, row, peer)
+        return _result(consumer, row, peer)
+    finally:
+        _end(consumer)
+
+
+def _spawn(peer: Peer, arguments: list[str]) -> subprocess.Popen[str]:
+    command = [str(BINARY), *arguments, "--port", str(peer.port), "--user", peer.user, "--stall", str(STALL_S)]
+    environment = {**os.environ, "MQLOAD_PASSWORD": peer.password}
+    return subprocess.Popen(
+        command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def _await_ready(consumer: subprocess.Popen[str], row: Row, peer: Peer) -> None:
+    assert consumer.stdout is not None
+    readable, _, _ = select.select([consumer.stdout], [], [], READY_TIMEOUT_S)
+    line = consumer.stdout.readline() if readable else ""
+    if not line:
+        raise BenchFault(f"{row.name} on {peer.name}: the consumer is not attached after {READY_TIMEOUT_S} s")
+    found = json.loads(line)
+    if not found.get("ready"):
+        raise BenchFault(f"{row.name} on {peer.name}: the consumer failed: {found.get('failure')}\n{peer.log_end()}")
+
+
+def _result(process: subprocess.Popen[str], row: Row, peer: Peer) -> dict[str, Any]:
+    try:
+        output, errors = process.communicate(timeout=RUN_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        _end(process)
+        raise BenchFault(f"{row.name} on {peer.name}: the load did not end within {RUN_TIMEOUT_S} s") from None
+    lines = output.strip().splitlines()
+    if process.returncode not in (0, 1) or not lines:
+        raise BenchFault(f"{row.name} on {peer.name}: mqload ended with status {process.returncode}: {errors.strip()}")
+    found: dict[str, Any] = json.loads(lines[-1])
+    if process.returncode != 0:
+        done = "accepted" if found["mode"] == "send" and not row.settled else COUNTED[found["mode"]]
+        where = f"{row.name} on {peer.name}: {found['mode']}: {found[done]} of {found['count']} {done}"
+        raise WrongCounts(f"{where}: {found['failure']}\n{peer.log_end()}")
+    return found
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    if process.poll() is None:
+        process.kill()
+        process.communicate()

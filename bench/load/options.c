@@ -1,0 +1,88 @@
+#include "options.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "body.h"
+
+static const char USAGE[] =
+    "usage: mqload send|receive --port N --address NAME --count N [options]\n"
+    "  one JSON object on stdout; exit 0 when every message was accounted for, 1 when not, 2 on wrong usage\n"
+    "  --size BYTES       body of a message (100)\n"
+    "  --settled          no acknowledgements (send: pre-settled; receive: asks for pre-settled)\n"
+    "  --durable          send: durable messages\n"
+    "  --stamp            send: write the time into each message; receive: measure latency from it\n"
+    "  --connections N    connections of this process, one link each (1)\n"
+    "  --producers N      receive: connections of the sender, which share the count (1)\n"
+    "  --in-flight N      send: unacknowledged messages of each connection (1000)\n"
+    "  --credit N         receive: link credit, granted again at half (2000)\n"
+    "  --rate N           send: messages per second of all connections together (0: no limit)\n"
+    "  --user NAME        SASL PLAIN, password from MQLOAD_PASSWORD; without it ANONYMOUS\n"
+    "  --stall SECONDS    give up after this long without progress (30)\n"
+    "connects to 127.0.0.1 only\n";
+
+static void refuse(const char *what, const char *value) {
+  fprintf(stderr, "mqload: %s%s%s\n%s", what, value ? ": " : "", value ? value : "", USAGE);
+  exit(2);
+}
+
+static uint64_t number(const char *option, const char *text, uint64_t min, uint64_t max) {
+  char *end;
+  unsigned long long value = strtoull(text, &end, 10);
+  if (*text < '0' || *text > '9' || *end || value < min || value > max) {
+    char why[120];
+    snprintf(why, sizeof why, "--%s must be a number of %llu to %llu", option, (unsigned long long)min,
+             (unsigned long long)max);
+    refuse(why, text);
+  }
+  return value;
+}
+
+static const struct option LONG[] = {
+    {"port", required_argument, 0, 'p'},      {"address", required_argument, 0, 'a'},
+    {"user", required_argument, 0, 'u'},      {"count", required_argument, 0, 'n'},
+    {"size", required_argument, 0, 's'},      {"settled", no_argument, 0, 'S'},
+    {"durable", no_argument, 0, 'd'},         {"stamp", no_argument, 0, 't'},
+    {"connections", required_argument, 0, 'c'}, {"producers", required_argument, 0, 'P'},
+    {"in-flight", required_argument, 0, 'f'}, {"credit", required_argument, 0, 'C'},
+    {"rate", required_argument, 0, 'r'},      {"stall", required_argument, 0, 'w'},
+    {0, 0, 0, 0}};
+
+static void take(options_t *o, int option, const char *name) {
+  switch (option) {
+    case 'p': o->port = (unsigned)number(name, optarg, 1, 65535); break;
+    case 'a': o->address = optarg; break;
+    case 'u': o->user = optarg; break;
+    case 'n': o->count = number(name, optarg, 1, 1000000000); break;
+    case 's': o->size = number(name, optarg, BODY_SIZE_MIN, 16 << 20); break;
+    case 'S': o->settled = true; break;
+    case 'd': o->durable = true; break;
+    case 't': o->stamp = true; break;
+    case 'c': o->connections = (unsigned)number(name, optarg, 1, 10000); break;
+    case 'P': o->producers = (unsigned)number(name, optarg, 1, 10000); break;
+    case 'f': o->in_flight = (unsigned)number(name, optarg, 1, 1000000); break;
+    case 'C': o->credit = (unsigned)number(name, optarg, 1, 1000000); break;
+    case 'r': o->rate = (unsigned)number(name, optarg, 1, 10000000); break;
+    case 'w': o->stall_s = (unsigned)number(name, optarg, 1, 3600); break;
+    default: refuse("unknown or incomplete option", NULL);
+  }
+}
+
+options_t options_parse(int argc, char **argv) {
+  options_t o = {.size = 100, .connections = 1, .producers = 1, .in_flight = 1000, .credit = 2000, .stall_s = 30};
+  if (argc < 2) refuse("say send or receive", NULL);
+  if (strcmp(argv[1], "send") == 0) o.mode = MODE_SEND;
+  else if (strcmp(argv[1], "receive") == 0) o.mode = MODE_RECEIVE;
+  else refuse("say send or receive, not", argv[1]);
+  int option, index = 0;
+  opterr = 0;
+  while ((option = getopt_long(argc - 1, argv + 1, "", LONG, &index)) != -1) take(&o, option, LONG[index].name);
+  if (optind < argc - 1) refuse("one argument too many", argv[optind + 1]);
+  if (!o.port || !o.address || !o.count) refuse("--port, --address and --count are needed", NULL);
+  if (o.mode == MODE_SEND && o.connections > o.count) refuse("fewer messages than connections", NULL);
+  o.password = getenv("MQLOAD_PASSWORD");
+  if (o.user && !o.password) refuse("--user needs a password in MQLOAD_PASSWORD", NULL);
+  return o;
+}

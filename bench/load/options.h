@@ -1,0 +1,32 @@
+/* The command line: every option, its default and its bounds. */
+#ifndef OPTIONS_H
+#define OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef enum { MODE_SEND, MODE_RECEIVE } load_mode_t;
+
+typedef struct {
+  load_mode_t mode;
+  unsigned port;
+  const char *address;
+  const char *user;     /* NULL: SASL ANONYMOUS */
+  const char *password; /* from the environment: an argument would show in the process list */
+  uint64_t count;
+  uint64_t size;
+  bool settled;
+  bool durable;
+  bool stamp;           /* send: write the time into each message; receive: measure from it */
+  unsigned connections; /* of this process */
+  unsigned producers;   /* receive: how many senders share the count */
+  unsigned in_flight;
+  unsigned credit;
+  unsigned rate;        /* messages per second of all connections; 0: as fast as credit allows */
+  unsigned stall_s;     /* give up after this long without progress */
+} options_t;
+
+/* Exits with status 2 and a sentence when the command line does not make sense. */
+options_t options_parse(int argc, char **argv);
+
+#endif

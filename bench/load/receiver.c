@@ -1,0 +1,129 @@
+#include "receiver.h"
+
+#include <proton/disposition.h>
+#include <proton/terminus.h>
+#include <stdlib.h>
+
+#include "body.h"
+#include "histogram.h"
+#include "ledger.h"
+#include "report.h"
+#include "run.h"
+
+enum { SECTIONS_SIZE_MAX = 4096, LINGER_TICKS = 2 };
+
+typedef struct {
+  char *buffer;
+  unsigned char *reference;
+  ledger_t ledger;
+  uint64_t arrived, damaged, first_ns, last_ns;
+  unsigned linger;
+  histogram_t latency;
+} receiver_t;
+
+static pn_link_t *attach(channel_t *channel, pn_session_t *session) {
+  const options_t *options = channel->run->options;
+  pn_link_t *link = pn_receiver(session, "receiver");
+  pn_terminus_set_address(pn_link_source(link), options->address);
+  pn_data_put_symbol(pn_terminus_capabilities(pn_link_source(link)), pn_bytes(5, "queue"));
+  pn_link_set_snd_settle_mode(link, options->settled ? PN_SND_SETTLED : PN_SND_UNSETTLED);
+  pn_link_set_rcv_settle_mode(link, PN_RCV_FIRST);
+  pn_link_flow(link, (int)options->credit);
+  return link;
+}
+
+/* One line before the result, so that whoever started us knows when the sender may start. */
+static void attached_all(run_t *run) {
+  (void)run;
+  puts("{\"ready\":true}");
+  fflush(stdout);
+}
+
+/* The body is the last section, so it is the message's end. */
+static void account(run_t *run, const char *message, size_t size) {
+  receiver_t *receiver = run->state;
+  const options_t *options = run->options;
+  body_head_t head;
+  if (size < options->size ||
+      !body_read((const unsigned char *)message + size - options->size, receiver->reference, options->size, &head)) {
+    receiver->damaged++;
+    return;
+  }
+  ledger_note(&receiver->ledger, head.producer, head.sequence);
+  if (options->stamp) {
+    uint64_t now = now_ns();
+    histogram_add(&receiver->latency, now > head.stamp_ns ? now - head.stamp_ns : 0);
+  }
+}
+
+static void arrived(channel_t *channel, pn_delivery_t *delivery) {
+  run_t *run = channel->run;
+  receiver_t *receiver = run->state;
+  const options_t *options = run->options;
+  if (!pn_delivery_readable(delivery) || pn_delivery_partial(delivery)) return;
+  size_t size = pn_delivery_pending(delivery);
+  if (size > options->size + SECTIONS_SIZE_MAX) {
+    run_fail(run, "a message of %zu bytes where the body should have %llu", size, (unsigned long long)options->size);
+    return;
+  }
+  if (!receiver->arrived) receiver->first_ns = now_ns();
+  ssize_t got = pn_link_recv(channel->link, receiver->buffer, size);
+  if (got < 0) got = 0; /* nothing to read: counts as damaged */
+  account(run, receiver->buffer, (size_t)got);
+  if (!options->settled) pn_delivery_update(delivery, PN_ACCEPTED);
+  pn_delivery_settle(delivery);
+  int credit = pn_link_credit(channel->link);
+  if (credit <= (int)options->credit / 2) pn_link_flow(channel->link, (int)options->credit - credit);
+  run->progress++;
+  if (++receiver->arrived == options->count) receiver->last_ns = now_ns();
+}
+
+static void tick(run_t *run) {
+  receiver_t *receiver = run->state;
+  if (receiver->arrived >= run->options->count && ++receiver->linger > LINGER_TICKS) run_finish(run);
+}
+
+static void nothing(channel_t *channel) { (void)channel; }
+
+static const role_t RECEIVER = {.attach = attach, .attached_all = attached_all, .wake = nothing, .flow = nothing,
+                                .delivery = arrived, .tick = tick};
+
+static void judge(run_t *run, const receiver_t *receiver) {
+  const options_t *options = run->options;
+  const ledger_t *ledger = &receiver->ledger;
+  if (ledger->received != options->count)
+    run_fail(run, "%llu of %llu messages received", (unsigned long long)ledger->received,
+             (unsigned long long)options->count);
+  if (ledger->duplicates || ledger->unexpected || receiver->damaged)
+    run_fail(run, "%llu duplicates, %llu that nobody sent, %llu damaged", (unsigned long long)ledger->duplicates,
+             (unsigned long long)ledger->unexpected, (unsigned long long)receiver->damaged);
+  /* Several consumers of one queue keep no common order. */
+  if (ledger->out_of_order && options->connections == 1)
+    run_fail(run, "%llu messages out of order", (unsigned long long)ledger->out_of_order);
+}
+
+int receiver_run(const options_t *options) {
+  receiver_t *receiver = calloc(1, sizeof *receiver);
+  run_t run = {.options = options, .role = &RECEIVER, .state = receiver};
+  if (receiver) receiver->buffer = malloc(options->size + SECTIONS_SIZE_MAX);
+  if (receiver) receiver->reference = malloc(options->size);
+  if (!receiver || !receiver->buffer || !receiver->reference ||
+      !ledger_open(&receiver->ledger, options->count, options->producers)) {
+    fputs("mqload: no memory for this count and size\n", stderr);
+    return 2;
+  }
+  body_fill(receiver->reference, options->size);
+  run_loop(&run);
+  judge(&run, receiver);
+  report_open(&run);
+  report_number("count", options->count);
+  report_number("received", receiver->ledger.received);
+  report_number("duplicates", receiver->ledger.duplicates);
+  report_number("unexpected", receiver->ledger.unexpected);
+  report_number("damaged", receiver->damaged);
+  report_number("out_of_order", receiver->ledger.out_of_order);
+  report_span(receiver->first_ns, receiver->last_ns, options->count);
+  report_histogram("latency_us", &receiver->latency);
+  ledger_close(&receiver->ledger);
+  return report_close(&run);
+}

@@ -1,0 +1,126 @@
+"""Artemis, by version, from Maven Central by its coordinate, set up as somebody who wants speed would.
+
+Settings: heap 2 GiB, journal ASYNCIO (libaio) on the same disk as ours with the buffer timeout that its own tool finds
+for this disk, datasync on, one AMQP acceptor on loopback with tcpNoDelay and large socket buffers, no duplicate
+detection (it parses every message's properties), no web console, a full address holds producers back (no paging), users
+checked. A fall-back to a slower journal is an error, not a slower figure.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tarfile
+from pathlib import Path
+from xml.etree import ElementTree
+
+from bench.faults import BenchFault
+from bench.peers.peer import Peer
+
+COORDINATE = "org.apache.activemq:apache-artemis:{version}:tar.gz:bin"
+FETCH_TIMEOUT_S = 600
+CREATE_TIMEOUT_S = 120
+GLOBAL_SIZE_MAX_BYTES = 1 << 30
+AIO_CODE = "AMQ221012"  # "Using AIO Journal"
+CORE = "{urn:activemq:core}"
+ACCEPTOR = (
+    "tcp://127.0.0.1:{port}?protocols=AMQP;useEpoll=true;tcpNoDelay=true;tcpSendBufferSize=1048576;"
+    "tcpReceiveBufferSize=1048576;amqpCredits=2000;amqpLowCredits=1000;amqpMinLargeMessageSize=102400;"
+    "amqpDuplicateDetection=false"
+)
+
+
+def cache_directory() -> Path:
+    """Where distributions are kept between runs, outside the repository."""
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / "mqops-bench"
+
+
+def distribution(version: str) -> Path:
+    """The unpacked distribution of this version, fetched once."""
+    home = cache_directory() / f"apache-artemis-{version}"
+    if (home / "bin" / "artemis").exists():
+        return home
+    cache_directory().mkdir(parents=True, exist_ok=True)
+    archive = _fetch(version)
+    unpacking = cache_directory() / f"unpacking-{os.getpid()}"
+    with tarfile.open(archive) as tar:
+        tar.extractall(unpacking, filter="data")
+    shutil.rmtree(home, ignore_errors=True)
+    (unpacking / home.name).rename(home)
+    unpacking.rmdir()
+    return home
+
+
+def _fetch(version: str) -> Path:
+    archive = cache_directory() / f"apache-artemis-{version}-bin.tar.gz"
+    if archive.exists():
+        return archive
+    coordinate = COORDINATE.format(version=version)
+    command = ["mvn", "-q", "-B", "dependency:copy", f"-Dartifact={coordinate}", f"-DoutputDirectory={archive.parent}"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_TIMEOUT_S, check=False)
+    if done.returncode != 0 or not archive.exists():
+        first = next((line for line in done.stdout.splitlines() if "ERROR" in line), "Maven gave no reason")
+        raise BenchFault(f"cannot fetch {coordinate}: {first}\ncheck the version and that Maven reaches its repository")
+    return archive
+
+
+class Artemis(Peer):
+    """One Artemis instance of the given version."""
+
+    def __init__(self, version: str, directory: Path) -> None:
+        super().__init__(f"artemis-{version}", directory)
+        self.version = version
+        self.instance = directory / "instance"
+
+    def prepare(self) -> None:
+        """Let Artemis's own tool create the instance and tune the journal, then set what it has no flag for."""
+        home = distribution(self.version)
+        # The tool wants a password as an argument, where others can see it: it gets another one than we use.
+        command = [str(home / "bin" / "artemis"), "create", "--silent", "--aio", "--blocking", "--no-web"]
+        command += ["--require-login", "--user", self.user, "--password", "replaced-below", "--host", "127.0.0.1"]
+        command += ["--java-memory", "2G", "--global-max-size", str(GLOBAL_SIZE_MAX_BYTES), str(self.instance)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=CREATE_TIMEOUT_S, check=False)
+        if done.returncode != 0:
+            raise BenchFault(f"artemis create failed: {done.stdout.strip()} {done.stderr.strip()}")
+        etc = self.instance / "etc"
+        (etc / "artemis-users.properties").write_text(f"{self.user} = {self.password}\n")
+        xml = etc / "broker.xml"
+        xml.write_text(configure(xml.read_text(), self.port))
+        self._check_heap(etc / "artemis.profile")
+
+    def _check_heap(self, profile: Path) -> None:
+        if not re.search(r"-Xmx(2G|2048M)\b", profile.read_text()):
+            raise BenchFault(f"{self.name}: no heap of 2 GiB in {profile}; did the option of artemis create change?")
+
+    def command(self) -> list[str]:
+        """The start script replaces itself by the JVM, so the pid is the broker's."""
+        return [str(self.instance / "bin" / "artemis"), "run"]
+
+    def after_start(self) -> None:
+        """Artemis falls back to another journal with a line in its log and no error."""
+        if AIO_CODE not in self.log.read_text(errors="replace"):
+            raise BenchFault(f"{self.name} does not say that its journal uses libaio\n{self.log_end()}")
+        executable = Path(f"/proc/{self.pid}/exe").resolve().name
+        if executable != "java":
+            raise BenchFault(f"{self.name}: process {self.pid} is {executable}, not the JVM: CPU would be wrong")
+
+
+def configure(broker_xml: str, port: int) -> str:
+    """`broker.xml` of `artemis create` with one acceptor, anycast by default, and never too full a disk. Pure."""
+    ElementTree.register_namespace("", "urn:activemq:core")
+    root = ElementTree.fromstring(broker_xml)
+    core = root.find(f"{CORE}core")
+    acceptors = root.find(f".//{CORE}acceptors")
+    usage = root.find(f".//{CORE}max-disk-usage")
+    if core is None or acceptors is None or usage is None:
+        raise BenchFault("broker.xml of artemis create has no core, acceptors or max-disk-usage: a new layout?")
+    usage.text = "99"
+    acceptors.clear()
+    ElementTree.SubElement(acceptors, f"{CORE}acceptor", {"name": "amqp"}).text = ACCEPTOR.format(port=port)
+    for setting in root.iter(f"{CORE}address-setting"):
+        for name in ("default-address-routing-type", "default-queue-routing-type"):
+            ElementTree.SubElement(setting, f"{CORE}{name}").text = "ANYCAST"
+    return ElementTree.tostring(root, encoding="unicode")

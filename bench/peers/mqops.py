@@ -1,0 +1,85 @@
+"""Our own broker, started as a host's unit starts it: `mqbroker run --config broker.toml`, with its defaults.
+
+Differences from the defaults: the port, the places, and as much memory for messages as the peers have.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from bench.faults import BenchFault
+from bench.peers.artemis import GLOBAL_SIZE_MAX_BYTES
+from bench.peers.peer import Peer
+
+COMMAND_TIMEOUT_S = 60
+CONFIG = """\
+[node]
+name = "bench"
+data-directory = "{data}"
+admin-socket = "{socket}"
+
+[[listeners]]
+name = "clients"
+local-bind-address = "127.0.0.1"
+port = {port}
+
+[limits]
+global-max-size-bytes = {global_size_max}
+"""
+
+
+def executable() -> Path:
+    """`mqbroker` of the environment that runs the benchmark."""
+    found = Path(sys.executable).parent / "mqbroker"
+    if not found.exists():
+        raise BenchFault(f"there is no {found}: run `make setup` first")
+    return found
+
+
+class Mqops(Peer):
+    """One mqbroker instance from this checkout."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__("mqops", directory)
+        self.config = directory / "broker.toml"
+        # A Unix socket's path may have 107 bytes only, which a deep checkout exceeds.
+        self._sockets = Path(tempfile.mkdtemp(prefix="mqops-bench-"))
+
+    def prepare(self) -> None:
+        """Configuration, identity and one user."""
+        text = CONFIG.format(
+            data=self.directory / "data",
+            socket=self._sockets / "admin.sock",
+            port=self.port,
+            global_size_max=GLOBAL_SIZE_MAX_BYTES,
+        )
+        self.config.write_text(text)
+        (self.directory / "data").mkdir()
+        self._mqbroker(["config", "check", str(self.config)])
+        self._mqbroker(["identity", "init", "--config", str(self.config)])
+        self._mqbroker(["users", "set", self.user, "--stdin", "--config", str(self.config)], self.password)
+
+    def _mqbroker(self, arguments: list[str], stdin: str = "") -> None:
+        done = subprocess.run(
+            [str(executable()), *arguments],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=COMMAND_TIMEOUT_S,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise BenchFault(f"mqbroker {' '.join(arguments)} failed: {(done.stderr or done.stdout).strip()}")
+
+    def command(self) -> list[str]:
+        """In the foreground, one process."""
+        return [str(executable()), "run", "--config", str(self.config)]
+
+    def stop(self) -> None:
+        """As any peer, and without a trace in the temporary directory."""
+        super().stop()
+        shutil.rmtree(self._sockets, ignore_errors=True)

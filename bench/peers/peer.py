@@ -1,0 +1,98 @@
+"""A broker under test: a directory of its own, a port on loopback, a user, one process. Subclasses say how."""
+
+from __future__ import annotations
+
+import secrets
+import signal
+import socket
+import subprocess
+import time
+from abc import ABC, abstractmethod
+from pathlib import Path
+
+from bench.faults import BenchFault
+
+STOP_TIMEOUT_S = 30
+START_TIMEOUT_S = 60
+POLL_S = 0.002
+LOG_LINES_SHOWN = 15
+USER = "bench"
+
+
+def free_port() -> int:
+    """A TCP port of loopback that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class Peer(ABC):
+    """`prepare` makes the instance (never measured), `launch` starts the process, `stop` ends it by its pid."""
+
+    def __init__(self, name: str, directory: Path) -> None:
+        self.name = name
+        self.directory = directory
+        self.port = free_port()
+        self.user = USER
+        self.password = secrets.token_hex(12)
+        self.log = directory / "broker.log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @abstractmethod
+    def prepare(self) -> None:
+        """Make configuration, user and directories."""
+
+    @abstractmethod
+    def command(self) -> list[str]:
+        """What starts the broker in the foreground, as one process that keeps its pid."""
+
+    def after_start(self) -> None:  # noqa: B027 - an offer to subclasses, not a duty
+        """Check that the broker runs as it was configured."""
+
+    @property
+    def pid(self) -> int:
+        """Process id of the running broker."""
+        if self._process is None:
+            raise BenchFault(f"{self.name} is not running")
+        return self._process.pid
+
+    def launch(self) -> None:
+        """Start and wait until the port accepts connections."""
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.directory
+            )
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not self._accepts():
+            if self._process.poll() is not None:
+                raise BenchFault(f"{self.name} ended at start with status {self._process.returncode}\n{self.log_end()}")
+            if time.monotonic() > deadline:
+                raise BenchFault(f"{self.name} does not listen after {START_TIMEOUT_S} s\n{self.log_end()}")
+            time.sleep(POLL_S)
+
+    def stop(self) -> None:
+        """End the process: asked first, killed when it does not listen. Harmless when there is none."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait(STOP_TIMEOUT_S)
+
+    def log_end(self) -> str:
+        """The last lines of the broker's log, for error messages."""
+        if not self.log.exists():
+            return "it logged nothing"
+        lines = self.log.read_text(errors="replace").splitlines()[-LOG_LINES_SHOWN:]
+        return "\n".join([f"end of {self.log}:", *(f"  {line}" for line in lines)])
+
+    def _accepts(self) -> bool:
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=1):
+                return True
+        except OSError:
+            return False

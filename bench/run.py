@@ -1,0 +1,142 @@
+"""The command: `make bench`, or `python -m bench --help`. Progress to stderr, the table to stdout, JSON to a file."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from bench import disk, floors, load, peers, prerequisites, report, rounds, rows
+from bench.faults import BenchFault
+
+HERE = Path(__file__).parent
+ROUNDS_MAX = 100
+BUSY_SHARE = 0.25
+DONE, FAILED, USAGE = 0, 1, 2
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the benchmark; the exit code."""
+    options = _parser().parse_args(arguments)
+    try:
+        plan = _plan(options)
+    except ValueError as fault:
+        _say(f"bench: {fault}")
+        return USAGE
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that brokers are stopped then too
+    try:
+        return _run(plan, options)
+    except BenchFault as fault:
+        _say(f"bench: {fault}")
+        return FAILED
+    except KeyboardInterrupt:
+        _say("bench: interrupted; brokers are stopped, there are no figures")
+        return FAILED
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="bench", description=__doc__)
+    parser.add_argument("--short", action="store_true", help="few messages, our broker only: checks counts, not speed")
+    parser.add_argument("--rows", default="", help="names of rows, with commas; all of them by default")
+    parser.add_argument("--rounds", type=int, default=0, help="rounds (3; 1 with --short; 5 with --check)")
+    parser.add_argument("--peer", action="append", help="artemis-<version>, may be repeated (two versions by default)")
+    parser.add_argument("--no-ours", action="store_true", help="leave our own broker out, to try peers alone")
+    parser.add_argument("--check", action="store_true", help="exit 1 when a floor is missed")
+    parser.add_argument("--json", type=Path, help="file for the figures (bench/results/<time>.json)")
+    parser.add_argument("--work-directory", type=Path, default=HERE / ".run", help="where journals go; must be a disk")
+    parser.add_argument("--list", action="store_true", help="name the rows and end")
+    return parser
+
+
+def _plan(options: argparse.Namespace) -> rounds.Plan:
+    chosen, starts = rows.chosen([name for name in options.rows.split(",") if name])
+    ours = () if options.no_ours else (peers.OURS,)
+    named = tuple(options.peer) if options.peer is not None else () if options.short else peers.DEFAULT_PEERS
+    count = options.rounds or (1 if options.short else 5 if options.check else 3)
+    if not 1 <= count <= ROUNDS_MAX:
+        raise ValueError(f"--rounds must be 1 to {ROUNDS_MAX}")
+    if not ours + named:
+        raise ValueError("--no-ours leaves no broker to run: name one with --peer")
+    for name in named:
+        peers.require_known(name)
+    shorter = tuple(row.short() for row in chosen) if options.short else chosen
+    return rounds.Plan(ours + named, shorter, count, starts, warm=not options.short)
+
+
+def _run(plan: rounds.Plan, options: argparse.Namespace) -> int:
+    if options.list:
+        print("\n".join([*(f"{row.name:26}{row.title}" for row in rows.ROWS), f"{rows.START:26}{rows.START_TITLE}"]))
+        return DONE
+    artemis = any(name != peers.OURS for name in plan.names)
+    prerequisites.ensure(prerequisites.LOAD + (prerequisites.ARTEMIS if artemis else ()), _say)
+    load.build()
+    directory = options.work_directory.resolve() / str(os.getpid())
+    directory.mkdir(parents=True)
+    try:
+        facts = _facts(plan, directory)
+        results = rounds.run(plan, directory, _say)
+    except BaseException:
+        _say(f"bench: logs and configuration are kept in {directory}")
+        raise
+    shutil.rmtree(directory)
+    return _publish(results, facts, options)
+
+
+def _publish(results: list[rounds.Result], facts: dict[str, Any], options: argparse.Namespace) -> int:
+    print(report.table(results, peers.OURS))
+    if options.short:
+        print("few messages on a cold broker: the counts are right, the figures mean nothing")
+    target = options.json or HERE / "results" / f"{facts['when'].replace(':', '')}.json"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(report.as_json(results, peers.OURS, facts))
+    _say(f"figures are in {target}")
+    missed = floors.missed(report.ratios(results, peers.OURS)) if options.check else []
+    for sentence in missed:
+        _say(f"bench: floor missed: {sentence}")
+    return FAILED if missed else DONE
+
+
+def _facts(plan: rounds.Plan, directory: Path) -> dict[str, Any]:
+    kind = disk.require_disk(directory)
+    cores, load_before = len(os.sched_getaffinity(0)), os.getloadavg()[0]
+    if plan.warm and load_before > cores * BUSY_SHARE:
+        _say(f"bench: other work is running (load {load_before:.1f} on {cores} cores): do not publish these figures")
+    median_us, p99_us = disk.sync_us(directory)
+    return {
+        "when": datetime.now(UTC).isoformat(timespec="seconds"),
+        "brokers": list(plan.names),
+        "rounds": plan.rounds,
+        "warm": plan.warm,
+        "rows": {row.name: {"count": row.count, "size": row.size, "in_flight": row.in_flight} for row in plan.rows},
+        "consumer_credit": rows.CREDIT,
+        "cores": cores,
+        "processor": _processor(),
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "load_before": load_before,
+        "file_system": kind,
+        "fdatasync_us": {"p50": round(median_us, 1), "p99": round(p99_us, 1)},
+    }
+
+
+def _processor() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return platform.machine()
+
+
+def _say(text: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {text}" if not text.startswith("bench:") else text, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
