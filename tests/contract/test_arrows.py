@@ -1,0 +1,16 @@
+"""The arrows between rooms, by import-linter with the contracts of pyproject.toml."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+COMMAND = [str(Path(sys.executable).with_name("lint-imports")), "--no-cache"]
+
+
+def test_rooms_point_one_way() -> None:
+    done = subprocess.run(COMMAND, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stdout[-4000:]
+    assert "Contracts: 2 kept, 0 broken." in done.stdout

@@ -1,0 +1,19 @@
+"""Fragments of the changelog are ones that antsibull-changelog makes a changelog of."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+TOOL = Path(sys.executable).parent / "antsibull-changelog"
+
+
+def test_fragments_and_changelog_are_well_formed() -> None:
+    for action in ("lint", "lint-changelog-yaml"):
+        arguments = [str(ROOT / "changelogs" / "changelog.yaml")] if action == "lint-changelog-yaml" else []
+        done = subprocess.run(
+            [str(TOOL), action, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr

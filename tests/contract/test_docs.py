@@ -1,0 +1,172 @@
+"""Documents point at what exists: relative links with their anchors, and the files and functions that they name."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+from functools import cache
+from pathlib import Path
+from urllib.parse import unquote
+from xml.etree import ElementTree
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+# Where a path in a document may begin, in this order.
+BASES = (ROOT, ROOT / "broker/src/mqbroker", ROOT / "cli/src/mqctl")
+FENCED = re.compile(r"^ {0,3}(```|~~~).*?^ {0,3}\1[^\n]*$", re.MULTILINE | re.DOTALL)
+INDENTED = re.compile(r"(?<=\n\n)(?: {4,}.*(?:\n|\Z))+")
+INLINE = re.compile(r"`([^`\n]+)`")
+LINK = re.compile(r"\[[^\]\n]*\]\(([^)\s]+)\)")
+HEADING = re.compile(r"^#{1,6} +(.+?) *#*$", re.MULTILINE)
+ELSEWHERE = re.compile(r"[a-z][a-z0-9+.-]*:")
+# `core/store.py`, `core/store.py:Store.publish`, `tests/sim/`: a relative path with a folder, or a file of ours.
+NAMED = re.compile(r"((?:[\w.@-]+/)+(?:[\w.@-]+)?|[\w-]+\.(?:py|toml|yml|md))(?::([A-Za-z_][\w.]*))?")
+# What has the form of a path and is made elsewhere: by a rollout on hosts, or by the user.
+NOT_OURS = {"broker.toml", "inventory.yml", "NNNN-name.yml"}
+NAMING = (
+    "docs/ARCHITECTURE.md",
+    "CONTRIBUTING.md",
+    *(f"docs/adr/{one.name}" for one in sorted(ROOT.glob("docs/adr/*"))),
+)
+
+
+@cache
+def documents() -> tuple[str, ...]:
+    """Those that are tracked, and those that will be."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True).stdout
+    return tuple(name for name in listed.splitlines() if (ROOT / name).exists())
+
+
+def prose(text: str) -> str:
+    """The text without blocks of code, which are fenced, or indented after an empty line."""
+    return INDENTED.sub("", FENCED.sub("", text))
+
+
+def anchors(text: str) -> set[str]:
+    """The anchors that headings get where Markdown is shown."""
+    plain = (re.sub(r"[`*]|\]\([^)]*\)|\[", "", found) for found in HEADING.findall(prose(text)))
+    return {re.sub(r"[^\w -]", "", one.lower()).replace(" ", "-") for one in plain}
+
+
+def link_faults(document: Path, text: str) -> list[str]:
+    """Links that lead nowhere."""
+    found = []
+    for target in LINK.findall(INLINE.sub("", prose(text))):
+        if ELSEWHERE.match(target):
+            continue
+        path, _, anchor = unquote(target).partition("#")
+        file = (document.parent / path).resolve() if path else document
+        if not file.exists() or not file.is_relative_to(ROOT):
+            found.append(f"{target}: there is no such file")
+        elif anchor and anchor not in anchors(text if file == document else file.read_text(encoding="utf-8")):
+            found.append(f"{target}: {file.name} has no such heading")
+    return found
+
+
+def named_faults(text: str) -> list[str]:
+    """Files and functions that are named and do not exist."""
+    found = []
+    for code in INLINE.findall(prose(text)):
+        match = NAMED.fullmatch(code)
+        if match is None or code in NOT_OURS:
+            continue
+        path, name = match[1], match[2]
+        files = [base / path for base in BASES if (base / path).exists()]
+        if not files:
+            found.append(f"{code}: there is no such file")
+        elif name and not any(name in names_in(file) for file in files):
+            found.append(f"{code}: the file has no such name")
+    return found
+
+
+@cache
+def names_in(file: Path) -> set[str]:
+    """Functions, classes, methods and constants of a module."""
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    return set(_names(tree.body, ""))
+
+
+def _names(body: list[ast.stmt], prefix: str) -> list[str]:
+    found = []
+    for node in body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            found.append(prefix + node.name)
+        elif isinstance(node, ast.ClassDef):
+            found += [prefix + node.name, *_names(node.body, f"{prefix}{node.name}.")]
+        elif isinstance(node, ast.Assign):
+            found += [prefix + target.id for target in node.targets if isinstance(target, ast.Name)]
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            found.append(prefix + node.target.id)
+    return found
+
+
+@pytest.mark.parametrize("name", documents())
+def test_links_lead_somewhere(name: str) -> None:
+    assert link_faults(ROOT / name, (ROOT / name).read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize("name", NAMING)
+def test_named_files_exist(name: str) -> None:
+    assert named_faults((ROOT / name).read_text(encoding="utf-8")) == []
+
+
+def test_architecture_names_every_room() -> None:
+    text = (ROOT / "docs/ARCHITECTURE.md").read_text(encoding="utf-8")
+    rooms = sorted(one.parent.name for one in (ROOT / "broker/src/mqbroker").glob("*/__init__.py"))
+    assert [room for room in rooms if f"`{room}/`" not in text] == []
+
+
+def test_decisions_are_numbered_and_have_their_three_parts() -> None:
+    pages = sorted((ROOT / "docs/adr").glob("*.md"))
+    assert [page.name[:4] for page in pages] == [f"{number:04}" for number in range(1, len(pages) + 1)]
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        assert text.startswith(f"# {int(page.name[:4])}. "), page.name
+        assert HEADING.findall(text)[1:] == ["Context", "Decision", "Consequences"], page.name
+
+
+def test_pictures_are_well_formed() -> None:
+    pictures = sorted(ROOT.glob("docs/**/*.svg"))
+    assert pictures
+    for picture in pictures:
+        root = ElementTree.parse(picture).getroot()
+        # Without a title a picture says nothing to who cannot see it.
+        assert root.find("{http://www.w3.org/2000/svg}title") is not None, picture.name
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("[a](README.md)", ""),
+        ("[a](README.md#two-commands)", ""),
+        ("[a](https://example.org/x)", ""),
+        ("`[a](nowhere.md)`", ""),
+        ("[a](nowhere.md)", "nowhere.md: there is no such file"),
+        ("[a](../../../etc/passwd)", "../../../etc/passwd: there is no such file"),
+        ("[a](README.md#nowhere)", "README.md#nowhere: README.md has no such heading"),
+        ("# What's *here*?\n[a](#whats-here)", ""),
+    ],
+)
+def test_faulty_links_are_found(text: str, fault: str) -> None:
+    assert link_faults(ROOT / "CONTRIBUTING.md", text) == ([fault] if fault else [])
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("`core/store.py`", ""),
+        ("`core/store.py:Store.publish`", ""),
+        ("`main.py:COMMANDS`", ""),
+        ("`tests/sim/`", ""),
+        ("`/opt/mq/current`", ""),
+        ("`broker.toml`", ""),
+        ("`core/shop.py`", "core/shop.py: there is no such file"),
+        ("`tests/dim/`", "tests/dim/: there is no such file"),
+        ("`core/store.py:Store.perish`", "core/store.py:Store.perish: the file has no such name"),
+    ],
+)
+def test_faulty_names_are_found(text: str, fault: str) -> None:
+    assert named_faults(text) == ([fault] if fault else [])

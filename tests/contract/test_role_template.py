@@ -1,0 +1,77 @@
+"""The role's template of broker.toml writes what the option models mean: both are rendered and compared."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible.parsing.dataloader import DataLoader  # type: ignore[import-untyped]
+from ansible.template import Templar, trust_as_template  # type: ignore[import-untyped]
+from mqbroker.config.inventory import host_variables
+from mqbroker.config.load import parse
+from mqbroker.config.slices import BrokerOptions
+from mqbroker.config.tables import render_toml
+from mqbroker.config.variables import HostVariables, Instance
+
+TEMPLATE = Path(__file__).resolve().parents[2] / "roles" / "broker" / "templates" / "broker.toml.j2"
+BASE = {"mq_cluster_name": "orders", "mq_cluster_secret": "0123456789abcdef"}
+
+
+def by_role(variables: HostVariables, instance: Instance, address: str) -> str:
+    """The template through Ansible, with the variables that the role has at that point."""
+    values: dict[str, Any] = {
+        "ansible_managed": "Ansible managed",
+        "broker_options": variables.mq_broker_options,
+        "broker_listeners": variables.mq_listeners,
+        "broker_allow_plaintext": variables.mq_allow_plaintext,
+        "__broker_instance": instance.model_dump(),
+        "__broker_bind_address": address,
+    }
+    text = trust_as_template(TEMPLATE.read_text(encoding="utf-8"))
+    made = Templar(loader=DataLoader(), variables=values).template(text)
+    assert isinstance(made, str)
+    return made
+
+
+CASES: dict[str, tuple[dict[str, Any], Instance, str]] = {
+    "default": ({}, Instance(name="default"), "127.0.0.1"),
+    "card": (
+        {"mq_cluster_interface": "eth1", "mq_allow_plaintext": True},
+        Instance(name="second", port_offset=10),
+        "198.51.100.11",
+    ),
+    "options of every table": (
+        {
+            "mq_broker_options": {
+                "node": {"stop_timeout_ms": 400, "log_format": "json"},
+                "journal": {"journal_sync": False, "journal_on_damage": "truncate"},
+                "limits": {"link_credit": 7},
+                "addresses": {"auto_create_queues": False},
+            }
+        },
+        Instance(name="default"),
+        "127.0.0.1",
+    ),
+    "listeners of one's own": (
+        {
+            "mq_listeners": [
+                {"name": "a", "port": 1, "sasl_mechanisms": ["PLAIN", "ANONYMOUS"], "local_bind_address": "::1"},
+                {"name": "b", "port": 2, "kind": "cluster", "backlog": 5, "allow_plaintext": True},
+            ]
+        },
+        Instance(name="x", port_offset=100),
+        "127.0.0.1",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_template_means_what_the_models_mean(case: str) -> None:
+    changes, instance, address = CASES[case]
+    variables = host_variables({**BASE, **changes})
+    made = by_role(variables, instance, address)
+    options = parse(made)
+    assert isinstance(options, BrokerOptions), (made, [str(fault) for fault in options])
+    assert options == parse(render_toml(variables, instance, address))
+    assert made.startswith("#\n# Ansible managed\n#\n[node]\n")

@@ -1,0 +1,112 @@
+"""Sizes of functions, modules and parameter lists, names of modules, and headings: what style asks for in numbers.
+
+Tests and generated files are exempt. Anything else that is over a bound stands in OVER with its reason; an entry that
+is not needed any more is an error, so the list only shrinks.
+"""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+FUNCTION_LINES_MAX = 60
+MODULE_LINES_MAX = 500
+PARAMETERS_MAX = 5
+BANNED_NAMES = ("util", "utils", "helper", "helpers", "manager", "managers", "common", "misc")
+
+# path, or path::function: why it may be over its bound
+OVER: dict[str, str] = {
+    "bench/rows.py::_durable": "one row of the table of measurements, a parameter a column",
+}
+
+
+def tracked() -> list[Path]:
+    listed = subprocess.run(
+        ["git", "ls-files", "*.py"], cwd=ROOT, capture_output=True, text=True, check=True, timeout=30
+    )
+    files = [ROOT / name for name in listed.stdout.splitlines()]
+    return [file for file in files if file.exists() and not is_exempt(file.relative_to(ROOT))]
+
+
+def is_exempt(path: Path) -> bool:
+    """Tests are exempt, and what other tools write."""
+    return path.parts[0] == "tests" or ("molecule" in path.parts and path.name.startswith("test_"))
+
+
+def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+def lines_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    assert function.end_lineno is not None
+    return function.end_lineno - function.lineno + 1
+
+
+def parameters_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """What a caller has to think of: `self` and options that typer declares are not counted."""
+    arguments = function.args
+    names = [each.arg for each in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
+    return len([name for name in names if name not in ("self", "cls")])
+
+
+def is_command(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """A typer function: its parameters are the command line."""
+    declared = ast.unparse(function.args) + "".join(ast.unparse(each) for each in function.decorator_list)
+    return any(word in declared for word in ("Annotated[", "Option(", "Argument(", "command("))
+
+
+def faults(file: Path) -> list[str]:
+    """`path` or `path::function`, with what is over its bound."""
+    name = str(file.relative_to(ROOT))
+    text = file.read_text(encoding="utf-8")
+    tree = ast.parse(text)
+    found = []
+    if len(text.splitlines()) > MODULE_LINES_MAX:
+        found.append(f"{name} has {len(text.splitlines())} lines")
+    for function in functions(tree):
+        if lines_of(function) > FUNCTION_LINES_MAX:
+            found.append(f"{name}::{function.name} has {lines_of(function)} lines")
+        if parameters_of(function) > PARAMETERS_MAX and not is_command(function):
+            found.append(f"{name}::{function.name} has {parameters_of(function)} parameters")
+    return found
+
+
+FILES = tracked()
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT)))
+def test_sizes(file: Path) -> None:
+    assert [fault for fault in faults(file) if fault.split(" has ")[0] not in OVER] == []
+
+
+def test_exemptions_are_needed_and_have_reasons() -> None:
+    over = {fault.split(" has ")[0] for file in FILES for fault in faults(file)}
+    assert sorted(set(OVER) - over) == []
+    assert all(len(reason) > 10 for reason in OVER.values())
+
+
+def test_modules_are_named_after_what_they_hold() -> None:
+    assert [str(file) for file in FILES if file.stem.strip("_") in BANNED_NAMES] == []
+
+
+@pytest.mark.parametrize(
+    "file", [file for file in FILES if file.stat().st_size], ids=lambda file: str(file.relative_to(ROOT))
+)
+def test_modules_open_with_their_theory(file: Path) -> None:
+    documented = file.read_text(encoding="utf-8")
+    is_ansible_plugin = "DOCUMENTATION" in documented
+    assert is_ansible_plugin or ast.get_docstring(ast.parse(documented)), "a module says first what it owns"
+
+
+def test_the_measures_measure() -> None:
+    long = ast.parse("def f(a, b, *, c, d, e, f):\n" + "    x = 1\n" * 60).body[0]
+    assert isinstance(long, ast.FunctionDef)
+    assert (lines_of(long), parameters_of(long)) == (61, 6)
+    assert len(FILES) > 150
