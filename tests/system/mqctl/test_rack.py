@@ -5,6 +5,7 @@ mq3 is reached only through mq1. The tests are one story and run in their order.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import subprocess
@@ -20,7 +21,8 @@ pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
 ROOT = Path(__file__).resolve().parents[3]
 RACK = ROOT / "molecule/rack/rack"
 MQCTL = [sys.executable, "-m", "mqctl.main"]
-NAME = "mqctl-test"
+# Racks belong to the machine: two checkouts must not take each other's hosts down.
+NAME = f"mqctl-{hashlib.sha256(str(ROOT).encode()).hexdigest()[:4]}"
 HOSTS = ["mq1", "mq2", "mq3"]
 ENVIRONMENT_CANARY = "canary-in-the-environment"
 

@@ -122,7 +122,7 @@ def cluster_text(options: Options) -> str:
     plaintext = str(options.allow_plaintext).lower()
     return "\n".join(
         [
-            "# What is the same on all hosts of the cluster. All variables: docs/reference/options.md",
+            "# What is the same on all hosts of the cluster. All variables: docs/reference/variables.md",
             f"mq_cluster_name: {options.cluster}",
             "",
             "# Network card whose address the brokers listen on. Without it they listen on loopback only.",

@@ -101,5 +101,6 @@ def show(world: World, plan: Plan, shape: Shape, console: Console) -> None:
         world.note(f"{host}: {' '.join(names)} under /etc/mq is not in the inventory; a rollout leaves it alone")
     hosts = len({one.host for one in plan.changes})
     some = f"{counted(len(plan.changes), 'change')} on {counted(hosts, 'host')}"
-    summary = some if plan.changes else "nothing to do"
+    idle = "nothing to do" if not plan.blind else "nothing to do on the hosts that could be looked at"
+    summary = some if plan.changes else idle
     world.note(f"plan {plan.hash}: {summary}")
