@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from mqbroker.base.errors import PeerFault
 from mqbroker.wire.scan import HEADER, section_at
-from mqbroker.wire.sections import decode_header
+from mqbroker.wire.sections import PRIORITY_DEFAULT, decode_header
 
 CACHE_SIZE_MAX = 1024
 SECTION_BYTES_MAX = 64  # all five fields at their widest take 25
@@ -20,14 +20,16 @@ _U32 = Struct(">I")
 
 
 class Section(NamedTuple):
-    """What a message header section says, as far as the broker acts on it."""
+    """What a message header section says, as far as the broker acts on it. `ttl_ms` is 0 where there is none."""
 
     size_bytes: int
     is_durable: bool
     delivery_count: int
+    priority: int
+    ttl_ms: int
 
 
-NO_SECTION = Section(0, False, 0)
+NO_SECTION = Section(0, False, 0, PRIORITY_DEFAULT, 0)
 
 _sections: dict[bytes, Section | None] = {}
 
@@ -68,4 +70,6 @@ def _decoded_section(buffer: bytes, offset: int, end: int) -> Section | None:
         header, after = decode_header(buffer, offset, end)
     except PeerFault:
         return None
-    return Section(after - offset, bool(header.durable), int(header.delivery_count or 0))
+    return Section(
+        after - offset, bool(header.durable), int(header.delivery_count or 0), header.priority, header.ttl or 0
+    )

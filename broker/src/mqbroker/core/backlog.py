@@ -1,0 +1,168 @@
+"""The deliverable messages of a queue in their order: higher priority first, then by id.
+
+Segments lie in blocks of bounded size, so that the usual ways (append at the end, take from the head) cost the same
+however many there are, and any place can be found by bisection and cut open. A place is a `rank`: one integer that
+orders messages of a queue. Invariant: segments do not overlap, ranks ascend, no block is empty.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from mqbroker.wire.run import Run
+
+BLOCK_SEGMENTS_MAX = 256
+PRIORITY_MAX = 9
+ID_BITS = 56
+
+
+class Segment(NamedTuple):
+    """`n` messages of a run from `start` on, which were delivered in vain `deliveries` times."""
+
+    run: Run
+    start: int
+    n: int
+    deliveries: int
+
+    @property
+    def first_id(self) -> int:
+        """Id of the first message."""
+        return self.run.first_id + self.start
+
+    @property
+    def rank(self) -> int:
+        """Place of the first message; the next ones follow one by one."""
+        return rank_of(self.run.section.priority, self.run.first_id + self.start)
+
+
+def rank_of(priority: int, message_id: int) -> int:
+    """The place of a message. Priorities above 9 count as 9 (AMQP 1.0 §3.2.1 allows brokers fewer levels)."""
+    return (PRIORITY_MAX - min(priority, PRIORITY_MAX) << ID_BITS) + message_id
+
+
+def _rank(segment: Segment) -> int:
+    return segment.rank
+
+
+def _block_rank(block: list[Segment]) -> int:
+    return block[0].rank
+
+
+class Backlog:
+    """See the module's docstring."""
+
+    __slots__ = ("_blocks", "count")
+
+    def __init__(self) -> None:
+        self._blocks: list[list[Segment]] = []
+        self.count = 0
+
+    def __iter__(self) -> Iterator[Segment]:
+        for block in self._blocks:
+            yield from block
+
+    @property
+    def head(self) -> Segment:
+        """The first segment. There must be one."""
+        return self._blocks[0][0]
+
+    @property
+    def last_rank(self) -> int:
+        """The place of the last message, -1 where there is none."""
+        if not self._blocks:
+            return -1
+        last = self._blocks[-1][-1]
+        return last.rank + last.n - 1
+
+    def add(self, segment: Segment) -> None:
+        """Put a segment at its place, which usually is the end."""
+        blocks = self._blocks
+        if blocks and segment.rank < blocks[-1][-1].rank:
+            self._insert(segment)
+        elif blocks and len(blocks[-1]) < BLOCK_SEGMENTS_MAX:
+            blocks[-1].append(segment)
+        else:
+            blocks.append([segment])
+        self.count += segment.n
+
+    def _insert(self, segment: Segment) -> None:
+        """Before something else, joined with its neighbours where they are of one piece."""
+        blocks, rank = self._blocks, segment.rank
+        at = max(bisect_right(blocks, rank, key=_block_rank) - 1, 0)
+        block = blocks[at]
+        place = bisect_left(block, rank, key=_rank)
+        if place < len(block) and _joins(segment, block[place]):
+            segment = segment._replace(n=segment.n + block[place].n)
+            del block[place]
+        if place and _joins(block[place - 1], segment):
+            block[place - 1] = block[place - 1]._replace(n=block[place - 1].n + segment.n)
+        else:
+            block.insert(place, segment)
+        if len(block) > BLOCK_SEGMENTS_MAX:
+            half = len(block) // 2
+            blocks[at : at + 1] = [block[:half], block[half:]]
+
+    def take(self, count: int) -> Segment:
+        """The first messages, at most `count`, as one segment. There must be one."""
+        block = self._blocks[0]
+        head = block[0]
+        if head.n <= count:
+            del block[0]
+            if not block:
+                del self._blocks[0]
+            taken = head
+        else:
+            run, start, n, deliveries = head
+            taken = Segment(run, start, count, deliveries)
+            block[0] = Segment(run, start + count, n - count, deliveries)
+        self.count -= taken.n
+        return taken
+
+    def take_at(self, rank: int, count: int) -> Segment:
+        """`count` messages from the place `rank` on, all of one segment. They must be there."""
+        at = bisect_right(self._blocks, rank, key=_block_rank) - 1
+        block = self._blocks[at]
+        place = bisect_right(block, rank, key=_rank) - 1
+        whole = block[place]
+        before = rank - whole.rank
+        behind = whole.n - before - count
+        run, start, _, deliveries = whole
+        pieces = []
+        if before:
+            pieces.append(Segment(run, start, before, deliveries))
+        if behind:
+            pieces.append(Segment(run, start + before + count, behind, deliveries))
+        block[place : place + 1] = pieces
+        if not block:
+            del self._blocks[at]
+        self.count -= count
+        return Segment(run, start + before, count, deliveries)
+
+    def from_rank(self, rank: int) -> Iterator[Segment]:
+        """Segments from the place `rank` on; the first may begin before it. What is taken on the way may be taken."""
+        while True:
+            at = max(bisect_right(self._blocks, rank, key=_block_rank) - 1, 0)
+            if at >= len(self._blocks):
+                return
+            block = tuple(self._blocks[at])
+            after = block[-1].rank + block[-1].n
+            if after <= rank:
+                if at + 1 == len(self._blocks):
+                    return
+                rank = _block_rank(self._blocks[at + 1])
+                continue
+            for segment in block:
+                if segment.rank + segment.n > rank:
+                    yield segment
+            rank = after
+
+    def clear(self) -> None:
+        """Nothing is left."""
+        self._blocks.clear()
+        self.count = 0
+
+
+def _joins(before: Segment, after: Segment) -> bool:
+    return before.run is after.run and before.start + before.n == after.start and before.deliveries == after.deliveries
