@@ -230,6 +230,8 @@ def test_names_are_those_that_are_asked_for() -> None:
         ("a * (b = 1) = 1", 6, "* calculates"), ("a = 089", 5, "octal"), ("a = 5x", 5, "'5x' is no number"),
         ("a = 0x", 5, "no number"), ("a = 1_", 5, "no number"), ("a = 18446744073709551616", 5, "too large"),
         ("a = 1E999", 5, "too large"), ("a = 0x1p99999", 5, "too large"), ("a = 1.2.3", 5, "no number"),
+        ("a OR JMSRedelivered", 6, "JMSXDeliveryCount > 1"), ("JMSReplyTo IS NULL", 1, "property of your own"),
+        ("JMSDestination = 'a'", 1, "AMQAddress is"),
         ("§ = 1", 1, "'§' stands where"), ("a; b", 2, "';' stands where"), ("a = 1,", 6, "',' stands where"),
     ],
 )  # fmt: skip

@@ -59,7 +59,19 @@ def constant(kind: str, value: Value, column: int) -> Term:
     return Term(kind, lambda message: value, column)
 
 
+# Fields that a selector must not ask for: they differ between deliveries, or are no text (3.8.1.1).
+_UNSELECTABLE: Final = {
+    "JMSRedelivered": "JMSXDeliveryCount > 1 says the same",
+    "JMSDestination": "AMQAddress is the address that the message was sent to",
+    "JMSReplyTo": "a property of your own can carry it",
+}
+
+
 def name(identifier: str, column: int) -> Term:
+    """The value of a field or property."""
+    instead = _UNSELECTABLE.get(identifier)
+    if instead is not None:
+        raise refusal(column, f"{identifier} cannot be asked for; {instead}")
     return Term(ANY, lambda message: message.value_of(identifier), column, frozenset((identifier,)), True)
 
 
