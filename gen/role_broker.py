@@ -1,7 +1,8 @@
 """Defaults and argument_specs of the role `broker`.
 
-The variables `broker_options` and `broker_listeners` are made from the declared options. Variables that only the role
-knows stand in `role_broker_extra.yml`, each with its `default` (left out where the caller must give it) and `spec`.
+The variables `broker_options`, `broker_listeners` and `broker_address_settings` are made from the declared options.
+Variables that only the role knows stand in `role_broker_extra.yml`, each with its `default` (left out where the caller
+must give it) and `spec`.
 """
 
 from __future__ import annotations
@@ -20,13 +21,18 @@ EXTRA = Path(__file__).parent / "role_broker_extra.yml"
 DEFAULTS_PATH = "roles/broker/defaults/main.yml"
 SPECS_PATH = "roles/broker/meta/argument_specs.yml"
 HEAD = "# Made by `make gen` from the declared options and gen/role_broker_extra.yml; changes belong there.\n"
-KINDS = {"string": "str", "integer": "int", "boolean": "bool", "array": "list"}
+KINDS = {"string": "str", "integer": "int", "boolean": "bool", "array": "list", "number": "float"}
 
 
 def files() -> dict[str, str]:
     """Both files of the role."""
     extra = yaml.safe_load(EXTRA.read_text(encoding="utf-8"))
-    variables = {**extra["variables"], "broker_listeners": _listeners(), "broker_options": _options()}
+    variables = {
+        **extra["variables"],
+        "broker_listeners": _listeners(),
+        "broker_address_settings": _address_settings(),
+        "broker_options": _options(),
+    }
     defaults = {name: row["default"] for name, row in variables.items() if "default" in row}
     options = {name: _with_default(row) for name, row in variables.items()}
     main = {"short_description": extra["short_description"], "description": extra["description"], "options": options}
@@ -71,6 +77,16 @@ def _listeners() -> dict[str, Any]:
     ]
     spec = {"type": "list", "elements": "dict", "description": description, "options": inner}
     return {"default": default_listeners(), "spec": spec}
+
+
+def _address_settings() -> dict[str, Any]:
+    inner = {entry.yaml_name: _spec(entry) for entry in catalogue.entries() if entry.table == "address_settings"}
+    description = [
+        "What holds at the addresses that match, names with underscores.",
+        "Option by option the most specific match wins.",
+    ]
+    spec = {"type": "list", "elements": "dict", "description": description, "options": inner}
+    return {"default": [], "spec": spec}
 
 
 def _spec(entry: Entry) -> dict[str, Any]:

@@ -24,6 +24,7 @@ def by_role(variables: HostVariables, instance: Instance, address: str) -> str:
         "ansible_managed": "Ansible managed",
         "broker_options": variables.mq_broker_options,
         "broker_listeners": variables.mq_listeners,
+        "broker_address_settings": variables.mq_address_settings,
         "broker_allow_plaintext": variables.mq_allow_plaintext,
         "__broker_instance": instance.model_dump(),
         "__broker_bind_address": address,
@@ -47,8 +48,11 @@ CASES: dict[str, tuple[dict[str, Any], Instance, str]] = {
                 "node": {"stop_timeout_ms": 400, "log_format": "json"},
                 "journal": {"journal_sync": False, "journal_on_damage": "truncate"},
                 "limits": {"link_credit": 7},
-                "addresses": {"auto_create_queues": False},
-            }
+            },
+            "mq_address_settings": [
+                {"match": "#", "auto_create_queues": False, "redelivery_delay_multiplier": 2.5},
+                {"match": "orders.*", "dead_letter_address": "DLQ"},
+            ],
         },
         Instance(name="default"),
         "127.0.0.1",

@@ -170,10 +170,10 @@ def assert_usable(client: ProtonClient, queue: str) -> None:
     assert client.receive("in", 1)[0]["id"] == "a"
 
 
-@pytest.mark.option("addresses.auto-create-queues")
+@pytest.mark.option("address-settings.auto-create-queues")
 @pytest.mark.option("limits.consumers-per-queue-max")
 def test_limits_of_queues_refuse_links(make_broker: Make, client: ProtonClient) -> None:
-    options = {"addresses": {"auto-create-queues": False}, "limits": {"consumers-per-queue-max": 1}}
+    options = {"address-settings": {"#": {"auto-create-queues": False}}, "limits": {"consumers-per-queue-max": 1}}
     broker = make_broker(options=options)
     broker.start()
     client.connect("c", broker)

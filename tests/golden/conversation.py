@@ -128,11 +128,13 @@ class Conversation:
         """Another node, with these options."""
         tables: dict[str, dict[str, Any]] = {}
         for word in words:
-            path, value = word.split("=")
-            table, name = path.replace("-", "_").split(".")
-            tables.setdefault(table, {})[name] = {"true": True, "false": False}.get(value, value)
-            if value.isdigit():
-                tables[table][name] = int(value)
+            path, text = word.split("=")
+            *where, name = path.replace("-", "_").split(".")
+            value: Any = {"true": True, "false": False}.get(text, int(text) if text.isdigit() else text)
+            if where[0] == "address_settings":
+                tables.setdefault(where[0], {}).setdefault(".".join(where[1:]), {})[name] = value
+            else:
+                tables.setdefault(where[0], {})[name] = value
         self.stage = ScriptStage(self, **tables)
         self.talkers.clear()
         self.links.clear()

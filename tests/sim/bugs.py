@@ -24,8 +24,8 @@ def _accept_before_sync(self: Decisions, action: Callable[..., None], *arguments
 def _put_back_at_the_end(self: Queue, segment: Segment) -> None:
     """What returns goes behind everything newer."""
     self.delivering_count -= segment.n
-    self.ready_count += segment.n
-    self.ready.append(segment)
+    self.backlog._blocks.append([segment])
+    self.backlog.count += segment.n
 
 
 def _forget_deliveries(self: Store, queue: Queue, segment: Segment, *, was_delivered: bool) -> None:
@@ -38,9 +38,9 @@ def _settle_in_memory_only(self: Journal, queue_id: int, first_id: int, n: int) 
     """A settlement that the journal does not learn of."""
 
 
-def _store_without_last(self: Journal, first_id: int, count: int, queue_ids: Any, frames: Any) -> None:
+def _store_without_last(self: Journal, first_id: int, count: int, queue_ids: Any, *rest: Any) -> None:
     """The last message of a run is not stored for any queue."""
-    _STORE(self, first_id, count, queue_ids, frames)
+    _STORE(self, first_id, count, queue_ids, *rest)
     if count == 1 and first_id % 7 == 0:
         for queue_id in queue_ids:
             self.settle(queue_id, first_id, count)

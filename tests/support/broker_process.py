@@ -76,7 +76,10 @@ class NotifySocket:
 
 
 class BrokerProcess:
-    """One broker. `options` adds to broker.toml, `{"limits": {"link-credit": 10}}`, and `listener` to its listener."""
+    """One broker. `options` adds to broker.toml, `{"limits": {"link-credit": 10}}`, and `listener` to its listener.
+
+    `{"address-settings": {"orders.#": {…}}}` has the settings by their match.
+    """
 
     host = "127.0.0.1"
     user = "app"
@@ -139,7 +142,10 @@ class BrokerProcess:
         tables: dict[str, dict[str, Any]] = {**self.options, "node": node | self.options.get("node", {})}
         lines = []
         for table, values in tables.items():
-            lines += [f"[{table}]", *_assignments(values)]
+            if table != "address-settings":
+                lines += [f"[{table}]", *_assignments(values)]
+        for match, said in tables.get("address-settings", {}).items():
+            lines += ["[[address-settings]]", *_assignments({"match": match, **said})]
         lines += ["[[listeners]]", *_assignments(listener)]
         self.config_file.write_text("\n".join(lines) + "\n")
 

@@ -23,7 +23,7 @@ from mqbroker.amqp.session import Session
 from mqbroker.base.notice import Notice
 from mqbroker.base.time import NS_PER_MS, At
 from mqbroker.config.options import default_listener, defaults
-from mqbroker.config.slices import BrokerOptions
+from mqbroker.config.slices import AddressMatch, AddressSettingsOptions, BrokerOptions
 from mqbroker.config.users import Verifier
 from mqbroker.journal.append import Append
 from mqbroker.node import inputs as given
@@ -38,9 +38,15 @@ ROUNDS_MAX = 10_000
 
 
 def options_with(listener: Mapping[str, Any] | None = None, **tables: Mapping[str, Any]) -> BrokerOptions:
-    """Defaults with changes by table; one listener that lets everybody in."""
+    """Defaults with changes by table; one listener that lets everybody in.
+
+    `address_settings` maps patterns to what they say.
+    """
     base = defaults()
-    changed = {name: replace(getattr(base, name), **values) for name, values in tables.items()}
+    matches = tables.pop("address_settings", {})
+    changed: dict[str, Any] = {name: replace(getattr(base, name), **values) for name, values in tables.items()}
+    said = tuple(AddressMatch(pattern, values) for pattern, values in matches.items())
+    changed["address_settings"] = AddressSettingsOptions(base.address_settings.built_in, said)
     entry = replace(default_listener(), **{"sasl_mechanisms": ("ANONYMOUS",), **(listener or {})})
     return replace(base, listeners=(entry,), **changed)
 

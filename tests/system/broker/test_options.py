@@ -85,9 +85,9 @@ def test_the_log_is_json_when_asked_for(make_broker: Make) -> None:
     assert "stopping" in events
 
 
-@pytest.mark.option("addresses.auto-create-queues")
+@pytest.mark.option("address-settings.auto-create-queues")
 def test_without_auto_creation_a_queue_must_exist(make_broker: Make) -> None:
-    broker = started(make_broker, options={"addresses": {"auto-create-queues": False}})
+    broker = started(make_broker, options={"address-settings": {"#": {"auto-create-queues": False}}})
     with pytest.raises(BrokerFailed, match="amqp:not-found"):
         send(broker, "orders")
     broker.admin("queue-create", name="orders")

@@ -306,7 +306,7 @@ def test_a_client_can_have_many_sessions_and_end_them() -> None:
 
 
 def test_a_client_is_told_by_a_refused_link_and_goes_on() -> None:
-    stage = Stage(options_with(addresses={"auto_create_queues": False}))
+    stage = Stage(options_with(address_settings={"#": {"auto_create_queues": False}}))
     talker = stage.connect("c")
     assert talker.session is not None
     talker.session.attach_sender(_sender_attach("nowhere"))

@@ -197,7 +197,7 @@ def test_one_address_belongs_to_one_host() -> None:
         ({"limits": {"link-credit": 5}}, "mq_broker_options.limits.link-credit", "is written link_credit here"),
         ({"limits": {"link_credit": "5"}}, "mq_broker_options.limits.link_credit", "must be a whole number"),
         ({"limit": {}}, "mq_broker_options.limit", "did you mean limits?"),
-        ({"x": {}}, "mq_broker_options.x", "known are addresses, journal, limits, node"),
+        ({"x": {}}, "mq_broker_options.x", "known are journal, limits, node"),
         ({"listeners": {}}, "mq_broker_options.listeners", "is written as mq_listeners"),
         ({"node": {"name": "x"}}, "mq_broker_options.node.name", "is set by the role"),
         ({"limits": 5}, "mq_broker_options.limits", "must be a table"),

@@ -167,7 +167,7 @@ def test_any_text_is_options_or_faults(text: str) -> None:
 
 @given(
     st.dictionaries(
-        st.sampled_from(["node", "listeners", "journal", "limits", "addresses", "other"]),
+        st.sampled_from(["node", "listeners", "journal", "limits", "address-settings", "other"]),
         st.sampled_from(["1", "true", '"x"', "[]", "{}", "[1]", "{name = 1}", "[{port = 1}]", "[[]]", "1979-05-27"]),
         max_size=6,
     )

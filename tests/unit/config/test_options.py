@@ -14,9 +14,9 @@ SLICES = {
     "listeners": slices.ListenerOptions,
     "journal": slices.JournalOptions,
     "limits": slices.LimitOptions,
-    "addresses": slices.AddressOptions,
+    "address_settings": slices.AddressSettings,
 }
-KINDS = {"string": str, "integer": int, "boolean": bool, "array": tuple[str, ...]}
+KINDS = {"string": str, "integer": int, "boolean": bool, "array": tuple[str, ...], "number": float}
 
 
 @pytest.mark.parametrize("table", SLICES)
@@ -24,7 +24,8 @@ def test_slice_mirrors_its_table(table: str) -> None:
     declared = [(entry.yaml_name, KINDS[entry.kind]) for entry in catalogue.entries() if entry.table == table]
     hints = typing.get_type_hints(SLICES[table])
     fields = [(field.name, hints[field.name]) for field in dataclasses.fields(SLICES[table])]
-    assert fields == declared
+    # A pattern is no setting: it says where the settings hold.
+    assert fields == [row for row in declared if row[0] != "match"]
 
 
 def test_every_table_has_a_slice() -> None:
@@ -42,6 +43,8 @@ def test_declaration_is_complete(entry: catalogue.Entry) -> None:
         assert entry.maximum is not None
         if not entry.required:
             assert entry.minimum <= entry.default <= entry.maximum
+    if entry.table == "address_settings":
+        return  # their names are Artemis's, which has units in its manual only
     for unit in ("ms", "bytes"):
         assert (f"-{unit}" in entry.name) == (entry.unit == unit)
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from mqbroker.core.queue import Queue, QueueKind, Segment
+from mqbroker.core.queue import Filter, Queue, QueueKind, Segment
 from mqbroker.wire.run import Run, single
 
 from tests.unit.wire.strategies import steady, steady_few
@@ -36,7 +36,18 @@ def ids(segment: Segment) -> list[int]:
 class Taker:
     """A consumer that takes as much as it has credit for, at most `bite` at a time."""
 
-    def __init__(self, credit: int, bite: int = 1 << 30) -> None:
+    def __init__(
+        self,
+        credit: int,
+        bite: int = 1 << 30,
+        *,
+        priority: int = 0,
+        takes: Filter | None = None,
+        is_browser: bool = False,
+    ) -> None:
+        self.priority = priority
+        self.filter = takes
+        self.is_browser = is_browser
         self.credit = credit
         self.bite = bite
         self.got: list[int] = []
@@ -72,7 +83,7 @@ def test_what_comes_back_goes_to_its_place_and_joins_its_neighbours() -> None:
     parts = [orders.take(3) for _ in range(3)]
     for number in (2, 0, 1):
         orders.put_back(parts[number])
-    assert orders.returned == [Segment(run, 0, 9, 0)]
+    assert list(orders.backlog) == [Segment(run, 0, 9, 0)]
     assert ids(orders.take(100)) == list(range(1, 10))
 
 
@@ -89,7 +100,7 @@ def test_returned_messages_of_another_count_stay_apart_and_in_order() -> None:
 
 def test_what_waits_for_the_disk_is_not_handed_out() -> None:
     orders, taker = queue(), Taker(100)
-    orders.consumers.append(taker)
+    orders.join(taker)
     orders.add_waiting(Segment(run_of(1, 2), 0, 2, 0))
     orders.add_waiting(Segment(run_of(3, 2), 0, 2, 0))
     assert orders.dispatch(100) == 0
@@ -184,7 +195,8 @@ def test_a_backlog_is_shared_evenly(count: int) -> None:
     orders = queue()
     orders.add(Segment(run_of(1, count), 0, count, 0))
     takers = [Taker(10_000) for _ in range(3)]
-    orders.consumers += takers
+    for taker in takers:
+        orders.join(taker)
     assert orders.dispatch(100_000) == count
     assert [len(taker.got) for taker in takers] == [count // 3] * 3
 
@@ -192,7 +204,8 @@ def test_a_backlog_is_shared_evenly(count: int) -> None:
 def test_single_messages_go_in_turn() -> None:
     orders = queue()
     takers = [Taker(10_000) for _ in range(3)]
-    orders.consumers += takers
+    for taker in takers:
+        orders.join(taker)
     for number in range(300):
         orders.add(Segment(run_of(1 + number, 1), 0, 1, 0))
         assert orders.dispatch(100) == 1
@@ -203,7 +216,8 @@ def test_single_messages_go_in_turn() -> None:
 def test_one_without_credit_is_passed_over_and_loses_nothing() -> None:
     orders = queue()
     poor, rich = Taker(2), Taker(1000)
-    orders.consumers += [poor, rich]
+    orders.join(poor)
+    orders.join(rich)
     orders.add(Segment(run_of(1, 100), 0, 100, 0))
     orders.dispatch(1000)
     assert (len(poor.got), len(rich.got)) == (2, 98)
@@ -215,7 +229,7 @@ def test_one_without_credit_is_passed_over_and_loses_nothing() -> None:
 
 def test_a_step_hands_out_no_more_than_it_is_told() -> None:
     orders, taker = queue(), Taker(1 << 30)
-    orders.consumers.append(taker)
+    orders.join(taker)
     orders.add(Segment(run_of(1, 10_000), 0, 10_000, 0))
     assert orders.dispatch(100) == 100
     assert orders.dispatch(100) == 100
@@ -224,7 +238,7 @@ def test_a_step_hands_out_no_more_than_it_is_told() -> None:
 
 def test_a_consumer_that_takes_nothing_after_all_stops_the_round() -> None:
     orders, stubborn = queue(), Taker(10, bite=0)
-    orders.consumers.append(stubborn)
+    orders.join(stubborn)
     orders.add(Segment(run_of(1, 5), 0, 5, 0))
     assert orders.dispatch(100) == 0
     assert (orders.ready_count, orders.delivering_count) == (5, 0)
@@ -238,7 +252,8 @@ def test_a_consumer_that_takes_nothing_after_all_stops_the_round() -> None:
 def test_everything_goes_out_once_and_in_order(rounds: list[tuple[int, list[int]]], bite: int) -> None:
     orders, next_id = queue(), 1
     takers = [Taker(0, bite) for _ in range(4)]
-    orders.consumers += takers
+    for taker in takers:
+        orders.join(taker)
     for count, credits in rounds:
         orders.add(Segment(run_of(next_id, count), 0, count, 0))
         next_id += count

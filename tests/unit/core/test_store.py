@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from mqbroker.base.errors import Bug, Refused, StorageFault
+from mqbroker.base.time import At
 from mqbroker.core.address import MULTICAST
 from mqbroker.core.queue import QueueKind, Segment
 from mqbroker.core.store import Store
@@ -59,7 +60,8 @@ def refusal(call: Any, *arguments: Any) -> str:
 
 
 def test_what_is_refused_and_as_what() -> None:
-    store = Stage(options_with(limits={"queues_max": 2}, addresses={"auto_create_queues": False})).broker.store
+    settings = {"#": {"auto_create_queues": False}}
+    store = Stage(options_with(limits={"queues_max": 2}, address_settings=settings)).broker.store
     assert refusal(store.address_for, "orders") == "amqp:not-found"
     assert refusal(store.queue_for, "orders") == "amqp:not-found"
     store.create_queue(QueueKind("orders", "orders"))
@@ -216,7 +218,7 @@ def test_frames_that_are_no_run_are_damage() -> None:
     stage = Stage()
     recovered = Recovered(queues={1: {"name": "orders", "address": "orders"}}, next_id=5, last_position=3)
     recovered.runs = [RecoveredRun(1, 2, memoryview(b"junk" * 20), 1, {1: [(1, 2)]})]
-    store = Store(stage.options.limits, stage.options.addresses, stage.broker.journal)
+    store = Store(stage.options.limits, stage.options.address_settings, stage.broker.journal, At(0, 0))
     with pytest.raises(StorageFault, match="messages 1\\+2 holds 0 frames"):
         store.load(recovered)
 

@@ -4,9 +4,10 @@
     queues   {}                                          one object a queue
     queue-create {name, address?, routing_type?, durable?}
     connections  {}                                      one object a connection
-    send     {address, messages: [{body | body_base64, durable?, properties?, application_properties?}]}
+    send     {address, messages: [{body | body_base64, durable?, priority?, ttl_ms?, properties?,
+              application_properties?}]}
     receive  {address, count_max?, wait_ms?}             {messages, tag}
-    settle   {tag, outcome: accepted | released}
+    settle   {tag, outcome: accepted | released | modified | rejected}
     stop     {}                                          stop gracefully
 
 Arguments are checked here: a wrong one is an error that names it.
@@ -23,14 +24,14 @@ from mqbroker import __version__
 from mqbroker.base.errors import PeerFault, Refused
 from mqbroker.base.notice import Level
 from mqbroker.base.time import NS_PER_MS
-from mqbroker.core.queue import QueueKind
-from mqbroker.core.store import attributes_of
+from mqbroker.core.queue import Queue, QueueKind
 from mqbroker.node.broker import Broker
 from mqbroker.node.inputs import AdminRequest, Stop
-from mqbroker.wire.sections import Properties, build_message
+from mqbroker.wire.sections import Header, Properties, build_message
 
 SEND_COUNT_MAX = 10_000
 RECEIVE_WAIT_MS_MAX = 60_000
+OUTCOMES = ("accepted", "released", "modified", "rejected")
 WHILE_STOPPING = ("status", "queues", "connections", "stop")  # nothing may be journalled behind the journal's end
 
 
@@ -86,6 +87,25 @@ def _queues(broker: Broker, request: AdminRequest) -> None:
     broker.reply(request.id, {"queues": [attributes_of(queue) for queue in queues]})
 
 
+def attributes_of(queue: Queue) -> dict[str, Any]:
+    """What admin shows of a queue."""
+    return {
+        "name": queue.kind.name,
+        "address": queue.kind.address,
+        "routing_type": queue.kind.routing,
+        "durable": queue.kind.is_durable,
+        "message_count": queue.message_count,
+        "delivering_count": queue.delivering_count,
+        "scheduled_count": queue.scheduled_count,
+        "consumer_count": len(queue.consumers),
+        "messages_added": queue.added_total,
+        "messages_acknowledged": queue.acknowledged_total,
+        "messages_expired": queue.expired_total,
+        "messages_killed": queue.killed_total,
+        "messages_replaced": queue.replaced_total,
+    }
+
+
 def _queue_create(broker: Broker, request: AdminRequest) -> None:
     name = _argument(request, "name", str)
     routing = _argument(request, "routing_type", str, "anycast")
@@ -137,6 +157,7 @@ def _payload(number: int, message: Any) -> bytes:
         return build_message(
             base64.b64decode(str(message["body_base64"]), validate=True) if body is None else str(body),
             durable=bool(message.get("durable", True)),
+            header=_header(number, message),
             properties=Properties(**message["properties"]) if message.get("properties") else None,
             application_properties=message.get("application_properties"),
         )
@@ -144,6 +165,18 @@ def _payload(number: int, message: Any) -> bytes:
         raise Refused(fault.condition, f"send: messages.{number}: {fault.description}") from None
     except (binascii.Error, TypeError, ValueError) as error:
         raise Refused("amqp:invalid-field", f"send: messages.{number}: {error}") from None
+
+
+def _header(number: int, message: dict[str, Any]) -> Header:
+    values: dict[str, Any] = {}
+    for name, field, bound in (("priority", "priority", 9), ("ttl_ms", "ttl", 0xFFFFFFFF)):
+        value = message.get(name)
+        if value is None:
+            continue
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= bound:
+            raise Refused("amqp:invalid-field", f"send: messages.{number}.{name} is a whole number from 0 to {bound}")
+        values[field] = value
+    return Header(**values)
 
 
 def _receive(broker: Broker, request: AdminRequest) -> None:
@@ -156,8 +189,8 @@ def _receive(broker: Broker, request: AdminRequest) -> None:
 
 def _settle(broker: Broker, request: AdminRequest) -> None:
     outcome = _argument(request, "outcome", str, "accepted")
-    if outcome not in ("accepted", "released"):
-        raise Refused("amqp:invalid-field", f"settle: outcome is accepted or released, not {outcome!r}")
+    if outcome not in OUTCOMES:
+        raise Refused("amqp:invalid-field", f"settle: outcome is one of {', '.join(OUTCOMES)}, not {outcome!r}")
     broker.local.settle((request.id, request.session), _argument(request, "tag", int), outcome)
 
 

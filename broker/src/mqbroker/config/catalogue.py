@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from mqbroker.config.options import BrokerFile, Table, yaml_name
+from mqbroker.config.options import BrokerFile, Table, toml_name, yaml_name
 
-REPEATED_TABLES = frozenset({"listeners"})
+# Tables that may be repeated, each with the option that tells one from another.
+REPEATED_TABLES = {"listeners": "name", "address_settings": "match"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,8 +21,8 @@ class Entry:
     default: Any
     required: bool
     choices: tuple[str, ...]
-    minimum: int | None
-    maximum: int | None
+    minimum: float | None
+    maximum: float | None
     unit: str
     reload: bool
     sentence: str
@@ -29,7 +30,7 @@ class Entry:
     @property
     def path(self) -> str:
         """How messages, tests and documents name it: `limits.link-credit`."""
-        return f"{self.table}.{self.name}"
+        return f"{toml_name(self.table)}.{self.name}"
 
     @property
     def yaml_name(self) -> str:
@@ -59,16 +60,18 @@ def _entries_of(table: str, model: type[Table]) -> list[Entry]:
 
 
 def _entry(table: str, name: str, row: dict[str, Any], required: bool) -> Entry:
-    holder = row.get("items", row)
+    # A setting that may be left out is "this type or null"; its default is what holds where nobody says.
+    typed = row["anyOf"][0] if "anyOf" in row else row
+    holder = typed.get("items", typed)
     return Entry(
         table=table,
         name=name,
-        kind=row["type"],
-        default=row.get("default"),
+        kind=typed["type"],
+        default=row.get("built_in", row.get("default")),
         required=required,
         choices=tuple(holder.get("enum", ())),
-        minimum=row.get("minimum"),
-        maximum=row.get("maximum"),
+        minimum=typed.get("minimum"),
+        maximum=typed.get("maximum"),
         unit=row["unit"],
         reload=row["reload"],
         sentence=row["description"],

@@ -1,6 +1,6 @@
 """What a change of `broker.toml` needs from a running broker: nothing, a reload or a restart, and which options say so.
 
-Listeners are compared by name, so their order in the file means nothing.
+Listeners are compared by name and address settings by match, so their order in the file means nothing.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 from mqbroker.config import catalogue
 from mqbroker.config.options import toml_name
-from mqbroker.config.slices import BrokerOptions
+from mqbroker.config.slices import AddressMatch, AddressSettingsOptions, BrokerOptions
 
 
 class Verdict(enum.Enum):
@@ -45,7 +45,7 @@ def changes(old: BrokerOptions, new: BrokerOptions) -> list[Change]:
     found: list[Change] = []
     for table in catalogue.tables():
         if table in catalogue.REPEATED_TABLES:
-            found += _repeated(table, getattr(old, table), getattr(new, table), reloadable)
+            found += _repeated(table, _rows(getattr(old, table)), _rows(getattr(new, table)), reloadable)
         else:
             before, after = dataclasses.asdict(getattr(old, table)), dataclasses.asdict(getattr(new, table))
             found += _fields(table, table, (before, after), reloadable)
@@ -59,27 +59,37 @@ def verdict(found: list[Change]) -> Verdict:
     return Verdict.RELOAD if found else Verdict.NONE
 
 
+def _rows(held: Any) -> tuple[Any, ...]:
+    return held.matches if isinstance(held, AddressSettingsOptions) else held
+
+
+def _values(row: Any) -> dict[str, Any]:
+    return dict(row.values) if isinstance(row, AddressMatch) else dataclasses.asdict(row)
+
+
 def _fields(place: str, table: str, pair: tuple[dict[str, Any], dict[str, Any]], reloadable: set[str]) -> list[Change]:
     before, after = pair
     found = []
-    for name, old in before.items():
-        if old == after[name]:
+    for name in {**before, **after}:
+        old, new = before.get(name), after.get(name)
+        if old == new:
             continue
-        needs = Verdict.RELOAD if f"{table}.{toml_name(name)}" in reloadable else Verdict.RESTART
-        found.append(Change(f"{place}.{toml_name(name)}", old, after[name], needs))
+        needs = Verdict.RELOAD if f"{toml_name(table)}.{toml_name(name)}" in reloadable else Verdict.RESTART
+        found.append(Change(f"{place}.{toml_name(name)}", old, new, needs))
     return found
 
 
 def _repeated(table: str, old: tuple[Any, ...], new: tuple[Any, ...], reloadable: set[str]) -> list[Change]:
-    before = {item.name: item for item in old}
-    after = {item.name: item for item in new}
+    key = catalogue.REPEATED_TABLES[table]
+    head = toml_name(table)
+    before = {getattr(item, key): item for item in old}
+    after = {getattr(item, key): item for item in new}
+    whole = Verdict.RELOAD if f"{head}.{key}" in reloadable else Verdict.RESTART
     found = []
     for name, item in before.items():
-        place = f"{table}.{name}"
+        place = f"{head}.{name}"
         if name in after:
-            pair = dataclasses.asdict(item), dataclasses.asdict(after[name])
-            found += _fields(place, table, pair, reloadable)
+            found += _fields(place, table, (_values(item), _values(after[name])), reloadable)
         else:
-            found.append(Change(place, name, None, Verdict.RESTART))
-    added = [Change(f"{table}.{name}", None, name, Verdict.RESTART) for name in after if name not in before]
-    return found + added
+            found.append(Change(place, name, None, whole))
+    return found + [Change(f"{head}.{name}", None, name, whole) for name in after if name not in before]

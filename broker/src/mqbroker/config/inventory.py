@@ -197,6 +197,20 @@ def _listeners(variables: Vars) -> list[ConfigFault]:
     return found
 
 
+def _address_settings(variables: Vars) -> list[ConfigFault]:
+    model = catalogue.tables()["address_settings"]
+    found = []
+    seen: dict[str, int] = {}
+    for number, row in enumerate(_rows(variables, "mq_address_settings")):
+        path, match = f"mq_address_settings.{number}", str(row.get("match"))
+        found += _row_faults(path, model, row)
+        if match in seen and match != OPAQUE:
+            first = f"mq_address_settings.{seen[match]}"
+            found.append(ConfigFault(f"{path}.match", f"{match} is declared twice, first as {first}"))
+        seen.setdefault(match, number)
+    return found
+
+
 def _row_faults(path: str, model: type[Table], row: Mapping[str, Any]) -> list[ConfigFault]:
     """Faults of a table that is written with underscores."""
     found = [ConfigFault(f"{path}.{name}", f"is written {yaml_name(name)} here") for name in row if "-" in name]
@@ -320,5 +334,6 @@ HOST_CHECKS: tuple[Callable[[Vars], list[ConfigFault]], ...] = (
     _addresses,
     _broker_options,
     _listeners,
+    _address_settings,
     _instances,
 )

@@ -61,10 +61,29 @@ def _together(raw: dict[str, Any]) -> list[ConfigFault]:
         if table is not None:
             valid.append((number, table))
     found = _listener_faults(valid)
+    found += _match_faults(raw.get("address-settings", []))
     limits = _table_or_none(LimitTable, raw.get("limits", {}))
     if limits is not None and limits.max_message_size_bytes > limits.global_max_size_bytes:
         why = f"must not be above limits.global-max-size-bytes, which is {limits.global_max_size_bytes}"
         found.append(ConfigFault("limits.max-message-size-bytes", why))
+    return found
+
+
+def _match_faults(tables: object) -> list[ConfigFault]:
+    found = []
+    seen: dict[str, int] = {}
+    for number, item in enumerate(tables if isinstance(tables, list) else []):
+        match = item.get("match") if isinstance(item, dict) else None
+        if not isinstance(match, str):
+            continue
+        path = f"address-settings.{number}.match"
+        if match in seen:
+            why = f"{match} is declared twice, first as address-settings.{seen[match]}; put both into one table"
+            found.append(ConfigFault(path, why))
+        seen.setdefault(match, number)
+        if any(len(word) > 1 and ("*" in word or "#" in word) for word in match.split(".")):
+            why = f"{match!r}: * and # stand for whole words between dots, such as orders.*.eu or orders.#"
+            found.append(ConfigFault(path, why))
     return found
 
 

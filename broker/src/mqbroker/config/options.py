@@ -15,7 +15,9 @@ from pydantic_core import PydanticCustomError
 
 from mqbroker.config import patterns
 from mqbroker.config.slices import (
-    AddressOptions,
+    AddressMatch,
+    AddressSettings,
+    AddressSettingsOptions,
     BrokerOptions,
     JournalOptions,
     LimitOptions,
@@ -191,12 +193,93 @@ class LimitTable(Table):
     consumers_per_queue_max: int = option(1000, "Consumers of one queue.", ge=1, le=1_000_000)
 
 
-class AddressTable(Table):
-    """What happens at an address."""
+def setting(built_in: Any, sentence: str, *, unit: str = "", **bounds: Any) -> Any:
+    """Declare one address setting. None: this match does not say; `built_in` holds where no match says."""
+    extra = {"unit": unit, "reload": True, "built_in": built_in}
+    return Field(None, description=sentence, json_schema_extra=extra, **bounds)
 
-    auto_create_queues: bool = option(
+
+RoutingType = Literal["ANYCAST", "MULTICAST"]
+Name = Annotated[str, Field(max_length=1024)]
+LONG_MS = 10 * 365 * 86_400_000
+
+
+class AddressSettingsTable(Table):
+    """What holds at the addresses that match. The table may be repeated: option by option the most specific match wins.
+
+    Words of an address are separated by dots; `*` stands for one word, `#` for any number of them.
+    """
+
+    match: str = option(
+        ..., "Address, or pattern of addresses, that the settings are for.", reload=True, min_length=1, max_length=1024
+    )
+    auto_create_queues: bool | None = setting(
         True, "Create a queue when somebody sends to or receives from an address that has none; else refuse."
     )
+    auto_delete_queues: bool | None = setting(
+        True, "Delete queues that were created by themselves once they have been used, are idle and are empty."
+    )
+    auto_delete_queues_delay: int | None = setting(
+        0, "Time that such a queue must have been idle.", unit="ms", ge=0, le=LONG_MS
+    )
+    auto_delete_queues_message_count: int | None = setting(
+        0, "Messages that such a queue may still hold; -1: any number.", unit="messages", ge=-1, le=2**40
+    )
+    default_address_routing_type: RoutingType | None = setting(
+        "ANYCAST", "Routing type where a client does not say: ANYCAST shares messages, MULTICAST copies them."
+    )
+    default_max_consumers: int | None = setting(-1, "Consumers of one queue; -1: no bound.", ge=-1, le=1_000_000)
+    default_exclusive_queue: bool | None = setting(False, "One consumer gets all messages, the others stand by.")
+    default_last_value_queue: bool | None = setting(False, "Keep only the last message of each `_AMQ_LVQ_NAME`.")
+    default_non_destructive: bool | None = setting(
+        False, "Consumers get copies; messages leave by expiry, replacement or administration alone."
+    )
+    default_ring_size: int | None = setting(
+        -1, "Messages that a queue keeps, older ones make room; -1: no bound.", unit="messages", ge=-1, le=2**40
+    )
+    default_consumers_before_dispatch: int | None = setting(
+        0, "Consumers that must be there before the first message is handed out.", ge=0, le=1_000_000
+    )
+    default_delay_before_dispatch: int | None = setting(
+        -1, "Time to wait for them, from the first consumer on; -1: for ever.", unit="ms", ge=-1, le=LONG_MS
+    )
+    default_group_rebalance: bool | None = setting(False, "Groups find their consumers anew when one more comes.")
+    default_group_buckets: int | None = setting(
+        -1, "Number of classes that groups are put into, to bound memory; -1: each group for itself.", ge=-1, le=65536
+    )
+    default_purge_on_no_consumers: bool | None = setting(
+        False, "Drop what is in a queue when its last consumer leaves."
+    )
+    dead_letter_address: Name | None = setting(
+        "", "Address for messages that could not be delivered or were rejected; without one they are dropped."
+    )
+    max_delivery_attempts: int | None = setting(
+        10, "Deliveries in vain after which a message is a dead letter; -1: no bound.", ge=-1, le=1_000_000
+    )
+    auto_create_dead_letter_resources: bool | None = setting(
+        False, "Keep the dead letters of each address in a queue of their own at the dead-letter address."
+    )
+    dead_letter_queue_prefix: Name | None = setting("DLQ.", "What the names of those queues begin with.")
+    redelivery_delay: int | None = setting(0, "Time before a message is delivered again.", unit="ms", ge=0, le=LONG_MS)
+    redelivery_delay_multiplier: float | None = setting(
+        1.0, "Factor by which that time grows with each delivery in vain.", ge=1.0, le=100.0
+    )
+    redelivery_collision_avoidance_factor: float | None = setting(
+        0.0, "Share by which that time varies, so that messages do not come back together.", ge=0.0, le=1.0
+    )
+    max_redelivery_delay: int | None = setting(
+        0, "Longest such time; 0: ten times redelivery-delay.", unit="ms", ge=0, le=LONG_MS
+    )
+    expiry_address: Name | None = setting("", "Address for expired messages; without one they are dropped.")
+    expiry_delay: int | None = setting(
+        -1, "Time to live of messages that do not say; -1: for ever.", unit="ms", ge=-1, le=LONG_MS
+    )
+    min_expiry_delay: int | None = setting(-1, "Shortest time to live; -1: no bound.", unit="ms", ge=-1, le=LONG_MS)
+    max_expiry_delay: int | None = setting(-1, "Longest time to live; -1: no bound.", unit="ms", ge=-1, le=LONG_MS)
+    auto_create_expiry_resources: bool | None = setting(
+        False, "Keep the expired messages of each address in a queue of their own at the expiry address."
+    )
+    expiry_queue_prefix: Name | None = setting("EXP.", "What the names of those queues begin with.")
 
 
 class BrokerFile(Table):
@@ -206,7 +289,7 @@ class BrokerFile(Table):
     listeners: list[ListenerTable] = Field(default_factory=list, max_length=64)
     journal: JournalTable = Field(default_factory=JournalTable)
     limits: LimitTable = Field(default_factory=LimitTable)
-    addresses: AddressTable = Field(default_factory=AddressTable)
+    address_settings: list[AddressSettingsTable] = Field(default_factory=list, max_length=10_000)
 
 
 def _node_slice(table: NodeTable) -> NodeOptions:
@@ -223,6 +306,20 @@ def _listener_slice(table: ListenerTable) -> ListenerOptions:
     return ListenerOptions(**values)
 
 
+def built_in_settings() -> AddressSettings:
+    """What holds at an address that no match says anything of."""
+    values = {}
+    for name, info in AddressSettingsTable.model_fields.items():
+        if isinstance(info.json_schema_extra, dict) and "built_in" in info.json_schema_extra:
+            values[name] = info.json_schema_extra["built_in"]
+    return AddressSettings(**values)  # type: ignore[arg-type]  # a unit test compares names and types
+
+
+def _settings_slice(tables: list[AddressSettingsTable]) -> AddressSettingsOptions:
+    matches = [AddressMatch(table.match, table.model_dump(exclude={"match"}, exclude_none=True)) for table in tables]
+    return AddressSettingsOptions(built_in_settings(), tuple(matches))
+
+
 def to_slices(file: BrokerFile) -> BrokerOptions:
     """Plain dataclasses for the rooms, placeholders of paths filled in."""
     return BrokerOptions(
@@ -230,7 +327,7 @@ def to_slices(file: BrokerFile) -> BrokerOptions:
         listeners=tuple(_listener_slice(table) for table in file.listeners),
         journal=JournalOptions(**file.journal.model_dump()),
         limits=LimitOptions(**file.limits.model_dump()),
-        addresses=AddressOptions(**file.addresses.model_dump()),
+        address_settings=_settings_slice(file.address_settings),
     )
 
 

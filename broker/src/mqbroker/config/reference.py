@@ -7,7 +7,7 @@ from typing import Any
 
 from mqbroker.config import catalogue
 from mqbroker.config.catalogue import Entry
-from mqbroker.config.options import BrokerFile
+from mqbroker.config.options import BrokerFile, toml_name
 
 HEAD = """# Options of `broker.toml`
 
@@ -24,7 +24,7 @@ def markdown() -> str:
     rows = catalogue.entries()
     for table, model in catalogue.tables().items():
         repeated = table in catalogue.REPEATED_TABLES
-        title = f"[[{table}]]" if repeated else f"[{table}]"
+        title = f"[[{toml_name(table)}]]" if repeated else f"[{table}]"
         parts.append(f"## `{title}`\n\n{(model.__doc__ or '').strip()}\n")
         parts.append("| option | type | default | bounds | change | meaning |\n|---|---|---|---|---|---|")
         parts.extend(_row(entry) for entry in rows if entry.table == table)

@@ -6,7 +6,9 @@ the two). Whoever needs options without a file takes `mqbroker.config.options.de
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +67,54 @@ class LimitOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class AddressOptions:
-    """Table `[addresses]`."""
+class AddressSettings:
+    """All settings of one address, after matching."""
 
     auto_create_queues: bool
+    auto_delete_queues: bool
+    auto_delete_queues_delay: int
+    auto_delete_queues_message_count: int
+    default_address_routing_type: str
+    default_max_consumers: int
+    default_exclusive_queue: bool
+    default_last_value_queue: bool
+    default_non_destructive: bool
+    default_ring_size: int
+    default_consumers_before_dispatch: int
+    default_delay_before_dispatch: int
+    default_group_rebalance: bool
+    default_group_buckets: int
+    default_purge_on_no_consumers: bool
+    dead_letter_address: str
+    max_delivery_attempts: int
+    auto_create_dead_letter_resources: bool
+    dead_letter_queue_prefix: str
+    redelivery_delay: int
+    redelivery_delay_multiplier: float
+    redelivery_collision_avoidance_factor: float
+    max_redelivery_delay: int
+    expiry_address: str
+    expiry_delay: int
+    min_expiry_delay: int
+    max_expiry_delay: int
+    auto_create_expiry_resources: bool
+    expiry_queue_prefix: str
+
+
+@dataclass(frozen=True, slots=True)
+class AddressMatch:
+    """One `[[address-settings]]` table: a pattern, and what it says."""
+
+    match: str
+    values: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class AddressSettingsOptions:
+    """All of these tables, and what holds where none says anything."""
+
+    built_in: AddressSettings
+    matches: tuple[AddressMatch, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,4 +125,4 @@ class BrokerOptions:
     listeners: tuple[ListenerOptions, ...]
     journal: JournalOptions
     limits: LimitOptions
-    addresses: AddressOptions
+    address_settings: AddressSettingsOptions

@@ -13,7 +13,7 @@ from mqbroker.config.options import toml_name
 from mqbroker.config.variables import HostVariables, Instance
 
 LOOPBACK = "127.0.0.1"
-TABLE_ORDER = ("node", "journal", "limits", "addresses")
+TABLE_ORDER = ("node", "journal", "limits")
 
 
 def tables_of(variables: HostVariables, instance: Instance, address: str | None = None) -> dict[str, Any]:
@@ -31,6 +31,7 @@ def tables_of(variables: HostVariables, instance: Instance, address: str | None 
             made[name] = dict(options[name])
     bound_to = variables.mq_local_bind_address or address or LOOPBACK
     made["listeners"] = [_listener(row, variables, instance, bound_to) for row in variables.mq_listeners]
+    made["address_settings"] = [dict(row) for row in variables.mq_address_settings]
     return made
 
 
@@ -42,12 +43,13 @@ def _listener(row: Mapping[str, Any], variables: HostVariables, instance: Instan
 
 
 def toml_text(tables: Mapping[str, Any]) -> str:
-    """The text of `broker.toml`: tables in their order, listeners last.
+    """The text of `broker.toml`: tables in their order, those that repeat last.
 
     JSON literals of such values are TOML as long as nothing beyond ASCII is escaped (TOML knows no surrogates).
     """
     parts = [_block(f"[{name}]", tables[name]) for name in TABLE_ORDER if tables.get(name)]
     parts += [_block("[[listeners]]", row) for row in tables.get("listeners", [])]
+    parts += [_block("[[address-settings]]", row) for row in tables.get("address_settings", [])]
     return "\n".join(parts)
 
 

@@ -87,6 +87,11 @@ class HostVariables(Variables):
         description="Listeners of every instance, options as in [[listeners]].",
         max_length=64,
     )
+    mq_address_settings: list[dict[str, Any]] = _declared(
+        [],
+        "Settings of addresses in every broker, options as in [[address-settings]].",
+        max_length=10_000,
+    )
     mq_broker_options: dict[str, dict[str, Any]] = _declared(
         {}, "Options of broker.toml by table: {limits: {link_credit: 500}}."
     )

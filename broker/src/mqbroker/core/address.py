@@ -2,11 +2,12 @@
 
 Three things, not one: an address is a name that senders use, a queue holds messages, a binding connects them. Anycast
 bindings share the messages (each goes to one queue in turn), multicast bindings get a copy each: one message, many
-queues.
+queues. A binding may have a filter, and then gets what matches.
 """
 
 from __future__ import annotations
 
+from mqbroker.core.message_view import MessageView
 from mqbroker.core.queue import Queue
 from mqbroker.wire.run import Run
 
@@ -16,7 +17,7 @@ ANYCAST, MULTICAST = "anycast", "multicast"
 class Address:
     """A name and its bindings."""
 
-    __slots__ = ("_cursor", "anycast", "multicast", "name", "unrouted_total")
+    __slots__ = ("_cursor", "_is_choosy", "anycast", "multicast", "name", "unrouted_total")
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -24,28 +25,58 @@ class Address:
         self.multicast: list[Queue] = []
         self.unrouted_total = 0
         self._cursor = 0
+        self._is_choosy = False
 
     def bind(self, queue: Queue) -> None:
         """Messages of this address reach the queue from now on."""
         (self.anycast if queue.kind.routing == ANYCAST else self.multicast).append(queue)
+        self._look()
 
     def unbind(self, queue: Queue) -> None:
         """They no longer do."""
         (self.anycast if queue.kind.routing == ANYCAST else self.multicast).remove(queue)
+        self._look()
+
+    def _look(self) -> None:
+        self._is_choosy = any(queue.filter is not None or queue.kind.moved_from for queue in self.queues)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is bound here."""
+        return not self.anycast and not self.multicast
 
     @property
     def queues(self) -> list[Queue]:
         """All bound queues."""
         return self.anycast + self.multicast
 
-    def route(self, run: Run) -> list[tuple[int, int, list[Queue]]]:
-        """Which queues get which part of the run: (index, count, queues)."""
-        if len(self.anycast) <= 1:
+    def route(self, run: Run, moved_from: str = "") -> list[tuple[int, int, list[Queue]]]:
+        """Which queues get which part of the run: (index, count, queues). `moved_from`: the address it was moved from.
+
+        The usual case, at most one shared queue and no filters, is one part.
+        """
+        if len(self.anycast) <= 1 and not self._is_choosy:
             queues = self.anycast + self.multicast if self.multicast else self.anycast
             return [(0, run.count, queues)]
-        parts = []
+        parts: list[tuple[int, int, list[Queue]]] = []
         for index in range(run.count):
-            queue = self.anycast[self._cursor % len(self.anycast)]
-            self._cursor += 1
-            parts.append((index, 1, [queue, *self.multicast]))
+            queues = self._queues_for(run, index, moved_from)
+            if parts and parts[-1][2] == queues:
+                parts[-1] = (parts[-1][0], parts[-1][1] + 1, queues)
+            else:
+                parts.append((index, 1, queues))
         return parts
+
+    def _queues_for(self, run: Run, index: int, moved_from: str) -> list[Queue]:
+        view = MessageView(run.payload(index), address=self.name) if self._is_choosy else None
+
+        def takes(queue: Queue) -> bool:
+            if queue.kind.moved_from and queue.kind.moved_from != moved_from:
+                return False
+            return queue.filter is None or view is None or queue.filter.matches(view)
+
+        shared = [queue for queue in self.anycast if takes(queue)]
+        if shared:
+            shared = [shared[self._cursor % len(shared)]]
+            self._cursor += 1
+        return shared + [queue for queue in self.multicast if takes(queue)]

@@ -140,6 +140,15 @@ class Backlog:
         self.count -= count
         return Segment(run, start + before, count, deliveries)
 
+    def has(self, rank: int) -> bool:
+        """Whether the message at this place is here."""
+        at = bisect_right(self._blocks, rank, key=_block_rank) - 1
+        if at < 0:
+            return False
+        block = self._blocks[at]
+        segment = block[bisect_right(block, rank, key=_rank) - 1]
+        return rank < segment.rank + segment.n
+
     def from_rank(self, rank: int) -> Iterator[Segment]:
         """Segments from the place `rank` on; the first may begin before it. What is taken on the way may be taken."""
         while True:

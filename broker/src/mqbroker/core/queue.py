@@ -1,37 +1,41 @@
 """A queue: which messages it has, in order, and which consumers compete for them.
 
-Messages are segments (run, start, n, delivery count), never single objects. Three places, served in this order:
-`returned` (came back, sorted by id: their old place), `ready`, and `waiting` (durable and not synced yet, or behind
-such: not deliverable). Round robin over consumers with capacity: each gets a fair share of what is there, in one piece.
+Messages are segments (run, start, n, delivery count), never single objects. Three places: the `backlog` (deliverable,
+in order), `waiting` (durable and not synced yet, or behind such), and `scheduled` (their time has not come). What
+leaves by itself, because it expired, was replaced or overflowed a ring, is handed over by `take_gone`: the store alone
+settles. Who gets what is in dispatch.py.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from dataclasses import asdict, dataclass, fields
+from heapq import heappop, heappush
+from typing import Any, Protocol
 
-from mqbroker.wire.run import Run
+from mqbroker.core.backlog import Backlog, Segment
+from mqbroker.core.dispatch import Dispatch
+from mqbroker.core.message_view import MessageView
+
+__all__ = ["Consumer", "Queue", "QueueKind", "Segment"]
+
+EXPIRED, REPLACED, OVERFLOWED = "expired", "replaced", "overflowed"
 
 
-class Segment(NamedTuple):
-    """`n` messages of a run from `start` on, which were delivered in vain `deliveries` times."""
+class Filter(Protocol):
+    """Decides by a message's content."""
 
-    run: Run
-    start: int
-    n: int
-    deliveries: int
-
-    @property
-    def first_id(self) -> int:
-        """Id of the first message."""
-        return self.run.first_id + self.start
+    def matches(self, message: MessageView) -> bool:
+        """Whether the message is wanted."""
 
 
 class Consumer(Protocol):
-    """Whoever takes messages: a link, or an admin session."""
+    """Whoever takes messages: a link, or an admin session. One that browses gets copies and takes nothing away."""
+
+    priority: int
+    filter: Filter | None
+    is_browser: bool
 
     def capacity(self) -> int:
         """How many messages it would take now."""
@@ -42,48 +46,104 @@ class Consumer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class QueueKind:
-    """What a queue is. `routing` is anycast or multicast."""
+    """What a queue is. `routing` is anycast or multicast; -1 and the empty text mean: none, or no bound."""
 
     name: str
     address: str
     routing: str = "anycast"
     is_durable: bool = True
+    max_consumers: int = -1
+    exclusive: bool = False
+    last_value: bool = False
+    last_value_key: str = ""
+    non_destructive: bool = False
+    ring_size: int = -1
+    consumers_before_dispatch: int = 0
+    delay_before_dispatch_ms: int = -1
+    group_rebalance: bool = False
+    group_buckets: int = -1
+    purge_on_no_consumers: bool = False
+    auto_created: bool = False
+    selector: str = ""
+    moved_from: str = ""  # takes only what was moved to its address, as dead or expired, from this one
+
+    def attributes(self) -> dict[str, Any]:
+        """What the journal keeps: what differs from the defaults, and always name and address."""
+        held = asdict(self)
+        return {"name": self.name, "address": self.address, "routing": self.routing} | {
+            one.name: held[one.name] for one in fields(self) if held[one.name] != one.default and one.name != "routing"
+        }
+
+    @classmethod
+    def of(cls, attributes: dict[str, Any]) -> QueueKind:
+        """The way back of `attributes`."""
+        return cls(**attributes)
 
 
 class Queue:
     """See the module's docstring. `journal_id` is 0 for a queue that is not durable."""
 
     __slots__ = (
-        "_cursor", "acknowledged_total", "added_total", "arriving_count", "consumers", "delivering_count",
-        "is_consumed", "journal_id", "kind", "ready", "ready_count", "returned", "waiting", "waiting_count",
+        "acknowledged_total", "added_total", "arriving_count", "backlog", "consumers", "delivering_count", "dispatcher",
+        "due_ns", "expired_total", "filter", "gone", "idle_until_ms", "is_consumed", "is_deleted", "is_expiring",
+        "is_paused", "is_used", "journal_id", "killed_total", "kind", "last_values", "next_expiry_ms", "owner",
+        "replaced_total", "scheduled", "scheduled_count", "scheduled_ns", "waiting", "waiting_count",
     )  # fmt: skip
 
-    def __init__(self, kind: QueueKind, journal_id: int) -> None:
+    def __init__(self, kind: QueueKind, journal_id: int, owner: Any = None) -> None:
         self.kind = kind
         self.journal_id = journal_id
-        self.ready: deque[Segment] = deque()
-        self.returned: list[Segment] = []
+        self.owner = owner  # who is told when a deadline of the queue has come
+        self.filter: Filter | None = None
+        self.backlog = Backlog()
         self.waiting: deque[Segment] = deque()
-        self.ready_count = 0
+        self.scheduled: list[tuple[int, int, Segment]] = []
+        self.gone: list[tuple[str, Segment]] = []
+        self.last_values: dict[str, int] = {}
         self.waiting_count = 0
+        self.scheduled_count = 0
         self.delivering_count = 0
         self.added_total = 0
         self.acknowledged_total = 0
+        self.expired_total = 0
+        self.killed_total = 0
+        self.replaced_total = 0
         self.consumers: list[Consumer] = []
         self.arriving_count = 0  # consumers that are let in and wait for the disk
         self.is_consumed = False  # the journal knows that it had a consumer in this run of the process
-        self._cursor = 0
+        self.is_paused = False
+        self.is_expiring = False  # something in it may expire
+        self.is_used = False  # it had a consumer
+        self.is_deleted = False
+        self.next_expiry_ms = 0
+        self.idle_until_ms = 0  # from then on it may be deleted if it is still idle
+        self.due_ns = 0
+        self.scheduled_ns = 0
+        self.dispatcher = Dispatch(self)
+
+    def on_time(self, now_ns: int) -> None:
+        """A deadline of this queue has come."""
+        self.due_ns = 0
+        self.owner.queue_due(self)
+
+    # -- counts --------------------------------------------------------------------------------------------------------
+
+    @property
+    def ready_count(self) -> int:
+        """Messages that could be delivered now."""
+        return self.backlog.count
 
     @property
     def message_count(self) -> int:
-        """Messages in the queue: deliverable, not yet synced, and in delivery."""
-        return self.ready_count + self.waiting_count + self.delivering_count
+        """Messages in the queue: deliverable, not yet synced, scheduled, and in delivery."""
+        return self.backlog.count + self.waiting_count + self.scheduled_count + self.delivering_count
+
+    # -- in ------------------------------------------------------------------------------------------------------------
 
     def add(self, segment: Segment) -> None:
-        """At the end, deliverable at once."""
-        self.ready.append(segment)
-        self.ready_count += segment.n
+        """At its place, deliverable at once."""
         self.added_total += segment.n
+        self._arrive(segment)
 
     def add_waiting(self, segment: Segment) -> None:
         """At the end, deliverable when `release` is called for it."""
@@ -91,94 +151,161 @@ class Queue:
         self.waiting_count += segment.n
         self.added_total += segment.n
 
-    def release(self) -> None:
-        """The oldest waiting segment is deliverable now."""
+    def release(self, now_ms: int = 0) -> None:
+        """The oldest waiting segment is deliverable now, or scheduled from now on."""
         segment = self.waiting.popleft()
         self.waiting_count -= segment.n
-        self.ready.append(segment)
-        self.ready_count += segment.n
+        if segment.run.deliver_at_ms > now_ms:
+            self._schedule(segment, segment.run.deliver_at_ms)
+        else:
+            self._arrive(segment)
+
+    def add_scheduled(self, segment: Segment, due_ms: int) -> None:
+        """A new message whose time has not come."""
+        self.added_total += segment.n
+        self._schedule(segment, due_ms)
+
+    def _schedule(self, segment: Segment, due_ms: int) -> None:
+        heappush(self.scheduled, (due_ms, segment.rank, segment))
+        self.scheduled_count += segment.n
+
+    def _arrive(self, segment: Segment) -> None:
+        if self.kind.last_value and (key := segment.run.traits.last_value):
+            self._replace(key, segment)
+        self.backlog.add(segment)
+        self._note_expiry(segment)
+        if self.kind.ring_size >= 0:
+            self._overflow()
+
+    def _note_expiry(self, segment: Segment) -> None:
+        expires_ms = segment.run.expires_ms
+        if expires_ms:
+            self.is_expiring = True
+            if not self.next_expiry_ms or expires_ms < self.next_expiry_ms:
+                self.next_expiry_ms = expires_ms
+
+    def _replace(self, key: str, segment: Segment) -> None:
+        """The last value of a key replaces an earlier one, if nobody is being given that just now."""
+        old = self.last_values.get(key)
+        self.last_values[key] = segment.rank + segment.n - 1
+        if segment.n > 1:
+            self.gone.append((REPLACED, segment._replace(n=segment.n - 1)))
+        if old is not None and self.backlog.has(old):
+            self.gone.append((REPLACED, self.backlog.take_at(old, 1)))
+
+    def _overflow(self) -> None:
+        excess = self.message_count - self.kind.ring_size
+        while excess > 0 and self.backlog.count:
+            taken = self.backlog.take(excess)
+            excess -= taken.n
+            self.gone.append((OVERFLOWED, taken))
+
+    # -- out -----------------------------------------------------------------------------------------------------------
 
     def take(self, count: int) -> Segment:
         """The next messages in order, at most `count`, as one segment. There must be one."""
-        source = self.returned or self.ready
-        head = source[0]
-        if head.n <= count:
-            if self.returned:
-                del self.returned[0]
-            else:
-                self.ready.popleft()
-            taken = head
-        else:
-            taken = Segment(head.run, head.start, count, head.deliveries)
-            source[0] = Segment(head.run, head.start + count, head.n - count, head.deliveries)
-        self.ready_count -= taken.n
+        taken = self.backlog.take(count)
         self.delivering_count += taken.n
         return taken
 
-    def put_back(self, segment: Segment) -> None:
-        """Messages that were in delivery return to their place, which is before everything newer."""
+    def take_at(self, rank: int, count: int) -> Segment:
+        """`count` messages from a place on, all of one segment. They must be there."""
+        taken = self.backlog.take_at(rank, count)
+        self.delivering_count += taken.n
+        return taken
+
+    def take_all(self) -> list[Segment]:
+        """Everything that is deliverable or scheduled; it counts as in delivery until it is settled."""
+        taken = [*self.backlog, *(segment for _, _, segment in self.scheduled)]
+        self.backlog.clear()
+        self.scheduled.clear()
+        self.scheduled_count = 0
+        self.last_values.clear()
+        self.delivering_count += sum(segment.n for segment in taken)
+        return taken
+
+    def put_back(self, segment: Segment, due_ms: int = 0) -> None:
+        """Messages that were in delivery return to their place, `due_ms`: at that time."""
         self.delivering_count -= segment.n
-        self.ready_count += segment.n
-        at = bisect_left(self.returned, segment.first_id, key=_first_id)
-        if at < len(self.returned) and _joins(segment, self.returned[at]):
-            segment = Segment(*segment[:2], segment.n + self.returned[at].n, segment.deliveries)
-            del self.returned[at]
-        if at and _joins(self.returned[at - 1], segment):
-            before = self.returned[at - 1]
-            self.returned[at - 1] = Segment(*before[:2], before.n + segment.n, before.deliveries)
-        else:
-            self.returned.insert(at, segment)
+        if due_ms:
+            self._schedule(segment, due_ms)
+            return
+        key = segment.run.traits.last_value if self.kind.last_value else ""
+        if key and self.last_values.get(key) != segment.rank:
+            self.gone.append((REPLACED, segment))
+            return
+        self.backlog.add(segment)
+        self._note_expiry(segment)
+        self.dispatcher.returned(segment.rank)
 
     def settled(self, count: int) -> None:
         """So many of the messages in delivery are gone for good."""
         self.delivering_count -= count
         self.acknowledged_total += count
 
-    def dispatch(self, count_max: int) -> int:
-        """Hand out messages to consumers, about `count_max` at most; says how many went."""
-        went = 0
-        while self.ready_count and self.consumers and went < count_max:
-            able = [(each, capacity) for each in self._in_turn() if (capacity := each.capacity()) > 0]
-            if not able:
-                break
-            share = min(max(1, self.ready_count // len(able)), count_max - went)
-            before = went
-            for consumer, capacity in able:
-                went += self._serve(consumer, min(share, capacity))
-                if not self.ready_count:
-                    break
-            if went == before:
-                break
-        return went
+    def take_gone(self) -> list[tuple[str, Segment]]:
+        """What left by itself since the last call, each with why. They count as in delivery until they are settled."""
+        gone, self.gone = self.gone, []
+        for why, segment in gone:
+            self.delivering_count += segment.n
+            if why == EXPIRED:
+                self.expired_total += segment.n
+            elif why == REPLACED:
+                self.replaced_total += segment.n
+        return gone
 
-    def _in_turn(self) -> list[Consumer]:
-        cursor = self._cursor % len(self.consumers)
-        return self.consumers[cursor:] + self.consumers[:cursor]
+    # -- time ----------------------------------------------------------------------------------------------------------
 
-    def _serve(self, consumer: Consumer, count: int) -> int:
-        went = 0
-        while went < count and self.ready_count:
-            segment = self.take(count - went)
-            done = consumer.deliver(self, segment)
-            went += done
-            if done < segment.n:
-                rest = Segment(segment.run, segment.start + done, segment.n - done, segment.deliveries)
-                self.put_back(rest)
-                break
-        if went and consumer in self.consumers:
-            self._cursor = self.consumers.index(consumer) + 1
-        return went
+    def come_due(self, now_ms: int) -> None:
+        """Scheduled messages whose time has come are deliverable; expired ones are gone."""
+        while self.scheduled and self.scheduled[0][0] <= now_ms:
+            segment = heappop(self.scheduled)[2]
+            self.scheduled_count -= segment.n
+            self._arrive(segment)
+            self.dispatcher.returned(segment.rank)
+        if self.next_expiry_ms and self.next_expiry_ms <= now_ms:
+            self._expire(now_ms)
+
+    def _expire(self, now_ms: int) -> None:
+        self.next_expiry_ms = 0
+        due = []
+        for segment in self.backlog:
+            if segment.run.expires_ms and segment.run.expires_ms <= now_ms:
+                due.append(segment)
+            else:
+                self._note_expiry(segment)
+        for segment in due:
+            self.gone.append((EXPIRED, self.backlog.take_at(segment.rank, segment.n)))
+        self.is_expiring = bool(self.next_expiry_ms)
+
+    @property
+    def due_ms(self) -> int:
+        """The next wall-clock time that matters here, 0 if none does."""
+        scheduled_ms = self.scheduled[0][0] if self.scheduled else 0
+        gate_ms = self.dispatcher.gate_ms if self.dispatcher.is_closed else 0
+        dues = [due for due in (scheduled_ms, self.next_expiry_ms, self.idle_until_ms, gate_ms) if due]
+        return min(dues, default=0)
+
+    # -- consumers -----------------------------------------------------------------------------------------------------
+
+    def join(self, consumer: Consumer) -> None:
+        """One more consumer. Those of higher priority come first."""
+        place = next((i for i, each in enumerate(self.consumers) if each.priority < consumer.priority), None)
+        self.consumers.insert(len(self.consumers) if place is None else place, consumer)
+        self.dispatcher.joined(consumer)
+
+    def leave(self, consumer: Consumer) -> None:
+        """A consumer is gone; groups that it had are free."""
+        self.consumers.remove(consumer)
+        self.dispatcher.left(consumer)
+
+    def dispatch(self, count_max: int, now_ms: int = 0) -> int:
+        """Hand out messages to consumers, about `count_max` at most; says how much work that was."""
+        return 0 if self.is_paused else self.dispatcher.run(count_max, now_ms)
 
     def segments(self) -> Iterator[Segment]:
         """All that is not in delivery, oldest first within each place."""
-        yield from self.returned
-        yield from self.ready
+        yield from self.backlog
+        for _, _, segment in self.scheduled:
+            yield segment
         yield from self.waiting
-
-
-def _first_id(segment: Segment) -> int:
-    return segment.first_id
-
-
-def _joins(before: Segment, after: Segment) -> bool:
-    return before.run is after.run and before.start + before.n == after.start and before.deliveries == after.deliveries

@@ -8,31 +8,40 @@ for messages goes through here, so that memory and disk tell the same story.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import pairwise
 from typing import Any
 
-from mqbroker.base.errors import Bug, Refused, StorageFault
-from mqbroker.config.slices import AddressOptions, LimitOptions
-from mqbroker.core.address import ANYCAST, Address
+from mqbroker.base.errors import Bug, Refused
+from mqbroker.base.time import NS_PER_MS, At
+from mqbroker.config.slices import AddressSettings, AddressSettingsOptions, LimitOptions
+from mqbroker.core.address import ANYCAST, MULTICAST, Address
+from mqbroker.core.compaction import store_again
 from mqbroker.core.decisions import Decisions
 from mqbroker.core.memory import Memory
-from mqbroker.core.queue import Queue, QueueKind, Segment
+from mqbroker.core.moved import moved
+from mqbroker.core.queue import EXPIRED, Consumer, Queue, QueueKind, Segment
+from mqbroker.core.restore import by_count, counts_by_queue, run_of
+from mqbroker.core.selector import compile_selector
+from mqbroker.core.settings import Settings
+from mqbroker.core.times import expires_ms, redelivery_delay_ms
 from mqbroker.journal.plan import Journal
-from mqbroker.journal.recovered import Recovered, RecoveredRun
-from mqbroker.wire.run import Run, parse_run
+from mqbroker.journal.recovered import Recovered
+from mqbroker.wire.parts import parts_of
+from mqbroker.wire.run import Run
 
 NAME_SIZE_MAX = 1024
+AUTO_DELETE_IDLE_MS_MIN = 30_000  # Artemis looks that often; a client that comes back at once finds its queue
 
 InDelivery = Callable[[], Iterator[tuple[Queue, Segment]]]
 
 
 class Store:
-    """Addresses, queues, messages. `in_delivery` tells what is with consumers (segments and their queues)."""
+    """Addresses, queues, messages. `in_delivery` tells what is with consumers, `schedule` calls a queue when due."""
 
-    def __init__(self, limits: LimitOptions, addresses: AddressOptions, journal: Journal) -> None:
+    def __init__(self, limits: LimitOptions, settings: AddressSettingsOptions, journal: Journal, at: At) -> None:
         self.limits = limits
-        self.options = addresses
+        self.settings = Settings(settings)
         self.journal = journal
+        self.at = at
         self.decisions = Decisions(journal.position - 1)
         self.memory = Memory(limits.global_max_size_bytes)
         self.addresses: dict[str, Address] = {}
@@ -41,18 +50,32 @@ class Store:
         self.next_id = journal.next_id
         self._next_queue_id = 1
         self.in_delivery: InDelivery = lambda: iter(())
+        self.schedule: Callable[[Queue], None] = lambda queue: None
 
     # -- names ---------------------------------------------------------------------------------------------------------
 
     def address_for(self, name: str) -> Address:
-        """The address, made with an anycast queue of its name where that is allowed. Raises Refused."""
+        """The address, made with a queue of its name where that is allowed. Raises Refused."""
         found = self.addresses.get(name)
         if found is not None and found.queues:
             return found
-        if not self.options.auto_create_queues:
+        settings = self.settings.of(name)
+        if not settings.auto_create_queues:
             raise Refused("amqp:not-found", f"there is no address {name!r}, and auto-create-queues is off")
-        self.create_queue(QueueKind(name, name))
+        if settings.default_address_routing_type == MULTICAST.upper():
+            return self.make_address(name)
+        self.create_queue(kind_of(name, name, settings, auto_created=True))
         return self.addresses[name]
+
+    def make_address(self, name: str) -> Address:
+        """The address, without a queue where it is new. Raises Refused."""
+        _check_name("address", name)
+        found = self.addresses.get(name)
+        if found is None:
+            if len(self.addresses) >= self.limits.queues_max:
+                raise Refused("amqp:resource-limit-exceeded", f"there are {len(self.addresses)} addresses: queues-max")
+            found = self.addresses[name] = Address(name)
+        return found
 
     def queue_for(self, name: str) -> Queue:
         """The queue to consume from, by its own name. Raises Refused."""
@@ -68,35 +91,67 @@ class Store:
 
     def create_queue(self, kind: QueueKind) -> Queue:
         """Make and bind a queue; on disk with this step's append. Raises Refused."""
-        for what, name in (("name", kind.name), ("address", kind.address)):
-            if not name or len(name) > NAME_SIZE_MAX:
-                raise Refused("amqp:invalid-field", f"a queue's {what} has 1 to {NAME_SIZE_MAX} characters")
+        _check_name("name", kind.name)
+        _check_name("address", kind.address)
         if kind.name in self.queues:
             raise Refused("amqp:precondition-failed", f"queue {kind.name!r} exists")
         if len(self.queues) >= self.limits.queues_max:
             raise Refused("amqp:resource-limit-exceeded", f"there are {len(self.queues)} queues, which is queues-max")
+        if kind.selector:
+            compile_selector(kind.selector)
         queue_id = self._next_queue_id
         self._next_queue_id += 1
         if kind.is_durable:
-            self.journal.declare(queue_id, {"name": kind.name, "address": kind.address, "routing": kind.routing})
+            self.journal.declare(queue_id, kind.attributes())
         return self._bind(kind, queue_id)
 
     def _bind(self, kind: QueueKind, queue_id: int) -> Queue:
-        queue = self.queues[kind.name] = Queue(kind, queue_id if kind.is_durable else 0)
+        queue = self.queues[kind.name] = Queue(kind, queue_id if kind.is_durable else 0, self)
+        if kind.selector:
+            queue.filter = compile_selector(kind.selector)
         address = self.addresses.get(kind.address)
         if address is None:
             address = self.addresses[kind.address] = Address(kind.address)
         address.bind(queue)
         return queue
 
+    def delete_queue(self, queue: Queue) -> int:
+        """Unbind a queue and drop what is in it; says how many messages that were. Nobody may consume from it."""
+        if queue.consumers or queue.delivering_count or queue.arriving_count:
+            raise Refused("amqp:precondition-failed", f"queue {queue.kind.name!r} is in use")
+        dropped = queue.message_count
+        for segment in list(queue.segments()):
+            self._forget(segment)
+        queue.waiting.clear()  # what waits for the disk waits in vain
+        address = self.addresses[queue.kind.address]
+        address.unbind(queue)
+        if not address.queues:
+            del self.addresses[address.name]
+        del self.queues[queue.kind.name]
+        self.dirty.pop(queue, None)
+        queue.is_deleted = True
+        if queue.journal_id:
+            self.journal.drop(queue.journal_id)
+        return dropped
+
     # -- messages ------------------------------------------------------------------------------------------------------
 
-    def publish(self, address: Address, run: Run) -> bool:
+    def publish(self, address: Address, run: Run, moved_from: str = "") -> bool:
         """Take a run in. True: its acceptance must wait for this step's append (`decisions.wait`)."""
+        waits = False
+        settings = self.settings.of(address.name)
+        for part in parts_of(run):
+            part.arrived_ms = self.at.wall_ms
+            part.expires_ms = expires_ms(part, settings)
+            waits = self._publish(address, part, moved_from) or waits
+        return waits
+
+    def _publish(self, address: Address, run: Run, moved_from: str) -> bool:
         run.first_id = self.next_id
         self.next_id += run.count
+        _set_delivery_time(run)
         waits = False
-        for index, count, queues in address.route(run):
+        for index, count, queues in address.route(run, moved_from):
             if not queues:
                 address.unrouted_total += count
                 continue
@@ -106,26 +161,51 @@ class Store:
             if run.section.is_durable:
                 durable = [queue.journal_id for queue in queues if queue.journal_id]
                 if durable:
-                    self.journal.store(run.first_id + index, count, durable, run.block(index, count))
+                    first = run.first_id + index
+                    self.journal.store(first, count, durable, run.block(index, count), run.arrived_ms)
                     waits = True
             for queue in queues:
                 self._enqueue(queue, Segment(run, index, count, 0))
         return waits
 
     def _enqueue(self, queue: Queue, segment: Segment) -> None:
-        if segment.run.section.is_durable and queue.journal_id:
+        run = segment.run
+        if run.traits.group_id:
+            queue.dispatcher.grouped()
+        if run.section.is_durable and queue.journal_id:
             queue.add_waiting(segment)
             self.decisions.wait(self._release, queue)
         elif queue.waiting:
             queue.add_waiting(segment)
             self.decisions.wait_for_earlier(self._release, queue)
         else:
-            queue.add(segment)
-            self.dirty[queue] = None
+            if run.deliver_at_ms > self.at.wall_ms:
+                queue.add_scheduled(segment, run.deliver_at_ms)
+            else:
+                queue.add(segment)
+            self._changed(queue)
 
     def _release(self, queue: Queue) -> None:
-        queue.release()
+        if queue.waiting:
+            queue.release(self.at.wall_ms)
+            self._changed(queue)
+
+    def _changed(self, queue: Queue) -> None:
+        """Messages of a queue moved: hand out, settle what left by itself, set the clock."""
         self.dirty[queue] = None
+        if queue.gone:
+            self.clear(queue)
+        if queue.scheduled or queue.next_expiry_ms:
+            self.watch(queue)
+
+    def dispatch(self, queue: Queue, count_max: int) -> int:
+        """Hand out messages of a queue; says how much work that was."""
+        work = queue.dispatch(count_max, self.at.wall_ms)
+        if queue.gone:
+            self.clear(queue)
+        if queue.dispatcher.is_unfinished:
+            self.dirty[queue] = None
+        return work
 
     def settle(self, queue: Queue, segment: Segment) -> None:
         """Messages that were in delivery have left this queue for good."""
@@ -133,20 +213,73 @@ class Store:
         if run.section.is_durable and queue.journal_id:
             self.journal.settle(queue.journal_id, segment.first_id, segment.n)
         queue.settled(segment.n)
+        self._forget(segment)
+
+    def _forget(self, segment: Segment) -> None:
+        run = segment.run
         run.live -= segment.n
         if run.live <= 0:
             if run.live < 0:
                 raise Bug(f"run {run.first_id} settled more often than it was routed")
             self.memory.release(run)
 
+    def clear(self, queue: Queue) -> None:
+        """Settle what left a queue by itself; expired messages go to the expiry address."""
+        settings = self.settings.of(queue.kind.address)
+        for why, segment in queue.take_gone():
+            if why == EXPIRED and settings.expiry_address:
+                prefix = settings.expiry_queue_prefix if settings.auto_create_expiry_resources else None
+                self._move(queue, segment, (settings.expiry_address, prefix), "expired")
+            else:
+                self.settle(queue, segment)
+
+    def reject(self, queue: Queue, segment: Segment, cause: str) -> None:
+        """Messages in delivery that nobody can use: to the dead-letter address, or dropped where there is none."""
+        settings = self.settings.of(queue.kind.address)
+        queue.killed_total += segment.n
+        if settings.dead_letter_address:
+            prefix = settings.dead_letter_queue_prefix if settings.auto_create_dead_letter_resources else None
+            self._move(queue, segment, (settings.dead_letter_address, prefix), cause)
+        else:
+            self.settle(queue, segment)
+
+    def _move(self, queue: Queue, segment: Segment, target: tuple[str, str | None], cause: str) -> None:
+        """To another address, in the same append: a crash leaves them here or there, never in both or in none.
+
+        `target`: the address, and what the name of a queue for this origin alone begins with.
+        """
+        name, prefix = target
+        origin = queue.kind.address
+        try:
+            if name == origin:
+                raise Refused("amqp:precondition-failed", "it is there already")
+            if prefix is not None and prefix + origin not in self.queues:
+                self.create_queue(QueueKind(prefix + origin, name, MULTICAST, auto_created=True, moved_from=origin))
+            address = self.address_for(name)
+        except Refused:
+            self.settle(queue, segment)
+            return
+        for index in range(segment.start, segment.start + segment.n):
+            self.publish(address, moved(segment, index, (origin, queue.kind.name), cause), origin)
+        self.settle(queue, segment)
+
     def give_back(self, queue: Queue, segment: Segment, *, was_delivered: bool) -> None:
         """Messages that were in delivery return to their place; `was_delivered` counts one delivery more."""
+        due_ms = 0
         if was_delivered:
+            settings = self.settings.of(queue.kind.address)
             segment = segment._replace(deliveries=segment.deliveries + 1)
+            if 0 < settings.max_delivery_attempts <= segment.deliveries:
+                self.reject(queue, segment, f"delivered {segment.deliveries} times in vain")
+                return
             if segment.run.section.is_durable and queue.journal_id:
                 self.journal.count(queue.journal_id, segment.first_id, segment.n, segment.deliveries)
-        queue.put_back(segment)
-        self.dirty[queue] = None
+            delay_ms = redelivery_delay_ms(settings, segment.deliveries, segment.first_id)
+            due_ms = self.at.wall_ms + delay_ms if delay_ms else 0
+        queue.put_back(segment, due_ms)
+        self._changed(queue)
+
+    # -- consumers -----------------------------------------------------------------------------------------------------
 
     def consume(self, queue: Queue, start: Callable[[], None]) -> None:
         """Call `start` when the queue may hand out messages to one more consumer.
@@ -161,6 +294,78 @@ class Store:
         else:
             self.decisions.wait_for_earlier(start)
 
+    def check_consumers(self, queue: Queue) -> None:
+        """Whether one more consumer is let in. Raises Refused."""
+        count = len(queue.consumers) + queue.arriving_count
+        own, common = queue.kind.max_consumers, self.limits.consumers_per_queue_max
+        if 0 <= own <= count:
+            why = f"queue {queue.kind.name!r} has {count} consumers, which is its max-consumers"
+            raise Refused("amqp:resource-limit-exceeded", why)
+        if count >= common:
+            why = f"queue {queue.kind.name!r} has {count} consumers, which is consumers-per-queue-max"
+            raise Refused("amqp:resource-limit-exceeded", why)
+
+    def join(self, queue: Queue, consumer: Consumer) -> None:
+        """From now on the consumer gets messages of the queue."""
+        delay_ms = self.settings.of(queue.kind.address).default_delay_before_dispatch
+        if not queue.consumers and delay_ms >= 0 and queue.kind.consumers_before_dispatch:
+            queue.dispatcher.gate_ms = self.at.wall_ms + delay_ms
+            self.watch(queue)
+        queue.is_used = True
+        queue.join(consumer)
+        self.dirty[queue] = None
+
+    def leave(self, queue: Queue, consumer: Consumer) -> None:
+        """The consumer is gone."""
+        queue.leave(consumer)
+        self.dirty[queue] = None
+        if not queue.consumers:
+            if queue.kind.purge_on_no_consumers:
+                self.purge(queue)
+            self._note_idle(queue)
+
+    def purge(self, queue: Queue) -> int:
+        """Drop all that is not in delivery; says how many messages."""
+        dropped = 0
+        for segment in queue.take_all():
+            dropped += segment.n
+            self.settle(queue, segment)
+        return dropped
+
+    def _note_idle(self, queue: Queue) -> None:
+        settings = self.settings.of(queue.kind.address)
+        if queue.kind.auto_created and settings.auto_delete_queues:
+            queue.idle_until_ms = self.at.wall_ms + max(settings.auto_delete_queues_delay, AUTO_DELETE_IDLE_MS_MIN)
+            self.watch(queue)
+
+    def _delete_if_idle(self, queue: Queue) -> None:
+        queue.idle_until_ms = 0
+        settings = self.settings.of(queue.kind.address)
+        allowed = settings.auto_delete_queues_message_count
+        is_unused = not queue.consumers and not queue.arriving_count and not queue.delivering_count
+        if is_unused and settings.auto_delete_queues and (allowed < 0 or queue.message_count <= allowed):
+            self.delete_queue(queue)
+
+    # -- time ----------------------------------------------------------------------------------------------------------
+
+    def watch(self, queue: Queue) -> None:
+        """See to it that the queue is looked at when something in it is due."""
+        due_ms = queue.due_ms
+        if due_ms:
+            queue.due_ns = self.at.monotonic_ns + max(due_ms - self.at.wall_ms, 1) * NS_PER_MS
+            self.schedule(queue)
+
+    def queue_due(self, queue: Queue) -> None:
+        """Something in the queue is due."""
+        if queue.is_deleted:
+            return
+        queue.come_due(self.at.wall_ms)
+        if 0 < queue.idle_until_ms <= self.at.wall_ms:
+            self._delete_if_idle(queue)
+        if not queue.is_deleted:
+            self._changed(queue)
+            self.watch(queue)
+
     # -- upkeep --------------------------------------------------------------------------------------------------------
 
     def live_segments(self) -> Iterator[tuple[Queue, Segment]]:
@@ -174,41 +379,10 @@ class Store:
         """One bounded piece of compaction and of memory's sweep; whether there may be more."""
         ranges = self.journal.compactable()
         if ranges:
-            self._store_again(ranges)
+            store_again(self.journal, ranges, self.live_segments())
         if self.memory.wants_sweep:
             self.memory.sweep((segment.run, segment.start, segment.n) for _, segment in self.live_segments())
         return bool(ranges)
-
-    def _store_again(self, ranges: list[tuple[int, int]]) -> None:
-        """Journal what is live of these ids once more, each message once with all its queues."""
-        low = min(first for first, _ in ranges)
-        high = max(first + count for first, count in ranges)
-        parts: dict[int, tuple[Run, list[tuple[int, int, int, int]]]] = {}
-        for queue, segment in self.live_segments():
-            first = segment.first_id
-            if first >= high or first + segment.n <= low:
-                continue
-            if not queue.journal_id or not segment.run.section.is_durable:
-                continue
-            for start, count in ranges:
-                begin, end = max(first, start), min(first + segment.n, start + count)
-                if begin < end:
-                    known = parts.setdefault(id(segment.run), (segment.run, []))[1]
-                    known.append((begin, end, queue.journal_id, segment.deliveries))
-        for run, pieces in parts.values():
-            self._store_pieces(run, pieces)
-
-    def _store_pieces(self, run: Run, pieces: list[tuple[int, int, int, int]]) -> None:
-        cuts = sorted({edge for begin, end, _, _ in pieces for edge in (begin, end)})
-        for begin, end in pairwise(cuts):
-            here = [piece for piece in pieces if piece[0] <= begin and end <= piece[1]]
-            if not here:
-                continue
-            index, count = begin - run.first_id, end - begin
-            self.journal.store(begin, count, [queue_id for _, _, queue_id, _ in here], run.block(index, count))
-            for _, _, queue_id, deliveries in here:
-                if deliveries:
-                    self.journal.count(queue_id, begin, count, deliveries)
 
     # -- recovery ------------------------------------------------------------------------------------------------------
 
@@ -217,9 +391,8 @@ class Store:
         by_id: dict[int, Queue] = {}
         for queue_id, attributes in recovered.queues.items():
             self._next_queue_id = max(self._next_queue_id, queue_id + 1)
-            kind = QueueKind(attributes["name"], attributes["address"], attributes.get("routing", ANYCAST))
-            by_id[queue_id] = self._bind(kind, queue_id)
-        counts = _counts_by_queue(recovered)
+            by_id[queue_id] = self._bind(QueueKind.of(attributes), queue_id)
+        counts = counts_by_queue(recovered)
         runs: dict[int, Run] = {}
         for queue_id, contents in recovered.queue_contents().items():
             queue = by_id[queue_id]
@@ -227,63 +400,52 @@ class Store:
             for first, count, record in contents:
                 run = runs.get(id(record))
                 if run is None:
-                    run = runs[id(record)] = self._run_of(record)
+                    run = runs[id(record)] = run_of(record)
+                    run.expires_ms = expires_ms(run, self.settings.of(queue.kind.address))
+                    _set_delivery_time(run)
                 run.live += count
-                for begin, end, deliveries in _by_count(first, first + count, counts.get(queue_id, {})):
-                    queue.add(Segment(run, begin - run.first_id, end - begin, deliveries + extra))
+                for begin, end, deliveries in by_count(first, first + count, counts.get(queue_id, {})):
+                    self._restore(queue, Segment(run, begin - run.first_id, end - begin, deliveries + extra))
                     if extra:
                         # Written down, because the next crash may come before this queue has a consumer again.
                         self.journal.count(queue_id, begin, end - begin, deliveries + extra)
         for run in runs.values():
             self.memory.hold(run)
-        self.dirty.update(dict.fromkeys(by_id.values()))
+        for queue in by_id.values():
+            self._changed(queue)
 
-    def _run_of(self, record: RecoveredRun) -> Run:
-        frames = bytes(record.frames)
-        parsed = parse_run(frames, 0, len(frames), record.count, 0xFFFFFFFF)
-        if parsed is None or parsed.run.count != record.count:
-            found = 0 if parsed is None else parsed.run.count
-            why = f"the record of messages {record.first_id}+{record.count} holds {found} frames of one shape"
-            raise StorageFault(f"journal segment {record.segment}", -1, why, "restore the data directory from a backup")
-        parsed.run.first_id = record.first_id
-        return parsed.run
-
-
-def _counts_by_queue(recovered: Recovered) -> dict[int, dict[int, int]]:
-    """queue id -> message id -> delivery count; later records win."""
-    found: dict[int, dict[int, int]] = {}
-    for count in recovered.counts:
-        of_queue = found.setdefault(count.queue_id, {})
-        for message_id in range(count.first_id, count.first_id + count.n):
-            of_queue[message_id] = count.delivery_count
-    return found
+    def _restore(self, queue: Queue, segment: Segment) -> None:
+        if segment.run.traits.group_id:
+            queue.dispatcher.grouped()
+        if segment.run.deliver_at_ms > self.at.wall_ms:
+            queue.add_scheduled(segment, segment.run.deliver_at_ms)
+        else:
+            queue.add(segment)
 
 
-def _by_count(first: int, end: int, counts: dict[int, int]) -> Iterator[tuple[int, int, int]]:
-    """Split a range of ids where the delivery count changes: (begin, end, count)."""
-    if not counts:
-        yield first, end, 0
-        return
-    begin = first
-    while begin < end:
-        deliveries = counts.get(begin, 0)
-        stop = begin + 1
-        while stop < end and counts.get(stop, 0) == deliveries:
-            stop += 1
-        yield begin, stop, deliveries
-        begin = stop
-
-
-def attributes_of(queue: Queue) -> dict[str, Any]:
-    """What admin shows of a queue."""
-    return {
-        "name": queue.kind.name,
-        "address": queue.kind.address,
-        "routing_type": queue.kind.routing,
-        "durable": queue.kind.is_durable,
-        "message_count": queue.message_count,
-        "delivering_count": queue.delivering_count,
-        "consumer_count": len(queue.consumers),
-        "messages_added": queue.added_total,
-        "messages_acknowledged": queue.acknowledged_total,
+def kind_of(name: str, address: str, settings: AddressSettings, **changes: Any) -> QueueKind:
+    """A queue as the settings of its address want it."""
+    values: dict[str, Any] = {
+        "routing": ANYCAST,
+        "max_consumers": settings.default_max_consumers,
+        "exclusive": settings.default_exclusive_queue,
+        "last_value": settings.default_last_value_queue,
+        "non_destructive": settings.default_non_destructive,
+        "ring_size": settings.default_ring_size,
+        "consumers_before_dispatch": settings.default_consumers_before_dispatch,
+        "delay_before_dispatch_ms": settings.default_delay_before_dispatch,
+        "group_rebalance": settings.default_group_rebalance,
+        "group_buckets": settings.default_group_buckets,
+        "purge_on_no_consumers": settings.default_purge_on_no_consumers,
     }
+    return QueueKind(name, address, **(values | changes))
+
+
+def _check_name(what: str, name: str) -> None:
+    if not name or len(name) > NAME_SIZE_MAX:
+        raise Refused("amqp:invalid-field", f"a queue's {what} has 1 to {NAME_SIZE_MAX} characters")
+
+
+def _set_delivery_time(run: Run) -> None:
+    traits = run.traits
+    run.deliver_at_ms = traits.deliver_at_ms or (run.arrived_ms + traits.delay_ms if traits.delay_ms else 0)

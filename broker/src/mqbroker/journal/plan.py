@@ -89,7 +89,9 @@ class Journal:
     def segments_count(self) -> int:
         return len(self._ledger.segments)
 
-    def store(self, first_id: int, count: int, queue_ids: Sequence[int], frames: bytes | memoryview) -> None:
+    def store(
+        self, first_id: int, count: int, queue_ids: Sequence[int], frames: bytes | memoryview, arrived_ms: int = 0
+    ) -> None:
         """`count` messages with ids from `first_id` on, all in each of `queue_ids`. `frames` is kept, not copied.
 
         Ids that were stored before are compaction's: of every message that is handed out by `compactable`, name all
@@ -107,7 +109,7 @@ class Journal:
                 self._new_refs[queue_id] = self._new_refs.get(queue_id, 0) + count
         self._new_run_bytes += len(frames)
         self._new_stored_refs += count * len(queue_ids)
-        self._add(encode_run_head(first_id, count, queue_ids, len(frames)))
+        self._add(encode_run_head(first_id, count, queue_ids, len(frames), arrived_ms))
         self._chunks.append(frames)
         self._size_bytes += len(frames)
 

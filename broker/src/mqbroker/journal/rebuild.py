@@ -95,9 +95,10 @@ class Rebuild:
         return found
 
     def _run(self, record: records.Run) -> None:
-        first, count, queue_ids, frames = record
+        first, count, arrived_ms, queue_ids, frames = record
         end = first + count
-        run = RecoveredRun(first, count, frames, self._segment, {queue_id: [(first, count)] for queue_id in queue_ids})
+        live = {queue_id: [(first, count)] for queue_id in queue_ids}
+        run = RecoveredRun(first, count, frames, self._segment, live, arrived_ms)
         self._runs.append(run)
         self._run_bytes += len(frames)
         self._stored_refs += count * len(queue_ids)

@@ -1,7 +1,7 @@
 """Records: what an entry's payload is made of. Nothing else knows their layout.
 
     record      kind u8 | length u32 | body
-    RUN         first id u64 | count u32 | queues u16 | queue id u64 … | frames
+    RUN         first id u64 | count u32 | arrived ms u64 | queues u16 | queue id u64 … | frames
     SETTLE      queue id u64 | (first id u64 | n u32) …
     QUEUE       queue id u64 | attributes, JSON
     QUEUE_DROP  queue id u64
@@ -40,9 +40,9 @@ class Kind(enum.IntEnum):
 
 
 _RECORD = struct.Struct(">BI")
-_RUN = struct.Struct(">BIQIH")
-_RUN_ONE = struct.Struct(">BIQIHQ")
-_RUN_BODY = struct.Struct(">QIH")
+_RUN = struct.Struct(">BIQIQH")
+_RUN_ONE = struct.Struct(">BIQIQHQ")
+_RUN_BODY = struct.Struct(">QIQH")
 _NUMBER = struct.Struct(">BIQ")
 _U64 = struct.Struct(">Q")
 _RANGE = struct.Struct(">QI")
@@ -57,10 +57,11 @@ RANGE_COUNT_MAX = 0xFFFF_FFFF
 
 
 class Run(NamedTuple):
-    """`n` messages with ascending ids, each of them in all of `queue_ids`."""
+    """`n` messages with ascending ids, each of them in all of `queue_ids`. They came at `arrived_ms`, wall clock."""
 
     first_id: int
     n: int
+    arrived_ms: int
     queue_ids: tuple[int, ...]
     frames: memoryview
 
@@ -124,12 +125,14 @@ class Malformed(Exception):
     """A record that its checksum vouches for makes no sense: written by something newer, or by a bug."""
 
 
-def encode_run_head(first_id: int, count: int, queue_ids: Sequence[int], frames_bytes: int) -> bytes:
+def encode_run_head(
+    first_id: int, count: int, queue_ids: Sequence[int], frames_bytes: int, arrived_ms: int = 0
+) -> bytes:
     """The record up to its frames, which follow as a chunk of their own: they are never copied."""
     if len(queue_ids) == 1:
-        return _RUN_ONE.pack(Kind.RUN, 22 + frames_bytes, first_id, count, 1, queue_ids[0])
+        return _RUN_ONE.pack(Kind.RUN, 30 + frames_bytes, first_id, count, arrived_ms, 1, queue_ids[0])
     n = len(queue_ids)
-    head = _RUN.pack(Kind.RUN, _RUN_BODY.size + 8 * n + frames_bytes, first_id, count, n)
+    head = _RUN.pack(Kind.RUN, _RUN_BODY.size + 8 * n + frames_bytes, first_id, count, arrived_ms, n)
     return head + struct.pack(f">{n}Q", *queue_ids)
 
 
@@ -195,9 +198,9 @@ def decode(payload: memoryview) -> Iterator[Record]:
 
 
 def _decode_run(body: memoryview) -> Run:
-    first_id, count, n = _RUN_BODY.unpack_from(body)
+    first_id, count, arrived_ms, n = _RUN_BODY.unpack_from(body)
     queue_ids = struct.unpack_from(f">{n}Q", body, _RUN_BODY.size)
-    return Run(first_id, count, queue_ids, body[_RUN_BODY.size + 8 * n :])
+    return Run(first_id, count, arrived_ms, queue_ids, body[_RUN_BODY.size + 8 * n :])
 
 
 def _decode_settle(body: memoryview) -> Settle:

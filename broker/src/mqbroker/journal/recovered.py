@@ -22,6 +22,7 @@ class RecoveredRun:
     frames: memoryview
     segment: int
     live: dict[int, list[tuple[int, int]]]
+    arrived_ms: int = 0
 
 
 class SegmentUse(NamedTuple):

@@ -63,7 +63,8 @@ class Broker:
         self.timers = Timers()
         self.peers: dict[int, Peer] = {}
         self.journal = Journal(options.journal, recovered)
-        self.store = Store(options.limits, options.addresses, self.journal)
+        self.store = Store(options.limits, options.address_settings, self.journal, at)
+        self.store.schedule = self.timers.add
         self.store.in_delivery = self._in_delivery
         self.store.load(recovered)
         self.local = LocalSessions(self)
@@ -98,7 +99,7 @@ class Broker:
 
     def step(self, inputs: list[given.Input], at: At) -> Batch:
         """Take everything in that happened since the last call, and say what is to be done. Never blocks."""
-        self.at = at
+        self.at = self.store.at = at
         handlers = self._handlers
         for each in inputs:
             handlers[type(each)](each)
@@ -126,7 +127,7 @@ class Broker:
         while dirty and left > 0:
             queue = next(iter(dirty))
             del dirty[queue]
-            left -= queue.dispatch(left)
+            left -= self.store.dispatch(queue, left)
             if left <= 0 and queue.ready_count:
                 dirty[queue] = None
         for link in list(self.draining):
@@ -263,7 +264,8 @@ class Broker:
         for peer in self.peers.values():
             for session in peer.connection.sessions:
                 for taken in session.unsettled:
-                    yield segment_of(taken)
+                    if taken.token is not None:
+                        yield segment_of(taken)
         yield from self.local.in_delivery()
 
     # -- for the rooms above ------------------------------------------------------------------------------------------

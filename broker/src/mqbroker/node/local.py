@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from mqbroker.base.errors import PeerFault, Refused
 from mqbroker.base.time import NS_PER_MS
-from mqbroker.core.queue import Queue, Segment
+from mqbroker.core.queue import Filter, Queue, Segment
 from mqbroker.wire.run import single
 from mqbroker.wire.sections import describe_message
 
@@ -26,6 +26,10 @@ TAGS_MAX = 64
 
 class Receive:
     """One waiting receive request; a consumer of its queue while it waits."""
+
+    priority: int = 0
+    filter: Filter | None = None
+    is_browser: bool = False
 
     def __init__(self, sessions: LocalSessions, request: tuple[int, int], queue: Queue, count_max: int) -> None:
         self.sessions = sessions
@@ -104,6 +108,7 @@ class LocalSessions:
             raise Refused("amqp:resource-limit-exceeded", f"settle first: {TAGS_MAX} tags are open in this session")
         store = self._broker.store
         queue = store.queue_for(queue_name)
+        store.check_consumers(queue)
         receive = Receive(self, (request_id, session), queue, min(count_max, COUNT_MAX))
         self._waiting.append(receive)
         store.consume(queue, lambda: self._start(receive, wait_ms))
@@ -114,8 +119,7 @@ class LocalSessions:
         At least a moment: what is there is handed out at the end of this step, behind the timers.
         """
         if receive in self._waiting:
-            receive.queue.consumers.append(receive)
-            self._broker.store.dirty[receive.queue] = None
+            self._broker.store.join(receive.queue, receive)
             receive.due_ns = self._broker.at.monotonic_ns + max(wait_ms, 1) * NS_PER_MS
             self._broker.timers.add(receive)
 
@@ -143,10 +147,13 @@ class LocalSessions:
         receive.due_ns = 0
         self._waiting.remove(receive)
         if receive in receive.queue.consumers:
-            receive.queue.consumers.remove(receive)
+            self._broker.store.leave(receive.queue, receive)
 
     def settle(self, request: tuple[int, int], tag: int, outcome: str) -> None:
-        """Settle what a tag stands for: accepted (gone, answered when that is on disk) or released. Raises Refused."""
+        """Settle what a tag stands for; what leaves its queue is answered when that is on disk. Raises Refused.
+
+        `modified` is a delivery in vain, `released` none at all, and `rejected` makes dead letters.
+        """
         request_id, session = request
         found = self._tags.get(session, {}).pop(tag, None)
         if found is None:
@@ -154,12 +161,16 @@ class LocalSessions:
         queue, segments = found
         store = self._broker.store
         for segment in segments:
+            if queue.kind.non_destructive:
+                continue  # these were copies
             if outcome == "accepted":
                 store.settle(queue, segment)
+            elif outcome == "rejected":
+                store.reject(queue, segment, "rejected")
             else:
-                store.give_back(queue, segment, was_delivered=False)
+                store.give_back(queue, segment, was_delivered=outcome == "modified")
         is_durable = queue.journal_id and any(segment.run.section.is_durable for segment in segments)
-        if outcome == "accepted" and is_durable:
+        if outcome in ("accepted", "rejected") and is_durable and not queue.kind.non_destructive:
             store.decisions.wait(self._broker.reply, request_id, {})
         else:
             self._broker.reply(request_id, {})
@@ -173,8 +184,9 @@ class LocalSessions:
             self._return(queue, segments)
 
     def _return(self, queue: Queue, segments: list[Segment]) -> None:
-        for segment in segments:
-            self._broker.store.give_back(queue, segment, was_delivered=True)
+        if not queue.kind.non_destructive:
+            for segment in segments:
+                self._broker.store.give_back(queue, segment, was_delivered=True)
 
     def close_all(self) -> None:
         """The node stops."""
@@ -183,10 +195,9 @@ class LocalSessions:
 
     def in_delivery(self) -> Iterator[tuple[Queue, Segment]]:
         """What is with admin sessions."""
-        for receive in self._waiting:
-            for segment in receive.segments:
-                yield receive.queue, segment
-        for tags in self._tags.values():
-            for queue, segments in tags.values():
+        held = [(receive.queue, receive.segments) for receive in self._waiting]
+        held += [pair for tags in self._tags.values() for pair in tags.values()]
+        for queue, segments in held:
+            if not queue.kind.non_destructive:
                 for segment in segments:
                     yield queue, segment

@@ -31,10 +31,11 @@ from mqbroker.amqp.events import (
 from mqbroker.amqp.links import ReceiverLink, SenderLink
 from mqbroker.amqp.states import Conn
 from mqbroker.amqp.unsettled import Taken
+from mqbroker.base.errors import Refused
 from mqbroker.base.notice import Level
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.config.slices import ListenerOptions
-from mqbroker.core.queue import Queue, Segment
+from mqbroker.core.queue import Filter, Queue, Segment
 from mqbroker.node.effects import Close, Derive, PauseReading
 from mqbroker.node.inputs import Accepted
 from mqbroker.wire.composites import encode_composite
@@ -55,12 +56,15 @@ CLUSTER_ROLE = "cluster"
 class LinkConsumer:
     """A link of ours on which a peer consumes from a queue."""
 
-    __slots__ = ("link", "peer", "queue")
+    __slots__ = ("filter", "is_browser", "link", "peer", "priority", "queue")
 
     def __init__(self, peer: Peer, link: SenderLink, queue: Queue) -> None:
         self.peer = peer
         self.link = link
         self.queue = queue
+        self.priority = 0
+        self.filter: Filter | None = None
+        self.is_browser = False
 
     def capacity(self) -> int:
         """Messages that credit, window and the transport let through now."""
@@ -76,6 +80,8 @@ class LinkConsumer:
         """Send them; a redelivery says so in its header (the general path)."""
         peer, link = self.peer, self.link
         run, index, count, deliveries = segment
+        is_copy = self.is_browser or queue.kind.non_destructive
+        token = None if is_copy else (queue, segment)
         peer.touch()
         if peer.out_bytes > OUT_BYTES_MAX:
             peer.broker.next_turn[queue] = None
@@ -90,11 +96,11 @@ class LinkConsumer:
             payload = payload_with_count(
                 run, index, _header_with(run.payload(index), run.section.size_bytes, deliveries)
             )
-            went = link.session.send_message(link, payload, (queue, segment))
+            went = link.session.send_message(link, payload, None if is_copy else (queue, segment))
         else:
-            went = link.session.send_run(link, run, index, count, (queue, segment))
+            went = link.session.send_run(link, run, index, count, token)
         peer.out_bytes += run.size_bytes(index, went) if went else 0
-        if went and link.send_settled:
+        if went and link.send_settled and not is_copy:
             peer.broker.store.settle(queue, Segment(run, index, went, deliveries))
         return went
 
@@ -109,6 +115,11 @@ def _header_with(payload: memoryview, size: int, deliveries: int) -> bytes:
     """The message's header section with this delivery count; `first-acquirer` no longer holds."""
     header = decode_header(bytes(payload[:size]), 0, size)[0] if size else Header()
     return encode_composite(replace(header, first_acquirer=False, delivery_count=deliveries))
+
+
+def _cause(outcome: Rejected) -> str:
+    error = outcome.error
+    return f"rejected: {error.condition} {error.description or ''}".strip() if error is not None else "rejected"
 
 
 def segment_of(taken: Taken) -> tuple[Queue, Segment]:
@@ -260,6 +271,8 @@ class Peer:
         if broker.store.memory.is_full:
             self._refuse_run(event)
             return
+        if link.owner.is_empty and not self._bind_again(link):
+            return
         waits = broker.store.publish(link.owner, run)
         if waits and not is_settled:
             broker.store.decisions.wait(self._accept, link, first, run.count)
@@ -267,6 +280,15 @@ class Peer:
             link.session.accept(first, run.count)
         if link.credit * 2 <= link.window:
             self.grant(link)
+
+    def _bind_again(self, link: ReceiverLink) -> bool:
+        """The queues of an address may have been deleted since the link was attached: as if it attached now."""
+        try:
+            link.owner = self.broker.store.address_for(link.owner.name)
+        except Refused as refused:
+            link.detach(refused.condition, refused.description)
+            return False
+        return True
 
     def _aborted(self, event: Aborted) -> None:
         if event.link.is_attached and event.link.credit * 2 <= event.link.window:
@@ -318,9 +340,13 @@ class Peer:
         counts = isinstance(outcome, Modified) and bool(outcome.delivery_failed)
         is_durable = False
         for taken in event.taken:
+            if taken.token is None:
+                continue  # a copy: the message itself never left
             queue, segment = segment_of(taken)
             is_durable = is_durable or (is_done and segment.run.section.is_durable and queue.journal_id != 0)
-            if is_done:
+            if isinstance(outcome, Rejected):
+                store.reject(queue, segment, _cause(outcome))
+            elif is_done:
                 store.settle(queue, segment)
             else:
                 store.give_back(queue, segment, was_delivered=counts)
@@ -379,13 +405,13 @@ class Peer:
         link = event.link
         consumer = link.owner
         for taken in event.returned:
-            queue, segment = segment_of(taken)
-            self.broker.store.give_back(queue, segment, was_delivered=True)
+            if taken.token is not None:
+                self.broker.store.give_back(*segment_of(taken), was_delivered=True)
         if isinstance(link, ReceiverLink):
             self.producers.pop(link, None)
             self.broker.starved.pop(link, None)
         elif isinstance(consumer, LinkConsumer) and consumer in consumer.queue.consumers:
-            consumer.queue.consumers.remove(consumer)
+            self.broker.store.leave(consumer.queue, consumer)
 
     def _ended(self, event: Began | Ended | SenderSettled) -> None:
         """Nothing to do: links bring their own events, and what we owe goes out by itself."""

@@ -66,10 +66,7 @@ class Termini:
         _refuse_topics(source)
         store = self._broker.store
         queue = store.queue_for(_name(source.address))
-        count = len(queue.consumers) + queue.arriving_count
-        if count >= store.limits.consumers_per_queue_max:
-            why = f"queue {queue.kind.name!r} has {count} consumers, which is consumers-per-queue-max"
-            raise Refused("amqp:resource-limit-exceeded", why)
+        store.check_consumers(queue)
         link.accept(attach, Source(address=source.address, durable=source.durable))
         consumer = link.owner = LinkConsumer(peer, link, queue)
         queue.arriving_count += 1
@@ -78,8 +75,7 @@ class Termini:
     def _start(self, queue: Queue, consumer: LinkConsumer) -> None:
         queue.arriving_count -= 1
         if consumer.link.is_attached and not consumer.peer.connection.is_dead:
-            queue.consumers.append(consumer)
-            self._broker.store.dirty[queue] = None
+            self._broker.store.join(queue, consumer)
 
 
 def _refuse_topics(terminus: Source | Target) -> None:

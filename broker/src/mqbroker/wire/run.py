@@ -21,6 +21,7 @@ from typing import NamedTuple
 from mqbroker.base.errors import PeerFault, Scope
 from mqbroker.wire.header_section import HEADER_LEAD, Section, section_of
 from mqbroker.wire.performatives import Transfer, decode_performative
+from mqbroker.wire.traits import PLAIN, Traits
 
 TRANSFER = b"\x00\x53\x14"
 COLUMNS_MIN = 16  # below this many frames a loop over frames is faster than whole columns
@@ -49,8 +50,11 @@ class Run:
     """Messages with ids `first_id`…; see the module's docstring for what they share."""
 
     __slots__ = (
+        "arrived_ms",
         "buffer",
         "count",
+        "deliver_at_ms",
+        "expires_ms",
         "first_id",
         "frame_size_max",
         "head_size",
@@ -59,6 +63,7 @@ class Run:
         "section",
         "starts",
         "stride",
+        "traits",
         "vary_end",
         "vary_start",
     )
@@ -71,6 +76,10 @@ class Run:
         self.head_size, self.vary_start, self.vary_end, self.section = layout
         self.frame_size_max = stride or _largest(buffer, starts)
         self.first_id = 0
+        self.traits: Traits = PLAIN
+        self.arrived_ms = 0  # wall clock, as the next two
+        self.expires_ms = 0  # 0: never
+        self.deliver_at_ms = 0  # 0: at once
         self.live = 0  # references from queues that are not settled yet
         self.held_bytes = 0
 

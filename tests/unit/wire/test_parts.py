@@ -9,11 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mqbroker.wire.composites import encode_composite
 from mqbroker.wire.frames import encode_frame
+from mqbroker.wire.parts import _traits, parts_of
 from mqbroker.wire.performatives import Transfer, encode
 from mqbroker.wire.run import Run, parse_run, single
 from mqbroker.wire.scan import APPLICATION_PROPERTIES, DATA, MESSAGE_ANNOTATIONS
 from mqbroker.wire.sections import Header, Properties, encode_section
-from mqbroker.wire.traits import PLAIN, Traits, _traits, parts_of
+from mqbroker.wire.traits import PLAIN, Traits
 from mqbroker.wire.values import Symbol, Timestamp
 
 from tests.unit.wire.strategies import steady
@@ -75,17 +76,17 @@ ORDINARY = {
 @pytest.mark.parametrize("name", SPECIAL)
 def test_special_messages_are_found_alone_and_among_others(name: str) -> None:
     payload, traits = SPECIAL[name]
-    assert [found for _, found in parts_of(single(payload))] == [traits]
+    assert [part.traits for part in parts_of(single(payload))] == [traits]
     among = [message(), message(), payload, message()]
-    assert [(part.count, found) for part, found in parts_of(run_of(among))] == [(2, PLAIN), (1, traits), (1, PLAIN)]
+    assert [(part.count, part.traits) for part in parts_of(run_of(among))] == [(2, PLAIN), (1, traits), (1, PLAIN)]
 
 
 @pytest.mark.parametrize("name", ORDINARY)
 def test_ordinary_messages_stay_one_run(name: str) -> None:
     run = run_of([ORDINARY[name]] * 20)
-    ((same, traits),) = parts_of(run)
+    (same,) = parts_of(run)
     assert same is run
-    assert traits == PLAIN
+    assert run.traits == PLAIN
 
 
 ANY_MESSAGE = st.sampled_from([*(payload for payload, _ in SPECIAL.values()), *ORDINARY.values()])
@@ -96,7 +97,7 @@ ANY_MESSAGE = st.sampled_from([*(payload for payload, _ in SPECIAL.values()), *O
 def test_parts_say_of_each_message_what_decoding_says(payloads: list[bytes]) -> None:
     run = run_of(payloads)
     parts = parts_of(run)
-    said = [traits for part, traits in parts for _ in range(part.count)]
+    said = [part.traits for part in parts for _ in range(part.count)]
     assert said == [_traits(run, index) for index in range(run.count)]
-    kept = [bytes(part.payload(index)) for part, _ in parts for index in range(part.count)]
+    kept = [bytes(part.payload(index)) for part in parts for index in range(part.count)]
     assert kept == payloads

@@ -1,0 +1,276 @@
+"""Who gets which message of a queue.
+
+Round robin among consumers of the highest priority that have capacity: each gets a fair share of what is there, in one
+piece. That is the plain way. Where a consumer has a filter, or messages belong to groups, each message is looked at: a
+consumer remembers how far it has looked (`seen`), so a message is shown to it once, however long it stays.
+
+Invariant of the second way: for each consumer, no message before its `seen` is one that it may have now.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+from mqbroker.core.backlog import Segment
+from mqbroker.core.message_view import MessageView
+
+if TYPE_CHECKING:
+    from mqbroker.core.queue import Consumer, Queue
+
+LOOKED_AT_MAX = 5_000  # messages that one step looks at in one queue
+GROUPS_MAX = 100_000
+GROUP_CLOSED = -1
+
+
+class Dispatch:
+    """The distribution of one queue's messages."""
+
+    __slots__ = ("_cursor", "_groups", "_queue", "_seen", "gate_ms", "is_closed", "is_selective", "is_unfinished")
+
+    def __init__(self, queue: Queue) -> None:
+        self._queue = queue
+        self._cursor = 0
+        self._seen: dict[Consumer, int] = {}
+        self._groups: dict[str, Consumer] = {}
+        self.gate_ms = 0  # the time from which on messages are handed out although consumers are missing
+        self.is_closed = queue.kind.consumers_before_dispatch > 0
+        self.is_selective = False
+        self.is_unfinished = False  # the last run stopped at its bound
+
+    # -- what changes --------------------------------------------------------------------------------------------------
+
+    def joined(self, consumer: Consumer) -> None:
+        """A consumer is new."""
+        self._seen[consumer] = 0
+        if self._queue.kind.group_rebalance:
+            self._groups.clear()
+            self._look_again()
+        self._choose_way()
+
+    def left(self, consumer: Consumer) -> None:
+        """A consumer is gone."""
+        del self._seen[consumer]
+        kept = {group: each for group, each in self._groups.items() if each is not consumer}
+        if len(kept) < len(self._groups):
+            self._groups = kept
+            self._look_again()
+        if not self._seen:
+            self.gate_ms = 0
+            self.is_closed = self._queue.kind.consumers_before_dispatch > 0
+        self._choose_way()
+
+    def returned(self, rank: int) -> None:
+        """A message is (again) at this place."""
+        for consumer, seen in self._seen.items():
+            if seen > rank:
+                self._seen[consumer] = rank
+
+    def grouped(self) -> None:
+        """A message of a group has come."""
+        self.is_selective = True
+
+    def _look_again(self) -> None:
+        self._seen = dict.fromkeys(self._seen, 0)
+
+    def _choose_way(self) -> None:
+        takes_all = all(each.filter is None and not each.is_browser for each in self._queue.consumers)
+        self.is_selective = not takes_all or self._queue.kind.non_destructive or bool(self._groups)
+
+    # -- handing out ---------------------------------------------------------------------------------------------------
+
+    def run(self, count_max: int, now_ms: int) -> int:
+        """Hand out about `count_max` messages; says how many went, or were looked at."""
+        queue = self._queue
+        self.is_unfinished = False
+        if not queue.backlog.count or not queue.consumers or self._is_gated(now_ms):
+            return 0
+        if not self.is_selective:
+            return self._plainly(count_max, now_ms)
+        looked = self._copies(count_max)
+        return looked if queue.kind.non_destructive else looked + self._selectively(count_max - looked, now_ms)
+
+    def _is_gated(self, now_ms: int) -> bool:
+        """Queues may wait for a number of consumers, or for a while, before the first message goes out."""
+        if self.is_closed:
+            needed = self._queue.kind.consumers_before_dispatch
+            self.is_closed = needed > len(self._queue.consumers) and not 0 < self.gate_ms <= now_ms
+        return self.is_closed
+
+    def _plainly(self, count_max: int, now_ms: int) -> int:
+        queue = self._queue
+        went = 0
+        while went < count_max and self._drop_expired(now_ms):
+            able = self._able()
+            if not able:
+                break
+            share = min(max(1, queue.backlog.count // len(able)), count_max - went)
+            before = went
+            for consumer, capacity in able:
+                went += self._serve(consumer, min(share, capacity), now_ms)
+                if not queue.backlog.count:
+                    break
+            if went == before:
+                break
+        return went
+
+    def _able(self) -> list[tuple[Consumer, int]]:
+        """Consumers of the highest priority that has any with capacity, the one whose turn it is first."""
+        consumers = self._queue.consumers
+        if self._queue.kind.exclusive:
+            consumers = consumers[:1]
+        able: list[tuple[Consumer, int]] = []
+        cursor = self._cursor % len(consumers)
+        level = consumers[0].priority
+        if consumers[-1].priority == level:
+            return [(each, n) for each in consumers[cursor:] + consumers[:cursor] if (n := each.capacity()) > 0]
+        for place, each in enumerate(consumers):
+            if each.priority != level and able:
+                break
+            level = each.priority
+            if (capacity := each.capacity()) > 0:
+                able.insert(0 if place == cursor else len(able), (each, capacity))
+        return able
+
+    def _drop_expired(self, now_ms: int) -> bool:
+        """Whether there is something to hand out once what has expired is out of the way."""
+        queue = self._queue
+        backlog = queue.backlog
+        while queue.is_expiring and backlog.count and 0 < backlog.head.run.expires_ms <= now_ms:
+            queue.gone.append(("expired", backlog.take(backlog.head.n)))
+        return backlog.count > 0
+
+    def _serve(self, consumer: Consumer, count: int, now_ms: int) -> int:
+        queue = self._queue
+        went = 0
+        while went < count and self._drop_expired(now_ms):
+            segment = queue.take(count - went)
+            done = consumer.deliver(queue, segment)
+            went += done
+            if done < segment.n:
+                queue.put_back(segment._replace(start=segment.start + done, n=segment.n - done))
+                break
+        if went and consumer in self._seen:
+            self._cursor = queue.consumers.index(consumer) + 1
+        return went
+
+    # -- looking at each message ---------------------------------------------------------------------------------------
+
+    def _copies(self, count_max: int) -> int:
+        """Browsers, and all consumers of a non-destructive queue, get copies from where they have got to."""
+        queue = self._queue
+        everybody = queue.kind.non_destructive
+        looked = 0
+        for consumer in [each for each in queue.consumers if everybody or each.is_browser]:
+            looked += self._copy_to(consumer, count_max - looked)
+        return looked
+
+    def _copy_to(self, consumer: Consumer, count_max: int) -> int:
+        looked = 0
+        capacity = consumer.capacity()
+        for segment in self._queue.backlog.from_rank(self._seen[consumer]):
+            skip = max(self._seen[consumer] - segment.rank, 0)
+            for index in range(segment.start + skip, segment.start + segment.n):
+                if not capacity:
+                    return looked
+                if looked >= count_max:
+                    self.is_unfinished = True
+                    return looked
+                looked += 1
+                if consumer.filter is None or consumer.filter.matches(view_of(segment, index)):
+                    if not consumer.deliver(self._queue, Segment(segment.run, index, 1, segment.deliveries)):
+                        return looked
+                    capacity -= 1
+                if consumer not in self._seen:
+                    return looked
+                self._seen[consumer] = segment.rank + index - segment.start + 1
+        return looked
+
+    def has_copied_all(self, consumer: Consumer) -> bool:
+        """Whether a browser has seen everything that is there."""
+        return self._seen.get(consumer, 0) > self._queue.backlog.last_rank
+
+    def _selectively(self, count_max: int, now_ms: int) -> int:
+        queue = self._queue
+        cursor = self._cursor % len(queue.consumers)
+        turn = queue.consumers[:1] if queue.kind.exclusive else queue.consumers[cursor:] + queue.consumers[:cursor]
+        room = {each: n for each in turn if not each.is_browser and (n := each.capacity()) > 0}
+        if not room:
+            return 0
+        _keep_priorities(room)
+        looked = 0
+        start = min(self._seen[each] for each in room)
+        for segment in queue.backlog.from_rank(start):
+            if 0 < segment.run.expires_ms <= now_ms:
+                queue.gone.append(("expired", queue.backlog.take_at(segment.rank, segment.n)))
+                continue
+            for index in range(segment.start + max(start - segment.rank, 0), segment.start + segment.n):
+                if not room:
+                    return looked
+                if looked >= min(count_max, LOOKED_AT_MAX):
+                    self.is_unfinished = True
+                    return looked
+                looked += 1
+                self._offer(segment, index, room)
+        return looked
+
+    def _offer(self, segment: Segment, index: int, room: dict[Consumer, int]) -> None:
+        """Give one message to the first in turn that may have it; that one goes behind its equals."""
+        queue = self._queue
+        rank = segment.rank + index - segment.start
+        group = self._group_of(segment)
+        pinned = self._groups.get(group) if group else None
+        view: MessageView | None = None
+        for consumer in list(room) if pinned is None else [pinned]:
+            if consumer not in room or self._seen[consumer] > rank:
+                continue
+            if consumer.filter is not None:
+                view = view or view_of(segment, index)
+                if not consumer.filter.matches(view):
+                    self._seen[consumer] = rank + 1
+                    continue
+            taken = queue.take_at(rank, 1)
+            if group:
+                self._pin(group, consumer, segment)
+            left = room.pop(consumer) - 1
+            if not consumer.deliver(queue, taken):
+                queue.put_back(taken)
+            elif consumer in self._seen:
+                self._cursor = queue.consumers.index(consumer) + 1
+                if left:
+                    room[consumer] = left
+                    _keep_priorities(room)
+            return
+
+    def _group_of(self, segment: Segment) -> str:
+        group = segment.run.traits.group_id
+        buckets = self._queue.kind.group_buckets
+        return str(crc32(group.encode()) % buckets) if group and buckets > 0 else group
+
+    def _pin(self, group: str, consumer: Consumer, segment: Segment) -> None:
+        if segment.run.traits.group_sequence == GROUP_CLOSED:
+            self._groups.pop(group, None)
+            self._look_again()
+            return
+        if group not in self._groups and len(self._groups) >= GROUPS_MAX:
+            self._groups.pop(next(iter(self._groups)))
+        self._groups[group] = consumer
+
+    @property
+    def groups(self) -> dict[str, Consumer]:
+        """Which consumer has which group."""
+        return self._groups
+
+
+def view_of(segment: Segment, index: int) -> MessageView:
+    """One message for selectors."""
+    run = segment.run
+    return MessageView(run.payload(index), deliveries=segment.deliveries, expires_at_ms=run.expires_ms)
+
+
+def _keep_priorities(room: dict[Consumer, int]) -> None:
+    """Higher priorities first; equals stay in their order."""
+    if len({each.priority for each in room}) > 1:
+        ordered = sorted(room.items(), key=lambda item: -item[0].priority)
+        room.clear()
+        room.update(ordered)

@@ -1,0 +1,49 @@
+"""From what recovery found to queues with messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mqbroker.base.errors import StorageFault
+from mqbroker.journal.recovered import Recovered, RecoveredRun
+from mqbroker.wire.parts import parts_of
+from mqbroker.wire.run import Run, parse_run
+
+
+def run_of(record: RecoveredRun) -> Run:
+    """The messages of a record as the run that they were. Raises StorageFault where its frames are not one."""
+    frames = bytes(record.frames)
+    parsed = parse_run(frames, 0, len(frames), record.count, 0xFFFFFFFF)
+    if parsed is None or parsed.run.count != record.count:
+        found = 0 if parsed is None else parsed.run.count
+        why = f"the record of messages {record.first_id}+{record.count} holds {found} frames of one shape"
+        raise StorageFault(f"journal segment {record.segment}", -1, why, "restore the data directory from a backup")
+    run = parts_of(parsed.run)[0]  # what was stored as one record has one set of traits
+    run.first_id = record.first_id
+    run.arrived_ms = record.arrived_ms
+    return run
+
+
+def counts_by_queue(recovered: Recovered) -> dict[int, dict[int, int]]:
+    """queue id -> message id -> delivery count; later records win."""
+    found: dict[int, dict[int, int]] = {}
+    for count in recovered.counts:
+        of_queue = found.setdefault(count.queue_id, {})
+        for message_id in range(count.first_id, count.first_id + count.n):
+            of_queue[message_id] = count.delivery_count
+    return found
+
+
+def by_count(first: int, end: int, counts: dict[int, int]) -> Iterator[tuple[int, int, int]]:
+    """Split a range of ids where the delivery count changes: (begin, end, count)."""
+    if not counts:
+        yield first, end, 0
+        return
+    begin = first
+    while begin < end:
+        deliveries = counts.get(begin, 0)
+        stop = begin + 1
+        while stop < end and counts.get(stop, 0) == deliveries:
+            stop += 1
+        yield begin, stop, deliveries
+        begin = stop

@@ -1,0 +1,69 @@
+"""Address settings: which options hold at an address, from patterns of which several may match.
+
+Option by option the most specific match that says something wins. More specific is the pattern that has a literal word
+where the other has `*`, or `*` where the other has `#`, at the first place where they differ. Source: Artemis's
+manual, "Address settings" and "Wildcard syntax".
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from mqbroker.config.slices import AddressSettings, AddressSettingsOptions
+
+DELIMITER, ANY_WORD, ANY_WORDS = ".", "*", "#"
+CACHED_MAX = 10_000
+
+
+class Settings:
+    """The settings of every address; looked up once, then remembered within a bound."""
+
+    def __init__(self, options: AddressSettingsOptions) -> None:
+        self._built_in = options.built_in
+        self._matches = sorted(
+            ((match.match.split(DELIMITER), match.values) for match in options.matches),
+            key=lambda pair: _generality(pair[0]),
+            reverse=True,
+        )
+        self._known: dict[str, AddressSettings] = {}
+
+    def of(self, address: str) -> AddressSettings:
+        """What holds at this address."""
+        known = self._known.get(address)
+        if known is None:
+            if len(self._known) >= CACHED_MAX:
+                self._known.clear()
+            known = self._known[address] = self._merged(address)
+        return known
+
+    def _merged(self, address: str) -> AddressSettings:
+        words = address.split(DELIMITER)
+        values: dict[str, Any] = {}
+        for pattern, said in self._matches:
+            if matches(pattern, words):
+                values.update(said)
+        return replace(self._built_in, **values)
+
+
+def matches(pattern: list[str], words: list[str]) -> bool:
+    """Whether a pattern's words match an address's. Linear: only the last `#` is ever tried again."""
+    at = place = 0
+    retry = retry_place = -1
+    while place < len(words):
+        if at < len(pattern) and pattern[at] == ANY_WORDS:
+            retry, retry_place = at, place
+            at += 1
+        elif at < len(pattern) and pattern[at] in (ANY_WORD, words[place]):
+            at, place = at + 1, place + 1
+        elif retry >= 0:
+            retry_place += 1
+            at, place = retry + 1, retry_place
+        else:
+            return False
+    return all(word == ANY_WORDS for word in pattern[at:])
+
+
+def _generality(pattern: list[str]) -> tuple[list[int], int]:
+    """Sorts from specific to general; among equals the longer pattern is more specific."""
+    return [{ANY_WORD: 1, ANY_WORDS: 2}.get(word, 0) for word in pattern], -len(pattern)

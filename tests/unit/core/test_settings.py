@@ -1,0 +1,75 @@
+"""Which settings hold where."""
+
+from __future__ import annotations
+
+from itertools import permutations
+from typing import Any
+
+import pytest
+from mqbroker.config.options import defaults
+from mqbroker.config.slices import AddressMatch, AddressSettingsOptions
+from mqbroker.core.settings import Settings, matches
+
+BUILT_IN = defaults().address_settings.built_in
+
+
+def settings(rows: dict[str, dict[str, Any]]) -> Settings:
+    return Settings(AddressSettingsOptions(BUILT_IN, tuple(AddressMatch(*row) for row in rows.items())))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "address", "expected"),
+    [
+        ("orders", "orders", True),
+        ("orders", "orders.eu", False),
+        ("#", "", True),
+        ("#", "a.b.c", True),
+        ("orders.#", "orders", True),
+        ("orders.#", "orders.eu.de", True),
+        ("orders.*", "orders", False),
+        ("orders.*", "orders.eu", True),
+        ("orders.*", "orders.eu.de", False),
+        ("*.eu", "orders.eu", True),
+        ("#.de", "orders.eu.de", True),
+        ("#.de", "orders.de.eu", False),
+        ("a.#.z", "a.z", True),
+        ("a.#.z", "a.b.z.c.z", True),
+        ("a.#.b.#.c", "a.x.b.y.b.c", True),
+        ("a.#.b.#.c", "a.x.b.y.b.d", False),
+        ("*", "a*", True),
+        ("orders.*", "orders.", True),
+    ],
+)
+def test_patterns(pattern: str, address: str, expected: bool) -> None:
+    assert matches(pattern.split("."), address.split(".")) is expected
+
+
+def test_many_wildcards_cost_little() -> None:
+    pattern = ["#", "a"] * 200 + ["z"]
+    assert not matches(pattern, ["a"] * 2000)
+
+
+@pytest.mark.option("address-settings.match")
+def test_the_most_specific_match_wins_option_by_option_in_any_order() -> None:
+    rows = {
+        "#": {"max_delivery_attempts": 1, "redelivery_delay": 1, "expiry_delay": 1, "dead_letter_address": "all"},
+        "orders.#": {"max_delivery_attempts": 2, "redelivery_delay": 2, "expiry_delay": 2},
+        "orders.*": {"max_delivery_attempts": 3, "redelivery_delay": 3},
+        "orders.eu": {"max_delivery_attempts": 4},
+    }
+    for order in permutations(rows):
+        found = settings({match: rows[match] for match in order}).of("orders.eu")
+        assert found.max_delivery_attempts == 4
+        assert found.redelivery_delay == 3
+        assert found.expiry_delay == 2
+        assert found.dead_letter_address == "all"
+        assert found.default_ring_size == BUILT_IN.default_ring_size
+
+
+def test_what_nobody_says_is_built_in() -> None:
+    assert settings({"orders": {"max_delivery_attempts": 4}}).of("other") == BUILT_IN
+
+
+def test_more_addresses_than_are_remembered() -> None:
+    found = settings({"a.#": {"max_delivery_attempts": 4}})
+    assert {found.of(f"a.{number}").max_delivery_attempts for number in range(25_000)} == {4}

@@ -1,0 +1,441 @@
+"""Each address setting changes what happens at an address."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from mqbroker.base.errors import Refused
+from mqbroker.core.queue import Filter, Queue, Segment
+
+from tests.support.stage import Stage, options_with
+
+
+class Site:
+    """A node with settings for all addresses but those of dead letters and expired messages."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.stage = Stage(options_with(address_settings={"#": settings, "moved.#": {"expiry_delay": -1}}))
+
+    def send(self, *bodies: str, to: str = "orders", **fields: Any) -> None:
+        messages = [{"body": body, **fields} for body in bodies]
+        assert self.stage.admin("send", address=to, messages=messages) == {"accepted": len(bodies)}
+
+    def take(self, count: int = 1, of: str = "orders", session: int = 1) -> tuple[list[str], int | None]:
+        """Bodies, and the tag under which they are in delivery."""
+        request = self.stage.ask("receive", session, address=of, count_max=count, wait_ms=1)
+        self.stage.wait(2)
+        answer = self.stage.replies[request].result
+        return [message["body"] for message in answer["messages"]], answer["tag"]
+
+    def settle(self, tag: int | None, outcome: str = "accepted", session: int = 1) -> None:
+        assert self.stage.admin("settle", session, tag=tag, outcome=outcome) == {}
+
+    def fail(self) -> str:
+        """A delivery in vain; the body."""
+        (body,), tag = self.take()
+        self.settle(tag, "modified")
+        return body
+
+    def queues(self) -> dict[str, int]:
+        return {row["name"]: row["message_count"] for row in self.stage.admin("queues")["queues"]}
+
+    def annotations(self, of: str) -> dict[str, Any]:
+        request = self.stage.ask("receive", address=of, wait_ms=1)
+        self.stage.wait(2)
+        (message,) = self.stage.replies[request].result["messages"]
+        found: dict[str, Any] = message["message_annotations"]
+        return found
+
+
+# -- queues that come and go by themselves ----------------------------------------------------------------------------
+
+
+@pytest.mark.option("address-settings.auto-delete-queues")
+@pytest.mark.parametrize(("is_on", "left"), [(True, {}), (False, {"orders": 0})])
+def test_a_used_and_empty_queue_is_deleted(is_on: bool, left: dict[str, int]) -> None:
+    site = Site(auto_delete_queues=is_on)
+    site.send("one")
+    site.settle(site.take()[1])
+    assert site.queues() == {"orders": 0}
+    site.stage.wait(31_000)
+    assert site.queues() == left
+
+
+def test_a_queue_that_nobody_used_or_somebody_made_stays() -> None:
+    site = Site()
+    site.send("one", to="unused")
+    site.stage.admin("queue-create", name="made")
+    site.take(of="made")
+    site.stage.wait(100_000)
+    assert site.queues() == {"unused": 1, "made": 0}
+
+
+@pytest.mark.option("address-settings.auto-delete-queues-delay")
+def test_it_may_be_idle_for_longer() -> None:
+    site = Site(auto_delete_queues_delay=60_000)
+    site.take()
+    site.stage.wait(45_000)
+    assert site.queues() == {"orders": 0}
+    site.stage.wait(20_000)
+    assert site.queues() == {}
+
+
+@pytest.mark.option("address-settings.auto-delete-queues-message-count")
+@pytest.mark.parametrize(("allowed", "left"), [(0, {"orders": 2}), (2, {}), (-1, {})])
+def test_it_may_hold_some_messages(allowed: int, left: dict[str, int]) -> None:
+    site = Site(auto_delete_queues_message_count=allowed)
+    site.send("one", "two")
+    site.settle(site.take()[1], "released")
+    site.stage.wait(31_000)
+    assert site.queues() == left
+    site.stage.crash()
+    site.stage.start()
+    assert site.queues() == left
+
+
+def test_who_sends_to_a_deleted_queue_has_it_again() -> None:
+    site = Site()
+    talker = site.stage.connect("p")
+    assert talker.session is not None
+    site.take()
+    site.stage.wait(31_000)
+    assert site.queues() == {}
+    site.send("one")
+    assert site.queues() == {"orders": 1}
+
+
+@pytest.mark.option("address-settings.default-address-routing-type")
+@pytest.mark.parametrize(("kind", "left"), [("ANYCAST", {"orders": 1}), ("MULTICAST", {})])
+def test_what_an_address_is_where_nobody_says(kind: str, left: dict[str, int]) -> None:
+    site = Site(default_address_routing_type=kind)
+    site.send("one")
+    assert site.queues() == left
+
+
+# -- kinds of queues --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.option("address-settings.default-max-consumers")
+def test_queues_may_bound_their_consumers() -> None:
+    site = Site(default_max_consumers=1)
+    store = site.stage.broker.store
+    store.check_consumers(store.queue_for("orders"))
+    site.stage.ask("receive", address="orders", wait_ms=1000)
+    with pytest.raises(Refused, match="max-consumers"):
+        store.check_consumers(store.queue_for("orders"))
+
+
+@pytest.mark.option("address-settings.default-exclusive-queue")
+@pytest.mark.parametrize(("is_exclusive", "of_second"), [(True, []), (False, ["two"])])
+def test_an_exclusive_queue_has_one_consumer_at_a_time(is_exclusive: bool, of_second: list[str]) -> None:
+    site = Site(default_exclusive_queue=is_exclusive)
+    first = site.stage.ask("receive", 1, address="orders", count_max=1, wait_ms=500)
+    second = site.stage.ask("receive", 2, address="orders", count_max=1, wait_ms=1000)
+    site.send("one", "two", durable=False)
+    bodies = [message["body"] for message in site.stage.replies[first].result["messages"]]
+    assert bodies == ["one"]
+    site.stage.wait(0)
+    answer = site.stage.replies.get(second)
+    assert [message["body"] for message in (answer.result["messages"] if answer else [])] in (of_second, ["two"])
+
+
+@pytest.mark.option("address-settings.default-last-value-queue")
+@pytest.mark.parametrize(("is_on", "bodies"), [(True, ["b1", "a2"]), (False, ["a1", "b1", "a2"])])
+def test_a_last_value_queue_keeps_the_last_of_each_key(is_on: bool, bodies: list[str]) -> None:
+    site = Site(default_last_value_queue=is_on)
+    for body in ("a1", "b1", "a2"):
+        site.send(body, application_properties={"_AMQ_LVQ_NAME": body[0]})
+    site.stage.crash()
+    site.stage.start()
+    assert site.take(10)[0] == bodies
+
+
+@pytest.mark.option("address-settings.default-non-destructive")
+@pytest.mark.parametrize(("is_on", "left"), [(True, {"orders": 2}), (False, {"orders": 0})])
+def test_a_non_destructive_queue_gives_copies(is_on: bool, left: dict[str, int]) -> None:
+    site = Site(default_non_destructive=is_on)
+    site.send("one", "two")
+    bodies, tag = site.take(2)
+    site.settle(tag)
+    assert bodies == ["one", "two"]
+    assert site.queues() == left
+
+
+@pytest.mark.option("address-settings.default-ring-size")
+@pytest.mark.parametrize(("size", "bodies"), [(2, ["3", "4"]), (-1, ["1", "2", "3", "4"])])
+def test_a_ring_keeps_the_newest(size: int, bodies: list[str]) -> None:
+    site = Site(default_ring_size=size)
+    site.send("1", "2", "3")
+    site.send("4")
+    site.stage.crash()
+    site.stage.start()
+    assert site.take(10)[0] == bodies
+
+
+@pytest.mark.option("address-settings.default-consumers-before-dispatch")
+@pytest.mark.option("address-settings.default-delay-before-dispatch")
+@pytest.mark.parametrize(("needed", "delay_ms", "after"), [(0, -1, 0), (2, -1, 0), (2, 300, 300)])
+def test_dispatch_waits_for_consumers_or_for_a_while(needed: int, delay_ms: int, after: int) -> None:
+    site = Site(default_consumers_before_dispatch=needed, default_delay_before_dispatch=delay_ms)
+    site.send("one")
+    first = site.stage.ask("receive", 1, address="orders", wait_ms=10_000)
+    site.stage.wait(after)
+    if needed and not after:
+        assert first not in site.stage.replies
+        site.stage.ask("receive", 2, address="orders", wait_ms=10_000)
+    assert [message["body"] for message in site.stage.replies[first].result["messages"]] == ["one"]
+
+
+@pytest.mark.option("address-settings.default-purge-on-no-consumers")
+@pytest.mark.parametrize(("is_on", "left"), [(True, {"orders": 1}), (False, {"orders": 2})])
+def test_the_last_consumer_may_take_the_rest_with_it(is_on: bool, left: dict[str, int]) -> None:
+    site = Site(default_purge_on_no_consumers=is_on)
+    site.send("one", "two")
+    assert site.take()[0] == ["one"]  # which is still in delivery
+    assert site.queues() == left
+
+
+class Link:
+    """A consumer with endless credit."""
+
+    priority: int = 0
+    filter: Filter | None = None
+    is_browser: bool = False
+
+    def __init__(self, site: Site) -> None:
+        self.groups: list[str] = []
+        store = site.stage.broker.store
+        store.join(store.queue_for("orders"), self)
+
+    def capacity(self) -> int:
+        return 100
+
+    def deliver(self, queue: Queue, segment: Segment) -> int:
+        self.groups += [segment.run.traits.group_id] * segment.n
+        return segment.n
+
+
+def send_groups(site: Site, groups: str) -> None:
+    for group in groups:
+        site.send(group, properties={"group_id": group})
+
+
+def test_a_group_stays_with_its_consumer_until_that_leaves() -> None:
+    site = Site()
+    one, two = Link(site), Link(site)
+    send_groups(site, "abcabcaabbcc")
+    assert not set(one.groups) & set(two.groups)
+    assert len(one.groups) + len(two.groups) == 12
+    assert one.groups
+    assert two.groups
+    store = site.stage.broker.store
+    store.leave(store.queues["orders"], two)
+    before = len(one.groups)
+    send_groups(site, "abc")
+    assert len(one.groups) == before + 3
+
+
+def test_a_closed_group_is_given_away_anew() -> None:
+    site = Site()
+    one, two = Link(site), Link(site)
+    for _ in range(4):
+        site.send("last", properties={"group_id": "a", "group_sequence": 2**32 - 1})
+    assert (len(one.groups), len(two.groups)) == (2, 2)
+
+
+@pytest.mark.option("address-settings.default-group-rebalance")
+@pytest.mark.parametrize(("is_on", "of_newcomer"), [(True, {"a", "b"}), (False, set())])
+def test_groups_may_be_given_away_anew_when_a_consumer_comes(is_on: bool, of_newcomer: set[str]) -> None:
+    site = Site(default_group_rebalance=is_on)
+    Link(site)
+    send_groups(site, "ab")
+    newcomer = Link(site)
+    send_groups(site, "abab")
+    assert bool(newcomer.groups) is is_on
+    assert set(newcomer.groups) <= of_newcomer
+
+
+@pytest.mark.option("address-settings.default-group-buckets")
+@pytest.mark.parametrize(("buckets", "known"), [(3, 3), (-1, 26)])
+def test_groups_may_be_put_into_classes(buckets: int, known: int) -> None:
+    site = Site(default_group_buckets=buckets)
+    Link(site)
+    send_groups(site, "abcdefghijklmnopqrstuvwxyz")
+    assert len(site.stage.broker.store.queues["orders"].dispatcher.groups) == known
+
+
+# -- dead letters -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.option("address-settings.dead-letter-address")
+@pytest.mark.option("address-settings.max-delivery-attempts")
+@pytest.mark.parametrize(("address", "left"), [("moved.dead", {"orders": 0, "moved.dead": 1}), ("", {"orders": 0})])
+def test_deliveries_in_vain_make_a_dead_letter(address: str, left: dict[str, int]) -> None:
+    site = Site(dead_letter_address=address, max_delivery_attempts=3)
+    site.send("one")
+    assert [site.fail() for _ in range(3)] == ["one"] * 3
+    assert site.queues() == left
+    site.stage.crash()
+    site.stage.start()
+    assert site.queues() == left
+    if address:
+        notes = site.annotations(address)
+        assert notes["x-opt-ORIG-ADDRESS"] == notes["x-opt-ORIG-QUEUE"] == "orders"
+        assert notes["x-opt-CAUSE"] == "delivered 3 times in vain"
+
+
+def test_without_a_bound_a_message_is_never_dead() -> None:
+    site = Site(dead_letter_address="moved.dead", max_delivery_attempts=-1)
+    site.send("one")
+    assert {site.fail() for _ in range(30)} == {"one"}
+    assert site.queues() == {"orders": 1}
+
+
+def test_a_rejected_message_is_a_dead_letter_at_once() -> None:
+    site = Site(dead_letter_address="moved.dead")
+    site.send("one")
+    site.settle(site.take()[1], "rejected")
+    assert site.queues() == {"orders": 0, "moved.dead": 1}
+
+
+def test_a_dead_letter_that_is_rejected_is_dropped() -> None:
+    site = Site(dead_letter_address="orders")
+    site.send("one")
+    site.settle(site.take()[1], "rejected")
+    assert site.queues() == {"orders": 0}
+
+
+@pytest.mark.option("address-settings.auto-create-dead-letter-resources")
+@pytest.mark.option("address-settings.dead-letter-queue-prefix")
+def test_dead_letters_of_each_address_may_have_a_queue_of_their_own() -> None:
+    site = Site(dead_letter_address="moved.dead", auto_create_dead_letter_resources=True, dead_letter_queue_prefix="D.")
+    for address in ("orders", "orders", "invoices"):
+        site.send("one", to=address)
+        site.settle(site.take(of=address)[1], "rejected")
+    assert site.queues() == {"orders": 0, "invoices": 0, "D.orders": 2, "D.invoices": 1}
+    site.stage.crash()
+    site.stage.start()
+    assert site.queues() == {"orders": 0, "invoices": 0, "D.orders": 2, "D.invoices": 1}
+
+
+# -- redelivery -------------------------------------------------------------------------------------------------------
+
+
+def gaps(site: Site, count: int) -> list[int]:
+    """How long the message stays away after each delivery in vain, in ms (searched in steps)."""
+    found = []
+    for _ in range(count):
+        site.fail()
+        start_ms = site.stage.at.wall_ms
+        while not site.stage.broker.store.queues["orders"].ready_count:
+            site.stage.wait(10)
+            assert site.stage.at.wall_ms < start_ms + 100_000
+        found.append(site.stage.at.wall_ms - start_ms)
+    return found
+
+
+@pytest.mark.option("address-settings.redelivery-delay")
+@pytest.mark.parametrize(("delay_ms", "longest"), [(0, 0), (500, 510)])
+def test_a_message_may_have_to_wait(delay_ms: int, longest: int) -> None:
+    site = Site(redelivery_delay=delay_ms)
+    site.send("one")
+    (gap,) = gaps(site, 1)
+    assert delay_ms <= gap + 2 <= longest + 2
+
+
+@pytest.mark.option("address-settings.redelivery-delay-multiplier")
+@pytest.mark.option("address-settings.max-redelivery-delay")
+def test_the_wait_grows_up_to_a_bound() -> None:
+    site = Site(redelivery_delay=100, redelivery_delay_multiplier=3.0, max_redelivery_delay=500)
+    site.send("one")
+    assert [round(gap, -2) for gap in gaps(site, 4)] == [100, 300, 500, 500]
+
+
+@pytest.mark.option("address-settings.redelivery-collision-avoidance-factor")
+def test_messages_do_not_come_back_together() -> None:
+    site = Site(redelivery_delay=1000, redelivery_collision_avoidance_factor=0.5)
+    site.send(*(str(number) for number in range(20)))
+    site.settle(site.take(20)[1], "modified")
+    queue = site.stage.broker.store.queues["orders"]
+    counts = []
+    for _ in range(20):
+        counts.append(queue.ready_count)
+        site.stage.wait(100)
+    assert counts[4] == 0
+    assert len(set(counts)) > 5
+    assert queue.ready_count == 20
+
+
+# -- expiry -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_time_to_live_ends_by_itself_and_survives_a_crash() -> None:
+    site = Site()
+    site.send("short", ttl_ms=1000)
+    site.send("long", ttl_ms=60_000)
+    site.send("for ever")
+    site.stage.crash()
+    site.stage.start()
+    site.stage.wait(1100)
+    assert site.queues() == {"orders": 2}
+    site.stage.wait(60_000)
+    assert site.queues() == {"orders": 1}
+
+
+@pytest.mark.option("address-settings.expiry-address")
+def test_expired_messages_may_go_to_an_address_where_they_stay() -> None:
+    site = Site(expiry_address="moved.expired")
+    site.send("one", ttl_ms=1000)
+    site.stage.wait(1100)
+    assert site.queues() == {"orders": 0, "moved.expired": 1}
+    site.stage.wait(10_000)
+    site.stage.crash()
+    site.stage.start()
+    assert site.queues() == {"orders": 0, "moved.expired": 1}
+    assert site.annotations("moved.expired")["x-opt-CAUSE"] == "expired"
+
+
+@pytest.mark.option("address-settings.auto-create-expiry-resources")
+@pytest.mark.option("address-settings.expiry-queue-prefix")
+def test_expired_messages_of_each_address_may_have_a_queue_of_their_own() -> None:
+    site = Site(expiry_address="moved.expired", auto_create_expiry_resources=True, expiry_queue_prefix="E.")
+    site.send("one", ttl_ms=1000)
+    site.stage.wait(1100)
+    assert site.queues() == {"orders": 0, "E.orders": 1}
+
+
+@pytest.mark.option("address-settings.expiry-delay")
+@pytest.mark.option("address-settings.min-expiry-delay")
+@pytest.mark.option("address-settings.max-expiry-delay")
+@pytest.mark.parametrize(
+    ("settings", "ttl_ms", "lives_ms"),
+    [
+        ({}, None, None),
+        ({"expiry_delay": 500}, None, 500),
+        ({"expiry_delay": 500}, 2000, 2000),
+        ({"min_expiry_delay": 700}, 100, 700),
+        ({"min_expiry_delay": 700}, None, None),
+        ({"max_expiry_delay": 900}, 5000, 900),
+        ({"max_expiry_delay": 900}, None, 900),
+    ],
+)
+def test_settings_bound_the_time_to_live(settings: dict[str, int], ttl_ms: int | None, lives_ms: int | None) -> None:
+    site = Site(**settings)
+    site.send("one", ttl_ms=ttl_ms)
+    if lives_ms is not None:
+        site.stage.wait(lives_ms - 50)
+        assert site.queues() == {"orders": 1}
+        site.stage.wait(100)
+        assert site.queues() == {"orders": 0}
+    else:
+        site.stage.wait(1_000_000)
+        assert site.queues() == {"orders": 1}
+
+
+def test_what_expires_while_nobody_looks_is_not_delivered() -> None:
+    site = Site()
+    site.send("one", ttl_ms=10)
+    site.send("two")
+    site.stage.now_ns += 11_000_000
+    assert site.take(5)[0] == ["two"]
