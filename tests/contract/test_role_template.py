@@ -25,6 +25,8 @@ def by_role(variables: HostVariables, instance: Instance, address: str) -> str:
         "broker_options": variables.mq_broker_options,
         "broker_listeners": variables.mq_listeners,
         "broker_allow_plaintext": variables.mq_allow_plaintext,
+        "broker_metrics_port": variables.mq_metrics_port,
+        "broker_metrics_local_bind_address": variables.mq_metrics_local_bind_address,
         "__broker_instance": instance.model_dump(),
         "__broker_bind_address": address,
     }
@@ -48,9 +50,16 @@ CASES: dict[str, tuple[dict[str, Any], Instance, str]] = {
                 "journal": {"journal_sync": False, "journal_on_damage": "truncate"},
                 "limits": {"link_credit": 7},
                 "addresses": {"auto_create_queues": False},
+                "metrics": {"connections_max": 3},
             }
         },
         Instance(name="default"),
+        "127.0.0.1",
+    ),
+    "no metrics": ({"mq_metrics_port": 0}, Instance(name="second", port_offset=10), "127.0.0.1"),
+    "metrics elsewhere": (
+        {"mq_metrics_port": 9000, "mq_metrics_local_bind_address": "::1"},
+        Instance(name="second", port_offset=10),
         "127.0.0.1",
     ),
     "listeners of one's own": (

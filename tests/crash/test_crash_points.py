@@ -117,7 +117,9 @@ def test_seeded_bugs_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
     for count, (run, point) in enumerate(runs):
         try:
             run(tmp_path / str(count), point)
-        except Exception:  # whatever it raises would turn the tests above red: garbage read as records may break anywhere
+        except (
+            Exception
+        ):  # whatever it raises would turn the tests above red: garbage read as records may break anywhere
             return
     pytest.fail(f"{bug}: {len(runs)} runs did not notice")
 

@@ -15,6 +15,7 @@ SLICES = {
     "journal": slices.JournalOptions,
     "limits": slices.LimitOptions,
     "addresses": slices.AddressOptions,
+    "metrics": slices.MetricOptions,
 }
 KINDS = {"string": str, "integer": int, "boolean": bool, "array": tuple[str, ...]}
 

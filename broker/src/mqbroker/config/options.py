@@ -20,6 +20,7 @@ from mqbroker.config.slices import (
     JournalOptions,
     LimitOptions,
     ListenerOptions,
+    MetricOptions,
     NodeOptions,
 )
 
@@ -199,6 +200,18 @@ class AddressTable(Table):
     )
 
 
+class MetricTable(Table):
+    """Metrics and health over HTTP. They show names and numbers, never messages; whoever reaches the port is served."""
+
+    local_bind_address: IpAddress = option(
+        "127.0.0.1", "IP address of this host that metrics and health are served on."
+    )
+    port: int = option(0, "TCP port of metrics and health; 0 serves neither.", ge=0, le=65535)
+    connections_max: int = option(
+        32, "HTTP connections at the same time; further ones are answered with 503.", reload=True, ge=1, le=1000
+    )
+
+
 class BrokerFile(Table):
     """A whole `broker.toml`."""
 
@@ -207,6 +220,7 @@ class BrokerFile(Table):
     journal: JournalTable = Field(default_factory=JournalTable)
     limits: LimitTable = Field(default_factory=LimitTable)
     addresses: AddressTable = Field(default_factory=AddressTable)
+    metrics: MetricTable = Field(default_factory=MetricTable)
 
 
 def _node_slice(table: NodeTable) -> NodeOptions:
@@ -231,6 +245,7 @@ def to_slices(file: BrokerFile) -> BrokerOptions:
         journal=JournalOptions(**file.journal.model_dump()),
         limits=LimitOptions(**file.limits.model_dump()),
         addresses=AddressOptions(**file.addresses.model_dump()),
+        metrics=MetricOptions(**file.metrics.model_dump()),
     )
 
 

@@ -1,0 +1,168 @@
+"""What each path of the HTTP server answers: metrics and health.
+
+Owns no state of the broker: the node is asked as any administrator asks it, the rest is looked at. Invariant: every
+request is answered within ASK_S_MAX of its turn, also when the node has ended or the file system hangs; whatever goes
+wrong here is a status code and never the end of the broker. Source: docs/METRICS.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from mqbroker.admin import health
+from mqbroker.admin.health import CHECKS, Facts, Space, Surroundings, Verdict
+from mqbroker.config.slices import BrokerOptions
+from mqbroker.io.admin_socket import AdminServer
+from mqbroker.io.http_head import Head, Response, refusal
+from mqbroker.io.listeners import Acceptor
+from mqbroker.io.log import Log
+from mqbroker.io.loop import NodeLoop
+from mqbroker.io.worker import Worker
+
+ASK_S_MAX = 5.0
+JSON = "application/json"
+CHECK_PREFIX = "/checks/"
+
+
+class Vital(Protocol):
+    """What is asked of the disk thread."""
+
+    @property
+    def pending_bytes(self) -> int: ...
+
+    def is_alive(self) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Where answers come from."""
+
+    options: BrokerOptions
+    node: NodeLoop
+    admin: AdminServer
+    disk: Vital
+    acceptors: list[Acceptor]
+
+
+class Silent(Exception):
+    """The node does not answer (any more)."""
+
+
+class Endpoints:
+    """`answer` is the one entry. Made in the loop's thread."""
+
+    id = 0  # of no admin session: those count from 1
+
+    def __init__(self, sources: Sources, log: Log) -> None:
+        self._sources = sources
+        self._log = log
+        self._worker = Worker()
+        self._paths: dict[str, Callable[[Head], Awaitable[Response]]] = {
+            "/livez": self._livez,
+            "/readyz": self._readyz,
+            "/primary": self._primary,
+            "/backup": self._backup,
+        }
+
+    def close(self) -> None:
+        self._worker.close()
+
+    async def answer(self, head: Head) -> Response:
+        """The answer to a request. Does not raise."""
+        handler = self._paths.get(head.path)
+        if handler is None and head.path.startswith(CHECK_PREFIX):
+            handler = self._check
+        if handler is None:
+            there_are = ", ".join([*self._paths, f"{CHECK_PREFIX}<name>"])
+            return refusal(404, f"there is nothing at this path; there are {there_are}")
+        try:
+            async with asyncio.timeout(ASK_S_MAX):
+                return await handler(head)
+        except TimeoutError:
+            return refusal(503, f"no answer within {ASK_S_MAX:g} s; the node or its file system hangs")
+        except Silent as why:
+            return refusal(503, str(why))
+        except Exception as error:
+            # The edge: a scrape that fails must never end a broker that works.
+            self._log.error("http-failed", path=head.path[:200], why=repr(error))
+            return refusal(500, "the answer could not be made; the log of the broker says why")
+
+    # -- health --------------------------------------------------------------------------------------------------------
+
+    async def _livez(self, head: Head) -> Response:
+        """The loop turns, or this would not be answered."""
+        is_alive = self._sources.disk.is_alive()
+        return _plain(Verdict(is_alive, "alive" if is_alive else "the disk thread has failed, or hangs"))
+
+    async def _readyz(self, head: Head) -> Response:
+        return _plain(health.readiness(await self._node_or_none(), self._sources.disk.is_alive()))
+
+    async def _primary(self, head: Head) -> Response:
+        node = await self._node_or_none()
+        is_active = node is not None and node["state"] == health.ACTIVE
+        return _plain(Verdict(is_active, "this node is active" if is_active else "the broker stops"))
+
+    async def _backup(self, head: Head) -> Response:
+        return _plain(Verdict(False, "this node is no backup"))
+
+    async def _check(self, head: Head) -> Response:
+        name = head.path.removeprefix(CHECK_PREFIX)
+        check = CHECKS.get(name)
+        if check is None:
+            return refusal(404, f"there is no such check; there are {', '.join(CHECKS)}")
+        space = await self._worker.run(self._space)
+        verdict = check(await self._ask("health"), self._around(space))
+        row = {"check": name, "ok": verdict.is_good, "why": verdict.why, **verdict.facts}
+        return Response(200 if verdict.is_good else 503, json.dumps(row).encode() + b"\n", JSON)
+
+    # -- sources -------------------------------------------------------------------------------------------------------
+
+    def reply(self, client_id: asyncio.Future[dict[str, Any]], row: dict[str, Any]) -> None:
+        """The node's answer to `_ask`."""
+        if not client_id.done():
+            client_id.set_result(row)
+
+    async def _ask(self, operation: str, **arguments: Any) -> Any:
+        """The result of an admin operation. Raises Silent where there will be none."""
+        ended = self._sources.node.ended
+        if not ended.done():
+            replied: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+            self._sources.admin.request(self, replied, operation, arguments)
+            await asyncio.wait((replied, ended), return_when=asyncio.FIRST_COMPLETED)
+            if replied.done():
+                row = replied.result()
+                if "error" in row:
+                    raise Silent(row["error"]["description"])
+                return row["result"]
+        raise Silent("the broker stops")
+
+    async def _node_or_none(self) -> Facts | None:
+        try:
+            facts: Facts = await self._ask("health")
+        except Silent:
+            return None
+        return facts
+
+    def _space(self) -> Space:
+        """Of the file system below the journal. May hang with it, so it runs in the worker."""
+        found = os.statvfs(self._sources.options.node.data_directory)
+        return Space(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
+
+    def _around(self, space: Space) -> Surroundings:
+        sources = self._sources
+        return Surroundings(
+            is_disk_alive=sources.disk.is_alive(),
+            disk_pending_bytes=sources.disk.pending_bytes,
+            space=space,
+            space_free_bytes_min=health.space_free_bytes_min(sources.options.journal),
+            listeners={acceptor.name: acceptor.trouble for acceptor in sources.acceptors},
+        )
+
+
+def _plain(verdict: Verdict) -> Response:
+    return Response(200 if verdict.is_good else 503, f"{verdict.why}\n".encode())
