@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.broker_process import BrokerProcess, free_port
 
@@ -20,6 +21,18 @@ def started(make: Make, metrics: dict[str, Any] | None = None, **options: Any) -
     broker = make(options={"metrics": {"port": free_port(), **(metrics or {})}, **options})
     broker.start()
     return broker
+
+
+def scrape(broker: BrokerProcess, path: str = "/metrics") -> dict[str, float]:
+    """name{labels} -> value, as Prometheus reads it."""
+    status, kind, text = broker.get(path, timeout_s=30)
+    assert (status, kind) == (200, "text/plain; version=0.0.4; charset=utf-8")
+    found = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            labels = ",".join(f"{key}={value}" for key, value in sample.labels.items() if key != "broker")
+            found[f"{sample.name}{{{labels}}}"] = sample.value
+    return found
 
 
 def check(broker: BrokerProcess, name: str) -> tuple[int, dict[str, Any]]:
@@ -128,3 +141,56 @@ def test_health_turns_during_the_stop(make_broker: Make) -> None:
         assert broker.get("/livez")[0] == 200
     assert broker.wait() == 0
     assert "Traceback" not in broker.log
+
+
+def test_numbers_add_up_while_messages_flow(make_broker: Make) -> None:
+    broker = started(make_broker)
+    seen: list[dict[str, float]] = []
+    for number in range(10):
+        broker.admin("send", address=f"queue-{number % 2}", messages=[{"body": "x" * 100}] * 50)
+        seen.append(scrape(broker))
+        taken = {"id": 1, "op": "receive", "args": {"address": f"queue-{number % 2}", "count_max": 20, "wait_ms": 5000}}
+        with socket.socket(socket.AF_UNIX) as sock:
+            sock.connect(str(broker.admin_socket))
+            with sock.makefile("rwb") as lines:
+                lines.write(json.dumps(taken).encode() + b"\n")
+                lines.flush()
+                tag = json.loads(lines.readline())["result"]["tag"]
+                seen.append(scrape(broker))
+                assert seen[-1]["artemis_delivering_message_count{}"] == 20
+                lines.write(json.dumps({"id": 2, "op": "settle", "args": {"tag": tag}}).encode() + b"\n")
+                lines.flush()
+                assert json.loads(lines.readline())["result"] == {}
+    last = scrape(broker)
+    assert last["mqbroker_messages_received_total{}"] == last["mqbroker_messages_added_total{}"] == 500
+    assert last["mqbroker_messages_delivered_total{}"] == last["mqbroker_messages_acknowledged_total{}"] == 200
+    assert last["artemis_message_count{}"] == 300
+    assert last["mqbroker_journal_appends_total{}"] >= 20
+    assert last["mqbroker_journal_sync_seconds_count{}"] == last["mqbroker_journal_sync_seconds_bucket{le=+Inf}"] >= 20
+    assert last["mqbroker_journal_written_bytes_total{}"] > 500 * 100
+    assert last["mqbroker_step_seconds_count{}"] > 40
+    assert 0 < last["artemis_disk_store_usage{}"] < 1
+    assert last["process_resident_memory_bytes{}"] > 1 << 20
+    for name in last:
+        if name.partition("{")[0].endswith(("_total", "_count", "_bucket")) and name.startswith("mqbroker_"):
+            assert [row[name] for row in seen] == sorted(row[name] for row in seen), name
+    each = scrape(broker, "/metrics/per-object")
+    assert each["artemis_message_count{address=queue-0,queue=queue-0}"] == 150
+    assert each["artemis_routed_message_count{address=queue-1}"] == 250
+
+
+def test_connections_and_their_bytes_are_counted(make_broker: Make) -> None:
+    broker = started(make_broker)
+    with broker.connect() as sock:
+        sock.sendall(b"AMQP\x03\x01\x00\x00")
+        assert len(sock.recv(8, socket.MSG_WAITALL)) == 8
+        found = scrape(broker)
+        assert found["artemis_connection_count{}"] == 1
+        assert found["mqbroker_received_bytes_total{}"] == 8
+        assert found["mqbroker_sent_bytes_total{}"] >= 8
+    for _ in range(200):
+        if scrape(broker)["artemis_connection_count{}"] == 0:
+            break
+        time.sleep(0.01)
+    found = scrape(broker)
+    assert (found["artemis_connection_count{}"], found["artemis_total_connection_count{}"]) == (0, 1)

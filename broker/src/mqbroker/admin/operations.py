@@ -8,6 +8,7 @@
     receive  {address, count_max?, wait_ms?}             {messages, tag}
     settle   {tag, outcome: accepted | released}
     stop     {}                                          stop gracefully
+    metrics  {per_object?}                               families of metrics and their values (admin/metrics.py)
     health   {}                                          what the checks of health look at (admin/health.py)
 
 Arguments are checked here: a wrong one is an error that names it.
@@ -21,7 +22,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mqbroker import __version__
-from mqbroker.admin import health
+from mqbroker.admin import health, metrics
 from mqbroker.base.errors import PeerFault, Refused
 from mqbroker.base.notice import Level
 from mqbroker.base.time import NS_PER_MS
@@ -33,13 +34,8 @@ from mqbroker.wire.sections import Properties, build_message
 
 SEND_COUNT_MAX = 10_000
 RECEIVE_WAIT_MS_MAX = 60_000
-WHILE_STOPPING = (
-    "status",
-    "queues",
-    "connections",
-    "stop",
-    "health",
-)  # nothing may be journalled behind the journal's end
+# Nothing may be journalled behind the journal's end.
+WHILE_STOPPING = ("status", "queues", "connections", "stop", "health", "metrics")
 
 
 def perform(broker: Broker, request: AdminRequest) -> None:
@@ -91,6 +87,10 @@ def _status(broker: Broker, request: AdminRequest) -> None:
 
 def _health(broker: Broker, request: AdminRequest) -> None:
     broker.reply(request.id, health.of_node(broker))
+
+
+def _metrics(broker: Broker, request: AdminRequest) -> None:
+    broker.reply(request.id, metrics.of_node(broker, per_object=_argument(request, "per_object", bool, False)))
 
 
 def _queues(broker: Broker, request: AdminRequest) -> None:
@@ -189,4 +189,5 @@ OPERATIONS: dict[str, Callable[[Broker, AdminRequest], None]] = {
     "settle": _settle,
     "stop": _stop,
     "health": _health,
+    "metrics": _metrics,
 }

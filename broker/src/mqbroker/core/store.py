@@ -39,6 +39,13 @@ class Store:
         self.queues: dict[str, Queue] = {}
         self.dirty: dict[Queue, None] = {}
         self.next_id = journal.next_id
+        # Since the process began, never less than before: queues may go, these stay.
+        self.received_total = 0
+        self.received_bytes_total = 0
+        self.added_total = 0
+        self.unrouted_total = 0
+        self.returned_total = 0
+        self.acknowledged_total = 0
         self._next_queue_id = 1
         self.in_delivery: InDelivery = lambda: iter(())
 
@@ -95,11 +102,16 @@ class Store:
         """Take a run in. True: its acceptance must wait for this step's append (`decisions.wait`)."""
         run.first_id = self.next_id
         self.next_id += run.count
+        self.received_total += run.count
+        self.received_bytes_total += run.size_bytes(0, run.count)
         waits = False
         for index, count, queues in address.route(run):
             if not queues:
                 address.unrouted_total += count
+                self.unrouted_total += count
                 continue
+            address.routed_total += count
+            self.added_total += count * len(queues)
             if not run.live:
                 self.memory.hold(run)
             run.live += count * len(queues)
@@ -133,6 +145,7 @@ class Store:
         if run.section.is_durable and queue.journal_id:
             self.journal.settle(queue.journal_id, segment.first_id, segment.n)
         queue.settled(segment.n)
+        self.acknowledged_total += segment.n
         run.live -= segment.n
         if run.live <= 0:
             if run.live < 0:
@@ -146,6 +159,7 @@ class Store:
             if segment.run.section.is_durable and queue.journal_id:
                 self.journal.count(queue.journal_id, segment.first_id, segment.n, segment.deliveries)
         queue.put_back(segment)
+        self.returned_total += segment.n
         self.dirty[queue] = None
 
     def consume(self, queue: Queue, start: Callable[[], None]) -> None:

@@ -1,8 +1,9 @@
 """What each path of the HTTP server answers: metrics and health.
 
-Owns no state of the broker: the node is asked as any administrator asks it, the rest is looked at. Invariant: every
-request is answered within ASK_S_MAX of its turn, also when the node has ended or the file system hangs; whatever goes
-wrong here is a status code and never the end of the broker. Source: docs/METRICS.md.
+Owns no state of the broker: the node is asked as any administrator asks it, the rest is looked at. Invariants: every
+request is answered in bounded time, also when the node has ended or the file system hangs; whatever goes wrong here
+is a status code and never the end of the broker; metrics are written out in threads, once for all who ask meanwhile.
+Source: docs/METRICS.md.
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ import asyncio
 import json
 import os
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from mqbroker.admin import health
+from mqbroker.admin import health, metrics
 from mqbroker.admin.health import CHECKS, Facts, Space, Surroundings, Verdict
+from mqbroker.admin.metrics import Measured
+from mqbroker.base.histogram import Histogram
 from mqbroker.config.slices import BrokerOptions
 from mqbroker.io.admin_socket import AdminServer
 from mqbroker.io.http_head import Head, Response, refusal
@@ -24,13 +27,20 @@ from mqbroker.io.log import Log
 from mqbroker.io.loop import NodeLoop
 from mqbroker.io.worker import Worker
 
-ASK_S_MAX = 5.0
+HEALTH_S_MAX = 5.0
+METRICS_S_MAX = 30.0
+METRICS, PER_OBJECT = "/metrics", "/metrics/per-object"
+OPEN_METRICS = "application/openmetrics-text"
 JSON = "application/json"
 CHECK_PREFIX = "/checks/"
 
 
 class Vital(Protocol):
     """What is asked of the disk thread."""
+
+    appends_total: int
+    written_bytes_total: int
+    syncs: Histogram
 
     @property
     def pending_bytes(self) -> int: ...
@@ -62,7 +72,12 @@ class Endpoints:
         self._sources = sources
         self._log = log
         self._worker = Worker()
+        # One for each, so that neither many series nor a file system that hangs keeps the others waiting.
+        self._writers = {METRICS: Worker(), PER_OBJECT: Worker()}
+        self._scrapes: dict[tuple[str, str], asyncio.Task[Response]] = {}
         self._paths: dict[str, Callable[[Head], Awaitable[Response]]] = {
+            METRICS: self._metrics,
+            PER_OBJECT: self._metrics,
             "/livez": self._livez,
             "/readyz": self._readyz,
             "/primary": self._primary,
@@ -70,7 +85,8 @@ class Endpoints:
         }
 
     def close(self) -> None:
-        self._worker.close()
+        for worker in (self._worker, *self._writers.values()):
+            worker.close()
 
     async def answer(self, head: Head) -> Response:
         """The answer to a request. Does not raise."""
@@ -80,17 +96,58 @@ class Endpoints:
         if handler is None:
             there_are = ", ".join([*self._paths, f"{CHECK_PREFIX}<name>"])
             return refusal(404, f"there is nothing at this path; there are {there_are}")
+        time_s_max = METRICS_S_MAX if head.path in self._writers else HEALTH_S_MAX
         try:
-            async with asyncio.timeout(ASK_S_MAX):
+            async with asyncio.timeout(time_s_max):
                 return await handler(head)
         except TimeoutError:
-            return refusal(503, f"no answer within {ASK_S_MAX:g} s; the node or its file system hangs")
+            return refusal(503, f"no answer within {time_s_max:g} s; the node or its file system hangs")
         except Silent as why:
             return refusal(503, str(why))
         except Exception as error:
             # The edge: a scrape that fails must never end a broker that works.
             self._log.error("http-failed", path=head.path[:200], why=repr(error))
             return refusal(500, "the answer could not be made; the log of the broker says why")
+
+    # -- metrics -------------------------------------------------------------------------------------------------------
+
+    async def _metrics(self, head: Head) -> Response:
+        """Who asks while the same is being written out gets the same: no number of scrapers makes more work."""
+        form = OPEN_METRICS if OPEN_METRICS in head.accept.lower() else ""
+        key = (head.path, form)
+        scrape = self._scrapes.get(key)
+        if scrape is None:
+            scrape = self._scrapes[key] = asyncio.get_running_loop().create_task(self._scrape(head.path, form))
+            scrape.add_done_callback(lambda _: self._scrapes.pop(key))
+        return await asyncio.shield(scrape)
+
+    async def _scrape(self, path: str, form: str) -> Response:
+        values = await self._ask("metrics", per_object=path == PER_OBJECT)
+        measured = self._measured()
+        name = self._sources.options.node.name
+
+        def write() -> tuple[bytes, str]:
+            # Not before: most brokers are never scraped, and no start should pay for it.
+            from mqbroker.io.exposition import render
+
+            around = metrics.of_world(name, replace(measured, space=self._space()))
+            return render(values | around, form)
+
+        body, content_type = await self._writers[path].run(write)
+        return Response(200, body, content_type)
+
+    def _measured(self) -> Measured:
+        node, disk = self._sources.node, self._sources.disk
+        return Measured(
+            disk_pending_bytes=disk.pending_bytes,
+            appends_total=disk.appends_total,
+            written_bytes_total=disk.written_bytes_total,
+            syncs=disk.syncs,
+            steps_total=node.steps_total,
+            steps_ns_total=node.steps_ns_total,
+            received_bytes_total=node.received_bytes_total,
+            sent_bytes_total=node.sent_bytes_total,
+        )
 
     # -- health --------------------------------------------------------------------------------------------------------
 
