@@ -35,6 +35,8 @@ class Wishes:
     cluster_interface: str = ""
     local_bind_address: str = ""
     allow_plaintext: bool = False
+    metrics_port: int = 0
+    metrics_local_bind_address: str = "127.0.0.1"
     os_unsupported: bool = False
     uid: int = 0
     disk_free_bytes_min: int = 0
@@ -163,14 +165,13 @@ def _common_address(facts: Facts, wishes: Wishes) -> str:
 def _wanted_ports(facts: Facts, wishes: Wishes) -> list[tuple[str, str, int]]:
     """(instance, address, port); the address is empty where it is not known."""
     common = _common_address(facts, wishes)
+    places = [(listener.get("local_bind_address") or common, listener["port"]) for listener in wishes.listeners]
+    if wishes.metrics_port:
+        places.append((wishes.metrics_local_bind_address, wishes.metrics_port))
     return [
-        (
-            str(one["name"]),
-            listener.get("local_bind_address") or common,
-            listener["port"] + (one.get("port_offset") or 0),
-        )
+        (str(one["name"]), address, port + (one.get("port_offset") or 0))
         for one in wishes.instances
-        for listener in wishes.listeners
+        for address, port in places
     ]
 
 

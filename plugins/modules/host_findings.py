@@ -42,6 +42,14 @@ options:
     description: Whether listeners may be reachable from the network without encryption.
     type: bool
     default: false
+  metrics_port:
+    description: Port of metrics and health before an instance's C(port_offset) is added; 0 for none.
+    type: int
+    default: 0
+  metrics_local_bind_address:
+    description: Address that metrics and health are served on.
+    type: str
+    default: 127.0.0.1
   os_unsupported:
     description: Whether an operating system that is not a tested one is only a warning.
     type: bool
@@ -108,6 +116,8 @@ SPEC = {
     "cluster_interface": {"type": "str", "default": ""},
     "local_bind_address": {"type": "str", "default": ""},
     "allow_plaintext": {"type": "bool", "default": False},
+    "metrics_port": {"type": "int", "default": 0},
+    "metrics_local_bind_address": {"type": "str", "default": "127.0.0.1"},
     "os_unsupported": {"type": "bool", "default": False},
     "uid": {"type": "int", "default": 0},
     "python": {"type": "path", "default": "/usr/bin/python3"},

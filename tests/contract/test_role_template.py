@@ -26,6 +26,8 @@ def by_role(variables: HostVariables, instance: Instance, address: str) -> str:
         "broker_listeners": variables.mq_listeners,
         "broker_address_settings": variables.mq_address_settings,
         "broker_allow_plaintext": variables.mq_allow_plaintext,
+        "broker_metrics_port": variables.mq_metrics_port,
+        "broker_metrics_local_bind_address": variables.mq_metrics_local_bind_address,
         "__broker_instance": instance.model_dump(),
         "__broker_bind_address": address,
     }
@@ -48,6 +50,7 @@ CASES: dict[str, tuple[dict[str, Any], Instance, str]] = {
                 "node": {"stop_timeout_ms": 400, "log_format": "json"},
                 "journal": {"journal_sync": False, "journal_on_damage": "truncate"},
                 "limits": {"link_credit": 7},
+                "metrics": {"connections_max": 3},
             },
             "mq_address_settings": [
                 {"match": "#", "auto_create_queues": False, "redelivery_delay_multiplier": 2.5},
@@ -55,6 +58,12 @@ CASES: dict[str, tuple[dict[str, Any], Instance, str]] = {
             ],
         },
         Instance(name="default"),
+        "127.0.0.1",
+    ),
+    "no metrics": ({"mq_metrics_port": 0}, Instance(name="second", port_offset=10), "127.0.0.1"),
+    "metrics elsewhere": (
+        {"mq_metrics_port": 9000, "mq_metrics_local_bind_address": "::1"},
+        Instance(name="second", port_offset=10),
         "127.0.0.1",
     ),
     "listeners of one's own": (

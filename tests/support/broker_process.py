@@ -12,6 +12,7 @@ Owns the process, its files and its notify socket; nothing of it is left after `
 from __future__ import annotations
 
 import contextlib
+import http.client
 import json
 import os
 import select
@@ -190,6 +191,14 @@ class BrokerProcess:
             self.process = subprocess.Popen(
                 arguments, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment
             )
+
+    def get(self, path: str, timeout_s: float = 10.0) -> tuple[int, str, str]:
+        """Status, content type and body of `path` on the metrics port, which the options must name."""
+        connection = http.client.HTTPConnection(self.host, self.options["metrics"]["port"], timeout=timeout_s)
+        with contextlib.closing(connection):
+            connection.request("GET", path)
+            response = connection.getresponse()
+            return response.status, response.getheader("Content-Type", ""), response.read().decode()
 
     def signal(self, number: signal.Signals) -> None:
         assert self.process is not None

@@ -125,6 +125,16 @@ def test_users(users: Any, path: str) -> None:
         ({"mq_instances": [{"name": "a"}, {"name": "b", "port_offset": 1}]}, {"mq_instances.1.port_offset"}),
         ({"mq_instances": [{"name": "a"}, {"name": "b", "port_offset": 10}]}, set()),
         ({"mq_instances": [{"name": "a", "port_offset": 60000}]}, {"mq_instances.0.port_offset"}),
+        ({"mq_metrics_port": 5672}, {"mq_instances.0.port_offset"}),
+        ({"mq_metrics_port": "5672"}, {"mq_instances.0.port_offset"}),
+        ({"mq_metrics_port": 5672, "mq_metrics_local_bind_address": "127.0.0.2"}, set()),
+        ({"mq_metrics_port": 0, "mq_instances": [{"name": "a"}, {"name": "b", "port_offset": 60}]}, set()),
+        (
+            {"mq_metrics_port": 5733, "mq_instances": [{"name": "a"}, {"name": "b", "port_offset": 60}]},
+            {"mq_instances.1.port_offset"},
+        ),
+        ({"mq_metrics_port": 70_000}, {"mq_instances.0.port_offset", "mq_metrics_port"}),
+        ({"mq_metrics_local_bind_address": "lo"}, {"mq_metrics_local_bind_address"}),
         ({"mq_instances": []}, {"mq_instances"}),
         (
             {
@@ -197,9 +207,10 @@ def test_one_address_belongs_to_one_host() -> None:
         ({"limits": {"link-credit": 5}}, "mq_broker_options.limits.link-credit", "is written link_credit here"),
         ({"limits": {"link_credit": "5"}}, "mq_broker_options.limits.link_credit", "must be a whole number"),
         ({"limit": {}}, "mq_broker_options.limit", "did you mean limits?"),
-        ({"x": {}}, "mq_broker_options.x", "known are journal, limits, node"),
+        ({"x": {}}, "mq_broker_options.x", "known are journal, limits, metrics, node"),
         ({"listeners": {}}, "mq_broker_options.listeners", "is written as mq_listeners"),
         ({"node": {"name": "x"}}, "mq_broker_options.node.name", "is set by the role"),
+        ({"metrics": {"port": 1}}, "mq_broker_options.metrics.port", "is written as mq_metrics_port"),
         ({"limits": 5}, "mq_broker_options.limits", "must be a table"),
     ],
 )

@@ -175,3 +175,10 @@ def test_any_text_is_options_or_faults(text: str) -> None:
 def test_any_shape_is_options_or_faults(tables: dict[str, str]) -> None:
     found = parse("".join(f"{name} = {value}\n" for name, value in tables.items()))
     assert isinstance(found, BrokerOptions) or found
+
+
+def test_metrics_and_a_listener_do_not_share_a_port() -> None:
+    text = listener(port=9672) + "[metrics]\nport = 9672\n"
+    assert faults(text) == {"metrics.port": "port 9672 is taken by listeners.0 (clients); choose another port"}
+    assert good(text + 'local-bind-address = "127.0.0.2"\n').metrics.port == 9672
+    assert good(listener()).metrics.port == 0

@@ -15,6 +15,7 @@ SLICES = {
     "journal": slices.JournalOptions,
     "limits": slices.LimitOptions,
     "address_settings": slices.AddressSettings,
+    "metrics": slices.MetricOptions,
 }
 KINDS = {"string": str, "integer": int, "boolean": bool, "array": tuple[str, ...], "number": float}
 

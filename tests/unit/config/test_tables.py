@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mqbroker.config.inventory import host_variables
 from mqbroker.config.load import parse
-from mqbroker.config.slices import BrokerOptions
+from mqbroker.config.slices import BrokerOptions, MetricOptions
 from mqbroker.config.tables import render_toml, toml_text
 from mqbroker.config.variables import Instance
 
@@ -37,6 +37,17 @@ def test_offset_and_address_reach_every_listener() -> None:
         ("198.51.100.11", 5682),
         ("198.51.100.11", 5683),
     ]
+
+
+def test_metrics_are_served_where_the_instance_says() -> None:
+    assert rendered(Instance(name="default")).metrics == MetricOptions("127.0.0.1", 9672, 32)
+    second = rendered(
+        Instance(name="second", port_offset=10),
+        mq_metrics_local_bind_address="127.0.0.3",
+        mq_broker_options={"metrics": {"connections_max": 5}},
+    )
+    assert second.metrics == MetricOptions("127.0.0.3", 9682, 5)
+    assert rendered(Instance(name="second", port_offset=10), mq_metrics_port=0).metrics.port == 0
 
 
 def test_overrides_arrive() -> None:

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 from mqbroker.base.errors import ConfigFault
+from mqbroker.base.histogram import Histogram
 from mqbroker.config.options import default_listener, defaults
 from mqbroker.config.slices import BrokerOptions
 from mqbroker.io.listeners import open_listener
@@ -39,6 +40,9 @@ class CountingDiskThread(CountingDisk):
     def __init__(self) -> None:
         super().__init__()
         self.deleted: list[DeleteSegment] = []
+        self.appends_total = 0
+        self.written_bytes_total = 0
+        self.syncs = Histogram(())
 
     def is_alive(self) -> bool:
         return True

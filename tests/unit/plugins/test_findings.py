@@ -82,6 +82,11 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], str, str]] = [
         "error ports", "5673 of instance default is taken by nginx (process 3) on 0.0.0.0",
     ),
     (
+        "port of metrics taken", {"sockets": [Listening("127.0.0.1", 9682, "prometheus")]},
+        {"metrics_port": 9672, "instances": [{"name": "b", "port_offset": 10}]},
+        "error ports", "9682 of instance b is taken by prometheus",
+    ),
+    (
         "port taken whatever the address", {"sockets": [Listening("::", 5673, "nginx")], "cards": None}, {},
         "error ports", "5673 of instance default is taken by nginx",
     ),

@@ -9,6 +9,8 @@
     receive  {address, count_max?, wait_ms?}             {messages, tag}
     settle   {tag, outcome: accepted | released | modified | rejected}
     stop     {}                                          stop gracefully
+    metrics  {per_object?}                               families of metrics and their values (admin/metrics.py)
+    health   {}                                          what the checks of health look at (admin/health.py)
 
 Arguments are checked here: a wrong one is an error that names it.
 """
@@ -21,6 +23,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mqbroker import __version__
+from mqbroker.admin import health, metrics
 from mqbroker.base.errors import PeerFault, Refused
 from mqbroker.base.notice import Level
 from mqbroker.base.time import NS_PER_MS
@@ -32,7 +35,8 @@ from mqbroker.wire.sections import Header, Properties, build_message
 SEND_COUNT_MAX = 10_000
 RECEIVE_WAIT_MS_MAX = 60_000
 OUTCOMES = ("accepted", "released", "modified", "rejected")
-WHILE_STOPPING = ("status", "queues", "connections", "stop")  # nothing may be journalled behind the journal's end
+# Nothing may be journalled behind the journal's end.
+WHILE_STOPPING = ("status", "queues", "connections", "stop", "health", "metrics")
 
 
 def perform(broker: Broker, request: AdminRequest) -> None:
@@ -80,6 +84,14 @@ def _status(broker: Broker, request: AdminRequest) -> None:
             "synced_position": store.decisions.synced,
         },
     )
+
+
+def _health(broker: Broker, request: AdminRequest) -> None:
+    broker.reply(request.id, health.of_node(broker))
+
+
+def _metrics(broker: Broker, request: AdminRequest) -> None:
+    broker.reply(request.id, metrics.of_node(broker, per_object=_argument(request, "per_object", bool, False)))
 
 
 def _queues(broker: Broker, request: AdminRequest) -> None:
@@ -209,4 +221,6 @@ OPERATIONS: dict[str, Callable[[Broker, AdminRequest], None]] = {
     "receive": _receive,
     "settle": _settle,
     "stop": _stop,
+    "health": _health,
+    "metrics": _metrics,
 }

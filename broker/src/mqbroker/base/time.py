@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 NS_PER_MS = 1_000_000
+NS_PER_S = 1_000_000_000
 
 
 class At(NamedTuple):

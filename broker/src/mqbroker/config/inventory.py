@@ -16,9 +16,17 @@ from mqbroker.base.errors import ConfigFault
 from mqbroker.config import catalogue, faults, suggest
 from mqbroker.config.load import overlap
 from mqbroker.config.options import Table, toml_name, yaml_name
-from mqbroker.config.tables import LOOPBACK
 from mqbroker.config.users import WELL_KNOWN_PASSWORDS, check_roles, user_name
-from mqbroker.config.variables import CLUSTER_USER, OWNED_BY_ROLE, SECRET_NAMES, HostVariables, default_listeners
+from mqbroker.config.variables import (
+    CLUSTER_USER,
+    LOOPBACK,
+    METRICS_PORT,
+    OWNED_BY_ROLE,
+    SECRET_NAMES,
+    WRITTEN_AS,
+    HostVariables,
+    default_listeners,
+)
 
 PREFIX = "mq_"
 HOSTS_NAMED_MAX = 3
@@ -174,9 +182,14 @@ def _broker_options(variables: Vars) -> list[ConfigFault]:
             found.append(ConfigFault(path, suggest.unknown("table", table, models)))
         elif isinstance(row, Mapping):
             owned = OWNED_BY_ROLE.get(table, frozenset())
-            found += [ConfigFault(f"{path}.{name}", "is set by the role; remove it") for name in row if name in owned]
+            found += [ConfigFault(f"{path}.{name}", _owner(table, name)) for name in row if name in owned]
             found += _row_faults(path, models[table], row)
     return found
+
+
+def _owner(table: str, name: str) -> str:
+    variable = WRITTEN_AS.get((table, name))
+    return f"is written as {variable}" if variable else "is set by the role; remove it"
 
 
 def _listeners(variables: Vars) -> list[ConfigFault]:
@@ -249,13 +262,24 @@ def _instances(variables: Vars) -> list[ConfigFault]:
 
 
 def _ports(variables: Vars, offset: int) -> list[tuple[int, str, str]]:
-    """(port, address, listener) of one instance. The address of a card is not known yet, but it is one."""
+    """(port, address, whose) of one instance. The address of a card is not known yet, but it is one."""
     common = variables.get("mq_local_bind_address") or (OPAQUE if variables.get("mq_cluster_interface") else LOOPBACK)
-    return [
-        (row["port"] + offset, str(row.get("local_bind_address", common)), str(row.get("name")))
+    ports = [
+        (row["port"] + offset, str(row.get("local_bind_address", common)), f"listener {row.get('name')}")
         for row in _listener_rows(variables)
         if isinstance(row.get("port"), int)
     ]
+    metrics_port = _whole_number(variables.get("mq_metrics_port", METRICS_PORT))
+    if metrics_port:
+        address = str(variables.get("mq_metrics_local_bind_address", LOOPBACK))
+        ports.append((metrics_port + offset, address, "metrics"))
+    return ports
+
+
+def _whole_number(value: object) -> int:
+    """The number, which inventories may write as text; 0 for what is none: the check of types has said so."""
+    text = str(value).strip()
+    return int(text) if text.isascii() and text.isdigit() else 0
 
 
 def _listener_rows(variables: Vars) -> list[dict[str, Any]]:
@@ -266,8 +290,8 @@ def _port_faults(
     path: str, instance: str, ports: list[tuple[int, str, str]], taken: list[tuple[int, str, str]]
 ) -> list[ConfigFault]:
     found = []
-    for port, address, listener in ports:
-        owner = f"listener {listener} of instance {instance}"
+    for port, address, whose in ports:
+        owner = f"{whose} of instance {instance}"
         other = next((who for used, where, who in taken if used == port and _may_overlap(where, address)), None)
         if other is not None:
             why = f"port {port} of {owner} is taken by {other}; choose another port_offset"

@@ -19,6 +19,7 @@ from mqbroker.config.options import (
     BrokerFile,
     LimitTable,
     ListenerTable,
+    MetricTable,
     Table,
     to_slices,
 )
@@ -66,6 +67,9 @@ def _together(raw: dict[str, Any]) -> list[ConfigFault]:
     if limits is not None and limits.max_message_size_bytes > limits.global_max_size_bytes:
         why = f"must not be above limits.global-max-size-bytes, which is {limits.global_max_size_bytes}"
         found.append(ConfigFault("limits.max-message-size-bytes", why))
+    metrics = _table_or_none(MetricTable, raw.get("metrics", {}))
+    if metrics is not None:
+        found += _metrics_faults(metrics, valid)
     return found
 
 
@@ -85,6 +89,16 @@ def _match_faults(tables: object) -> list[ConfigFault]:
             why = f"{match!r}: * and # stand for whole words between dots, such as orders.*.eu or orders.#"
             found.append(ConfigFault(path, why))
     return found
+
+
+def _metrics_faults(metrics: MetricTable, listeners: list[tuple[int, ListenerTable]]) -> list[ConfigFault]:
+    return [
+        ConfigFault(
+            "metrics.port", f"port {metrics.port} is taken by listeners.{number} ({one.name}); choose another port"
+        )
+        for number, one in listeners
+        if one.port == metrics.port and overlap(one.local_bind_address, metrics.local_bind_address)
+    ]
 
 
 def _table_or_none(model: type[AnyTable], raw: object) -> AnyTable | None:

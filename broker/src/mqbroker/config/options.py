@@ -22,6 +22,7 @@ from mqbroker.config.slices import (
     JournalOptions,
     LimitOptions,
     ListenerOptions,
+    MetricOptions,
     NodeOptions,
 )
 
@@ -282,6 +283,18 @@ class AddressSettingsTable(Table):
     expiry_queue_prefix: Name | None = setting("EXP.", "What the names of those queues begin with.")
 
 
+class MetricTable(Table):
+    """Metrics and health over HTTP. They show names and numbers, never messages; whoever reaches the port is served."""
+
+    local_bind_address: IpAddress = option(
+        "127.0.0.1", "IP address of this host that metrics and health are served on."
+    )
+    port: int = option(0, "TCP port of metrics and health; 0 serves neither.", ge=0, le=65535)
+    connections_max: int = option(
+        32, "HTTP connections at the same time; further ones are answered with 503.", reload=True, ge=1, le=1000
+    )
+
+
 class BrokerFile(Table):
     """A whole `broker.toml`."""
 
@@ -290,6 +303,7 @@ class BrokerFile(Table):
     journal: JournalTable = Field(default_factory=JournalTable)
     limits: LimitTable = Field(default_factory=LimitTable)
     address_settings: list[AddressSettingsTable] = Field(default_factory=list, max_length=10_000)
+    metrics: MetricTable = Field(default_factory=MetricTable)
 
 
 def _node_slice(table: NodeTable) -> NodeOptions:
@@ -328,6 +342,7 @@ def to_slices(file: BrokerFile) -> BrokerOptions:
         journal=JournalOptions(**file.journal.model_dump()),
         limits=LimitOptions(**file.limits.model_dump()),
         address_settings=_settings_slice(file.address_settings),
+        metrics=MetricOptions(**file.metrics.model_dump()),
     )
 
 

@@ -118,6 +118,15 @@ class AddressSettingsOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class MetricOptions:
+    """Table `[metrics]`. Port 0: nothing is served."""
+
+    local_bind_address: str
+    port: int
+    connections_max: int
+
+
+@dataclass(frozen=True, slots=True)
 class BrokerOptions:
     """A whole valid `broker.toml`. Only `app` holds it; a room is given its slice."""
 
@@ -126,3 +135,4 @@ class BrokerOptions:
     journal: JournalOptions
     limits: LimitOptions
     address_settings: AddressSettingsOptions
+    metrics: MetricOptions

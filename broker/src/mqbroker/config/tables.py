@@ -10,10 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from mqbroker.config.options import toml_name
-from mqbroker.config.variables import HostVariables, Instance
+from mqbroker.config.variables import LOOPBACK, HostVariables, Instance
 
-LOOPBACK = "127.0.0.1"
-TABLE_ORDER = ("node", "journal", "limits")
+TABLE_ORDER = ("node", "journal", "limits", "metrics")
 
 
 def tables_of(variables: HostVariables, instance: Instance, address: str | None = None) -> dict[str, Any]:
@@ -29,10 +28,17 @@ def tables_of(variables: HostVariables, instance: Instance, address: str | None 
     for name in TABLE_ORDER[1:]:
         if options.get(name):
             made[name] = dict(options[name])
+    made["metrics"] = {**_metrics(variables, instance), **options.get("metrics", {})}
     bound_to = variables.mq_local_bind_address or address or LOOPBACK
     made["listeners"] = [_listener(row, variables, instance, bound_to) for row in variables.mq_listeners]
     made["address_settings"] = [dict(row) for row in variables.mq_address_settings]
     return made
+
+
+def _metrics(variables: HostVariables, instance: Instance) -> dict[str, Any]:
+    port = variables.mq_metrics_port
+    shifted = port + instance.port_offset if port else 0
+    return {"local_bind_address": variables.mq_metrics_local_bind_address, "port": shifted}
 
 
 def _listener(row: Mapping[str, Any], variables: HostVariables, instance: Instance, bound_to: str) -> dict[str, Any]:

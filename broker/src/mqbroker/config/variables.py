@@ -15,12 +15,22 @@ from mqbroker.config.options import IpAddress
 
 CLIENT_PORT = 5672
 CLUSTER_PORT = 5673
+METRICS_PORT = 9672
+LOOPBACK = "127.0.0.1"
 CLUSTER_USER = "mq-cluster"
 SECRET_NAMES = frozenset({"mq_cluster_secret", "mq_users"})
 SECRET_CHARACTERS_MIN = 16
 
 # The role decides these from the instance; an override would tear unit file, directories and broker.toml apart.
-OWNED_BY_ROLE = {"node": frozenset({"name", "data_directory", "admin_socket", "users_file"})}
+OWNED_BY_ROLE = {
+    "node": frozenset({"name", "data_directory", "admin_socket", "users_file"}),
+    "metrics": frozenset({"local_bind_address", "port"}),
+}
+# Where a user writes what the role sets and users may choose.
+WRITTEN_AS = {
+    ("metrics", "local_bind_address"): "mq_metrics_local_bind_address",
+    ("metrics", "port"): "mq_metrics_port",
+}
 
 
 def _declared(default: Any, sentence: str, **bounds: Any) -> Any:
@@ -94,6 +104,15 @@ class HostVariables(Variables):
     )
     mq_broker_options: dict[str, dict[str, Any]] = _declared(
         {}, "Options of broker.toml by table: {limits: {link_credit: 500}}."
+    )
+    mq_metrics_port: int = _declared(
+        METRICS_PORT,
+        "Port of metrics and health over HTTP, before the instance's port_offset is added; 0 serves neither.",
+        ge=0,
+        le=65_535,
+    )
+    mq_metrics_local_bind_address: IpAddress = _declared(
+        LOOPBACK, "IP address of the host that metrics and health are served on."
     )
     mq_uid: int | None = _declared(None, "User id of the user mq, where it must be a certain one.", ge=1, le=65_533)
     mq_os_unsupported: bool = _declared(False, "Go on although the operating system of a host is not a tested one.")

@@ -17,12 +17,13 @@ ANYCAST, MULTICAST = "anycast", "multicast"
 class Address:
     """A name and its bindings."""
 
-    __slots__ = ("_cursor", "_is_choosy", "anycast", "multicast", "name", "unrouted_total")
+    __slots__ = ("_cursor", "_is_choosy", "anycast", "multicast", "name", "routed_total", "unrouted_total")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.anycast: list[Queue] = []
         self.multicast: list[Queue] = []
+        self.routed_total = 0
         self.unrouted_total = 0
         self._cursor = 0
         self._is_choosy = False

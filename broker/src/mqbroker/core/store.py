@@ -48,6 +48,13 @@ class Store:
         self.queues: dict[str, Queue] = {}
         self.dirty: dict[Queue, None] = {}
         self.next_id = journal.next_id
+        # Since the process began, never less than before: queues may go, these stay.
+        self.received_total = 0
+        self.received_bytes_total = 0
+        self.added_total = 0
+        self.unrouted_total = 0
+        self.returned_total = 0
+        self.acknowledged_total = 0
         self._next_queue_id = 1
         self.in_delivery: InDelivery = lambda: iter(())
         self.schedule: Callable[[Queue], None] = lambda queue: None
@@ -150,11 +157,16 @@ class Store:
         run.first_id = self.next_id
         self.next_id += run.count
         _set_delivery_time(run)
+        self.received_total += run.count
+        self.received_bytes_total += run.size_bytes(0, run.count)
         waits = False
         for index, count, queues in address.route(run, moved_from):
             if not queues:
                 address.unrouted_total += count
+                self.unrouted_total += count
                 continue
+            address.routed_total += count
+            self.added_total += count * len(queues)
             if not run.live:
                 self.memory.hold(run)
             run.live += count * len(queues)
@@ -213,6 +225,7 @@ class Store:
         if run.section.is_durable and queue.journal_id:
             self.journal.settle(queue.journal_id, segment.first_id, segment.n)
         queue.settled(segment.n)
+        self.acknowledged_total += segment.n
         self._forget(segment)
 
     def _forget(self, segment: Segment) -> None:
@@ -277,6 +290,7 @@ class Store:
             delay_ms = redelivery_delay_ms(settings, segment.deliveries, segment.first_id)
             due_ms = self.at.wall_ms + delay_ms if delay_ms else 0
         queue.put_back(segment, due_ms)
+        self.returned_total += segment.n
         self._changed(queue)
 
     # -- consumers -----------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ import select
 import socket
 import stat
 import struct
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from mqbroker.base.errors import ConfigFault
 from mqbroker.io.log import Log
@@ -33,6 +33,14 @@ HANGUP_LOOK_S = 0.25
 REFUSED_LINGER_S = 1.0
 SOCKET_MODE = 0o660
 _PEER = struct.Struct("3i")  # struct ucred: pid, uid, gid
+
+
+class Asker(Protocol):
+    """Whoever makes requests: a session, or the endpoints of HTTP."""
+
+    id: int
+
+    def reply(self, client_id: Any, row: dict[str, Any]) -> None: ...
 
 
 class AdminSession(asyncio.Protocol):
@@ -177,7 +185,7 @@ class AdminServer:
         self._next_session = 1
         self._next_request = 1
         self._sessions: dict[int, AdminSession] = {}
-        self._requests: dict[int, tuple[AdminSession, Any]] = {}
+        self._requests: dict[int, tuple[Asker, Any]] = {}
 
     async def start(self) -> None:
         """Raises ConfigFault when the socket can't be made."""
@@ -209,7 +217,8 @@ class AdminServer:
         self._sessions[session.id] = session
         return ""
 
-    def request(self, session: AdminSession, client_id: Any, operation: str, arguments: dict[str, Any]) -> None:
+    def request(self, session: Asker, client_id: Any, operation: str, arguments: dict[str, Any]) -> None:
+        """Ask the node; `session.reply(client_id, row)` follows unless the node ends before."""
         request = self._next_request
         self._next_request += 1
         self._requests[request] = (session, client_id)

@@ -106,7 +106,9 @@ class Connection(asyncio.Protocol):
         transport = self._transport
         if transport is None or self._is_ending or transport.is_closing():
             return
-        transport.write(chunks[0] if len(chunks) == 1 else b"".join(chunks))
+        data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        self._node.sent_bytes_total += len(data)
+        transport.write(data)
         if not self._is_held and transport.get_write_buffer_size() > WRITE_HELD_BYTES:
             self._is_held = True
             self._apply_reading()

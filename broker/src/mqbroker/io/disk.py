@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Callable
 
 from mqbroker.base.errors import StorageFault
+from mqbroker.base.histogram import Histogram
 from mqbroker.io.journal_directory import JournalDirectory, OpenSegment, fault_of
 from mqbroker.io.segment_pool import SegmentPool
 from mqbroker.journal.append import Append
@@ -38,6 +39,8 @@ GATHER_SHARE = 0.5
 PENDING_FACTOR_MAX = 8
 # A disk that takes longer than this for one write or sync is taken for dead.
 STALL_S_MAX = 60.0
+# From a disk with a battery behind its cache to one that is about to be taken for dead.
+SYNC_BOUNDS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 
 
 class Disk:
@@ -64,6 +67,9 @@ class Disk:
         self._fault: StorageFault | None = None
         self._busy_since_s: float | None = None
         self._sync_s = 0.0
+        self.appends_total = 0
+        self.written_bytes_total = 0
+        self.syncs = Histogram(SYNC_BOUNDS_S)
         self._segment: OpenSegment | None = None
         self._offset = FILE_HEADER_BYTES
         self._pool = SegmentPool(directory, post)
@@ -216,6 +222,8 @@ class Disk:
         self._directory.files.write(segment.fd, chunks, self._offset)
         if self._directory.options.journal_sync:
             self._sync(segment)
+        self.appends_total += len(group)
+        self.written_bytes_total += size_bytes
         self._offset += size_bytes
         self._synced = group[-1].position
         with self._changed:
@@ -237,8 +245,10 @@ class Disk:
     def _sync(self, segment: OpenSegment) -> None:
         started_s = time.monotonic()
         self._directory.files.sync(segment.fd)
+        took_s = time.monotonic() - started_s
+        self.syncs.add(took_s)
         # A moving average: one slow sync makes the next few go to the thread, where they do not stop the loop.
-        self._sync_s += (time.monotonic() - started_s - self._sync_s) / 8
+        self._sync_s += (took_s - self._sync_s) / 8
 
     def _fail(self, fault: StorageFault) -> None:
         with self._changed:

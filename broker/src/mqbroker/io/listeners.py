@@ -11,6 +11,7 @@ import asyncio
 import errno
 import ipaddress
 import socket
+from typing import NamedTuple
 
 from mqbroker.base.errors import ConfigFault
 from mqbroker.config.slices import ListenerOptions
@@ -22,7 +23,16 @@ STARVED_RETRY_S = 0.25
 _STARVED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
-def open_listener(settings: ListenerOptions, path: str) -> socket.socket:
+class Place(NamedTuple):
+    """Where to listen, for what is no listener of the options. `name` is for messages."""
+
+    name: str
+    local_bind_address: str
+    port: int
+    backlog: int
+
+
+def open_listener(settings: ListenerOptions | Place, path: str) -> socket.socket:
     """Bound and listening. Raises ConfigFault; `path` is where the listener stands in the file (`listeners.0`)."""
     address, port = settings.local_bind_address, settings.port
     family = socket.AF_INET6 if ipaddress.ip_address(address).version == 6 else socket.AF_INET
@@ -37,7 +47,7 @@ def open_listener(settings: ListenerOptions, path: str) -> socket.socket:
     return sock
 
 
-def _fault_of(settings: ListenerOptions, path: str, fault: OSError) -> ConfigFault:
+def _fault_of(settings: ListenerOptions | Place, path: str, fault: OSError) -> ConfigFault:
     where = f"listener {settings.name} can't listen on {settings.local_bind_address} port {settings.port}"
     if fault.errno == errno.EADDRINUSE:
         remedy = f"the port is in use; see who has it with `ss -ltnp sport = :{settings.port}`, or choose another port"
@@ -71,6 +81,13 @@ class Acceptor:
     def address(self) -> tuple[str, int]:
         name = self._socket.getsockname()
         return name[0], name[1]
+
+    @property
+    def trouble(self) -> str:
+        """Why it accepts nobody at the moment, or nothing."""
+        if self._socket.fileno() < 0:
+            return "closed"
+        return "no file descriptor is left for new connections" if self._is_starved else ""
 
     def change(self, settings: ListenerOptions) -> None:
         """Take the options that may change while it runs. Connections over a lowered bound stay until they end."""

@@ -72,6 +72,10 @@ class NodeLoop:
         self._wake_at_ns: int | None = None
         self._is_ended = False
         self._thread_id = threading.get_ident()
+        self.steps_total = 0
+        self.steps_ns_total = 0  # in the core and in carrying out what it decided
+        self.received_bytes_total = 0
+        self.sent_bytes_total = 0
         self.ended: asyncio.Future[int] = loop.create_future()
 
     def start(self, core: Core, disk: AppendQueue, handlers: Handlers) -> None:
@@ -89,6 +93,7 @@ class NodeLoop:
     def post_received(self, conn: int, data: bytes) -> None:
         self._inputs.append(Received(conn, data))
         self._gathered_bytes += len(data)
+        self.received_bytes_total += len(data)
         if not self._is_scheduled:
             self._schedule()
         if self._gathered_bytes > GATHERED_BYTES_MAX:
@@ -157,6 +162,8 @@ class NodeLoop:
         except Exception as error:
             self.bug(error)
             return
+        self.steps_total += 1
+        self.steps_ns_total += time.monotonic_ns() - at.monotonic_ns
         if not self._is_ended:
             self._plan_next(batch, at.monotonic_ns)
 

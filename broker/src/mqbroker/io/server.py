@@ -19,7 +19,9 @@ from mqbroker.config.slices import BrokerOptions, ListenerOptions
 from mqbroker.io.admin_socket import AdminServer
 from mqbroker.io.connections import Connections
 from mqbroker.io.connectors import Connectors
-from mqbroker.io.listeners import Acceptor, open_listener
+from mqbroker.io.endpoints import Endpoints, Sources, Vital
+from mqbroker.io.http import HttpServer
+from mqbroker.io.listeners import Acceptor, Place, open_listener
 from mqbroker.io.log import Log
 from mqbroker.io.loop import EXIT_HARD_STOP, AppendQueue, Core, Handlers, NodeLoop
 from mqbroker.io.notify import Notifier, Watchdog
@@ -32,10 +34,8 @@ from mqbroker.node.inputs import Stop, UsersChanged
 FAREWELL_MS = 1000
 
 
-class DiskThread(AppendQueue, Protocol):
+class DiskThread(Vital, AppendQueue, Protocol):
     """What a server needs of the disk thread beyond appends."""
-
-    def is_alive(self) -> bool: ...
 
     def delete(self, effect: DeleteSegment) -> None: ...
 
@@ -62,6 +62,8 @@ class Server:
         self._admin = AdminServer(options.node.admin_socket, self.node, log)
         self._pool = DerivePool(self.node.post_from_thread)
         self._acceptors: list[Acceptor] = []
+        self._http: HttpServer | None = None
+        self._endpoints: Endpoints | None = None
         self._is_stopping = False
         self._reload: Callable[[], Reloaded] | None = None
 
@@ -71,6 +73,10 @@ class Server:
             sock = open_listener(listener, f"listeners.{number}")
             self._acceptors.append(Acceptor(sock, listener, self._connections, self._log))
         await self._admin.start()
+        metrics = self._options.metrics
+        if metrics.port:
+            place = Place("metrics", metrics.local_bind_address, metrics.port, metrics.connections_max)
+            self._http = HttpServer(open_listener(place, "metrics"), metrics.connections_max)
 
     async def run(self, core: Core, disk: DiskThread, reload: Callable[[], Reloaded]) -> int:
         """Run until the node halts. The result is the exit code of the process."""
@@ -81,6 +87,10 @@ class Server:
         self._take_signals()
         for acceptor in self._acceptors:
             acceptor.start()
+        if self._http is not None:
+            sources = Sources(self._options, self.node, self._admin, disk, self._acceptors)
+            self._endpoints = Endpoints(sources, self._log)
+            await self._http.start(self._endpoints.answer)
         # Everything made so far lives as long as the process: the collector need not look at it again.
         gc.collect()
         gc.freeze()
@@ -97,6 +107,10 @@ class Server:
         for acceptor in self._acceptors:
             acceptor.stop()
         self._admin.stop()
+        if self._http is not None:
+            self._http.stop()
+        if self._endpoints is not None:
+            self._endpoints.close()
         self._pool.close()
 
     def stop(self, why: str) -> None:
@@ -134,6 +148,8 @@ class Server:
             listener: ListenerOptions | None = by_name.get(acceptor.name)
             if listener is not None:
                 acceptor.change(listener)
+        if self._http is not None:
+            self._http.change(options.metrics.connections_max)
 
     def _handlers(self, disk: DiskThread) -> Handlers:
         return {
@@ -178,6 +194,9 @@ class Server:
         for acceptor in self._acceptors:
             address, port = acceptor.address
             self._log.info("listener-started", listener=acceptor.name, address=address, port=port)
+        if self._http is not None:
+            address, port = self._http.address
+            self._log.info("metrics-started", address=address, port=port)
         self._log.info("ready", node=self._options.node.name, loop=type(self._loop).__module__.partition(".")[0])
 
     def _on_exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

@@ -22,6 +22,7 @@ from mqbroker.journal.append import Append
 from mqbroker.journal.plan import Journal
 from mqbroker.journal.recovered import Recovered
 from mqbroker.node import inputs as given
+from mqbroker.node.counters import Counters
 from mqbroker.node.effects import AdminReply, Batch, Close, DeleteSegment, Effect, Halt, Send
 from mqbroker.node.local import LocalSessions
 from mqbroker.node.peer import Peer, segment_of
@@ -61,6 +62,7 @@ class Broker:
         self.at = at
         self.started_at = at
         self.timers = Timers()
+        self.counters = Counters()
         self.peers: dict[int, Peer] = {}
         self.journal = Journal(options.journal, recovered)
         self.store = Store(options.limits, options.address_settings, self.journal, at)
@@ -127,7 +129,9 @@ class Broker:
         while dirty and left > 0:
             queue = next(iter(dirty))
             del dirty[queue]
-            left -= self.store.dispatch(queue, left)
+            went = self.store.dispatch(queue, left)
+            left -= went
+            self.counters.delivered += went
             if left <= 0 and queue.ready_count:
                 dirty[queue] = None
         for link in list(self.draining):
@@ -183,6 +187,7 @@ class Broker:
         if listener is None or self.is_stopping:
             self.effects.append(Close(given_.conn, 0))
             return
+        self.counters.connections += 1
         self.peers[given_.conn] = Peer(self, given_, listener)
 
     def _closed(self, given_: given.Closed) -> None:

@@ -323,6 +323,7 @@ class Peer:
             self.broker.starved[link] = self
 
     def _refuse_run(self, event: Incoming) -> None:
+        self.broker.counters.refused += event.run.count
         why = f"the broker holds {self.broker.store.memory.held_bytes} bytes of messages, which is global-max-size"
         if event.is_settled:
             event.link.detach("amqp:resource-limit-exceeded", why)
@@ -352,7 +353,9 @@ class Peer:
                 store.give_back(queue, segment, was_delivered=counts)
             store.dirty[queue] = None
         if isinstance(outcome, Rejected):
-            self.broker.notice(Level.WARNING, "message-rejected", conn=self.conn, count=sum(t.n for t in event.taken))
+            count = sum(taken.n for taken in event.taken)
+            self.broker.counters.rejected += count
+            self.broker.notice(Level.WARNING, "message-rejected", conn=self.conn, count=count)
         if event.owes_settlement and is_durable:
             store.decisions.wait(self._settle, event)
         elif event.owes_settlement:
@@ -378,8 +381,10 @@ class Peer:
 
     def _logged_in(self, event: LoggedIn) -> None:
         self.user = event.user
+        self.broker.counters.logins += 1
 
     def _login_failed(self, event: LoginFailed) -> None:
+        self.broker.counters.logins_failed += 1
         self.broker.notice(Level.WARNING, "login-failed", conn=self.conn, peer=self.accepted.peer, user=event.user,
                            mechanism=event.mechanism)  # fmt: skip
 

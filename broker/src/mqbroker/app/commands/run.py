@@ -89,7 +89,8 @@ def _run_node(file: Path) -> int:
 
 def _allow_descriptors(options: BrokerOptions, log: Log) -> None:
     """Each connection needs a descriptor, and the usual soft limit of 1024 is far below what listeners may accept."""
-    wanted = sum(listener.connections_max for listener in options.listeners) + DESCRIPTORS_SPARE
+    served = sum(listener.connections_max for listener in options.listeners)
+    wanted = served + (options.metrics.connections_max if options.metrics.port else 0) + DESCRIPTORS_SPARE
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
     if allowed > soft != resource.RLIM_INFINITY:

@@ -1,0 +1,26 @@
+"""How often something took how long, in plain integers: one addition for each time that it happened."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from itertools import accumulate
+
+
+class Histogram:
+    """Counts by upper bounds in seconds, ascending; the last count is of what was longer. One thread adds at a time."""
+
+    __slots__ = ("bounds_s", "counts", "sum_s")
+
+    def __init__(self, bounds_s: tuple[float, ...]) -> None:
+        self.bounds_s = bounds_s
+        self.counts = [0] * (len(bounds_s) + 1)
+        self.sum_s = 0.0
+
+    def add(self, took_s: float) -> None:
+        """It took this long once more. A bound includes itself."""
+        self.counts[bisect_left(self.bounds_s, took_s)] += 1
+        self.sum_s += took_s
+
+    def cumulated(self) -> list[int]:
+        """How many took at most each bound, and how many there were."""
+        return list(accumulate(self.counts))

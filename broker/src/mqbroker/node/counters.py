@@ -1,0 +1,17 @@
+"""What a node has done since its process began, as plain integers that only grow. Messages are counted in Store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class Counters:
+    """Counted once for a run, a login, a connection; never once for each message of a run."""
+
+    connections: int = 0
+    logins: int = 0
+    logins_failed: int = 0
+    delivered: int = 0  # messages handed to consumers, again and again where they came back
+    rejected: int = 0  # messages that consumers rejected
+    refused: int = 0  # messages of publishers that did not fit into memory

@@ -1,0 +1,72 @@
+"""Checks of health over plain values, each both ways."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from mqbroker.admin import health
+from mqbroker.admin.health import CHECKS, Space, Surroundings, readiness, space_free_bytes_min
+from mqbroker.config.options import defaults
+from mqbroker.node import inputs as given
+
+from tests.support.stage import Stage, options_with
+
+NODE = health.of_node(Stage().broker)
+AROUND = Surroundings(True, 0, Space(1 << 40, 1 << 39), 1 << 30, {"clients": "", "cluster": ""})
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_all_is_well(name: str) -> None:
+    verdict = CHECKS[name](NODE, AROUND)
+    assert verdict.is_good
+    assert verdict.why
+    assert verdict.facts
+
+
+@pytest.mark.parametrize(
+    ("name", "node", "around", "word"),
+    [
+        ("disk-space", {}, {"space": Space(1 << 40, (1 << 30) - 1)}, "make room"),
+        ("journal", {}, {"is_disk_alive": False}, "see the log"),
+        ("listeners", {}, {"listeners": {"clients": "", "cluster": "closed"}}, "cluster (closed)"),
+        ("memory", {"has_room": False}, {}, "limits.global-max-size-bytes"),
+    ],
+)
+def test_each_check_turns(name: str, node: dict[str, Any], around: dict[str, Any], word: str) -> None:
+    found = {each: check(NODE | node, replace(AROUND, **around)) for each, check in CHECKS.items()}
+    assert [each for each, verdict in found.items() if not verdict.is_good] == [name]
+    assert word in found[name].why
+
+
+def test_room_on_the_disk_follows_the_options() -> None:
+    journal = replace(defaults().journal, journal_file_size_bytes=1000, disk_pending_bytes_max=7)
+    assert space_free_bytes_min(journal) == 2007
+
+
+def test_a_file_system_that_says_nothing_counts_as_full() -> None:
+    assert Space(0, 0).used_share == 1
+    assert Space(100, 25).used_share == 0.75
+
+
+def test_memory_turns_with_what_the_node_holds() -> None:
+    stage = Stage(options_with(limits={"global_max_size_bytes": 1 << 20, "max_message_size_bytes": 1 << 19}))
+    assert CHECKS["memory"](health.of_node(stage.broker), AROUND).is_good
+    for _ in range(10):
+        stage.admin("send", address="orders", messages=[{"body": "x" * 100_000}])
+    verdict = CHECKS["memory"](health.of_node(stage.broker), AROUND)
+    assert not verdict.is_good
+    assert verdict.facts["held_bytes"] > 900_000
+
+
+def test_readiness_ends_with_the_stop_and_with_the_disk() -> None:
+    stage = Stage()
+    assert readiness(health.of_node(stage.broker), True).is_good
+    assert not readiness(health.of_node(stage.broker), False).is_good
+    stage.is_disk_held = True
+    stage.give(given.Stop())
+    stage.step()
+    assert stage.broker.is_stopping
+    assert readiness(health.of_node(stage.broker), True).why == "the broker stops"
+    assert not readiness(None, True).is_good
