@@ -175,6 +175,13 @@ def test_ports_of_a_host_collide_before_the_host_is_touched(changes: dict[str, A
             {"mq_listeners": [{"name": "a", "port": 1, "local_bind_address": "192.0.2.11", "allow_plaintext": True}]},
             set(),
         ),
+        (
+            {
+                "mq_local_bind_address": "192.0.2.11",
+                "mq_listeners": [{"name": "a", "port": 1, "tls_certificate_file": "/c", "tls_key_file": "/k"}],
+            },
+            set(),
+        ),
     ],
 )
 def test_plaintext_needs_permission(changes: dict[str, Any], paths: set[str]) -> None:

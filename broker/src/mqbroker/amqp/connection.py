@@ -40,6 +40,7 @@ FRAME_SIZE_MIN = 512
 WAITING_BYTES_MAX = 64 * 1024
 CODE_FLOW, CODE_TRANSFER, CODE_DISPOSITION = 0x13, 0x14, 0x15
 TYPE_AMQP, TYPE_SASL = 0, 1
+TLS_RECORD = b"\x16\x03"
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +211,8 @@ class Connection:
         # §2.2: answer with a header that we support, then close.
         if self._server is not None or self._client is None:
             self.out.append(SASL_HEADER if wants_sasl else AMQP_HEADER)
-        self._die("amqp:not-implemented", f"protocol header {header!r}, which is not the AMQP 1.0 header expected here")
+        what = "a TLS handshake, and there is no TLS here" if header.startswith(TLS_RECORD) else f"header {header!r}"
+        self._die("amqp:not-implemented", f"{what}: not the protocol header of AMQP 1.0 that is expected here")
 
     def _amqp_header(self) -> None:
         self.state = next_conn(self.state, ConnEvent.GOT_HEADER)

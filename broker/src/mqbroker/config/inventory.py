@@ -26,8 +26,8 @@ OPAQUE = "{{ known to Ansible only }}"
 PORT_MAX = 65535
 EVERYWHERE = frozenset({"0.0.0.0", "::"})
 PLAINTEXT = (
-    "makes listeners reachable from the network, and this release has no TLS: passwords and messages would cross it "
-    "unencrypted; set mq_allow_plaintext: true if that network is trusted"
+    "makes listeners without TLS reachable from the network: passwords and messages would cross it unencrypted; set "
+    "tls_certificate_file and tls_key_file in mq_listeners, or mq_allow_plaintext: true if that network is trusted"
 )
 
 Vars = Mapping[str, Any]
@@ -144,6 +144,8 @@ def _addresses(variables: Vars) -> list[ConfigFault]:
     for number, row in enumerate(_listener_rows(variables)):
         own = row.get("local_bind_address")
         is_remote = not _is_loopback(own) if own else common_is_remote
+        if row.get("tls_certificate_file"):
+            continue
         if is_remote and _is_false(row.get("allow_plaintext", variables.get("mq_allow_plaintext", False))):
             places[f"mq_listeners.{number}.local_bind_address" if own else common] = None
     return [ConfigFault(place, PLAINTEXT) for place in places]

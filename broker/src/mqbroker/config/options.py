@@ -56,6 +56,7 @@ def _distinct(values: list[SaslMechanism]) -> list[SaslMechanism]:
 
 
 NodeName = Annotated[str, Field(pattern=patterns.NODE_NAME)]
+OptionalPath = Annotated[str, Field(pattern=patterns.OPTIONAL_PATH, max_length=4000)]
 AbsolutePath = Annotated[str, Field(pattern=patterns.ABSOLUTE_PATH, max_length=4000)]
 IpAddress = Annotated[str, AfterValidator(_ip_address)]
 SaslMechanisms = Annotated[list[SaslMechanism], Field(min_length=1), AfterValidator(_distinct)]
@@ -108,6 +109,26 @@ class ListenerTable(Table):
     port: int = option(..., "TCP port of the listener.", ge=1, le=65535)
     allow_plaintext: bool = option(
         False, "Allow an address beyond loopback although nothing on this listener is encrypted."
+    )
+    tls_certificate_file: OptionalPath = option(
+        "",
+        "PEM file with the certificate of the listener and the CA certificates in between; it turns TLS on.",
+        reload=True,
+    )
+    tls_key_file: OptionalPath = option(
+        "", "PEM file with the private key of the certificate, not encrypted.", reload=True
+    )
+    tls_client_auth: Literal["none", "optional", "required"] = option(
+        "none", "Whether clients are asked for a certificate, and whether one without is let in.", reload=True
+    )
+    tls_client_ca_file: OptionalPath = option(
+        "", "PEM file with the CA certificates that certificates of clients are checked against.", reload=True
+    )
+    tls_ciphers: Annotated[str, Field(pattern=patterns.CIPHERS, max_length=2000)] = option(
+        "", "Ciphers of TLS 1.2 in OpenSSL's notation; empty means those that OpenSSL prefers.", reload=True
+    )
+    tls_handshake_timeout_ms: int = option(
+        5_000, "Time that a peer has for its TLS handshake.", unit="ms", reload=True, ge=100, le=600_000
     )
     sasl_mechanisms: SaslMechanisms = option(
         ["SCRAM-SHA-256", "PLAIN"], "SASL mechanisms that are offered; ANONYMOUS lets everybody in without a password."

@@ -70,7 +70,8 @@ class Connection(asyncio.Protocol):
         if origin is None:
             self._node.post(Connected(self.id, entropy))
         else:
-            self._node.post(Accepted(self.id, origin.listener, origin.peer, entropy, origin.is_loopback))
+            is_tls = self._transport.get_extra_info("ssl_object") is not None
+            self._node.post(Accepted(self.id, origin.listener, origin.peer, entropy, origin.is_loopback, is_tls))
 
     def data_received(self, data: bytes) -> None:
         # After Close the peer's bytes are read and dropped: closing a socket with unread bytes makes the kernel send
