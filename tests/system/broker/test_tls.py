@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mqbroker.wire.performatives import Close, SaslMechanisms, SaslOutcome
+from mqbroker.wire.performatives import Close, Open, SaslMechanisms, SaslOutcome
 
 from tests.support import frames
 from tests.support.broker_process import BrokerProcess
@@ -231,3 +231,83 @@ def test_memory_before_a_handshake_is_bounded(make_broker: Make, authority: Auth
     assert broker.rss_bytes() - before < 20 << 20
     for each in peers:
         each.close()
+
+
+# EXTERNAL
+
+
+def outcome_of(broker: BrokerProcess, authzid: bytes = b"") -> int:
+    """The code of a login with EXTERNAL; -1 where the handshake had come to nothing."""
+    try:
+        with Peer(broker) as peer:
+            peer.sock.sendall(frames.external(authzid))
+            (outcome,) = peer.wait_for(SaslOutcome)
+            return int(outcome.code)
+    except (ssl.SSLError, ConnectionError):
+        return -1
+
+
+@pytest.mark.option("listeners.sasl-mechanisms")
+def test_external_lets_in_whom_the_certificate_names(make_broker: Make, authority: Authority) -> None:
+    broker = started(make_broker, authority, "optional", sasl_mechanisms=["EXTERNAL", "PLAIN"])
+    assert offer_of(broker) == ["PLAIN"]
+    broker.tls = authority.client(authority.certificate(common_name="app"))
+    assert offer_of(broker) == ["EXTERNAL", "PLAIN"]
+    with Peer(broker) as peer:
+        peer.send(frames.external() + frames.opened())
+        peer.wait_for(Open)
+        assert broker.admin("connections")["connections"][0]["user"] == "app"
+    assert outcome_of(broker, b"app") == 0
+    assert outcome_of(broker, b"somebody-else") == 1
+    broker.wait_for_log("does not name the user as whom it wants to act")
+    broker.tls = authority.client(authority.certificate(common_name="stranger"))
+    assert outcome_of(broker) == 1
+    broker.wait_for_log("there is no such user here")
+
+
+@pytest.mark.option("listeners.tls-user-from")
+def test_the_user_may_be_the_alternative_name(make_broker: Make, authority: Authority) -> None:
+    options = {"sasl_mechanisms": ["EXTERNAL"], "tls_user_from": "subject-alternative-name"}
+    broker = make_broker(listener=authority.listener("required", **options))
+    broker.prepare()
+    broker.set_user("app@example.org", "app-password-2")
+    broker.start()
+    broker.tls = authority.client(authority.certificate("app@example.org", common_name="app"))
+    assert outcome_of(broker, b"app@example.org") == 0
+    broker.tls = authority.client(authority.certificate("app@example.org", "b@example.org", common_name="app"))
+    assert outcome_of(broker) == 1
+    broker.wait_for_log("has 2 alternative name")
+
+
+ODD: dict[str, tuple[Any, str]] = {
+    "no name": (lambda a: a.odd(), "has no common name"),
+    "empty name": (lambda a: a.odd(""), "is empty"),
+    "zero byte in the name": (lambda a: a.odd("app\0.example.org"), "holds a control character"),
+    "two names": (lambda a: a.odd("app", "admin"), "has 2 common names"),
+    "not UTF-8": (
+        lambda a: a.odd("app", email="to-patch@example.org", patch=(b"to-patch", b"\xff\xfe\xfd\xfc1234")),
+        "cannot be read ('utf-8' codec",
+    ),
+    "very long": (lambda a: a.odd("x" * 20_000), "is longer than 1024 characters"),
+    "a line break": (lambda a: a.odd("app\nlogin-failed user=forged"), "holds a control character"),
+}
+
+
+@pytest.mark.parametrize("case", ODD)
+def test_certificates_with_odd_names_are_nobodys(make_broker: Make, authority: Authority, case: str) -> None:
+    """(39): one clear line in the log, and others go on."""
+    make, why = ODD[case]
+    broker = started(make_broker, authority, "required", sasl_mechanisms=["EXTERNAL", "PLAIN"])
+    good = authority.client(authority.certificate(common_name="app"))
+    broker.tls = good
+    with Bystander(broker) as bystander:
+        broker.tls = authority.client(make(authority))
+        assert outcome_of(broker) in (1, -1)
+        bystander.work()
+        broker.tls = good
+        assert outcome_of(broker) == 0
+    lines = [line for line in broker.log.splitlines() if "login-failed" in line or "handshake-failed" in line]
+    assert len(lines) == 1, broker.log
+    assert why in lines[0].lower()
+    assert "Traceback" not in broker.log
+    assert "user=forged" not in [word for line in broker.log.splitlines() for word in line.split()[:4]]

@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from mqbroker.amqp.certificate import Identity
 from mqbroker.amqp.sasl import Challenge, Client, Derive, Server, Verdict
 from mqbroker.base.errors import PeerFault
 from mqbroker.config.users import Verifier, make_verifier
@@ -80,6 +81,51 @@ def test_good_logins(mechanism: str, user: str, password: str) -> None:
 def test_anonymous() -> None:
     verdict, _ = login(Client(None, "", b"c" * 32), server())
     assert verdict == Verdict(True, None)
+
+
+def with_certificate(identity: Identity | None) -> Server:
+    return Server(("EXTERNAL", *ALL), USERS, b"s" * 32, b"node secret", identity)
+
+
+def test_external_lets_in_whom_the_certificate_names() -> None:
+    client = Client("app", "", b"c" * 32, has_certificate=True)
+    verdict, data = login(client, with_certificate(Identity("app")))
+    assert (verdict, client.mechanism) == (Verdict(True, "app"), "EXTERNAL")
+    assert client.is_server_genuine(data)
+
+
+def test_external_without_an_initial_response() -> None:
+    """RFC 4422 §5: an empty challenge asks for what was left out."""
+    at = with_certificate(Identity("app"))
+    assert at.init("EXTERNAL", None) == Challenge(b"")
+    assert at.respond(b"") == Verdict(True, "app")
+
+
+@pytest.mark.parametrize(("authzid", "is_good"), [(b"", True), (b"app", True), (b"IX", False), (b"ap", False)])
+def test_external_acts_as_nobody_else(authzid: bytes, is_good: bool) -> None:
+    verdict = with_certificate(Identity("app")).init("EXTERNAL", authzid)
+    assert isinstance(verdict, Verdict)
+    assert (verdict.is_good, verdict.user, bool(verdict.why)) == (is_good, "app", not is_good)
+
+
+@pytest.mark.parametrize(
+    ("identity", "why"),
+    [
+        (None, "presented no certificate"),
+        (Identity("", "the certificate has no common name, not one"), "no common name"),
+        (Identity("nobody"), "no such user here"),
+    ],
+)
+def test_external_for_nobody(identity: Identity | None, why: str) -> None:
+    verdict = with_certificate(identity).init("EXTERNAL", b"")
+    assert isinstance(verdict, Verdict)
+    assert not verdict.is_good
+    assert why in verdict.why
+
+
+def test_external_with_noise() -> None:
+    with pytest.raises(PeerFault, match="amqp:decode-error"):
+        with_certificate(Identity("app")).init("EXTERNAL", b"\xff")
 
 
 def test_plain_without_an_initial_response() -> None:

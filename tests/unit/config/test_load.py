@@ -54,7 +54,7 @@ def test_every_fault_is_reported_at_once_with_its_path() -> None:
         "limits.link_credit": "unknown option; did you mean link-credit?",
         "limit": "unknown option; did you mean limits?",
         "listeners.0.port": "must be at most 65535, is 70000",
-        "listeners.0.sasl-mechanisms.1": "must be one of 'SCRAM-SHA-256', 'PLAIN' or 'ANONYMOUS', is 'FOO'",
+        "listeners.0.sasl-mechanisms.1": "must be one of 'EXTERNAL', 'SCRAM-SHA-256', 'PLAIN' or 'ANONYMOUS', is 'FOO'",
         "listeners.1.name": "is required and missing",
     }
 
@@ -86,6 +86,12 @@ def test_plaintext_beyond_loopback_needs_permission(address: str) -> None:
     assert good(refused + "allow-plaintext = true\n").listeners[0].local_bind_address == address
 
 
+ASKING = {
+    "tls_certificate_file": '"/c.pem"',
+    "tls_key_file": '"/k.pem"',
+    "tls_client_auth": '"optional"',
+    "tls_client_ca_file": '"/a.pem"',
+}
 TLS = {"tls_certificate_file": '"/c.pem"', "tls_key_file": '"/k.pem"'}
 
 
@@ -105,6 +111,9 @@ def test_a_listener_with_tls_needs_no_permission() -> None:
         ({"tls_certificate_file": '"/c.pem"'}, "tls-key-file", "a certificate needs its private key"),
         ({**TLS, "tls_client_auth": '"required"'}, "tls-client-auth", "set tls-client-ca-file"),
         ({**TLS, "tls_client_ca_file": '"/a.pem"'}, "tls-client-ca-file", "tls-client-auth is none"),
+        ({**TLS, "sasl_mechanisms": '["EXTERNAL", "PLAIN"]'}, "sasl-mechanisms", "no client is asked"),
+        ({"sasl_mechanisms": '["EXTERNAL"]'}, "sasl-mechanisms", "no client is asked"),
+        ({**ASKING, "sasl_mechanisms": '["EXTERNAL"]'}, "sasl-mechanisms", "is EXTERNAL alone"),
         ({**TLS, "tls_certificate_file": '"c.pem"'}, "tls-certificate-file", "must be an absolute path"),
         ({**TLS, "tls_ciphers": '"A B"'}, "tls-ciphers", "divided by colons"),
         ({**TLS, "tls_handshake_timeout_ms": "1"}, "tls-handshake-timeout-ms", "at least 100"),

@@ -6,10 +6,11 @@ import hashlib
 
 import pytest
 from mqbroker.amqp import events as told
+from mqbroker.amqp.certificate import Certificate
 from mqbroker.amqp.sasl import Client
 from mqbroker.config.users import Verifier, make_verifier
 from mqbroker.node import inputs as given
-from mqbroker.wire.performatives import SaslMechanisms
+from mqbroker.wire.performatives import SaslMechanisms, SaslOutcome
 
 from tests.support import frames
 from tests.support.stage import Stage, Talker, options_with
@@ -57,6 +58,35 @@ def test_users_of_the_cluster_log_in_on_cluster_listeners_and_nobody_else_does(k
     assert [notice.fields["user"] for notice in stage.notices if notice.event == "login-failed"] == [
         name for name in USERS if name != user
     ]
+
+
+EXTERNAL = ("EXTERNAL", "SCRAM-SHA-256")
+
+
+@pytest.mark.parametrize("has_certificate", [False, True])
+def test_external_is_offered_to_those_who_presented_a_certificate(has_certificate: bool) -> None:
+    stage = Stage(options_with({"sasl_mechanisms": EXTERNAL}), USERS)
+    conn = stage.accept(certificate=Certificate(("app",)) if has_certificate else None)
+    said = frames.heard(stage.talk(conn, frames.SASL_HEADER))
+    (mechanisms,) = [each for each in said if isinstance(each, SaslMechanisms)]
+    assert tuple(map(str, mechanisms.sasl_server_mechanisms)) == EXTERNAL[not has_certificate :]
+
+
+@pytest.mark.option("listeners.tls-user-from")
+@pytest.mark.parametrize(("user_from", "code"), [("common-name", 0), ("subject-alternative-name", 1)])
+def test_the_user_is_in_that_part_of_the_certificate(user_from: str, code: int) -> None:
+    stage = Stage(options_with({"sasl_mechanisms": EXTERNAL, "tls_user_from": user_from}), USERS)
+    conn = stage.accept(certificate=Certificate(("app",), ("stranger",)))
+    said = frames.of_kind(stage.talk(conn, frames.external()), SaslOutcome)
+    assert [outcome.code for outcome in said] == [code]
+    told_users = [(each.fields["user"], each.fields["why"]) for each in stage.notices if each.event == "login-failed"]
+    assert told_users == ([("stranger", "the certificate is good, but there is no such user here")] if code else [])
+
+
+def test_a_certificate_of_a_user_of_the_cluster_is_nobodys_on_a_client_listener() -> None:
+    stage = Stage(options_with({"sasl_mechanisms": EXTERNAL}), USERS)
+    conn = stage.accept(certificate=Certificate(("link",)))
+    assert [each.code for each in frames.of_kind(stage.talk(conn, frames.external()), SaslOutcome)] == [1]
 
 
 def test_what_is_logged_of_a_failed_login_holds_no_password() -> None:

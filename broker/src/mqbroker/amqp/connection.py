@@ -252,7 +252,7 @@ class Connection:
             self._logged_in(step.user, server.mechanism)
         else:
             self._sasl_send(SaslOutcome(code=1))
-            self.events.append(LoginFailed(server.user, server.mechanism))
+            self.events.append(LoginFailed(server.user, server.mechanism, step.why))
             self._die("amqp:unauthorized-access", "login failed")
 
     def derived(self, salted: bytes, handle: Callable[[], None] | None = None) -> None:

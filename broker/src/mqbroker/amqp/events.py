@@ -85,6 +85,7 @@ class LoginFailed:
 
     user: str
     mechanism: str
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)

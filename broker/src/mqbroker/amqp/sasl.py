@@ -1,4 +1,5 @@
-"""SASL: who is at the other end (AMQP 1.0 §5.3; RFC 4616 PLAIN, RFC 5802 and 7677 SCRAM-SHA-256, RFC 4505 ANONYMOUS).
+"""SASL: who is at the other end (AMQP 1.0 §5.3; RFC 4616 PLAIN, RFC 5802 and 7677 SCRAM-SHA-256, RFC 4505 ANONYMOUS,
+RFC 4422 appendix A EXTERNAL).
 
 Both ends as small machines: message in, message or verdict out. Passwords are compared with SCRAM verifiers only;
 PLAIN needs a key derivation, which is asked for as a value because it takes milliseconds. An unknown user takes the
@@ -13,6 +14,7 @@ import hmac
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from mqbroker.amqp.certificate import Identity
 from mqbroker.base.errors import ConfigFault, PeerFault
 from mqbroker.config.users import password_bytes, user_name
 
@@ -51,25 +53,30 @@ class Derive:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The end. `data` is the additional data of a good outcome (SCRAM's server signature)."""
+    """The end. `data` is the additional data of a good outcome (SCRAM's server signature); `why` is for the log."""
 
     is_good: bool
     user: str | None
     data: bytes | None = None
+    why: str = ""
 
 
 class Server:
-    """The server's half of one login. Raises PeerFault for messages that are not of the mechanism's form."""
+    """The server's half of one login. Raises PeerFault for messages that are not of the mechanism's form.
 
-    def __init__(self, mechanisms: tuple[str, ...], users: dict[str, Any], entropy: bytes, secret: bytes = b"") -> None:
+    `external`: whom the peer's certificate names, where it presented one that is good.
+    """
+
+    def __init__(self, mechanisms: tuple[str, ...], users: dict[str, Any], entropy: bytes, secret: bytes = b"",
+                 external: Identity | None = None) -> None:  # fmt: skip
         self.mechanisms = mechanisms
         self.mechanism = ""
         self.user = ""
         self._users = users
         self._entropy = entropy
         self._secret = secret or entropy  # of the node: keys the salts of unknown users
+        self._external = external
         self._scram: _ScramServer | None = None
-        self._stored_key = b""
 
     def init(self, mechanism: str, response: bytes | None) -> Challenge | Derive | Verdict:
         """The client chose a mechanism."""
@@ -80,12 +87,16 @@ class Server:
             return Verdict(True, None)
         if mechanism == "PLAIN":
             return self._plain(response)
+        if mechanism == "EXTERNAL":
+            return self._as_in_certificate(response)
         nonce = base64.b64encode(self._entropy[:18]).decode()
         self._scram = _ScramServer(nonce)
         return self.respond(response) if response else Challenge(b"")
 
     def respond(self, response: bytes) -> Challenge | Derive | Verdict:
         """The client answered a challenge."""
+        if self.mechanism == "EXTERNAL":
+            return self._as_in_certificate(response)
         if self._scram is None:
             return self._plain(response)
         if not self._scram.first_bare:
@@ -103,6 +114,21 @@ class Server:
         stored = hashlib.sha256(hmac.digest(salted, b"Client Key", "sha256")).digest()
         verifier, is_known = self._verifier()
         return Verdict(hmac.compare_digest(stored, verifier.stored_key) and is_known, self.user)
+
+    def _as_in_certificate(self, response: bytes | None) -> Challenge | Verdict:
+        """The client says as whom it wants to act: nothing, or the very user that its certificate names."""
+        if response is None:
+            return Challenge(b"")
+        authzid = _text(response)
+        identity = self._external or Identity("", "the peer presented no certificate")
+        self.user = identity.user
+        if identity.fault:
+            return Verdict(False, None, why=identity.fault)
+        if authzid and _prepared(authzid) != identity.user:
+            return Verdict(False, identity.user, why="the certificate does not name the user as whom it wants to act")
+        if identity.user not in self._users:
+            return Verdict(False, identity.user, why="the certificate is good, but there is no such user here")
+        return Verdict(True, identity.user)
 
     def _plain(self, response: bytes | None) -> Challenge | Derive | Verdict:
         if response is None:
@@ -219,13 +245,15 @@ class _ScramServer:
 
 
 class Client:
-    """The client's half: PLAIN, SCRAM-SHA-256 or ANONYMOUS, the best that the server offers."""
+    """The client's half: the best that the server offers. `has_certificate`: EXTERNAL is better than a password."""
 
-    def __init__(self, user: str | None, password: str, entropy: bytes, *, allow_plain: bool = True) -> None:
+    def __init__(self, user: str | None, password: str, entropy: bytes, *, allow_plain: bool = True,
+                 has_certificate: bool = False) -> None:  # fmt: skip
         self._user = user
         self._password = password
         self._nonce = base64.b64encode(entropy[:18]).decode()
         self._allow_plain = allow_plain
+        self._has_certificate = has_certificate
         self._first_bare = ""
         self._server_signature = b""
         self.mechanism = ""
@@ -237,6 +265,8 @@ class Client:
             wanted = ("ANONYMOUS",)
         else:
             wanted = ("SCRAM-SHA-256", "PLAIN") if self._allow_plain else ("SCRAM-SHA-256",)
+        if self._has_certificate:
+            wanted = ("EXTERNAL", *wanted)
         for mechanism in wanted:
             if mechanism in offered:
                 self.mechanism = mechanism
@@ -248,6 +278,8 @@ class Client:
     def _initial(self, mechanism: str) -> bytes | None:
         if mechanism == "ANONYMOUS":
             return b"anonymous"
+        if mechanism == "EXTERNAL":
+            return b""  # as whomever the certificate names
         user = self._user or ""
         if mechanism == "PLAIN":
             return f"\x00{user}\x00{self._password}".encode()

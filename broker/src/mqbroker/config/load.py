@@ -81,7 +81,7 @@ def _listener_faults(listeners: list[tuple[int, ListenerTable]]) -> list[ConfigF
     for place, (number, one) in enumerate(listeners):
         path = f"listeners.{number}"
         found += _plaintext_faults(path, one)
-        found += [ConfigFault(f"{path}.{option}", why) for option, why in _tls_faults(one)]
+        found += [ConfigFault(f"{path}.{option}", why) for option, why in (*_tls_faults(one), *_external_faults(one))]
         if one.frame_size_before_open_bytes > one.max_frame_size_bytes:
             why = f"must not be above max-frame-size-bytes, which is {one.max_frame_size_bytes}"
             found.append(ConfigFault(f"{path}.frame-size-before-open-bytes", why))
@@ -129,6 +129,17 @@ def _tls_faults(listener: ListenerTable) -> Iterator[tuple[str, str]]:
             "is set, but tls-client-auth is none: no client is asked for a certificate; set it to optional or required"
         )
         yield "tls-client-ca-file", why
+
+
+def _external_faults(listener: ListenerTable) -> Iterator[tuple[str, str]]:
+    if "EXTERNAL" not in listener.sasl_mechanisms:
+        return
+    if listener.tls_client_auth == "none":
+        why = "has EXTERNAL, but no client is asked for a certificate; set tls-client-auth to optional or required"
+        yield "sasl-mechanisms", why
+    elif listener.tls_client_auth == "optional" and len(listener.sasl_mechanisms) == 1:
+        why = "is EXTERNAL alone, so clients without a certificate find nothing; set tls-client-auth to required"
+        yield "sasl-mechanisms", why
 
 
 def overlap(one: str, other: str) -> bool:

@@ -28,7 +28,7 @@ MIB = 1024 * KIB
 GIB = 1024 * MIB
 SOCKET_PATH_BYTES_MAX = 107  # sun_path of Linux less its final zero byte
 
-SaslMechanism = Literal["SCRAM-SHA-256", "PLAIN", "ANONYMOUS"]
+SaslMechanism = Literal["EXTERNAL", "SCRAM-SHA-256", "PLAIN", "ANONYMOUS"]
 
 
 def toml_name(name: str) -> str:
@@ -124,6 +124,9 @@ class ListenerTable(Table):
     tls_client_ca_file: OptionalPath = option(
         "", "PEM file with the CA certificates that certificates of clients are checked against.", reload=True
     )
+    tls_user_from: Literal["common-name", "subject-alternative-name"] = option(
+        "common-name", "What in a client's certificate is the name of the user that EXTERNAL lets in."
+    )
     tls_ciphers: Annotated[str, Field(pattern=patterns.CIPHERS, max_length=2000)] = option(
         "", "Ciphers of TLS 1.2 in OpenSSL's notation; empty means those that OpenSSL prefers.", reload=True
     )
@@ -131,7 +134,9 @@ class ListenerTable(Table):
         5_000, "Time that a peer has for its TLS handshake.", unit="ms", reload=True, ge=100, le=600_000
     )
     sasl_mechanisms: SaslMechanisms = option(
-        ["SCRAM-SHA-256", "PLAIN"], "SASL mechanisms that are offered; ANONYMOUS lets everybody in without a password."
+        ["SCRAM-SHA-256", "PLAIN"],
+        "SASL mechanisms that are offered; ANONYMOUS lets everybody in without a password, EXTERNAL whom a verified "
+        "client certificate names.",
     )
     idle_timeout_ms: int = option(
         60_000,

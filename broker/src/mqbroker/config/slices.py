@@ -34,6 +34,7 @@ class ListenerOptions:
     tls_key_file: str
     tls_client_auth: str
     tls_client_ca_file: str
+    tls_user_from: str
     tls_ciphers: str
     tls_handshake_timeout_ms: int
     sasl_mechanisms: tuple[str, ...]

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import ssl
 from pathlib import Path
+from typing import Any
 
+from mqbroker.amqp.certificate import Certificate
 from mqbroker.base.errors import ConfigFault
 from mqbroker.config.slices import BrokerOptions, ListenerOptions
 
 FILE_BYTES_MAX = 1 << 20
+ALTERNATIVE_NAMES = ("DNS", "email", "URI")
 CLIENT_AUTH = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 
 
@@ -99,6 +102,21 @@ def _content(file: str, path: str) -> bytes:
     if len(content) > FILE_BYTES_MAX:
         raise ConfigFault(path, f"{file} is larger than {FILE_BYTES_MAX} bytes; name the right file")
     return content
+
+
+def certificate_of(tls: ssl.SSLObject) -> Certificate | None:
+    """The names in the peer's certificate; None where it presented none, or nobody verified it."""
+    try:
+        found: dict[str, Any] = tls.getpeercert() or {}
+    except (ssl.SSLError, ValueError) as fault:
+        # Text that is not what its type says, UTF-8 that is none: Python gives up on the whole certificate.
+        return Certificate(unreadable=str(fault))
+    if not found:
+        return None
+    subject = [pair for part in found.get("subject", ()) for pair in part]
+    common = tuple(value for name, value in subject if name == "commonName")
+    alternative = tuple(value for kind, value in found.get("subjectAltName", ()) if kind in ALTERNATIVE_NAMES)
+    return Certificate(common, alternative)
 
 
 REASONS = {

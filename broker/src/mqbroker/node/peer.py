@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from mqbroker.amqp import sasl
+from mqbroker.amqp.certificate import Identity, identity_in
 from mqbroker.amqp.connection import Connection, ConnectionLimits
 from mqbroker.amqp.events import (
     Aborted,
@@ -148,14 +149,23 @@ class Peer:
                 limits.sessions_per_connection_max, limits.links_per_session_max,
                 limits.max_message_size_bytes + listener.max_frame_size_bytes,
             ),
-            server=sasl.Server(self._mechanisms(), self._users(), accepted.entropy, broker.node_secret),
+            server=sasl.Server(
+                self._mechanisms(), self._users(), accepted.entropy, broker.node_secret, self._external()
+            ),
         )  # fmt: skip
         broker.timers.add(self)
 
     def _mechanisms(self) -> tuple[str, ...]:
         """PLAIN shows the password, so it is offered only where nobody can listen, or where that was allowed."""
-        is_safe = self.accepted.is_loopback or self.accepted.is_tls or self.listener.allow_plaintext
-        return tuple(name for name in self.listener.sasl_mechanisms if is_safe or name != "PLAIN")
+        may_offer = {
+            "PLAIN": self.accepted.is_loopback or self.accepted.is_tls or self.listener.allow_plaintext,
+            "EXTERNAL": self.accepted.certificate is not None,
+        }
+        return tuple(name for name in self.listener.sasl_mechanisms if may_offer.get(name, True))
+
+    def _external(self) -> Identity | None:
+        certificate = self.accepted.certificate
+        return None if certificate is None else identity_in(certificate, self.listener.tls_user_from)
 
     def _users(self) -> dict[str, Any]:
         """Cluster users log in on cluster listeners only, and nobody else does there."""
@@ -354,8 +364,9 @@ class Peer:
         self.user = event.user
 
     def _login_failed(self, event: LoginFailed) -> None:
+        why = {"why": event.why} if event.why else {}
         self.broker.notice(Level.WARNING, "login-failed", conn=self.conn, peer=self.accepted.peer, user=event.user,
-                           mechanism=event.mechanism)  # fmt: skip
+                           mechanism=event.mechanism, **why)  # fmt: skip
 
     def _opened(self, event: Opened) -> None:
         if self.connection.state is not Conn.OPEN_RCVD:
