@@ -54,7 +54,9 @@ def test_every_fault_is_reported_at_once_with_its_path() -> None:
         "limits.link_credit": "unknown option; did you mean link-credit?",
         "limit": "unknown option; did you mean limits?",
         "listeners.0.port": "must be at most 65535, is 70000",
-        "listeners.0.sasl-mechanisms.1": "must be one of 'EXTERNAL', 'SCRAM-SHA-256', 'PLAIN' or 'ANONYMOUS', is 'FOO'",
+        "listeners.0.sasl-mechanisms.1": (
+            "must be one of 'EXTERNAL', 'SCRAM-SHA-512', 'SCRAM-SHA-256', 'PLAIN' or 'ANONYMOUS', is 'FOO'"
+        ),
         "listeners.1.name": "is required and missing",
     }
 

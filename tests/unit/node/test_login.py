@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 
 import pytest
 from mqbroker.amqp import events as told
@@ -58,6 +59,17 @@ def test_users_of_the_cluster_log_in_on_cluster_listeners_and_nobody_else_does(k
     assert [notice.fields["user"] for notice in stage.notices if notice.event == "login-failed"] == [
         name for name in USERS if name != user
     ]
+
+
+@pytest.mark.parametrize(("old", "is_offered"), [("", True), ("app", False), ("link", True)])
+def test_sha_512_is_offered_where_everybody_can_use_it(old: str, is_offered: bool) -> None:
+    """A user whose password an older release set is not offered what it cannot do; those elsewhere do not count."""
+    users = {name: replace(user, sha512=None) if name == old else user for name, user in USERS.items()}
+    stage = Stage(options_with({"sasl_mechanisms": ("SCRAM-SHA-512", *BOTH)}), users)
+    assert ("SCRAM-SHA-512" in offered(stage)) == is_offered
+    assert logged_in(stage.connect("c", Client("app", "right", b"n" * 32)))
+    stage.give(given.UsersChanged(USERS))
+    assert "SCRAM-SHA-512" in offered(stage)
 
 
 EXTERNAL = ("EXTERNAL", "SCRAM-SHA-256")

@@ -28,7 +28,7 @@ MIB = 1024 * KIB
 GIB = 1024 * MIB
 SOCKET_PATH_BYTES_MAX = 107  # sun_path of Linux less its final zero byte
 
-SaslMechanism = Literal["EXTERNAL", "SCRAM-SHA-256", "PLAIN", "ANONYMOUS"]
+SaslMechanism = Literal["EXTERNAL", "SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN", "ANONYMOUS"]
 
 
 def toml_name(name: str) -> str:
@@ -134,7 +134,7 @@ class ListenerTable(Table):
         5_000, "Time that a peer has for its TLS handshake.", unit="ms", reload=True, ge=100, le=600_000
     )
     sasl_mechanisms: SaslMechanisms = option(
-        ["SCRAM-SHA-256", "PLAIN"],
+        ["SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"],
         "SASL mechanisms that are offered; ANONYMOUS lets everybody in without a password, EXTERNAL whom a verified "
         "client certificate names.",
     )

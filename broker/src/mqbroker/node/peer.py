@@ -50,7 +50,6 @@ if TYPE_CHECKING:
 
 LINGER_MS = 500
 OUT_BYTES_MAX = 4 << 20  # what one step may produce for one connection
-CLUSTER_ROLE = "cluster"
 
 
 class LinkConsumer:
@@ -150,7 +149,8 @@ class Peer:
                 limits.max_message_size_bytes + listener.max_frame_size_bytes,
             ),
             server=sasl.Server(
-                self._mechanisms(), self._users(), accepted.entropy, broker.node_secret, self._external()
+                self._mechanisms(), broker.accounts.of(listener.kind), accepted.entropy, broker.node_secret,
+                self._external(),
             ),
         )  # fmt: skip
         broker.timers.add(self)
@@ -160,17 +160,13 @@ class Peer:
         may_offer = {
             "PLAIN": self.accepted.is_loopback or self.accepted.is_tls or self.listener.allow_plaintext,
             "EXTERNAL": self.accepted.certificate is not None,
+            "SCRAM-SHA-512": self.broker.accounts.may_offer_sha512(self.listener.kind),
         }
         return tuple(name for name in self.listener.sasl_mechanisms if may_offer.get(name, True))
 
     def _external(self) -> Identity | None:
         certificate = self.accepted.certificate
         return None if certificate is None else identity_in(certificate, self.listener.tls_user_from)
-
-    def _users(self) -> dict[str, Any]:
-        """Cluster users log in on cluster listeners only, and nobody else does there."""
-        is_cluster = self.listener.kind == "cluster"
-        return {name: user for name, user in self.broker.users.items() if (CLUSTER_ROLE in user.roles) == is_cluster}
 
     # -- inputs --------------------------------------------------------------------------------------------------------
 
