@@ -104,7 +104,7 @@ def test_many_wrong_logins_do_not_hold_up_a_good_one(
 ) -> None:
     bad, good = make_client(), make_client()
     for number in range(50):
-        bad.connect(f"c{number}", broker, password="wrong", is_waiting=False)
+        bad.connect(f"c{number}", broker, user=f"other-{number}", password="wrong", is_waiting=False)
     started_s = time.monotonic()
     assert good.connect("c", broker)["mechanism"] == "PLAIN"
     assert time.monotonic() - started_s < 5

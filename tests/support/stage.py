@@ -196,12 +196,12 @@ class Stage:
         self.run()
         return talker
 
-    def accept(self, *, is_loopback: bool = True, certificate: Certificate | None = None) -> int:
+    def accept(self, *, is_loopback: bool = True, certificate: Certificate | None = None, peer: str = "") -> int:
         """A bare connection: its bytes go by `talk`, what comes is in `sent`."""
         self._ids += 1
         self.sent[self._ids] = bytearray()
         name = self.options.listeners[0].name
-        is_tls, peer = certificate is not None, f"peer-{self._ids}"
+        is_tls, peer = certificate is not None, peer or f"peer-{self._ids}"
         self.give(given.Accepted(self._ids, name, peer, b"e" * 32, is_loopback, is_tls, certificate))
         return self._ids
 

@@ -25,6 +25,7 @@ from mqbroker.node import inputs as given
 from mqbroker.node.accounts import Accounts
 from mqbroker.node.effects import AdminReply, Batch, Close, DeleteSegment, Effect, Halt, Send
 from mqbroker.node.local import LocalSessions
+from mqbroker.node.login_delays import LoginDelays
 from mqbroker.node.peer import Peer, segment_of
 from mqbroker.node.termini import Termini
 from mqbroker.node.timers import Timers
@@ -55,6 +56,7 @@ class Broker:
     def __init__(self, options: BrokerOptions, recovered: Recovered, setup: Setup, at: At) -> None:
         self.options = options
         self.accounts = Accounts(setup.users)
+        self.login_delays = LoginDelays()
         self.node_id = setup.node_id
         self.node_secret = setup.secret
         self.container_id = setup.node_id

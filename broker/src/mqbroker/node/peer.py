@@ -23,7 +23,7 @@ from mqbroker.amqp.events import (
     Ended,
     Incoming,
     LoggedIn,
-    LoginFailed,
+    LoginDecided,
     Opened,
     SaslDerive,
     SenderSettled,
@@ -38,6 +38,7 @@ from mqbroker.config.slices import ListenerOptions
 from mqbroker.core.queue import Queue, Segment
 from mqbroker.node.effects import Close, Derive, PauseReading
 from mqbroker.node.inputs import Accepted
+from mqbroker.node.login_delays import Key, network_of
 from mqbroker.wire.composites import encode_composite
 from mqbroker.wire.performatives import Accepted as AcceptedOutcome
 from mqbroker.wire.performatives import Error, Modified, Open, Rejected
@@ -121,8 +122,8 @@ class Peer:
     """See the module's docstring."""
 
     __slots__ = (
-        "_deadline_ns", "_heard_ns", "accepted", "broker", "conn", "connection", "due_ns", "is_blocked", "is_paused",
-        "is_told_empty", "listener", "out_bytes", "producers", "scheduled_ns", "spoke_ns", "user",
+        "_deadline_ns", "_heard_ns", "_held", "accepted", "broker", "conn", "connection", "due_ns", "is_blocked",
+        "is_paused", "is_told_empty", "listener", "out_bytes", "producers", "scheduled_ns", "spoke_ns", "user",
     )  # fmt: skip
 
     def __init__(self, broker: Broker, accepted: Accepted, listener: ListenerOptions) -> None:
@@ -141,6 +142,7 @@ class Peer:
         self._deadline_ns = now_ns + listener.login_timeout_ms * NS_PER_MS
         self.due_ns = self._deadline_ns
         self.scheduled_ns = 0
+        self._held: tuple[Key, bool, int] | None = None  # a login whose outcome waits: of whom, which, until when
         limits = broker.options.limits
         self.connection = Connection(
             ConnectionLimits(
@@ -219,12 +221,15 @@ class Peer:
     # -- time ----------------------------------------------------------------------------------------------------------
 
     def on_time(self, now_ns: int) -> None:
-        """Login deadline, then both idle timeouts."""
+        """The outcome of a login that waits, login deadline, then both idle timeouts."""
         connection = self.connection
+        if self._held is not None and now_ns >= self._held[2]:
+            self._conclude()
         if connection.is_dead:
             self.due_ns = 0
             return
         if self._deadline_ns:
+            self.due_ns = self._deadline_ns
             if now_ns >= self._deadline_ns:
                 self._deadline_ns = 0
                 self.close("amqp:resource-limit-exceeded", f"not opened within {self.listener.login_timeout_ms} ms")
@@ -359,10 +364,35 @@ class Peer:
     def _logged_in(self, event: LoggedIn) -> None:
         self.user = event.user
 
-    def _login_failed(self, event: LoginFailed) -> None:
-        why = {"why": event.why} if event.why else {}
-        self.broker.notice(Level.WARNING, "login-failed", conn=self.conn, peer=self.accepted.peer, user=event.user,
-                           mechanism=event.mechanism, **why)  # fmt: skip
+    def _login_decided(self, event: LoginDecided) -> None:
+        """Log a failure at once, also of a peer that does not wait for it; tell the outcome when its time has come."""
+        if not event.is_good:
+            why = {"why": event.why} if event.why else {}
+            self.broker.notice(Level.WARNING, "login-failed", conn=self.conn, peer=self.accepted.peer, user=event.user,
+                               mechanism=event.mechanism, **why)  # fmt: skip
+        key = (network_of(self.accepted.peer), event.user)
+        now_ns = self.broker.at.monotonic_ns
+        delay_ns = self.broker.login_delays.decided(key, event.is_good, now_ns)
+        if not delay_ns:
+            self.connection.conclude(self.handle_events, is_busy=delay_ns is None)
+            return
+        # A short time to log in must not keep a user out who knows the password in the end.
+        delay_ns = min(delay_ns, self.listener.login_timeout_ms * NS_PER_MS // 2)
+        self._held = (key, event.is_good, now_ns + delay_ns)
+        self.due_ns = min(self._deadline_ns, now_ns + delay_ns)
+        self.broker.timers.add(self)
+
+    def _conclude(self) -> None:
+        self._release_held(is_told=True)
+        self.connection.conclude(self.handle_events)
+        self.touch()
+        self.handle_events()
+
+    def _release_held(self, *, is_told: bool) -> None:
+        if self._held is not None:
+            key, is_good, _ = self._held
+            self._held = None
+            self.broker.login_delays.told(key, is_good and is_told)
 
     def _opened(self, event: Opened) -> None:
         if self.connection.state is not Conn.OPEN_RCVD:
@@ -402,6 +432,7 @@ class Peer:
             self.broker.notice(Level.INFO, "connection-failed", conn=self.conn, peer=self.accepted.peer,
                                condition=event.condition, why=event.description[:200])  # fmt: skip
         self.due_ns = 0
+        self._release_held(is_told=False)
         self.touch()
         if self.conn in self.broker.peers:
             self.broker.closing[self.conn] = Close(self.conn, LINGER_MS)
@@ -415,7 +446,7 @@ HANDLERS: dict[type, Any] = {
     CreditGiven: Peer._credit_given,
     SaslDerive: Peer._derive,
     LoggedIn: Peer._logged_in,
-    LoginFailed: Peer._login_failed,
+    LoginDecided: Peer._login_decided,
     Opened: Peer._opened,
     SenderSettled: Peer._ended,
     Began: Peer._ended,
