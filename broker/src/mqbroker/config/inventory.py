@@ -7,6 +7,7 @@ again on the host. A fault that many hosts share, because a group sets the varia
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -14,8 +15,8 @@ from pydantic import ValidationError
 
 from mqbroker.base.errors import ConfigFault
 from mqbroker.config import catalogue, faults, suggest
-from mqbroker.config.load import overlap
-from mqbroker.config.options import Table, toml_name, yaml_name
+from mqbroker.config.load import overlap, tls_faults
+from mqbroker.config.options import ListenerTable, Table, toml_name, yaml_name
 from mqbroker.config.tables import LOOPBACK
 from mqbroker.config.users import WELL_KNOWN_PASSWORDS, check_roles, user_name
 from mqbroker.config.variables import CLUSTER_USER, OWNED_BY_ROLE, SECRET_NAMES, HostVariables, default_listeners
@@ -24,6 +25,7 @@ PREFIX = "mq_"
 HOSTS_NAMED_MAX = 3
 OPAQUE = "{{ known to Ansible only }}"
 PORT_MAX = 65535
+OPTION_NAME = re.compile(r"\b(?:tls|sasl)(?:-[a-z]+)+")
 EVERYWHERE = frozenset({"0.0.0.0", "::"})
 PLAINTEXT = (
     "makes listeners without TLS reachable from the network: passwords and messages would cross it unencrypted; set "
@@ -187,7 +189,8 @@ def _listeners(variables: Vars) -> list[ConfigFault]:
     seen: dict[str, int] = {}
     for number, row in enumerate(_rows(variables, "mq_listeners")):
         path = f"mq_listeners.{number}"
-        found += _row_faults(path, model, row)
+        faulty = _row_faults(path, model, row)
+        found += faulty or _together_faults(path, row)
         name = row.get("name")
         if not isinstance(name, str) or name == OPAQUE:
             continue
@@ -197,6 +200,17 @@ def _listeners(variables: Vars) -> list[ConfigFault]:
             )
         seen.setdefault(name, number)
     return found
+
+
+def _together_faults(path: str, row: Mapping[str, Any]) -> list[ConfigFault]:
+    """Faults between options of a listener, where Ansible need not be asked for one of them."""
+    if any(value == OPAQUE for value in row.values()):
+        return []
+    table = ListenerTable.model_validate({toml_name(name): value for name, value in row.items()})
+    return [
+        ConfigFault(f"{path}.{yaml_name(option)}", OPTION_NAME.sub(lambda found: yaml_name(found[0]), why))
+        for option, why in tls_faults(table)
+    ]
 
 
 def _row_faults(path: str, model: type[Table], row: Mapping[str, Any]) -> list[ConfigFault]:

@@ -81,7 +81,7 @@ def _listener_faults(listeners: list[tuple[int, ListenerTable]]) -> list[ConfigF
     for place, (number, one) in enumerate(listeners):
         path = f"listeners.{number}"
         found += _plaintext_faults(path, one)
-        found += [ConfigFault(f"{path}.{option}", why) for option, why in (*_tls_faults(one), *_external_faults(one))]
+        found += [ConfigFault(f"{path}.{option}", why) for option, why in tls_faults(one)]
         if one.frame_size_before_open_bytes > one.max_frame_size_bytes:
             why = f"must not be above max-frame-size-bytes, which is {one.max_frame_size_bytes}"
             found.append(ConfigFault(f"{path}.frame-size-before-open-bytes", why))
@@ -107,8 +107,13 @@ def _plaintext_faults(path: str, listener: ListenerTable) -> list[ConfigFault]:
     return [ConfigFault(f"{path}.local-bind-address", why)]
 
 
-def _tls_faults(listener: ListenerTable) -> Iterator[tuple[str, str]]:
+def tls_faults(listener: ListenerTable) -> Iterator[tuple[str, str]]:
     """(option, why). What the files hold is known where they are: `io/tls.py`."""
+    yield from _file_faults(listener)
+    yield from _external_faults(listener)
+
+
+def _file_faults(listener: ListenerTable) -> Iterator[tuple[str, str]]:
     if not listener.tls_certificate_file:
         unused = {
             "tls-key-file": listener.tls_key_file,
