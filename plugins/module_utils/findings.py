@@ -143,7 +143,7 @@ def _plaintext(facts: Facts, wishes: Wishes) -> Iterator[Finding]:
     common = _common_address(facts, wishes)
     for listener in wishes.listeners:
         address = listener.get("local_bind_address") or common
-        if address and is_loopback(address):
+        if listener.get("tls_certificate_file") or (address and is_loopback(address)):
             continue
         own = listener.get("allow_plaintext")
         is_allowed = wishes.allow_plaintext if own is None else bool(own)

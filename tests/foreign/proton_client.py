@@ -16,7 +16,7 @@ import time
 from collections import deque
 from pathlib import Path
 
-from proton import Data, Delivery, Described, Endpoint, Handler, Link, Message, Terminus, Url, symbol
+from proton import Data, Delivery, Described, Endpoint, Handler, Link, Message, SSLDomain, Terminus, Url, symbol
 from proton.reactor import ApplicationEvent, Container, EventInjector
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -69,6 +69,16 @@ class Outbox:
             self.outcomes[tag] = {"outcome": "unknown", "settled": False, "error": None}
             delivery.settle()
         self.waiting.clear()
+
+
+def secured(ca: str, certificate) -> SSLDomain:
+    """TLS of a client that checks the broker's name; `certificate` is a file with certificate and key."""
+    domain = SSLDomain(SSLDomain.MODE_CLIENT)
+    domain.set_trusted_ca_db(ca)
+    if certificate is not None:
+        domain.set_credentials(certificate, certificate, None)
+    domain.set_peer_authentication(SSLDomain.VERIFY_PEER_NAME)
+    return domain
 
 
 class Client(Handler):
@@ -178,16 +188,19 @@ class Client(Handler):
     # -- requests: connections -----------------------------------------------------------------------------------------
 
     def do_connect(self, name: str, port: int, user=None, password=None, mechanisms=None, heartbeat_s=None,
-                   frame_size=None, reconnect=False, container=None, is_waiting=True) -> dict:  # fmt: skip
+                   frame_size=None, reconnect=False, container=None, is_waiting=True, ca=None,
+                   certificate=None) -> dict:  # fmt: skip
         self.container.container_id = container
         self.lost.pop(name, None)
         self.opened.pop(name, None)
         self.down.discard(name)
         if reconnect:
             self.reconnecting.add(name)
+        secure = {} if ca is None else {"ssl_domain": secured(ca, certificate), "virtual_host": "localhost"}
         connection = self.container.connect(
-            Url(f"amqp://127.0.0.1:{port}"), reconnect=[0.05] * 400 if reconnect else False, user=user,
-            password=password, allowed_mechs=mechanisms, heartbeat=heartbeat_s, max_frame_size=frame_size,
+            Url(f"{'amqps' if secure else 'amqp'}://127.0.0.1:{port}"),
+            reconnect=[0.05] * 400 if reconnect else False, user=user, password=password, allowed_mechs=mechanisms,
+            heartbeat=heartbeat_s, max_frame_size=frame_size, **secure,
         )  # fmt: skip
         connection.name_of_test = name
         self.connections[name] = connection

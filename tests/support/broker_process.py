@@ -19,6 +19,7 @@ import select
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -80,6 +81,7 @@ class BrokerProcess:
     """One broker. `options` adds to broker.toml, `{"limits": {"link-credit": 10}}`, and `listener` to its listener.
 
     `{"address-settings": {"orders.#": {…}}}` has the settings by their match.
+    `tls` is what clients connect with.
     """
 
     host = "127.0.0.1"
@@ -92,6 +94,7 @@ class BrokerProcess:
         options: dict[str, dict[str, Any]] | None = None,
         listener: dict[str, Any] | None = None,
         environment: dict[str, str] | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self.directory = directory
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -106,6 +109,7 @@ class BrokerProcess:
         self.environment = environment or {}
         self.options = options or {}
         self.listener = listener or {}
+        self.tls = tls
         self.process: subprocess.Popen[bytes] | None = None
         self._is_prepared = False
 
@@ -244,8 +248,9 @@ class BrokerProcess:
         return reply
 
     def connect(self, timeout_s: float = 10.0) -> socket.socket:
-        """A plain TCP connection to the listener."""
-        return socket.create_connection((self.host, self.port), timeout_s)
+        """A connection to the listener: TCP, and TLS above it where the test gave a context."""
+        sock = socket.create_connection((self.host, self.port), timeout_s)
+        return sock if self.tls is None else self.tls.wrap_socket(sock, server_hostname=self.host)
 
     def wait_for_log(self, text: str, timeout_s: float = 10.0) -> None:
         deadline_s = time.monotonic() + timeout_s

@@ -44,6 +44,11 @@ def plain(user: str, password: str) -> bytes:
     return SASL_HEADER + sasl(SaslInit(mechanism=Symbol("PLAIN"), initial_response=f"\0{user}\0{password}".encode()))
 
 
+def external(authzid: bytes = b"") -> bytes:
+    """What a client says to log in as whom its certificate names."""
+    return SASL_HEADER + sasl(SaslInit(mechanism=Symbol("EXTERNAL"), initial_response=authzid))
+
+
 def anonymous() -> bytes:
     """What a client says to log in with ANONYMOUS."""
     return SASL_HEADER + sasl(SaslInit(mechanism=Symbol("ANONYMOUS")))

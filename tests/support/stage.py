@@ -18,6 +18,7 @@ from typing import Any
 from mqbroker.admin.operations import perform
 from mqbroker.amqp import events as told
 from mqbroker.amqp import sasl
+from mqbroker.amqp.certificate import Certificate
 from mqbroker.amqp.connection import Connection, ConnectionLimits
 from mqbroker.amqp.session import Session
 from mqbroker.base.notice import Notice
@@ -201,12 +202,13 @@ class Stage:
         self.run()
         return talker
 
-    def accept(self, *, is_loopback: bool = True) -> int:
+    def accept(self, *, is_loopback: bool = True, certificate: Certificate | None = None, peer: str = "") -> int:
         """A bare connection: its bytes go by `talk`, what comes is in `sent`."""
         self._ids += 1
         self.sent[self._ids] = bytearray()
         name = self.options.listeners[0].name
-        self.give(given.Accepted(self._ids, name, f"peer-{self._ids}", b"e" * 32, is_loopback))
+        is_tls, peer = certificate is not None, peer or f"peer-{self._ids}"
+        self.give(given.Accepted(self._ids, name, peer, b"e" * 32, is_loopback, is_tls, certificate))
         return self._ids
 
     def talk(self, conn: int, data: bytes) -> bytes:

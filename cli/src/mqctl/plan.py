@@ -191,6 +191,8 @@ def _user_changes(host: str, name: str, wanted: Mapping[str, User], seen: str | 
             yield Change(host, name, f"user {user}", "change", before, after, "reload")
         if not broker_users.password_matches(verifier, one.password):
             yield Change(host, name, f"password of {user}", "change", "********", "********", "reload")
+        elif verifier.sha512 is None:
+            yield Change(host, name, f"verifier of {user}", "change", "SHA-256", "SHA-256 SHA-512", "reload")
 
 
 def _action(before: object) -> str:

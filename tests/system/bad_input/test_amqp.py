@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from mqbroker.wire.performatives import (
@@ -26,18 +27,25 @@ from mqbroker.wire.types import Symbol
 
 from tests.support import frames
 from tests.support.broker_process import BrokerProcess
+from tests.support.certificates import Authority
 from tests.system.bad_input.peer import CLOSE_S_MAX, Bystander, Peer
 
 CANARY = "canary-7f3a9c"
 MESSAGE_SIZE_MAX = 20_000
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """One broker for all cases: what one peer did must not show to the next."""
-    listener = {"max-frame-size-bytes": 262_144, "idle-timeout-ms": 600_000}
+@pytest.fixture(scope="module", params=["plain", "tls"])
+def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """One broker for all cases, without TLS and with it: what one peer did must not show to the next."""
+    listener: dict[str, Any] = {"max-frame-size-bytes": 262_144, "idle-timeout-ms": 600_000}
     limits = {"max-message-size-bytes": MESSAGE_SIZE_MAX}
-    with BrokerProcess(tmp_path_factory.mktemp("bad"), {"limits": limits}, listener) as made:
+    directory = tmp_path_factory.mktemp("bad")
+    tls = None
+    if request.param == "tls":
+        authority = Authority(directory / "ca")
+        listener |= authority.listener()
+        tls = authority.client()
+    with BrokerProcess(directory, {"limits": limits}, listener, tls=tls) as made:
         yield made
 
 

@@ -10,13 +10,15 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from mqbroker.amqp.certificate import Identity
 from mqbroker.amqp.sasl import Challenge, Client, Derive, Server, Verdict
 from mqbroker.base.errors import PeerFault
 from mqbroker.config.users import Verifier, make_verifier
 
 from tests.unit.wire.strategies import steady
 
-ALL = ("SCRAM-SHA-256", "PLAIN", "ANONYMOUS")
+SCRAMS = ("SCRAM-SHA-512", "SCRAM-SHA-256")
+ALL = (*SCRAMS, "PLAIN", "ANONYMOUS")
 USERS = {
     name: make_verifier(password, name.encode().ljust(16, b"."), ("client",))
     for name, password in (("app", "right"), ("a,b=c", "right"), ("Jürgen", "schlüssel"), ("IX", "right"))
@@ -68,7 +70,7 @@ def test_vector_of_rfc_7677() -> None:
 
 @pytest.mark.parametrize(("user", "password"), [("app", "right"), ("a,b=c", "right"), ("Jürgen", "schlüssel"),
                                                 ("\u2168", "right")])  # fmt: skip
-@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "PLAIN"])
+@pytest.mark.parametrize("mechanism", [*SCRAMS, "PLAIN"])
 def test_good_logins(mechanism: str, user: str, password: str) -> None:
     """The last one is ROMAN NUMERAL NINE, which SASLprep makes the letters I and X."""
     client = Client(user, password, b"c" * 32)
@@ -77,9 +79,92 @@ def test_good_logins(mechanism: str, user: str, password: str) -> None:
     assert client.is_server_genuine(data)
 
 
+def test_sha_512_by_the_formulas_of_rfc_5802() -> None:
+    """No vector of it is published by an RFC: section 3 once more, written out."""
+    at, client = server(), Client("app", "right", b"c" * 32)
+    first = client.choose(ALL)[1]
+    step = at.init("SCRAM-SHA-512", first)
+    assert isinstance(step, Challenge)
+    assert first is not None
+    final = client.respond(step.data)
+    without_proof, _, proof = final.rpartition(b",p=")
+    message = first.removeprefix(b"n,,") + b"," + step.data + b"," + without_proof
+    salted = hashlib.pbkdf2_hmac("sha512", b"right", b"app".ljust(16, b"."), 4096)
+    client_key = hmac.new(salted, b"Client Key", "sha512").digest()
+    signature = hmac.new(hashlib.sha512(client_key).digest(), message, "sha512").digest()
+    assert base64.b64decode(proof) == bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
+    server_key = hmac.new(salted, b"Server Key", "sha512").digest()
+    said = base64.b64encode(hmac.new(server_key, message, "sha512").digest())
+    assert at.respond(final) == Verdict(True, "app", b"v=" + said)
+
+
+def test_a_user_of_an_older_release_has_no_keys_for_sha_512() -> None:
+    """It is refused with the salt that it has: the same as for SHA-256, and nothing tells it from an unknown user."""
+    old = {"app": replace(USERS["app"], sha512=None)}
+    client = Client("app", "right", b"c" * 32)
+    verdict, data = login(client, Server(("SCRAM-SHA-512",), old, b"s" * 32))
+    assert (verdict.is_good, data) == (False, None)
+    assert login(Client("app", "right", b"c" * 32), Server(("SCRAM-SHA-256",), old, b"s" * 32))[0].is_good
+
+
+@pytest.mark.parametrize("user", ["app", "nobody"])
+def test_both_hashes_have_one_salt(user: str) -> None:
+    salts = set()
+    for mechanism in SCRAMS:
+        step = server().init(mechanism, f"n,,n={user},r=abc".encode())
+        assert isinstance(step, Challenge)
+        salts.add(step.data.split(b",")[1])
+    assert len(salts) == 1
+
+
 def test_anonymous() -> None:
     verdict, _ = login(Client(None, "", b"c" * 32), server())
     assert verdict == Verdict(True, None)
+
+
+def with_certificate(identity: Identity | None) -> Server:
+    return Server(("EXTERNAL", *ALL), USERS, b"s" * 32, b"node secret", identity)
+
+
+def test_external_lets_in_whom_the_certificate_names() -> None:
+    client = Client("app", "", b"c" * 32, has_certificate=True)
+    verdict, data = login(client, with_certificate(Identity("app")))
+    assert (verdict, client.mechanism) == (Verdict(True, "app"), "EXTERNAL")
+    assert client.is_server_genuine(data)
+
+
+def test_external_without_an_initial_response() -> None:
+    """RFC 4422 §5: an empty challenge asks for what was left out."""
+    at = with_certificate(Identity("app"))
+    assert at.init("EXTERNAL", None) == Challenge(b"")
+    assert at.respond(b"") == Verdict(True, "app")
+
+
+@pytest.mark.parametrize(("authzid", "is_good"), [(b"", True), (b"app", True), (b"IX", False), (b"ap", False)])
+def test_external_acts_as_nobody_else(authzid: bytes, is_good: bool) -> None:
+    verdict = with_certificate(Identity("app")).init("EXTERNAL", authzid)
+    assert isinstance(verdict, Verdict)
+    assert (verdict.is_good, verdict.user, bool(verdict.why)) == (is_good, "app", not is_good)
+
+
+@pytest.mark.parametrize(
+    ("identity", "why"),
+    [
+        (None, "presented no certificate"),
+        (Identity("", "the certificate has no common name, not one"), "no common name"),
+        (Identity("nobody"), "no such user here"),
+    ],
+)
+def test_external_for_nobody(identity: Identity | None, why: str) -> None:
+    verdict = with_certificate(identity).init("EXTERNAL", b"")
+    assert isinstance(verdict, Verdict)
+    assert not verdict.is_good
+    assert why in verdict.why
+
+
+def test_external_with_noise() -> None:
+    with pytest.raises(PeerFault, match="amqp:decode-error"):
+        with_certificate(Identity("app")).init("EXTERNAL", b"\xff")
 
 
 def test_plain_without_an_initial_response() -> None:
@@ -91,7 +176,7 @@ def test_plain_without_an_initial_response() -> None:
 def test_scram_without_an_initial_response() -> None:
     at, client = server(), Client("app", "right", b"c" * 32)
     _, first = client.choose(ALL)
-    assert at.init("SCRAM-SHA-256", None) == Challenge(b"")
+    assert at.init("SCRAM-SHA-512", None) == Challenge(b"")
     assert first is not None
     step = at.respond(first)
     assert isinstance(step, Challenge)
@@ -111,7 +196,7 @@ def test_an_authzid_that_is_the_user_is_fine_and_any_other_is_not() -> None:
 # -- bad ends ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "PLAIN"])
+@pytest.mark.parametrize("mechanism", [*SCRAMS, "PLAIN"])
 @pytest.mark.parametrize(("user", "password"), [("app", "wrong"), ("nobody", "right"), ("app", "RIGHT")])
 def test_wrong_password_and_unknown_user_go_the_same_way(mechanism: str, user: str, password: str) -> None:
     verdict, data = login(Client(user, password, b"c" * 32), server(mechanisms=(mechanism,)))
@@ -136,7 +221,7 @@ def test_a_key_of_zeros_lets_nobody_in_as_an_unknown_user() -> None:
     assert at.derived(b"x") == Verdict(False, "nobody")
 
 
-@pytest.mark.parametrize("mechanism", ["EXTERNAL", "", "scram-sha-256", "SCRAM-SHA-512"])
+@pytest.mark.parametrize("mechanism", ["EXTERNAL", "", "scram-sha-256", "SCRAM-SHA-1"])
 def test_a_mechanism_that_was_not_offered(mechanism: str) -> None:
     assert server().init(mechanism, b"x") == Verdict(False, None)
 
@@ -182,7 +267,7 @@ def _final(change: str) -> bytes:
 @pytest.mark.parametrize("change", ["good", "other nonce", "other channel", "empty proof", "short proof"])
 def test_final_messages(change: str) -> None:
     at = server()
-    at.init("SCRAM-SHA-256", Client("app", "right", b"c" * 32).choose(ALL)[1])
+    at.init("SCRAM-SHA-512", Client("app", "right", b"c" * 32).choose(ALL)[1])
     verdict = at.respond(_final(change))
     assert isinstance(verdict, Verdict)
     assert verdict.is_good == (change == "good")
@@ -193,7 +278,7 @@ def test_final_messages(change: str) -> None:
 )
 def test_malformed_final_messages(change: str) -> None:
     at = server()
-    at.init("SCRAM-SHA-256", Client("app", "right", b"c" * 32).choose(ALL)[1])
+    at.init("SCRAM-SHA-512", Client("app", "right", b"c" * 32).choose(ALL)[1])
     with pytest.raises(PeerFault, match="amqp:decode-error"):
         at.respond(_final(change))
 
@@ -216,6 +301,7 @@ def test_noise_is_a_fault_or_a_verdict(mechanism: str, first: bytes, second: byt
 
 def test_a_client_takes_the_best_that_is_offered() -> None:
     assert Client("app", "x", b"c" * 32).choose(("PLAIN", "SCRAM-SHA-256"))[0] == "SCRAM-SHA-256"
+    assert Client("app", "x", b"c" * 32).choose(("SCRAM-SHA-256", *ALL))[0] == "SCRAM-SHA-512"
     assert Client("app", "x", b"c" * 32).choose(("PLAIN",)) == ("PLAIN", b"\0app\0x")
     with pytest.raises(PeerFault, match="none of"):
         Client("app", "x", b"c" * 32, allow_plain=False).choose(("PLAIN", "ANONYMOUS"))

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from mqbroker.config.users import make_verifier
 from mqbroker.node import inputs as given
+from mqbroker.node.login_delays import DELAY_MS
 from mqbroker.wire.frames import EMPTY_FRAME
 from mqbroker.wire.performatives import (
     Accepted,
@@ -342,6 +343,7 @@ def test_more_responses_ask_for_no_more_keys() -> None:
     assert len(stage.derives) == 1
     derive_key(stage)
     stage.run()
+    stage.wait(DELAY_MS)
     assert frames.of_kind(bytes(stage.sent[conn]), SaslOutcome) == [SaslOutcome(code=1)]
     assert conn in stage.closed
 

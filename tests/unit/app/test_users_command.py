@@ -52,6 +52,19 @@ def test_set_reports_changes_honestly(tmp_path: Path) -> None:
     assert file.stat().st_mode & 0o777 == 0o600
 
 
+def test_a_verifier_of_an_older_release_is_completed_once(tmp_path: Path) -> None:
+    """It keeps its salt: an application that logs in with SHA-256 meanwhile goes on."""
+    file = tmp_path / "users.json"
+    put(file, "canary-1")
+    raw = json.loads(file.read_text())
+    keys = raw["users"]["app"].pop("sha512")
+    file.write_text(json.dumps(raw))
+    assert put(file, "canary-1", "--check") == "changed"
+    assert put(file, "canary-1") == "changed"
+    assert json.loads(file.read_text())["users"]["app"]["sha512"] == keys
+    assert put(file, "canary-1") == "unchanged"
+
+
 def test_check_changes_nothing_even_where_nothing_is_yet(tmp_path: Path) -> None:
     file = tmp_path / "none" / "users.json"
     assert put(file, "canary-1", "--check") == "changed"

@@ -8,6 +8,8 @@ from mqbroker.config.load import parse
 from mqbroker.config.slices import BrokerOptions
 
 CLIENTS = '[[listeners]]\nname = "clients"\nport = 5672\n'
+TLS = 'tls-certificate-file = "/c"\ntls-key-file = "/k"\n'
+TLS_NAMES = ("tls-certificate-file", "tls-key-file")
 CLUSTER = '[[listeners]]\nname = "cluster"\nkind = "cluster"\nport = 5673\n'
 
 
@@ -28,6 +30,10 @@ def options(text: str) -> BrokerOptions:
         ("", "[limits]\nlink-credit = 3\n", Verdict.RESTART, ["limits.link-credit"]),
         (CLIENTS, CLIENTS + "backlog = 5\n", Verdict.RESTART, ["listeners.clients.backlog"]),
         (CLIENTS, "", Verdict.RESTART, ["listeners.clients"]),
+        (CLIENTS + TLS, CLIENTS + TLS.replace("/k", "/k2"), Verdict.RELOAD, ["listeners.clients.tls-key-file"]),
+        (CLIENTS + TLS, CLIENTS + TLS.replace("/c", "/c2"), Verdict.RELOAD, ["listeners.clients.tls-certificate-file"]),
+        (CLIENTS, CLIENTS + TLS, Verdict.RESTART, [f"listeners.clients.{name}" for name in TLS_NAMES]),
+        (CLIENTS + TLS, CLIENTS, Verdict.RESTART, [f"listeners.clients.{name}" for name in TLS_NAMES]),
         (CLIENTS, CLIENTS + CLUSTER, Verdict.RESTART, ["listeners.cluster"]),
         (
             "",

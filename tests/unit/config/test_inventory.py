@@ -35,6 +35,20 @@ def faults(**changes: Any) -> dict[str, str]:
     return {fault.path: fault.why for fault in found}
 
 
+def secured(**options: Any) -> dict[str, Any]:
+    return {"mq_listeners": [{"name": "a", "port": 1, "tls_certificate_file": "/c", **options}]}
+
+
+def test_options_of_tls_are_held_against_each_other() -> None:
+    found = faults(**secured())
+    assert list(found) == ["mq_listeners.0.tls_key_file"]
+    found = faults(**secured(tls_key_file="/k", sasl_mechanisms=["EXTERNAL"]))
+    assert list(found) == ["mq_listeners.0.sasl_mechanisms"]
+    assert "set tls_client_auth to optional or required" in found["mq_listeners.0.sasl_mechanisms"]
+    assert faults(**secured(tls_key_file="{{ key_of_host }}", tls_client_auth="required")) == {}
+    assert faults(**secured(tls_key_file="/k")) == {}
+
+
 def test_good_inventory_has_no_faults() -> None:
     hosts = {f"mq{number}": variables(mq_cluster_interface="eth1", mq_allow_plaintext=True) for number in range(3)}
     assert check_inventory(hosts) == []
@@ -183,6 +197,13 @@ def test_ports_of_a_host_collide_before_the_host_is_touched(changes: dict[str, A
         ),
         (
             {"mq_listeners": [{"name": "a", "port": 1, "local_bind_address": "192.0.2.11", "allow_plaintext": True}]},
+            set(),
+        ),
+        (
+            {
+                "mq_local_bind_address": "192.0.2.11",
+                "mq_listeners": [{"name": "a", "port": 1, "tls_certificate_file": "/c", "tls_key_file": "/k"}],
+            },
             set(),
         ),
     ],

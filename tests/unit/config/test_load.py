@@ -54,7 +54,9 @@ def test_every_fault_is_reported_at_once_with_its_path() -> None:
         "limits.link_credit": "unknown option; did you mean link-credit?",
         "limit": "unknown option; did you mean limits?",
         "listeners.0.port": "must be at most 65535, is 70000",
-        "listeners.0.sasl-mechanisms.1": "must be one of 'SCRAM-SHA-256', 'PLAIN' or 'ANONYMOUS', is 'FOO'",
+        "listeners.0.sasl-mechanisms.1": (
+            "must be one of 'EXTERNAL', 'SCRAM-SHA-512', 'SCRAM-SHA-256', 'PLAIN' or 'ANONYMOUS', is 'FOO'"
+        ),
         "listeners.1.name": "is required and missing",
     }
 
@@ -81,9 +83,48 @@ def test_overlong_text_is_refused_unread() -> None:
 def test_plaintext_beyond_loopback_needs_permission(address: str) -> None:
     refused = listener(local_bind_address=f'"{address}"')
     why = faults(refused)["listeners.0.local-bind-address"]
-    assert "this release has no TLS" in why
+    assert "the listener has no TLS" in why
     assert "allow-plaintext = true" in why
     assert good(refused + "allow-plaintext = true\n").listeners[0].local_bind_address == address
+
+
+ASKING = {
+    "tls_certificate_file": '"/c.pem"',
+    "tls_key_file": '"/k.pem"',
+    "tls_client_auth": '"optional"',
+    "tls_client_ca_file": '"/a.pem"',
+}
+TLS = {"tls_certificate_file": '"/c.pem"', "tls_key_file": '"/k.pem"'}
+
+
+def test_a_listener_with_tls_needs_no_permission() -> None:
+    good_one = good(listener(local_bind_address='"0.0.0.0"', **TLS)).listeners[0]
+    assert good_one.has_tls
+    assert not good_one.allow_plaintext
+
+
+@pytest.mark.parametrize(
+    ("options", "path", "why"),
+    [
+        ({"tls_key_file": '"/k.pem"'}, "tls-key-file", "without tls-certificate-file"),
+        ({"tls_client_ca_file": '"/a.pem"'}, "tls-client-ca-file", "without tls-certificate-file"),
+        ({"tls_client_auth": '"optional"'}, "tls-client-auth", "without tls-certificate-file"),
+        ({"tls_ciphers": '"HIGH"'}, "tls-ciphers", "without tls-certificate-file"),
+        ({"tls_certificate_file": '"/c.pem"'}, "tls-key-file", "a certificate needs its private key"),
+        ({**TLS, "tls_client_auth": '"required"'}, "tls-client-auth", "set tls-client-ca-file"),
+        ({**TLS, "tls_client_ca_file": '"/a.pem"'}, "tls-client-ca-file", "tls-client-auth is none"),
+        ({**TLS, "sasl_mechanisms": '["EXTERNAL", "PLAIN"]'}, "sasl-mechanisms", "no client is asked"),
+        ({"sasl_mechanisms": '["EXTERNAL"]'}, "sasl-mechanisms", "no client is asked"),
+        ({**ASKING, "sasl_mechanisms": '["EXTERNAL"]'}, "sasl-mechanisms", "is EXTERNAL alone"),
+        ({**TLS, "tls_certificate_file": '"c.pem"'}, "tls-certificate-file", "must be an absolute path"),
+        ({**TLS, "tls_ciphers": '"A B"'}, "tls-ciphers", "divided by colons"),
+        ({**TLS, "tls_handshake_timeout_ms": "1"}, "tls-handshake-timeout-ms", "at least 100"),
+    ],
+)
+def test_options_of_tls_that_do_not_go_together(options: dict[str, str], path: str, why: str) -> None:
+    found = faults(listener(**options))
+    assert list(found) == [f"listeners.0.{path}"]
+    assert why in found[f"listeners.0.{path}"]
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.1.2.3", "::1"])

@@ -60,5 +60,5 @@ def test_slices_are_frozen_and_slotted() -> None:
 def test_default_listener_is_on_loopback_with_passwords() -> None:
     listener = default_listener("x", 1234)
     assert (listener.name, listener.port, listener.local_bind_address) == ("x", 1234, "127.0.0.1")
-    assert listener.sasl_mechanisms == ("SCRAM-SHA-256", "PLAIN")
+    assert listener.sasl_mechanisms == ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
     assert not listener.allow_plaintext

@@ -15,6 +15,7 @@ from mqbroker.base.errors import ConfigFault
 from mqbroker.config.users import (
     Verifier,
     check_roles,
+    completed,
     make_verifier,
     new_password,
     password_matches,
@@ -99,6 +100,23 @@ def test_file_round_trip() -> None:
     assert "pw-1" not in users_to_text(users)
 
 
+def of_an_older_release() -> str:
+    raw = json.loads(users_to_text(two_users()))
+    for row in raw["users"].values():
+        del row["sha512"]
+    return json.dumps(raw)
+
+
+def test_files_of_older_releases_load_and_are_completed() -> None:
+    users = users_from_text(of_an_older_release())
+    assert all(user.sha512 is None for user in users.values())
+    assert all(user.keys("sha512") is None for user in users.values())
+    assert password_matches(users["app"], "pw-2")
+    assert completed(users["app"], "pw-2") == two_users()["app"]
+    assert completed(two_users()["app"], "pw-2") == two_users()["app"]
+    assert users_from_text(users_to_text(users)) == users
+
+
 def broken(**changes: Any) -> str:
     raw = json.loads(users_to_text(two_users()))
     raw["users"]["app"].update(changes)
@@ -126,6 +144,10 @@ def broken(**changes: Any) -> str:
         broken(salt="###"),
         broken(stored_key="AAAA"),
         broken(server_key=5),
+        broken(sha512=None),
+        broken(sha512="x"),
+        broken(sha512={}),
+        broken(sha512={"stored_key": "AAAA", "server_key": "AAAA"}),
     ],
 )
 def test_damaged_files_are_faults(text: str) -> None:

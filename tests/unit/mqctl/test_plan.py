@@ -91,6 +91,15 @@ def test_a_file_that_cannot_be_read_is_replaced() -> None:
     assert "link-credits" in change.before
 
 
+def test_verifiers_of_an_older_release_are_completed() -> None:
+    old = {name: replace(one, sha512=None) for name, one in broker_users.users_from_text(VERIFIERS).items()}
+    changes = diff_host("mq1", WANTED, seen(users=broker_users.users_to_text(old)))
+    assert [(one.what, one.action, one.after) for one in changes] == [
+        ("verifier of app", "change", "SHA-256 SHA-512"),
+        ("verifier of mq-cluster", "change", "SHA-256 SHA-512"),
+    ]
+
+
 def test_a_new_password_is_seen_without_showing_it() -> None:
     wanted = replace(
         WANTED, instances={"default": WantedInstance(OPTIONS, USERS | {"app": User(("client",), "new-canary-pw")})}

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 
 import pytest
 from mqbroker.amqp import events as told
+from mqbroker.amqp.certificate import Certificate
 from mqbroker.amqp.sasl import Client
 from mqbroker.config.users import Verifier, make_verifier
 from mqbroker.node import inputs as given
-from mqbroker.wire.performatives import SaslMechanisms
+from mqbroker.node.login_delays import DELAY_MS, WAITING_MAX
+from mqbroker.wire.performatives import Begin, Open, SaslMechanisms, SaslOutcome
 
 from tests.support import frames
 from tests.support.stage import Stage, Talker, options_with
@@ -59,6 +62,49 @@ def test_users_of_the_cluster_log_in_on_cluster_listeners_and_nobody_else_does(k
     ]
 
 
+@pytest.mark.parametrize(("old", "is_offered"), [("", True), ("app", False), ("link", True)])
+def test_sha_512_is_offered_where_everybody_can_use_it(old: str, is_offered: bool) -> None:
+    """A user whose password an older release set is not offered what it cannot do; those elsewhere do not count."""
+    users = {name: replace(user, sha512=None) if name == old else user for name, user in USERS.items()}
+    stage = Stage(options_with({"sasl_mechanisms": ("SCRAM-SHA-512", *BOTH)}), users)
+    assert ("SCRAM-SHA-512" in offered(stage)) == is_offered
+    assert logged_in(stage.connect("c", Client("app", "right", b"n" * 32)))
+    stage.give(given.UsersChanged(USERS))
+    assert "SCRAM-SHA-512" in offered(stage)
+
+
+EXTERNAL = ("EXTERNAL", "SCRAM-SHA-256")
+
+
+@pytest.mark.parametrize("has_certificate", [False, True])
+def test_external_is_offered_to_those_who_presented_a_certificate(has_certificate: bool) -> None:
+    stage = Stage(options_with({"sasl_mechanisms": EXTERNAL}), USERS)
+    conn = stage.accept(certificate=Certificate(("app",)) if has_certificate else None)
+    said = frames.heard(stage.talk(conn, frames.SASL_HEADER))
+    (mechanisms,) = [each for each in said if isinstance(each, SaslMechanisms)]
+    assert tuple(map(str, mechanisms.sasl_server_mechanisms)) == EXTERNAL[not has_certificate :]
+
+
+@pytest.mark.option("listeners.tls-user-from")
+@pytest.mark.parametrize(("user_from", "code"), [("common-name", 0), ("subject-alternative-name", 1)])
+def test_the_user_is_in_that_part_of_the_certificate(user_from: str, code: int) -> None:
+    stage = Stage(options_with({"sasl_mechanisms": EXTERNAL, "tls_user_from": user_from}), USERS)
+    conn = stage.accept(certificate=Certificate(("app",), ("stranger",)))
+    stage.talk(conn, frames.external())
+    stage.wait(DELAY_MS)
+    assert [outcome.code for outcome in frames.of_kind(bytes(stage.sent[conn]), SaslOutcome)] == [code]
+    told_users = [(each.fields["user"], each.fields["why"]) for each in stage.notices if each.event == "login-failed"]
+    assert told_users == ([("stranger", "the certificate is good, but there is no such user here")] if code else [])
+
+
+def test_a_certificate_of_a_user_of_the_cluster_is_nobodys_on_a_client_listener() -> None:
+    stage = Stage(options_with({"sasl_mechanisms": EXTERNAL}), USERS)
+    conn = stage.accept(certificate=Certificate(("link",)))
+    stage.talk(conn, frames.external())
+    stage.wait(DELAY_MS)
+    assert [each.code for each in frames.of_kind(bytes(stage.sent[conn]), SaslOutcome)] == [1]
+
+
 def test_what_is_logged_of_a_failed_login_holds_no_password() -> None:
     stage = Stage(options_with({"sasl_mechanisms": BOTH}), USERS)
     conn = stage.accept()
@@ -67,6 +113,7 @@ def test_what_is_logged_of_a_failed_login_holds_no_password() -> None:
     assert "my-secret" not in repr(asked)
     stage.give(given.Done(asked.id, hashlib.pbkdf2_hmac("sha256", asked.password, asked.salt, asked.iterations)))
     stage.run()
+    stage.wait(DELAY_MS)
     assert conn in stage.closed
     assert [notice.event for notice in stage.notices] == ["login-failed", "connection-failed"]
     assert "my-secret" not in repr(stage.notices)
@@ -98,3 +145,104 @@ def test_users_that_were_read_again_count_for_new_connections() -> None:
     stage.run()
     assert not logged_in(stage.connect("app", Client("app", "right", b"n" * 32)))
     assert logged_in(stage.connect("new", Client("new", "other", b"n" * 32)))
+
+
+# -- guessing ---------------------------------------------------------------------------------------------------------
+
+
+def attempt(stage: Stage, password: str, user: str = "app", peer: str = "192.0.2.1:1") -> int:
+    """A bare connection that has said its password, and whose key is derived."""
+    conn = stage.accept(peer=peer)
+    stage.talk(conn, frames.plain(user, password))
+    asked = stage.derives.pop()
+    stage.give(given.Done(asked.id, hashlib.pbkdf2_hmac("sha256", asked.password, asked.salt, asked.iterations)))
+    stage.run()
+    return conn
+
+
+def codes(stage: Stage, conn: int) -> list[int]:
+    return [each.code for each in frames.of_kind(bytes(stage.sent[conn]), SaslOutcome)]
+
+
+def guessed(failures: int, **listener: int) -> Stage:
+    """A stage on which somebody has guessed wrong as many times, one after the other."""
+    stage = Stage(options_with({"sasl_mechanisms": BOTH, "login_timeout_ms": 60_000, **listener}), USERS)
+    for _ in range(failures):
+        conn = attempt(stage, "wrong")
+        stage.wait(6000)
+        assert codes(stage, conn) == [1]
+    return stage
+
+
+@pytest.mark.parametrize(("failures", "delay_ms"), [(1, 200), (3, 800), (6, 5000), (9, 5000)])
+@pytest.mark.parametrize("password", ["right", "wrong"])
+def test_after_failures_right_and_wrong_take_the_same_longer_time(failures: int, delay_ms: int, password: str) -> None:
+    stage = guessed(failures)
+    conn = attempt(stage, password)
+    stage.wait(delay_ms - 1)
+    assert codes(stage, conn) == []
+    stage.wait(1)
+    assert codes(stage, conn) == [0 if password == "right" else 1]
+
+
+def test_others_wait_for_nobody() -> None:
+    stage = guessed(5)
+    assert codes(stage, attempt(stage, "right", peer="192.0.2.2:1")) == [0]
+    assert codes(stage, attempt(stage, "right", peer="192.0.2.2:1")) == [0]
+
+
+def test_a_good_login_that_was_told_forgives() -> None:
+    stage = guessed(5)
+    attempt(stage, "right")
+    stage.wait(5000)
+    assert codes(stage, attempt(stage, "right")) == [0]
+
+
+def test_failures_are_forgotten_after_a_minute() -> None:
+    stage = guessed(5)
+    stage.wait(60_000)
+    assert codes(stage, attempt(stage, "right")) == [0]
+
+
+def test_guesses_at_the_same_time_are_refused_unseen() -> None:
+    stage = guessed(6)
+    conns = [attempt(stage, "wrong") for _ in range(WAITING_MAX)]
+    for password in ("right", "wrong"):
+        assert codes(stage, conn := attempt(stage, password)) == [4]
+        assert conn in stage.closed
+    assert all(codes(stage, conn) == [] for conn in conns)
+    stage.wait(5000)
+    assert all(codes(stage, conn) == [1] for conn in conns)
+    assert stage.broker.peers == {}
+
+
+def test_hanging_up_early_tells_nothing_and_is_a_failure_in_the_log() -> None:
+    stage = guessed(1)
+    for password in ("wrong", "wrong", "right"):
+        conn = attempt(stage, password)
+        stage.drop_bare(conn)
+        assert codes(stage, conn) == []
+    assert [notice.event for notice in stage.notices].count("login-failed") == 3
+    conn = attempt(stage, "right")
+    stage.wait(799)
+    assert codes(stage, conn) == []
+    stage.wait(1)
+    assert codes(stage, conn) == [0]
+
+
+def test_the_time_to_log_in_is_long_enough_for_the_delay() -> None:
+    stage = guessed(9, login_timeout_ms=1000)
+    conn = attempt(stage, "right")
+    stage.wait(500)
+    assert codes(stage, conn) == [0]
+
+
+def test_what_is_sent_ahead_waits_with_the_outcome() -> None:
+    stage = guessed(1)
+    conn = attempt(stage, "right")
+    said = stage.talk(conn, frames.opened() + frames.begun())
+    assert said == b""
+    stage.wait(200)
+    assert [type(each) for each in frames.heard(bytes(stage.sent[conn]))[-2:]] == [Open, Begin]
+    stage.wait(59_000)
+    assert conn not in stage.closed

@@ -111,6 +111,11 @@ def test_finding(facts: dict[str, Any], wishes: dict[str, Any], expected: str, m
 
 
 GOOD: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+    (
+        "TLS beyond loopback", {},
+        {"cluster_interface": "eth1",
+         "listeners": [{"name": "a", "port": 1, "tls_certificate_file": "/c", "tls_key_file": "/k"}]},
+    ),
     ("a slow connection is no offset", {}, {"clock": {"offset_ms": 1800, "uncertainty_ms": 900}}),
     ("nothing is known of the clock", {"is_clock_synchronised": None}, {"clock": {}}),
     ("our own broker has the port", {"sockets": [Listening("127.0.0.1", 5672, "mqbroker", True)]}, {}),

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mqbroker.amqp import sasl
-from mqbroker.amqp.events import Began, Dead, Event, LoggedIn, LoginFailed, Opened, SaslDerive
+from mqbroker.amqp.events import Began, Dead, Event, LoggedIn, LoginDecided, Opened, SaslDerive
 from mqbroker.amqp.links import LinkBase
 from mqbroker.amqp.session import Session
 from mqbroker.amqp.states import Conn, ConnEvent, Link, Sess, SessEvent, next_conn, next_sess
@@ -40,6 +40,7 @@ FRAME_SIZE_MIN = 512
 WAITING_BYTES_MAX = 64 * 1024
 CODE_FLOW, CODE_TRANSFER, CODE_DISPOSITION = 0x13, 0x14, 0x15
 TYPE_AMQP, TYPE_SASL = 0, 1
+TLS_RECORD = b"\x16\x03"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,8 @@ class Connection:
         self._blamed: LinkBase | None = None
         self._session: Session | None = None
         self._handle: Callable[[], None] | None = None
-        self._is_deriving = False  # a login waits for its key: nothing is taken in, and little is kept
+        self._is_deriving = False  # a login waits for its key or outcome: nothing is taken in, and little is kept
+        self._verdict: sasl.Verdict | None = None
         if client is not None:
             self.out.append(SASL_HEADER)
 
@@ -210,7 +212,8 @@ class Connection:
         # §2.2: answer with a header that we support, then close.
         if self._server is not None or self._client is None:
             self.out.append(SASL_HEADER if wants_sasl else AMQP_HEADER)
-        self._die("amqp:not-implemented", f"protocol header {header!r}, which is not the AMQP 1.0 header expected here")
+        what = "a TLS handshake, and there is no TLS here" if header.startswith(TLS_RECORD) else f"header {header!r}"
+        self._die("amqp:not-implemented", f"{what}: not the protocol header of AMQP 1.0 that is expected here")
 
     def _amqp_header(self) -> None:
         self.state = next_conn(self.state, ConnEvent.GOT_HEADER)
@@ -245,17 +248,30 @@ class Connection:
         elif isinstance(step, sasl.Derive):
             self._is_deriving = True
             self.events.append(SaslDerive(step.password, step.salt, step.iterations))
-        elif step.is_good:
-            self._sasl_send(SaslOutcome(code=0, additional_data=step.data))
-            self._logged_in(step.user, server.mechanism)
+        else:
+            self._verdict, self._is_deriving = step, True
+            self.events.append(LoginDecided(server.user, server.mechanism, step.is_good, step.why))
+
+    def conclude(self, handle: Callable[[], None] | None = None, *, is_busy: bool = False) -> None:
+        """Tell the outcome of the login. `is_busy`: refuse it whatever it is, for now (SASL code 4, §5.3.3.6)."""
+        verdict, server = self._verdict, self._server
+        if self.is_dead or verdict is None or server is None:
+            return
+        self._verdict, self._is_deriving = None, False
+        if is_busy:
+            self._sasl_send(SaslOutcome(code=4))
+            self._die("amqp:resource-limit-exceeded", "too many logins of this user wait for their outcome")
+        elif verdict.is_good:
+            self._sasl_send(SaslOutcome(code=0, additional_data=verdict.data))
+            self._logged_in(verdict.user, server.mechanism)
+            self.receive(b"", handle)
         else:
             self._sasl_send(SaslOutcome(code=1))
-            self.events.append(LoginFailed(server.user, server.mechanism))
             self._die("amqp:unauthorized-access", "login failed")
 
     def derived(self, salted: bytes, handle: Callable[[], None] | None = None) -> None:
         """The key that SaslDerive asked for. What the peer sent ahead meanwhile is taken in now, as by `receive`."""
-        if not self.is_dead and self._server is not None and self._is_deriving:
+        if not self.is_dead and self._server is not None and self._is_deriving and self._verdict is None:
             self._is_deriving = False
             self._sasl_step(self._server.derived(salted))
             self.receive(b"", handle)

@@ -80,11 +80,13 @@ class LoggedIn:
 
 
 @dataclass(frozen=True, slots=True)
-class LoginFailed:
-    """The peer is not let in; the connection is about to close."""
+class LoginDecided:
+    """Whether the peer is let in. It is told by `Connection.conclude`, now or later; `why` is for the log."""
 
     user: str
     mechanism: str
+    is_good: bool
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +145,6 @@ class Dead:
 
 
 Event = (
-    Incoming | Aborted | Empty | Settled | SenderSettled | CreditGiven | SaslDerive | LoggedIn | LoginFailed | Opened
+    Incoming | Aborted | Empty | Settled | SenderSettled | CreditGiven | SaslDerive | LoggedIn | LoginDecided | Opened
     | Began | Attaching | Attached | Detached | Ended | Dead
 )  # fmt: skip

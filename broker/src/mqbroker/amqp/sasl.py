@@ -1,4 +1,5 @@
-"""SASL: who is at the other end (AMQP 1.0 §5.3; RFC 4616 PLAIN, RFC 5802 and 7677 SCRAM-SHA-256, RFC 4505 ANONYMOUS).
+"""SASL: who is at the other end (AMQP 1.0 §5.3; RFC 4616 PLAIN, RFC 5802 and 7677 SCRAM, RFC 4505 ANONYMOUS, RFC 4422
+appendix A EXTERNAL).
 
 Both ends as small machines: message in, message or verdict out. Passwords are compared with SCRAM verifiers only;
 PLAIN needs a key derivation, which is asked for as a value because it takes milliseconds. An unknown user takes the
@@ -13,11 +14,14 @@ import hmac
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from mqbroker.amqp.certificate import Identity
 from mqbroker.base.errors import ConfigFault, PeerFault
-from mqbroker.config.users import password_bytes, user_name
+from mqbroker.config.users import HASH_NAME, KEY_BYTES, Keys, password_bytes, user_name
 
 ITERATIONS = 4096
 NAME_SIZE_MAX = 1024
+SCRAM = {"SCRAM-SHA-512": "sha512", "SCRAM-SHA-256": "sha256"}
+"""Mechanism -> hash, best first."""
 
 
 class Verifier(Protocol):
@@ -27,10 +31,7 @@ class Verifier(Protocol):
     def salt(self) -> bytes: ...
     @property
     def iterations(self) -> int: ...
-    @property
-    def stored_key(self) -> bytes: ...
-    @property
-    def server_key(self) -> bytes: ...
+    def keys(self, hash_name: str) -> Keys | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,25 +52,30 @@ class Derive:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The end. `data` is the additional data of a good outcome (SCRAM's server signature)."""
+    """The end. `data` is the additional data of a good outcome (SCRAM's server signature); `why` is for the log."""
 
     is_good: bool
     user: str | None
     data: bytes | None = None
+    why: str = ""
 
 
 class Server:
-    """The server's half of one login. Raises PeerFault for messages that are not of the mechanism's form."""
+    """The server's half of one login. Raises PeerFault for messages that are not of the mechanism's form.
 
-    def __init__(self, mechanisms: tuple[str, ...], users: dict[str, Any], entropy: bytes, secret: bytes = b"") -> None:
+    `external`: whom the peer's certificate names, where it presented one that is good.
+    """
+
+    def __init__(self, mechanisms: tuple[str, ...], users: dict[str, Any], entropy: bytes, secret: bytes = b"",
+                 external: Identity | None = None) -> None:  # fmt: skip
         self.mechanisms = mechanisms
         self.mechanism = ""
         self.user = ""
         self._users = users
         self._entropy = entropy
         self._secret = secret or entropy  # of the node: keys the salts of unknown users
+        self._external = external
         self._scram: _ScramServer | None = None
-        self._stored_key = b""
 
     def init(self, mechanism: str, response: bytes | None) -> Challenge | Derive | Verdict:
         """The client chose a mechanism."""
@@ -80,29 +86,48 @@ class Server:
             return Verdict(True, None)
         if mechanism == "PLAIN":
             return self._plain(response)
+        if mechanism == "EXTERNAL":
+            return self._as_in_certificate(response)
         nonce = base64.b64encode(self._entropy[:18]).decode()
-        self._scram = _ScramServer(nonce)
+        self._scram = _ScramServer(nonce, SCRAM[mechanism])
         return self.respond(response) if response else Challenge(b"")
 
     def respond(self, response: bytes) -> Challenge | Derive | Verdict:
         """The client answered a challenge."""
+        if self.mechanism == "EXTERNAL":
+            return self._as_in_certificate(response)
         if self._scram is None:
             return self._plain(response)
         if not self._scram.first_bare:
             self.user = self._scram.first(response)
             if self._scram.authzid not in ("", self.user):
                 return Verdict(False, self.user)
-            verifier, _ = self._verifier()
+            verifier = self._verifier()
             return Challenge(self._scram.challenge(verifier.salt, verifier.iterations))
-        verifier, is_known = self._verifier()
-        signature = self._scram.final(response, verifier)
+        keys, is_known = self._keys(self._scram.hash_name)
+        signature = self._scram.final(response, keys)
         return Verdict(is_known and signature is not None, self.user, signature)
 
     def derived(self, salted: bytes) -> Verdict:
         """The key that `Derive` asked for is there."""
-        stored = hashlib.sha256(hmac.digest(salted, b"Client Key", "sha256")).digest()
-        verifier, is_known = self._verifier()
-        return Verdict(hmac.compare_digest(stored, verifier.stored_key) and is_known, self.user)
+        stored = hashlib.sha256(hmac.digest(salted, b"Client Key", HASH_NAME)).digest()
+        keys, is_known = self._keys(HASH_NAME)
+        return Verdict(hmac.compare_digest(stored, keys.stored_key) and is_known, self.user)
+
+    def _as_in_certificate(self, response: bytes | None) -> Challenge | Verdict:
+        """The client says as whom it wants to act: nothing, or the very user that its certificate names."""
+        if response is None:
+            return Challenge(b"")
+        authzid = _text(response)
+        identity = self._external or Identity("", "the peer presented no certificate")
+        self.user = identity.user
+        if identity.fault:
+            return Verdict(False, None, why=identity.fault)
+        if authzid and _prepared(authzid) != identity.user:
+            return Verdict(False, identity.user, why="the certificate does not name the user as whom it wants to act")
+        if identity.user not in self._users:
+            return Verdict(False, identity.user, why="the certificate is good, but there is no such user here")
+        return Verdict(True, identity.user)
 
     def _plain(self, response: bytes | None) -> Challenge | Derive | Verdict:
         if response is None:
@@ -115,27 +140,34 @@ class Server:
             return Verdict(False, self.user)
         if not parts[2]:
             return Verdict(False, self.user)
-        verifier, _ = self._verifier()
+        verifier = self._verifier()
         try:
             password = password_bytes(_text(parts[2]))
         except ConfigFault:
             return Verdict(False, self.user)
         return Derive(password, verifier.salt, verifier.iterations)
 
-    def _verifier(self) -> tuple[Verifier, bool]:
-        known = self._users.get(self.user)
+    def _verifier(self) -> Verifier:
+        known: Verifier | None = self._users.get(self.user)
         if known is not None:
-            return known, True
-        salt = hmac.digest(self._secret, self.user.encode(), "sha256")[:16]
-        return _Unknown(salt, ITERATIONS, bytes(32), bytes(32)), False
+            return known
+        # One salt whatever the mechanism, as those have whom we know.
+        return _Unknown(hmac.digest(self._secret, self.user.encode(), "sha256")[:16], ITERATIONS)
+
+    def _keys(self, hash_name: str) -> tuple[Keys, bool]:
+        """The user's keys and whether they count: a stand-in's let nobody in."""
+        keys = self._verifier().keys(hash_name)
+        zeros = bytes(KEY_BYTES[hash_name])
+        return (Keys(zeros, zeros), False) if keys is None else (keys, True)
 
 
 @dataclass(frozen=True, slots=True)
 class _Unknown:
     salt: bytes
     iterations: int
-    stored_key: bytes
-    server_key: bytes
+
+    def keys(self, hash_name: str) -> None:
+        """None, whatever the hash."""
 
 
 def _text(raw: bytes) -> str:
@@ -172,9 +204,10 @@ def _decoded(value: str) -> bytes:
 
 
 class _ScramServer:
-    """One SCRAM-SHA-256 exchange: first message, challenge, final message."""
+    """One SCRAM exchange: first message, challenge, final message."""
 
-    def __init__(self, nonce: str) -> None:
+    def __init__(self, nonce: str, hash_name: str) -> None:
+        self.hash_name = hash_name
         self.first_bare = ""
         self.authzid = ""
         self._server_nonce = nonce
@@ -201,7 +234,7 @@ class _ScramServer:
         self._challenge = f"r={self._nonce},s={base64.b64encode(salt).decode()},i={iterations}"
         return self._challenge.encode()
 
-    def final(self, response: bytes, verifier: Verifier) -> bytes | None:
+    def final(self, response: bytes, keys: Keys) -> bytes | None:
         """client-final-message; server-final-message where the proof holds, else None."""
         message = _text(response) if len(response) < 8 * NAME_SIZE_MAX else ""
         without_proof, _, proof = message.rpartition(",p=")
@@ -211,21 +244,23 @@ class _ScramServer:
         if attributes["r"] != self._nonce or _decoded(attributes["c"]) != self._gs2.encode():
             return None
         authentication = f"{self.first_bare},{self._challenge},{without_proof}".encode()
-        signature = hmac.digest(verifier.stored_key, authentication, "sha256")
+        signature = hmac.digest(keys.stored_key, authentication, self.hash_name)
         client_key = bytes(a ^ b for a, b in zip(_decoded(proof), signature, strict=False))
-        if not hmac.compare_digest(hashlib.sha256(client_key).digest(), verifier.stored_key):
+        if not hmac.compare_digest(hashlib.new(self.hash_name, client_key).digest(), keys.stored_key):
             return None
-        return b"v=" + base64.b64encode(hmac.digest(verifier.server_key, authentication, "sha256"))
+        return b"v=" + base64.b64encode(hmac.digest(keys.server_key, authentication, self.hash_name))
 
 
 class Client:
-    """The client's half: PLAIN, SCRAM-SHA-256 or ANONYMOUS, the best that the server offers."""
+    """The client's half: the best that the server offers. `has_certificate`: EXTERNAL is better than a password."""
 
-    def __init__(self, user: str | None, password: str, entropy: bytes, *, allow_plain: bool = True) -> None:
+    def __init__(self, user: str | None, password: str, entropy: bytes, *, allow_plain: bool = True,
+                 has_certificate: bool = False) -> None:  # fmt: skip
         self._user = user
         self._password = password
         self._nonce = base64.b64encode(entropy[:18]).decode()
         self._allow_plain = allow_plain
+        self._has_certificate = has_certificate
         self._first_bare = ""
         self._server_signature = b""
         self.mechanism = ""
@@ -236,7 +271,9 @@ class Client:
         if self._user is None:
             wanted = ("ANONYMOUS",)
         else:
-            wanted = ("SCRAM-SHA-256", "PLAIN") if self._allow_plain else ("SCRAM-SHA-256",)
+            wanted = (*SCRAM, "PLAIN") if self._allow_plain else tuple(SCRAM)
+        if self._has_certificate:
+            wanted = ("EXTERNAL", *wanted)
         for mechanism in wanted:
             if mechanism in offered:
                 self.mechanism = mechanism
@@ -248,6 +285,8 @@ class Client:
     def _initial(self, mechanism: str) -> bytes | None:
         if mechanism == "ANONYMOUS":
             return b"anonymous"
+        if mechanism == "EXTERNAL":
+            return b""  # as whomever the certificate names
         user = self._user or ""
         if mechanism == "PLAIN":
             return f"\x00{user}\x00{self._password}".encode()
@@ -259,24 +298,25 @@ class Client:
         """The answer to a challenge."""
         message = _text(challenge)
         attributes = _attributes(message)
-        if self.mechanism != "SCRAM-SHA-256" or not attributes.get("r", "").startswith(self._nonce):
+        name = SCRAM.get(self.mechanism)
+        if name is None or not attributes.get("r", "").startswith(self._nonce):
             raise PeerFault("amqp:decode-error", "unexpected SASL challenge")
         salt, count = _decoded(attributes.get("s", "")), attributes.get("i", "")
         iterations = int(count) if count.isascii() and count.isdigit() and len(count) < 10 else 0
         if not ITERATIONS <= iterations <= 1_000_000:
             raise PeerFault("amqp:not-allowed", f"a SCRAM server that asks for {iterations} iterations")
-        salted = hashlib.pbkdf2_hmac("sha256", password_bytes(self._password), salt, iterations)
-        client_key = hmac.digest(salted, b"Client Key", "sha256")
+        salted = hashlib.pbkdf2_hmac(name, password_bytes(self._password), salt, iterations)
+        client_key = hmac.digest(salted, b"Client Key", name)
         without_proof = f"c=biws,r={attributes['r']}"
         authentication = f"{self._first_bare},{message},{without_proof}".encode()
-        signature = hmac.digest(hashlib.sha256(client_key).digest(), authentication, "sha256")
-        self._server_signature = hmac.digest(hmac.digest(salted, b"Server Key", "sha256"), authentication, "sha256")
+        signature = hmac.digest(hashlib.new(name, client_key).digest(), authentication, name)
+        self._server_signature = hmac.digest(hmac.digest(salted, b"Server Key", name), authentication, name)
         proof = base64.b64encode(bytes(a ^ b for a, b in zip(client_key, signature, strict=True))).decode()
         return f"{without_proof},p={proof}".encode()
 
     def is_server_genuine(self, additional: bytes | None) -> bool:
         """Whether the outcome's data proves that the server knows the verifier (true where nothing is to prove)."""
-        if self.mechanism != "SCRAM-SHA-256":
+        if self.mechanism not in SCRAM:
             return True
         if not self._server_signature:
             return False

@@ -10,6 +10,7 @@ from pathlib import Path
 from mqbroker.base.errors import ConfigFault, MqError
 from mqbroker.config.load import parse
 from mqbroker.config.slices import BrokerOptions
+from mqbroker.io import tls
 
 CONFIG_DIRECTORY = Path("/etc/mq")
 
@@ -53,6 +54,15 @@ def read(file: Path) -> BrokerOptions:
     options = parse(text)
     if isinstance(options, list):
         raise Unusable(file, options)
+    return options
+
+
+def checked(file: Path) -> BrokerOptions:
+    """As `read`, and the files that listeners need for TLS are good as well. Raises Unusable with every fault."""
+    options = read(file)
+    found = tls.faults_of(options)
+    if found:
+        raise Unusable(file, found)
     return options
 
 

@@ -13,6 +13,9 @@ from mqbroker.config import catalogue
 from mqbroker.config.options import toml_name
 from mqbroker.config.slices import AddressMatch, AddressSettingsOptions, BrokerOptions
 
+# Reloadable from one value to another, but not from or to nothing.
+SWITCHES = frozenset({"listeners.tls-certificate-file"})
+
 
 class Verdict(enum.Enum):
     """What makes the new file hold, weakest first."""
@@ -74,7 +77,10 @@ def _fields(place: str, table: str, pair: tuple[dict[str, Any], dict[str, Any]],
         old, new = before.get(name), after.get(name)
         if old == new:
             continue
-        needs = Verdict.RELOAD if f"{toml_name(table)}.{toml_name(name)}" in reloadable else Verdict.RESTART
+        path = f"{toml_name(table)}.{toml_name(name)}"
+        # TLS itself does not come or go on reload: the address that the listener is bound to was chosen with it.
+        is_switch = path in SWITCHES and not (old and new)
+        needs = Verdict.RELOAD if path in reloadable and not is_switch else Verdict.RESTART
         found.append(Change(f"{place}.{toml_name(name)}", old, new, needs))
     return found
 

@@ -7,6 +7,7 @@ again on the host. A fault that many hosts share, because a group sets the varia
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -14,8 +15,8 @@ from pydantic import ValidationError
 
 from mqbroker.base.errors import ConfigFault
 from mqbroker.config import catalogue, faults, suggest
-from mqbroker.config.load import overlap
-from mqbroker.config.options import Table, toml_name, yaml_name
+from mqbroker.config.load import overlap, tls_faults
+from mqbroker.config.options import ListenerTable, Table, toml_name, yaml_name
 from mqbroker.config.users import WELL_KNOWN_PASSWORDS, check_roles, user_name
 from mqbroker.config.variables import (
     CLUSTER_USER,
@@ -32,10 +33,11 @@ PREFIX = "mq_"
 HOSTS_NAMED_MAX = 3
 OPAQUE = "{{ known to Ansible only }}"
 PORT_MAX = 65535
+OPTION_NAME = re.compile(r"\b(?:tls|sasl)(?:-[a-z]+)+")
 EVERYWHERE = frozenset({"0.0.0.0", "::"})
 PLAINTEXT = (
-    "makes listeners reachable from the network, and this release has no TLS: passwords and messages would cross it "
-    "unencrypted; set mq_allow_plaintext: true if that network is trusted"
+    "makes listeners without TLS reachable from the network: passwords and messages would cross it unencrypted; set "
+    "tls_certificate_file and tls_key_file in mq_listeners, or mq_allow_plaintext: true if that network is trusted"
 )
 
 Vars = Mapping[str, Any]
@@ -152,6 +154,8 @@ def _addresses(variables: Vars) -> list[ConfigFault]:
     for number, row in enumerate(_listener_rows(variables)):
         own = row.get("local_bind_address")
         is_remote = not _is_loopback(own) if own else common_is_remote
+        if row.get("tls_certificate_file"):
+            continue
         if is_remote and _is_false(row.get("allow_plaintext", variables.get("mq_allow_plaintext", False))):
             places[f"mq_listeners.{number}.local_bind_address" if own else common] = None
     return [ConfigFault(place, PLAINTEXT) for place in places]
@@ -198,7 +202,8 @@ def _listeners(variables: Vars) -> list[ConfigFault]:
     seen: dict[str, int] = {}
     for number, row in enumerate(_rows(variables, "mq_listeners")):
         path = f"mq_listeners.{number}"
-        found += _row_faults(path, model, row)
+        faulty = _row_faults(path, model, row)
+        found += faulty or _together_faults(path, row)
         name = row.get("name")
         if not isinstance(name, str) or name == OPAQUE:
             continue
@@ -222,6 +227,17 @@ def _address_settings(variables: Vars) -> list[ConfigFault]:
             found.append(ConfigFault(f"{path}.match", f"{match} is declared twice, first as {first}"))
         seen.setdefault(match, number)
     return found
+
+
+def _together_faults(path: str, row: Mapping[str, Any]) -> list[ConfigFault]:
+    """Faults between options of a listener, where Ansible need not be asked for one of them."""
+    if any(value == OPAQUE for value in row.values()):
+        return []
+    table = ListenerTable.model_validate({toml_name(name): value for name, value in row.items()})
+    return [
+        ConfigFault(f"{path}.{yaml_name(option)}", OPTION_NAME.sub(lambda found: yaml_name(found[0]), why))
+        for option, why in tls_faults(table)
+    ]
 
 
 def _row_faults(path: str, model: type[Table], row: Mapping[str, Any]) -> list[ConfigFault]:

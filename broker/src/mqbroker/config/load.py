@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import tomllib
+from collections.abc import Iterator
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
@@ -113,6 +114,7 @@ def _listener_faults(listeners: list[tuple[int, ListenerTable]]) -> list[ConfigF
     for place, (number, one) in enumerate(listeners):
         path = f"listeners.{number}"
         found += _plaintext_faults(path, one)
+        found += [ConfigFault(f"{path}.{option}", why) for option, why in tls_faults(one)]
         if one.frame_size_before_open_bytes > one.max_frame_size_bytes:
             why = f"must not be above max-frame-size-bytes, which is {one.max_frame_size_bytes}"
             found.append(ConfigFault(f"{path}.frame-size-before-open-bytes", why))
@@ -127,13 +129,55 @@ def _listener_faults(listeners: list[tuple[int, ListenerTable]]) -> list[ConfigF
 
 
 def _plaintext_faults(path: str, listener: ListenerTable) -> list[ConfigFault]:
-    if listener.allow_plaintext or ipaddress.ip_address(listener.local_bind_address).is_loopback:
+    is_safe = listener.tls_certificate_file or listener.allow_plaintext
+    if is_safe or ipaddress.ip_address(listener.local_bind_address).is_loopback:
         return []
     why = (
-        f"{listener.local_bind_address} is not a loopback address, and this release has no TLS: passwords of PLAIN and "
-        "all messages would cross the network unencrypted; set allow-plaintext = true if that network is trusted"
+        f"{listener.local_bind_address} is not a loopback address, and the listener has no TLS: passwords of PLAIN and "
+        "all messages would cross the network unencrypted; set tls-certificate-file and tls-key-file, or "
+        "allow-plaintext = true if that network is trusted"
     )
     return [ConfigFault(f"{path}.local-bind-address", why)]
+
+
+def tls_faults(listener: ListenerTable) -> Iterator[tuple[str, str]]:
+    """(option, why). What the files hold is known where they are: `io/tls.py`."""
+    yield from _file_faults(listener)
+    yield from _external_faults(listener)
+
+
+def _file_faults(listener: ListenerTable) -> Iterator[tuple[str, str]]:
+    if not listener.tls_certificate_file:
+        unused = {
+            "tls-key-file": listener.tls_key_file,
+            "tls-client-ca-file": listener.tls_client_ca_file,
+            "tls-client-auth": listener.tls_client_auth != "none",
+            "tls-ciphers": listener.tls_ciphers,
+        }
+        for option in (name for name, value in unused.items() if value):
+            yield option, "is set without tls-certificate-file, so the listener has no TLS; set that, or remove this"
+        return
+    if not listener.tls_key_file:
+        yield "tls-key-file", "is missing: a certificate needs its private key; set the file that holds it"
+    if listener.tls_client_auth != "none" and not listener.tls_client_ca_file:
+        why = f"is {listener.tls_client_auth}, but nothing says which certificates are good; set tls-client-ca-file"
+        yield "tls-client-auth", why
+    if listener.tls_client_auth == "none" and listener.tls_client_ca_file:
+        why = (
+            "is set, but tls-client-auth is none: no client is asked for a certificate; set it to optional or required"
+        )
+        yield "tls-client-ca-file", why
+
+
+def _external_faults(listener: ListenerTable) -> Iterator[tuple[str, str]]:
+    if "EXTERNAL" not in listener.sasl_mechanisms:
+        return
+    if listener.tls_client_auth == "none":
+        why = "has EXTERNAL, but no client is asked for a certificate; set tls-client-auth to optional or required"
+        yield "sasl-mechanisms", why
+    elif listener.tls_client_auth == "optional" and len(listener.sasl_mechanisms) == 1:
+        why = "is EXTERNAL alone, so clients without a certificate find nothing; set tls-client-auth to required"
+        yield "sasl-mechanisms", why
 
 
 def overlap(one: str, other: str) -> bool:

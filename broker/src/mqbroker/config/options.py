@@ -31,7 +31,7 @@ MIB = 1024 * KIB
 GIB = 1024 * MIB
 SOCKET_PATH_BYTES_MAX = 107  # sun_path of Linux less its final zero byte
 
-SaslMechanism = Literal["SCRAM-SHA-256", "PLAIN", "ANONYMOUS"]
+SaslMechanism = Literal["EXTERNAL", "SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN", "ANONYMOUS"]
 
 
 def toml_name(name: str) -> str:
@@ -59,6 +59,7 @@ def _distinct(values: list[SaslMechanism]) -> list[SaslMechanism]:
 
 
 NodeName = Annotated[str, Field(pattern=patterns.NODE_NAME)]
+OptionalPath = Annotated[str, Field(pattern=patterns.OPTIONAL_PATH, max_length=4000)]
 AbsolutePath = Annotated[str, Field(pattern=patterns.ABSOLUTE_PATH, max_length=4000)]
 IpAddress = Annotated[str, AfterValidator(_ip_address)]
 SaslMechanisms = Annotated[list[SaslMechanism], Field(min_length=1), AfterValidator(_distinct)]
@@ -112,8 +113,33 @@ class ListenerTable(Table):
     allow_plaintext: bool = option(
         False, "Allow an address beyond loopback although nothing on this listener is encrypted."
     )
+    tls_certificate_file: OptionalPath = option(
+        "",
+        "PEM file with the certificate of the listener and the CA certificates in between; it turns TLS on.",
+        reload=True,
+    )
+    tls_key_file: OptionalPath = option(
+        "", "PEM file with the private key of the certificate, not encrypted.", reload=True
+    )
+    tls_client_auth: Literal["none", "optional", "required"] = option(
+        "none", "Whether clients are asked for a certificate, and whether one without is let in.", reload=True
+    )
+    tls_client_ca_file: OptionalPath = option(
+        "", "PEM file with the CA certificates that certificates of clients are checked against.", reload=True
+    )
+    tls_user_from: Literal["common-name", "subject-alternative-name"] = option(
+        "common-name", "What in a client's certificate is the name of the user that EXTERNAL lets in."
+    )
+    tls_ciphers: Annotated[str, Field(pattern=patterns.CIPHERS, max_length=2000)] = option(
+        "", "Ciphers of TLS 1.2 in OpenSSL's notation; empty means those that OpenSSL prefers.", reload=True
+    )
+    tls_handshake_timeout_ms: int = option(
+        5_000, "Time that a peer has for its TLS handshake.", unit="ms", reload=True, ge=100, le=600_000
+    )
     sasl_mechanisms: SaslMechanisms = option(
-        ["SCRAM-SHA-256", "PLAIN"], "SASL mechanisms that are offered; ANONYMOUS lets everybody in without a password."
+        ["SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"],
+        "SASL mechanisms that are offered; ANONYMOUS lets everybody in without a password, EXTERNAL whom a verified "
+        "client certificate names.",
     )
     idle_timeout_ms: int = option(
         60_000,

@@ -6,12 +6,16 @@ from typing import Final
 
 NODE_NAME: Final = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"
 ABSOLUTE_PATH: Final = r"^[/{][^\x00-\x1f\x7f]*$"
+OPTIONAL_PATH: Final = r"^(/[^\x00-\x1f\x7f]*)?$"
+CIPHERS: Final = r"^[A-Za-z0-9@=!+:_-]*$"
 LABEL: Final = r"^[a-z0-9][a-z0-9-]{0,31}$"
 NETWORK_CARD: Final = r"^[^\s/]{1,15}$"
 
 SENTENCES: Final = {
     NODE_NAME: "must be 1 to 63 letters, digits, dots, dashes or underscores and start with a letter or digit",
     ABSOLUTE_PATH: "must be an absolute path without control characters",
+    OPTIONAL_PATH: "must be an absolute path without control characters, or empty",
+    CIPHERS: "must be names of ciphers as OpenSSL lists them, divided by colons",
     LABEL: "must be 1 to 32 lower-case letters, digits or dashes and start with a letter or digit",
     NETWORK_CARD: "must be the name of a network card, 1 to 15 characters",
 }

@@ -32,6 +32,13 @@ class ListenerOptions:
     local_bind_address: str
     port: int
     allow_plaintext: bool
+    tls_certificate_file: str
+    tls_key_file: str
+    tls_client_auth: str
+    tls_client_ca_file: str
+    tls_user_from: str
+    tls_ciphers: str
+    tls_handshake_timeout_ms: int
     sasl_mechanisms: tuple[str, ...]
     idle_timeout_ms: int
     login_timeout_ms: int
@@ -39,6 +46,11 @@ class ListenerOptions:
     frame_size_before_open_bytes: int
     connections_max: int
     backlog: int
+
+    @property
+    def has_tls(self) -> bool:
+        """Whether everything on this listener is encrypted."""
+        return bool(self.tls_certificate_file)
 
 
 @dataclass(frozen=True, slots=True)

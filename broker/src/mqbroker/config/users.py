@@ -1,7 +1,9 @@
-"""Users and their SCRAM-SHA-256 verifiers (RFC 5802 section 3, RFC 7677). Passwords are never kept.
+"""Users and their verifiers for SCRAM with SHA-256 and SHA-512 (RFC 5802 section 3, RFC 7677). No password is kept.
 
-A verifier can check a password and take part in SCRAM; it cannot log in anywhere by itself. The form of `users.json`
-is made and read here; the file itself is `io/users_file.py`.
+A verifier can check a password and take part in SCRAM; it cannot log in anywhere by itself. Both hashes share salt and
+iterations, so that whoever asks for one learns nothing from the other. The form of `users.json` is made and read here;
+the file itself is `io/users_file.py`. Verifiers of releases before SHA-512 have none for it; those releases read files
+with it as well, so the number of the format has not changed.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import hmac
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mqbroker.base.errors import ConfigFault
@@ -20,7 +22,7 @@ from mqbroker.config.saslprep import saslprep
 
 FORMAT = 1
 HASH_NAME = "sha256"
-KEY_BYTES = 32
+KEY_BYTES = {"sha256": 32, "sha512": 64}
 SALT_BYTES = 16
 ITERATIONS = 4096
 ITERATIONS_MAX = 1_000_000
@@ -36,14 +38,27 @@ WELL_KNOWN_PASSWORDS = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
+class Keys:
+    """What one hash makes of a password (RFC 5802 section 3)."""
+
+    stored_key: bytes = field(repr=False)
+    server_key: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Verifier:
-    """What is kept of one user."""
+    """What is kept of one user. `sha512` is None where an older release set the password."""
 
     salt: bytes = field(repr=False)
     iterations: int
     stored_key: bytes = field(repr=False)
     server_key: bytes = field(repr=False)
     roles: tuple[str, ...]
+    sha512: Keys | None = field(default=None, repr=False)
+
+    def keys(self, hash_name: str) -> Keys | None:
+        """The keys for a login with this hash."""
+        return Keys(self.stored_key, self.server_key) if hash_name == HASH_NAME else self.sha512
 
 
 def user_name(text: str) -> str:
@@ -64,31 +79,35 @@ def password_bytes(password: str) -> bytes:
     return saslprep("password", password).encode()
 
 
-def _salted(password: str, salt: bytes, iterations: int) -> bytes:
-    return hashlib.pbkdf2_hmac(HASH_NAME, password_bytes(password), salt, iterations)
+def _keys(hash_name: str, password: str, salt: bytes, iterations: int) -> Keys:
+    salted = hashlib.pbkdf2_hmac(hash_name, password_bytes(password), salt, iterations)
+    client_key = hmac.digest(salted, b"Client Key", hash_name)
+    return Keys(hashlib.new(hash_name, client_key).digest(), hmac.digest(salted, b"Server Key", hash_name))
 
 
 def make_verifier(password: str, salt: bytes, roles: tuple[str, ...], iterations: int = ITERATIONS) -> Verifier:
     """A verifier for `password`; `salt` must be random. Raises ConfigFault."""
     if not ITERATIONS <= iterations <= ITERATIONS_MAX:
         raise ConfigFault("iterations", f"must be {ITERATIONS} to {ITERATIONS_MAX}, is {iterations}")
-    salted = _salted(password, salt, iterations)
-    server_key = hmac.digest(salted, b"Server Key", HASH_NAME)
-    return Verifier(salt, iterations, _stored_key(salted), server_key, check_roles(roles))
+    keys = _keys(HASH_NAME, password, salt, iterations)
+    sha512 = _keys("sha512", password, salt, iterations)
+    return Verifier(salt, iterations, keys.stored_key, keys.server_key, check_roles(roles), sha512)
 
 
-def _stored_key(salted: bytes) -> bytes:
-    client_key = hmac.digest(salted, b"Client Key", HASH_NAME)
-    return hashlib.sha256(client_key).digest()
+def completed(verifier: Verifier, password: str) -> Verifier:
+    """With keys for every hash; the very same where it has them. `password` must be the one that matches."""
+    if verifier.sha512 is not None:
+        return verifier
+    return replace(verifier, sha512=_keys("sha512", password, verifier.salt, verifier.iterations))
 
 
 def password_matches(verifier: Verifier, password: str) -> bool:
     """Whether this is the password, in constant time for one number of iterations, which is what it costs."""
     try:
-        salted = _salted(password, verifier.salt, verifier.iterations)
+        keys = _keys(HASH_NAME, password, verifier.salt, verifier.iterations)
     except ConfigFault:
         return False
-    return hmac.compare_digest(_stored_key(salted), verifier.stored_key)
+    return hmac.compare_digest(keys.stored_key, verifier.stored_key)
 
 
 def check_roles(roles: tuple[str, ...]) -> tuple[str, ...]:
@@ -124,14 +143,18 @@ def users_from_text(text: str) -> dict[str, Verifier]:
 
 
 def _verifier_to_json(verifier: Verifier) -> dict[str, Any]:
-    return {
+    row = {
         "mechanism": "SCRAM-SHA-256",
         "salt": base64.b64encode(verifier.salt).decode(),
         "iterations": verifier.iterations,
-        "stored_key": base64.b64encode(verifier.stored_key).decode(),
-        "server_key": base64.b64encode(verifier.server_key).decode(),
+        **_keys_to_json(Keys(verifier.stored_key, verifier.server_key)),
         "roles": list(verifier.roles),
     }
+    return row if verifier.sha512 is None else {**row, "sha512": _keys_to_json(verifier.sha512)}
+
+
+def _keys_to_json(keys: Keys) -> dict[str, str]:
+    return {name: base64.b64encode(getattr(keys, name)).decode() for name in ("stored_key", "server_key")}
 
 
 def _verifier_from_json(path: str, row: object) -> Verifier:
@@ -142,10 +165,21 @@ def _verifier_from_json(path: str, row: object) -> Verifier:
         raise ConfigFault(f"{path}.iterations", f"must be {ITERATIONS} to {ITERATIONS_MAX}")
     if not isinstance(roles, list):
         raise ConfigFault(f"{path}.roles", "must be a list")
-    keys = [_bytes_from_json(path, row, name) for name in ("salt", "stored_key", "server_key")]
-    if len(keys[0]) < 8 or any(len(key) != KEY_BYTES for key in keys[1:]):
+    salt = _bytes_from_json(path, row, "salt")
+    if len(salt) < 8:
+        raise ConfigFault(path, "has a salt that is too short; set the user's password again")
+    keys = _keys_from_json(path, row, HASH_NAME)
+    sha512 = _keys_from_json(f"{path}.sha512", row["sha512"], "sha512") if "sha512" in row else None
+    return Verifier(salt, iterations, keys.stored_key, keys.server_key, check_roles(tuple(roles)), sha512)
+
+
+def _keys_from_json(path: str, row: object, hash_name: str) -> Keys:
+    if not isinstance(row, dict):
+        raise ConfigFault(path, "must hold two keys; set the user's password again")
+    keys = Keys(_bytes_from_json(path, row, "stored_key"), _bytes_from_json(path, row, "server_key"))
+    if {len(keys.stored_key), len(keys.server_key)} != {KEY_BYTES[hash_name]}:
         raise ConfigFault(path, "has keys of a wrong length; set the user's password again")
-    return Verifier(keys[0], iterations, keys[1], keys[2], check_roles(tuple(roles)))
+    return keys
 
 
 def _bytes_from_json(path: str, row: dict[str, Any], name: str) -> bytes:

@@ -16,6 +16,7 @@ from typing import cast
 
 from mqbroker.base.errors import Bug
 from mqbroker.io.loop import NodeLoop
+from mqbroker.io.tls import certificate_of
 from mqbroker.node.effects import Close, PauseReading, Send
 from mqbroker.node.inputs import Accepted, Closed, Connected, WriteBlocked
 
@@ -70,7 +71,13 @@ class Connection(asyncio.Protocol):
         if origin is None:
             self._node.post(Connected(self.id, entropy))
         else:
-            self._node.post(Accepted(self.id, origin.listener, origin.peer, entropy, origin.is_loopback))
+            tls = self._transport.get_extra_info("ssl_object")
+            certificate = None if tls is None else certificate_of(tls)
+            self._node.post(
+                Accepted(
+                    self.id, origin.listener, origin.peer, entropy, origin.is_loopback, tls is not None, certificate
+                )
+            )
 
     def data_received(self, data: bytes) -> None:
         # After Close the peer's bytes are read and dropped: closing a socket with unread bytes makes the kernel send

@@ -17,6 +17,8 @@ from mqbroker.base.errors import ConfigFault
 from mqbroker.config.slices import ListenerOptions
 from mqbroker.io.connections import Connection, Connections, Origin, without_delay
 from mqbroker.io.log import Log
+from mqbroker.io.tls import context_of
+from mqbroker.io.tls_transport import TlsTransport
 
 ACCEPTS_PER_TURN_MAX = 64
 STARVED_RETRY_S = 0.25
@@ -62,13 +64,14 @@ def _fault_of(settings: ListenerOptions | Place, path: str, fault: OSError) -> C
 
 
 class Acceptor:
-    """Accepts from one listening socket until `stop`."""
+    """Accepts from one listening socket until `stop`. Raises ConfigFault where the files for TLS cannot be used."""
 
     def __init__(self, sock: socket.socket, settings: ListenerOptions, connections: Connections, log: Log) -> None:
         self._loop = asyncio.get_running_loop()
         self._socket = sock
         self.name = settings.name
-        self._connections_max = settings.connections_max
+        self._settings = settings
+        self._context = context_of(settings, f"listeners.{settings.name}")
         self._connections = connections
         self._log = log
         self._open = 0
@@ -76,6 +79,7 @@ class Acceptor:
         self._is_starved = False
         self._retry: asyncio.TimerHandle | None = None
         self._adoptions: set[asyncio.Task[None]] = set()
+        self._handshakes: set[TlsTransport] = set()
 
     @property
     def address(self) -> tuple[str, int]:
@@ -90,8 +94,13 @@ class Acceptor:
         return "no file descriptor is left for new connections" if self._is_starved else ""
 
     def change(self, settings: ListenerOptions) -> None:
-        """Take the options that may change while it runs. Connections over a lowered bound stay until they end."""
-        self._connections_max = settings.connections_max
+        """Take the options that may change while it runs, and read the files for TLS again. Connections that stand go
+        on as they are, also over a lowered bound. Raises ConfigFault; then the certificates are those of before.
+        """
+        self._settings = settings
+        # Turning TLS on or off needs a restart, as `mqbroker config diff` says.
+        if self._context is not None and settings.has_tls:
+            self._context = context_of(settings, f"listeners.{self.name}")
 
     def start(self) -> None:
         self._retry = None
@@ -104,6 +113,8 @@ class Acceptor:
         if self._retry is not None:
             self._retry.cancel()
         self._socket.close()
+        for handshake in list(self._handshakes):
+            handshake.abort()
 
     def _accept_some(self) -> None:
         for _ in range(ACCEPTS_PER_TURN_MAX):
@@ -131,11 +142,12 @@ class Acceptor:
         self._retry = self._loop.call_later(STARVED_RETRY_S, self.start)
 
     def _admit(self, sock: socket.socket, address: tuple[str, int]) -> None:
-        if self._open >= self._connections_max:
+        limit = self._settings.connections_max
+        if self._open >= limit:
             sock.close()
             if not self._is_full:
                 self._is_full = True
-                self._log.warning("connections-full", listener=self.name, connections_max=self._connections_max)
+                self._log.warning("connections-full", listener=self.name, connections_max=limit)
             return
         self._is_full = False
         self._open += 1
@@ -149,15 +161,31 @@ class Acceptor:
         is_loopback = ipaddress.ip_address(host.partition("%")[0]).is_loopback
         peer = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         connection = self._connections.accepted(Origin(self.name, peer, is_loopback), self._closed)
-        task = self._loop.create_task(self._adopt(sock, connection))
+        task = self._loop.create_task(self._adopt(sock, connection, self._secured(connection, peer)))
         self._adoptions.add(task)
         task.add_done_callback(self._adoptions.discard)
 
-    async def _adopt(self, sock: socket.socket, connection: Connection) -> None:
+    def _secured(self, connection: Connection, peer: str) -> TlsTransport | None:
+        """What stands between the socket and the connection, where the listener has TLS."""
+        if self._context is None:
+            return None
+
+        def ended(why: str) -> None:
+            self._handshakes.discard(secured)
+            if why:
+                self._log.warning("tls-handshake-failed", listener=self.name, peer=peer, why=why)
+
+        secured = TlsTransport(self._context, connection, self._settings.tls_handshake_timeout_ms, ended)
+        self._handshakes.add(secured)
+        return secured
+
+    async def _adopt(self, sock: socket.socket, connection: Connection, secured: TlsTransport | None) -> None:
         try:
-            await self._loop.connect_accepted_socket(lambda: connection, sock)
+            await self._loop.connect_accepted_socket(lambda: secured or connection, sock)
         except OSError:
-            if not connection.is_announced:
+            if secured is not None and not secured.is_made:
+                self._handshakes.discard(secured)
+            if not connection.is_announced and not (secured is not None and secured.is_made):
                 self._connections.forget(connection)
                 self._release(sock)
 

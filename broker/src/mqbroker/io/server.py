@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from mqbroker.base.errors import ConfigFault
 from mqbroker.config.slices import BrokerOptions, ListenerOptions
 from mqbroker.io.admin_socket import AdminServer
 from mqbroker.io.connections import Connections
@@ -136,6 +137,8 @@ class Server:
             self.node.post(UsersChanged(reloaded.users))
         if reloaded.options is not None:
             self._take_options(reloaded.options)
+        else:
+            self._take_options(self._options)  # certificates are read again even so
         self._notifier.ready(f"running, {len(self._acceptors)} listeners")
         self._log.info("reloaded", users=int(reloaded.users is not None), options=int(reloaded.options is not None))
 
@@ -146,8 +149,12 @@ class Server:
         by_name = {listener.name: listener for listener in options.listeners}
         for acceptor in self._acceptors:
             listener: ListenerOptions | None = by_name.get(acceptor.name)
-            if listener is not None:
+            if listener is None:
+                continue
+            try:
                 acceptor.change(listener)
+            except ConfigFault as fault:
+                self._log.error("reload-refused", listener=acceptor.name, why=str(fault))
         if self._http is not None:
             self._http.change(options.metrics.connections_max)
 

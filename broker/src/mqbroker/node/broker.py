@@ -22,9 +22,11 @@ from mqbroker.journal.append import Append
 from mqbroker.journal.plan import Journal
 from mqbroker.journal.recovered import Recovered
 from mqbroker.node import inputs as given
+from mqbroker.node.accounts import Accounts
 from mqbroker.node.counters import Counters
 from mqbroker.node.effects import AdminReply, Batch, Close, DeleteSegment, Effect, Halt, Send
 from mqbroker.node.local import LocalSessions
+from mqbroker.node.login_delays import LoginDelays
 from mqbroker.node.peer import Peer, segment_of
 from mqbroker.node.termini import Termini
 from mqbroker.node.timers import Timers
@@ -54,7 +56,8 @@ class Broker:
 
     def __init__(self, options: BrokerOptions, recovered: Recovered, setup: Setup, at: At) -> None:
         self.options = options
-        self.users = setup.users
+        self.accounts = Accounts(setup.users)
+        self.login_delays = LoginDelays()
         self.node_id = setup.node_id
         self.node_secret = setup.secret
         self.container_id = setup.node_id
@@ -236,7 +239,7 @@ class Broker:
         self.local.closed(given_.session)
 
     def _users_changed(self, given_: given.UsersChanged) -> None:
-        self.users = given_.users
+        self.accounts = Accounts(given_.users)
 
     def stop(self, given_: given.Stop) -> None:
         """First everything that was taken in is answered, then connections close, then the journal, then the node."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from mqbroker.amqp.certificate import Certificate
+
 
 class Received(NamedTuple):
     """Bytes of a connection, in order. The buffer is given away: nobody writes into it afterwards."""
@@ -24,7 +26,10 @@ class Synced(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """A peer connected to a listener of ours. `entropy` are 32 random bytes for nonces of this connection."""
+    """A peer connected to a listener of ours. `entropy` are 32 random bytes for nonces of this connection.
+
+    `certificate`: the peer's, where it presented one that TLS has verified.
+    """
 
     conn: int
     listener: str
@@ -32,7 +37,7 @@ class Accepted:
     entropy: bytes
     is_loopback: bool = True
     is_tls: bool = False
-    tls_identity: str | None = None
+    certificate: Certificate | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from mqbroker.amqp import sasl
+from mqbroker.amqp.certificate import Identity, identity_in
 from mqbroker.amqp.connection import Connection, ConnectionLimits
 from mqbroker.amqp.events import (
     Aborted,
@@ -22,7 +23,7 @@ from mqbroker.amqp.events import (
     Ended,
     Incoming,
     LoggedIn,
-    LoginFailed,
+    LoginDecided,
     Opened,
     SaslDerive,
     SenderSettled,
@@ -38,6 +39,7 @@ from mqbroker.config.slices import ListenerOptions
 from mqbroker.core.queue import Filter, Queue, Segment
 from mqbroker.node.effects import Close, Derive, PauseReading
 from mqbroker.node.inputs import Accepted
+from mqbroker.node.login_delays import Key, network_of
 from mqbroker.wire.composites import encode_composite
 from mqbroker.wire.performatives import Accepted as AcceptedOutcome
 from mqbroker.wire.performatives import Error, Modified, Open, Rejected
@@ -50,7 +52,6 @@ if TYPE_CHECKING:
 
 LINGER_MS = 500
 OUT_BYTES_MAX = 4 << 20  # what one step may produce for one connection
-CLUSTER_ROLE = "cluster"
 
 
 class LinkConsumer:
@@ -132,8 +133,8 @@ class Peer:
     """See the module's docstring."""
 
     __slots__ = (
-        "_deadline_ns", "_heard_ns", "accepted", "broker", "conn", "connection", "due_ns", "is_blocked", "is_paused",
-        "is_told_empty", "listener", "out_bytes", "producers", "scheduled_ns", "spoke_ns", "user",
+        "_deadline_ns", "_heard_ns", "_held", "accepted", "broker", "conn", "connection", "due_ns", "is_blocked",
+        "is_paused", "is_told_empty", "listener", "out_bytes", "producers", "scheduled_ns", "spoke_ns", "user",
     )  # fmt: skip
 
     def __init__(self, broker: Broker, accepted: Accepted, listener: ListenerOptions) -> None:
@@ -152,6 +153,7 @@ class Peer:
         self._deadline_ns = now_ns + listener.login_timeout_ms * NS_PER_MS
         self.due_ns = self._deadline_ns
         self.scheduled_ns = 0
+        self._held: tuple[Key, bool, int] | None = None  # a login whose outcome waits: of whom, which, until when
         limits = broker.options.limits
         self.connection = Connection(
             ConnectionLimits(
@@ -159,19 +161,25 @@ class Peer:
                 limits.sessions_per_connection_max, limits.links_per_session_max,
                 limits.max_message_size_bytes + listener.max_frame_size_bytes,
             ),
-            server=sasl.Server(self._mechanisms(), self._users(), accepted.entropy, broker.node_secret),
+            server=sasl.Server(
+                self._mechanisms(), broker.accounts.of(listener.kind), accepted.entropy, broker.node_secret,
+                self._external(),
+            ),
         )  # fmt: skip
         broker.timers.add(self)
 
     def _mechanisms(self) -> tuple[str, ...]:
         """PLAIN shows the password, so it is offered only where nobody can listen, or where that was allowed."""
-        is_safe = self.accepted.is_loopback or self.accepted.is_tls or self.listener.allow_plaintext
-        return tuple(name for name in self.listener.sasl_mechanisms if is_safe or name != "PLAIN")
+        may_offer = {
+            "PLAIN": self.accepted.is_loopback or self.accepted.is_tls or self.listener.allow_plaintext,
+            "EXTERNAL": self.accepted.certificate is not None,
+            "SCRAM-SHA-512": self.broker.accounts.may_offer_sha512(self.listener.kind),
+        }
+        return tuple(name for name in self.listener.sasl_mechanisms if may_offer.get(name, True))
 
-    def _users(self) -> dict[str, Any]:
-        """Cluster users log in on cluster listeners only, and nobody else does there."""
-        is_cluster = self.listener.kind == "cluster"
-        return {name: user for name, user in self.broker.users.items() if (CLUSTER_ROLE in user.roles) == is_cluster}
+    def _external(self) -> Identity | None:
+        certificate = self.accepted.certificate
+        return None if certificate is None else identity_in(certificate, self.listener.tls_user_from)
 
     # -- inputs --------------------------------------------------------------------------------------------------------
 
@@ -224,12 +232,15 @@ class Peer:
     # -- time ----------------------------------------------------------------------------------------------------------
 
     def on_time(self, now_ns: int) -> None:
-        """Login deadline, then both idle timeouts."""
+        """The outcome of a login that waits, login deadline, then both idle timeouts."""
         connection = self.connection
+        if self._held is not None and now_ns >= self._held[2]:
+            self._conclude()
         if connection.is_dead:
             self.due_ns = 0
             return
         if self._deadline_ns:
+            self.due_ns = self._deadline_ns
             if now_ns >= self._deadline_ns:
                 self._deadline_ns = 0
                 self.close("amqp:resource-limit-exceeded", f"not opened within {self.listener.login_timeout_ms} ms")
@@ -383,10 +394,36 @@ class Peer:
         self.user = event.user
         self.broker.counters.logins += 1
 
-    def _login_failed(self, event: LoginFailed) -> None:
-        self.broker.counters.logins_failed += 1
-        self.broker.notice(Level.WARNING, "login-failed", conn=self.conn, peer=self.accepted.peer, user=event.user,
-                           mechanism=event.mechanism)  # fmt: skip
+    def _login_decided(self, event: LoginDecided) -> None:
+        """Log a failure at once, also of a peer that does not wait for it; tell the outcome when its time has come."""
+        if not event.is_good:
+            self.broker.counters.logins_failed += 1
+            why = {"why": event.why} if event.why else {}
+            self.broker.notice(Level.WARNING, "login-failed", conn=self.conn, peer=self.accepted.peer, user=event.user,
+                               mechanism=event.mechanism, **why)  # fmt: skip
+        key = (network_of(self.accepted.peer), event.user)
+        now_ns = self.broker.at.monotonic_ns
+        delay_ns = self.broker.login_delays.decided(key, event.is_good, now_ns)
+        if not delay_ns:
+            self.connection.conclude(self.handle_events, is_busy=delay_ns is None)
+            return
+        # A short time to log in must not keep a user out who knows the password in the end.
+        delay_ns = min(delay_ns, self.listener.login_timeout_ms * NS_PER_MS // 2)
+        self._held = (key, event.is_good, now_ns + delay_ns)
+        self.due_ns = min(self._deadline_ns, now_ns + delay_ns)
+        self.broker.timers.add(self)
+
+    def _conclude(self) -> None:
+        self._release_held(is_told=True)
+        self.connection.conclude(self.handle_events)
+        self.touch()
+        self.handle_events()
+
+    def _release_held(self, *, is_told: bool) -> None:
+        if self._held is not None:
+            key, is_good, _ = self._held
+            self._held = None
+            self.broker.login_delays.told(key, is_good and is_told)
 
     def _opened(self, event: Opened) -> None:
         if self.connection.state is not Conn.OPEN_RCVD:
@@ -426,6 +463,7 @@ class Peer:
             self.broker.notice(Level.INFO, "connection-failed", conn=self.conn, peer=self.accepted.peer,
                                condition=event.condition, why=event.description[:200])  # fmt: skip
         self.due_ns = 0
+        self._release_held(is_told=False)
         self.touch()
         if self.conn in self.broker.peers:
             self.broker.closing[self.conn] = Close(self.conn, LINGER_MS)
@@ -439,7 +477,7 @@ HANDLERS: dict[type, Any] = {
     CreditGiven: Peer._credit_given,
     SaslDerive: Peer._derive,
     LoggedIn: Peer._logged_in,
-    LoginFailed: Peer._login_failed,
+    LoginDecided: Peer._login_decided,
     Opened: Peer._opened,
     SenderSettled: Peer._ended,
     Began: Peer._ended,

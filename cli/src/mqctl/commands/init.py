@@ -128,7 +128,7 @@ def cluster_text(options: Options) -> str:
             "# Network card whose address the brokers listen on. Without it they listen on loopback only.",
             interface,
             "",
-            "# Nothing is encrypted yet: beyond loopback passwords and messages cross the network as they are.",
+            "# Nothing is encrypted: beyond loopback passwords and messages cross the network as they are.",
             f"mq_allow_plaintext: {plaintext}",
             "",
         ]

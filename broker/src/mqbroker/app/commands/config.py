@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check(file: Path) -> int:
-    options = source.read(file)
+    options = source.checked(file)
     print(f"{file}: good, node {options.node.name} with {len(options.listeners)} listener(s)")
     return exits.DONE
 

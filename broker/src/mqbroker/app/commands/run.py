@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run_node(file: Path) -> int:
-    options = source.read(file)
+    options = source.checked(file)
     log = Log(sys.stderr, shape_for(sys.stderr, dict(os.environ)))
     log.change(options.node.log_format)
     _allow_descriptors(options, log)

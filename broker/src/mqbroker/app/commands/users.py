@@ -62,9 +62,12 @@ def _lock(file: Path, only_check: bool) -> contextlib.AbstractContextManager[Non
 
 
 def _wanted(old: Verifier | None, password: str, roles: tuple[str, ...]) -> Verifier:
-    """The verifier that should stand; the old one itself if nothing differs, so that its salt stays."""
+    """The verifier that should stand; the old one itself if nothing differs, so that its salt stays.
+
+    One that an older release made gets what this release adds, with the salt that it has.
+    """
     if old is not None and old.roles == rules.check_roles(roles) and rules.password_matches(old, password):
-        return old
+        return rules.completed(old, password)
     return rules.make_verifier(password, os.urandom(rules.SALT_BYTES), roles)
 
 

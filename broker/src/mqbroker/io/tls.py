@@ -1,0 +1,139 @@
+"""TLS contexts of listeners, made from their files, and what a peer's certificate says.
+
+Owns how files become a context. Invariant: a context is whole or not made at all; what is wrong is said with the
+option, the file and the remedy, and no key is ever shown or asked for. Source: RFC 8446, RFC 5246; ssl of Python.
+"""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+from typing import Any
+
+from mqbroker.amqp.certificate import Certificate
+from mqbroker.base.errors import ConfigFault
+from mqbroker.config.slices import BrokerOptions, ListenerOptions
+
+FILE_BYTES_MAX = 1 << 20
+ALTERNATIVE_NAMES = ("DNS", "email", "URI")
+CLIENT_AUTH = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
+
+
+def context_of(listener: ListenerOptions, path: str) -> ssl.SSLContext | None:
+    """The context of one listener, None where it has no TLS. Raises ConfigFault below `path` (`listeners.0`)."""
+    if not listener.has_tls:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    # Connections live long: resuming sessions would win little, and would outlive a change of certificates.
+    context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_TICKET | ssl.OP_CIPHER_SERVER_PREFERENCE
+    context.num_tickets = 0
+    _load_own(context, listener, path)
+    if listener.tls_client_ca_file:
+        _load_client_ca(context, listener.tls_client_ca_file, f"{path}.tls-client-ca-file")
+    context.verify_mode = CLIENT_AUTH[listener.tls_client_auth]
+    if listener.tls_ciphers:
+        try:
+            context.set_ciphers(listener.tls_ciphers)
+        except ssl.SSLError:
+            why = f"{listener.tls_ciphers!r} names no cipher of this OpenSSL; see `openssl ciphers -v`"
+            raise ConfigFault(f"{path}.tls-ciphers", why) from None
+    return context
+
+
+def faults_of(options: BrokerOptions) -> list[ConfigFault]:
+    """Everything that is wrong with the files of all listeners, one fault a listener."""
+    found = []
+    for number, listener in enumerate(options.listeners):
+        try:
+            context_of(listener, f"listeners.{number}")
+        except ConfigFault as fault:
+            found.append(fault)
+    return found
+
+
+def _load_own(context: ssl.SSLContext, listener: ListenerOptions, path: str) -> None:
+    certificate_file, key_file = listener.tls_certificate_file, listener.tls_key_file
+    at_certificate, at_key = f"{path}.tls-certificate-file", f"{path}.tls-key-file"
+    _certificates(certificate_file, at_certificate)
+    key = _content(key_file, at_key)
+    if b"PRIVATE KEY-----" not in key:
+        raise ConfigFault(at_key, f"{key_file} holds no private key in PEM form; convert or replace it")
+    if b"ENCRYPTED" in key:
+        why = f"{key_file} is encrypted, and nobody can enter its password; store it with `openssl pkey` and mode 0600"
+        raise ConfigFault(at_key, why)
+    try:
+        # The password is never asked for on a terminal, whatever the file turns out to be.
+        context.load_cert_chain(certificate_file, key_file, password=lambda: b"")
+    except ssl.SSLError as fault:
+        if fault.reason == "KEY_VALUES_MISMATCH":
+            why = (
+                f"{key_file} is not the key of the certificate in {certificate_file}; set the two that belong together"
+            )
+            raise ConfigFault(at_key, why) from None
+        why = f"{certificate_file} with key {key_file} cannot be used ({reason_of(fault)}); make them anew"
+        raise ConfigFault(at_certificate, why) from None
+
+
+def _load_client_ca(context: ssl.SSLContext, file: str, path: str) -> None:
+    content = _certificates(file, path)
+    try:
+        context.load_verify_locations(cadata=content.decode("ascii", "ignore"))
+    except ssl.SSLError as fault:
+        raise ConfigFault(path, f"{file} cannot be used ({reason_of(fault)}); it must be PEM certificates") from None
+    if not context.cert_store_stats()["x509_ca"]:
+        raise ConfigFault(path, f"{file} holds no certificate of a CA; name the file of those that sign for clients")
+
+
+def _certificates(file: str, path: str) -> bytes:
+    content = _content(file, path)
+    if b"-----BEGIN CERTIFICATE-----" not in content:
+        raise ConfigFault(path, f"{file} holds no certificate in PEM form; convert or replace it")
+    return content
+
+
+def _content(file: str, path: str) -> bytes:
+    try:
+        with Path(file).open("rb") as stream:
+            content = stream.read(FILE_BYTES_MAX + 1)
+    except OSError as fault:
+        why = f"{file} cannot be read ({fault.strerror}); it must be there and readable for the user of the broker"
+        raise ConfigFault(path, why) from None
+    if len(content) > FILE_BYTES_MAX:
+        raise ConfigFault(path, f"{file} is larger than {FILE_BYTES_MAX} bytes; name the right file")
+    return content
+
+
+def certificate_of(tls: ssl.SSLObject) -> Certificate | None:
+    """The names in the peer's certificate; None where it presented none, or nobody verified it."""
+    try:
+        found: dict[str, Any] = tls.getpeercert() or {}
+    except (ssl.SSLError, ValueError) as fault:
+        # Text that is not what its type says, UTF-8 that is none: Python gives up on the whole certificate.
+        return Certificate(unreadable=str(fault))
+    if not found:
+        return None
+    subject = [pair for part in found.get("subject", ()) for pair in part]
+    common = tuple(value for name, value in subject if name == "commonName")
+    alternative = tuple(value for kind, value in found.get("subjectAltName", ()) if kind in ALTERNATIVE_NAMES)
+    return Certificate(common, alternative)
+
+
+REASONS = {
+    "CERTIFICATE_VERIFY_FAILED": "the peer's certificate is not good",
+    "HTTP_REQUEST": "the peer speaks HTTP, not TLS",
+    "KEY_TOO_SMALL": "a key is too short",
+    "NO_SHARED_CIPHER": "no cipher that both sides have",
+    "PEER_DID_NOT_RETURN_A_CERTIFICATE": "the peer presented no certificate, and tls-client-auth is required",
+    "TLSV1_ALERT_UNKNOWN_CA": "the peer does not trust our certificate (unknown CA)",
+    "UNSUPPORTED_PROTOCOL": "the peer has no version of TLS from 1.2 on",
+    "WRONG_VERSION_NUMBER": "what the peer sent is no TLS",
+}
+
+
+def reason_of(fault: ssl.SSLError) -> str:
+    """What went wrong, in words."""
+    reason = fault.reason or ""
+    said = REASONS.get(reason) or reason.lower().replace("_", " ") or str(fault)
+    detail = getattr(fault, "verify_message", None)
+    return f"{said}: {detail}" if detail else said
