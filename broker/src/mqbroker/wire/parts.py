@@ -1,18 +1,25 @@
 """What single messages say that makes the broker treat them apart: expiry at a time, group, delay, duplicate id, key.
 
-Most messages say none of it. `parts_of` finds out for a whole run with a few searches over its block and gives the run
-back as it is; otherwise it is cut into runs that each have one set of traits, which share the buffer. Invariant: the
-searches may only err towards looking closer. Sources: AMQP 1.0 §3.2.4; Artemis's names of annotations and properties.
+Most messages say none of it. `parts_of` finds out for a whole run by looking at the few bytes before the bodies and
+gives the run back as it is; otherwise it is cut into runs that each have one set of traits, which share the buffer.
+Invariant: looking may only err towards decoding. Sources: AMQP 1.0 §3.2.4, and Artemis for names of annotations.
 """
 
 from __future__ import annotations
 
-import re
 from typing import Any, Final
 
 from mqbroker.base.errors import PeerFault
 from mqbroker.wire.run import Layout, Run
-from mqbroker.wire.scan import PROPERTIES, VALUE, scan_sections
+from mqbroker.wire.scan import (
+    APPLICATION_PROPERTIES,
+    DATA,
+    DELIVERY_ANNOTATIONS,
+    PROPERTIES,
+    VALUE,
+    scan_sections,
+    skip_value,
+)
 from mqbroker.wire.sections import decode_annotations, decode_application_properties, decode_properties
 from mqbroker.wire.traits import PLAIN, Traits
 from mqbroker.wire.values import Symbol
@@ -24,11 +31,10 @@ DUPLICATE_ID: Final = "_AMQ_DUPL_ID"
 LAST_VALUE: Final = "_AMQ_LVQ_NAME"
 
 _MARKS: Final = (b"x-opt-delivery-", DUPLICATE_ID.encode(), LAST_VALUE.encode())
-_PLAIN_FIELDS_MAX: Final = 8  # properties up to creation-time's neighbour: none of them makes a message special
-# Properties with more fields than that, or with a descriptor that is spelt out.
-_PROPERTIES: Final = re.compile(
-    rb"\x00\x53\x73(?:\xc0[\x00-\xff][\x09-\xff]|\xd0)|\x00\x80\x00\x00\x00\x00\x00\x00\x00\x73|amqp:properties:list"
-)
+PLAIN_FIELDS_MAX: Final = 8  # properties up to content-encoding: none of them makes a message special
+_TELLING: Final = (8, 10, 11)  # absolute-expiry-time, group-id, group-sequence
+NULL, LIST8, MAP8, MAP32 = 0x40, 0xC0, 0xC1, 0xD1
+_BYTES: Final = [bytes([value]) for value in range(256)]
 KEY_SIZE_MAX: Final = 1024
 
 
@@ -59,29 +65,79 @@ def part_of(run: Run, begin: int, end: int, traits: Traits = PLAIN) -> Run:
 
 
 def _is_plain(run: Run) -> bool:
-    buffer, start, end = run.buffer, run.start(0), run.end(run.count - 1)
-    if any(buffer.find(mark, start, end) >= 0 for mark in _MARKS):
-        return False
-    if run.stride and _columns_are_plain(run, start, end):
+    """Whether no message of the run says anything special. Looks at what comes before the bodies, and at no body."""
+    if run.stride and run.count > 1 and _columns_are_plain(run):
         return True
-    return _PROPERTIES.search(buffer, start, end) is None
+    buffer, skip = run.buffer, run.head_size + run.section.size_bytes
+    return all(_envelope_is_plain(buffer, run.start(index) + skip, run.end(index)) for index in range(run.count))
 
 
-def _columns_are_plain(run: Run, start: int, end: int) -> bool:
-    """Frames of one size mostly have their first section at one place: a body, or properties with few fields."""
-    buffer, stride = run.buffer, run.stride
-    at = start + run.head_size + run.section.size_bytes
-    if buffer[at:end:stride].strip(b"\x00") or buffer[at + 1 : end : stride].strip(b"\x53"):
+def _columns_are_plain(run: Run) -> bool:
+    """Messages of one size that begin with their body, or with short properties of one size and then their body."""
+    buffer, stride, end = run.buffer, run.stride, run.end(run.count - 1)
+    at = run.start(0) + run.head_size + run.section.size_bytes
+    if at + 6 > run.end(0) or not _is_one(buffer[at:end:stride], 0) or not _is_one(buffer[at + 1 : end : stride], 0x53):
         return False
     codes = buffer[at + 2 : end : stride]
-    code = codes[:1]
-    if codes.strip(code):
-        return False
-    if PROPERTIES < code[0] <= VALUE:
-        # Application properties and bodies: the properties section would have to come before them.
+    if _is_one(codes, codes[0]) and DATA <= codes[0] <= VALUE:
         return True
-    is_short = code[0] == PROPERTIES and not buffer[at + 3 : end : stride].strip(b"\xc0")
-    return is_short and max(buffer[at + 5 : end : stride]) <= _PLAIN_FIELDS_MAX
+    if not _is_one(codes, PROPERTIES) or not _is_one(buffer[at + 3 : end : stride], LIST8):
+        return False
+    size = buffer[at + 4]
+    body = at + 5 + size
+    if not _is_one(buffer[at + 4 : end : stride], size) or body + 3 > run.end(0):
+        return False
+    if max(buffer[at + 5 : end : stride]) > PLAIN_FIELDS_MAX:
+        return False
+    lead = buffer[body:end:stride], buffer[body + 1 : end : stride], buffer[body + 2 : end : stride]
+    return (
+        _is_one(lead[0], 0)
+        and _is_one(lead[1], 0x53)
+        and _is_one(lead[2], lead[2][0])
+        and (DATA <= lead[2][0] <= VALUE)
+    )
+
+
+def _is_one(column: bytes, value: int) -> bool:
+    """Whether a column holds one byte only."""
+    return column == _BYTES[value] * len(column)
+
+
+def _envelope_is_plain(buffer: bytes, at: int, end: int) -> bool:
+    """The same for one message, section by section."""
+    while at + 6 <= end and buffer[at] == 0 and buffer[at + 1] == 0x53:
+        code, constructor = buffer[at + 2], buffer[at + 3]
+        if DATA <= code <= VALUE:
+            return True
+        if constructor in (LIST8, MAP8):
+            after = at + 5 + buffer[at + 4]
+        elif constructor == MAP32:
+            after = at + 8 + int.from_bytes(buffer[at + 4 : at + 8], "big")
+        else:
+            return False
+        if code == PROPERTIES:
+            if constructor != LIST8 or not _fields_are_plain(buffer, at + 5, min(after, end)):
+                return False
+        elif not DELIVERY_ANNOTATIONS <= code <= APPLICATION_PROPERTIES or any(
+            buffer.find(mark, at, after) >= 0 for mark in _MARKS
+        ):
+            return False
+        at = after
+    return False
+
+
+def _fields_are_plain(buffer: bytes, at: int, end: int) -> bool:
+    """Whether the list of properties, from its count on, has neither an absolute expiry time nor a group."""
+    count = buffer[at]
+    at += 1
+    try:
+        for field in range(count if count > PLAIN_FIELDS_MAX else 0):
+            if field in _TELLING and buffer[at] != NULL:
+                return False
+            at = skip_value(buffer, at, end)
+    except (PeerFault, IndexError):
+        return False
+    return True
 
 
 def _traits(run: Run, index: int) -> Traits:
