@@ -126,6 +126,10 @@ def _envelope_is_plain(buffer: bytes, at: int, end: int) -> bool:
     return False
 
 
+def _has_mark(buffer: bytes, at: int, end: int) -> bool:
+    return any(buffer.find(mark, at, end) >= 0 for mark in _MARKS)
+
+
 def _fields_are_plain(buffer: bytes, at: int, end: int) -> bool:
     """Whether the list of properties, from its count on, has neither an absolute expiry time nor a group."""
     count = buffer[at]
