@@ -65,6 +65,7 @@ SPECIAL: dict[str, tuple[bytes, Traits]] = {
 }
 ORDINARY = {
     "bare": message(),
+    "empty properties": message()[:7] + b"\x00\x53\x73\x45" + message()[7:],
     "few properties": message(Properties(message_id="1", to="orders", content_type=Symbol("text/plain"))),
     "created": message(Properties(message_id="1", creation_time=Timestamp(TIME))),
     "application": message(application={"colour": "red"}),

@@ -33,7 +33,7 @@ LAST_VALUE: Final = "_AMQ_LVQ_NAME"
 _MARKS: Final = (b"x-opt-delivery-", DUPLICATE_ID.encode(), LAST_VALUE.encode())
 PLAIN_FIELDS_MAX: Final = 8  # properties up to content-encoding: none of them makes a message special
 _TELLING: Final = (8, 10, 11)  # absolute-expiry-time, group-id, group-sequence
-NULL, LIST8, MAP8, MAP32 = 0x40, 0xC0, 0xC1, 0xD1
+SMALL_ULONG, NULL, LIST0, LIST8, MAP8, MAP32 = 0x53, 0x40, 0x45, 0xC0, 0xC1, 0xD1
 _BYTES: Final = [bytes([value]) for value in range(256)]
 KEY_SIZE_MAX: Final = 1024
 
@@ -76,26 +76,26 @@ def _columns_are_plain(run: Run) -> bool:
     """Messages of one size that begin with their body, or with short properties of one size and then their body."""
     buffer, stride, end = run.buffer, run.stride, run.end(run.count - 1)
     at = run.start(0) + run.head_size + run.section.size_bytes
-    if at + 6 > run.end(0) or not _is_one(buffer[at:end:stride], 0) or not _is_one(buffer[at + 1 : end : stride], 0x53):
-        return False
-    codes = buffer[at + 2 : end : stride]
-    if _is_one(codes, codes[0]) and DATA <= codes[0] <= VALUE:
-        return True
-    if not _is_one(codes, PROPERTIES) or not _is_one(buffer[at + 3 : end : stride], LIST8):
-        return False
-    size = buffer[at + 4]
-    body = at + 5 + size
-    if not _is_one(buffer[at + 4 : end : stride], size) or body + 3 > run.end(0):
-        return False
-    if max(buffer[at + 5 : end : stride]) > PLAIN_FIELDS_MAX:
-        return False
-    lead = buffer[body:end:stride], buffer[body + 1 : end : stride], buffer[body + 2 : end : stride]
-    return (
-        _is_one(lead[0], 0)
-        and _is_one(lead[1], 0x53)
-        and _is_one(lead[2], lead[2][0])
-        and (DATA <= lead[2][0] <= VALUE)
-    )
+    if at + 7 <= run.end(0) and buffer[at + 2] == PROPERTIES:
+        constructor = buffer[at + 3]
+        if constructor not in (LIST0, LIST8) or not _is_one(buffer[at + 3 : end : stride], constructor):
+            return False
+        if not _leads(run, at, PROPERTIES):
+            return False
+        at += 4
+        if constructor == LIST8:
+            size = buffer[at]
+            if not _is_one(buffer[at:end:stride], size) or max(buffer[at + 1 : end : stride]) > PLAIN_FIELDS_MAX:
+                return False
+            at += 1 + size
+    return at + 3 <= run.end(0) and DATA <= buffer[at + 2] <= VALUE and _leads(run, at, buffer[at + 2])
+
+
+def _leads(run: Run, at: int, code: int) -> bool:
+    """Whether each message has this section at the place that is `at` in the first one."""
+    buffer, stride, end = run.buffer, run.stride, run.end(run.count - 1)
+    columns = (buffer[at + place : end : stride] for place in range(3))
+    return all(_is_one(column, value) for column, value in zip(columns, (0, SMALL_ULONG, code), strict=True))
 
 
 def _is_one(column: bytes, value: int) -> bool:
@@ -105,22 +105,23 @@ def _is_one(column: bytes, value: int) -> bool:
 
 def _envelope_is_plain(buffer: bytes, at: int, end: int) -> bool:
     """The same for one message, section by section."""
-    while at + 6 <= end and buffer[at] == 0 and buffer[at + 1] == 0x53:
+    while at + 6 <= end and buffer[at] == 0 and buffer[at + 1] == SMALL_ULONG:
         code, constructor = buffer[at + 2], buffer[at + 3]
         if DATA <= code <= VALUE:
             return True
-        if constructor in (LIST8, MAP8):
+        if constructor == LIST0:
+            after = at + 4
+        elif constructor in (LIST8, MAP8):
             after = at + 5 + buffer[at + 4]
         elif constructor == MAP32:
             after = at + 8 + int.from_bytes(buffer[at + 4 : at + 8], "big")
         else:
             return False
         if code == PROPERTIES:
-            if constructor != LIST8 or not _fields_are_plain(buffer, at + 5, min(after, end)):
+            is_short = constructor == LIST8 and _fields_are_plain(buffer, at + 5, min(after, end))
+            if constructor != LIST0 and not is_short:
                 return False
-        elif not DELIVERY_ANNOTATIONS <= code <= APPLICATION_PROPERTIES or any(
-            buffer.find(mark, at, after) >= 0 for mark in _MARKS
-        ):
+        elif not DELIVERY_ANNOTATIONS <= code <= APPLICATION_PROPERTIES or _has_mark(buffer, at, after):
             return False
         at = after
     return False
