@@ -340,11 +340,14 @@ class Client(Handler):
     # -- requests: messages --------------------------------------------------------------------------------------------
 
     def do_send(self, link: str, ids=(), size: int = 100, durable: bool = True, raw=(), settled: bool = False,
-                is_waiting: bool = True) -> dict:  # fmt: skip
-        """Send messages with a body each that is made from its id, or encoded ones; the outcomes in their order."""
+                is_waiting: bool = True, **fields) -> dict:  # fmt: skip
+        """Send messages with a body each that is made from its id, or encoded ones; the outcomes in their order.
+
+        `fields` are Proton's own of a message: address, priority, ttl (s), properties, group_id, …
+        """
         sender, box = self.links[link], self.links[link].box
         encoded = [base64.b64decode(each) for each in raw]
-        encoded += [Message(body=body_of(each, size), durable=durable).encode() for each in ids]
+        encoded += [Message(body=body_of(each, size), durable=durable, **fields).encode() for each in ids]
         tags = []
         for data in encoded:
             self.wait(lambda: sender.credit > 0 or self._is_over(sender), f"credit on {link}")

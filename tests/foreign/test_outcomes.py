@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import pytest
@@ -94,6 +95,16 @@ def test_outcomes_of_a_receiver_that_settles_second(
     assert [row["delivery_count"] for row in found] == expected
 
 
+def wait_until_nothing_is_in_delivery(broker: BrokerProcess, queue: str) -> None:
+    """A broken connection is noticed a moment later."""
+    for _ in range(1000):
+        rows = {row["name"]: row["delivering_count"] for row in broker.admin("queues")["queues"]}
+        if not rows[queue]:
+            return
+        time.sleep(0.01)
+    pytest.fail("the broker has not noticed that the consumer is gone")
+
+
 @DURABLE
 @pytest.mark.parametrize("end", ["detach", "close link", "end session", "close connection", "break"])
 def test_unsettled_messages_return_with_their_count_when_the_consumer_goes(
@@ -118,6 +129,7 @@ def test_unsettled_messages_return_with_their_count_when_the_consumer_goes(
         "break": first.kill,
     }
     ways[end]()
+    wait_until_nothing_is_in_delivery(broker, queue)
     second.receiver("c", "in", queue, credit=20)
     found = second.receive("in", 9)
     assert [row["id"] for row in found] == [*(f"m{number}" for number in range(2, 10)), "later"]

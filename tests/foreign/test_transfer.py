@@ -216,7 +216,8 @@ def test_all_types_and_sections_pass_byte_for_byte(broker: BrokerProcess, client
     client.receiver("c", "in", queue, credit=1000)
     assert {row["outcome"] for row in client.send("out", [], raw=raws)} == {"accepted"}
     found = client.receive("in", len(raws), is_raw=True)
-    assert [row["raw"] for row in found] == raws
+    # One of them has a priority and overtakes.
+    assert sorted(row["raw"] for row in found) == sorted(raws)
 
 
 def test_all_types_and_sections_pass_a_restart(
@@ -240,7 +241,7 @@ def test_all_types_and_sections_pass_a_restart(
     client.connect("c", broker)
     client.receiver("c", "in", "orders", credit=1000)
     found = client.receive("in", len(raws), outcome="modify-failed", is_raw=True)
-    assert [row["raw"] for row in found] == raws
+    assert sorted(row["raw"] for row in found) == sorted(raws)
     client.ask("flow", link="in", credit=1000)
     again = client.receive("in", len(raws), is_raw=True)
     assert [row["delivery_count"] for row in again] == [row["delivery_count"] + 1 for row in found]

@@ -2,11 +2,13 @@
 
     connect p                            a client connects, logs in, begins a session
     attach p to orders [settled]         … and asks for a link
-    attach c from orders [credit=2] [second]
+    attach c from orders [credit=2] [second] [queue|topic] [shared] [global] [durable] [browse] [as=LINK]
+             [priority=1] [select=color='red']          `temporary` asks for a temporary queue, `nobody` has no address
     publish p orders [count=3] [durable] [size=100]     messages m1, m2, … as far as credit goes
+            [prio=9] [ttl=100] [to=orders] [group=g] [delay=100] [color=red]   any other name is a property
     credit c orders 5 | drain c orders 5
     accept | release | modify | reject c m1 m2
-    detach c orders | end c | close c | break c
+    detach c orders | suspend c orders | end c | close c | break c      suspended links may come back
     freeze c | thaw c                    the client stops reading, and reads again
     hold disk | sync                     nothing is synced until told
     crash | stop | start                 the node
@@ -24,16 +26,59 @@ from typing import Any
 
 from mqbroker.amqp import events as told
 from mqbroker.amqp.links import LinkBase, ReceiverLink, SenderLink
+from mqbroker.amqp.states import LinkEvent
 from mqbroker.base.serial import wrap
-from mqbroker.wire.performatives import Accepted, Attach, Error, Flow, Modified, Rejected, Released, Source, Target
+from mqbroker.wire.performatives import (
+    Accepted,
+    Attach,
+    Detach,
+    Error,
+    Flow,
+    Modified,
+    Rejected,
+    Released,
+    Source,
+    Target,
+)
 from mqbroker.wire.run import single
-from mqbroker.wire.sections import Header, body_values, build_message, decode_header, scan_sections
-from mqbroker.wire.types import Symbol
+from mqbroker.wire.scan import MESSAGE_ANNOTATIONS
+from mqbroker.wire.sections import (
+    Header,
+    Properties,
+    body_values,
+    build_message,
+    decode_header,
+    encode_section,
+    scan_sections,
+)
+from mqbroker.wire.types import Described, Symbol
 
 from tests.support.stage import Stage, Talker, options_with
 
 DASHES = "----"
 OUTCOMES = {Accepted: "accepted", Rejected: "rejected", Released: "released", Modified: "modified"}
+
+
+NO_PROPERTIES = {"count", "size", "prio", "ttl", "to", "group", "delay"}
+
+
+def _message(body: bytes, options: dict[str, str], *, is_durable: bool) -> bytes:
+    """A message with what the words of `publish` say."""
+    ttl = int(options["ttl"]) if "ttl" in options else None
+    header = Header(durable=is_durable, priority=int(options.get("prio", 4)), ttl=ttl)
+    properties = Properties(to=options.get("to"), group_id=options.get("group"))
+    named = {name: value for name, value in options.items() if name not in NO_PROPERTIES}
+    message = build_message(
+        body,
+        header=header,
+        properties=properties if {"to", "group"} & set(options) else None,
+        application_properties=named,
+    )
+    if "delay" in options:
+        end = scan_sections(message, 0, len(message)).bare
+        annotations = encode_section(MESSAGE_ANNOTATIONS, {Symbol("x-opt-delivery-delay"): int(options["delay"])})
+        message = message[:end] + annotations + message[end:]
+    return message
 
 
 class ScriptStage(Stage):
@@ -104,7 +149,9 @@ class Conversation:
                 self._say(f"{who} may send {link.credit} to {link.owner}")
             case told.Attached(link, attach):
                 is_there = (attach.target if isinstance(link, SenderLink) else attach.source) is not None
-                self._say(f"{who} link {link.owner} {'stands' if is_there else 'is refused'}")
+                terminus = attach.target if isinstance(link, SenderLink) else attach.source
+                place = f" at {terminus.address}" if is_there and link.owner in ("temporary", "nobody") else ""
+                self._say(f"{who} link {link.owner} {'stands' if is_there else 'is refused'}{place}")
             case told.Detached(link, error, _):
                 self._say(f"{who} link {link.owner} is gone{_why(error)}")
             case told.Ended(_, error) if error is not None:
@@ -148,12 +195,17 @@ class Conversation:
         who, direction, address, *rest = words
         talker = self.talkers[who]
         assert talker.session is not None
-        options = dict(word.split("=") for word in rest if "=" in word)
-        name = f"{who}-{direction}-{address}"
+        options = dict(word.split("=", 1) for word in rest if "=" in word)
+        name = options.get("as", f"{who}-{direction}-{address}")
+        capabilities = tuple(Symbol(word) for word in ("queue", "topic", "shared", "global") if word in rest) or None
+        is_nobody = address == "nobody"
+        is_dynamic = address == "temporary"
+        place = None if is_nobody or is_dynamic else address
         if direction == "to":
             settled = "settled" in rest
+            target = Target(address=place, dynamic=is_dynamic, capabilities=capabilities)
             attach = Attach(name=name, handle=0, role=False, snd_settle_mode=int(settled), source=Source(),
-                            target=Target(address=address), initial_delivery_count=0)  # fmt: skip
+                            target=target, initial_delivery_count=0)  # fmt: skip
             sender = talker.session.attach_sender(attach)
             sender.send_settled = settled
             sender.owner = address
@@ -161,9 +213,17 @@ class Conversation:
             return
         mode = int("second" in rest)
         size = int(options["size"]) if "size" in options else None
+        selector = Described(Symbol("apache.org:selector-filter:string"), options.get("select", ""))
+        source = Source(
+            address=place, dynamic=is_dynamic, capabilities=capabilities, durable=2 if "durable" in rest else 0,
+            distribution_mode=Symbol("copy") if "browse" in rest else None,
+            expiry_policy=Symbol("never" if "durable" in rest else "session-end"),
+            filter={Symbol("selector"): selector} if "select" in options else None,
+        )  # fmt: skip
+        priority = {Symbol("priority"): int(options["priority"])} if "priority" in options else None
         receiver = talker.session.attach_receiver(
             Attach(name=name, handle=0, role=True, snd_settle_mode=1 if "settled" in rest else 2, rcv_settle_mode=mode,
-                   source=Source(address=address), target=Target(), max_message_size=size)
+                   source=None if is_nobody else source, target=Target(), max_message_size=size, properties=priority)
         )  # fmt: skip
         receiver.max_message_size = 0
         receiver.owner = address
@@ -176,7 +236,7 @@ class Conversation:
 
     def publish(self, words: list[str]) -> None:
         who, address, *rest = words
-        options = dict(word.split("=") for word in rest if "=" in word)
+        options = dict(word.split("=", 1) for word in rest if "=" in word)
         link = self.links[who, address]
         assert isinstance(link, SenderLink)
         count = int(options.get("count", 1))
@@ -187,7 +247,7 @@ class Conversation:
             self.count += 1
             name = f"m{self.count}"
             body = f"{name}|".ljust(int(options.get("size", 0)), "x").encode()
-            run = single(build_message(body, durable="durable" in rest))
+            run = single(_message(body, options, is_durable="durable" in rest))
             link.session.send_run(link, run, 0, 1, [name])
 
     def credit(self, words: list[str]) -> None:
@@ -222,6 +282,13 @@ class Conversation:
 
     def detach(self, words: list[str]) -> None:
         self.links[words[0], words[1]].detach()
+
+    def suspend(self, words: list[str]) -> None:
+        """Detach for now: what a durable subscription keeps is kept."""
+        link = self.links[words[0], words[1]]
+        link.move(LinkEvent.SENT_DETACH)
+        link.session.send(Detach(handle=link.handle, closed=False))
+        link.session.link_closed_here(link)
 
     def end(self, words: list[str]) -> None:
         session = self.talkers[words[0]].session
@@ -263,8 +330,8 @@ class Conversation:
 
 VERBS: dict[str, Callable[[Conversation, list[str]], None]] = {
     name: getattr(Conversation, name)
-    for name in ("node", "connect", "attach", "publish", "credit", "drain", "detach", "end", "close", "freeze", "thaw",
-                 "hold", "sync", "wait", "queues")
+    for name in ("node", "connect", "attach", "publish", "credit", "drain", "detach", "suspend", "end", "close",
+                 "freeze", "thaw", "hold", "sync", "wait", "queues")
 }  # fmt: skip
 VERBS |= {
     "accept": lambda talk, words: talk.outcome(words, Accepted()),

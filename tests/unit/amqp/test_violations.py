@@ -283,15 +283,21 @@ def test_a_transfer_on_a_link_that_we_send_on_is_a_fault_of_that_link(stage: Sta
 
 
 ATTACHES: dict[str, tuple[Attach, str]] = {
-    "dynamic source": (Attach(name="a", handle=0, role=True, source=Source(dynamic=True)), "amqp:not-implemented"),
-    "dynamic target": (Attach(name="a", handle=0, role=False, target=Target(dynamic=True)), "amqp:not-implemented"),
-    "no source": (Attach(name="a", handle=0, role=True), "amqp:not-implemented"),
+    "dynamic source": (
+        Attach(name="a", handle=0, role=True, source=Source(address="mine", dynamic=True)),
+        "amqp:invalid-field",
+    ),
+    "dynamic target": (
+        Attach(name="a", handle=0, role=False, target=Target(address="mine", dynamic=True)),
+        "amqp:invalid-field",
+    ),
+    "no source, no subscription": (Attach(name="a", handle=0, role=True), "amqp:not-found"),
     "no target": (Attach(name="a", handle=0, role=False), "amqp:not-implemented"),
     "source without an address": (Attach(name="a", handle=0, role=True, source=Source()), "amqp:invalid-field"),
-    "target without an address": (Attach(name="a", handle=0, role=False, target=Target()), "amqp:invalid-field"),
+    "half a name": (Attach(name="a", handle=0, role=False, target=Target(address="a::")), "amqp:invalid-field"),
     "long name": (Attach(name="a", handle=0, role=False, target=Target(address="x" * 1025)), "amqp:invalid-field"),
-    "browsing": (
-        Attach(name="a", handle=0, role=True, source=Source(address="a", distribution_mode=Symbol("copy"))),
+    "unknown filter": (
+        Attach(name="a", handle=0, role=True, source=Source(address="a", filter={Symbol("colour"): "blue"})),
         "amqp:not-implemented",
     ),
 }

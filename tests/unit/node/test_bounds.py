@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from mqbroker.node import inputs as given
+from mqbroker.node.consumer import OUT_BYTES_MAX
 from mqbroker.node.effects import Send
-from mqbroker.node.peer import OUT_BYTES_MAX
 from mqbroker.wire.performatives import Attach, Flow, Transfer
 
 from tests.support import frames

@@ -25,7 +25,18 @@ ROLE_SENDER, ROLE_RECEIVER = False, True
 class LinkBase:
     """What both roles share: names, handles, state."""
 
-    __slots__ = ("credit", "delivery_count", "handle", "is_ours", "name", "owner", "peer_handle", "session", "state")
+    __slots__ = (
+        "credit",
+        "delivery_count",
+        "handle",
+        "is_closed",
+        "is_ours",
+        "name",
+        "owner",
+        "peer_handle",
+        "session",
+        "state",
+    )
 
     role = ROLE_SENDER
 
@@ -35,6 +46,7 @@ class LinkBase:
         self.handle = handle
         self.peer_handle = -1
         self.is_ours = is_ours  # we asked for it
+        self.is_closed = False  # the peer ended it for good, not only for now
         self.state = Link.DETACHED
         self.credit = 0
         self.delivery_count = 0

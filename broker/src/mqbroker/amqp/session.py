@@ -436,7 +436,7 @@ class Session:
             self.state = next_sess(self.state, SessEvent.GOT_FRAME)
             return
         link = self._peer_link(detach.handle)
-        was_ours = link.state is Link.DETACH_SENT
+        was_ours, link.is_closed = link.state is Link.DETACH_SENT, bool(detach.closed)
         link.move(LinkEvent.GOT_DETACH)
         if not was_ours:
             link.move(LinkEvent.SENT_DETACH)

@@ -17,7 +17,7 @@ ANYCAST, MULTICAST = "anycast", "multicast"
 class Address:
     """A name and its bindings."""
 
-    __slots__ = ("_cursor", "_is_choosy", "anycast", "multicast", "name", "routed_total", "unrouted_total")
+    __slots__ = ("_cursor", "_is_choosy", "anycast", "is_topic", "multicast", "name", "routed_total", "unrouted_total")
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -27,6 +27,7 @@ class Address:
         self.unrouted_total = 0
         self._cursor = 0
         self._is_choosy = False
+        self.is_topic = False  # somebody wants copies of what is sent here, so no queue of its name is made
 
     def bind(self, queue: Queue) -> None:
         """Messages of this address reach the queue from now on."""

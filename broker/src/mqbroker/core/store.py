@@ -61,18 +61,44 @@ class Store:
 
     # -- names ---------------------------------------------------------------------------------------------------------
 
-    def address_for(self, name: str) -> Address:
-        """The address, made with a queue of its name where that is allowed. Raises Refused."""
+    def address_for(self, name: str, *, anycast: bool = False) -> Address:
+        """The address, made with a queue of its name where that is allowed. Raises Refused.
+
+        `anycast`: a queue of its name is wanted, whatever the settings say.
+        """
         found = self.addresses.get(name)
-        if found is not None and found.queues:
+        if found is not None and (found.anycast or (not anycast and (found.multicast or found.is_topic))):
             return found
         settings = self.settings.of(name)
         if not settings.auto_create_queues:
             raise Refused("amqp:not-found", f"there is no address {name!r}, and auto-create-queues is off")
-        if settings.default_address_routing_type == MULTICAST.upper():
+        if not anycast and self.is_multicast(name):
             return self.make_address(name)
         self.create_queue(kind_of(name, name, settings, auto_created=True))
         return self.addresses[name]
+
+    def is_multicast(self, name: str) -> bool:
+        """Whether an address gives copies where nobody says what it should do."""
+        found = self.addresses.get(name)
+        if found is not None and (found.anycast or found.multicast or found.is_topic):
+            return not found.anycast
+        return self.settings.of(name).default_address_routing_type == MULTICAST.upper()
+
+    def queue_address(self, address: str, queue: str) -> Address:
+        """For those who send to one queue of an address: an address that leads there alone. Raises Refused."""
+        found = self.queues.get(queue)
+        if found is None or found.kind.address != address:
+            raise Refused("amqp:not-found", f"there is no queue {queue!r} at address {address!r}")
+        alone = Address(address)
+        alone.bind(found)
+        alone.is_topic = True
+        return alone
+
+    def forget_address(self, name: str) -> None:
+        """An address that nobody is bound to any more is not kept."""
+        found = self.addresses.get(name)
+        if found is not None and found.is_empty:
+            del self.addresses[name]
 
     def make_address(self, name: str) -> Address:
         """The address, without a queue where it is new. Raises Refused."""
@@ -81,14 +107,17 @@ class Store:
         if found is None:
             if len(self.addresses) >= self.limits.queues_max:
                 raise Refused("amqp:resource-limit-exceeded", f"there are {len(self.addresses)} addresses: queues-max")
+            if not self.settings.of(name).auto_create_queues:
+                raise Refused("amqp:not-found", f"there is no address {name!r}, and auto-create-queues is off")
             found = self.addresses[name] = Address(name)
+            found.is_topic = True
         return found
 
     def queue_for(self, name: str) -> Queue:
         """The queue to consume from, by its own name. Raises Refused."""
         found = self.queues.get(name)
         if found is None:
-            self.address_for(name)
+            self.address_for(name, anycast=True)
             found = self.queues.get(name)
         if found is None:
             raise Refused(
@@ -132,7 +161,7 @@ class Store:
         queue.waiting.clear()  # what waits for the disk waits in vain
         address = self.addresses[queue.kind.address]
         address.unbind(queue)
-        if not address.queues:
+        if address.is_empty and not address.is_topic:
             del self.addresses[address.name]
         del self.queues[queue.kind.name]
         self.dirty.pop(queue, None)

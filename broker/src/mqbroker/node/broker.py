@@ -23,11 +23,12 @@ from mqbroker.journal.plan import Journal
 from mqbroker.journal.recovered import Recovered
 from mqbroker.node import inputs as given
 from mqbroker.node.accounts import Accounts
+from mqbroker.node.consumer import segment_of
 from mqbroker.node.counters import Counters
 from mqbroker.node.effects import AdminReply, Batch, Close, DeleteSegment, Effect, Halt, Send
 from mqbroker.node.local import LocalSessions
 from mqbroker.node.login_delays import LoginDelays
-from mqbroker.node.peer import Peer, segment_of
+from mqbroker.node.peer import Peer
 from mqbroker.node.termini import Termini
 from mqbroker.node.timers import Timers
 from mqbroker.wire.types import Symbol
@@ -80,6 +81,7 @@ class Broker:
         self.starved: dict[ReceiverLink, Peer] = {}
         self.draining: dict[SenderLink, Peer] = {}
         self.closing: dict[int, Close] = {}
+        self.temporary: dict[str, int] = {}  # temporary queues and addresses: the connections that made them
         self.next_turn: dict[Queue, None] = {}  # queues whose consumers got all that one step may give
         self._notices: list[Notice] = []
         self._operations = setup.operations
@@ -141,7 +143,7 @@ class Broker:
             consumer = link.owner
             if not link.is_attached or not link.is_draining:
                 del self.draining[link]
-            elif not consumer.queue.ready_count and consumer.queue not in dirty:
+            elif consumer.queue not in dirty and consumer.is_served:
                 del self.draining[link]
                 if link.credit:
                     link.drained()

@@ -6,7 +6,6 @@ the step in which it was decided.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from mqbroker.amqp import sasl
@@ -29,93 +28,26 @@ from mqbroker.amqp.events import (
     SenderSettled,
     Settled,
 )  # fmt: skip
-from mqbroker.amqp.links import ReceiverLink, SenderLink
+from mqbroker.amqp.links import LinkBase, ReceiverLink
 from mqbroker.amqp.states import Conn
-from mqbroker.amqp.unsettled import Taken
 from mqbroker.base.errors import Refused
 from mqbroker.base.notice import Level
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.config.slices import ListenerOptions
-from mqbroker.core.queue import Filter, Queue, Segment
+from mqbroker.node.consumer import LinkConsumer, segment_of
 from mqbroker.node.effects import Close, Derive, PauseReading
 from mqbroker.node.inputs import Accepted
 from mqbroker.node.login_delays import Key, network_of
-from mqbroker.wire.composites import encode_composite
+from mqbroker.node.relay import Relay
 from mqbroker.wire.performatives import Accepted as AcceptedOutcome
 from mqbroker.wire.performatives import Error, Modified, Open, Rejected
-from mqbroker.wire.run import payload_with_count
-from mqbroker.wire.sections import Header, decode_header
 from mqbroker.wire.types import Symbol
 
 if TYPE_CHECKING:
     from mqbroker.node.broker import Broker
 
 LINGER_MS = 500
-OUT_BYTES_MAX = 4 << 20  # what one step may produce for one connection
-
-
-class LinkConsumer:
-    """A link of ours on which a peer consumes from a queue."""
-
-    __slots__ = ("filter", "is_browser", "link", "peer", "priority", "queue")
-
-    def __init__(self, peer: Peer, link: SenderLink, queue: Queue) -> None:
-        self.peer = peer
-        self.link = link
-        self.queue = queue
-        self.priority = 0
-        self.filter: Filter | None = None
-        self.is_browser = False
-
-    def capacity(self) -> int:
-        """Messages that credit, window and the transport let through now."""
-        link = self.link
-        if not link.is_attached or self.peer.is_blocked:
-            return 0
-        if self.peer.out_bytes > OUT_BYTES_MAX:
-            self.peer.broker.next_turn[self.queue] = None
-            return 0
-        return min(link.credit, link.session.window)
-
-    def deliver(self, queue: Queue, segment: Segment) -> int:
-        """Send them; a redelivery says so in its header (the general path)."""
-        peer, link = self.peer, self.link
-        run, index, count, deliveries = segment
-        is_copy = self.is_browser or queue.kind.non_destructive
-        token = None if is_copy else (queue, segment)
-        peer.touch()
-        if peer.out_bytes > OUT_BYTES_MAX:
-            peer.broker.next_turn[queue] = None
-            return 0
-        if link.max_message_size and run.frame_size_max - run.head_size > link.max_message_size:
-            count = self._fitting(segment)
-            if not count:
-                link.detach("amqp:link:message-size-exceeded", "the next message exceeds the link's max-message-size")
-                return 0
-        if deliveries:
-            segment = Segment(run, index, 1, deliveries)
-            payload = payload_with_count(
-                run, index, _header_with(run.payload(index), run.section.size_bytes, deliveries)
-            )
-            went = link.session.send_message(link, payload, None if is_copy else (queue, segment))
-        else:
-            went = link.session.send_run(link, run, index, count, token)
-        peer.out_bytes += run.size_bytes(index, went) if went else 0
-        if went and link.send_settled and not is_copy:
-            peer.broker.store.settle(queue, Segment(run, index, went, deliveries))
-        return went
-
-    def _fitting(self, segment: Segment) -> int:
-        """How many of the messages, from the first on, the receiver takes by their size."""
-        run, index, count, _ = segment
-        sizes = (run.size_bytes(each, 1) - run.head_size for each in range(index, index + count))
-        return next((n for n, size in enumerate(sizes) if size > self.link.max_message_size), count)
-
-
-def _header_with(payload: memoryview, size: int, deliveries: int) -> bytes:
-    """The message's header section with this delivery count; `first-acquirer` no longer holds."""
-    header = decode_header(bytes(payload[:size]), 0, size)[0] if size else Header()
-    return encode_composite(replace(header, first_acquirer=False, delivery_count=deliveries))
+OFFERED = tuple(Symbol(name) for name in ("ANONYMOUS-RELAY", "SHARED-SUBS", "DELAYED_DELIVERY"))
 
 
 def _cause(outcome: Rejected) -> str:
@@ -123,18 +55,13 @@ def _cause(outcome: Rejected) -> str:
     return f"rejected: {error.condition} {error.description or ''}".strip() if error is not None else "rejected"
 
 
-def segment_of(taken: Taken) -> tuple[Queue, Segment]:
-    """Queue and messages of a settled range."""
-    queue, segment = taken.token
-    return queue, Segment(segment.run, segment.start + taken.skip, taken.n, segment.deliveries)
-
-
 class Peer:
     """See the module's docstring."""
 
     __slots__ = (
         "_deadline_ns", "_heard_ns", "_held", "accepted", "broker", "conn", "connection", "due_ns", "is_blocked",
-        "is_paused", "is_told_empty", "listener", "out_bytes", "producers", "scheduled_ns", "spoke_ns", "user",
+        "is_paused", "is_told_empty", "listener", "out_bytes", "producers", "scheduled_ns", "spoke_ns", "temporary",
+        "user",
     )  # fmt: skip
 
     def __init__(self, broker: Broker, accepted: Accepted, listener: ListenerOptions) -> None:
@@ -148,6 +75,7 @@ class Peer:
         self.is_told_empty = False
         self.out_bytes = 0
         self.producers: dict[ReceiverLink, None] = {}
+        self.temporary: dict[LinkBase, str] = {}  # names of temporary queues that end with these links
         now_ns = broker.at.monotonic_ns
         self._heard_ns = self.spoke_ns = now_ns
         self._deadline_ns = now_ns + listener.login_timeout_ms * NS_PER_MS
@@ -210,6 +138,12 @@ class Peer:
         self.connection.derived(key, self.handle_events)
         self.touch()
         self.handle_events()
+
+    @property
+    def container_id(self) -> str:
+        """How the peer calls itself."""
+        opened = self.connection.peer_open
+        return opened.container_id if opened is not None else ""
 
     def touch(self) -> None:
         """Something may have to go out at the end of this step."""
@@ -282,13 +216,32 @@ class Peer:
         if broker.store.memory.is_full:
             self._refuse_run(event)
             return
-        if link.owner.is_empty and not self._bind_again(link):
+        if isinstance(link.owner, Relay):
+            self._relay(link, link.owner.publish(run), event)
+            return
+        if link.owner.is_empty and not link.owner.is_topic and not self._bind_again(link):
             return
         waits = broker.store.publish(link.owner, run)
         if waits and not is_settled:
             broker.store.decisions.wait(self._accept, link, first, run.count)
         elif not is_settled:
             link.session.accept(first, run.count)
+        if link.credit * 2 <= link.window:
+            self.grant(link)
+
+    def _relay(self, link: ReceiverLink, parts: list[tuple[int, int, bool, Refused | None]], event: Incoming) -> None:
+        """Outcomes of messages that went each to its own address."""
+        for index, count, waits, refused in parts:
+            first = event.delivery_id + index
+            if event.is_settled:
+                continue
+            if refused is not None:
+                error = Error(condition=Symbol(refused.condition), description=refused.description)
+                link.session.dispose(first, first + count - 1, Rejected(error=error), as_receiver=True)
+            elif waits:
+                self.broker.store.decisions.wait(self._accept, link, first, count)
+            else:
+                link.session.accept(first, count)
         if link.credit * 2 <= link.window:
             self.grant(link)
 
@@ -435,6 +388,7 @@ class Peer:
                 container_id=self.broker.container_id, max_frame_size=listener.max_frame_size_bytes,
                 channel_max=limits.sessions_per_connection_max - 1,
                 idle_time_out=listener.idle_timeout_ms // 2 or None, properties=self.broker.open_properties,
+                offered_capabilities=OFFERED,
             )
         )  # fmt: skip
         self._set_due()
@@ -445,15 +399,13 @@ class Peer:
 
     def _detached(self, event: Detached) -> None:
         link = event.link
-        consumer = link.owner
         for taken in event.returned:
             if taken.token is not None:
                 self.broker.store.give_back(*segment_of(taken), was_delivered=True)
         if isinstance(link, ReceiverLink):
             self.producers.pop(link, None)
             self.broker.starved.pop(link, None)
-        elif isinstance(consumer, LinkConsumer) and consumer in consumer.queue.consumers:
-            self.broker.store.leave(consumer.queue, consumer)
+        self.broker.termini.detached(self, link)
 
     def _ended(self, event: Began | Ended | SenderSettled) -> None:
         """Nothing to do: links bring their own events, and what we owe goes out by itself."""

@@ -1,22 +1,47 @@
-"""Attach: what a peer may send to or consume from, and how it is told no (AMQP 1.0 §2.6.3, §3.5)."""
+"""Attach: what a peer may send to or consume from, and how it is told no (AMQP 1.0 §2.6.3, §3.5).
+
+An address may be written `address::queue` for one queue of it. The capabilities `queue` and `topic` say what a client
+wants where an address could be both; without them the address, and then its settings, decide.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from mqbroker.amqp.events import Attaching
-from mqbroker.amqp.links import ReceiverLink, SenderLink
+from mqbroker.amqp.links import LinkBase, ReceiverLink, SenderLink
 from mqbroker.base.errors import Refused
+from mqbroker.core.address import ANYCAST, MULTICAST
 from mqbroker.core.queue import Queue
-from mqbroker.node.peer import LinkConsumer
-from mqbroker.wire.performatives import Attach, Source, Target
+from mqbroker.core.source_filters import NO_LOCAL_CODE, NO_LOCAL_NAME, SourceFilter, source_filter
+from mqbroker.core.store import kind_of
+from mqbroker.node.consumer import LinkConsumer
+from mqbroker.node.relay import Relay
+from mqbroker.node.subscriptions import Subscriptions, name_of
+from mqbroker.wire.performatives import Attach, Modified, Source, Target
+from mqbroker.wire.types import Symbol
 
 if TYPE_CHECKING:
     from mqbroker.node.broker import Broker
     from mqbroker.node.peer import Peer
 
-TOPIC_CAPABILITIES = ("topic", "temporary-topic", "shared", "global")
-NAMES_SHOWN_MAX, NAME_SHOWN_MAX = 5, 60
+FULLY_QUALIFIED = "::"
+COPY = "copy"
+TOPIC, QUEUE = ("topic", "temporary-topic"), ("queue", "temporary-queue")
+OUTCOMES = tuple(Symbol(f"amqp:{name}:list") for name in ("accepted", "rejected", "released", "modified"))
+DEFAULT_OUTCOME = Modified(delivery_failed=True)
+PRIORITY_MAX = 0x7FFFFFFF
+NO_LOCAL = (NO_LOCAL_CODE, NO_LOCAL_NAME)
+
+
+class Terms(NamedTuple):
+    """What a consumer is given: its queue, what it lets through, and whether the queue ends with the link."""
+
+    queue: Queue
+    filters: SourceFilter
+    is_browser: bool = False
+    ends_with_link: bool = False
+    is_subscription: bool = False
 
 
 class Termini:
@@ -24,6 +49,7 @@ class Termini:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
+        self._subscriptions = Subscriptions(broker.store)
 
     def attach(self, peer: Peer, event: Attaching) -> None:
         """Accept or refuse the link; a refusal ends the link and nothing else."""
@@ -37,55 +63,201 @@ class Termini:
             link.refuse(attach, refused.condition, refused.description)
         peer.touch()
 
+    # -- producers -----------------------------------------------------------------------------------------------------
+
     def _producer(self, peer: Peer, link: ReceiverLink, attach: Attach) -> None:
         target = attach.target
         if not isinstance(target, Target):
             what = "a link without a target" if target is None else f"a {type(target).__name__} target"
             raise Refused("amqp:not-implemented", f"{what} is not supported")
+        answer = Target(address=target.address, durable=target.durable, expiry_policy=target.expiry_policy,
+                        timeout=target.timeout, capabilities=target.capabilities)  # fmt: skip
         if target.dynamic:
-            raise Refused("amqp:not-implemented", "dynamic targets (temporary queues) are not supported")
-        _refuse_topics(target)
-        link.owner = self._broker.store.address_for(_name(target.address))
+            name = self._temporary(peer, link, target)
+            link.owner = self._broker.store.addresses[name]
+            answer = Target(address=name, dynamic=True, dynamic_node_properties=target.dynamic_node_properties,
+                            capabilities=target.capabilities)  # fmt: skip
+        elif target.address is None:
+            link.owner = Relay(self._broker.store)
+        else:
+            address, queue = _parts(target.address)
+            if queue:
+                link.owner = self._broker.store.queue_address(address, queue)
+            elif _wants(target, TOPIC):
+                link.owner = self._broker.store.make_address(address)
+            else:
+                link.owner = self._broker.store.address_for(address, anycast=_wants(target, QUEUE))
         limits = self._broker.options.limits
-        link.accept(attach, Target(address=target.address, durable=target.durable), limits.max_message_size_bytes)
+        link.accept(attach, answer, limits.max_message_size_bytes)
         peer.producers[link] = None
         peer.grant(link)
+
+    # -- consumers -----------------------------------------------------------------------------------------------------
 
     def _consumer(self, peer: Peer, link: SenderLink, attach: Attach) -> None:
         source = attach.source
         if source is None:
-            raise Refused("amqp:not-implemented", "a link without a source is not supported")
+            self._look_up(peer, link, attach)
+            return
+        answer = source
         if source.dynamic:
-            raise Refused("amqp:not-implemented", "dynamic sources (temporary queues) are not supported")
-        if source.distribution_mode == "copy":
-            raise Refused("amqp:not-implemented", "browsing (distribution-mode copy) is not supported")
-        if source.filter:
-            # Most clients do not look whether their filter is in the answer, and would take what is not meant for them.
-            names = ", ".join(str(name)[:NAME_SHOWN_MAX] for name in list(source.filter)[:NAMES_SHOWN_MAX])
-            raise Refused("amqp:not-implemented", f"filters (selectors) are not supported: {names}")
-        _refuse_topics(source)
-        store = self._broker.store
-        queue = store.queue_for(_name(source.address))
+            name = self._temporary(peer, link, source)
+            answer = source = Source(address=name, dynamic=True, capabilities=source.capabilities,
+                                     dynamic_node_properties=source.dynamic_node_properties)  # fmt: skip
+        terms = self._terms(peer, attach.name, source)
+        store, queue = self._broker.store, terms.queue
         store.check_consumers(queue)
-        link.accept(attach, Source(address=source.address, durable=source.durable))
+        link.accept(attach, _answer(answer, terms.filters))
         consumer = link.owner = LinkConsumer(peer, link, queue)
+        consumer.is_browser = terms.is_browser
+        consumer.ends_queue, consumer.is_subscription = terms.ends_with_link, terms.is_subscription
+        # The filter of a subscription is its queue's: what does not match never gets there.
+        consumer.filter = None if terms.is_subscription else terms.filters.selector
+        consumer.priority = _priority(attach)
         queue.arriving_count += 1
         store.consume(queue, lambda: self._start(queue, consumer))
 
+    def _terms(self, peer: Peer, link_name: str, source: Source) -> Terms:
+        store = self._broker.store
+        address, queue_name = _parts(source.address)
+        self._check_owner(peer, queue_name or address)
+        is_browser = source.distribution_mode == COPY
+        if queue_name:
+            filters = _filters(source)
+            return Terms(self._qualified(address, queue_name, source), filters, is_browser)
+        found = store.queues.get(address)
+        if _wants(source, TOPIC) or (
+            not _wants(source, QUEUE) and found is None and store.is_multicast(address)
+        ):  # fmt: skip
+            filters = _filters(source)
+            selector = filters.selector.text if filters.selector is not None else ""
+            queue = self._subscriptions.queue_for(peer.container_id, link_name, source, selector)
+            return Terms(queue, filters, False, not queue.kind.is_durable, True)
+        filters = _filters(source)
+        return Terms(store.queue_for(address), filters, is_browser)
+
+    def _qualified(self, address: str, name: str, source: Source) -> Queue:
+        store = self._broker.store
+        found = store.queues.get(name)
+        if found is not None:
+            if found.kind.address != address:
+                why = f"queue {name!r} belongs to address {found.kind.address!r}, not to {address!r}"
+                raise Refused("amqp:precondition-failed", why)
+            return found
+        settings = store.settings.of(address)
+        if not settings.auto_create_queues:
+            raise Refused("amqp:not-found", f"there is no queue {name!r}, and auto-create-queues is off")
+        is_topic = _wants(source, TOPIC) or (not _wants(source, QUEUE) and store.is_multicast(address))
+        routing = MULTICAST if is_topic else ANYCAST
+        return store.create_queue(kind_of(name, address, settings, routing=routing, auto_created=True))
+
+    def _look_up(self, peer: Peer, link: SenderLink, attach: Attach) -> None:
+        """A link without a source asks whether its subscription exists; JMS clients do so to end it."""
+        for source in (Source(durable=2), Source(durable=2, capabilities=(Symbol("shared"), Symbol("global")))):
+            name = name_of(peer.container_id, attach.name, source)
+            queue = self._broker.store.queues.get(name)
+            if queue is not None and queue.kind.routing == MULTICAST:
+                link.accept(attach, Source(address=queue.kind.address, durable=2, expiry_policy=Symbol("never"),
+                                           distribution_mode=Symbol(COPY)))  # fmt: skip
+                consumer = link.owner = LinkConsumer(peer, link, queue)
+                consumer.is_subscription = True
+                return
+        raise Refused("amqp:not-found", f"there is no subscription {attach.name!r} of {peer.container_id!r}")
+
     def _start(self, queue: Queue, consumer: LinkConsumer) -> None:
         queue.arriving_count -= 1
-        if consumer.link.is_attached and not consumer.peer.connection.is_dead:
+        if consumer.link.is_attached and not consumer.peer.connection.is_dead and not queue.is_deleted:
             self._broker.store.join(queue, consumer)
+        else:
+            self._end_queue(consumer)
+
+    # -- ends ----------------------------------------------------------------------------------------------------------
+
+    def detached(self, peer: Peer, link: LinkBase) -> None:
+        """A link is gone: so are queues that end with it, and a subscription that its subscriber closed for good."""
+        consumer = link.owner
+        if isinstance(consumer, LinkConsumer):
+            if consumer in consumer.queue.consumers:
+                self._broker.store.leave(consumer.queue, consumer)
+            consumer.ends_queue = consumer.ends_queue or (consumer.is_subscription and link.is_closed)
+            self._end_queue(consumer)
+        name = peer.temporary.pop(link, None)
+        if name is not None:
+            self._end_temporary(name)
+
+    def _end_queue(self, consumer: LinkConsumer) -> None:
+        queue = consumer.queue
+        is_idle = not queue.consumers and not queue.arriving_count and not queue.delivering_count
+        if consumer.ends_queue and is_idle and not queue.is_deleted:
+            self._broker.store.delete_queue(queue)
+
+    def _end_temporary(self, name: str) -> None:
+        """Whoever uses it is told (§3.5.3, delete-on-close)."""
+        store = self._broker.store
+        queue = store.queues.get(name)
+        if queue is not None:
+            for consumer in list(queue.consumers):
+                if isinstance(consumer, LinkConsumer) and consumer.link.is_attached:
+                    consumer.link.detach("amqp:resource-deleted", f"the temporary queue {name!r} is gone")
+                    consumer.peer.touch()
+                    consumer.peer.handle_events()
+            if not queue.consumers and not queue.delivering_count and not queue.arriving_count:
+                store.delete_queue(queue)
+        store.forget_address(name)
+        self._broker.temporary.pop(name, None)
+
+    # -- temporary queues ----------------------------------------------------------------------------------------------
+
+    def _temporary(self, peer: Peer, link: LinkBase, terminus: Source | Target) -> str:
+        if terminus.address is not None:
+            raise Refused("amqp:invalid-field", "a dynamic terminus has no address: the broker chooses it (§3.5.3)")
+        name = self._subscriptions.temporary(peer.container_id, link.name, multicast=_wants(terminus, TOPIC))
+        peer.temporary[link] = name
+        self._broker.temporary[name] = peer.conn
+        return name
+
+    def _check_owner(self, peer: Peer, name: str) -> None:
+        """Everybody may send to a temporary queue; only its maker consumes from it (Jakarta Messaging 3.1, 4.4)."""
+        if self._broker.temporary.get(name, peer.conn) != peer.conn:
+            raise Refused("amqp:not-allowed", f"the temporary queue {name!r} belongs to another connection")
 
 
-def _refuse_topics(terminus: Source | Target) -> None:
-    # A subscriber that shares a queue without knowing it would miss what the others take.
-    for name in terminus.capabilities or ():
-        if name in TOPIC_CAPABILITIES:
-            raise Refused("amqp:not-implemented", f"capability {name}: multicast addresses are not supported")
-
-
-def _name(address: object) -> str:
+def _parts(address: object) -> tuple[str, str]:
+    """Address and queue of `address::queue`; the queue is empty where none is named."""
     if not isinstance(address, str) or not address:
-        raise Refused("amqp:invalid-field", "the terminus has no address; anonymous termini are not supported")
-    return address
+        raise Refused("amqp:invalid-field", "the terminus has no address")
+    name, mark, queue = address.partition(FULLY_QUALIFIED)
+    if mark and (not name or not queue):
+        raise Refused("amqp:invalid-field", f"{address!r}: a fully qualified name is address::queue")
+    return name, queue
+
+
+def _wants(terminus: Source | Target, names: tuple[str, ...]) -> bool:
+    return any(name in names for name in terminus.capabilities or ())
+
+
+def _filters(source: Source) -> SourceFilter:
+    """Filters that hold. One that is not known is refused: most clients do not look whether theirs is in the answer,
+    and would take what is not meant for them. No-local alone is passed over, as on Artemis's queues."""
+    found = source_filter(source.filter, knows_no_local=False)
+    unknown = [str(name)[:60] for name, value in (source.filter or {}).items()
+               if name not in found.accepted and getattr(value, "descriptor", None) not in NO_LOCAL]  # fmt: skip
+    if unknown:
+        raise Refused("amqp:not-implemented", f"filters that are not supported: {', '.join(unknown[:5])}")
+    return found
+
+
+def _priority(attach: Attach) -> int:
+    """Consumers of higher priority come first; Artemis's link property."""
+    value = (attach.properties or {}).get(Symbol("priority"), 0)
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    return max(-PRIORITY_MAX, min(int(value), PRIORITY_MAX)) if is_number else 0
+
+
+def _answer(source: Source, filters: SourceFilter) -> Source:
+    return Source(
+        address=source.address, durable=source.durable, expiry_policy=source.expiry_policy, timeout=source.timeout,
+        dynamic=source.dynamic, dynamic_node_properties=source.dynamic_node_properties,
+        distribution_mode=source.distribution_mode, filter=filters.accepted or None,
+        default_outcome=DEFAULT_OUTCOME, outcomes=OUTCOMES, capabilities=source.capabilities,
+    )  # fmt: skip

@@ -1,0 +1,96 @@
+"""A link on which a peer consumes from a queue: what it may take now, and how messages go out on it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from mqbroker.amqp.links import SenderLink
+from mqbroker.amqp.unsettled import Taken
+from mqbroker.core.queue import Filter, Queue, Segment
+from mqbroker.wire.composites import encode_composite
+from mqbroker.wire.run import payload_with_count
+from mqbroker.wire.sections import Header, decode_header
+
+if TYPE_CHECKING:
+    from mqbroker.node.peer import Peer
+
+OUT_BYTES_MAX = 4 << 20  # what one step may produce for one connection
+
+
+class LinkConsumer:
+    """A link of ours on which a peer consumes from a queue."""
+
+    __slots__ = ("ends_queue", "filter", "is_browser", "is_subscription", "link", "peer", "priority", "queue")
+
+    def __init__(self, peer: Peer, link: SenderLink, queue: Queue) -> None:
+        self.peer = peer
+        self.link = link
+        self.queue = queue
+        self.priority = 0
+        self.filter: Filter | None = None
+        self.is_browser = False
+        self.ends_queue = False  # the queue ends with the last of such links
+        self.is_subscription = False
+
+    def capacity(self) -> int:
+        """Messages that credit, window and the transport let through now."""
+        link = self.link
+        if not link.is_attached or self.peer.is_blocked:
+            return 0
+        if self.peer.out_bytes > OUT_BYTES_MAX:
+            self.peer.broker.next_turn[self.queue] = None
+            return 0
+        return min(link.credit, link.session.window)
+
+    @property
+    def is_served(self) -> bool:
+        """Whether all that it may have was sent, where its queue had its turn: nothing but the queue held it back."""
+        is_held = self.peer.is_blocked or not self.link.session.window or self.queue in self.peer.broker.next_turn
+        return not self.queue.ready_count or not is_held
+
+    def deliver(self, queue: Queue, segment: Segment) -> int:
+        """Send them; a redelivery says so in its header (the general path)."""
+        peer, link = self.peer, self.link
+        run, index, count, deliveries = segment
+        is_copy = self.is_browser or queue.kind.non_destructive
+        token = None if is_copy else (queue, segment)
+        peer.touch()
+        if peer.out_bytes > OUT_BYTES_MAX:
+            peer.broker.next_turn[queue] = None
+            return 0
+        if link.max_message_size and run.frame_size_max - run.head_size > link.max_message_size:
+            count = self._fitting(segment)
+            if not count:
+                link.detach("amqp:link:message-size-exceeded", "the next message exceeds the link's max-message-size")
+                return 0
+        if deliveries:
+            segment = Segment(run, index, 1, deliveries)
+            payload = payload_with_count(
+                run, index, _header_with(run.payload(index), run.section.size_bytes, deliveries)
+            )
+            went = link.session.send_message(link, payload, None if is_copy else (queue, segment))
+        else:
+            went = link.session.send_run(link, run, index, count, token)
+        peer.out_bytes += run.size_bytes(index, went) if went else 0
+        if went and link.send_settled and not is_copy:
+            peer.broker.store.settle(queue, Segment(run, index, went, deliveries))
+        return went
+
+    def _fitting(self, segment: Segment) -> int:
+        """How many of the messages, from the first on, the receiver takes by their size."""
+        run, index, count, _ = segment
+        sizes = (run.size_bytes(each, 1) - run.head_size for each in range(index, index + count))
+        return next((n for n, size in enumerate(sizes) if size > self.link.max_message_size), count)
+
+
+def _header_with(payload: memoryview, size: int, deliveries: int) -> bytes:
+    """The message's header section with this delivery count; `first-acquirer` no longer holds."""
+    header = decode_header(bytes(payload[:size]), 0, size)[0] if size else Header()
+    return encode_composite(replace(header, first_acquirer=False, delivery_count=deliveries))
+
+
+def segment_of(taken: Taken) -> tuple[Queue, Segment]:
+    """Queue and messages of a settled range."""
+    queue, segment = taken.token
+    return queue, Segment(segment.run, segment.start + taken.skip, taken.n, segment.deliveries)

@@ -1,0 +1,63 @@
+"""The anonymous terminus: a link without an address, whose messages say in `to` where they go.
+
+Each message is looked up by itself; neighbours that go to one address stay one run. Source: AMQP 1.0 Anonymous
+Terminus for Message Routing, ANONYMOUS-RELAY.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mqbroker.base.errors import PeerFault, Refused
+from mqbroker.wire.parts import part_of
+from mqbroker.wire.run import Run
+from mqbroker.wire.scan import scan_sections
+from mqbroker.wire.sections import decode_properties
+
+if TYPE_CHECKING:
+    from mqbroker.core.store import Store
+
+
+class Relay:
+    """Stands where the address of a link stands otherwise."""
+
+    is_empty = False
+    is_topic = True  # never bound to anything again
+    name = ""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def publish(self, run: Run) -> list[tuple[int, int, bool, Refused | None]]:
+        """Route all messages: (index, count, whether acceptance must wait, why not) for each part."""
+        targets = [_target(run, index) for index in range(run.count)]
+        found: list[tuple[int, int, bool, Refused | None]] = []
+        begin = 0
+        for index in range(1, run.count + 1):
+            if index < run.count and targets[index] == targets[begin]:
+                continue
+            found.append((begin, index - begin, *self._publish(run, begin, index, targets[begin])))
+            begin = index
+        return found
+
+    def _publish(self, run: Run, begin: int, end: int, target: str | None) -> tuple[bool, Refused | None]:
+        if not target:
+            why = "the message has no `to`, which a link without an address needs"
+            return False, Refused("amqp:invalid-field", why)
+        try:
+            name, mark, queue = target.partition("::")
+            address = self._store.queue_address(name, queue) if mark else self._store.address_for(target)
+        except Refused as refused:
+            return False, refused
+        return self._store.publish(address, part_of(run, begin, end)), None
+
+
+def _target(run: Run, index: int) -> str | None:
+    payload = bytes(run.payload(index))
+    try:
+        sections = scan_sections(payload, 0, len(payload))
+        if sections.properties < 0:
+            return None
+        return decode_properties(payload, sections.properties, sections.end)[0].to
+    except PeerFault:
+        return None

@@ -1,0 +1,97 @@
+"""Queues that belong to subscribers of multicast addresses, and temporary queues: their names and their ends.
+
+Names are Artemis's, so that a subscription is found again by whoever knows them: `container.link` for a durable one,
+up to the first `|` of the link's name for a shared one, with `:shared-volatile` and `:global` behind it. A link name
+outlives its connection; what a subscription keeps while nobody is there is decided by the source (AMQP 1.0 §3.5.3).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mqbroker.base.errors import Refused
+from mqbroker.core.address import ANYCAST, MULTICAST
+from mqbroker.core.queue import Queue, QueueKind
+from mqbroker.core.store import kind_of
+
+if TYPE_CHECKING:
+    from mqbroker.core.store import Store
+    from mqbroker.wire.performatives import Source
+
+NEVER = "never"
+
+
+def is_durable(source: Source) -> bool:
+    """Whether the subscription outlives its links: terminus durability, or an expiry policy of `never`."""
+    return bool(source.durable) or source.expiry_policy == NEVER
+
+
+def name_of(container: str, link_name: str, source: Source) -> str:
+    """The queue of a durable or shared subscription."""
+    capabilities = source.capabilities or ()
+    is_shared, is_global = "shared" in capabilities, "global" in capabilities
+    name = link_name if is_global or not container else f"{container}.{link_name}"
+    if is_shared:
+        name = name.partition("|")[0]
+        if not is_durable(source):
+            name += ":shared-volatile"
+        if is_global:
+            name += ":global"
+    return name
+
+
+class Subscriptions:
+    """Makes and ends these queues."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._count = 0
+
+    def queue_for(self, container: str, link_name: str, source: Source, selector: str) -> Queue:
+        """The queue of a subscriber of `source.address`. Raises Refused."""
+        capabilities = source.capabilities or ()
+        address = str(source.address)
+        if not is_durable(source) and "shared" not in capabilities:
+            return self._make(self._free_name(f"{container}.{link_name}"), address, selector, durable=False)
+        name = name_of(container, link_name, source)
+        found = self._store.queues.get(name)
+        if found is not None and not self._is_same(found, address, selector):
+            if found.consumers or found.arriving_count:
+                why = f"subscription {name!r} is in use, with address {found.kind.address!r} and other terms"
+                raise Refused("amqp:precondition-failed", why)
+            self._store.delete_queue(found)  # a changed subscription begins anew (Jakarta Messaging 3.1, 8.3.3)
+            found = None
+        if found is not None and found.consumers and "shared" not in capabilities:
+            raise Refused("amqp:resource-locked", f"subscription {name!r} has a subscriber")
+        return found or self._make(name, address, selector, durable=is_durable(source))
+
+    def temporary(self, container: str, link_name: str, *, multicast: bool) -> str:
+        """A name that nobody else has; a queue of that name too, unless it is for subscribers."""
+        name = self._free_name(f"temporary.{container}.{link_name}")
+        if multicast:
+            self._store.make_address(name)
+        else:
+            settings = self._store.settings.of(name)
+            self._store.create_queue(kind_of(name, name, settings, is_durable=False, routing=ANYCAST))
+        return name
+
+    def _make(self, name: str, address: str, selector: str, *, durable: bool) -> Queue:
+        settings = self._store.settings.of(address)
+        if not settings.auto_create_queues and address not in self._store.addresses:
+            raise Refused("amqp:not-found", f"there is no address {address!r}, and auto-create-queues is off")
+        self._store.make_address(address)
+        kind = kind_of(name, address, settings, routing=MULTICAST, is_durable=durable, selector=selector)
+        return self._store.create_queue(kind)
+
+    @staticmethod
+    def _is_same(queue: Queue, address: str, selector: str) -> bool:
+        kind: QueueKind = queue.kind
+        return kind.address == address and kind.selector == selector
+
+    def _free_name(self, wish: str) -> str:
+        """Unique in this process; queues of such names end with it."""
+        while True:
+            self._count += 1
+            name = f"{wish[:200]}.{self._count}"
+            if name not in self._store.queues and name not in self._store.addresses:
+                return name

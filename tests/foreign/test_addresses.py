@@ -1,0 +1,101 @@
+"""Addresses, subscriptions and selectors as a foreign client uses them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.foreign.client import ProtonClient
+from tests.foreign.conftest import depth
+from tests.support.broker_process import BrokerProcess
+
+pytestmark = pytest.mark.foreign
+
+
+def ids(client: ProtonClient, link: str, count: int) -> list[str]:
+    return [message["id"] for message in client.receive(link, count)]
+
+
+def test_a_selector_picks_and_the_rest_stays(broker: BrokerProcess, client: ProtonClient, queue: str) -> None:
+    client.connect("c", broker)
+    client.sender("c", "out", queue)
+    client.send("out", ["a", "b"], properties={"color": "red", "weight": 3})
+    client.send("out", ["c"], properties={"color": "blue", "weight": 5})
+    client.receiver("c", "in", queue, selector="color LIKE 'b%' AND weight BETWEEN 4 AND 6", credit=10)
+    assert ids(client, "in", 1) == ["c"]
+    assert depth(broker, queue) == 2
+    client.receiver("c", "rest", queue, credit=10)
+    assert ids(client, "rest", 2) == ["a", "b"]
+
+
+def test_a_browser_leaves_everything(broker: BrokerProcess, client: ProtonClient, queue: str) -> None:
+    client.connect("c", broker)
+    client.sender("c", "out", queue)
+    client.send("out", ["a", "b", "c"])
+    client.receiver("c", "look", queue, is_copy=True, credit=10)
+    assert ids(client, "look", 3) == ["a", "b", "c"]
+    assert depth(broker, queue) == 3
+
+
+def test_every_subscriber_of_a_topic_gets_a_copy(broker: BrokerProcess, client: ProtonClient, queue: str) -> None:
+    client.connect("c", broker)
+    for name in ("one", "two"):
+        client.receiver("c", name, queue, capabilities=["topic"], credit=10)
+    client.sender("c", "out", queue, capabilities=["topic"])
+    client.send("out", ["a", "b"])
+    assert ids(client, "one", 2) == ids(client, "two", 2) == ["a", "b"]
+
+
+def test_shared_subscribers_share(broker: BrokerProcess, client: ProtonClient, queue: str) -> None:
+    client.connect("c", broker)
+    for name in ("one", "two"):
+        client.receiver(
+            "c", name, queue, link_name=f"team-{queue}|{name}", capabilities=["topic", "shared", "global"], credit=10
+        )
+    client.sender("c", "out", queue, capabilities=["topic"])
+    client.send("out", ["a"])
+    client.send("out", ["b"])
+    assert sorted(ids(client, "one", 1) + ids(client, "two", 1)) == ["a", "b"]
+
+
+def test_request_and_reply_over_a_temporary_queue(broker: BrokerProcess, client: ProtonClient, queue: str) -> None:
+    client.connect("asks", broker)
+    client.connect("answers", broker)
+    reply_to = client.receiver("asks", "replies", None, is_dynamic=True, credit=10)["address"]
+    assert reply_to
+    client.sender("answers", "back", None)
+    (outcome,) = client.send("back", ["answer"], address=reply_to)
+    assert outcome["outcome"] == "accepted"
+    assert ids(client, "replies", 1) == ["answer"]
+    refused = client.receiver("answers", "thief", reply_to)
+    assert refused["refused"]["condition"] == "amqp:not-allowed"
+    client.ask("close_link", name="replies")
+    (outcome,) = client.send("back", ["late"], address=f"{queue}::none")
+    assert outcome["outcome"] == "rejected"
+
+
+def test_messages_of_higher_priority_overtake(broker: BrokerProcess, client: ProtonClient, queue: str) -> None:
+    client.connect("c", broker)
+    client.sender("c", "out", queue)
+    for priority, name in ((1, "low"), (4, "usual"), (9, "high")):
+        client.send("out", [name], priority=priority)
+    client.receiver("c", "in", queue, credit=10)
+    assert ids(client, "in", 3) == ["high", "usual", "low"]
+
+
+def test_a_short_life_ends(broker: BrokerProcess, client: ProtonClient, queue: str) -> None:
+    client.connect("c", broker)
+    client.sender("c", "out", queue)
+    client.send("out", ["short"], ttl=0.2)
+    client.send("out", ["long"], ttl=3600)
+    client.ask("work", time_s=0.4)
+    client.receiver("c", "in", queue, credit=10)
+    assert ids(client, "in", 1) == ["long"]
+    assert depth(broker, queue) == 0
+
+
+def test_one_queue_of_an_address(broker: BrokerProcess, client: ProtonClient, queue: str) -> None:
+    client.connect("c", broker)
+    client.receiver("c", "in", f"{queue}::{queue}-a", capabilities=["queue"], credit=10)
+    client.sender("c", "out", queue)
+    client.send("out", ["a"])
+    assert ids(client, "in", 1) == ["a"]
