@@ -59,6 +59,12 @@ def table(results: Sequence[Result], ours: str) -> str:
     return "\n\n".join(_one_table(list(group), ours, against) for _, group in itertools.groupby(results, _columns))
 
 
+def omissions(omitted: dict[tuple[str, str], str], titles: dict[str, str]) -> str:
+    """A line for each row that a peer has no figures for, with the reason."""
+    lines = [f"not measured: {peer}: {titles.get(row) or 'all rows'}: {why}\n" for (row, peer), why in omitted.items()]
+    return "\n" + "".join(lines) if lines else ""
+
+
 def _columns(result: Result) -> tuple[Metric, ...]:
     return tuple(metric for metric in METRICS if metric.name in result.figures)
 

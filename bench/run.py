@@ -57,7 +57,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _plan(options: argparse.Namespace) -> rounds.Plan:
-    chosen, starts = rows.chosen([name for name in options.rows.split(",") if name])
+    choice = rows.chosen([name for name in options.rows.split(",") if name])
     ours = () if options.no_ours else (peers.OURS,)
     named = tuple(options.peer) if options.peer is not None else () if options.short else peers.DEFAULT_PEERS
     count = options.rounds or (1 if options.short else 5 if options.check else 3)
@@ -67,13 +67,12 @@ def _plan(options: argparse.Namespace) -> rounds.Plan:
         raise ValueError("--no-ours leaves no broker to run: name one with --peer")
     for name in named:
         peers.require_known(name)
-    shorter = tuple(row.short() for row in chosen) if options.short else chosen
-    return rounds.Plan(ours + named, shorter, count, starts, warm=not options.short)
+    return rounds.Plan(ours + named, choice.short() if options.short else choice, count, warm=not options.short)
 
 
 def _run(plan: rounds.Plan, options: argparse.Namespace) -> int:
     if options.list:
-        print("\n".join([*(f"{row.name:26}{row.title}" for row in rows.ROWS), f"{rows.START:26}{rows.START_TITLE}"]))
+        print("\n".join(f"{name:26}{title}" for name, title in rows.EVERYTHING.titles().items()))
         return DONE
     artemis = any(name != peers.OURS for name in plan.names)
     prerequisites.ensure(prerequisites.LOAD + (prerequisites.ARTEMIS if artemis else ()), _say)
@@ -82,16 +81,21 @@ def _run(plan: rounds.Plan, options: argparse.Namespace) -> int:
     directory.mkdir(parents=True)
     try:
         facts = _facts(plan, directory)
-        results = rounds.run(plan, directory, _say)
+        record = rounds.run(plan, directory, _say)
     except BaseException:
         _say(f"bench: logs and configuration are kept in {directory}")
         raise
     shutil.rmtree(directory)
-    return _publish(results, facts, options)
+    facts["omitted"] = [{"row": row, "broker": name, "why": why} for (row, name), why in record.omitted.items()]
+    return _publish(record, plan, facts, options)
 
 
-def _publish(results: list[rounds.Result], facts: dict[str, Any], options: argparse.Namespace) -> int:
+def _publish(record: rounds.Record, plan: rounds.Plan, facts: dict[str, Any], options: argparse.Namespace) -> int:
+    results = record.results(plan)
+    if not results:
+        raise BenchFault("nothing could be measured; the reasons are above")
     print(report.table(results, peers.OURS))
+    print(report.omissions(record.omitted, plan.choice.titles()), end="")
     if options.short:
         print("few messages on a cold broker: the counts are right, the figures mean nothing")
     target = options.json or HERE / "results" / f"{facts['when'].replace(':', '')}.json"
@@ -115,7 +119,11 @@ def _facts(plan: rounds.Plan, directory: Path) -> dict[str, Any]:
         "brokers": list(plan.names),
         "rounds": plan.rounds,
         "warm": plan.warm,
-        "rows": {row.name: {"count": row.count, "size": row.size, "in_flight": row.in_flight} for row in plan.rows},
+        "rows": {
+            row.name: {"count": row.count, "slow_count": row.slow_count, "sizes": row.sizes, "in_flight": row.in_flight}
+            for row in plan.choice.rows
+        },
+        "many": {row.name: {"connections": row.connections, "links": row.links} for row in plan.choice.many},
         "consumer_credit": rows.CREDIT,
         "cores": cores,
         "processor": _processor(),

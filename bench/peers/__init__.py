@@ -19,6 +19,11 @@ def require_known(name: str) -> None:
         raise ValueError(f"no peer is called {name}; say {ARTEMIS_PREFIX}<version>, e.g. {DEFAULT_PEERS[0]}")
 
 
+def kind(name: str) -> str:
+    """What the rows go by: the name without its version."""
+    return name.split("-", 1)[0]
+
+
 def make(name: str, directory: Path) -> Peer:
     """The peer of this name, its directory made."""
     require_known(name)

@@ -70,6 +70,8 @@ def _fetch(version: str) -> Path:
 class Artemis(Peer):
     """One Artemis instance of the given version."""
 
+    kind = "artemis"
+
     def __init__(self, version: str, directory: Path) -> None:
         super().__init__(f"artemis-{version}", directory)
         self.version = version

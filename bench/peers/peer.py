@@ -9,6 +9,7 @@ import subprocess
 import time
 from abc import ABC, abstractmethod
 from pathlib import Path
+from typing import ClassVar
 
 from bench.faults import BenchFault
 
@@ -30,6 +31,8 @@ def free_port() -> int:
 class Peer(ABC):
     """`prepare` makes the instance (never measured), `launch` starts the process, `stop` ends it by its pid."""
 
+    kind: ClassVar[str]
+
     def __init__(self, name: str, directory: Path) -> None:
         self.name = name
         self.directory = directory
@@ -49,6 +52,10 @@ class Peer(ABC):
 
     def after_start(self) -> None:  # noqa: B027 - an offer to subclasses, not a duty
         """Check that the broker runs as it was configured."""
+
+    def address(self, queue: str) -> str:
+        """What a client calls the queue of this name."""
+        return queue
 
     @property
     def pid(self) -> int:

@@ -64,6 +64,16 @@ def test_rows_with_other_figures_get_a_table_of_their_own() -> None:
     assert "0.10" in second
 
 
+def test_what_was_not_measured_is_said_with_its_reason() -> None:
+    omitted = {("", "artemis-1"): "no Java", ("plain", "artemis-2"): "it blocks"}
+    assert report.omissions(omitted, {"plain": "load plain"}).splitlines() == [
+        "",
+        "not measured: artemis-1: all rows: no Java",
+        "not measured: artemis-2: load plain: it blocks",
+    ]
+    assert report.omissions({}, {}) == ""
+
+
 def test_json_holds_every_sample_medians_and_ratios() -> None:
     document = json.loads(report.as_json(THREE, "mqops", {"rounds": 3}))
     assert document["schema"] == report.SCHEMA
