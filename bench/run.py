@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import os
 import platform
 import shutil
@@ -47,7 +48,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--short", action="store_true", help="few messages, our broker only: checks counts, not speed")
     parser.add_argument("--rows", default="", help="names of rows, with commas; all of them by default")
     parser.add_argument("--rounds", type=int, default=0, help="rounds (3; 1 with --short; 5 with --check)")
-    parser.add_argument("--peer", action="append", help="artemis-<version>, may be repeated (two versions by default)")
+    parser.add_argument("--peer", action="append", help=f"may be repeated ({', '.join(peers.DEFAULT_PEERS)})")
     parser.add_argument("--no-ours", action="store_true", help="leave our own broker out, to try peers alone")
     parser.add_argument("--check", action="store_true", help="exit 1 when a floor is missed")
     parser.add_argument("--json", type=Path, help="file for the figures (bench/results/<time>.json)")
@@ -74,8 +75,8 @@ def _run(plan: rounds.Plan, options: argparse.Namespace) -> int:
     if options.list:
         print("\n".join(f"{name:26}{title}" for name, title in rows.EVERYTHING.titles().items()))
         return DONE
-    artemis = any(name != peers.OURS for name in plan.names)
-    prerequisites.ensure(prerequisites.LOAD + (prerequisites.ARTEMIS if artemis else ()), _say)
+    prerequisites.ensure(prerequisites.LOAD, _say)
+    plan = dataclasses.replace(plan, absent=_absent(plan.names))
     load.build()
     directory = options.work_directory.resolve() / str(os.getpid())
     directory.mkdir(parents=True)
@@ -88,6 +89,18 @@ def _run(plan: rounds.Plan, options: argparse.Namespace) -> int:
     shutil.rmtree(directory)
     facts["omitted"] = [{"row": row, "broker": name, "why": why} for (row, name), why in record.omitted.items()]
     return _publish(record, plan, facts, options)
+
+
+def _absent(names: Sequence[str]) -> dict[str, str]:
+    """Peers whose needs this system does not have and cannot be given: name → reason."""
+    found = {}
+    for name in names:
+        try:
+            prerequisites.ensure(prerequisites.PEERS.get(peers.kind(name), ()), _say)
+        except BenchFault as fault:
+            _say(f"bench: {name} is left out: {fault}")
+            found[name] = " ".join(line.strip() for line in str(fault).splitlines())
+    return found
 
 
 def _publish(record: rounds.Record, plan: rounds.Plan, facts: dict[str, Any], options: argparse.Namespace) -> int:

@@ -1,4 +1,5 @@
-"""Parsing of /proc, mounts and Artemis's configuration; order of the brokers; the command line's refusals."""
+"""Parsing of /proc, mounts and configurations of peers; the cache of distributions; order of the brokers; the command
+line's refusals."""
 
 from pathlib import Path
 from xml.etree import ElementTree
@@ -7,6 +8,7 @@ import pytest
 
 from bench import disk, peers, prerequisites, run, usage
 from bench.faults import BenchFault
+from bench.peers import cache, classic
 from bench.peers.artemis import CORE, configure
 from bench.rounds import turned
 
@@ -71,9 +73,48 @@ def test_an_unknown_layout_of_artemis_is_said() -> None:
         configure("<configuration xmlns='urn:activemq'/>", 1)
 
 
-@pytest.mark.parametrize("name", ["rabbit", "artemis", "artemis-", "artemis-latest", "../x"])
+def test_classic_speaks_native_amqp_without_delay_and_checks_users() -> None:
+    root = ElementTree.fromstring(classic.configure(Path("/work/a&b"), 12345, "bench", 'se"cret<'))
+    core = "{http://activemq.apache.org/schema/core}"
+    uri = root.find(f".//{core}transportConnector")
+    user = root.find(f".//{core}authenticationUser")
+    assert uri is not None
+    assert user is not None
+    assert uri.attrib["uri"].startswith("amqp://127.0.0.1:12345?")
+    assert {"transport.tcpNoDelay=true", "transport.transformer=native"} <= set(uri.attrib["uri"].split("&"))
+    assert (user.attrib["username"], user.attrib["password"]) == ("bench", 'se"cret<')
+    store = root.find(f".//{core}kahaDB")
+    assert store is not None
+    assert store.attrib["directory"] == "/work/a&b/data/kahadb"
+
+
+def test_an_archive_with_another_checksum_is_removed(tmp_path: Path) -> None:
+    archive = tmp_path / "apache-artemis-2.33.0-bin.tar.gz"
+    archive.write_bytes(b"something else")
+    with pytest.raises(BenchFault, match="another SHA-512"):
+        cache.verify(archive)
+    assert not archive.exists()
+
+
+def test_every_default_version_has_a_checksum() -> None:
+    artifacts = {"artemis": "apache-artemis", "classic": "apache-activemq"}
+    versioned = [name.split("-") for name in peers.DEFAULT_PEERS if "-" in name]
+    assert {f"{artifacts[kind]}-{version}-bin.tar.gz" for kind, version in versioned} == set(cache.SHA512)
+
+
+def test_half_a_distribution_is_not_taken_for_one(tmp_path: Path) -> None:
+    def fails(place: Path) -> Path:
+        (place / "half").touch()
+        raise BenchFault("interrupted")
+
+    with pytest.raises(BenchFault, match="interrupted"):
+        cache.unpacked(tmp_path / "home", fails)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["rabbit", "artemis", "artemis-", "artemis-latest", "classic", "../x"])
 def test_unknown_peers_are_refused(name: str) -> None:
-    with pytest.raises(ValueError, match=r"artemis-<version>"):
+    with pytest.raises(ValueError, match=r"no peer is called .*; say "):
         peers.require_known(name)
 
 
