@@ -127,6 +127,7 @@ def attached(peer: Peer, row: Many, address: str) -> Iterator[float]:
 
 def _spawn(peer: Peer, arguments: list[str]) -> subprocess.Popen[str]:
     command = [str(BINARY), *arguments, "--port", str(peer.port), "--user", peer.user, "--stall", str(STALL_S)]
+    command += peer.load_options
     environment = {**os.environ, "MQLOAD_PASSWORD": peer.password}
     return subprocess.Popen(
         command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

@@ -61,6 +61,11 @@ JAVA = (
 PEERS: dict[str, tuple[Need, ...]] = {
     "artemis": (*JAVA, Need("libaio, for Artemis's fastest journal", "libaio1", _libaio)),
     "classic": JAVA,
+    # Its packages are unpacked, not installed.
+    "rabbitmq": (
+        Need("Debian's tools for packages", "apt", _command("apt-get")),
+        Need("dpkg", "dpkg", _command("dpkg-deb")),
+    ),
 }
 
 

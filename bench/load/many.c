@@ -1,8 +1,6 @@
 #include "many.h"
 
-#include <proton/codec.h>
 #include <proton/disposition.h>
-#include <proton/terminus.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -33,9 +31,7 @@ static void open_link(channel_t *channel, pn_session_t *session, uint64_t number
   snprintf(name, sizeof name, "queue-%llu", (unsigned long long)number);
   snprintf(address, sizeof address, "%s.%llu", options->address, (unsigned long long)number);
   pn_link_t *link = sends ? pn_sender(session, name) : pn_receiver(session, name);
-  pn_terminus_t *end = sends ? pn_link_target(link) : pn_link_source(link);
-  pn_terminus_set_address(end, address);
-  pn_data_put_symbol(pn_terminus_capabilities(end), pn_bytes(5, "queue"));
+  run_terminus(channel->run, sends ? pn_link_target(link) : pn_link_source(link), address);
   pn_link_set_snd_settle_mode(link, PN_SND_UNSETTLED);
   pn_link_set_rcv_settle_mode(link, PN_RCV_FIRST);
   pn_link_set_context(link, (void *)(uintptr_t)number);
@@ -64,7 +60,8 @@ static void scatter_attach(channel_t *channel, pn_session_t *session) {
 static void scatter_send(channel_t *channel, pn_link_t *link) {
   many_t *many = channel->run->state;
   uint64_t number = number_of(link);
-  if (pn_link_credit(link) <= 0 || pn_link_current(link) || pn_link_unsettled(link) > 0) return;
+  if (pn_link_state(link) & PN_LOCAL_CLOSED) return; /* credit that came too late */
+  if (pn_link_credit(link) <= 0 || pn_link_unsettled(link) > 0) return;
   body_head_t head = {.producer = 0, .sequence = (uint32_t)number};
   body_write(many->message.body, &head);
   pn_delivery(link, pn_dtag((const char *)&number, sizeof number));
@@ -78,6 +75,7 @@ static void scatter_answered(channel_t *channel, pn_delivery_t *delivery) {
   uint64_t state = pn_delivery_remote_state(delivery);
   if (!pn_delivery_updated(delivery) || (!state && !pn_delivery_settled(delivery))) return;
   pn_link_t *link = pn_delivery_link(delivery);
+  if (pn_link_state(link) & PN_LOCAL_CLOSED) return; /* a range of answers may hold some that were given before */
   if (state == PN_ACCEPTED) many->accepted++;
   else many->refused++;
   pn_delivery_settle(delivery);

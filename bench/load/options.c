@@ -16,6 +16,7 @@ static const char USAGE[] =
     "  --size BYTES       body of a message (100); several with commas: one after the other, again and again\n"
     "  --settled          no acknowledgements (send: pre-settled; receive: asks for pre-settled)\n"
     "  --durable          send: durable messages\n"
+    "  --durable-queue    ask for a terminus that outlives the link (for brokers that make other queues otherwise)\n"
     "  --stamp            send: write the time into each message; receive: measure latency from it\n"
     "  --connections N    connections of this process, one link each (1)\n"
     "  --at-once N        connections that may be under way at the same time (all)\n"
@@ -64,6 +65,7 @@ static const struct option LONG[] = {
     {"connections", required_argument, 0, 'c'}, {"producers", required_argument, 0, 'P'},
     {"in-flight", required_argument, 0, 'f'}, {"credit", required_argument, 0, 'C'},
     {"rate", required_argument, 0, 'r'},      {"stall", required_argument, 0, 'w'},
+    {"durable-queue", no_argument, 0, 'D'},
     {"links", required_argument, 0, 'l'},     {"at-once", required_argument, 0, 'o'},
     {0, 0, 0, 0}};
 
@@ -76,6 +78,7 @@ static void take(options_t *o, int option, const char *name) {
     case 's': o->sizes = sizes(name, optarg); break;
     case 'S': o->settled = true; break;
     case 'd': o->durable = true; break;
+    case 'D': o->durable_queue = true; break;
     case 't': o->stamp = true; break;
     case 'c': o->connections = (unsigned)number(name, optarg, 1, 10000); break;
     case 'P': o->producers = (unsigned)number(name, optarg, 1, 10000); break;

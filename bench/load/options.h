@@ -19,6 +19,7 @@ typedef struct {
   sizes_t sizes;
   bool settled;
   bool durable;
+  bool durable_queue;   /* asks for a durable queue, where the broker makes another kind otherwise */
   bool stamp;           /* send: write the time into each message; receive: measure from it */
   unsigned connections; /* of this process */
   unsigned at_once;     /* connections that may be under way; 0: all of them */

@@ -1,7 +1,6 @@
 #include "receiver.h"
 
 #include <proton/disposition.h>
-#include <proton/terminus.h>
 #include <stdlib.h>
 
 #include "body.h"
@@ -24,8 +23,7 @@ typedef struct {
 static void attach(channel_t *channel, pn_session_t *session) {
   const options_t *options = channel->run->options;
   pn_link_t *link = pn_receiver(session, "receiver");
-  pn_terminus_set_address(pn_link_source(link), options->address);
-  pn_data_put_symbol(pn_terminus_capabilities(pn_link_source(link)), pn_bytes(5, "queue"));
+  run_terminus(channel->run, pn_link_source(link), options->address);
   pn_link_set_snd_settle_mode(link, options->settled ? PN_SND_SETTLED : PN_SND_UNSETTLED);
   pn_link_set_rcv_settle_mode(link, PN_RCV_FIRST);
   pn_link_flow(link, (int)options->credit);

@@ -1,6 +1,7 @@
 #include "run.h"
 
 #include <proton/condition.h>
+#include <proton/codec.h>
 #include <proton/event.h>
 #include <proton/sasl.h>
 #include <proton/transport.h>
@@ -15,6 +16,12 @@ uint64_t now_ns(void) {
   struct timespec at;
   clock_gettime(CLOCK_MONOTONIC, &at);
   return (uint64_t)at.tv_sec * 1000000000ull + (uint64_t)at.tv_nsec;
+}
+
+void run_terminus(const run_t *run, pn_terminus_t *end, const char *address) {
+  pn_terminus_set_address(end, address);
+  pn_data_put_symbol(pn_terminus_capabilities(end), pn_bytes(5, "queue"));
+  if (run->options->durable_queue) pn_terminus_set_durability(end, PN_CONFIGURATION);
 }
 
 void run_wake_all(run_t *run) {

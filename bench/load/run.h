@@ -11,6 +11,7 @@
 #include <proton/link.h>
 #include <proton/proactor.h>
 #include <proton/session.h>
+#include <proton/terminus.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -54,6 +55,8 @@ struct run {
 };
 
 uint64_t now_ns(void);
+/* The queue at one end of a link. */
+void run_terminus(const run_t *run, pn_terminus_t *end, const char *address);
 void run_loop(run_t *run);
 /* Begins connections up to --at-once more than those that are `complete`. */
 void run_connect(run_t *run, unsigned complete);

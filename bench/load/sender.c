@@ -1,7 +1,6 @@
 #include "sender.h"
 
 #include <proton/disposition.h>
-#include <proton/terminus.h>
 #include <stdlib.h>
 
 #include "body.h"
@@ -33,8 +32,7 @@ static bool encode(sender_t *sender, const options_t *options) {
 static void attach(channel_t *channel, pn_session_t *session) {
   const options_t *options = channel->run->options;
   pn_link_t *link = pn_sender(session, "sender");
-  pn_terminus_set_address(pn_link_target(link), options->address);
-  pn_data_put_symbol(pn_terminus_capabilities(pn_link_target(link)), pn_bytes(5, "queue"));
+  run_terminus(channel->run, pn_link_target(link), options->address);
   pn_link_set_snd_settle_mode(link, options->settled ? PN_SND_SETTLED : PN_SND_UNSETTLED);
   pn_link_set_rcv_settle_mode(link, PN_RCV_FIRST);
   channel->quota = body_share(options->count, options->connections, channel->index);
@@ -126,8 +124,10 @@ static void answered(channel_t *channel, pn_delivery_t *delivery) {
   sender_t *sender = run->state;
   uint64_t state = pn_delivery_remote_state(delivery);
   if (!pn_delivery_updated(delivery) || (!state && !pn_delivery_settled(delivery))) return;
-  uint64_t now = now_ns();
-  histogram_add(&sender->acknowledgement, now - (uint64_t)(uintptr_t)pn_delivery_get_context(delivery));
+  uint64_t now = now_ns(), sent = (uint64_t)(uintptr_t)pn_delivery_get_context(delivery);
+  if (!sent) return; /* answered before: a range of answers may hold some that were */
+  pn_delivery_set_context(delivery, NULL);
+  histogram_add(&sender->acknowledgement, now - sent);
   count_outcome(run, state);
   pn_delivery_settle(delivery);
   channel->done++;

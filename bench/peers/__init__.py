@@ -9,12 +9,13 @@ from bench.peers.artemis import Artemis
 from bench.peers.classic import Classic
 from bench.peers.mqops import Mqops
 from bench.peers.peer import Peer
+from bench.peers.rabbitmq import Rabbitmq
 
 OURS = "mqops"
 ARTEMIS = "artemis"
-VERSIONED: dict[str, Callable[[str, Path], Peer]] = {ARTEMIS: Artemis, "classic": Classic}
+VERSIONED: dict[str, Callable[[str, Path], Peer]] = {ARTEMIS: Artemis, "classic": Classic, "rabbitmq": Rabbitmq}
 ARTEMIS_PEERS = ("artemis-2.33.0", "artemis-2.44.0")
-DEFAULT_PEERS = (*ARTEMIS_PEERS, "classic-5.18.3")
+DEFAULT_PEERS = (*ARTEMIS_PEERS, "classic-5.18.3", "rabbitmq-3.10")
 
 
 def kind(name: str) -> str:
@@ -26,9 +27,8 @@ def require_known(name: str) -> None:
     """Refuses names that nothing can be started for."""
     this, _, version = name.partition("-")
     if name != OURS and not (this in VERSIONED and version[:1].isdigit()):
-        raise ValueError(
-            f"no peer is called {name}; say artemis-<version> or classic-<version>, e.g. {DEFAULT_PEERS[0]}"
-        )
+        forms = ", ".join(f"{each}-<version>" for each in VERSIONED)
+        raise ValueError(f"no peer is called {name}; say one of {forms}, e.g. {DEFAULT_PEERS[0]}")
 
 
 def make(name: str, directory: Path) -> Peer:

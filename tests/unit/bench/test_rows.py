@@ -3,6 +3,7 @@
 import pytest
 
 from bench import load, rows
+from bench.peers.rabbitmq import Rabbitmq
 
 
 def _row(name: str) -> rows.Row:
@@ -110,6 +111,11 @@ def test_a_slow_peer_never_gets_more(row: rows.Row) -> None:
 def test_many_are_few_when_short(row: rows.Many) -> None:
     short = row.short()
     assert 2 <= short.connections * short.links <= row.connections * row.links / 20
+
+
+def test_rabbitmq_is_asked_for_durable_queues() -> None:
+    # Its plugin makes others by default, and accepts durable messages there before they are on disk.
+    assert "--durable-queue" in Rabbitmq.load_options
 
 
 def test_arguments_of_many() -> None:
