@@ -20,6 +20,7 @@ class Metric:
     title: str
     unit: str
     more_is_better: bool
+    compared: bool = True  # with peers
 
 
 METRICS = (
@@ -31,7 +32,9 @@ METRICS = (
     Metric("p99_us", "p99 µs", "microseconds", False),
     Metric("p999_us", "p99.9 µs", "microseconds", False),
     Metric("start_s", "start s", "seconds from start to the first accepted message", False),
-    Metric("tail_share", "last ÷ first", "rate of the last tenth of a drain in rates of the first tenth", True),
+    Metric(
+        "tail_share", "last ÷ first", "rate of the last tenth of a drain in rates of the first", True, compared=False
+    ),
     Metric("attach_s", "attached s", "seconds until every connection has its receiver attached", False),
     Metric("create_s", "created s", "seconds until every queue has accepted a message", False),
     Metric("added_mb", "added MB", "resident megabytes more than before the queues were made", False),
