@@ -31,7 +31,7 @@ soak: ## fresh seeds, fuzzers and crash points: make soak MINUTES=30
 	@$(MAKE) --no-print-directory prerequisites-check setup
 	@$(BIN)/python .ci/soak.py --minutes $(MINUTES)
 
-bench: ## our broker and Artemis under the same load
+bench: ## our broker and its peers under the same load
 	@$(READY)
 	@$(BIN)/python -m bench $(BENCH)
 

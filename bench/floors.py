@@ -1,10 +1,14 @@
-"""Ratios that must hold. A floor fails only when even the better quartile of the rounds misses it: a shared machine has
-bad minutes, and a check that fails by chance is soon ignored. Pure."""
+"""What must hold: ratios to the better Artemis of the same run, or bounds. A floor fails only when even the better
+quartile of the rounds misses it: a shared machine has bad minutes, and a check that fails by chance is soon ignored.
+Pure."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from bench.report import ratios
+from bench.rounds import Result
 from bench.rows import METRICS
 from bench.stats import Spread
 
@@ -13,32 +17,69 @@ QUARTILE = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Floor:
-    """Our ratio to the best peer at this figure of this row."""
+    """What our figure must reach in this row, or stay under where less is better: a ratio, or the figure itself."""
 
     row: str
     metric: str
-    ratio: float
+    bound: float
+    absolute: bool = False
+
+    def shown(self, value: float) -> str:
+        """With its unit: × for a ratio."""
+        return f"{value:.2f}" if self.absolute else f"{value:.2f}×"
 
 
 FLOORS = (
-    Floor("plain-100B-acknowledged", "rate", 1.2),
-    Floor("durable-1000", "rate", 1.0),
-    Floor("durable-1000-consumer", "rate", 1.0),
+    Floor("plain-100B-settled", "rate", 2.0),
+    Floor("plain-100B-acknowledged", "rate", 2.0),
+    Floor("plain-1KiB-settled", "rate", 1.7),
+    Floor("plain-1KiB-settled", "cpu_us", 0.25),
+    Floor("plain-1KiB-acknowledged", "rate", 1.7),
+    Floor("plain-1KiB-acknowledged", "cpu_us", 0.25),
+    Floor("durable-1", "rate", 1.0),
+    Floor("durable-1", "cpu_us", 0.5),
+    Floor("durable-16", "rate", 1.0),
+    Floor("durable-16", "cpu_us", 0.5),
+    Floor("durable-64", "rate", 1.0),
+    Floor("durable-64", "cpu_us", 0.5),
+    Floor("durable-1000", "rate", 1.4),
+    Floor("durable-1000", "p99_us", 0.25),
+    Floor("durable-1000-consumer", "rate", 1.4),
+    Floor("durable-1000-consumer", "p99_us", 0.25),
+    Floor("latency", "p50_us", 0.8),
+    Floor("latency", "p99_us", 0.8),
+    # The end of a deep queue is as fast as its beginning, within noise.
+    Floor("depth", "tail_share", 0.8, absolute=True),
+    Floor("connections", "attach_s", 0.25),
+    Floor("connections", "rss_mb", 100.0, absolute=True),
+    Floor("queues", "create_s", 0.25),
+    Floor("queues", "added_mb", 0.25),
+    Floor("start", "start_s", 1.0, absolute=True),
+    Floor("start", "rss_mb", 60.0, absolute=True),
 )
 
 _MORE_IS_BETTER = {metric.name: metric.more_is_better for metric in METRICS}
 
 
-def missed(ratios: dict[str, dict[str, Spread]], floors: tuple[Floor, ...] = FLOORS) -> list[str]:
-    """A sentence for each floor that does not hold or was not measured."""
-    return [sentence for floor in floors if (sentence := _judge(floor, ratios.get(floor.row, {}).get(floor.metric)))]
+def missed(results: Sequence[Result], ours: str, kind: str, floors: tuple[Floor, ...] = FLOORS) -> list[str]:
+    """A sentence for each floor that does not hold or was not measured; ratios are to the best peer of this kind."""
+    rivals = [result for result in results if result.peer == ours or result.peer.startswith(f"{kind}-")]
+    against = ratios(rivals, ours)
+    figures = {result.row: result.figures for result in results if result.peer == ours}
+    sentences = []
+    for floor in floors:
+        source = figures if floor.absolute else against
+        sentences.append(_judge(floor, source.get(floor.row, {}).get(floor.metric), kind))
+    return [sentence for sentence in sentences if sentence]
 
 
-def _judge(floor: Floor, found: Spread | None) -> str:
+def _judge(floor: Floor, found: Spread | None, kind: str) -> str:
+    what = f"{floor.row}: {floor.metric}"
     if found is None:
-        return f"{floor.row}: {floor.metric} was not measured against a peer, so its floor of {floor.ratio}× is unknown"
+        against = "" if floor.absolute else f" against {kind}"
+        return f"{what} was not measured{against}, so its floor of {floor.shown(floor.bound)} is unknown"
     more = _MORE_IS_BETTER[floor.metric]
     better = found.quantile(1 - QUARTILE if more else QUARTILE)
-    if better >= floor.ratio if more else better <= floor.ratio:
+    if better >= floor.bound if more else better <= floor.bound:
         return ""
-    return f"{floor.row}: {floor.metric} is {better:.2f}× at the better quartile; the floor is {floor.ratio}×"
+    return f"{what} is {floor.shown(better)} at the better quartile; the floor is {floor.shown(floor.bound)}"

@@ -6,21 +6,27 @@ import json
 import os
 import select
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from bench.faults import BenchFault, WrongCounts
 from bench.peers.peer import Peer
-from bench.rows import CREDIT, Row
+from bench.rows import CREDIT, Many, Row
 
 SOURCE = Path(__file__).parent / "load"
 BINARY = SOURCE / "build" / "mqload"
 BUILD_TIMEOUT_S = 120
 READY_TIMEOUT_S = 30
+MANY_READY_TIMEOUT_S = 300
 RUN_TIMEOUT_S = 600
 STALL_S = 20
-COUNTED = {"send": "sent", "receive": "received"}
+COUNTED = {"send": "sent", "receive": "received", "scatter": "accepted", "attach": "received"}
+# A link of the many is nearly idle; as many connections as a pool of clients opens at once.
+MANY_CREDIT = 10
+CONNECTIONS_AT_ONCE = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +52,7 @@ def build() -> None:
 
 def send_arguments(row: Row, address: str) -> list[str]:
     """Options of the producer process. Pure."""
-    options = ["send", "--address", address, "--count", str(row.count), "--size", str(row.size)]
+    options = ["send", "--address", address, "--count", str(row.count), "--size", _sizes(row)]
     options += ["--connections", str(row.producers), "--in-flight", str(row.in_flight)]
     options += ["--settled"] if row.settled else []
     options += ["--durable"] if row.durable else []
@@ -56,20 +62,30 @@ def send_arguments(row: Row, address: str) -> list[str]:
 
 def receive_arguments(row: Row, address: str) -> list[str]:
     """Options of the consumer process. Pure."""
-    options = ["receive", "--address", address, "--count", str(row.count), "--size", str(row.size)]
+    options = ["receive", "--address", address, "--count", str(row.count), "--size", _sizes(row)]
     options += ["--producers", str(row.producers), "--credit", str(CREDIT)]
     options += ["--settled"] if row.settled else []
     return options + (["--stamp"] if row.times == "delivery" else [])
 
 
+def many_arguments(row: Many, mode: str, address: str) -> list[str]:
+    """Options of the process that makes the queues (`scatter`) or attaches the receivers (`attach`). Pure."""
+    options = [mode, "--address", address, "--connections", str(row.connections), "--links", str(row.links)]
+    return [*options, "--at-once", str(CONNECTIONS_AT_ONCE), "--credit", str(MANY_CREDIT)]
+
+
+def _sizes(row: Row) -> str:
+    return ",".join(str(size) for size in row.sizes)
+
+
 def run(peer: Peer, row: Row, address: str) -> Outcome:
     """One load: the consumer is attached before the producer starts."""
     if not row.consumer:
-        return Outcome(_result(_spawn(peer, send_arguments(row, address)), row, peer), None)
-    consumer = _spawn(peer, receive_arguments(row, address))
+        return Outcome(_result(_spawn(peer, send_arguments(row, peer.address(address))), row, peer), None)
+    consumer = _spawn(peer, receive_arguments(row, peer.address(address)))
     try:
         _await_ready(consumer, row, peer)
-        producer = _spawn(peer, send_arguments(row, address))
+        producer = _spawn(peer, send_arguments(row, peer.address(address)))
         try:
             sent = _result(producer, row, peer)
         finally:
@@ -81,7 +97,7 @@ def run(peer: Peer, row: Row, address: str) -> Outcome:
 
 def drain(peer: Peer, row: Row, address: str) -> dict[str, Any]:
     """Consume what a row without a consumer left behind; its counts matter, its speed does not."""
-    consumer = _spawn(peer, receive_arguments(row, address))
+    consumer = _spawn(peer, receive_arguments(row, peer.address(address)))
     try:
         _await_ready(consumer, row, peer)
         return _result(consumer, row, peer)
@@ -89,26 +105,50 @@ def drain(peer: Peer, row: Row, address: str) -> dict[str, Any]:
         _end(consumer)
 
 
+def scatter(peer: Peer, row: Many, address: str) -> float:
+    """Make the queues by a message to each; seconds until all are accepted."""
+    process = _spawn(peer, many_arguments(row, "scatter", peer.address(address)))
+    try:
+        return float(_result(process, row, peer)["seconds"])
+    finally:
+        _end(process)
+
+
+@contextmanager
+def attached(peer: Peer, row: Many, address: str) -> Iterator[float]:
+    """A receiver on each queue; seconds until all were there. At the end each queue must have given one message."""
+    process = _spawn(peer, many_arguments(row, "attach", peer.address(address)))
+    try:
+        yield float(_await_ready(process, row, peer, MANY_READY_TIMEOUT_S)["seconds"])
+        _result(process, row, peer)
+    finally:
+        _end(process)
+
+
 def _spawn(peer: Peer, arguments: list[str]) -> subprocess.Popen[str]:
     command = [str(BINARY), *arguments, "--port", str(peer.port), "--user", peer.user, "--stall", str(STALL_S)]
+    command += peer.load_options
     environment = {**os.environ, "MQLOAD_PASSWORD": peer.password}
     return subprocess.Popen(
         command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
 
 
-def _await_ready(consumer: subprocess.Popen[str], row: Row, peer: Peer) -> None:
+def _await_ready(
+    consumer: subprocess.Popen[str], row: Row | Many, peer: Peer, timeout_s: int = READY_TIMEOUT_S
+) -> dict[str, Any]:
     assert consumer.stdout is not None
-    readable, _, _ = select.select([consumer.stdout], [], [], READY_TIMEOUT_S)
+    readable, _, _ = select.select([consumer.stdout], [], [], timeout_s)
     line = consumer.stdout.readline() if readable else ""
     if not line:
-        raise BenchFault(f"{row.name} on {peer.name}: the consumer is not attached after {READY_TIMEOUT_S} s")
-    found = json.loads(line)
+        raise BenchFault(f"{row.name} on {peer.name}: the consumer is not attached after {timeout_s} s")
+    found: dict[str, Any] = json.loads(line)
     if not found.get("ready"):
         raise BenchFault(f"{row.name} on {peer.name}: the consumer failed: {found.get('failure')}\n{peer.log_end()}")
+    return found
 
 
-def _result(process: subprocess.Popen[str], row: Row, peer: Peer) -> dict[str, Any]:
+def _result(process: subprocess.Popen[str], row: Row | Many, peer: Peer) -> dict[str, Any]:
     try:
         output, errors = process.communicate(timeout=RUN_TIMEOUT_S)
     except subprocess.TimeoutExpired:
@@ -119,7 +159,8 @@ def _result(process: subprocess.Popen[str], row: Row, peer: Peer) -> dict[str, A
         raise BenchFault(f"{row.name} on {peer.name}: mqload ended with status {process.returncode}: {errors.strip()}")
     found: dict[str, Any] = json.loads(lines[-1])
     if process.returncode != 0:
-        done = "accepted" if found["mode"] == "send" and not row.settled else COUNTED[found["mode"]]
+        settled = isinstance(row, Row) and row.settled
+        done = "accepted" if found["mode"] == "send" and not settled else COUNTED[found["mode"]]
         where = f"{row.name} on {peer.name}: {found['mode']}: {found[done]} of {found['count']} {done}"
         raise WrongCounts(f"{where}: {found['failure']}\n{peer.log_end()}")
     return found

@@ -10,7 +10,7 @@ from typing import Any
 from bench import load, usage
 from bench.faults import BenchFault, WrongCounts
 from bench.peers.peer import START_TIMEOUT_S, Peer
-from bench.rows import Row
+from bench.rows import Many, Row
 
 IDLE_S = 1.0
 RETRY_S = 0.01
@@ -31,12 +31,18 @@ class Sample:
 
 def sample(peer: Peer, row: Row, address: str) -> Sample:
     """Load the broker once and check every count."""
+    row = row.on(peer.kind)
     before_s = usage.cpu_s(peer.pid)
     outcome = load.run(peer, row, address)
+    full_mb = usage.rss_mb(peer.pid)
     used_s = usage.cpu_s(peer.pid) - before_s
-    if outcome.received is None:
-        load.drain(peer, row, address)
-    return Sample(row.name, peer.name, figures(row, outcome, used_s))
+    drained = load.drain(peer, row, address) if outcome.received is None else {}
+    if row.depth:
+        used_s = usage.cpu_s(peer.pid) - before_s
+        found = depth_figures(row, outcome.sent, drained, used_s) | {"rss_mb": full_mb}
+    else:
+        found = figures(row, outcome, used_s)
+    return Sample(row.name, peer.name, found)
 
 
 def figures(row: Row, outcome: load.Outcome, used_s: float) -> Figures:
@@ -48,6 +54,32 @@ def figures(row: Row, outcome: load.Outcome, used_s: float) -> Figures:
     if row.times:
         found |= _percentiles(row, outcome)
     return found
+
+
+def depth_figures(row: Row, sent: dict[str, Any], drained: dict[str, Any], used_s: float) -> Figures:
+    """Of a queue that was filled and then drained; CPU is for both directions, as in rows with a consumer. Pure."""
+    return {
+        "rate": drained["per_second"],
+        "fill_rate": sent["per_second"],
+        "cpu_us": used_s * 1e6 / row.count,
+        "tail_share": drained["tail_per_second"] / drained["head_per_second"],
+    }
+
+
+def many(peer: Peer, row: Many, idle_mb: float) -> Figures:
+    """Connections or queues on an instance that has just been started and has `idle_mb` resident."""
+    address = f"bench.{row.name}"
+    if row.attached:
+        with load.attached(peer, row, address) as seconds:
+            time.sleep(IDLE_S)
+            found = {"attach_s": seconds, "rss_mb": usage.rss_mb(peer.pid)}
+            load.scatter(peer, row, address)
+        return found
+    seconds = load.scatter(peer, row, address)
+    time.sleep(IDLE_S)
+    found = {"create_s": seconds, "added_mb": usage.rss_mb(peer.pid) - idle_mb}
+    with load.attached(peer, row, address):
+        return found
 
 
 def _percentiles(row: Row, outcome: load.Outcome) -> Figures:

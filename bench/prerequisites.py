@@ -53,11 +53,20 @@ LOAD = (
     Need("qpid-proton's C library", "libqpid-proton11-dev", _proton),
 )
 
-ARTEMIS = (
+JAVA = (
     Need("a Java runtime, 17 or later", "openjdk-17-jre-headless", _command("java")),
-    Need("Maven, which fetches Artemis", "maven", _command("mvn")),
-    Need("libaio, for Artemis's fastest journal", "libaio1", _libaio),
+    Need("Maven, which fetches Artemis and ActiveMQ Classic", "maven", _command("mvn")),
 )
+# By kind of peer. Without them the peer is left out and the run goes on.
+PEERS: dict[str, tuple[Need, ...]] = {
+    "artemis": (*JAVA, Need("libaio, for Artemis's fastest journal", "libaio1", _libaio)),
+    "classic": JAVA,
+    # Its packages are unpacked, not installed.
+    "rabbitmq": (
+        Need("Debian's tools for packages", "apt", _command("apt-get")),
+        Need("dpkg", "dpkg", _command("dpkg-deb")),
+    ),
+}
 
 
 def missing(needs: Iterable[Need]) -> list[Need]:

@@ -1,7 +1,7 @@
 """Figures as a table for people and as JSON for programs. Pure: text in, text out.
 
-Ratios are ours to the peer that is best at that figure, round by round, so 2.0 at msg/s is twice as fast and 0.5 at
-microseconds is half as long.
+Ratios are ours to theirs, round by round, so 2.0 at msg/s is twice as fast and 0.5 at microseconds is half as long.
+Each peer's line has one, for the first figure of its row; a line of its own has those to the peer that is best at each.
 """
 
 from __future__ import annotations
@@ -23,7 +23,11 @@ def ratios(results: Sequence[Result], ours: str) -> dict[str, dict[str, Spread]]
     found: dict[str, dict[str, Spread]] = {}
     for mine in (result for result in results if result.peer == ours):
         others = [result for result in results if result.row == mine.row and result.peer != ours]
-        row = {metric.name: _ratio(metric, mine, others) for metric in METRICS if metric.name in mine.figures}
+        row = {
+            metric.name: _ratio(metric, mine, others)
+            for metric in METRICS
+            if metric.compared and metric.name in mine.figures
+        }
         present = {name: value for name, value in row.items() if value is not None}
         if present:
             found[mine.row] = present
@@ -59,20 +63,48 @@ def table(results: Sequence[Result], ours: str) -> str:
     return "\n\n".join(_one_table(list(group), ours, against) for _, group in itertools.groupby(results, _columns))
 
 
+def omissions(omitted: dict[tuple[str, str], str], titles: dict[str, str]) -> str:
+    """A line for each row that a peer has no figures for, with the reason."""
+    lines = [f"not measured: {peer}: {titles.get(row) or 'all rows'}: {why}\n" for (row, peer), why in omitted.items()]
+    return "\n" + "".join(lines) if lines else ""
+
+
 def _columns(result: Result) -> tuple[Metric, ...]:
     return tuple(metric for metric in METRICS if metric.name in result.figures)
 
 
+def headline(results: Sequence[Result], ours: str) -> dict[tuple[str, str], Spread]:
+    """(Row, peer) → our ratio to this peer at the row's first figure."""
+    found = {}
+    mine = {result.row: result for result in results if result.peer == ours}
+    for result in results:
+        if result.peer != ours and result.row in mine:
+            first = _columns(result)[0]
+            ratio = _ratio(first, mine[result.row], [result])
+            if ratio is not None:
+                found[result.row, result.peer] = ratio
+    return found
+
+
 def _one_table(results: list[Result], ours: str, against: dict[str, dict[str, Spread]]) -> str:
     metrics = _columns(results[0])
-    lines = [["load", "broker", *(metric.title for metric in metrics)]]
+    singles = headline(results, ours)
+    ratio_title = [f"{ours} ÷ it, {metrics[0].title}"] if singles else []
+    lines = [["load", "broker", *(metric.title for metric in metrics), *ratio_title]]
+    titled = ""
     for result in results:
-        lines.append([result.title, result.peer, *(_cell(result.figures[metric.name]) for metric in metrics)])
+        title, titled = "" if result.title == titled else result.title, result.title
+        ratio = [_ratio_cell(singles.get((result.row, result.peer)))] if singles else []
+        lines.append([title, result.peer, *(_cell(result.figures[metric.name]) for metric in metrics), *ratio])
         if result.peer == ours and result.row in against:
             row = against[result.row]
-            cells = [_cell(row.get(metric.name)) for metric in metrics]
-            lines.append([result.title, f"{ours} ÷ best peer", *(f"{cell}×" if cell else "" for cell in cells)])
+            cells = [_ratio_cell(row.get(metric.name)) for metric in metrics]
+            lines.append(["", f"{ours} ÷ best", *cells, *([""] if singles else [])])
     return _markdown(lines)
+
+
+def _ratio_cell(ratio: Spread | None) -> str:
+    return f"{_cell(ratio)}×" if ratio else ""
 
 
 def _markdown(lines: list[list[str]]) -> str:
@@ -108,5 +140,9 @@ def as_json(results: Sequence[Result], ours: str, facts: dict[str, Any]) -> str:
             for result in results
         ],
         "ratios": {row: {name: _figure(value) for name, value in found.items()} for row, found in against.items()},
+        "headline_ratios": [
+            {"row": row, "broker": peer, "ratio": _figure(value)}
+            for (row, peer), value in headline(results, ours).items()
+        ],
     }
     return json.dumps(document, indent=1, ensure_ascii=False) + "\n"

@@ -1,24 +1,28 @@
 """All rounds. Every broker is started and warmed once; then each row goes over all of them before the next row, so
-that what the machine does to one it does to the others within seconds. The order turns round by round. Starts are
-measured on fresh instances, beside the warm ones, in each round."""
+that what the machine does to one it does to the others within seconds. The order turns round by round. Starts, many
+connections and many queues are measured on fresh instances, beside the warm ones, in each round.
+
+A peer that cannot run, or that fails at a row, is left out with its reason and the others go on. Ours may not fail."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
 from bench import measure, peers, usage
+from bench.faults import BenchFault
 from bench.peers.peer import Peer
-from bench.rows import START, START_TITLE, WARM_UP, Row
+from bench.rows import START, WARM_UP, Choice, Many
 from bench.stats import Spread, spread
 
 WARM_UPS_MAX = 12
 STEADY = 0.95  # a warm-up that costs more than this share of the best before has gained nothing
 STEADY_WARM_UPS = 2
+EVERY_ROW = ""
 
 Say = Callable[[str], None]
 Item = TypeVar("Item")
@@ -26,13 +30,13 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to run. `warm` is off only where figures do not matter."""
+    """What to run. `warm` is off only where figures do not matter. `absent`: peers that cannot run here, and why."""
 
     names: tuple[str, ...]
-    rows: tuple[Row, ...]
+    choice: Choice
     rounds: int
-    starts: bool
     warm: bool
+    absent: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,18 +49,64 @@ class Result:
     figures: dict[str, Spread]
 
 
-def run(plan: Plan, directory: Path, say: Say) -> list[Result]:
+@dataclass(slots=True)
+class Record:
+    """What was measured, and what was not: (row, peer) → reason, with EVERY_ROW for a peer that did not run at all."""
+
+    samples: list[measure.Sample] = field(default_factory=list)
+    omitted: dict[tuple[str, str], str] = field(default_factory=dict)
+
+    def lacks(self, row: str, peer: str) -> bool:
+        """Whether this row is no longer tried on this peer."""
+        return (row, peer) in self.omitted or (EVERY_ROW, peer) in self.omitted
+
+    @contextmanager
+    def tolerant(self, row: str, peer: str, say: Say) -> Iterator[None]:
+        """A peer's fault becomes the reason why it has no figures; ours ends the run."""
+        try:
+            yield
+        except BenchFault as fault:
+            if peer == peers.OURS:
+                raise
+            self.omitted[row, peer] = str(fault).strip().splitlines()[0]
+            say(f"bench: {peer} is left out{f' of {row}' if row else ''}: {fault}")
+
+    def results(self, plan: Plan) -> list[Result]:
+        """In the order of the table; a peer that missed a round of a row is not in that row."""
+        found = []
+        for row, title in plan.choice.titles().items():
+            for name in plan.names:
+                mine = [one.figures for one in self.samples if one.row == row and one.peer == name]
+                if len(mine) == plan.rounds:
+                    figures = {metric: spread([one[metric] for one in mine]) for metric in mine[0]}
+                    found.append(Result(row, title, name, figures))
+        return found
+
+
+def run(plan: Plan, directory: Path, say: Say) -> Record:
     """Run the plan in `directory`, which holds one folder for each instance."""
-    samples: list[measure.Sample] = []
+    record = Record(omitted={(EVERY_ROW, name): reason for name, reason in plan.absent.items()})
+    for row in plan.choice.all():
+        skips = dict(row.skips)
+        record.omitted |= {(row.name, name): skips[kind] for name in plan.names if (kind := peers.kind(name)) in skips}
     with ExitStack() as stack:
-        running = [stack.enter_context(_running(name, directory / name)) for name in plan.names] if plan.rows else []
-        for peer in running if plan.warm else ():
-            warm(peer, say)
+        running = _start_all(plan, directory, record, stack, say) if plan.choice.rows else []
         for number in range(plan.rounds):
-            samples += _round(plan, number, running, say)
-            if plan.starts:
-                samples += _starts(plan, number, directory, say)
-    return _results(plan, samples)
+            _round(plan, number, running, record, say)
+            _fresh_round(plan, number, directory, record, say)
+    return record
+
+
+def _start_all(plan: Plan, directory: Path, record: Record, stack: ExitStack, say: Say) -> list[Peer]:
+    running = []
+    for name in plan.names:
+        if not record.lacks(EVERY_ROW, name):
+            with record.tolerant(EVERY_ROW, name, say):
+                running.append(stack.enter_context(_running(name, directory / name)))
+    for peer in running if plan.warm else ():
+        with record.tolerant(EVERY_ROW, peer.name, say):
+            warm(peer, say)
+    return running
 
 
 def warm(peer: Peer, say: Say) -> None:
@@ -66,7 +116,7 @@ def warm(peer: Peer, say: Say) -> None:
         before_s = usage.cpu_s(peer.pid)
         for row in WARM_UP:
             measure.sample(peer, row, f"bench.warm.{row.name}.{number}")
-        cost_us = (usage.cpu_s(peer.pid) - before_s) * 1e6 / sum(row.count for row in WARM_UP)
+        cost_us = (usage.cpu_s(peer.pid) - before_s) * 1e6 / sum(row.on(peer.kind).count for row in WARM_UP)
         say(f"warming {peer.name}: {cost_us:.1f} µs of CPU per message")
         idle = idle + 1 if cost_us > best_us * STEADY else 0
         best_us = min(best_us, cost_us)
@@ -80,26 +130,44 @@ def turned(items: list[Item], number: int) -> list[Item]:
     return items[shift:] + items[:shift]
 
 
-def _round(plan: Plan, number: int, running: list[Peer], say: Say) -> Iterator[measure.Sample]:
-    for row in plan.rows:
+def _round(plan: Plan, number: int, running: list[Peer], record: Record, say: Say) -> None:
+    for row in plan.choice.rows:
         for peer in turned(running, number):
-            found = measure.sample(peer, row, f"bench.{row.name}.{number}")
-            say(f"round {number + 1} of {plan.rounds}: {row.title}: {peer.name} {found.figures['rate']:,.0f} msg/s")
-            yield found
+            if record.lacks(row.name, peer.name):
+                continue
+            with record.tolerant(row.name, peer.name, say):
+                found = measure.sample(peer, row, f"bench.{row.name}.{number}")
+                say(f"round {number + 1} of {plan.rounds}: {row.title}: {peer.name} {found.figures['rate']:,.0f} msg/s")
+                record.samples.append(found)
 
 
-def _starts(plan: Plan, number: int, directory: Path, say: Say) -> Iterator[measure.Sample]:
-    for name in plan.names:
-        place = directory / f"{name}-start-{number}"
-        peer = peers.make(name, place)
-        try:
-            peer.prepare()
-            figures = measure.start(peer)
-        finally:
-            peer.stop()
-        shutil.rmtree(place)
-        say(f"round {number + 1} of {plan.rounds}: {START_TITLE}: {name} {figures['start_s']:.2f} s")
-        yield measure.Sample(START, name, figures)
+def _fresh_round(plan: Plan, number: int, directory: Path, record: Record, say: Say) -> None:
+    fresh: list[Many | None] = [*([None] if plan.choice.starts else []), *plan.choice.many]
+    for row in fresh:
+        name = row.name if row else START
+        for peer in turned(list(plan.names), number):
+            if record.lacks(name, peer):
+                continue
+            with record.tolerant(name, peer, say):
+                figures = _on_fresh(peer, row, directory / f"{peer}-{name}-{number}")
+                first = next(iter(figures.values()))
+                title = plan.choice.titles()[name]
+                say(f"round {number + 1} of {plan.rounds}: {title}: {peer} {first:.2f} s")
+                record.samples.append(measure.Sample(name, peer, figures))
+
+
+def _on_fresh(name: str, row: Many | None, place: Path) -> measure.Figures:
+    """Start an instance for this alone; without a row the start itself is what is measured."""
+    peer = peers.make(name, place)
+    try:
+        peer.prepare()
+        figures = measure.start(peer)
+        if row is not None:
+            figures = measure.many(peer, row, figures["rss_mb"])
+    finally:
+        peer.stop()
+    shutil.rmtree(place)
+    return figures
 
 
 @contextmanager
@@ -112,14 +180,3 @@ def _running(name: str, directory: Path) -> Iterator[Peer]:
         yield peer
     finally:
         peer.stop()
-
-
-def _results(plan: Plan, samples: list[measure.Sample]) -> list[Result]:
-    titles = {row.name: row.title for row in plan.rows} | ({START: START_TITLE} if plan.starts else {})
-    found = []
-    for row, title in titles.items():
-        for name in plan.names:
-            mine = [one.figures for one in samples if one.row == row and one.peer == name]
-            figures = {metric: spread([one[metric] for one in mine]) for metric in mine[0]}
-            found.append(Result(row, title, name, figures))
-    return found

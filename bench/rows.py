@@ -1,4 +1,5 @@
-"""What is measured: one Row for each kind of load, one Metric for each figure. Pure; the rows are a table."""
+"""What is measured: one Row for each kind of load on a warm broker, one Many for what is seen best on a fresh one, one
+Metric for each figure. Pure; the rows are tables."""
 
 from __future__ import annotations
 
@@ -7,6 +8,8 @@ from dataclasses import dataclass
 
 CREDIT = 2000
 SHORT_DIVISOR = 200
+# Kinds of peers that are several times slower than the others: they get `slow_count` messages, which take as long.
+SLOW = frozenset({"classic", "rabbitmq"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,17 +20,25 @@ class Metric:
     title: str
     unit: str
     more_is_better: bool
+    compared: bool = True  # with peers
 
 
 METRICS = (
     Metric("rate", "msg/s", "messages per second", True),
+    Metric("fill_rate", "filled msg/s", "messages per second into a queue that nobody reads", True),
     Metric("cpu_us", "CPU µs", "microseconds of broker CPU per message", False),
     Metric("cpu_percent", "CPU %", "broker CPU in percent of one core", False),
     Metric("p50_us", "p50 µs", "microseconds", False),
     Metric("p99_us", "p99 µs", "microseconds", False),
     Metric("p999_us", "p99.9 µs", "microseconds", False),
     Metric("start_s", "start s", "seconds from start to the first accepted message", False),
-    Metric("rss_mb", "RSS MB", "resident megabytes when idle after start", False),
+    Metric(
+        "tail_share", "last ÷ first", "rate of the last tenth of a drain in rates of the first", True, compared=False
+    ),
+    Metric("attach_s", "attached s", "seconds until every connection has its receiver attached", False),
+    Metric("create_s", "created s", "seconds until every queue has accepted a message", False),
+    Metric("added_mb", "added MB", "resident megabytes more than before the queues were made", False),
+    Metric("rss_mb", "RSS MB", "resident megabytes: idle after start, all attached, or the queue full", False),
 )
 
 
@@ -36,7 +47,9 @@ class Row:
     """One kind of load. One producer process and, if `consumer`, one consumer process beside it.
 
     `times` says what p50 to p99.9 are about: "delivery" from send to receipt, "acknowledgement" of the send, or
-    nothing. Without `consumer` the queue is drained afterwards, outside the measurement, to check what arrived.
+    nothing. Without `consumer` the queue is drained afterwards, outside the measurement, to check what arrived; with
+    `depth` the drain is what is measured. `mix` is a cycle of sizes, `size` then their mean. `slow_count`, where there
+    is one, stands for `count` on slow peers.
     """
 
     name: str
@@ -50,44 +63,101 @@ class Row:
     consumer: bool = True
     rate: int = 0
     times: str = ""
+    mix: tuple[int, ...] = ()
+    depth: bool = False
+    slow_count: int = 0
+    skips: tuple[tuple[str, str], ...] = ()  # kind of peer, why the row makes no sense there
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Bodies' sizes, one after the other, again and again."""
+        return self.mix or (self.size,)
 
     def short(self) -> Row:
         """The same load with a few messages: enough to see wrong counts, not to measure."""
-        count = max(self.count // SHORT_DIVISOR, self.producers * 4, 100)
-        return dataclasses.replace(self, count=min(count, self.count))
+        count = min(max(self.count // SHORT_DIVISOR, self.producers * 4, 100), self.count)
+        return dataclasses.replace(self, count=count, slow_count=min(self.slow_count, count))
+
+    def on(self, kind: str) -> Row:
+        """The same load as a peer of this kind gets it."""
+        return dataclasses.replace(self, count=self.slow_count) if kind in SLOW and self.slow_count else self
 
 
-def _plain(size: int, name: str, settled: bool, count: int) -> Row:
+@dataclass(frozen=True, slots=True)
+class Many:
+    """Many connections or many queues, on a fresh instance. There are `connections` times `links` queues.
+
+    With `attached`: until all receivers are attached; then each queue gets a message, to check that it arrives there.
+    Without: until each queue has accepted a message; then all of them are read, for the same check.
+    """
+
+    name: str
+    title: str
+    connections: int
+    links: int
+    attached: bool
+    skips: tuple[tuple[str, str], ...] = ()
+
+    def short(self) -> Many:
+        """A few of them."""
+        connections = max(self.connections // 20, 2)
+        return dataclasses.replace(self, connections=connections, links=max(self.links // 20, 1))
+
+
+def _plain(size: int, name: str, settled: bool, count: int, slow_count: int) -> Row:
     how = "settled" if settled else "acknowledged"
-    return Row(f"plain-{name}-{how}", f"non-durable {name}, {how}", count, size, settled=settled)
+    title = f"non-durable {name.replace('B', ' B').replace('Ki ', ' Ki')}, {how}"
+    return Row(f"plain-{name}-{how}", title, count, size, settled=settled, slow_count=slow_count)
 
 
-def _durable(name: str, title: str, count: int, producers: int, in_flight: int, consumer: bool = False) -> Row:
+def _durable(name: str, title: str, counts: tuple[int, int], producers: int, in_flight: int) -> Row:
     return Row(
         f"durable-{name}",
         f"durable 1 KiB, {title}",
-        count,
+        counts[0],
         1024,
         durable=True,
         producers=producers,
         in_flight=in_flight,
-        consumer=consumer,
+        consumer=name.endswith("consumer"),
         times="acknowledgement",
+        slow_count=counts[1],
     )
 
 
+# Most messages are small, most bytes are in large ones; neighbours in the cycle differ.
+_SIZES = (100,) * 12 + (1024,) * 5 + (10 * 1024,) * 2 + (100 * 1024,)
+MIX = tuple(_SIZES[place * 7 % len(_SIZES)] for place in range(len(_SIZES)))
+
+
 ROWS = (
-    _plain(100, "100B", True, 1_000_000),
-    _plain(100, "100B", False, 1_000_000),
-    _plain(1024, "1KiB", True, 500_000),
-    _plain(1024, "1KiB", False, 500_000),
-    _durable("1", "1 producer, one in flight", 4_000, 1, 1),
-    _durable("16", "16 producers, one in flight", 25_000, 16, 1),
-    _durable("64", "64 producers, one in flight", 50_000, 64, 1),
-    _durable("16-consumer", "16 producers, one in flight, a consumer", 25_000, 16, 1, True),
-    _durable("1000", "1 producer, 1,000 in flight", 200_000, 1, 1_000),
-    _durable("1000-consumer", "1 producer, 1,000 in flight, a consumer", 200_000, 1, 1_000, True),
+    _plain(100, "100B", True, 1_000_000, 100_000),
+    _plain(100, "100B", False, 1_000_000, 100_000),
+    _plain(1024, "1KiB", True, 500_000, 100_000),
+    _plain(1024, "1KiB", False, 500_000, 100_000),
+    _plain(10 * 1024, "10KiB", False, 100_000, 20_000),
+    _plain(100 * 1024, "100KiB", False, 15_000, 3_000),
+    Row(
+        "plain-mix-acknowledged",
+        "non-durable, 100 B to 100 KiB mixed, acknowledged",
+        100_000,
+        sum(MIX) // len(MIX),
+        mix=MIX,
+        slow_count=20_000,
+    ),
+    _durable("1", "1 producer, one in flight", (4_000, 0), 1, 1),
+    _durable("16", "16 producers, one in flight", (25_000, 10_000), 16, 1),
+    _durable("64", "64 producers, one in flight", (50_000, 10_000), 64, 1),
+    _durable("16-consumer", "16 producers, one in flight, a consumer", (25_000, 10_000), 16, 1),
+    _durable("1000", "1 producer, 1,000 in flight", (200_000, 10_000), 1, 1_000),
+    _durable("1000-consumer", "1 producer, 1,000 in flight, a consumer", (200_000, 10_000), 1, 1_000),
     Row("latency", "latency at 5,000 msg/s, 100 B", 50_000, 100, rate=5_000, times="delivery"),
+    Row("depth", "1,000,000 of 100 B in one queue, then drained", 1_000_000, 100, consumer=False, depth=True),
+)
+
+MANY = (
+    Many("connections", "1,000 connections, each a receiver on its own queue", 1_000, 1, attached=True),
+    Many("queues", "10,000 more queues, a message in each", 10, 1_000, attached=False),
 )
 
 # Start of a fresh instance: not a load, so it is no Row, but it stands in the same table.
@@ -97,19 +167,46 @@ START_TITLE = "start to first accepted message; idle"
 # What every broker gets before the first round, again and again until it is steady: 500,000 messages on the paths that
 # the rows take.
 WARM_UP = (
-    _plain(100, "100B", True, 150_000),
-    _plain(100, "100B", False, 150_000),
-    _plain(1024, "1KiB", False, 100_000),
-    _durable("warm", "warm-up", 100_000, 1, 1_000, True),
+    _plain(100, "100B", True, 150_000, 0),
+    _plain(100, "100B", False, 150_000, 0),
+    _plain(1024, "1KiB", False, 100_000, 0),
+    _durable("warm-consumer", "warm-up", (100_000, 5_000), 1, 1_000),
 )
 
 
-def chosen(names: list[str]) -> tuple[tuple[Row, ...], bool]:
-    """The rows of these names (all of them when there are none), and whether starts are measured too."""
-    known = {row.name for row in ROWS} | {START}
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The rows to measure, and whether starts are measured too."""
+
+    rows: tuple[Row, ...] = ()
+    many: tuple[Many, ...] = ()
+    starts: bool = False
+
+    def all(self) -> tuple[Row | Many, ...]:
+        """Everything but the start."""
+        return (*self.rows, *self.many)
+
+    def titles(self) -> dict[str, str]:
+        """Name → title, in the order of the table."""
+        titles = {row.name: row.title for row in self.all()}
+        return titles | ({START: START_TITLE} if self.starts else {})
+
+    def short(self) -> Choice:
+        """The same with small counts."""
+        rows = tuple(row.short() for row in self.rows)
+        return Choice(rows, tuple(row.short() for row in self.many), self.starts)
+
+
+EVERYTHING = Choice(ROWS, MANY, starts=True)
+
+
+def chosen(names: list[str]) -> Choice:
+    """The rows of these names; all of them when there are none."""
+    known = EVERYTHING.titles()
     unknown = [name for name in names if name not in known]
     if unknown:
         raise ValueError(f"no row is called {', '.join(unknown)}; there are {', '.join(sorted(known))}")
     if not names:
-        return ROWS, True
-    return tuple(row for row in ROWS if row.name in names), START in names
+        return EVERYTHING
+    rows = tuple(row for row in ROWS if row.name in names)
+    return Choice(rows, tuple(row for row in MANY if row.name in names), START in names)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import os
 import platform
+import resource
 import shutil
 import signal
 import sys
@@ -20,6 +22,7 @@ from bench.faults import BenchFault
 HERE = Path(__file__).parent
 ROUNDS_MAX = 100
 BUSY_SHARE = 0.25
+OPEN_FILES = 16_384
 DONE, FAILED, USAGE = 0, 1, 2
 
 
@@ -47,9 +50,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--short", action="store_true", help="few messages, our broker only: checks counts, not speed")
     parser.add_argument("--rows", default="", help="names of rows, with commas; all of them by default")
     parser.add_argument("--rounds", type=int, default=0, help="rounds (3; 1 with --short; 5 with --check)")
-    parser.add_argument("--peer", action="append", help="artemis-<version>, may be repeated (two versions by default)")
+    parser.add_argument("--peer", action="append", help=f"may be repeated ({', '.join(peers.DEFAULT_PEERS)})")
     parser.add_argument("--no-ours", action="store_true", help="leave our own broker out, to try peers alone")
-    parser.add_argument("--check", action="store_true", help="exit 1 when a floor is missed")
+    parser.add_argument("--check", action="store_true", help="exit 1 when a floor is missed; peers: Artemis alone")
     parser.add_argument("--json", type=Path, help="file for the figures (bench/results/<time>.json)")
     parser.add_argument("--work-directory", type=Path, default=HERE / ".run", help="where journals go; must be a disk")
     parser.add_argument("--list", action="store_true", help="name the rows and end")
@@ -57,9 +60,10 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _plan(options: argparse.Namespace) -> rounds.Plan:
-    chosen, starts = rows.chosen([name for name in options.rows.split(",") if name])
+    choice = rows.chosen([name for name in options.rows.split(",") if name])
     ours = () if options.no_ours else (peers.OURS,)
-    named = tuple(options.peer) if options.peer is not None else () if options.short else peers.DEFAULT_PEERS
+    usual = () if options.short else peers.ARTEMIS_PEERS if options.check else peers.DEFAULT_PEERS
+    named = tuple(options.peer) if options.peer is not None else usual
     count = options.rounds or (1 if options.short else 5 if options.check else 3)
     if not 1 <= count <= ROUNDS_MAX:
         raise ValueError(f"--rounds must be 1 to {ROUNDS_MAX}")
@@ -67,38 +71,68 @@ def _plan(options: argparse.Namespace) -> rounds.Plan:
         raise ValueError("--no-ours leaves no broker to run: name one with --peer")
     for name in named:
         peers.require_known(name)
-    shorter = tuple(row.short() for row in chosen) if options.short else chosen
-    return rounds.Plan(ours + named, shorter, count, starts, warm=not options.short)
+    return rounds.Plan(ours + named, choice.short() if options.short else choice, count, warm=not options.short)
 
 
 def _run(plan: rounds.Plan, options: argparse.Namespace) -> int:
     if options.list:
-        print("\n".join([*(f"{row.name:26}{row.title}" for row in rows.ROWS), f"{rows.START:26}{rows.START_TITLE}"]))
+        print("\n".join(f"{name:26}{title}" for name, title in rows.EVERYTHING.titles().items()))
         return DONE
-    artemis = any(name != peers.OURS for name in plan.names)
-    prerequisites.ensure(prerequisites.LOAD + (prerequisites.ARTEMIS if artemis else ()), _say)
+    prerequisites.ensure(prerequisites.LOAD, _say)
+    plan = dataclasses.replace(plan, absent=_absent(plan.names))
     load.build()
+    _raise_open_files()
     directory = options.work_directory.resolve() / str(os.getpid())
     directory.mkdir(parents=True)
     try:
         facts = _facts(plan, directory)
-        results = rounds.run(plan, directory, _say)
+        record = rounds.run(plan, directory, _say)
     except BaseException:
         _say(f"bench: logs and configuration are kept in {directory}")
         raise
     shutil.rmtree(directory)
-    return _publish(results, facts, options)
+    facts["omitted"] = [{"row": row, "broker": name, "why": why} for (row, name), why in record.omitted.items()]
+    return _publish(record, plan, facts, options)
 
 
-def _publish(results: list[rounds.Result], facts: dict[str, Any], options: argparse.Namespace) -> int:
+def _raise_open_files() -> None:
+    """A thousand connections need more open files than the usual soft limit; brokers inherit ours."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    enough = OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, OPEN_FILES)
+    if soft != resource.RLIM_INFINITY and soft < enough:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (enough, hard))
+
+
+def _checked(plan: rounds.Plan) -> tuple[floors.Floor, ...]:
+    """The floors of the rows that were asked for."""
+    return tuple(floor for floor in floors.FLOORS if floor.row in plan.choice.titles())
+
+
+def _absent(names: Sequence[str]) -> dict[str, str]:
+    """Peers whose needs this system does not have and cannot be given: name → reason."""
+    found = {}
+    for name in names:
+        try:
+            prerequisites.ensure(prerequisites.PEERS.get(peers.kind(name), ()), _say)
+        except BenchFault as fault:
+            _say(f"bench: {name} is left out: {fault}")
+            found[name] = " ".join(line.strip() for line in str(fault).splitlines())
+    return found
+
+
+def _publish(record: rounds.Record, plan: rounds.Plan, facts: dict[str, Any], options: argparse.Namespace) -> int:
+    results = record.results(plan)
+    if not results:
+        raise BenchFault("nothing could be measured; the reasons are above")
     print(report.table(results, peers.OURS))
+    print(report.omissions(record.omitted, plan.choice.titles()), end="")
     if options.short:
         print("few messages on a cold broker: the counts are right, the figures mean nothing")
     target = options.json or HERE / "results" / f"{facts['when'].replace(':', '')}.json"
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(report.as_json(results, peers.OURS, facts))
     _say(f"figures are in {target}")
-    missed = floors.missed(report.ratios(results, peers.OURS)) if options.check else []
+    missed = floors.missed(results, peers.OURS, peers.ARTEMIS, _checked(plan)) if options.check else []
     for sentence in missed:
         _say(f"bench: floor missed: {sentence}")
     return FAILED if missed else DONE
@@ -115,7 +149,11 @@ def _facts(plan: rounds.Plan, directory: Path) -> dict[str, Any]:
         "brokers": list(plan.names),
         "rounds": plan.rounds,
         "warm": plan.warm,
-        "rows": {row.name: {"count": row.count, "size": row.size, "in_flight": row.in_flight} for row in plan.rows},
+        "rows": {
+            row.name: {"count": row.count, "slow_count": row.slow_count, "sizes": row.sizes, "in_flight": row.in_flight}
+            for row in plan.choice.rows
+        },
+        "many": {row.name: {"connections": row.connections, "links": row.links} for row in plan.choice.many},
         "consumer_credit": rows.CREDIT,
         "cores": cores,
         "processor": _processor(),

@@ -78,12 +78,22 @@ static void check_body(void) {
   CHECK(!body_read(body, reference, sizeof body, &read));
 }
 
+static void check_sizes(void) {
+  sizes_t mix = {.number = 4, .size = {100, 10240, 100, 1024}}, near_mix = {.number = 2, .size = {100, 355}};
+  CHECK(sizes_at(&mix, 0) == 100 && sizes_at(&mix, 1) == 10240 && sizes_at(&mix, 7) == 1024);
+  CHECK(sizes_largest(&mix) == 10240);
+  CHECK(sizes_fitting(&mix, 99) == 0 && sizes_fitting(&mix, 130) == 100);
+  CHECK(sizes_fitting(&mix, 1024) == 1024 && sizes_fitting(&mix, 20000) == 10240);
+  CHECK(sizes_apart(&mix) && !sizes_apart(&near_mix));
+}
+
 int main(void) {
   check_histogram();
   check_histogram_extremes();
   check_ledger();
   check_shares();
   check_body();
-  puts("load generator: histogram, ledger and bodies hold");
+  check_sizes();
+  puts("load generator: histogram, ledger, bodies and sizes hold");
   return 0;
 }

@@ -5,7 +5,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-typedef enum { MODE_SEND, MODE_RECEIVE } load_mode_t;
+#include "body.h"
+
+typedef enum { MODE_SEND, MODE_RECEIVE, MODE_SCATTER, MODE_ATTACH } load_mode_t;
 
 typedef struct {
   load_mode_t mode;
@@ -14,11 +16,14 @@ typedef struct {
   const char *user;     /* NULL: SASL ANONYMOUS */
   const char *password; /* from the environment: an argument would show in the process list */
   uint64_t count;
-  uint64_t size;
+  sizes_t sizes;
   bool settled;
   bool durable;
+  bool durable_queue;   /* asks for a durable queue, where the broker makes another kind otherwise */
   bool stamp;           /* send: write the time into each message; receive: measure from it */
   unsigned connections; /* of this process */
+  unsigned at_once;     /* connections that may be under way; 0: all of them */
+  unsigned links;       /* scatter and attach: queues of each connection */
   unsigned producers;   /* receive: how many senders share the count */
   unsigned in_flight;
   unsigned credit;

@@ -11,7 +11,8 @@ static void print_text(const char *text) {
 }
 
 void report_open(const run_t *run) {
-  printf("{\"mode\":\"%s\"", run->options->mode == MODE_SEND ? "send" : "receive");
+  static const char *const NAMES[] = {"send", "receive", "scatter", "attach"};
+  printf("{\"mode\":\"%s\"", NAMES[run->options->mode]);
 }
 
 void report_number(const char *name, uint64_t value) { printf(",\"%s\":%llu", name, (unsigned long long)value); }
@@ -22,6 +23,11 @@ void report_span(uint64_t first_ns, uint64_t last_ns, uint64_t messages) {
   report_number("last_ns", last_ns);
   printf(",\"seconds\":%.6f,\"per_second\":%.1f", seconds,
          seconds > 0 && messages > 1 ? (double)(messages - 1) / seconds : 0);
+}
+
+void report_rate(const char *name, uint64_t first_ns, uint64_t last_ns, uint64_t messages) {
+  double seconds = last_ns > first_ns ? (double)(last_ns - first_ns) / 1e9 : 0;
+  printf(",\"%s\":%.1f", name, seconds > 0 ? (double)messages / seconds : 0);
 }
 
 void report_histogram(const char *name, const histogram_t *histogram) {

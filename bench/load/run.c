@@ -1,6 +1,7 @@
 #include "run.h"
 
 #include <proton/condition.h>
+#include <proton/codec.h>
 #include <proton/event.h>
 #include <proton/sasl.h>
 #include <proton/transport.h>
@@ -17,8 +18,14 @@ uint64_t now_ns(void) {
   return (uint64_t)at.tv_sec * 1000000000ull + (uint64_t)at.tv_nsec;
 }
 
+void run_terminus(const run_t *run, pn_terminus_t *end, const char *address) {
+  pn_terminus_set_address(end, address);
+  pn_data_put_symbol(pn_terminus_capabilities(end), pn_bytes(5, "queue"));
+  if (run->options->durable_queue) pn_terminus_set_durability(end, PN_CONFIGURATION);
+}
+
 void run_wake_all(run_t *run) {
-  for (unsigned i = 0; i < run->options->connections; i++)
+  for (unsigned i = 0; i < run->connected; i++)
     if (!run->channels[i].gone) pn_connection_wake(run->channels[i].connection);
 }
 
@@ -53,17 +60,21 @@ static void on_init(channel_t *channel) {
   pn_session_t *session = pn_session(connection);
   pn_connection_open(connection);
   pn_session_open(session);
-  channel->link = channel->run->role->attach(channel, session);
-  pn_link_open(channel->link);
+  channel->run->role->attach(channel, session);
 }
 
-static void on_link_open(channel_t *channel) {
+static void on_link_open(channel_t *channel, pn_link_t *link) {
   run_t *run = channel->run;
-  pn_terminus_t *end = run->options->mode == MODE_SEND ? pn_link_remote_target(channel->link)
-                                                       : pn_link_remote_source(channel->link);
-  if (channel->attached || pn_terminus_get_type(end) == PN_UNSPECIFIED) return; /* a refusal: the detach says why */
-  channel->attached = true;
-  if (++run->attached == run->options->connections) run->role->attached_all(run);
+  pn_terminus_t *end = pn_link_is_sender(link) ? pn_link_remote_target(link) : pn_link_remote_source(link);
+  if (run->closing || pn_terminus_get_type(end) == PN_UNSPECIFIED) return; /* a refusal: the detach says why */
+  run->attached++;
+  run->role->attached(channel, link);
+}
+
+static void on_link_closed(channel_t *channel, pn_link_t *link) {
+  run_t *run = channel->run;
+  if (pn_link_state(link) & PN_LOCAL_CLOSED) pn_link_free(link); /* the answer to our own close */
+  else if (!run->closing) fail_by_condition(run, "link closed", pn_link_remote_condition(link));
 }
 
 static void on_wake(channel_t *channel) {
@@ -89,7 +100,7 @@ static void on_gone(channel_t *channel, pn_event_t *event) {
 static void on_tick(run_t *run) {
   uint64_t now = now_ns();
   if (run->closing) {
-    if (now - run->progress_at_ns > CLOSE_GRACE_MS * 1000000ull) run->gone = run->options->connections;
+    if (now - run->progress_at_ns > CLOSE_GRACE_MS * 1000000ull) run->gone = run->connected;
   } else if (run->progress != run->progress_seen || !run->progress_at_ns) {
     run->progress_seen = run->progress;
     run->progress_at_ns = now;
@@ -104,14 +115,12 @@ static void on_connection_event(channel_t *channel, pn_event_t *event) {
   run_t *run = channel->run;
   switch (pn_event_type(event)) {
     case PN_CONNECTION_INIT: on_init(channel); break;
-    case PN_LINK_REMOTE_OPEN: on_link_open(channel); break;
+    case PN_LINK_REMOTE_OPEN: on_link_open(channel, pn_event_link(event)); break;
     case PN_CONNECTION_WAKE: on_wake(channel); break;
-    case PN_LINK_FLOW: if (!run->closing) run->role->flow(channel); break;
+    case PN_LINK_FLOW: if (!run->closing) run->role->flow(channel, pn_event_link(event)); break;
     case PN_DELIVERY: if (!run->closing) run->role->delivery(channel, pn_event_delivery(event)); break;
     case PN_LINK_REMOTE_CLOSE:
-    case PN_LINK_REMOTE_DETACH:
-      if (!run->closing) fail_by_condition(run, "link closed", pn_link_remote_condition(pn_event_link(event)));
-      break;
+    case PN_LINK_REMOTE_DETACH: on_link_closed(channel, pn_event_link(event)); break;
     case PN_SESSION_REMOTE_CLOSE:
       if (!run->closing) fail_by_condition(run, "session ended", pn_session_remote_condition(pn_event_session(event)));
       break;
@@ -125,33 +134,37 @@ static void on_connection_event(channel_t *channel, pn_event_t *event) {
   }
 }
 
-static void connect_all(run_t *run) {
+static void connect_one(run_t *run, unsigned index, const char *to) {
   const options_t *o = run->options;
+  channel_t *channel = &run->channels[index];
+  pn_transport_t *transport = pn_transport();
+  *channel = (channel_t){.run = run, .index = index, .connection = pn_connection()};
+  pn_connection_set_context(channel->connection, channel);
+  pn_incref(channel->connection); /* the pacer may wake a connection that has just ended */
+  pn_transport_set_max_frame(transport, FRAME_SIZE_MAX);
+  pn_sasl_allowed_mechs(pn_sasl(transport), o->user ? "PLAIN" : "ANONYMOUS");
+  if (o->user) {
+    pn_connection_set_user(channel->connection, o->user);
+    pn_connection_set_password(channel->connection, o->password);
+    pn_sasl_set_allow_insecure_mechs(pn_sasl(transport), true);
+  }
+  pn_proactor_connect2(run->proactor, channel->connection, transport, to);
+}
+
+void run_connect(run_t *run, unsigned complete) {
+  const options_t *o = run->options;
+  unsigned until = o->at_once && complete + o->at_once < o->connections ? complete + o->at_once : o->connections;
   char to[32];
   snprintf(to, sizeof to, "127.0.0.1:%u", o->port);
-  for (unsigned i = 0; i < o->connections; i++) {
-    channel_t *channel = &run->channels[i];
-    pn_transport_t *transport = pn_transport();
-    *channel = (channel_t){.run = run, .index = i, .connection = pn_connection()};
-    pn_connection_set_context(channel->connection, channel);
-    pn_incref(channel->connection); /* the pacer may wake a connection that has just ended */
-    pn_transport_set_max_frame(transport, FRAME_SIZE_MAX);
-    pn_sasl_allowed_mechs(pn_sasl(transport), o->user ? "PLAIN" : "ANONYMOUS");
-    if (o->user) {
-      pn_connection_set_user(channel->connection, o->user);
-      pn_connection_set_password(channel->connection, o->password);
-      pn_sasl_set_allow_insecure_mechs(pn_sasl(transport), true);
-    }
-    pn_proactor_connect2(run->proactor, channel->connection, transport, to);
-  }
+  for (; run->connected < until && !run->closing; run->connected++) connect_one(run, run->connected, to);
 }
 
 void run_loop(run_t *run) {
   run->proactor = pn_proactor();
   run->channels = calloc(run->options->connections, sizeof *run->channels);
-  connect_all(run);
+  run_connect(run, 0);
   pn_proactor_set_timeout(run->proactor, TICK_MS);
-  while (run->gone < run->options->connections) {
+  while (run->gone < run->connected) {
     pn_event_batch_t *batch = pn_proactor_wait(run->proactor);
     pn_event_t *event;
     while ((event = pn_event_batch_next(batch))) {

@@ -11,6 +11,7 @@
 #include <proton/link.h>
 #include <proton/proactor.h>
 #include <proton/session.h>
+#include <proton/terminus.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -26,16 +27,16 @@ typedef struct {
   unsigned index;
   pn_connection_t *connection;
   pn_link_t *link;
-  bool attached, gone;
+  bool gone;
   uint64_t quota, sent, done; /* sender: messages to send, sent, answered by the broker */
   uint64_t held;              /* sender: messages below this one were due earlier than they could be sent */
 } channel_t;
 
 typedef struct {
-  pn_link_t *(*attach)(channel_t *channel, pn_session_t *session);
-  void (*attached_all)(run_t *run);
+  void (*attach)(channel_t *channel, pn_session_t *session); /* makes and opens the links */
+  void (*attached)(channel_t *channel, pn_link_t *link);     /* by the broker */
   void (*wake)(channel_t *channel);
-  void (*flow)(channel_t *channel);
+  void (*flow)(channel_t *channel, pn_link_t *link);
   void (*delivery)(channel_t *channel, pn_delivery_t *delivery);
   void (*tick)(run_t *run);
 } role_t;
@@ -46,7 +47,7 @@ struct run {
   void *state; /* the role's */
   pn_proactor_t *proactor;
   channel_t *channels;
-  unsigned attached, gone;
+  unsigned connected, attached, gone; /* connections begun, links attached, connections ended */
   uint64_t progress; /* anything that counts up while the run is alive */
   uint64_t progress_seen, progress_at_ns;
   bool closing;
@@ -54,7 +55,11 @@ struct run {
 };
 
 uint64_t now_ns(void);
+/* The queue at one end of a link. */
+void run_terminus(const run_t *run, pn_terminus_t *end, const char *address);
 void run_loop(run_t *run);
+/* Begins connections up to --at-once more than those that are `complete`. */
+void run_connect(run_t *run, unsigned complete);
 void run_wake_all(run_t *run);
 void run_finish(run_t *run);
 void run_fail(run_t *run, const char *format, ...) __attribute__((format(printf, 2, 3)));

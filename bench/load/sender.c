@@ -1,55 +1,43 @@
 #include "sender.h"
 
 #include <proton/disposition.h>
-#include <proton/message.h>
-#include <proton/terminus.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "body.h"
 #include "histogram.h"
+#include "message.h"
 #include "pacer.h"
 #include "report.h"
 #include "run.h"
 
-/* The message is encoded once; each send writes a new head into it. */
 typedef struct {
-  char *message;
-  size_t message_size;
-  unsigned char *body; /* inside message */
+  message_t messages[SIZES_MAX]; /* by place in the cycle of sizes */
   bool started;
   uint64_t start_ns, first_ns, last_ns;
   uint64_t sent, accepted, rejected, released, modified, unanswered;
   histogram_t acknowledgement;
 } sender_t;
 
+/* Places of the cycle with the same size share one. */
 static bool encode(sender_t *sender, const options_t *options) {
-  unsigned char *body = malloc(options->size);
-  size_t size = options->size + 256;
-  pn_message_t *message = pn_message();
-  sender->message = malloc(size);
-  if (!body || !sender->message || !message) return false;
-  body_fill(body, options->size);
-  pn_message_set_durable(message, options->durable);
-  pn_message_set_inferred(message, true); /* a data section */
-  pn_data_put_binary(pn_message_body(message), pn_bytes(options->size, (char *)body));
-  bool done = pn_message_encode(message, sender->message, &size) == 0;
-  sender->message_size = size;
-  sender->body = (unsigned char *)sender->message + size - options->size;
-  pn_message_free(message);
-  free(body);
-  return done;
+  for (unsigned i = 0; i < options->sizes.number; i++) {
+    unsigned same = 0;
+    while (options->sizes.size[same] != options->sizes.size[i]) same++;
+    if (same < i) sender->messages[i] = sender->messages[same];
+    else if (!message_encode(&sender->messages[i], options->sizes.size[i], options->durable)) return false;
+  }
+  return true;
 }
 
-static pn_link_t *attach(channel_t *channel, pn_session_t *session) {
+static void attach(channel_t *channel, pn_session_t *session) {
   const options_t *options = channel->run->options;
   pn_link_t *link = pn_sender(session, "sender");
-  pn_terminus_set_address(pn_link_target(link), options->address);
-  pn_data_put_symbol(pn_terminus_capabilities(pn_link_target(link)), pn_bytes(5, "queue"));
+  run_terminus(channel->run, pn_link_target(link), options->address);
   pn_link_set_snd_settle_mode(link, options->settled ? PN_SND_SETTLED : PN_SND_UNSETTLED);
   pn_link_set_rcv_settle_mode(link, PN_RCV_FIRST);
   channel->quota = body_share(options->count, options->connections, channel->index);
-  return link;
+  channel->link = link;
+  pn_link_open(link);
 }
 
 /* A message that the broker held back carries the time at which it was due, so that a stall shows in the latency;
@@ -66,10 +54,11 @@ static void send_one(channel_t *channel, sender_t *sender) {
   uint64_t now = options->stamp || !options->settled ? now_ns() : 0;
   body_head_t head = {.producer = channel->index, .sequence = (uint32_t)channel->sent};
   if (options->stamp) head.stamp_ns = stamp_of(channel, now);
-  body_write(sender->body, &head);
+  const message_t *message = &sender->messages[channel->sent % options->sizes.number];
+  body_write(message->body, &head);
   pn_delivery_t *delivery =
       pn_delivery(channel->link, pn_dtag((const char *)&channel->sent, sizeof channel->sent));
-  pn_link_send(channel->link, sender->message, sender->message_size);
+  pn_link_send(channel->link, message->bytes, message->size);
   if (options->settled) pn_delivery_settle(delivery);
   else pn_delivery_set_context(delivery, (void *)(uintptr_t)now);
   pn_link_advance(channel->link);
@@ -103,8 +92,16 @@ static void pump(channel_t *channel) {
   }
 }
 
-static void attached_all(run_t *run) {
+static void flow(channel_t *channel, pn_link_t *link) {
+  (void)link;
+  pump(channel);
+}
+
+static void attached(channel_t *channel, pn_link_t *link) {
+  run_t *run = channel->run;
   sender_t *sender = run->state;
+  (void)link;
+  if (run->attached < run->options->connections) return;
   sender->started = true;
   sender->start_ns = now_ns();
   if (run->options->rate) pacer_start(run);
@@ -127,8 +124,10 @@ static void answered(channel_t *channel, pn_delivery_t *delivery) {
   sender_t *sender = run->state;
   uint64_t state = pn_delivery_remote_state(delivery);
   if (!pn_delivery_updated(delivery) || (!state && !pn_delivery_settled(delivery))) return;
-  uint64_t now = now_ns();
-  histogram_add(&sender->acknowledgement, now - (uint64_t)(uintptr_t)pn_delivery_get_context(delivery));
+  uint64_t now = now_ns(), sent = (uint64_t)(uintptr_t)pn_delivery_get_context(delivery);
+  if (!sent) return; /* answered before: a range of answers may hold some that were */
+  pn_delivery_set_context(delivery, NULL);
+  histogram_add(&sender->acknowledgement, now - sent);
   count_outcome(run, state);
   pn_delivery_settle(delivery);
   channel->done++;
@@ -143,7 +142,7 @@ static void answered(channel_t *channel, pn_delivery_t *delivery) {
 
 static void tick(run_t *run) { (void)run; }
 
-static const role_t SENDER = {.attach = attach, .attached_all = attached_all, .wake = pump, .flow = pump,
+static const role_t SENDER = {.attach = attach, .attached = attached, .wake = pump, .flow = flow,
                               .delivery = answered, .tick = tick};
 
 int sender_run(const options_t *options) {

@@ -2,25 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from bench.peers.artemis import Artemis
+from bench.peers.classic import Classic
 from bench.peers.mqops import Mqops
 from bench.peers.peer import Peer
+from bench.peers.rabbitmq import Rabbitmq
 
 OURS = "mqops"
-ARTEMIS_PREFIX = "artemis-"
-DEFAULT_PEERS = ("artemis-2.33.0", "artemis-2.44.0")
+ARTEMIS = "artemis"
+VERSIONED: dict[str, Callable[[str, Path], Peer]] = {ARTEMIS: Artemis, "classic": Classic, "rabbitmq": Rabbitmq}
+ARTEMIS_PEERS = ("artemis-2.33.0", "artemis-2.44.0")
+DEFAULT_PEERS = (*ARTEMIS_PEERS, "classic-5.18.3", "rabbitmq-3.10")
+
+
+def kind(name: str) -> str:
+    """What the rows go by: the name without its version."""
+    return name.split("-", 1)[0]
 
 
 def require_known(name: str) -> None:
     """Refuses names that nothing can be started for."""
-    if name != OURS and not (name.startswith(ARTEMIS_PREFIX) and name.removeprefix(ARTEMIS_PREFIX)[:1].isdigit()):
-        raise ValueError(f"no peer is called {name}; say {ARTEMIS_PREFIX}<version>, e.g. {DEFAULT_PEERS[0]}")
+    this, _, version = name.partition("-")
+    if name != OURS and not (this in VERSIONED and version[:1].isdigit()):
+        forms = ", ".join(f"{each}-<version>" for each in VERSIONED)
+        raise ValueError(f"no peer is called {name}; say one of {forms}, e.g. {DEFAULT_PEERS[0]}")
 
 
 def make(name: str, directory: Path) -> Peer:
     """The peer of this name, its directory made."""
     require_known(name)
     directory.mkdir(parents=True)
-    return Mqops(directory) if name == OURS else Artemis(name.removeprefix(ARTEMIS_PREFIX), directory)
+    this, _, version = name.partition("-")
+    return Mqops(directory) if name == OURS else VERSIONED[this](version, directory)

@@ -2,73 +2,38 @@
 
 Settings: heap 2 GiB, journal ASYNCIO (libaio) on the same disk as ours with the buffer timeout that its own tool finds
 for this disk, datasync on, one AMQP acceptor on loopback with tcpNoDelay and large socket buffers, no duplicate
-detection (it parses every message's properties), no web console, a full address holds producers back (no paging), users
-checked. A fall-back to a slower journal is an error, not a slower figure.
+detection (it parses every message's properties), messages up to 200 KiB kept out of files of their own, no web console,
+a full address holds producers back (no paging), users checked. A fall-back to a slower journal is an error, not a
+slower figure.
 """
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 import subprocess
-import tarfile
 from pathlib import Path
 from xml.etree import ElementTree
 
 from bench.faults import BenchFault
+from bench.peers import cache
 from bench.peers.peer import Peer
 
-COORDINATE = "org.apache.activemq:apache-artemis:{version}:tar.gz:bin"
-FETCH_TIMEOUT_S = 600
+ARTIFACT = "apache-artemis"
 CREATE_TIMEOUT_S = 120
 GLOBAL_SIZE_MAX_BYTES = 1 << 30
 AIO_CODE = "AMQ221012"  # "Using AIO Journal"
 CORE = "{urn:activemq:core}"
 ACCEPTOR = (
     "tcp://127.0.0.1:{port}?protocols=AMQP;useEpoll=true;tcpNoDelay=true;tcpSendBufferSize=1048576;"
-    "tcpReceiveBufferSize=1048576;amqpCredits=2000;amqpLowCredits=1000;amqpMinLargeMessageSize=102400;"
+    "tcpReceiveBufferSize=1048576;amqpCredits=2000;amqpLowCredits=1000;amqpMinLargeMessageSize=204800;"
     "amqpDuplicateDetection=false"
 )
 
 
-def cache_directory() -> Path:
-    """Where distributions are kept between runs, outside the repository."""
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(base) / "mqops-bench"
-
-
-def distribution(version: str) -> Path:
-    """The unpacked distribution of this version, fetched once."""
-    home = cache_directory() / f"apache-artemis-{version}"
-    if (home / "bin" / "artemis").exists():
-        return home
-    cache_directory().mkdir(parents=True, exist_ok=True)
-    archive = _fetch(version)
-    unpacking = cache_directory() / f"unpacking-{os.getpid()}"
-    with tarfile.open(archive) as tar:
-        tar.extractall(unpacking, filter="data")
-    shutil.rmtree(home, ignore_errors=True)
-    (unpacking / home.name).rename(home)
-    unpacking.rmdir()
-    return home
-
-
-def _fetch(version: str) -> Path:
-    archive = cache_directory() / f"apache-artemis-{version}-bin.tar.gz"
-    if archive.exists():
-        return archive
-    coordinate = COORDINATE.format(version=version)
-    command = ["mvn", "-q", "-B", "dependency:copy", f"-Dartifact={coordinate}", f"-DoutputDirectory={archive.parent}"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_TIMEOUT_S, check=False)
-    if done.returncode != 0 or not archive.exists():
-        first = next((line for line in done.stdout.splitlines() if "ERROR" in line), "Maven gave no reason")
-        raise BenchFault(f"cannot fetch {coordinate}: {first}\ncheck the version and that Maven reaches its repository")
-    return archive
-
-
 class Artemis(Peer):
     """One Artemis instance of the given version."""
+
+    kind = "artemis"
 
     def __init__(self, version: str, directory: Path) -> None:
         super().__init__(f"artemis-{version}", directory)
@@ -77,7 +42,7 @@ class Artemis(Peer):
 
     def prepare(self) -> None:
         """Let Artemis's own tool create the instance and tune the journal, then set what it has no flag for."""
-        home = distribution(self.version)
+        home = cache.from_maven(ARTIFACT, self.version)
         # The tool wants a password as an argument, where others can see it: it gets another one than we use.
         command = [str(home / "bin" / "artemis"), "create", "--silent", "--aio", "--blocking", "--no-web"]
         command += ["--require-login", "--user", self.user, "--password", "replaced-below", "--host", "127.0.0.1"]

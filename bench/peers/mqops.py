@@ -43,6 +43,8 @@ def executable() -> Path:
 class Mqops(Peer):
     """One mqbroker instance from this checkout."""
 
+    kind = "mqops"
+
     def __init__(self, directory: Path) -> None:
         super().__init__("mqops", directory)
         self.config = directory / "broker.toml"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import signal
 import socket
@@ -9,6 +10,7 @@ import subprocess
 import time
 from abc import ABC, abstractmethod
 from pathlib import Path
+from typing import ClassVar
 
 from bench.faults import BenchFault
 
@@ -27,8 +29,20 @@ def free_port() -> int:
         return port
 
 
+def accepts(port: int) -> bool:
+    """Whether somebody listens on this port of loopback."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=1):
+            return True
+    except OSError:
+        return False
+
+
 class Peer(ABC):
     """`prepare` makes the instance (never measured), `launch` starts the process, `stop` ends it by its pid."""
+
+    kind: ClassVar[str]
+    load_options: ClassVar[tuple[str, ...]] = ()  # what the load generator is told of this kind
 
     def __init__(self, name: str, directory: Path) -> None:
         self.name = name
@@ -47,8 +61,16 @@ class Peer(ABC):
     def command(self) -> list[str]:
         """What starts the broker in the foreground, as one process that keeps its pid."""
 
+    def environment(self) -> dict[str, str]:
+        """Of the broker's process."""
+        return dict(os.environ)
+
     def after_start(self) -> None:  # noqa: B027 - an offer to subclasses, not a duty
         """Check that the broker runs as it was configured."""
+
+    def address(self, queue: str) -> str:
+        """What a client calls the queue of this name."""
+        return queue
 
     @property
     def pid(self) -> int:
@@ -61,10 +83,15 @@ class Peer(ABC):
         """Start and wait until the port accepts connections."""
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.directory
+                self.command(),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self.directory,
+                env=self.environment(),
             )
         deadline = time.monotonic() + START_TIMEOUT_S
-        while not self._accepts():
+        while not accepts(self.port):
             if self._process.poll() is not None:
                 raise BenchFault(f"{self.name} ended at start with status {self._process.returncode}\n{self.log_end()}")
             if time.monotonic() > deadline:
@@ -89,10 +116,3 @@ class Peer(ABC):
             return "it logged nothing"
         lines = self.log.read_text(errors="replace").splitlines()[-LOG_LINES_SHOWN:]
         return "\n".join([f"end of {self.log}:", *(f"  {line}" for line in lines)])
-
-    def _accepts(self) -> bool:
-        try:
-            with socket.create_connection(("127.0.0.1", self.port), timeout=1):
-                return True
-        except OSError:
-            return False

@@ -20,9 +20,7 @@ PARAMETERS_MAX = 5
 BANNED_NAMES = ("util", "utils", "helper", "helpers", "manager", "managers", "common", "misc")
 
 # path, or path::function: why it may be over its bound
-OVER: dict[str, str] = {
-    "bench/rows.py::_durable": "one row of the table of measurements, a parameter a column",
-}
+OVER: dict[str, str] = {}
 
 
 def tracked() -> list[Path]:

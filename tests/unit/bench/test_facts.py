@@ -1,4 +1,5 @@
-"""Parsing of /proc, mounts and Artemis's configuration; order of the brokers; the command line's refusals."""
+"""Parsing of /proc, mounts and configurations of peers; the cache of distributions; order of the brokers; the command
+line's refusals."""
 
 from pathlib import Path
 from xml.etree import ElementTree
@@ -7,6 +8,7 @@ import pytest
 
 from bench import disk, peers, prerequisites, run, usage
 from bench.faults import BenchFault
+from bench.peers import cache, classic, rabbitmq
 from bench.peers.artemis import CORE, configure
 from bench.rounds import turned
 
@@ -71,9 +73,87 @@ def test_an_unknown_layout_of_artemis_is_said() -> None:
         configure("<configuration xmlns='urn:activemq'/>", 1)
 
 
-@pytest.mark.parametrize("name", ["rabbit", "artemis", "artemis-", "artemis-latest", "../x"])
+def test_classic_speaks_native_amqp_without_delay_and_checks_users() -> None:
+    root = ElementTree.fromstring(classic.configure(Path("/work/a&b"), 12345, "bench", 'se"cret<'))
+    core = "{http://activemq.apache.org/schema/core}"
+    uri = root.find(f".//{core}transportConnector")
+    user = root.find(f".//{core}authenticationUser")
+    assert uri is not None
+    assert user is not None
+    assert uri.attrib["uri"].startswith("amqp://127.0.0.1:12345?")
+    assert {"transport.tcpNoDelay=true", "transport.transformer=native"} <= set(uri.attrib["uri"].split("&"))
+    assert (user.attrib["username"], user.attrib["password"]) == ("bench", 'se"cret<')
+    store = root.find(f".//{core}kahaDB")
+    assert store is not None
+    assert store.attrib["directory"] == "/work/a&b/data/kahadb"
+
+
+def test_an_archive_with_another_checksum_is_removed(tmp_path: Path) -> None:
+    archive = tmp_path / "apache-artemis-2.33.0-bin.tar.gz"
+    archive.write_bytes(b"something else")
+    with pytest.raises(BenchFault, match="another SHA-512"):
+        cache.verify(archive)
+    assert not archive.exists()
+
+
+def test_every_default_version_has_a_checksum() -> None:
+    artifacts = {"artemis": "apache-artemis", "classic": "apache-activemq"}
+    versioned = [name.split("-") for name in peers.DEFAULT_PEERS if not name.startswith("rabbitmq")]  # apt's signatures
+    assert {f"{artifacts[kind]}-{version}-bin.tar.gz" for kind, version in versioned} == set(cache.SHA512)
+
+
+def test_erlang_packages_are_those_that_stand_at_the_beginnings_of_lines() -> None:
+    depends = (
+        "rabbitmq-server\n  Depends: adduser\n |Depends: erlang-base\n  Depends: <erlang-base-hipe>\n    erlang-base\n"
+    )
+    depends += "adduser\nerlang-base\n  Depends: libc6\nerlang-ssl\n<erlang-base-hipe>\nerlang-base-hipe\nsocat\n"
+    assert rabbitmq.erlang_packages(depends) == ["erlang-base", "erlang-ssl"]
+
+
+def test_rabbitmq_has_everything_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = tmp_path / "cache" / "mqops-bench" / rabbitmq.PACKAGE
+    (home / "usr/lib/rabbitmq/lib/rabbitmq_server-3.10.8/plugins/rabbitmq_amqp1_0-3.10.8").mkdir(parents=True)
+    (home / "usr/lib/erlang/erts-13.1.5/bin").mkdir(parents=True)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("RABBITMQ_USE_LONGNAME", "true")
+    peer = peers.make("rabbitmq-3.10", tmp_path / "node")
+    peer.prepare()
+    found = peer.environment()
+    assert "RABBITMQ_USE_LONGNAME" not in found
+    assert (found["HOME"], found["ERL_EPMD_ADDRESS"]) == (str(peer.directory), "127.0.0.1")
+    places = [value for name, value in found.items() if name.startswith("RABBITMQ_") and value.startswith("/")]
+    assert len(places) >= 6
+    assert all(Path(place).is_relative_to(peer.directory) for place in places)
+    config = peer.directory / "rabbitmq.conf"
+    assert f"listeners.tcp.clients = 127.0.0.1:{peer.port}\n" in config.read_text()
+    assert config.stat().st_mode & 0o77 == 0
+    assert peer.address("orders") == "/queue/orders"
+
+
+def test_another_rabbitmq_than_the_named_one_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = tmp_path / "mqops-bench" / rabbitmq.PACKAGE
+    server = home / "usr/lib/rabbitmq/lib/rabbitmq_server-4.0.5"
+    server.mkdir(parents=True)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with pytest.raises(BenchFault, match=r"is 4\.0\.5 here, not 3\.10: say --peer rabbitmq-4\.0\.5"):
+        rabbitmq.distribution("3.10")
+    with pytest.raises(BenchFault, match="has no plugin rabbitmq_amqp1_0"):
+        rabbitmq.distribution("4.0")
+
+
+def test_half_a_distribution_is_not_taken_for_one(tmp_path: Path) -> None:
+    def fails(place: Path) -> Path:
+        (place / "half").touch()
+        raise BenchFault("interrupted")
+
+    with pytest.raises(BenchFault, match="interrupted"):
+        cache.unpacked(tmp_path / "home", fails)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["rabbit", "artemis", "artemis-", "artemis-latest", "classic", "rabbitmq", "../x"])
 def test_unknown_peers_are_refused(name: str) -> None:
-    with pytest.raises(ValueError, match=r"artemis-<version>"):
+    with pytest.raises(ValueError, match=r"no peer is called .*; say "):
         peers.require_known(name)
 
 
@@ -108,5 +188,5 @@ def test_wrong_usage(arguments: list[str], said: str, capsys: pytest.CaptureFixt
 def test_list_names_every_row(capsys: pytest.CaptureFixture[str]) -> None:
     assert run.main(["--list"]) == run.DONE
     listed = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
-    assert len(listed) == 12
-    assert listed[-1] == "start"
+    assert listed[-3:] == ["connections", "queues", "start"]
+    assert {"depth", "plain-mix-acknowledged"} < set(listed)

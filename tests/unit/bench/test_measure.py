@@ -3,7 +3,7 @@
 from typing import Any
 
 from bench.load import Outcome
-from bench.measure import figures
+from bench.measure import depth_figures, figures
 from bench.rows import Row
 
 TIMES = {"count": 9, "p50": 1.5, "p99": 2.5, "p999": 3.5, "max": 4.0}
@@ -37,3 +37,9 @@ def test_latency_comes_from_the_consumer_with_cpu_in_percent_of_a_core() -> None
     row = Row("r", "r", 20000, 100, rate=5000, times="delivery")
     found = figures(row, Outcome(_sent(5000.0), _received(5000.0)), used_s=1.0)
     assert (found["p50_us"], found["cpu_percent"], found["cpu_us"]) == (7.0, 25.0, 50.0)
+
+
+def test_depth_compares_the_ends_of_the_drain_and_counts_cpu_of_both_directions() -> None:
+    drained = {"per_second": 500.0, "head_per_second": 400.0, "tail_per_second": 600.0}
+    found = depth_figures(Row("r", "r", 1000, 100, depth=True), {"per_second": 900.0}, drained, used_s=0.5)
+    assert found == {"rate": 500.0, "fill_rate": 900.0, "cpu_us": 500.0, "tail_share": 1.5}

@@ -3,6 +3,7 @@
 import pytest
 
 from bench import load, rows
+from bench.peers.rabbitmq import Rabbitmq
 
 
 def _row(name: str) -> rows.Row:
@@ -10,22 +11,23 @@ def _row(name: str) -> rows.Row:
 
 
 def test_names_are_distinct() -> None:
-    names = [row.name for row in rows.ROWS] + [rows.START]
+    names = [row.name for row in rows.EVERYTHING.all()] + [rows.START]
     assert len(set(names)) == len(names)
+    assert list(rows.EVERYTHING.titles()) == names
 
 
 def test_no_names_choose_everything() -> None:
-    assert rows.chosen([]) == (rows.ROWS, True)
+    assert rows.chosen([]) == rows.Choice(rows.ROWS, rows.MANY, starts=True)
 
 
 def test_names_choose_in_the_order_of_the_table() -> None:
-    found, starts = rows.chosen(["latency", "durable-1"])
-    assert [row.name for row in found] == ["durable-1", "latency"]
-    assert not starts
+    found = rows.chosen(["queues", "latency", "durable-1"])
+    assert [row.name for row in found.all()] == ["durable-1", "latency", "queues"]
+    assert not found.starts
 
 
 def test_start_alone_has_no_loads() -> None:
-    assert rows.chosen(["start"]) == ((), True)
+    assert rows.chosen(["start"]) == rows.Choice(starts=True)
 
 
 def test_an_unknown_name_is_refused_with_the_known_ones() -> None:
@@ -43,7 +45,9 @@ def test_short_rows_differ_in_count_only_and_feed_every_producer(row: rows.Row) 
 
 def test_sizes_settlement_producers_and_windows_are_covered() -> None:
     wanted = {(size, settled) for size in (100, 1024) for settled in (True, False)}
-    assert {(row.size, row.settled) for row in rows.ROWS if not row.durable and not row.rate} == wanted
+    plain = [row for row in rows.ROWS if row.name.startswith("plain")]
+    assert wanted <= {(row.size, row.settled) for row in plain}
+    assert {100, 1024, 10_240, 102_400} <= {row.size for row in plain if not row.settled and not row.mix}
     durable = {(row.producers, row.in_flight, row.consumer) for row in rows.ROWS if row.durable}
     assert {(1, 1, False), (16, 1, False), (1, 1000, False), (1, 1000, True)} <= durable
     assert _row("latency").rate == 5000
@@ -74,3 +78,49 @@ def test_latency_is_stamped_and_measured_by_both_ends() -> None:
     row = _row("latency")
     assert {"--stamp", "--rate"} <= set(load.send_arguments(row, "q"))
     assert "--stamp" in load.receive_arguments(row, "q")
+
+
+def test_a_mix_has_all_sizes_and_no_large_neighbours() -> None:
+    row = _row("plain-mix-acknowledged")
+    assert set(row.mix) == {100, 1024, 10_240, 102_400}
+    assert row.size == sum(row.mix) // len(row.mix)
+    assert all(min(pair) <= 1024 for pair in zip(row.mix, row.mix[1:] + row.mix[:1], strict=True))
+
+
+def test_sizes_reach_both_ends() -> None:
+    row = rows.Row("r", "r", 100, 562, mix=(100, 1024))
+    assert "100,1024" in load.send_arguments(row, "q")
+    assert "100,1024" in load.receive_arguments(row, "q")
+
+
+def test_a_slow_peer_gets_fewer_messages_where_the_row_says_so() -> None:
+    row = _row("durable-1000")
+    assert row.on("artemis") == row.on("mqops") == row
+    assert row.on("classic").count == row.slow_count == 10_000
+    assert _row("durable-1").on("rabbitmq") == _row("durable-1")
+
+
+@pytest.mark.parametrize("row", rows.ROWS, ids=lambda row: row.name)
+def test_a_slow_peer_never_gets_more(row: rows.Row) -> None:
+    assert row.on("classic").count <= row.count
+    assert row.short().on("classic").count <= row.short().count
+    assert row.short().on("classic").count >= row.producers
+
+
+@pytest.mark.parametrize("row", rows.MANY, ids=lambda row: row.name)
+def test_many_are_few_when_short(row: rows.Many) -> None:
+    short = row.short()
+    assert 2 <= short.connections * short.links <= row.connections * row.links / 20
+
+
+def test_rabbitmq_is_asked_for_durable_queues() -> None:
+    # Its plugin makes others by default, and accepts durable messages there before they are on disk.
+    assert "--durable-queue" in Rabbitmq.load_options
+
+
+def test_arguments_of_many() -> None:
+    row = next(row for row in rows.MANY if row.attached)
+    assert load.many_arguments(row, "attach", "q")[:7] == [
+        *("attach", "--address", "q", "--connections", "1000", "--links", "1")
+    ]
+    assert {"--at-once", "--credit"} <= set(load.many_arguments(row, "attach", "q"))
