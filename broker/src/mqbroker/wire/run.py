@@ -264,7 +264,9 @@ def parse_run(buffer: bytes, offset: int, limit: int, count_max: int, size_max: 
     stride = first.size
     count = min(count_max, (limit - offset) // stride)
     starts: Sequence[int] = range(offset, offset + count * stride, stride)
-    if first.id_size != 4 or count < COLUMNS_MIN or not _columns_agree(buffer, offset, count, first):
+    if offset + stride == limit:
+        pass  # one message: what publishers with one in flight send
+    elif first.id_size != 4 or count < COLUMNS_MIN or not _columns_agree(buffer, offset, count, first):
         starts = _walk(buffer, (offset, limit), (count_max, size_max), first)
         stride = _common_size(buffer, starts, stride)
     run = Run(buffer, starts, stride, Layout(first.head_size, first.id_offset, first.tag_end, first.section))
