@@ -26,7 +26,17 @@ GROUP_CLOSED = -1
 class Dispatch:
     """The distribution of one queue's messages."""
 
-    __slots__ = ("_cursor", "_groups", "_queue", "_seen", "gate_ms", "is_closed", "is_selective", "is_unfinished")
+    __slots__ = (
+        "_cursor",
+        "_groups",
+        "_has_groups",
+        "_queue",
+        "_seen",
+        "gate_ms",
+        "is_closed",
+        "is_selective",
+        "is_unfinished",
+    )
 
     def __init__(self, queue: Queue) -> None:
         self._queue = queue
@@ -35,6 +45,7 @@ class Dispatch:
         self._groups: dict[str, Consumer] = {}
         self.gate_ms = 0  # the time from which on messages are handed out although consumers are missing
         self.is_closed = queue.kind.consumers_before_dispatch > 0
+        self._has_groups = False
         self.is_selective = False
         self.is_unfinished = False  # the last run stopped at its bound
 
@@ -67,15 +78,15 @@ class Dispatch:
                 self._seen[consumer] = rank
 
     def grouped(self) -> None:
-        """A message of a group has come."""
-        self.is_selective = True
+        """A message of a group has come: from now on each message of the queue is looked at."""
+        self._has_groups = self.is_selective = True
 
     def _look_again(self) -> None:
         self._seen = dict.fromkeys(self._seen, 0)
 
     def _choose_way(self) -> None:
         takes_all = all(each.filter is None and not each.is_browser for each in self._queue.consumers)
-        self.is_selective = not takes_all or self._queue.kind.non_destructive or bool(self._groups)
+        self.is_selective = not takes_all or self._queue.kind.non_destructive or self._has_groups
 
     # -- handing out ---------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,173 @@
+"""The selective way of handing out, against what must hold whatever happens."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from mqbroker.core.message_view import MessageView
+from mqbroker.core.queue import Filter, Queue, QueueKind, Segment
+from mqbroker.wire.run import Run, single
+from mqbroker.wire.sections import Header, Properties, build_message, decode_application_properties, scan_sections
+from mqbroker.wire.traits import Traits
+
+from tests.unit.wire.strategies import steady
+
+
+class Colour:
+    """Wants messages of one colour."""
+
+    def __init__(self, colour: str) -> None:
+        self.colour = colour
+        self.shown: Counter[int] = Counter()
+
+    def matches(self, message: MessageView) -> bool:
+        return bool(message.value_of("color") == self.colour)
+
+
+class Taker:
+    """A consumer with credit, and a colour that it wants or none."""
+
+    def __init__(self, colour: str | None, priority: int, *, is_browser: bool = False) -> None:
+        self.priority = priority
+        self.filter: Filter | None = Colour(colour) if colour else None
+        self.colour = colour
+        self.is_browser = is_browser
+        self.credit = 0
+        self.held: list[Segment] = []
+        self.copies: list[int] = []
+
+    def capacity(self) -> int:
+        return self.credit
+
+    def deliver(self, queue: Queue, segment: Segment) -> int:
+        count = min(segment.n, self.credit)
+        self.credit -= count
+        if self.is_browser:
+            self.copies += range(segment.first_id, segment.first_id + count)
+        elif count:
+            self.held.append(segment._replace(n=count))
+        return count
+
+
+def message(first_id: int, colour: str, group: str) -> Run:
+    payload = build_message(
+        "x", header=Header(), application_properties={"color": colour}, properties=Properties(group_id=group or None)
+    )
+    run = single(payload)
+    run.first_id = first_id
+    run.traits = Traits(group_id=group)
+    return run
+
+
+def colour_of(run: Run) -> str:
+    payload = bytes(run.payload(0))
+    sections = scan_sections(payload, 0, len(payload))
+    found: str = decode_application_properties(payload, sections.application_properties, sections.end)[0]["color"]
+    return found
+
+
+COLOURS = st.sampled_from(["red", "blue"])
+
+
+class DispatchMachine(RuleBasedStateMachine):
+    """Publishing, credit, settling, returning, joining and leaving in any order."""
+
+    @initialize()
+    def start(self) -> None:
+        self.queue = Queue(QueueKind("orders", "orders"), 1)
+        self.next_id = 1
+        self.live: dict[int, tuple[str, str]] = {}
+        self.takers: list[Taker] = []
+
+    def dispatch(self) -> None:
+        for _ in range(50):
+            self.queue.dispatch(1000)
+            if not self.queue.dispatcher.is_unfinished:
+                break
+
+    @rule(colour=COLOURS, group=st.sampled_from(["", "", "a", "b"]))
+    def publish(self, colour: str, group: str) -> None:
+        run = message(self.next_id, colour, group)
+        if group:
+            self.queue.dispatcher.grouped()
+        self.live[self.next_id] = (colour, group)
+        self.next_id += 1
+        self.queue.add(Segment(run, 0, 1, 0))
+        self.dispatch()
+
+    @rule(colour=st.one_of(st.none(), COLOURS), priority=st.integers(0, 1), is_browser=st.booleans())
+    def join(self, colour: str | None, priority: int, is_browser: bool) -> None:
+        if len(self.takers) < 4:
+            taker = Taker(colour, priority, is_browser=is_browser)
+            self.takers.append(taker)
+            self.queue.join(taker)
+
+    @precondition(lambda self: self.takers)
+    @rule(data=st.data(), credit=st.integers(1, 4))
+    def give_credit(self, data: st.DataObject, credit: int) -> None:
+        data.draw(st.sampled_from(self.takers)).credit += credit
+        self.dispatch()
+
+    @precondition(lambda self: any(taker.held for taker in self.takers))
+    @rule(data=st.data(), is_done=st.booleans())
+    def settle(self, data: st.DataObject, is_done: bool) -> None:
+        taker = data.draw(st.sampled_from([each for each in self.takers if each.held]))
+        segment = taker.held.pop(data.draw(st.integers(0, len(taker.held) - 1)))
+        if is_done:
+            self.queue.settled(segment.n)
+            del self.live[segment.first_id]
+        else:
+            self.queue.put_back(segment)
+        self.dispatch()
+
+    @precondition(lambda self: self.takers)
+    @rule(data=st.data())
+    def leave(self, data: st.DataObject) -> None:
+        taker = data.draw(st.sampled_from(self.takers))
+        self.takers.remove(taker)
+        self.queue.leave(taker)
+        for segment in taker.held:
+            self.queue.put_back(segment)
+        self.dispatch()
+
+    @invariant()
+    def every_message_is_in_one_place(self) -> None:
+        held = [segment.first_id for taker in self.takers for segment in taker.held]
+        here = [segment.first_id for segment in self.queue.backlog]
+        assert sorted(held + here) == sorted(self.live)
+        assert here == sorted(here)
+        assert self.queue.delivering_count == len(held)
+
+    @invariant()
+    def everybody_has_what_he_wants(self) -> None:
+        for taker in self.takers:
+            wrong = [segment for segment in taker.held if taker.colour and colour_of(segment.run) != taker.colour]
+            assert not wrong
+
+    @invariant()
+    def nothing_waits_that_somebody_wants(self) -> None:
+        for segment in self.queue.backlog:
+            colour, group = self.live[segment.first_id]
+            pinned = self.queue.dispatcher.groups.get(group) if group else None
+            for taker in self.takers:
+                may = taker.credit and not taker.is_browser and taker.colour in (None, colour)
+                assert not (may and (pinned is None or pinned is taker)), (segment.first_id, taker.colour)
+
+    @invariant()
+    def a_group_is_with_one_consumer(self) -> None:
+        for group in ("a", "b"):
+            holders = [t for t in self.takers if any(s.run.traits.group_id == group for s in t.held)]
+            assert len(holders) <= 1
+
+    @invariant()
+    def browsers_see_each_message_once_unless_it_came_back(self) -> None:
+        for taker in self.takers:
+            if taker.is_browser and taker.credit:
+                wanted = [s.first_id for s in self.queue.backlog if taker.colour in (None, colour_of(s.run))]
+                assert set(wanted) <= set(taker.copies)
+
+
+TestDispatchMachine = DispatchMachine.TestCase
+TestDispatchMachine.settings = steady
