@@ -123,7 +123,6 @@ def test_a_client_that_falls_silent_is_closed_and_its_messages_go_to_others(
 
 REFUSED_SENDERS: dict[str, tuple[dict[str, Any], str]] = {
     "dynamic target": ({"address": None, "is_dynamic": True}, "amqp:not-implemented"),
-    "transactions": ({"address": None, "is_coordinator": True}, "amqp:not-implemented"),
     "anonymous target": ({"address": None}, "amqp:invalid-field"),
     "topic": ({"address": "news", "capabilities": ["topic"]}, "amqp:not-implemented"),
     "long name": ({"address": "x" * 1025}, "amqp:invalid-field"),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from mqbroker.amqp.unsettled import Unsettled
 from mqbroker.base.serial import wrap
 from mqbroker.wire.frames import encode_frame
-from mqbroker.wire.performatives import Transfer, encode
+from mqbroker.wire.performatives import DeliveryState, Transfer, encode
 from mqbroker.wire.run import Run, encode_run
 
 if TYPE_CHECKING:
@@ -64,7 +64,9 @@ class OutgoingTransfers:
                 return each - index
         return count
 
-    def send_message(self, link: SenderLink, payload: list[bytes | memoryview], token: Any) -> int:
+    def send_message(
+        self, link: SenderLink, payload: list[bytes | memoryview], token: Any, state: DeliveryState | None = None
+    ) -> int:
         """Send one message in as many transfers as the peer's frame size asks for (the general path).
 
         Frames that the peer's window does not let through are held, and so is everything else until they are gone.
@@ -82,7 +84,7 @@ class OutgoingTransfers:
             transfer = Transfer(
                 handle=link.handle, delivery_id=identity if start == 0 else None,
                 delivery_tag=identity.to_bytes(4, "big") if start == 0 else None,
-                message_format=0 if start == 0 else None, settled=link.send_settled, more=more,
+                message_format=0 if start == 0 else None, settled=link.send_settled, more=more, state=state,
             )  # fmt: skip
             frames.append(encode_frame(self.channel, encode(transfer), view[start : start + room]))
         fits = min(len(frames), self.peer_window)

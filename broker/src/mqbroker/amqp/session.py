@@ -17,6 +17,8 @@ from mqbroker.amqp.events import (
     Empty,
     Ended,
     Incoming,
+    Posted,
+    Retired,
     SenderSettled,
     Settled,
 )
@@ -36,6 +38,7 @@ from mqbroker.wire.performatives import (
     Error,
     Flow,
     Received,
+    TransactionalState,
     Transfer,
     decode_performative,
     encode,
@@ -208,6 +211,8 @@ class Session(OutgoingTransfers):
             raise PeerFault("amqp:not-allowed", "transfer on a link whose sender we are", Scope.LINK)
         partial = link.partial or self._first_transfer(link, transfer)
         partial.is_settled = partial.is_settled or bool(transfer.settled)
+        if isinstance(transfer.state, TransactionalState) and transfer.state.txn_id != partial.txn_id:
+            raise PeerFault("amqp:invalid-field", "the transfers of a delivery name different transactions", Scope.LINK)
         if transfer.aborted:
             link.partial = None
             self.connection.partial_bytes -= partial.size_bytes
@@ -224,8 +229,12 @@ class Session(OutgoingTransfers):
             if not partial.size_bytes:
                 self.connection.events.append(Empty(link, partial.delivery_id, partial.is_settled))
                 return
-            run = single(b"".join(partial.parts))
-            self.connection.events.append(Incoming(link, run, partial.delivery_id, partial.is_settled))
+            self._whole(link, partial)
+
+    def _whole(self, link: ReceiverLink, partial: Partial) -> None:
+        run = single(b"".join(partial.parts))
+        place = link, run, partial.delivery_id, partial.is_settled
+        self.connection.events.append(Incoming(*place) if partial.txn_id is None else Posted(*place, partial.txn_id))
 
     def _first_transfer(self, link: ReceiverLink, transfer: Transfer) -> Partial:
         if link.credit <= 0:
@@ -235,10 +244,11 @@ class Session(OutgoingTransfers):
                             Scope.LINK)  # fmt: skip
         if transfer.message_format:
             raise PeerFault("amqp:not-implemented", f"message-format {transfer.message_format}", Scope.LINK)
-        if transfer.state is not None or transfer.resume:
+        txn_id = transfer.state.txn_id if isinstance(transfer.state, TransactionalState) else None
+        if transfer.resume or (transfer.state is not None and txn_id is None):
             raise PeerFault("amqp:not-implemented", "transfers with a state, or resumed", Scope.LINK)
         link.use(1)
-        link.partial = Partial(transfer.delivery_id)
+        link.partial = Partial(transfer.delivery_id, txn_id)
         return link.partial
 
     def disposition(self, buffer: bytes, frame: Frame) -> None:
@@ -263,6 +273,14 @@ class Session(OutgoingTransfers):
         if low > high or high >= self.next_delivery_id:
             what = f"disposition of deliveries {first} to {last}, which were not sent"
             raise PeerFault("amqp:invalid-field", what, Scope.SESSION)
+        if self.connection.is_transactional:
+            # What was said before decides where these deliveries are now.
+            self.connection.tell()
+        if flat is None and isinstance(state, TransactionalState):
+            numbered = self.unsettled.take_numbered(low, high)
+            if numbered:
+                self.connection.events.append(Retired(self, numbered, state, settled))
+            return
         if not settled and (state is None or isinstance(state, Received)):
             return
         taken = self.unsettled.take(low, high)
@@ -298,6 +316,8 @@ class Session(OutgoingTransfers):
         if link.state is not Link.ATTACHED:
             return
         if isinstance(link, SenderLink):
+            if flow.properties and "txn-id" in flow.properties:
+                raise PeerFault("amqp:not-implemented", "acquisition within a transaction (§4.4.3)", Scope.LINK)
             link.flow(flow)
             self.connection.events.append(CreditGiven(link))
             # A drain is answered when it is done; where no credit is left it is done already.

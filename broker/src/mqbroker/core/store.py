@@ -56,6 +56,7 @@ class Store:
         self.returned_total = 0
         self.acknowledged_total = 0
         self._next_queue_id = 1
+        self._together: list[tuple[Queue, Segment]] | None = None  # what one commit brings into queues
         self.in_delivery: InDelivery = lambda: iter(())
         self.schedule: Callable[[Queue], None] = lambda queue: None
 
@@ -177,14 +178,27 @@ class Store:
                     self.journal.store(first, count, durable, run.block(index, count), run.arrived_ms)
                     waits = True
             for queue in queues:
-                self._enqueue(queue, Segment(run, index, count, 0))
+                if self._together is None:
+                    self._enqueue(queue, Segment(run, index, count, 0))
+                else:
+                    self._together.append((queue, Segment(run, index, count, 0)))
         return waits
 
-    def _enqueue(self, queue: Queue, segment: Segment) -> None:
+    def publish_together(self, posted: list[tuple[Address, Run]], *, must_wait: bool) -> bool:
+        """Take runs in as one: where any of them must wait for this step's append, or `must_wait`, all of them do."""
+        together = self._together = []
+        for address, run in posted:
+            must_wait = self.publish(address, run) or must_wait
+        self._together = None
+        for queue, segment in together:
+            self._enqueue(queue, segment, must_wait=must_wait)
+        return must_wait
+
+    def _enqueue(self, queue: Queue, segment: Segment, *, must_wait: bool = False) -> None:
         run = segment.run
         if run.traits.group_id:
             queue.dispatcher.grouped()
-        if run.section.is_durable and queue.journal_id:
+        if must_wait or (run.section.is_durable and queue.journal_id):
             queue.add_waiting(segment)
             self.decisions.wait(self._release, queue)
         elif queue.waiting:

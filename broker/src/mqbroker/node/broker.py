@@ -25,7 +25,8 @@ from mqbroker.node import inputs as given
 from mqbroker.node.counters import Counters
 from mqbroker.node.effects import AdminReply, Batch, Close, DeleteSegment, Effect, Halt, Send
 from mqbroker.node.local import LocalSessions
-from mqbroker.node.peer import Peer, segment_of
+from mqbroker.node.ongoing import segment_of
+from mqbroker.node.peer import Peer
 from mqbroker.node.termini import Termini
 from mqbroker.node.timers import Timers
 from mqbroker.wire.types import Symbol
@@ -271,6 +272,7 @@ class Broker:
                 for taken in session.unsettled:
                     if taken.token is not None:
                         yield segment_of(taken)
+            yield from peer.transactions.in_delivery()
         yield from self.local.in_delivery()
 
     # -- for the rooms above ------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from mqbroker.amqp.links import ReceiverLink, SenderLink
 from mqbroker.base.errors import Refused
 from mqbroker.core.queue import Queue
 from mqbroker.node.peer import LinkConsumer
-from mqbroker.wire.performatives import Attach, Source, Target
+from mqbroker.wire.performatives import Attach, Coordinator, Source, Target
 
 if TYPE_CHECKING:
     from mqbroker.node.broker import Broker
@@ -39,9 +39,11 @@ class Termini:
 
     def _producer(self, peer: Peer, link: ReceiverLink, attach: Attach) -> None:
         target = attach.target
-        if not isinstance(target, Target):
-            what = "a link without a target" if target is None else f"a {type(target).__name__} target"
-            raise Refused("amqp:not-implemented", f"{what} is not supported")
+        if isinstance(target, Coordinator):
+            peer.transactions.attach(link, attach)
+            return
+        if target is None:
+            raise Refused("amqp:not-implemented", "a link without a target is not supported")
         if target.dynamic:
             raise Refused("amqp:not-implemented", "dynamic targets (temporary queues) are not supported")
         _refuse_topics(target)
