@@ -42,6 +42,13 @@ def options_for(file_size: int, memory: int, credit: int) -> BrokerOptions:
     )
 
 
+def patient(options: BrokerOptions) -> BrokerOptions:
+    """Rollbacks are many, and none of them makes a message a dead letter, which nobody would look for."""
+    settings = options.address_settings
+    built_in = replace(settings.built_in, max_delivery_attempts=-1)
+    return replace(options, address_settings=replace(settings, built_in=built_in))
+
+
 class World:
     """Clock, heap, trace."""
 

@@ -7,7 +7,6 @@ the connection may work in it. The discharge is answered when the commit is on d
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from typing import TYPE_CHECKING
 
 from mqbroker.amqp.events import Detached, Incoming, Posted, Retired, Settled
@@ -186,11 +185,11 @@ class Transactions:
         if rejected:
             broker.counters.rejected += rejected
             broker.notice(Level.WARNING, "message-rejected", conn=self._peer.conn, count=rejected)
-        answer = partial(self._committed, ongoing.id, link, delivery_id, settlements)
+        answer = ongoing.id, link, delivery_id, settlements
         if work.commit(addresses):
-            broker.store.decisions.wait(answer)
+            broker.store.decisions.wait(self._committed, *answer)
         else:
-            answer()
+            self._committed(*answer)
 
     def _committed(self, txn_id: bytes, link: ReceiverLink, delivery_id: int, settlements: list[Settlement]) -> None:
         """It cannot be undone any more: settle what the peer left to us, then accept the discharge."""
