@@ -14,7 +14,7 @@ from mqbroker.wire.performatives import Accepted
 from tests.sim.clients import Client, Consumer, Producer
 from tests.sim.disk import Faults
 from tests.sim.transactors import Transactor
-from tests.sim.world import Pipe, SimNode, World, options_for, patient
+from tests.sim.world import MARKER, Pipe, SimNode, World, options_for, patient
 from tests.support.checker import History
 
 BUSY_MS = 2_000
@@ -186,7 +186,10 @@ class Simulation:
 
 
 class Watch:
-    """Sees every frame that a node sends: no acceptance of a durable message may precede its sync."""
+    """Sees every frame that a node sends: no acceptance of a durable message may precede its sync.
+
+    Nor may any message of a transaction go out before all that is durable of it is on disk.
+    """
 
     def __init__(self, node: SimNode, history: History) -> None:
         self._node = node
@@ -194,7 +197,11 @@ class Watch:
 
     def sent(self, conn: int, data: bytes) -> None:
         """What a connection is about to get."""
-        positions = self._node.positions
+        positions, synced = self._node.positions, self._node.disk.synced_position
+        for marker in map(bytes.decode, MARKER.findall(data) if self._node.together else ()):
+            for other in self._node.together.get(marker, ()):
+                if positions.get(other, synced + 1) > synced:
+                    self._history.violations.append(f"torn: {marker} was sent before {other} was stored")
         for delivery_id in _accepted_in(data):
             marker = self._node.published.get((conn, delivery_id))
             if marker is None:

@@ -140,6 +140,7 @@ class Transactor(Client):
             for message_id in transacted.sent:
                 self.history.sent[message_id].outcome = "unknown"
             durable = [each for each in transacted.sent if self.history.sent[each].is_durable]
+            self.node.together.update(dict.fromkeys(transacted.sent, durable))
             if durable:
                 self.node.published[(self.pipe.conn, control.session.next_delivery_id)] = durable[-1]
         transactions.discharge(control, self.txn_id, "discharge", fail=not is_commit)

@@ -128,6 +128,7 @@ class SimNode:
         self._life = 0
         self.positions: dict[str, int] = {}  # message id in its body -> position of the append that stored it first
         self.published: dict[tuple[int, int], str] = {}  # (connection, delivery id) -> id of a durable message
+        self.together: dict[str, list[str]] = {}  # message of a transaction -> all durable ones of the transaction
 
     # -- life ----------------------------------------------------------------------------------------------------------
 
@@ -166,6 +167,7 @@ class SimNode:
         for pipe in list(self.pipes.values()):
             self._drop(pipe)
         self._inputs.clear()
+        self._appends.clear()  # a piece of compaction behind the end: the next life must not write it into its own
         self._is_step_due = self._is_committing = False
         self.world.note(self.name, "halt")
 
