@@ -272,8 +272,6 @@ class Client(Handler):
         link.source.address = name
         if more.get("is_dynamic"):
             link.target.dynamic = True
-        if more.get("is_coordinator"):
-            link.target.type = Terminus.COORDINATOR
         if more.get("capabilities"):
             put_symbols(link.target.capabilities, more["capabilities"])
         link.box = Outbox()

@@ -122,7 +122,6 @@ def test_a_client_that_falls_silent_is_closed_and_its_messages_go_to_others(
 # -- refusals ----------------------------------------------------------------------------------------------------------
 
 REFUSED_SENDERS: dict[str, tuple[dict[str, Any], str]] = {
-    "transactions": ({"address": None, "is_coordinator": True}, "amqp:not-implemented"),
     "long name": ({"address": "x" * 1025}, "amqp:invalid-field"),
     "no such queue": ({"address": "orders::none"}, "amqp:not-found"),
 }

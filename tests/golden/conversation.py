@@ -8,6 +8,8 @@
             [prio=9] [ttl=100] [to=orders] [group=g] [delay=100] [color=red]   any other name is a property
     credit c orders 5 | drain c orders 5
     accept | release | modify | reject c m1 m2
+    declare p t1 | commit p t1 | rollback p t1          a transaction, on a link to the coordinator
+    publish p orders txn=t1 | accept c m1 txn=t1 [unsettled]
     detach c orders | suspend c orders | end c | close c | break c      suspended links may come back
     freeze c | thaw c                    the client stops reading, and reads again
     hold disk | sync                     nothing is synced until told
@@ -31,6 +33,7 @@ from mqbroker.base.serial import wrap
 from mqbroker.wire.performatives import (
     Accepted,
     Attach,
+    Declared,
     Detach,
     Error,
     Flow,
@@ -39,6 +42,7 @@ from mqbroker.wire.performatives import (
     Released,
     Source,
     Target,
+    TransactionalState,
 )
 from mqbroker.wire.run import single
 from mqbroker.wire.scan import MESSAGE_ANNOTATIONS
@@ -53,13 +57,14 @@ from mqbroker.wire.sections import (
 )
 from mqbroker.wire.types import Described, Symbol
 
+from tests.support import transactions
 from tests.support.stage import Stage, Talker, options_with
 
 DASHES = "----"
 OUTCOMES = {Accepted: "accepted", Rejected: "rejected", Released: "released", Modified: "modified"}
 
 
-NO_PROPERTIES = {"count", "size", "prio", "ttl", "to", "group", "delay"}
+NO_PROPERTIES = {"count", "size", "prio", "ttl", "to", "group", "delay", "txn"}
 
 
 def _message(body: bytes, options: dict[str, str], *, is_durable: bool) -> bytes:
@@ -102,6 +107,7 @@ class Conversation:
         self.links: dict[tuple[str, str], LinkBase] = {}
         self.held: dict[tuple[str, str], tuple[LinkBase, int]] = {}  # (client, message) -> where it was delivered
         self.second: set[LinkBase] = set()
+        self.transactions: dict[str, bytes] = {}
         self.in_doubt: dict[tuple[str, int], str] = {}
         self.count = 0
         self._notices = 0
@@ -134,12 +140,17 @@ class Conversation:
         match event:
             case told.Incoming():
                 self._got(talker, event)
+            case told.Settled(outcome=Declared()):
+                name = event.taken[0].token[0]
+                self.transactions[name] = event.outcome.txn_id
+                self._say(f"{who} has declared {name}")
+            case told.Retired():
+                for _, taken in event.taken:
+                    self._say(f"{who} learns provisionally {_named(event.state.outcome)}: {taken.token[0]}")
             case told.Settled():
                 for taken in event.taken:
                     for name in taken.token[taken.skip : taken.skip + taken.n]:
-                        outcome = event.outcome
-                        why = f" ({outcome.error.condition})" if isinstance(outcome, Rejected) and outcome.error else ""
-                        self._say(f"{who} learns {OUTCOMES[type(outcome)]}{why}: {name}")
+                        self._say(f"{who} learns {_named(event.outcome)}: {name}")
             case told.SenderSettled():
                 for number in range(event.first, event.last + 1):
                     name = self.in_doubt.pop((who, number), None)
@@ -185,6 +196,7 @@ class Conversation:
         self.stage = ScriptStage(self, **tables)
         self.talkers.clear()
         self.links.clear()
+        self.transactions.clear()
         self._notices = 0
 
     def connect(self, words: list[str]) -> None:
@@ -248,7 +260,31 @@ class Conversation:
             name = f"m{self.count}"
             body = f"{name}|".ljust(int(options.get("size", 0)), "x").encode()
             run = single(_message(body, options, is_durable="durable" in rest))
-            link.session.send_run(link, run, 0, 1, [name])
+            if "txn" in options:
+                txn_id = self.transactions.get(options["txn"], b"?")
+                transactions.post(link, bytes(run.payload(0)), [name], txn_id)
+            else:
+                link.session.send_run(link, run, 0, 1, [name])
+
+    def _coordinator(self, who: str) -> SenderLink:
+        """The client's link to the coordinator, made when it is first used."""
+        link = self.links.get((who, transactions.NAME))
+        if link is None or not link.is_attached:
+            session = self.talkers[who].session
+            assert session is not None
+            link = self.links[who, transactions.NAME] = session.attach_sender(transactions.coordinator_attach())
+            link.owner = transactions.NAME
+            self.stage.run()
+        assert isinstance(link, SenderLink)
+        return link
+
+    def declare(self, words: list[str]) -> None:
+        who, name = words
+        transactions.declare(self._coordinator(who), [name])
+
+    def discharge(self, words: list[str], *, fail: bool) -> None:
+        who, name = words
+        transactions.discharge(self._coordinator(who), self.transactions.get(name, b"?"), [name], fail=fail)
 
     def credit(self, words: list[str]) -> None:
         who, address, count = words
@@ -272,9 +308,22 @@ class Conversation:
 
     def outcome(self, words: list[str], state: Any) -> None:
         who, *names = words
+        names = [name for name in names if name.startswith("m")]
+        if len(names) + 1 < len(words):
+            self._retire(who, names, words[-1] == "unsettled", _in_transaction(self.transactions, words, state))
+            return
         for name in names:
             link, delivery_id = self.held.pop((who, name))
             if link in self.second:
+                self.in_doubt[who, delivery_id] = name
+                link.session.outcome(delivery_id, delivery_id, state)
+            else:
+                link.session.dispose(delivery_id, delivery_id, state, as_receiver=True)
+
+    def _retire(self, who: str, names: list[str], is_unsettled: bool, state: TransactionalState) -> None:
+        for name in names:
+            link, delivery_id = self.held[who, name]
+            if is_unsettled:
                 self.in_doubt[who, delivery_id] = name
                 link.session.outcome(delivery_id, delivery_id, state)
             else:
@@ -331,18 +380,30 @@ class Conversation:
 VERBS: dict[str, Callable[[Conversation, list[str]], None]] = {
     name: getattr(Conversation, name)
     for name in ("node", "connect", "attach", "publish", "credit", "drain", "detach", "suspend", "end", "close",
-                 "freeze", "thaw", "hold", "sync", "wait", "queues")
+                 "freeze", "thaw", "hold", "sync", "wait", "queues", "declare")
 }  # fmt: skip
 VERBS |= {
     "accept": lambda talk, words: talk.outcome(words, Accepted()),
     "release": lambda talk, words: talk.outcome(words, Released()),
     "modify": lambda talk, words: talk.outcome(words, Modified(delivery_failed=True)),
     "reject": lambda talk, words: talk.outcome(words, Rejected(error=Error(condition=Symbol("amqp:decode-error")))),
+    "commit": lambda talk, words: talk.discharge(words, fail=False),
+    "rollback": lambda talk, words: talk.discharge(words, fail=True),
     "break": Conversation.cut,
     "crash": lambda talk, words: talk.stage.crash(),
     "start": lambda talk, words: talk.stage.start(),
     "stop": lambda talk, words: talk.stage.stop(),
 }
+
+
+def _named(outcome: Any) -> str:
+    why = f" ({outcome.error.condition})" if isinstance(outcome, Rejected) and outcome.error else ""
+    return f"{OUTCOMES[type(outcome)]}{why}"
+
+
+def _in_transaction(known: dict[str, bytes], words: list[str], outcome: Any) -> TransactionalState:
+    name = next(word.removeprefix("txn=") for word in words if word.startswith("txn="))
+    return TransactionalState(txn_id=known.get(name, b"?"), outcome=outcome)
 
 
 def _why(error: Error | None) -> str:

@@ -7,10 +7,13 @@ from contextlib import AbstractContextManager
 from typing import Any
 from unittest.mock import patch
 
+from mqbroker.core.address import Address
 from mqbroker.core.decisions import Decisions
 from mqbroker.core.queue import Queue, Segment
 from mqbroker.core.store import Store
+from mqbroker.core.transaction import Transaction
 from mqbroker.journal.plan import Journal
+from mqbroker.wire.run import Run
 
 
 def _accept_before_sync(self: Decisions, action: Callable[..., None], *arguments: Any) -> None:
@@ -19,6 +22,39 @@ def _accept_before_sync(self: Decisions, action: Callable[..., None], *arguments
         action(*arguments)
     else:
         self._forming.append((action, arguments))
+
+
+def _commit_before_sync(self: Decisions, action: Callable[..., None], *arguments: Any) -> None:
+    """A commit whose discharge is answered without the disk."""
+    if action.__name__ == "_committed":
+        action(*arguments)
+    else:
+        self._forming.append((action, arguments))
+
+
+def _publish_one_by_one(self: Store, posted: list[tuple[Address, Run]], *, must_wait: bool) -> bool:
+    """Messages of one commit that do not wait for each other."""
+    for address, run in posted:
+        must_wait = self.publish(address, run) or must_wait
+    return must_wait
+
+
+def _publish_without_last(self: Store, posted: list[tuple[Address, Run]], *, must_wait: bool) -> bool:
+    """The last message of a large transaction is forgotten."""
+    return _PUBLISH(self, posted[:-1] if len(posted) > 3 else posted, must_wait=must_wait)
+
+
+def _commit_by_rollback(self: Transaction) -> None:
+    """What was posted is published by a rollback."""
+    if self._posted:
+        self._retired.clear()
+        self.commit(self.prepare())
+    else:
+        _ROLL_BACK(self)
+
+
+_PUBLISH = Store.publish_together
+_ROLL_BACK = Transaction.roll_back
 
 
 def _put_back_at_the_end(self: Queue, segment: Segment) -> None:
@@ -54,4 +90,14 @@ BUGS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "redelivery without a flag": lambda: patch.object(Store, "give_back", _forget_deliveries),
     "settlements are not journalled": lambda: patch.object(Journal, "settle", _settle_in_memory_only),
     "one message in seven is settled when it is stored": lambda: patch.object(Journal, "store", _store_without_last),
+}
+
+# Found in histories with transactions.
+TRANSACTION_BUGS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
+    "commit acknowledged before its sync": lambda: patch.object(Decisions, "wait", _commit_before_sync),
+    "parts of a commit are seen before the rest is stored": lambda: patch.object(
+        Store, "publish_together", _publish_one_by_one
+    ),
+    "part of a transaction is not stored": lambda: patch.object(Store, "publish_together", _publish_without_last),
+    "a rollback publishes": lambda: patch.object(Transaction, "roll_back", _commit_by_rollback),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -12,10 +13,12 @@ from mqbroker.wire.performatives import Accepted
 
 from tests.sim.clients import Client, Consumer, Producer
 from tests.sim.disk import Faults
-from tests.sim.world import Pipe, SimNode, World, options_for
+from tests.sim.transactors import Transactor
+from tests.sim.world import MARKER, Pipe, SimNode, World, options_for, patient
 from tests.support.checker import History
 
 BUSY_MS = 2_000
+TRANSACTIONS_FROM = 1000  # from this seed on every other history has clients that use transactions
 QUIET_MS = 60_000
 
 
@@ -32,6 +35,7 @@ class Verdict:
     crashes: int
     steps: int
     faults: dict[str, int] = field(default_factory=dict)
+    transactions: Counter[str] = field(default_factory=Counter)  # by how they ended
 
 
 class Simulation:
@@ -39,6 +43,7 @@ class Simulation:
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
+        self._has_transactions = seed >= TRANSACTIONS_FROM and seed % 2 == 0
         self.world = World(seed)
         self.history = History()
         self.counts: dict[str, int] = {}
@@ -49,6 +54,8 @@ class Simulation:
             options = options_for(
                 rng.choice((4096, 65536, 1 << 20)), rng.choice((20_000, 1 << 28)), rng.choice((3, 100))
             )
+            if self._has_transactions:
+                options = patient(options)
             self.nodes.append(SimNode(self.world, f"node{number}", options, faults))
         self.clients: list[Client] = []
         for node in self.nodes:
@@ -76,6 +83,10 @@ class Simulation:
                 self.clients.append(Producer(self.world, node, f"{queue}-p{number}", self.history, queue, count))
             for number in range(rng.choice((0, 1, 2, 3))):
                 self.clients.append(Consumer(self.world, node, f"{queue}-c{number}", self.history, queue))
+            if self._has_transactions:
+                for number in range(rng.choice((1, 2, 3))):
+                    name = f"{queue}-p9{number}"
+                    self.clients.append(Transactor(self.world, node, name, self.history, queue, rng.choice((10, 60))))
 
     # -- faults --------------------------------------------------------------------------------------------------------
 
@@ -152,6 +163,7 @@ class Simulation:
             self.seed, self.world.trace, self.history.check_drained(left) + self._leaks(), len(self.history.sent),
             sum(sent.outcome == "accepted" for sent in self.history.sent.values()), self.history.received.total(),
             sum(node.epoch for node in self.nodes), self.world.steps, self.counts,
+            Counter(transacted.outcome for transacted in self.history.transactions.values()),
         )  # fmt: skip
 
     def _drain(self) -> int:
@@ -174,7 +186,10 @@ class Simulation:
 
 
 class Watch:
-    """Sees every frame that a node sends: no acceptance of a durable message may precede its sync."""
+    """Sees every frame that a node sends: no acceptance of a durable message may precede its sync.
+
+    Nor may any message of a transaction go out before all that is durable of it is on disk.
+    """
 
     def __init__(self, node: SimNode, history: History) -> None:
         self._node = node
@@ -182,7 +197,11 @@ class Watch:
 
     def sent(self, conn: int, data: bytes) -> None:
         """What a connection is about to get."""
-        positions = self._node.positions
+        positions, synced = self._node.positions, self._node.disk.synced_position
+        for marker in map(bytes.decode, MARKER.findall(data) if self._node.together else ()):
+            for other in self._node.together.get(marker, ()):
+                if positions.get(other, synced + 1) > synced:
+                    self._history.violations.append(f"torn: {marker} was sent before {other} was stored")
         for delivery_id in _accepted_in(data):
             marker = self._node.published.get((conn, delivery_id))
             if marker is None:

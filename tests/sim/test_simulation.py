@@ -6,11 +6,12 @@ SIM_SEEDS=0-200 says which seeds; `make soak` takes fresh ones.
 from __future__ import annotations
 
 import os
+from collections import Counter
 
 import pytest
 
-from tests.sim.bugs import BUGS
-from tests.sim.histories import Simulation, Verdict
+from tests.sim.bugs import BUGS, TRANSACTION_BUGS
+from tests.sim.histories import TRANSACTIONS_FROM, Simulation, Verdict
 
 CHUNK = 20
 # Every seed that ever failed stays here.
@@ -66,6 +67,37 @@ def test_histories_contain_what_they_are_meant_to() -> None:
     assert sum(verdict.crashes for verdict in verdicts) > 10
     assert sum(verdict.accepted for verdict in verdicts) > 1_000
     assert len({name for verdict in verdicts for name in verdict.faults}) >= 7
+
+
+def _with_transactions(count: int) -> range:
+    return range(TRANSACTIONS_FROM, TRANSACTIONS_FROM + 2 * count, 2)
+
+
+@pytest.mark.parametrize("seeds", [_with_transactions(60)[start : start + 20] for start in (0, 20, 40)], ids=str)
+def test_transactions_happen_wholly_or_not_at_all(seeds: range) -> None:
+    ends: Counter[str] = Counter()
+    for seed in seeds:
+        verdict = run(seed)
+        assert verdict.violations == [], _replay(seed)
+        ends += verdict.transactions
+    assert ends["committed"] > 500
+    assert ends["rolled back"] > 200
+    assert ends["unknown"] > 0
+    assert ends["uncommitted"] > 0
+
+
+@pytest.mark.parametrize("bug", TRANSACTION_BUGS)
+def test_seeded_bugs_of_transactions_are_found(bug: str) -> None:
+    with TRANSACTION_BUGS[bug]():
+        for seed in _with_transactions(30):
+            if any(_is_telling(each) for each in Simulation(seed).run().violations):
+                return
+    pytest.fail(f"30 histories did not show the bug: {bug}")
+
+
+def _is_telling(violation: str) -> bool:
+    """Said of what clients saw; a leak alone would be luck."""
+    return violation.startswith(("torn", "lost", "unexpected", "acceptance before sync"))
 
 
 @pytest.mark.parametrize("bug", BUGS)

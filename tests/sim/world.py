@@ -42,6 +42,13 @@ def options_for(file_size: int, memory: int, credit: int) -> BrokerOptions:
     )
 
 
+def patient(options: BrokerOptions) -> BrokerOptions:
+    """Rollbacks are many, and none of them makes a message a dead letter, which nobody would look for."""
+    settings = options.address_settings
+    built_in = replace(settings.built_in, max_delivery_attempts=-1)
+    return replace(options, address_settings=replace(settings, built_in=built_in))
+
+
 class World:
     """Clock, heap, trace."""
 
@@ -121,6 +128,7 @@ class SimNode:
         self._life = 0
         self.positions: dict[str, int] = {}  # message id in its body -> position of the append that stored it first
         self.published: dict[tuple[int, int], str] = {}  # (connection, delivery id) -> id of a durable message
+        self.together: dict[str, list[str]] = {}  # message of a transaction -> all durable ones of the transaction
 
     # -- life ----------------------------------------------------------------------------------------------------------
 
@@ -159,6 +167,7 @@ class SimNode:
         for pipe in list(self.pipes.values()):
             self._drop(pipe)
         self._inputs.clear()
+        self._appends.clear()  # a piece of compaction behind the end: the next life must not write it into its own
         self._is_step_due = self._is_committing = False
         self.world.note(self.name, "halt")
 

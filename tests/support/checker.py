@@ -3,7 +3,8 @@
 A history is a list of facts that clients noted themselves; the checker knows nothing of the broker. For durable
 messages that were accepted: none lost, none unexpected, no second delivery without a flag, none back after its
 settlement was confirmed, order kept for each producer and consumer, bodies whole, nothing left after the drain. For
-those that are not durable the same, as long as no node of theirs crashed.
+those that are not durable the same, as long as no node of theirs crashed. What was sent in a transaction is seen by
+nobody before its commit was asked for, and of a commit everything has happened or nothing.
 
 One implementation for the simulation, the crash tests and the tests on hosts.
 """
@@ -49,6 +50,15 @@ class Sent:
 
 
 @dataclass(slots=True)
+class Transacted:
+    """One transaction of a client: what it sent, what it acknowledged, and how it ended as far as the client knows."""
+
+    outcome: str = "uncommitted"  # unknown: its commit was asked for; then committed or rolled back
+    sent: list[str] = field(default_factory=list)
+    acknowledged: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
 class History:
     """Facts in the order in which clients learned them."""
 
@@ -58,6 +68,7 @@ class History:
     released: set[str] = field(default_factory=set)
     received: Counter[str] = field(default_factory=Counter)
     violations: list[str] = field(default_factory=list)
+    transactions: dict[str, Transacted] = field(default_factory=dict)
     _last: dict[tuple[str, str, str], int] = field(default_factory=dict)
 
     def send(self, message_id: str, sent: Sent) -> None:
@@ -83,8 +94,8 @@ class History:
             self.violations.append(f"misrouted: {message_id} was sent to {sent.queue} and came from {queue}")
         if message_id in self.settle_confirmed:
             self.violations.append(f"settled-then-redelivered: {message_id} came to {consumer}")
-        if sent.outcome == "rejected":
-            self.violations.append(f"unexpected: {message_id} was rejected and came to {consumer}")
+        if sent.outcome in ("rejected", "uncommitted"):
+            self.violations.append(f"unexpected: {message_id} was {sent.outcome} and came to {consumer}")
         is_second = self.received[message_id] > 0
         if is_second and delivery_count == 0 and message_id not in self.released:
             self.violations.append(f"unflagged duplicate: {message_id} came to {consumer} again")
@@ -98,7 +109,7 @@ class History:
 
     def check_drained(self, left: int) -> list[str]:
         """After everything was consumed, with `left` messages still in queues: all violations."""
-        found = list(self.violations)
+        found = list(self.violations) + self._torn()
         if left:
             found.append(f"depth: {left} messages are left after the drain")
         lost = [
@@ -108,6 +119,20 @@ class History:
         ]
         if lost:
             found.append(f"lost: {len(lost)} accepted messages, {_place_of(lost, self.sent)}: {lost[:5]}")
+        return found
+
+    def _torn(self) -> list[str]:
+        """Transactions of which a part has happened. Notes what those that are known by now have acknowledged."""
+        found = []
+        for name, transacted in self.transactions.items():
+            seen = [message_id for message_id in transacted.sent if self.received[message_id]]
+            durable = [message_id for message_id in transacted.sent if self.sent[message_id].is_durable]
+            is_sure = transacted.outcome == "committed"
+            missing = [message_id for message_id in durable if not self.received[message_id]]
+            if (seen or is_sure) and missing:
+                found.append(f"torn: of {name}, {transacted.outcome}, {seen[:3]} came and {missing[:3]} did not")
+            if is_sure or (transacted.outcome == "unknown" and (seen or not durable)):
+                self.settle_tried.update(transacted.acknowledged)
         return found
 
 

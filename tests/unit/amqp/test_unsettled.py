@@ -15,6 +15,7 @@ operations = st.lists(
     st.one_of(
         st.tuples(st.just("add"), st.integers(1, 9), st.sampled_from("ab"), st.integers(0, 2)),
         st.tuples(st.just("take"), st.integers(0, 60), st.integers(0, 12), st.just(0)),
+        st.tuples(st.just("back"), st.integers(0, 60), st.integers(0, 12), st.integers(0, 1)),
         st.tuples(st.just("head"), st.integers(1, 9), st.just(0), st.just(0)),
         st.tuples(st.just("link"), st.sampled_from("ab"), st.just(0), st.just(0)),
     ),
@@ -39,7 +40,16 @@ def play(script: list[tuple[str, int | str, int | str, int]]) -> None:
             model |= {next_id + n: (str(second), f"t{tokens}", n) for n in range(first)}
             next_id += first
             continue
-        if what == "link":
+        if what == "back":
+            assert isinstance(first, int)
+            assert isinstance(second, int)
+            numbered = real.take_numbered(first, first + second)
+            ids = [key + n for key, each in numbered for n in range(each.n)]
+            assert ids == [key for key in sorted(model) if first <= key <= first + second]
+            for key, each in numbered[:: -1 if third else 1]:
+                real.put_back(key, each)
+            wanted, got = [], []
+        elif what == "link":
             wanted = [key for key, single in model.items() if single[0] == first]
             got = real.take_link(first)
         else:

@@ -71,6 +71,7 @@ class Connection:
         self.peer_open: Open | None = None
         self.partial_bytes = 0
         self.is_dead = False
+        self.is_transactional = False  # its owner: dispositions may name what earlier ones put into a transaction
         self._server = server
         self._client = client
         self._is_sasl = server is not None or client is not None
@@ -116,7 +117,7 @@ class Connection:
                 following = frame.end
                 offset = self._frame(buffer, frame, offset, limit)
             except PeerFault as fault:
-                self._tell()
+                self.tell()
                 if not self._answer(fault):
                     return
                 offset = following
@@ -125,7 +126,8 @@ class Connection:
             if self._is_deriving and limit - offset > WAITING_BYTES_MAX:
                 self._die("amqp:resource-limit-exceeded", "too much was sent ahead of the login's outcome")
 
-    def _tell(self) -> None:
+    def tell(self) -> None:
+        """Have everything handled that happened so far."""
         if self.events and self._handle is not None:
             self._handle()
 
@@ -154,10 +156,10 @@ class Connection:
         if isinstance(performative, Flow):
             self._on(frame).flow(performative)
         else:
-            self._tell()
+            self.tell()
             if not self.is_dead:
                 self._general(frame, performative)
-                self._tell()
+                self.tell()
         return frame.end
 
     def _on(self, frame: Frame) -> Session:

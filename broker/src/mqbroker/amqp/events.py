@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from mqbroker.amqp.links import ReceiverLink, SenderLink
     from mqbroker.amqp.session import Session
     from mqbroker.amqp.unsettled import Taken
-    from mqbroker.wire.performatives import Attach, Error, Open
+    from mqbroker.wire.performatives import Attach, Error, Open, TransactionalState
     from mqbroker.wire.run import Run
 
 
@@ -32,6 +32,28 @@ class Settled(NamedTuple):
     owes_settlement: bool
     first: int
     last: int
+
+
+class Posted(NamedTuple):
+    """A message arrived as part of a transaction (§4.4.1). Unless settled it is owed an outcome."""
+
+    link: ReceiverLink
+    run: Run
+    delivery_id: int
+    is_settled: bool
+    txn_id: bytes
+
+
+class Retired(NamedTuple):
+    """The peer gave deliveries of ours an outcome as part of a transaction (§4.4.2). Each comes with its first id.
+
+    They are not among the unsettled any more; unless `is_settled` they belong there until the transaction's end.
+    """
+
+    session: Session
+    taken: list[tuple[int, Taken]]
+    state: TransactionalState
+    is_settled: bool
 
 
 class Aborted(NamedTuple):
@@ -145,6 +167,6 @@ class Dead:
 
 
 Event = (
-    Incoming | Aborted | Empty | Settled | SenderSettled | CreditGiven | SaslDerive | LoggedIn | LoginDecided | Opened
-    | Began | Attaching | Attached | Detached | Ended | Dead
+    Incoming | Posted | Aborted | Empty | Settled | Retired | SenderSettled | CreditGiven | SaslDerive | LoggedIn
+    | LoginDecided | Opened | Began | Attaching | Attached | Detached | Ended | Dead
 )  # fmt: skip

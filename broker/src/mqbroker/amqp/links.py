@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from mqbroker.amqp.states import Link, LinkEvent, next_link
 from mqbroker.base.errors import PeerFault, Scope
 from mqbroker.base.serial import wrap
-from mqbroker.wire.performatives import Attach, Detach, Error, Flow, Source, Target
+from mqbroker.wire.performatives import Attach, Coordinator, Detach, Error, Flow, Source, Target
 from mqbroker.wire.run import Heading, heading
 from mqbroker.wire.types import Symbol
 
@@ -148,7 +148,7 @@ class ReceiverLink(LinkBase):
         self.is_starved = False
         self.max_message_size = 0
 
-    def accept(self, attach: Attach, target: Target, max_message_size: int) -> None:
+    def accept(self, attach: Attach, target: Target | Coordinator, max_message_size: int) -> None:
         """Let the peer send to `target`; credit follows by `grant`."""
         self.delivery_count = attach.initial_delivery_count or 0
         self.max_message_size = max_message_size
@@ -181,12 +181,13 @@ class ReceiverLink(LinkBase):
 class Partial:
     """A delivery of several transfers, as far as it came (§2.7.5). Bounded by max-message-size and a frame count."""
 
-    __slots__ = ("delivery_id", "frames", "is_settled", "parts", "size_bytes")
+    __slots__ = ("delivery_id", "frames", "is_settled", "parts", "size_bytes", "txn_id")
 
     FRAMES_MAX = 65_535
 
-    def __init__(self, delivery_id: int) -> None:
+    def __init__(self, delivery_id: int, txn_id: bytes | None = None) -> None:
         self.delivery_id = delivery_id
+        self.txn_id = txn_id  # the transaction that it is part of
         self.is_settled = False
         self.parts: list[bytes] = []
         self.size_bytes = 0

@@ -6,7 +6,6 @@ disposition answers what one step took in. Frames go to `connection.out` in the 
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from mqbroker.amqp.events import (
@@ -18,12 +17,14 @@ from mqbroker.amqp.events import (
     Empty,
     Ended,
     Incoming,
+    Posted,
+    Retired,
     SenderSettled,
     Settled,
 )
 from mqbroker.amqp.links import ROLE_RECEIVER, ROLE_SENDER, LinkBase, Partial, ReceiverLink, SenderLink
+from mqbroker.amqp.outgoing import OutgoingTransfers
 from mqbroker.amqp.states import Link, LinkEvent, Sess, SessEvent, next_sess
-from mqbroker.amqp.unsettled import Unsettled
 from mqbroker.base.errors import PeerFault, Scope
 from mqbroker.base.serial import unwrap, wrap
 from mqbroker.wire.flat import decode_disposition_flat, encode_disposition_accepted
@@ -37,33 +38,31 @@ from mqbroker.wire.performatives import (
     Error,
     Flow,
     Received,
+    TransactionalState,
     Transfer,
     decode_performative,
     encode,
 )  # fmt: skip
-from mqbroker.wire.run import Run, encode_run, parse_run, single
+from mqbroker.wire.run import Run, parse_run, single
 from mqbroker.wire.types import Symbol
 
 if TYPE_CHECKING:
     from mqbroker.amqp.connection import Connection
 
-HEAD_GROWTH = 16  # bytes that a transfer's head may grow by when it is sent on
 HANDLE_OF_NO_LINK = 0xFFFFFFFE  # Proton's, in flows that it still sends for a link that it has detached
 INCOMING_WINDOW = 0x7FFFFFFF  # memory is bounded by credit and size limits, not by counting frames
 
 
-class Session:
+class Session(OutgoingTransfers):
     """One session, either end."""
 
     __slots__ = (
-        "_accepts", "_held", "_held_of", "by_handle", "by_name", "by_peer_handle", "channel", "connection", "links_max",
-        "next_delivery_id", "next_incoming_id", "next_outgoing_id", "peer_channel", "peer_handle_max",
-        "peer_window", "state", "unsettled",
+        "_accepts", "by_handle", "by_name", "by_peer_handle", "links_max", "next_incoming_id", "peer_channel",
+        "peer_handle_max", "state",
     )  # fmt: skip
 
     def __init__(self, connection: Connection, channel: int, links_max: int) -> None:
-        self.connection = connection
-        self.channel = channel
+        super().__init__(connection, channel)
         self.peer_channel = -1
         self.links_max = links_max
         self.peer_handle_max = 0xFFFFFFFF
@@ -72,13 +71,7 @@ class Session:
         self.by_peer_handle: dict[int, LinkBase] = {}
         self.by_name: dict[tuple[str, bool], LinkBase] = {}
         self.next_incoming_id = 0
-        self.next_outgoing_id = 0
-        self.next_delivery_id = 0
-        self.peer_window = 0
-        self.unsettled = Unsettled()
         self._accepts: list[tuple[int, int]] = []
-        self._held: deque[bytes] = deque()  # the rest of one message that the peer's window did not let through
-        self._held_of: LinkBase | None = None
 
     # -- sending -------------------------------------------------------------------------------------------------------
 
@@ -137,78 +130,6 @@ class Session:
                 drain=bool(link.is_draining) if isinstance(link, SenderLink) else False,
             )  # fmt: skip
         self.send(flow)
-
-    def send_run(self, link: SenderLink, run: Run, index: int, count: int, token: Any) -> int:
-        """Send up to `count` messages of a run as the peer's window allows; says how many went."""
-        count = min(count, self.window)
-        if count <= 0:
-            return 0
-        is_settled = link.send_settled
-        first = self.next_delivery_id
-        if run.frame_size_max + HEAD_GROWTH > self.connection.peer_frame_size:
-            count = self._whole_frames(run, index, count)
-            if count == 0:
-                return self.send_message(link, [run.payload(index)], token)
-        block = encode_run(run, index, count, link.heads[is_settled], wrap(first))
-        self.connection.out.append(block)
-        self._sent(link, count, count, token)
-        return count
-
-    def _whole_frames(self, run: Run, index: int, count: int) -> int:
-        """How many messages from `index` on fit a frame of the peer's each."""
-        limit = self.connection.peer_frame_size
-        for each in range(index, index + count):
-            if run.size_bytes(each, 1) + HEAD_GROWTH > limit:
-                return each - index
-        return count
-
-    def send_message(self, link: SenderLink, payload: list[bytes | memoryview], token: Any) -> int:
-        """Send one message in as many transfers as the peer's frame size asks for (the general path).
-
-        Frames that the peer's window does not let through are held, and so is everything else until they are gone.
-        Says how many went: none while the window is closed.
-        """
-        if not self.window:
-            return 0
-        whole = payload[0] if len(payload) == 1 else b"".join(payload)
-        view = memoryview(whole)
-        identity = wrap(self.next_delivery_id)
-        room = max(self.connection.peer_frame_size - 64, 448)
-        frames: list[bytes] = []
-        for start in range(0, max(len(view), 1), room):
-            more = start + room < len(view)
-            transfer = Transfer(
-                handle=link.handle, delivery_id=identity if start == 0 else None,
-                delivery_tag=identity.to_bytes(4, "big") if start == 0 else None,
-                message_format=0 if start == 0 else None, settled=link.send_settled, more=more,
-            )  # fmt: skip
-            frames.append(encode_frame(self.channel, encode(transfer), view[start : start + room]))
-        fits = min(len(frames), self.peer_window)
-        self.connection.out.extend(frames[:fits])
-        self._held.extend(frames[fits:])
-        self._held_of = link
-        self._sent(link, 1, fits, token)
-        return 1
-
-    @property
-    def window(self) -> int:
-        """Frames that may be sent now."""
-        return 0 if self._held else self.peer_window
-
-    def _send_held(self) -> None:
-        while self._held and self.peer_window:
-            self.connection.out.append(self._held.popleft())
-            self.peer_window -= 1
-            self.next_outgoing_id += 1
-
-    def _sent(self, link: SenderLink, count: int, frames: int, token: Any) -> None:
-        if not link.send_settled:
-            self.unsettled.add(self.next_delivery_id, count, link, token)
-        self.next_delivery_id += count
-        self.next_outgoing_id += frames
-        self.peer_window = max(self.peer_window - frames, 0)
-        link.credit -= count
-        link.delivery_count = wrap(link.delivery_count + count)
 
     def accept(self, first: int, count: int) -> None:
         """Owe the peer `accepted` for these deliveries of its own; sent by `flush`, merged with its neighbours."""
@@ -290,6 +211,8 @@ class Session:
             raise PeerFault("amqp:not-allowed", "transfer on a link whose sender we are", Scope.LINK)
         partial = link.partial or self._first_transfer(link, transfer)
         partial.is_settled = partial.is_settled or bool(transfer.settled)
+        if isinstance(transfer.state, TransactionalState) and transfer.state.txn_id != partial.txn_id:
+            raise PeerFault("amqp:invalid-field", "the transfers of a delivery name different transactions", Scope.LINK)
         if transfer.aborted:
             link.partial = None
             self.connection.partial_bytes -= partial.size_bytes
@@ -306,8 +229,12 @@ class Session:
             if not partial.size_bytes:
                 self.connection.events.append(Empty(link, partial.delivery_id, partial.is_settled))
                 return
-            run = single(b"".join(partial.parts))
-            self.connection.events.append(Incoming(link, run, partial.delivery_id, partial.is_settled))
+            self._whole(link, partial)
+
+    def _whole(self, link: ReceiverLink, partial: Partial) -> None:
+        run = single(b"".join(partial.parts))
+        place = link, run, partial.delivery_id, partial.is_settled
+        self.connection.events.append(Incoming(*place) if partial.txn_id is None else Posted(*place, partial.txn_id))
 
     def _first_transfer(self, link: ReceiverLink, transfer: Transfer) -> Partial:
         if link.credit <= 0:
@@ -317,10 +244,11 @@ class Session:
                             Scope.LINK)  # fmt: skip
         if transfer.message_format:
             raise PeerFault("amqp:not-implemented", f"message-format {transfer.message_format}", Scope.LINK)
-        if transfer.state is not None or transfer.resume:
+        txn_id = transfer.state.txn_id if isinstance(transfer.state, TransactionalState) else None
+        if transfer.resume or (transfer.state is not None and txn_id is None):
             raise PeerFault("amqp:not-implemented", "transfers with a state, or resumed", Scope.LINK)
         link.use(1)
-        link.partial = Partial(transfer.delivery_id)
+        link.partial = Partial(transfer.delivery_id, txn_id)
         return link.partial
 
     def disposition(self, buffer: bytes, frame: Frame) -> None:
@@ -345,6 +273,14 @@ class Session:
         if low > high or high >= self.next_delivery_id:
             what = f"disposition of deliveries {first} to {last}, which were not sent"
             raise PeerFault("amqp:invalid-field", what, Scope.SESSION)
+        if self.connection.is_transactional:
+            # What was said before decides where these deliveries are now.
+            self.connection.tell()
+        if flat is None and isinstance(state, TransactionalState):
+            numbered = self.unsettled.take_numbered(low, high)
+            if numbered:
+                self.connection.events.append(Retired(self, numbered, state, settled))
+            return
         if not settled and (state is None or isinstance(state, Received)):
             return
         taken = self.unsettled.take(low, high)
@@ -380,6 +316,8 @@ class Session:
         if link.state is not Link.ATTACHED:
             return
         if isinstance(link, SenderLink):
+            if flow.properties and "txn-id" in flow.properties:
+                raise PeerFault("amqp:not-implemented", "acquisition within a transaction (§4.4.3)", Scope.LINK)
             link.flow(flow)
             self.connection.events.append(CreditGiven(link))
             # A drain is answered when it is done; where no credit is left it is done already.
@@ -453,10 +391,7 @@ class Session:
         if isinstance(link, ReceiverLink) and link.partial is not None:
             self.connection.partial_bytes -= link.partial.size_bytes
             link.partial = None
-        if link is self._held_of:
-            # The detach ends the delivery; a transfer behind it would be one on a handle that nobody has.
-            self._held.clear()
-            self._held_of = None
+        self._drop_held(link)
         self.connection.events.append(Detached(link, error, self.unsettled.take_link(link)))  # type: ignore[arg-type]  # a link is one of the two
 
     def _forget(self, link: LinkBase) -> None:

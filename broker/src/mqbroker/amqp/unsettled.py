@@ -48,7 +48,7 @@ class Unsettled:
                 self.count -= entry.n
                 self._advance()
                 return [entry]
-        return self._take_slowly(first, last)
+        return [entry for _, entry in self.take_numbered(first, last)]
 
     def _advance(self) -> None:
         self._entries[self._head] = None  # type: ignore[call-overload]  # lets go of the token at once
@@ -58,11 +58,12 @@ class Unsettled:
             del self._entries[: self._head]
             self._head = 0
 
-    def _take_slowly(self, first: int, last: int) -> list[Taken]:
+    def take_numbered(self, first: int, last: int) -> list[tuple[int, Taken]]:
+        """As `take`, each with the id of its first delivery, so that it can be put back."""
         firsts, entries = self._firsts, self._entries
         at = max(bisect_right(firsts, first, self._head) - 1, self._head)
         begin = at
-        taken: list[Taken] = []
+        taken: list[tuple[int, Taken]] = []
         kept: list[tuple[int, Taken]] = []
         while at < len(firsts) and firsts[at] <= last:
             start, (link, token, skip, count) = firsts[at], entries[at]
@@ -70,7 +71,7 @@ class Unsettled:
             if low >= high:
                 kept.append((start, entries[at]))
             else:
-                taken.append(Taken(link, token, skip + low, high - low))
+                taken.append((start + low, Taken(link, token, skip + low, high - low)))
                 if low:
                     kept.append((start, Taken(link, token, skip, low)))
                 if high < count:
@@ -78,8 +79,15 @@ class Unsettled:
             at += 1
         firsts[begin:at] = [start for start, _ in kept]
         entries[begin:at] = [entry for _, entry in kept]
-        self.count -= sum(entry.n for entry in taken)
+        self.count -= sum(entry.n for _, entry in taken)
         return taken
+
+    def put_back(self, first: int, entry: Taken) -> None:
+        """Remember again what was taken under the ids from `first` on, perhaps with another token."""
+        at = bisect_right(self._firsts, first, self._head)
+        self._firsts.insert(at, first)
+        self._entries.insert(at, entry)
+        self.count += entry.n
 
     def take_link(self, link: Any) -> list[Taken]:
         """Forget all that belongs to a link, in the order in which it was sent."""

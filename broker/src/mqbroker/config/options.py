@@ -218,6 +218,30 @@ class LimitTable(Table):
     links_per_session_max: int = option(1024, "Links that one session may attach.", ge=1, le=1_000_000)
     queues_max: int = option(100_000, "Queues of this node.", ge=1, le=10_000_000)
     consumers_per_queue_max: int = option(1000, "Consumers of one queue.", ge=1, le=1_000_000)
+    transaction_timeout_ms: int = option(
+        300_000,
+        "Time from declaring a transaction to its commit; one that takes longer is rolled back.",
+        unit="ms",
+        ge=1,
+        le=86_400_000,
+    )
+    transaction_max_size_bytes: int = option(
+        64 * MIB,
+        "Messages published in one transaction that is not committed yet; one with more can only be rolled back.",
+        unit="bytes",
+        ge=1 * KIB,
+        le=1 * GIB,
+    )
+    transactions_per_connection_max: int = option(
+        100, "Transactions that one connection may have open at once.", ge=1, le=100_000
+    )
+    transactions_per_connection_max_size_bytes: int = option(
+        128 * MIB,
+        "Messages published in all open transactions of one connection; one that goes beyond can only be rolled back.",
+        unit="bytes",
+        ge=1 * KIB,
+        le=16 * GIB,
+    )
 
 
 def setting(built_in: Any, sentence: str, *, unit: str = "", **bounds: Any) -> Any:

@@ -76,6 +76,10 @@ class LimitOptions:
     links_per_session_max: int
     queues_max: int
     consumers_per_queue_max: int
+    transaction_timeout_ms: int
+    transaction_max_size_bytes: int
+    transactions_per_connection_max: int
+    transactions_per_connection_max_size_bytes: int
 
 
 @dataclass(frozen=True, slots=True)

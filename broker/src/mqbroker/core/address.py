@@ -17,10 +17,21 @@ ANYCAST, MULTICAST = "anycast", "multicast"
 class Address:
     """A name and its bindings."""
 
-    __slots__ = ("_cursor", "_is_choosy", "anycast", "is_topic", "multicast", "name", "routed_total", "unrouted_total")
+    __slots__ = (
+        "_cursor",
+        "_is_choosy",
+        "anycast",
+        "is_topic",
+        "multicast",
+        "name",
+        "routed_total",
+        "target",
+        "unrouted_total",
+    )
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.target = name  # what leads here again: the name, or `address::queue`
         self.anycast: list[Queue] = []
         self.multicast: list[Queue] = []
         self.routed_total = 0

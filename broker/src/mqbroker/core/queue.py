@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields
 from heapq import heappop, heappush
 from typing import Any, Protocol
 
 from mqbroker.core.backlog import Backlog, Segment
 from mqbroker.core.dispatch import Dispatch
+from mqbroker.core.kinds import QueueKind
 from mqbroker.core.message_view import MessageView
 
 __all__ = ["Consumer", "Queue", "QueueKind", "Segment"]
@@ -42,42 +42,6 @@ class Consumer(Protocol):
 
     def deliver(self, queue: Queue, segment: Segment) -> int:
         """Take them, or the first so many; says how many."""
-
-
-@dataclass(frozen=True, slots=True)
-class QueueKind:
-    """What a queue is. `routing` is anycast or multicast; -1 and the empty text mean: none, or no bound."""
-
-    name: str
-    address: str
-    routing: str = "anycast"
-    is_durable: bool = True
-    max_consumers: int = -1
-    exclusive: bool = False
-    last_value: bool = False
-    last_value_key: str = ""
-    non_destructive: bool = False
-    ring_size: int = -1
-    consumers_before_dispatch: int = 0
-    delay_before_dispatch_ms: int = -1
-    group_rebalance: bool = False
-    group_buckets: int = -1
-    purge_on_no_consumers: bool = False
-    auto_created: bool = False
-    selector: str = ""
-    moved_from: str = ""  # takes only what was moved to its address, as dead or expired, from this one
-
-    def attributes(self) -> dict[str, Any]:
-        """What the journal keeps: what differs from the defaults, and always name and address."""
-        held = asdict(self)
-        return {"name": self.name, "address": self.address, "routing": self.routing} | {
-            one.name: held[one.name] for one in fields(self) if held[one.name] != one.default and one.name != "routing"
-        }
-
-    @classmethod
-    def of(cls, attributes: dict[str, Any]) -> QueueKind:
-        """The way back of `attributes`."""
-        return cls(**attributes)
 
 
 class Queue:

@@ -8,17 +8,17 @@ for messages goes through here, so that memory and disk tell the same story.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 from mqbroker.base.errors import Bug, Refused
 from mqbroker.base.time import NS_PER_MS, At
-from mqbroker.config.slices import AddressSettings, AddressSettingsOptions, LimitOptions
-from mqbroker.core.address import ANYCAST, MULTICAST, Address
+from mqbroker.config.slices import AddressSettingsOptions, LimitOptions
+from mqbroker.core.address import MULTICAST, Address
 from mqbroker.core.compaction import store_again
 from mqbroker.core.decisions import Decisions
+from mqbroker.core.kinds import QueueKind, kind_of
 from mqbroker.core.memory import Memory
 from mqbroker.core.moved import moved
-from mqbroker.core.queue import EXPIRED, Consumer, Queue, QueueKind, Segment
+from mqbroker.core.queue import EXPIRED, Consumer, Queue, Segment
 from mqbroker.core.restore import by_count, counts_by_queue, run_of
 from mqbroker.core.selector import compile_selector
 from mqbroker.core.settings import Settings
@@ -29,6 +29,7 @@ from mqbroker.wire.parts import parts_of
 from mqbroker.wire.run import Run
 
 NAME_SIZE_MAX = 1024
+FULLY_QUALIFIED = "::"
 AUTO_DELETE_IDLE_MS_MIN = 30_000  # Artemis looks that often; a client that comes back at once finds its queue
 
 InDelivery = Callable[[], Iterator[tuple[Queue, Segment]]]
@@ -56,6 +57,7 @@ class Store:
         self.returned_total = 0
         self.acknowledged_total = 0
         self._next_queue_id = 1
+        self._together: list[tuple[Queue, Segment]] | None = None  # what one commit brings into queues
         self.in_delivery: InDelivery = lambda: iter(())
         self.schedule: Callable[[Queue], None] = lambda queue: None
 
@@ -84,12 +86,18 @@ class Store:
             return not found.anycast
         return self.settings.of(name).default_address_routing_type == MULTICAST.upper()
 
+    def target_for(self, target: str) -> Address:
+        """Where messages go that name their target themselves: an address, or `address::queue`. Raises Refused."""
+        address, mark, queue = target.partition(FULLY_QUALIFIED)
+        return self.queue_address(address, queue) if mark else self.address_for(target)
+
     def queue_address(self, address: str, queue: str) -> Address:
         """For those who send to one queue of an address: an address that leads there alone. Raises Refused."""
         found = self.queues.get(queue)
         if found is None or found.kind.address != address:
             raise Refused("amqp:not-found", f"there is no queue {queue!r} at address {address!r}")
         alone = Address(address)
+        alone.target = address + FULLY_QUALIFIED + queue
         alone.bind(found)
         alone.is_topic = True
         return alone
@@ -206,14 +214,27 @@ class Store:
                     self.journal.store(first, count, durable, run.block(index, count), run.arrived_ms)
                     waits = True
             for queue in queues:
-                self._enqueue(queue, Segment(run, index, count, 0))
+                if self._together is None:
+                    self._enqueue(queue, Segment(run, index, count, 0))
+                else:
+                    self._together.append((queue, Segment(run, index, count, 0)))
         return waits
 
-    def _enqueue(self, queue: Queue, segment: Segment) -> None:
+    def publish_together(self, posted: list[tuple[Address, Run]], *, must_wait: bool) -> bool:
+        """Take runs in as one: where any of them must wait for this step's append, or `must_wait`, all of them do."""
+        together = self._together = []
+        for address, run in posted:
+            must_wait = self.publish(address, run) or must_wait
+        self._together = None
+        for queue, segment in together:
+            self._enqueue(queue, segment, must_wait=must_wait)
+        return must_wait
+
+    def _enqueue(self, queue: Queue, segment: Segment, *, must_wait: bool = False) -> None:
         run = segment.run
         if run.traits.group_id:
             queue.dispatcher.grouped()
-        if run.section.is_durable and queue.journal_id:
+        if must_wait or (run.section.is_durable and queue.journal_id):
             queue.add_waiting(segment)
             self.decisions.wait(self._release, queue)
         elif queue.waiting:
@@ -464,24 +485,6 @@ class Store:
             queue.add_scheduled(segment, segment.run.deliver_at_ms)
         else:
             queue.add(segment)
-
-
-def kind_of(name: str, address: str, settings: AddressSettings, **changes: Any) -> QueueKind:
-    """A queue as the settings of its address want it."""
-    values: dict[str, Any] = {
-        "routing": ANYCAST,
-        "max_consumers": settings.default_max_consumers,
-        "exclusive": settings.default_exclusive_queue,
-        "last_value": settings.default_last_value_queue,
-        "non_destructive": settings.default_non_destructive,
-        "ring_size": settings.default_ring_size,
-        "consumers_before_dispatch": settings.default_consumers_before_dispatch,
-        "delay_before_dispatch_ms": settings.default_delay_before_dispatch,
-        "group_rebalance": settings.default_group_rebalance,
-        "group_buckets": settings.default_group_buckets,
-        "purge_on_no_consumers": settings.default_purge_on_no_consumers,
-    }
-    return QueueKind(name, address, **(values | changes))
 
 
 def _check_name(what: str, name: str) -> None:

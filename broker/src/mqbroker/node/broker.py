@@ -23,11 +23,11 @@ from mqbroker.journal.plan import Journal
 from mqbroker.journal.recovered import Recovered
 from mqbroker.node import inputs as given
 from mqbroker.node.accounts import Accounts
-from mqbroker.node.consumer import segment_of
 from mqbroker.node.counters import Counters
 from mqbroker.node.effects import AdminReply, Batch, Close, DeleteSegment, Effect, Halt, Send
 from mqbroker.node.local import LocalSessions
 from mqbroker.node.login_delays import LoginDelays
+from mqbroker.node.ongoing import segment_of
 from mqbroker.node.peer import Peer
 from mqbroker.node.termini import Termini
 from mqbroker.node.timers import Timers
@@ -276,6 +276,7 @@ class Broker:
                 for taken in session.unsettled:
                     if taken.token is not None:
                         yield segment_of(taken)
+            yield from peer.transactions.in_delivery()
         yield from self.local.in_delivery()
 
     # -- for the rooms above ------------------------------------------------------------------------------------------

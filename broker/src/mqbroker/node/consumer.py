@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mqbroker.amqp.links import SenderLink
-from mqbroker.amqp.unsettled import Taken
 from mqbroker.core.queue import Filter, Queue, Segment
 from mqbroker.wire.composites import encode_composite
 from mqbroker.wire.run import payload_with_count
@@ -88,9 +87,3 @@ def _header_with(payload: memoryview, size: int, deliveries: int) -> bytes:
     """The message's header section with this delivery count; `first-acquirer` no longer holds."""
     header = decode_header(bytes(payload[:size]), 0, size)[0] if size else Header()
     return encode_composite(replace(header, first_acquirer=False, delivery_count=deliveries))
-
-
-def segment_of(taken: Taken) -> tuple[Queue, Segment]:
-    """Queue and messages of a settled range."""
-    queue, segment = taken.token
-    return queue, Segment(segment.run, segment.start + taken.skip, taken.n, segment.deliveries)

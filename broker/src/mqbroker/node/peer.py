@@ -24,6 +24,8 @@ from mqbroker.amqp.events import (
     LoggedIn,
     LoginDecided,
     Opened,
+    Posted,
+    Retired,
     SaslDerive,
     SenderSettled,
     Settled,
@@ -34,13 +36,15 @@ from mqbroker.base.errors import Refused
 from mqbroker.base.notice import Level
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.config.slices import ListenerOptions
-from mqbroker.node.consumer import LinkConsumer, segment_of
+from mqbroker.core.outcomes import apply_outcome
+from mqbroker.node.consumer import LinkConsumer
+from mqbroker.node.coordinator import CoordinatorEnd, Transactions
 from mqbroker.node.effects import Close, Derive, PauseReading
 from mqbroker.node.inputs import Accepted
 from mqbroker.node.login_delays import Key, network_of
+from mqbroker.node.ongoing import segment_of
 from mqbroker.node.relay import Relay
-from mqbroker.wire.performatives import Accepted as AcceptedOutcome
-from mqbroker.wire.performatives import Error, Modified, Open, Rejected
+from mqbroker.wire.performatives import Error, Open, Rejected
 from mqbroker.wire.types import Symbol
 
 if TYPE_CHECKING:
@@ -50,18 +54,13 @@ LINGER_MS = 500
 OFFERED = tuple(Symbol(name) for name in ("ANONYMOUS-RELAY", "SHARED-SUBS", "DELAYED_DELIVERY"))
 
 
-def _cause(outcome: Rejected) -> str:
-    error = outcome.error
-    return f"rejected: {error.condition} {error.description or ''}".strip() if error is not None else "rejected"
-
-
 class Peer:
     """See the module's docstring."""
 
     __slots__ = (
         "_deadline_ns", "_heard_ns", "_held", "accepted", "broker", "conn", "connection", "due_ns", "is_blocked",
         "is_paused", "is_told_empty", "listener", "out_bytes", "producers", "scheduled_ns", "spoke_ns", "temporary",
-        "user",
+        "transactions", "user",
     )  # fmt: skip
 
     def __init__(self, broker: Broker, accepted: Accepted, listener: ListenerOptions) -> None:
@@ -76,6 +75,7 @@ class Peer:
         self.out_bytes = 0
         self.producers: dict[ReceiverLink, None] = {}
         self.temporary: dict[LinkBase, str] = {}  # names of temporary queues that end with these links
+        self.transactions = Transactions(self)
         now_ns = broker.at.monotonic_ns
         self._heard_ns = self.spoke_ns = now_ns
         self._deadline_ns = now_ns + listener.login_timeout_ms * NS_PER_MS
@@ -213,6 +213,9 @@ class Peer:
         broker = self.broker
         if not link.is_attached:
             return  # the same read brought more after what made us detach the link
+        if type(link.owner) is CoordinatorEnd:
+            self.transactions.requested(event)
+            return
         if broker.store.memory.is_full:
             self._refuse_run(event)
             return
@@ -243,6 +246,12 @@ class Peer:
             else:
                 link.session.accept(first, count)
         if link.credit * 2 <= link.window:
+            self.grant(link)
+
+    def _posted(self, event: Posted) -> None:
+        self.transactions.post(event)
+        link = event.link
+        if link.is_attached and link.credit * 2 <= link.window:
             self.grant(link)
 
     def _bind_again(self, link: ReceiverLink) -> bool:
@@ -279,7 +288,10 @@ class Peer:
 
     def grant(self, link: ReceiverLink) -> None:
         """Credit, or a place among those who wait for room."""
-        if self.broker.may_grant:
+        if type(link.owner) is CoordinatorEnd:
+            link.regrant()  # whatever the memory holds: discharges make room
+            self.touch()
+        elif self.broker.may_grant:
             link.grant(self.broker.options.limits.link_credit)
             self.touch()
         else:
@@ -300,22 +312,14 @@ class Peer:
 
     def _settled(self, event: Settled) -> None:
         store = self.broker.store
+        if self.connection.is_transactional:
+            event = self.transactions.settled(event)
         outcome = event.outcome
-        is_done = isinstance(outcome, AcceptedOutcome | Rejected) or outcome is None
-        counts = isinstance(outcome, Modified) and bool(outcome.delivery_failed)
         is_durable = False
         for taken in event.taken:
             if taken.token is None:
                 continue  # a copy: the message itself never left
-            queue, segment = segment_of(taken)
-            is_durable = is_durable or (is_done and segment.run.section.is_durable and queue.journal_id != 0)
-            if isinstance(outcome, Rejected):
-                store.reject(queue, segment, _cause(outcome))
-            elif is_done:
-                store.settle(queue, segment)
-            else:
-                store.give_back(queue, segment, was_delivered=counts)
-            store.dirty[queue] = None
+            is_durable = apply_outcome(store, *segment_of(taken), outcome) or is_durable
         if isinstance(outcome, Rejected):
             count = sum(taken.n for taken in event.taken)
             self.broker.counters.rejected += count
@@ -399,7 +403,7 @@ class Peer:
 
     def _detached(self, event: Detached) -> None:
         link = event.link
-        for taken in event.returned:
+        for taken in self.transactions.detached(event):
             if taken.token is not None:
                 self.broker.store.give_back(*segment_of(taken), was_delivered=True)
         if isinstance(link, ReceiverLink):
@@ -425,7 +429,9 @@ HANDLERS: dict[type, Any] = {
     Incoming: Peer._incoming,
     Aborted: Peer._aborted,
     Empty: Peer._empty,
+    Posted: Peer._posted,
     Settled: Peer._settled,
+    Retired: lambda peer, event: peer.transactions.retire(event),
     CreditGiven: Peer._credit_given,
     SaslDerive: Peer._derive,
     LoggedIn: Peer._logged_in,

@@ -30,7 +30,7 @@ class Relay:
 
     def publish(self, run: Run) -> list[tuple[int, int, bool, Refused | None]]:
         """Route all messages: (index, count, whether acceptance must wait, why not) for each part."""
-        targets = [_target(run, index) for index in range(run.count)]
+        targets = [target_of(run, index) for index in range(run.count)]
         found: list[tuple[int, int, bool, Refused | None]] = []
         begin = 0
         for index in range(1, run.count + 1):
@@ -45,14 +45,14 @@ class Relay:
             why = "the message has no `to`, which a link without an address needs"
             return False, Refused("amqp:invalid-field", why)
         try:
-            name, mark, queue = target.partition("::")
-            address = self._store.queue_address(name, queue) if mark else self._store.address_for(target)
+            address = self._store.target_for(target)
         except Refused as refused:
             return False, refused
         return self._store.publish(address, part_of(run, begin, end)), None
 
 
-def _target(run: Run, index: int) -> str | None:
+def target_of(run: Run, index: int) -> str | None:
+    """Where the message wants to go, None where it does not say."""
     payload = bytes(run.payload(index))
     try:
         sections = scan_sections(payload, 0, len(payload))

@@ -12,20 +12,20 @@ from mqbroker.amqp.events import Attaching
 from mqbroker.amqp.links import LinkBase, ReceiverLink, SenderLink
 from mqbroker.base.errors import Refused
 from mqbroker.core.address import ANYCAST, MULTICAST
+from mqbroker.core.kinds import kind_of
 from mqbroker.core.queue import Queue
 from mqbroker.core.source_filters import NO_LOCAL_CODE, NO_LOCAL_NAME, SourceFilter, source_filter
-from mqbroker.core.store import kind_of
+from mqbroker.core.store import FULLY_QUALIFIED
 from mqbroker.node.consumer import LinkConsumer
 from mqbroker.node.relay import Relay
 from mqbroker.node.subscriptions import Subscriptions, name_of
-from mqbroker.wire.performatives import Attach, Modified, Source, Target
+from mqbroker.wire.performatives import Attach, Coordinator, Modified, Source, Target
 from mqbroker.wire.types import Symbol
 
 if TYPE_CHECKING:
     from mqbroker.node.broker import Broker
     from mqbroker.node.peer import Peer
 
-FULLY_QUALIFIED = "::"
 COPY = "copy"
 TOPIC, QUEUE = ("topic", "temporary-topic"), ("queue", "temporary-queue")
 OUTCOMES = tuple(Symbol(f"amqp:{name}:list") for name in ("accepted", "rejected", "released", "modified"))
@@ -67,9 +67,11 @@ class Termini:
 
     def _producer(self, peer: Peer, link: ReceiverLink, attach: Attach) -> None:
         target = attach.target
-        if not isinstance(target, Target):
-            what = "a link without a target" if target is None else f"a {type(target).__name__} target"
-            raise Refused("amqp:not-implemented", f"{what} is not supported")
+        if isinstance(target, Coordinator):
+            peer.transactions.attach(link, attach)
+            return
+        if target is None:
+            raise Refused("amqp:not-implemented", "a link without a target is not supported")
         answer = Target(address=target.address, durable=target.durable, expiry_policy=target.expiry_policy,
                         timeout=target.timeout, capabilities=target.capabilities)  # fmt: skip
         if target.dynamic:

@@ -1,0 +1,121 @@
+"""Outgoing transfers of a session: delivery ids, the peer's window, and what is unsettled (AMQP 1.0 §2.5.6, §2.7.5).
+
+Runs go out as blocks of frames; what does not fit the peer's frame size goes out in pieces. Invariant: while pieces
+of one message are held back, because the window is closed, nothing else is sent in this session.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from mqbroker.amqp.unsettled import Unsettled
+from mqbroker.base.serial import wrap
+from mqbroker.wire.frames import encode_frame
+from mqbroker.wire.performatives import DeliveryState, Transfer, encode
+from mqbroker.wire.run import Run, encode_run
+
+if TYPE_CHECKING:
+    from mqbroker.amqp.connection import Connection
+    from mqbroker.amqp.links import LinkBase, SenderLink
+
+HEAD_GROWTH = 16  # bytes that a transfer's head may grow by when it is sent on
+
+
+class OutgoingTransfers:
+    """The half of a session that sends messages."""
+
+    __slots__ = (
+        "_held", "_held_of", "channel", "connection", "next_delivery_id", "next_outgoing_id", "peer_window",
+        "unsettled",
+    )  # fmt: skip
+
+    def __init__(self, connection: Connection, channel: int) -> None:
+        self.connection = connection
+        self.channel = channel
+        self.next_outgoing_id = 0
+        self.next_delivery_id = 0
+        self.peer_window = 0
+        self.unsettled = Unsettled()
+        self._held: deque[bytes] = deque()  # the rest of one message that the peer's window did not let through
+        self._held_of: LinkBase | None = None
+
+    def send_run(self, link: SenderLink, run: Run, index: int, count: int, token: Any) -> int:
+        """Send up to `count` messages of a run as the peer's window allows; says how many went."""
+        count = min(count, self.window)
+        if count <= 0:
+            return 0
+        is_settled = link.send_settled
+        first = self.next_delivery_id
+        if run.frame_size_max + HEAD_GROWTH > self.connection.peer_frame_size:
+            count = self._whole_frames(run, index, count)
+            if count == 0:
+                return self.send_message(link, [run.payload(index)], token)
+        block = encode_run(run, index, count, link.heads[is_settled], wrap(first))
+        self.connection.out.append(block)
+        self._sent(link, count, count, token)
+        return count
+
+    def _whole_frames(self, run: Run, index: int, count: int) -> int:
+        """How many messages from `index` on fit a frame of the peer's each."""
+        limit = self.connection.peer_frame_size
+        for each in range(index, index + count):
+            if run.size_bytes(each, 1) + HEAD_GROWTH > limit:
+                return each - index
+        return count
+
+    def send_message(
+        self, link: SenderLink, payload: list[bytes | memoryview], token: Any, state: DeliveryState | None = None
+    ) -> int:
+        """Send one message in as many transfers as the peer's frame size asks for (the general path).
+
+        Frames that the peer's window does not let through are held, and so is everything else until they are gone.
+        Says how many went: none while the window is closed.
+        """
+        if not self.window:
+            return 0
+        whole = payload[0] if len(payload) == 1 else b"".join(payload)
+        view = memoryview(whole)
+        identity = wrap(self.next_delivery_id)
+        room = max(self.connection.peer_frame_size - 64, 448)
+        frames: list[bytes] = []
+        for start in range(0, max(len(view), 1), room):
+            more = start + room < len(view)
+            transfer = Transfer(
+                handle=link.handle, delivery_id=identity if start == 0 else None,
+                delivery_tag=identity.to_bytes(4, "big") if start == 0 else None,
+                message_format=0 if start == 0 else None, settled=link.send_settled, more=more, state=state,
+            )  # fmt: skip
+            frames.append(encode_frame(self.channel, encode(transfer), view[start : start + room]))
+        fits = min(len(frames), self.peer_window)
+        self.connection.out.extend(frames[:fits])
+        self._held.extend(frames[fits:])
+        self._held_of = link
+        self._sent(link, 1, fits, token)
+        return 1
+
+    @property
+    def window(self) -> int:
+        """Frames that may be sent now."""
+        return 0 if self._held else self.peer_window
+
+    def _send_held(self) -> None:
+        while self._held and self.peer_window:
+            self.connection.out.append(self._held.popleft())
+            self.peer_window -= 1
+            self.next_outgoing_id += 1
+
+    def _sent(self, link: SenderLink, count: int, frames: int, token: Any) -> None:
+        if not link.send_settled:
+            self.unsettled.add(self.next_delivery_id, count, link, token)
+        self.next_delivery_id += count
+        self.next_outgoing_id += frames
+        self.peer_window = max(self.peer_window - frames, 0)
+        link.credit -= count
+        link.delivery_count = wrap(link.delivery_count + count)
+
+    def _drop_held(self, link: LinkBase) -> None:
+        """The detach ends the delivery; a transfer behind it would be one on a handle that nobody has."""
+        if link is self._held_of:
+            self._held.clear()
+            self._held_of = None

@@ -1,0 +1,62 @@
+"""What a queue is: chosen when it is made, kept in the journal, and never changed by what is in it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from mqbroker.config.slices import AddressSettings
+
+
+@dataclass(frozen=True, slots=True)
+class QueueKind:
+    """What a queue is. `routing` is anycast or multicast; -1 and the empty text mean: none, or no bound."""
+
+    name: str
+    address: str
+    routing: str = "anycast"
+    is_durable: bool = True
+    max_consumers: int = -1
+    exclusive: bool = False
+    last_value: bool = False
+    last_value_key: str = ""
+    non_destructive: bool = False
+    ring_size: int = -1
+    consumers_before_dispatch: int = 0
+    delay_before_dispatch_ms: int = -1
+    group_rebalance: bool = False
+    group_buckets: int = -1
+    purge_on_no_consumers: bool = False
+    auto_created: bool = False
+    selector: str = ""
+    moved_from: str = ""  # takes only what was moved to its address, as dead or expired, from this one
+
+    def attributes(self) -> dict[str, Any]:
+        """What the journal keeps: what differs from the defaults, and always name and address."""
+        held = asdict(self)
+        return {"name": self.name, "address": self.address, "routing": self.routing} | {
+            one.name: held[one.name] for one in fields(self) if held[one.name] != one.default and one.name != "routing"
+        }
+
+    @classmethod
+    def of(cls, attributes: dict[str, Any]) -> QueueKind:
+        """The way back of `attributes`."""
+        return cls(**attributes)
+
+
+def kind_of(name: str, address: str, settings: AddressSettings, **changes: Any) -> QueueKind:
+    """A queue as the settings of its address want it."""
+    values: dict[str, Any] = {
+        "routing": "anycast",
+        "max_consumers": settings.default_max_consumers,
+        "exclusive": settings.default_exclusive_queue,
+        "last_value": settings.default_last_value_queue,
+        "non_destructive": settings.default_non_destructive,
+        "ring_size": settings.default_ring_size,
+        "consumers_before_dispatch": settings.default_consumers_before_dispatch,
+        "delay_before_dispatch_ms": settings.default_delay_before_dispatch,
+        "group_rebalance": settings.default_group_rebalance,
+        "group_buckets": settings.default_group_buckets,
+        "purge_on_no_consumers": settings.default_purge_on_no_consumers,
+    }
+    return QueueKind(name, address, **(values | changes))

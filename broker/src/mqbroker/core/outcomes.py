@@ -1,0 +1,35 @@
+"""What the outcomes of deliveries do to the messages (AMQP 1.0 §3.4)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mqbroker.core.backlog import Segment
+from mqbroker.core.queue import Queue
+from mqbroker.core.store import Store
+from mqbroker.wire.performatives import Accepted, Modified, Rejected
+
+
+def is_final(outcome: Any) -> bool:
+    """Whether the messages leave their queue. Settled without an outcome counts as accepted."""
+    return outcome is None or isinstance(outcome, Accepted | Rejected)
+
+
+def apply_outcome(store: Store, queue: Queue, segment: Segment, outcome: Any) -> bool:
+    """Give messages that are in delivery their outcome. True: who is told of it must wait for this step's append."""
+    is_durable = segment.run.section.is_durable and queue.journal_id != 0
+    if isinstance(outcome, Rejected):
+        store.reject(queue, segment, cause_of(outcome))
+    elif is_final(outcome):
+        store.settle(queue, segment)
+    else:
+        is_failure = isinstance(outcome, Modified) and bool(outcome.delivery_failed)
+        store.give_back(queue, segment, was_delivered=is_failure)
+    store.dirty[queue] = None
+    return is_durable and is_final(outcome)
+
+
+def cause_of(outcome: Rejected) -> str:
+    """Why a consumer rejected a message, in one line."""
+    error = outcome.error
+    return f"rejected: {error.condition} {error.description or ''}".strip() if error is not None else "rejected"

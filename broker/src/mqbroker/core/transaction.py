@@ -1,0 +1,170 @@
+"""A local transaction: messages that were posted and messages that were retired, until both happen or neither.
+
+Invariants: a posted message is in no queue and in no journal before the commit; a retired one stays in delivery. A
+commit happens within one step, so all of it is in one Append and recovery finds the whole of it or nothing. Messages
+are routed by the commit, since queues may come and go before it. Source: AMQP 1.0 §4.3, §4.4.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from typing import Any
+
+from mqbroker.base.errors import Bug, Refused
+from mqbroker.core.address import Address
+from mqbroker.core.outcomes import apply_outcome
+from mqbroker.core.queue import Queue, Segment
+from mqbroker.core.store import Store
+from mqbroker.wire.performatives import Rejected
+from mqbroker.wire.run import Run
+
+PARTS_MAX = 50_000  # runs and ranges of one transaction: a commit is one step, and everybody waits for it
+
+
+class Tx(enum.Enum):
+    """Where a transaction stands. FAILED: it can only be rolled back, and what it held is given up already."""
+
+    OPEN = "open"
+    FAILED = "failed"
+    DONE = "done"
+
+
+class TxEvent(enum.Enum):
+    """What moves a transaction."""
+
+    WORK = "work"
+    FAIL = "fail"
+    COMMIT = "commit"
+    ROLL_BACK = "roll back"
+
+
+TX_NEXT: dict[tuple[Tx, TxEvent], Tx] = {
+    (Tx.OPEN, TxEvent.WORK): Tx.OPEN,
+    (Tx.OPEN, TxEvent.FAIL): Tx.FAILED,
+    (Tx.OPEN, TxEvent.COMMIT): Tx.DONE,
+    (Tx.OPEN, TxEvent.ROLL_BACK): Tx.DONE,
+    (Tx.FAILED, TxEvent.ROLL_BACK): Tx.DONE,
+}
+
+
+class Transaction:
+    """See the module's docstring. `failure` says why it can only be rolled back."""
+
+    __slots__ = ("_posted", "_retired", "_store", "failure", "size_bytes", "state")
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._posted: list[tuple[str, Run]] = []
+        self._retired: list[tuple[Queue, Segment, Any]] = []
+        self.state = Tx.OPEN
+        self.failure: Refused | None = None
+        self.size_bytes = 0  # memory of what was posted
+
+    def _move(self, event: TxEvent) -> None:
+        found = TX_NEXT.get((self.state, event))
+        if found is None:
+            raise Bug(f"{event.value} in a transaction that is {self.state.value}")
+        self.state = found
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it can still be committed."""
+        return self.state is Tx.OPEN
+
+    @property
+    def parts_count(self) -> int:
+        """Runs that were posted and ranges that were retired."""
+        return len(self._posted) + len(self._retired)
+
+    # -- work ----------------------------------------------------------------------------------------------------------
+
+    def check(self, size_bytes: int = 0, more_parts: int = 0) -> None:
+        """Whether so many more bytes fit, and one more part beside `more_parts` others. Raises Refused."""
+        limit, memory = self._store.limits.transaction_max_size_bytes, self._store.memory
+        why = ""
+        if self.size_bytes + size_bytes > limit:
+            why = f"over {limit} bytes in one transaction, which is transaction-max-size-bytes"
+        elif self.parts_count + more_parts >= PARTS_MAX:
+            why = f"over {PARTS_MAX} messages and acknowledgements in one transaction"
+        elif size_bytes and memory.is_full:
+            why = f"the broker holds {memory.held_bytes} bytes of messages, which is global-max-size"
+        if why:
+            raise Refused("amqp:resource-limit-exceeded", why)
+
+    def post(self, address: str, run: Run) -> None:
+        """Messages for an address, seen by nobody before the commit."""
+        self._move(TxEvent.WORK)
+        self._store.memory.hold(run)
+        self.size_bytes += run.held_bytes
+        self._posted.append((address, run))
+
+    def retire(self, queue: Queue, segment: Segment, outcome: Any) -> None:
+        """Messages in delivery, with the outcome that they get by the commit."""
+        self._move(TxEvent.WORK)
+        if self._retired and _follows(self._retired[-1], (queue, segment, outcome)):
+            before = self._retired[-1][1]
+            self._retired[-1] = (queue, before._replace(n=before.n + segment.n), outcome)
+        else:
+            self._retired.append((queue, segment, outcome))
+
+    def in_delivery(self) -> Iterator[tuple[Queue, Segment]]:
+        """What was retired."""
+        for queue, segment, _ in self._retired:
+            yield queue, segment
+
+    @property
+    def rejected_count(self) -> int:
+        """Messages that were retired as rejected."""
+        return sum(segment.n for _, segment, outcome in self._retired if isinstance(outcome, Rejected))
+
+    # -- ends ----------------------------------------------------------------------------------------------------------
+
+    def prepare(self) -> dict[str, Address]:
+        """The addresses of all that was posted, as they are now. Raises Refused where there is no commit."""
+        return {name: self._store.target_for(name) for name, _ in self._posted}
+
+    def commit(self, addresses: dict[str, Address]) -> bool:
+        """Settle and publish everything, in the order in which it came. True: the answer waits for this append."""
+        self._move(TxEvent.COMMIT)
+        store, must_wait = self._store, False
+        for queue, segment, outcome in self._retired:
+            must_wait = apply_outcome(store, queue, segment, outcome) or must_wait
+        for _, run in self._posted:
+            store.memory.release(run)  # the store holds what it finds a queue for
+        posted = [(addresses[name], run) for name, run in self._posted]
+        must_wait = store.publish_together(posted, must_wait=must_wait)
+        self._forget()
+        return must_wait
+
+    def fail(self, failure: Refused) -> None:
+        """Something makes the commit impossible: as rolled back, but its end has still to be asked for."""
+        self._move(TxEvent.FAIL)
+        self.failure = failure
+        self._give_up()
+
+    def roll_back(self) -> None:
+        """Nothing happened: posted messages are dropped, retired ones return as delivered in vain."""
+        self._move(TxEvent.ROLL_BACK)
+        self._give_up()
+
+    def _give_up(self) -> None:
+        for queue, segment, _ in self._retired:
+            self._store.give_back(queue, segment, was_delivered=True)
+        for _, run in self._posted:
+            self._store.memory.release(run)
+        self._forget()
+
+    def _forget(self) -> None:
+        self._posted.clear()
+        self._retired.clear()
+        self.size_bytes = 0
+
+
+def _follows(before: tuple[Queue, Segment, Any], after: tuple[Queue, Segment, Any]) -> bool:
+    """Whether two retired ranges are one: clients settle message by message what came as one range."""
+    (queue, one, outcome), (other_queue, other, other_outcome) = before, after
+    return (
+        queue is other_queue and one.run is other.run and one.start + one.n == other.start
+        and one.deliveries == other.deliveries and outcome == other_outcome
+    )  # fmt: skip

@@ -1,0 +1,382 @@
+"""Transactions of a connection: coordinator links, what is enlisted, how it ends, when it times out (AMQP 1.0 part 4).
+
+A transaction belongs to the coordinator link on which it was declared and ends with it at the latest; any session of
+the connection may work in it. The discharge is answered when the commit is on disk, after everything that it settled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from mqbroker.amqp.events import Detached, Incoming, Posted, Retired, Settled
+from mqbroker.amqp.links import ReceiverLink
+from mqbroker.amqp.session import Session
+from mqbroker.amqp.states import Sess
+from mqbroker.amqp.unsettled import Taken
+from mqbroker.base.errors import PeerFault, Refused
+from mqbroker.base.notice import Level
+from mqbroker.base.serial import wrap
+from mqbroker.base.time import NS_PER_MS
+from mqbroker.core.queue import Queue, Segment
+from mqbroker.core.transaction import Transaction
+from mqbroker.node.ongoing import Enlistment, Ongoing, Settlement, segment_of
+from mqbroker.node.relay import Relay, target_of
+from mqbroker.wire.performatives import (
+    Accepted,
+    Attach,
+    Coordinator,
+    Declare,
+    Declared,
+    Discharge,
+    Error,
+    Rejected,
+    TransactionalState,
+    decode_coordination,
+)
+from mqbroker.wire.run import Run
+from mqbroker.wire.scan import VALUE, scan_sections, section_at
+from mqbroker.wire.types import Symbol
+
+if TYPE_CHECKING:
+    from mqbroker.node.peer import Peer
+
+CREDIT = 100  # declares and discharges; granted whatever the memory holds, because discharges make room
+REQUEST_SIZE_MAX = 16 * 1024  # bytes of a message to the coordinator
+CAPABILITIES = tuple(
+    map(Symbol, ("amqp:local-transactions", "amqp:multi-txns-per-ssn", "amqp:multi-ssns-per-txn"))
+)  # fmt: skip
+REJECTED_NAME = "amqp:rejected:list"
+UNKNOWN, ROLLBACK, TIMEOUT = "amqp:transaction:unknown-id", "amqp:transaction:rollback", "amqp:transaction:timeout"
+
+
+class CoordinatorEnd:
+    """Owner of a link to the coordinator. `can_reject`: the source supports the outcome rejected."""
+
+    __slots__ = ("can_reject",)
+
+    def __init__(self, attach: Attach) -> None:
+        outcomes = attach.source.outcomes if attach.source is not None else None
+        self.can_reject = outcomes is None or REJECTED_NAME in outcomes
+
+
+class Transactions:
+    """All transactions of one connection that are not discharged. Has one deadline, that of the oldest."""
+
+    __slots__ = ("_declared_count", "_ongoing", "_peer", "due_ns", "scheduled_ns")
+
+    def __init__(self, peer: Peer) -> None:
+        self._peer = peer
+        self._ongoing: dict[bytes, Ongoing] = {}  # in the order of their deadlines
+        self._declared_count = 0
+        self.due_ns = 0
+        self.scheduled_ns = 0
+
+    @property
+    def size_bytes(self) -> int:
+        """Memory of what was posted in all of them."""
+        return sum(each.work.size_bytes for each in self._ongoing.values())
+
+    @property
+    def open_count(self) -> int:
+        """Transactions that could still be committed."""
+        return sum(each.work.is_open for each in self._ongoing.values())
+
+    # -- the coordinator -----------------------------------------------------------------------------------------------
+
+    def attach(self, link: ReceiverLink, attach: Attach) -> None:
+        """A peer asks for a link to the coordinator."""
+        link.owner = CoordinatorEnd(attach)
+        self._peer.connection.is_transactional = True
+        link.accept(attach, Coordinator(capabilities=CAPABILITIES), REQUEST_SIZE_MAX)
+        link.grant(CREDIT)
+
+    def requested(self, event: Incoming) -> None:
+        """Messages to the coordinator: declare or discharge, each in a message of its own."""
+        link = event.link
+        if event.is_settled:
+            link.detach("amqp:not-allowed", "requests to the coordinator must not be settled: their outcome is needed")
+            return
+        for index in range(event.run.count):
+            if link.is_attached:
+                self._request(link, wrap(event.delivery_id + index), event.run, index)
+        if link.is_attached:
+            link.regrant()
+
+    def _request(self, link: ReceiverLink, delivery_id: int, run: Run, index: int) -> None:
+        try:
+            request = _request_in(bytes(run.payload(index)))
+            if isinstance(request, Declare):
+                txn_id = self._declare(link, request)
+                link.session.dispose(delivery_id, delivery_id, Declared(txn_id=txn_id), as_receiver=True)
+            else:
+                self._discharge(link, delivery_id, request)
+        except (Refused, PeerFault) as error:
+            self._reject(link, delivery_id, Refused(error.condition, error.description))
+
+    def _reject(self, link: ReceiverLink, delivery_id: int, error: Refused) -> None:
+        """§4.2: by the outcome where the source has it, else by the end of the link."""
+        if not link.is_attached:
+            return
+        if link.owner.can_reject:
+            link.session.dispose(delivery_id, delivery_id, Rejected(error=_told(error)), as_receiver=True)
+        else:
+            link.detach(error.condition, error.description)
+
+    def _declare(self, link: ReceiverLink, declare: Declare) -> bytes:
+        broker = self._peer.broker
+        if declare.global_id is not None:
+            raise Refused("amqp:not-implemented", "distributed transactions (a declare with a global-id)")
+        limits = broker.options.limits
+        if len(self._ongoing) >= limits.transactions_per_connection_max:
+            self._make_room(limits.transactions_per_connection_max)
+        self._declared_count += 1
+        txn_id = self._declared_count.to_bytes(8, "big")
+        deadline_ns = broker.at.monotonic_ns + limits.transaction_timeout_ms * NS_PER_MS
+        self._ongoing[txn_id] = Ongoing(txn_id, link, Transaction(broker.store), deadline_ns)
+        if not self.due_ns:
+            self.due_ns = deadline_ns
+            broker.timers.add(self)
+        return txn_id
+
+    def _make_room(self, count_max: int) -> None:
+        """A failed transaction is remembered for its discharge only. Raises Refused where all are open."""
+        failed = next((each for each in self._ongoing.values() if not each.work.is_open), None)
+        if failed is None:
+            raise Refused("amqp:resource-limit-exceeded",
+                          f"{count_max} transactions are open, which is transactions-per-connection-max")  # fmt: skip
+        del self._ongoing[failed.id]
+
+    # -- the end of a transaction --------------------------------------------------------------------------------------
+
+    def _discharge(self, link: ReceiverLink, delivery_id: int, discharge: Discharge) -> None:
+        ongoing = self._ongoing.pop(discharge.txn_id, None)
+        if ongoing is None:
+            raise _unknown(discharge.txn_id)
+        if self._has_partial(ongoing):
+            self._roll_back(ongoing)
+            link.detach(ROLLBACK, "a message of the transaction was not complete when it was discharged (§4.4.1)")
+        elif discharge.fail:
+            self._roll_back(ongoing)
+            link.session.accept(delivery_id, 1)
+        elif ongoing.work.failure is not None:
+            self._roll_back(ongoing)
+            raise ongoing.work.failure
+        else:
+            self._commit(ongoing, link, delivery_id)
+
+    def _has_partial(self, ongoing: Ongoing) -> bool:
+        partials = (
+            link.partial
+            for session in self._peer.connection.sessions
+            for link in session.by_handle.values()
+            if isinstance(link, ReceiverLink)
+        )
+        return any(each is not None and each.txn_id == ongoing.id for each in partials)
+
+    def _commit(self, ongoing: Ongoing, link: ReceiverLink, delivery_id: int) -> None:
+        work, broker = ongoing.work, self._peer.broker
+        try:
+            addresses = work.prepare()
+        except Refused as refused:
+            self._roll_back(ongoing)
+            raise Refused(ROLLBACK, f"{refused.condition}: {refused.description}") from None
+        settlements = ongoing.take_over()
+        rejected = work.rejected_count
+        if rejected:
+            broker.counters.rejected += rejected
+            broker.notice(Level.WARNING, "message-rejected", conn=self._peer.conn, count=rejected)
+        answer = ongoing.id, link, delivery_id, settlements
+        if work.commit(addresses):
+            broker.store.decisions.wait(self._committed, *answer)
+        else:
+            self._committed(*answer)
+
+    def _committed(self, txn_id: bytes, link: ReceiverLink, delivery_id: int, settlements: list[Settlement]) -> None:
+        """It cannot be undone any more: settle what the peer left to us, then accept the discharge."""
+        if self._peer.connection.is_dead:
+            return
+        for session, first, last, outcome in settlements:
+            if session.state is Sess.MAPPED:
+                state = TransactionalState(txn_id=txn_id, outcome=outcome)
+                session.dispose(first, last, state, as_receiver=False)
+        if link.is_attached:
+            link.session.accept(delivery_id, 1)
+        self._peer.touch()
+
+    def _roll_back(self, ongoing: Ongoing) -> None:
+        ongoing.restore()
+        ongoing.work.roll_back()
+
+    def _fail(self, ongoing: Ongoing, failure: Refused) -> None:
+        """It can only be rolled back from here on, and gives up what it holds now."""
+        ongoing.restore()
+        ongoing.work.fail(failure)
+        self._peer.broker.notice(Level.WARNING, "transaction-failed", conn=self._peer.conn,
+                                 condition=failure.condition, why=failure.description)  # fmt: skip
+
+    def on_time(self, now_ns: int) -> None:
+        """The oldest may have taken too long."""
+        self.due_ns = 0
+        for ongoing in self._ongoing.values():
+            if ongoing.work.is_open and ongoing.deadline_ns > now_ns:
+                self.due_ns = ongoing.deadline_ns
+                return
+            if ongoing.work.is_open:
+                limit_ms = self._peer.broker.options.limits.transaction_timeout_ms
+                self._fail(ongoing, Refused(TIMEOUT, f"not discharged within {limit_ms} ms, transaction-timeout-ms"))
+
+    # -- work ----------------------------------------------------------------------------------------------------------
+
+    def post(self, event: Posted) -> None:
+        """A message of a transaction. The outcome that it is told is a provisional one and waits for nothing."""
+        link, run, delivery_id, is_settled, txn_id = event
+        if not link.is_attached:
+            return
+        if isinstance(link.owner, CoordinatorEnd):
+            link.detach("amqp:not-allowed", "a request to the coordinator cannot be part of a transaction")
+            return
+        ongoing = self._ongoing.get(txn_id)
+        if ongoing is None:
+            self._refuse(event, _unknown(txn_id))
+            return
+        if ongoing.work.is_open:
+            target = target_of(run, 0) or "" if isinstance(link.owner, Relay) else link.owner.target
+            self._take_in(ongoing, target, run)
+        failure = ongoing.work.failure
+        if not is_settled:
+            outcome = Accepted() if failure is None else Rejected(error=_told(failure))
+            state = TransactionalState(txn_id=txn_id, outcome=outcome)
+            link.session.dispose(delivery_id, delivery_id, state, as_receiver=True)
+
+    def _refuse(self, event: Posted, refused: Refused) -> None:
+        self._peer.broker.counters.refused += event.run.count
+        if event.is_settled:
+            event.link.detach(refused.condition, refused.description)
+        else:
+            state = Rejected(error=_told(refused))
+            event.link.session.dispose(event.delivery_id, event.delivery_id, state, as_receiver=True)
+
+    def _take_in(self, ongoing: Ongoing, address: str, run: Run) -> None:
+        limit = self._peer.broker.options.limits.transactions_per_connection_max_size_bytes
+        size = run.size_bytes(0, run.count)
+        try:
+            ongoing.work.check(size)
+            if self.size_bytes + size > limit:
+                why = f"over {limit} bytes in transactions, which is transactions-per-connection-max-size-bytes"
+                raise Refused("amqp:resource-limit-exceeded", why)
+        except Refused as refused:
+            self._peer.broker.counters.refused += run.count
+            self._fail(ongoing, Refused(ROLLBACK, f"{refused.condition}: {refused.description}"))
+            return
+        ongoing.work.post(address, run)
+
+    def retire(self, event: Retired) -> None:
+        """Deliveries of ours get an outcome as part of a transaction."""
+        ongoing = self._ongoing.get(event.state.txn_id)
+        if ongoing is not None and ongoing.work.is_open:
+            self._check_parts(ongoing)
+        for first, taken in event.taken:
+            outcome, is_settled = event.state.outcome, event.is_settled or not taken.link.is_attached
+            if isinstance(taken.token, Enlistment):
+                outcome = outcome or taken.token.outcome
+                taken = self._withdrawn(taken, ongoing)
+            if taken.token is None:
+                self._settle_copies(event, first, taken.n)
+            elif ongoing is None or not ongoing.work.is_open:
+                self._leave(event.session, first, taken, is_settled=is_settled)
+            elif is_settled:
+                ongoing.work.retire(*segment_of(taken), outcome)
+            else:
+                ongoing.enlist(event.session, (first, taken), outcome)
+        if ongoing is None:
+            unknown = _unknown(event.state.txn_id)
+            for link in dict.fromkeys(taken.link for _, taken in event.taken):
+                if link.is_attached:
+                    link.detach(unknown.condition, unknown.description)
+
+    def _check_parts(self, ongoing: Ongoing) -> None:
+        try:
+            ongoing.work.check(more_parts=len(ongoing.enlisted))
+        except Refused as refused:
+            self._fail(ongoing, Refused(ROLLBACK, f"{refused.condition}: {refused.description}"))
+
+    def _settle_copies(self, event: Retired, first: int, count: int) -> None:
+        """What a browser was sent hangs on nothing."""
+        if not event.is_settled:
+            event.session.dispose(first, first + count - 1, event.state, as_receiver=False)
+
+    def _leave(self, session: Session, first: int, taken: Taken, *, is_settled: bool) -> None:
+        """The transaction will not happen: what the peer keeps is its own, what it has let go of returns."""
+        if is_settled:
+            self._peer.broker.store.give_back(*segment_of(taken), was_delivered=True)
+        else:
+            session.unsettled.put_back(first, taken)
+
+    def _withdrawn(self, taken: Taken, ongoing: Ongoing | None) -> Taken:
+        """An enlisted delivery without its transaction, which must be the one that it is named in again (§4.4.2)."""
+        before = taken.token.ongoing
+        if before is not ongoing and before.work.is_open:
+            del self._ongoing[before.id]
+            self._roll_back(before)
+            if before.link.is_attached:
+                before.link.detach(ROLLBACK, "a delivery of the transaction got an outcome outside of it")
+        return taken._replace(token=taken.token.token)
+
+    def settled(self, event: Settled) -> Settled:
+        """What is left of a plain settlement: an enlisted delivery that is settled without a word keeps its outcome."""
+        plain: list[Taken] = []
+        for taken in event.taken:
+            if not isinstance(taken.token, Enlistment):
+                plain.append(taken)
+            elif event.outcome is None and taken.token.ongoing.work.is_open:
+                taken.token.ongoing.work.retire(*segment_of(taken), taken.token.outcome)
+            else:
+                plain.append(self._withdrawn(taken, None))
+        return event._replace(taken=plain)
+
+    def detached(self, event: Detached) -> list[Taken]:
+        """A link is gone, its transactions with it if it was a coordinator's; says what returns to its queue.
+
+        What was retired in a transaction that goes on stays in it, also without its link.
+        """
+        if isinstance(event.link.owner, CoordinatorEnd):
+            for ongoing in [each for each in self._ongoing.values() if each.link is event.link]:
+                del self._ongoing[ongoing.id]
+                self._roll_back(ongoing)
+        returned: list[Taken] = []
+        for taken in event.returned:
+            enlistment = taken.token
+            if isinstance(enlistment, Enlistment) and enlistment.ongoing.work.is_open:
+                enlistment.ongoing.work.retire(*segment_of(taken), enlistment.outcome)
+            else:
+                returned.append(taken)
+        return returned
+
+    def in_delivery(self) -> Iterator[tuple[Queue, Segment]]:
+        """What the peer has let go of and transactions hold."""
+        for ongoing in self._ongoing.values():
+            yield from ongoing.work.in_delivery()
+
+
+def _request_in(payload: bytes) -> Declare | Discharge:
+    """The one value in the body of a message to the coordinator. Raises PeerFault."""
+    sections = scan_sections(payload, 0, len(payload))
+    if sections.body < 0:
+        raise PeerFault(
+            "amqp:decode-error", "a message to the coordinator has an amqp-value section, this one has none"
+        )
+    code, offset = section_at(payload, sections.body, len(payload))
+    if code != VALUE:
+        raise PeerFault(
+            "amqp:decode-error", f"a message to the coordinator has an amqp-value section, not 0x{code:02x}"
+        )
+    return decode_coordination(payload, offset, sections.footer if sections.footer >= 0 else len(payload))
+
+
+def _unknown(txn_id: bytes) -> Refused:
+    return Refused(UNKNOWN, f"there is no transaction {txn_id[:32].hex()}: never declared here, or at its end already")
+
+
+def _told(refused: Refused) -> Error:
+    return Error(condition=Symbol(refused.condition), description=refused.description)
