@@ -65,6 +65,7 @@ class QueueKind:
     purge_on_no_consumers: bool = False
     auto_created: bool = False
     selector: str = ""
+    paused: bool = False
     moved_from: str = ""  # takes only what was moved to its address, as dead or expired, from this one
 
     def attributes(self) -> dict[str, Any]:
@@ -111,7 +112,7 @@ class Queue:
         self.consumers: list[Consumer] = []
         self.arriving_count = 0  # consumers that are let in and wait for the disk
         self.is_consumed = False  # the journal knows that it had a consumer in this run of the process
-        self.is_paused = False
+        self.is_paused = kind.paused
         self.is_expiring = False  # something in it may expire
         self.is_used = False  # it had a consumer
         self.is_deleted = False

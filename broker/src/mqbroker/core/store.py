@@ -8,6 +8,7 @@ for messages goes through here, so that memory and disk tell the same story.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from mqbroker.base.errors import Bug, Refused
@@ -140,6 +141,14 @@ class Store:
         if queue.journal_id:
             self.journal.drop(queue.journal_id)
         return dropped
+
+    def pause(self, queue: Queue, is_paused: bool) -> None:
+        """Hand out nothing from this queue, or again; a durable queue stays so over restarts."""
+        queue.kind = replace(queue.kind, paused=is_paused)
+        queue.is_paused = is_paused
+        if queue.journal_id:
+            self.journal.declare(queue.journal_id, queue.kind.attributes())
+        self._changed(queue)
 
     # -- messages ------------------------------------------------------------------------------------------------------
 

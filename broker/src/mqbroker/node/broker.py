@@ -1,8 +1,8 @@
 """The node: `step(inputs, at) -> Batch`. What one loop turn gathered makes one call.
 
-Order within a step: inputs as given; timers; deliveries; one piece of upkeep; then the append is sealed and what
-must go out is collected. What waits for the append is a decision (core/decisions.py) and goes out in the step that gets
-`Synced`. Source: docs/ARCHITECTURE.md, "The core".
+Order within a step: inputs as given; timers; a piece of a long request; deliveries; one piece of upkeep; then the
+append is sealed and what must go out is collected. What waits for the append is a decision (core/decisions.py) and goes
+out in the step that gets `Synced`. Source: docs/ARCHITECTURE.md, "The core".
 """
 
 from __future__ import annotations
@@ -22,8 +22,11 @@ from mqbroker.journal.append import Append
 from mqbroker.journal.plan import Journal
 from mqbroker.journal.recovered import Recovered
 from mqbroker.node import inputs as given
+from mqbroker.node.activity import Activity
 from mqbroker.node.counters import Counters
 from mqbroker.node.effects import AdminReply, Batch, Close, DeleteSegment, Effect, Halt, Send
+from mqbroker.node.happenings import Happenings
+from mqbroker.node.jobs import Jobs
 from mqbroker.node.local import LocalSessions
 from mqbroker.node.peer import Peer, segment_of
 from mqbroker.node.termini import Termini
@@ -70,6 +73,9 @@ class Broker:
         self.store.in_delivery = self._in_delivery
         self.store.load(recovered)
         self.local = LocalSessions(self)
+        self.jobs = Jobs()
+        self.activity = Activity()
+        self.happenings = Happenings()
         self.termini = Termini(self)
         self.is_stopping = False
         self.effects: list[Effect] = []
@@ -108,7 +114,8 @@ class Broker:
         self.timers.fire(at.monotonic_ns)
         if self.starved:
             self._relieve()
-        more = self._dispatch()
+        more = self.jobs.run(is_held=self._is_disk_full, is_stopping=self.is_stopping)
+        more = self._dispatch() or more
         self.local.finish()
         more = self.store.upkeep() or more
         for segment in self.journal.deletable():
@@ -138,7 +145,7 @@ class Broker:
             consumer = link.owner
             if not link.is_attached or not link.is_draining:
                 del self.draining[link]
-            elif not consumer.queue.ready_count and consumer.queue not in dirty:
+            elif consumer.queue.is_paused or (not consumer.queue.ready_count and consumer.queue not in dirty):
                 del self.draining[link]
                 if link.credit:
                     link.drained()
@@ -277,12 +284,21 @@ class Broker:
 
     def notice(self, level: Level, event: str, **fields: str | int) -> None:
         """Have something logged."""
-        self._notices.append(Notice(level, event, fields))
+        notice = Notice(level, event, fields)
+        self._notices.append(notice)
+        self.happenings.add(notice, self.at.wall_ms)
+
+    def _audit(self, request_id: int, outcome: str) -> None:
+        fields = self.happenings.outcome(request_id, outcome)
+        if fields is not None:
+            self.notice(Level.INFO, "admin", **fields)
 
     def reply(self, request_id: int, result: Any) -> None:
         """Answer an admin request."""
+        self._audit(request_id, "done")
         self.effects.append(AdminReply(request_id, result))
 
     def reply_error(self, request_id: int, condition: str, description: str) -> None:
         """Refuse an admin request."""
+        self._audit(request_id, condition)
         self.effects.append(AdminReply(request_id, error={"condition": condition, "description": description}))

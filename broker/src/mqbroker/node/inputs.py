@@ -84,12 +84,16 @@ class Disk:
 
 @dataclass(frozen=True, slots=True)
 class AdminRequest:
-    """One request of the admin socket. Answered by exactly one `AdminReply` with the same `id`."""
+    """One request of the admin socket. Answered by exactly one `AdminReply` with the same `id`.
+
+    `uid` is the user of the system who asks, where that is known.
+    """
 
     id: int
     session: int
     operation: str
     arguments: dict[str, Any]
+    uid: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,7 +99,9 @@ class LinkConsumer:
             went = link.session.send_message(link, payload, None if is_copy else (queue, segment))
         else:
             went = link.session.send_run(link, run, index, count, token)
-        peer.out_bytes += run.size_bytes(index, went) if went else 0
+        if went:
+            peer.out_bytes += run.size_bytes(index, went)
+            peer.broker.activity.went(link, went, peer.broker.at.monotonic_ns)
         if went and link.send_settled and not is_copy:
             peer.broker.store.settle(queue, Segment(run, index, went, deliveries))
         return went
@@ -273,6 +275,7 @@ class Peer:
             return
         if link.owner.is_empty and not self._bind_again(link):
             return
+        broker.activity.went(link, run.count, broker.at.monotonic_ns)
         waits = broker.store.publish(link.owner, run)
         if waits and not is_settled:
             broker.store.decisions.wait(self._accept, link, first, run.count)
@@ -408,6 +411,7 @@ class Peer:
 
     def _detached(self, event: Detached) -> None:
         link = event.link
+        self.broker.activity.gone(link)
         consumer = link.owner
         for taken in event.returned:
             if taken.token is not None:
