@@ -4,6 +4,8 @@ The node
     status   {}                                          what the node is and holds
     health   {}                                          what the checks of health look at (admin/health.py)
     metrics  {per_object?}                               families of metrics and their values (admin/metrics.py)
+    config-show {}                                       {options: [{option, value, pending}]}
+    events   {after?, level?, name?, limit?}             {events, position, missed}
     stop     {}                                          stop gracefully
 Addresses and queues (admin/addresses.py, admin/queues.py)
     addresses    {}                                      one object an address
@@ -16,16 +18,22 @@ Addresses and queues (admin/addresses.py, admin/queues.py)
                   purge_on_no_consumers?, selector?, paused?}
     queue-delete {name, force?}                          {messages}: how many were in it
     queue-pause  {name}, queue-resume {name}             {changed}
-Messages (admin/messages.py, admin/moves.py)
+Messages (admin/messages.py, admin/browsing.py, admin/moves.py)
     send     {address, messages: [{body | body_base64, durable?, priority?, ttl_ms?, properties?,
               application_properties?}]}
     receive  {address, count_max?, wait_ms?}             {messages, tag}
     settle   {tag, outcome: accepted | released | modified | rejected}
+    browse   {queue, selector?, from?, limit?}           {messages, next}: nothing is taken
+    message-show {queue, id}                             one message, wherever in the queue it is
     queue-purge   {name, selector?}                      {purged}
     messages-move {queue, address, selector?, count_max?}    {moved, left}
     dead-letters-retry {queue, selector?, count_max?}    {retried, left}
-Clients
+Clients (admin/connections.py)
     connections  {}                                      one object a connection
+    sessions     {connection?, user?, container_id?}     {sessions, is_whole}
+    consumers    {connection?, user?, container_id?, queue?}     {consumers, is_whole}
+    producers    {connection?, user?, container_id?, address?}   {producers, is_whole}
+    connection-close {connection | user | container_id}  {closed}
 
 Arguments are checked here: a wrong one is an error that names it. What changes anything leaves a notice `admin` with
 its outcome.
@@ -35,7 +43,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mqbroker.admin import addresses, connections, messages, moves, queues, status
+from mqbroker.admin import addresses, browsing, configuration, connections, events, messages, moves, queues, status
 from mqbroker.base.errors import PeerFault, Refused
 from mqbroker.node.broker import Broker
 from mqbroker.node.inputs import AdminRequest
@@ -63,6 +71,8 @@ OPERATIONS: dict[str, Callable[[Broker, AdminRequest], None]] = {
     "status": status.show,
     "health": status.show_health,
     "metrics": status.show_metrics,
+    "config-show": configuration.show,
+    "events": events.show,
     "stop": status.stop,
     "addresses": addresses.show_all,
     "address-show": addresses.show,
@@ -76,17 +86,24 @@ OPERATIONS: dict[str, Callable[[Broker, AdminRequest], None]] = {
     "send": messages.send,
     "receive": messages.receive,
     "settle": messages.settle,
+    "browse": browsing.browse,
+    "message-show": browsing.show,
     "queue-purge": moves.purge,
     "messages-move": moves.move,
     "dead-letters-retry": moves.retry,
     "connections": connections.show_all,
+    "sessions": connections.show_sessions,
+    "consumers": connections.show_consumers,
+    "producers": connections.show_producers,
+    "connection-close": connections.close,
 }
 CHANGING = (
     "stop", "queue-create", "queue-delete", "queue-pause", "queue-resume", "send", "settle", "queue-purge",
-    "messages-move", "dead-letters-retry",
+    "messages-move", "dead-letters-retry", "connection-close",
 )  # fmt: skip
 # Nothing may be journalled behind the journal's end.
 WHILE_STOPPING = (
     "status", "health", "metrics", "stop", "addresses", "address-show", "address-settings-show", "queues",
-    "queue-show", "connections",
+    "queue-show", "connections", "sessions", "consumers", "producers", "browse", "message-show", "config-show",
+    "events",
 )  # fmt: skip

@@ -57,6 +57,7 @@ class Broker:
 
     def __init__(self, options: BrokerOptions, recovered: Recovered, setup: Setup, at: At) -> None:
         self.options = options
+        self.offered = options  # as the file of options says by now
         self.users = setup.users
         self.node_id = setup.node_id
         self.node_secret = setup.secret
@@ -76,6 +77,8 @@ class Broker:
         self.jobs = Jobs()
         self.activity = Activity()
         self.happenings = Happenings()
+        for finding in recovered.findings:
+            self.happenings.add(finding, at.wall_ms)
         self.termini = Termini(self)
         self.is_stopping = False
         self.effects: list[Effect] = []
@@ -102,6 +105,7 @@ class Broker:
             given.AdminRequest: self._admin,
             given.AdminClosed: self._admin_closed,
             given.UsersChanged: self._users_changed,
+            given.OptionsChanged: self._options_changed,
             given.Stop: self.stop,
         }
 
@@ -244,6 +248,9 @@ class Broker:
 
     def _users_changed(self, given_: given.UsersChanged) -> None:
         self.users = given_.users
+
+    def _options_changed(self, given_: given.OptionsChanged) -> None:
+        self.offered = given_.options
 
     def stop(self, given_: given.Stop) -> None:
         """First everything that was taken in is answered, then connections close, then the journal, then the node."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from mqbroker.config.slices import BrokerOptions
+
 
 class Received(NamedTuple):
     """Bytes of a connection, in order. The buffer is given away: nobody writes into it afterwards."""
@@ -111,11 +113,18 @@ class UsersChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class OptionsChanged:
+    """The file of options was read again. `io/` takes what may change while the process runs (config.slices)."""
+
+    options: BrokerOptions
+
+
+@dataclass(frozen=True, slots=True)
 class Stop:
     """Stop gracefully: refuse new connections, close all with `amqp:connection:forced`, sync, then `Halt`."""
 
 
 Input = (
     Received | Synced | Accepted | Connected | Closed | WriteBlocked | Done | Failed | Disk
-    | AdminRequest | AdminClosed | UsersChanged | Stop
+    | AdminRequest | AdminClosed | UsersChanged | OptionsChanged | Stop
 )  # fmt: skip
