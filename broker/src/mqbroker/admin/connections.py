@@ -96,7 +96,7 @@ def _consumers(broker: Broker, request: AdminRequest) -> Iterator[dict[str, Any]
             "link": f"admin-{receive.session}", "queue": receive.queue.kind.name,
             "address": receive.queue.kind.address, "credit": receive.capacity(), "unsettled": receive.count,
             "delivered": receive.count, "lag": receive.queue.ready_count, "idle_ms": None,
-            "browser": receive.is_browser, "selector": "",
+            "browser": receive.is_browser, "selector": getattr(receive.filter, "text", ""),
         }  # fmt: skip
 
 

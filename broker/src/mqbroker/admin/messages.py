@@ -6,7 +6,7 @@ import base64
 import binascii
 from typing import Any
 
-from mqbroker.admin.arguments import argument
+from mqbroker.admin.arguments import argument, selector_of
 from mqbroker.base.errors import PeerFault, Refused
 from mqbroker.node.broker import Broker
 from mqbroker.node.inputs import AdminRequest
@@ -66,7 +66,8 @@ def receive(broker: Broker, request: AdminRequest) -> None:
     wait_ms = argument(request, "wait_ms", int, 0)
     if count_max < 1 or not 0 <= wait_ms <= RECEIVE_WAIT_MS_MAX:
         raise Refused("amqp:invalid-field", f"receive: count_max is at least 1, wait_ms 0 to {RECEIVE_WAIT_MS_MAX}")
-    broker.local.receive((request.id, request.session), argument(request, "address", str), count_max, wait_ms)
+    queue_name = argument(request, "address", str)
+    broker.local.receive((request.id, request.session), queue_name, count_max, wait_ms, selector_of(request))
 
 
 def settle(broker: Broker, request: AdminRequest) -> None:

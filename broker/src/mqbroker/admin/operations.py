@@ -21,7 +21,7 @@ Addresses and queues (admin/addresses.py, admin/queues.py)
 Messages (admin/messages.py, admin/browsing.py, admin/moves.py)
     send     {address, messages: [{body | body_base64, durable?, priority?, ttl_ms?, properties?,
               application_properties?}]}
-    receive  {address, count_max?, wait_ms?}             {messages, tag}
+    receive  {address, count_max?, wait_ms?, selector?}  {messages, tag}
     settle   {tag, outcome: accepted | released | modified | rejected}
     browse   {queue, selector?, from?, limit?}           {messages, next}: nothing is taken
     message-show {queue, id}                             one message, wherever in the queue it is

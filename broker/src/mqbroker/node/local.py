@@ -27,13 +27,13 @@ class Receive:
     """One waiting receive request; a consumer of its queue while it waits."""
 
     priority: int = 0
-    filter: Filter | None = None
     is_browser: bool = False
 
     def __init__(self, sessions: LocalSessions, request: tuple[int, int], queue: Queue, count_max: int) -> None:
         self.sessions = sessions
         self.request_id, self.session = request
         self.queue = queue
+        self.filter: Filter | None = None
         self.count_max = count_max
         self.segments: list[Segment] = []
         self.count = 0
@@ -92,7 +92,9 @@ class LocalSessions:
         else:
             broker.reply(request_id, result)
 
-    def receive(self, request: tuple[int, int], queue_name: str, count_max: int, wait_ms: int) -> None:
+    def receive(
+        self, request: tuple[int, int], queue_name: str, count_max: int, wait_ms: int, wanted: Filter | None = None
+    ) -> None:
         """Take up to `count_max` messages, waiting for the first at most `wait_ms`. Raises Refused."""
         request_id, session = request
         if len(self._tags.get(session, {})) >= TAGS_MAX:
@@ -101,6 +103,7 @@ class LocalSessions:
         queue = store.queue_for(queue_name)
         store.check_consumers(queue)
         receive = Receive(self, (request_id, session), queue, min(count_max, COUNT_MAX))
+        receive.filter = wanted
         self._waiting.append(receive)
         store.consume(queue, lambda: self._start(receive, wait_ms))
 
