@@ -23,9 +23,9 @@ from mqbroker.node.inputs import AdminRequest
 from mqbroker.wire.run import Run
 
 PURGED_MAX = 20_000  # messages of one piece
-MOVED_MAX = 500  # a moved message is made anew, some 20 µs
+MOVED_MAX = 200  # a moved message is made anew, some 40 µs: a step stays near ten milliseconds
 MOVED_BYTES_MAX = 4 << 20
-LOOKS_MAX = 5_000
+LOOKS_MAX = 2_000
 UNBOUNDED = 1 << 62
 COUNT_MAX = 2**53
 
