@@ -15,7 +15,7 @@ from typing import Annotated, Any, Protocol, get_type_hints
 
 import typer
 
-from mqctl.exits import Exit
+from mqctl.exits import Exit, NagiosCode
 from mqctl.output import Format, Shape
 from mqctl.world import World, real_world
 
@@ -79,6 +79,8 @@ def add(app: typer.Typer, name: str, module: Any) -> None:
             code = module.run(world, options)
         finally:
             world.close()
+        if isinstance(code, NagiosCode):
+            raise SystemExit(code)
         raise typer.Exit(int(code))
 
     parse.__signature__ = _signature(options_type)  # type: ignore[attr-defined]

@@ -16,6 +16,11 @@ class Exit(enum.IntEnum):
     INTERRUPTED = 130
 
 
+class NagiosCode(int):
+    """The exit code of a command that speaks to Nagios: 0 ok, 1 warning, 2 critical, 3 unknown."""
+
+
+NAGIOS_UNKNOWN = NagiosCode(3)
 MEANINGS = {
     Exit.DONE: "done, nothing to report",
     Exit.FAILED: "failed; the last line on standard error says what, where and which command to try next",

@@ -12,7 +12,7 @@ import typer
 
 from mqctl import declare
 from mqctl.errors import CommandError
-from mqctl.exits import MEANINGS, Exit
+from mqctl.exits import MEANINGS, NAGIOS_UNKNOWN, Exit, NagiosCode
 from mqctl.output import printable
 
 EPILOG = "Exit codes: " + "; ".join(f"{code.value} {MEANINGS[code].split(';')[0]}" for code in Exit) + "."
@@ -27,7 +27,30 @@ COMMANDS = {
     ("plan",): "plan",
     ("rollout",): "rollout",
     ("status",): "status",
+    ("check",): "check",
+    ("address", "list"): "address_list",
+    ("address", "show"): "address_show",
+    ("address", "settings"): "address_settings",
     ("queue", "list"): "queue_list",
+    ("queue", "stat"): "queue_stat",
+    ("queue", "show"): "queue_show",
+    ("queue", "create"): "queue_create",
+    ("queue", "delete"): "queue_delete",
+    ("queue", "pause"): "queue_pause",
+    ("queue", "resume"): "queue_resume",
+    ("queue", "purge"): "queue_purge",
+    ("message", "browse"): "message_browse",
+    ("message", "show"): "message_show",
+    ("message", "move"): "message_move",
+    ("message", "retry-dead-letters"): "message_retry_dead_letters",
+    ("connection", "list"): "connection_list",
+    ("connection", "close"): "connection_close",
+    ("session", "list"): "session_list",
+    ("consumer", "list"): "consumer_list",
+    ("producer", "list"): "producer_list",
+    ("events",): "events",
+    ("logs",): "logs",
+    ("config", "show"): "config_show",
     ("send",): "send",
     ("receive",): "receive",
     ("uninstall",): "uninstall",
@@ -36,10 +59,18 @@ COMMANDS = {
     ("dev", "status"): "dev_status",
     ("version",): "version",
 }
+NAGIOS = {("check",)}  # these have its exit codes
 GROUPS = {
     "inventory": "The hosts and what is wanted of them.",
     "bundle": "What is copied to the hosts: the broker and its dependencies.",
+    "address": "Addresses of the brokers: what senders name.",
     "queue": "Queues of the brokers.",
+    "message": "Messages in queues.",
+    "connection": "Connections of clients.",
+    "session": "Sessions of clients.",
+    "consumer": "Consumers of queues.",
+    "producer": "Producers to addresses.",
+    "config": "Options of running brokers.",
     "dev": "Brokers on loopback, for developing an application.",
 }
 SETTINGS: dict[str, Any] = {"no_args_is_help": True, "pretty_exceptions_enable": False, "rich_markup_mode": None}
@@ -86,7 +117,11 @@ def execute(arguments: list[str]) -> int:
     try:
         make_app(wanted(arguments))(arguments, standalone_mode=True, prog_name="mqctl")
     except SystemExit as ended:
-        return int(ended.code or 0) if not isinstance(ended.code, str) else Exit.FAILED
+        if isinstance(ended.code, NagiosCode):
+            return int(ended.code)
+        code = int(ended.code or 0) if not isinstance(ended.code, str) else Exit.FAILED
+        # To Nagios 2 says that something is down; a mistyped command line knows nothing of that.
+        return NAGIOS_UNKNOWN if code == Exit.USAGE and tuple(arguments[:1]) in NAGIOS else code
     except CommandError as error:
         print(f"mqctl: {printable(error.what)}", file=sys.stderr)
         if error.attempt:

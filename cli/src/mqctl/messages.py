@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 CHUNK_COUNT_MAX = 500
@@ -29,15 +29,18 @@ def lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
         yield line.removesuffix(b"\n").removesuffix(b"\r")
 
 
-def to_wire(body: bytes, *, durable: bool) -> dict[str, Any]:
-    """A message for the operation `send`: text where it is UTF-8, else base64."""
+def to_wire(body: bytes, *, durable: bool, said: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """A message for the operation `send`: text where it is UTF-8, else base64. `said`: what else every message has."""
+    rest = {"durable": durable, **(said or {})}
     try:
-        return {"body": body.decode(), "durable": durable}
+        return {"body": body.decode(), **rest}
     except UnicodeDecodeError:
-        return {"body_base64": base64.b64encode(body).decode(), "durable": durable}
+        return {"body_base64": base64.b64encode(body).decode(), **rest}
 
 
-def chunked(bodies: Iterable[bytes], *, durable: bool) -> Iterator[list[dict[str, Any]]]:
+def chunked(
+    bodies: Iterable[bytes], *, durable: bool, said: Mapping[str, Any] | None = None
+) -> Iterator[list[dict[str, Any]]]:
     """Messages in requests that stay within both bounds; a body larger than the bound goes alone."""
     chunk: list[dict[str, Any]] = []
     size = 0
@@ -45,7 +48,7 @@ def chunked(bodies: Iterable[bytes], *, durable: bool) -> Iterator[list[dict[str
         if chunk and (len(chunk) == CHUNK_COUNT_MAX or size + len(body) > CHUNK_BYTES_MAX):
             yield chunk
             chunk, size = [], 0
-        chunk.append(to_wire(body, durable=durable))
+        chunk.append(to_wire(body, durable=durable, said=said))
         size += len(body)
     if chunk:
         yield chunk

@@ -19,7 +19,7 @@ from mqbroker.wire.performatives import (
     SaslInit,
     SaslMechanisms,
     SaslOutcome,
-    Target,
+    Source,
     Transfer,
     encode,
 )  # fmt: skip
@@ -291,7 +291,7 @@ SMALLER: dict[str, tuple[bytes, tuple[str, str]]] = {
     "(13) handle in use": (frames.sender(name="other"), ("End", "amqp:session:handle-in-use")),
     "(13) outcome of nothing": (frames.disposition(0, 5, Accepted()), ("End", FIELD)),
     "attach without an address": (
-        frames.frame(Attach(name="x", handle=7, role=False, target=Target())), ("Detach", FIELD),
+        frames.frame(Attach(name="x", handle=7, role=True, source=Source())), ("Detach", FIELD),
     ),
 }  # fmt: skip
 

@@ -147,6 +147,37 @@ def test_power_cut_in_small(dev: Dev) -> None:
     assert dev.run("receive", "durable", "--timeout", "0.2", "--dev", "--host", "dev-1").stdout == b""
 
 
+def test_queues_are_seen_and_steered(dev: Dev) -> None:
+    """Made, filled, paused, killed, still paused; moved; looked at, checked and deleted. All on one of two brokers."""
+    there = ("--dev", "--host", "dev-1")
+    dev.run("queue", "create", "steered", "--max-consumers", "4", *there)
+    dev.run("send", "steered", "{n}", "--count", "700", "-p", "colour=red", *there)
+    dev.run("send", "steered", "last", *there)
+    assert dev.rows("queue", "pause", "steered", *there)[0]["changed"] is True
+    os.kill(dev.pid("dev-1"), signal.SIGKILL)
+    assert dev.run("check", *there, code=2).stdout.startswith(b"MQ CRITICAL - ")
+    dev.run("dev", "up", "-n", "2", "--port", str(dev.port))
+    shown = {row["attribute"]: row["value"] for row in dev.rows("queue", "show", "steered", *there)}
+    assert (shown["paused"], shown["max_consumers"], shown["message_count"]) == (True, 4, 701)
+    assert dev.run("receive", "steered", "--timeout", "0.2", *there).stdout == b""
+    red = ("--selector", "colour = 'red'")
+    browsed = dev.run("message", "browse", "steered", "--count", "0", *red, *there).stdout.decode().split()
+    assert browsed == [str(number) for number in range(1, 701)]
+    moved = dev.rows("message", "move", "steered", "aside", "--yes", *red, *there)
+    assert (moved[0]["moved"], moved[0]["left"]) == (700, 0)
+    assert dev.run("receive", "aside", "--count", "700", *there).stdout.decode().split() == browsed
+    assert dev.run("check", "--queue", "steered", "-c", "1", *there, code=2).stdout.count(b"\n") == 1
+    assert dev.run("check", "--queue", "steered", "-c", "2", "-w", "1", *there, code=1).stdout
+    assert dev.rows("queue", "purge", "steered", "--yes", *there)[0]["purged"] == 1
+    audited = dev.rows("events", "--name", "admin", *there)
+    operations = [row["fields"]["operation"] for row in audited]
+    assert [each for each in operations if each != "settle"] == ["messages-move", "queue-purge"]
+    assert {row["fields"]["uid"] for row in audited} == {os.getuid()}
+    assert any("admin" in row["message"] for row in dev.rows("logs", *there))
+    dev.run("queue", "delete", "steered", "--yes", *there)
+    assert "steered" not in [row["queue"] for row in dev.rows("queue", "list", *there)]
+
+
 def test_stop_keeps_messages_and_signals_no_stranger(dev: Dev, tmp_path: Path) -> None:
     dev.run("send", "kept", "one", "--dev", "--host", "dev-2")
     stranger = subprocess.Popen(["sleep", "60"])

@@ -265,7 +265,7 @@ def test_ends_in_all_orders(order: tuple[str, ...], is_at_once: bool) -> None:
     row = stage.admin("queues")["queues"][0]
     assert (row["message_count"], row["delivering_count"], row["consumer_count"]) == (3, 0, 0)
     assert stage.broker.peers == {}
-    assert [notice.event for notice in stage.notices] == []
+    assert {notice.event for notice in stage.notices} <= {"admin"}
 
 
 @pytest.mark.parametrize("is_sender", [False, True])

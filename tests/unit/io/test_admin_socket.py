@@ -188,6 +188,7 @@ def test_a_session_that_goes_is_told_once_and_its_late_reply_is_dropped(run: Run
             await until(lambda: core.of(AdminClosed))
             request = core.of(AdminRequest)[0]
             assert core.of(AdminClosed) == [AdminClosed(request.session)]
+            assert request.uid == os.geteuid()
             it.server.reply(AdminReply(request.id, "late"))
             assert (await it.ask(b'{"id": 1, "op": 3}'))[0]["id"] == 1
 

@@ -26,7 +26,7 @@ from mqbroker.io.log import Log, LogShape
 from mqbroker.io.notify import Notifier
 from mqbroker.io.server import Reloaded, Server
 from mqbroker.node.effects import AdminReply, Batch, Close, DeleteSegment, Derive, Halt, Send
-from mqbroker.node.inputs import Accepted, AdminRequest, Done, Input, Stop, UsersChanged
+from mqbroker.node.inputs import Accepted, AdminRequest, Done, Input, OptionsChanged, Stop, UsersChanged
 
 from tests.support.broker_process import NotifySocket, free_port
 from tests.unit.io.conftest import CountingDisk, ScriptedCore, until
@@ -192,6 +192,7 @@ def test_reload_takes_users_and_what_may_change(run: Runner) -> None:
             os.kill(os.getpid(), signal.SIGHUP)
             await until(lambda: it.core.of(UsersChanged))
             assert it.core.of(UsersChanged) == [UsersChanged({"app": "verifier"})]
+            assert it.core.of(OptionsChanged) == [OptionsChanged(options)]
             assert it.told.drain()[0] == "RELOADING=1"
             assert "READY=1" in it.told.lines
             assert json.loads(it.log.splitlines()[-1]) | {"time": ""} == {

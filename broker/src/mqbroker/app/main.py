@@ -19,6 +19,7 @@ COMMANDS = {
     "admin": "ask or command a running broker",
     "config": "check, compare and document options",
     "identity": "show, make or repair the identity of a data directory",
+    "journal": "look into the journal of a broker that does not run, or move it",
     "users": "keep the users that may log in",
     "version": "print the version",
 }

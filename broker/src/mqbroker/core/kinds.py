@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+from mqbroker.base.errors import Refused
 from mqbroker.config.slices import AddressSettings
+
+NAME_SIZE_MAX = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +32,7 @@ class QueueKind:
     purge_on_no_consumers: bool = False
     auto_created: bool = False
     selector: str = ""
+    paused: bool = False
     moved_from: str = ""  # takes only what was moved to its address, as dead or expired, from this one
 
     def attributes(self) -> dict[str, Any]:
@@ -60,3 +64,9 @@ def kind_of(name: str, address: str, settings: AddressSettings, **changes: Any) 
         "purge_on_no_consumers": settings.default_purge_on_no_consumers,
     }
     return QueueKind(name, address, **(values | changes))
+
+
+def check_name(what: str, name: str) -> None:
+    """Raises Refused where a name of a queue or address is empty or too long."""
+    if not name or len(name) > NAME_SIZE_MAX:
+        raise Refused("amqp:invalid-field", f"a queue's {what} has 1 to {NAME_SIZE_MAX} characters")

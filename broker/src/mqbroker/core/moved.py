@@ -1,7 +1,8 @@
 """Messages that are moved to another address: dead letters and expired ones, with where they came from and why.
 
 A moved message is a new message: a new id, no delivery count, no time to live. Its bare message is what it was; the
-annotations say the rest. Names are Artemis's (`x-opt-ORIG-ADDRESS` …), and the cause is ours.
+annotations say the rest. Names are Artemis's (`x-opt-ORIG-ADDRESS` …), and the cause is ours. What a person moves is
+another matter: `transferred` keeps what is left of its time and says nothing of its own, `retried` undoes `moved`.
 """
 
 from __future__ import annotations
@@ -22,6 +23,10 @@ ORIGIN_QUEUE: Final = Symbol("x-opt-ORIG-QUEUE")
 ORIGIN_ID: Final = Symbol("x-opt-ORIG-MESSAGE-ID")
 CAUSE: Final = Symbol("x-opt-CAUSE")
 CAUSE_SIZE_MAX: Final = 500
+NOTES: Final = (ORIGIN_ADDRESS, ORIGIN_QUEUE, ORIGIN_ID, CAUSE)
+DELIVERY_PREFIX: Final = "x-opt-delivery-"
+DELIVERY_TIME: Final = Symbol("x-opt-delivery-time")
+TTL_MS_MAX: Final = 0xFFFFFFFF
 
 
 def moved(segment: Segment, index: int, origin: tuple[str, str], cause: str) -> Run:
@@ -40,7 +45,31 @@ def moved(segment: Segment, index: int, origin: tuple[str, str], cause: str) -> 
         return single(bytes(payload))
 
 
+def transferred(segment: Segment, index: int, now_ms: int) -> Run:
+    """Message `index` as a person moves it: it expires and comes due when it would have in its old place."""
+    run = segment.run
+    payload = bytes(run.payload(index))
+    if not run.section.ttl_ms and not run.deliver_at_ms:
+        return single(payload)
+    left_ms = max(run.expires_ms - now_ms, 1) if run.expires_ms else None
+    notes: dict[Any, object] = {DELIVERY_TIME: Long(run.deliver_at_ms)} if run.deliver_at_ms > now_ms else {}
+    try:
+        return single(_with_head(payload, min(left_ms, TTL_MS_MAX) if left_ms else None, (DELIVERY_PREFIX,), notes))
+    except PeerFault:
+        return single(payload)
+
+
+def retried(payload: bytes) -> Run:
+    """A dead letter or an expired message as it was before. Raises PeerFault where it cannot be read."""
+    return single(_with_head(payload, None, NOTES, {}))
+
+
 def _rewritten(payload: bytes, notes: dict[Symbol, object]) -> bytes:
+    return _with_head(payload, None, (DELIVERY_PREFIX,), notes)
+
+
+def _with_head(payload: bytes, ttl_ms: int | None, dropped: tuple[str, ...], notes: dict[Any, object]) -> bytes:
+    """The bare message behind a new header and new annotations: those that begin with `dropped` go, `notes` come."""
     sections = scan_sections(payload, 0, len(payload))
     header = Header()
     if sections.header >= 0:
@@ -48,6 +77,7 @@ def _rewritten(payload: bytes, notes: dict[Symbol, object]) -> bytes:
     annotations: dict[Any, Any] = {}
     if sections.message_annotations >= 0:
         annotations.update(decode_annotations(payload, sections.message_annotations, sections.end)[0])
-    annotations = {name: value for name, value in annotations.items() if not str(name).startswith("x-opt-delivery-")}
-    head = encode_composite(replace(header, ttl=None, first_acquirer=False, delivery_count=0))
-    return b"".join((head, encode_section(MESSAGE_ANNOTATIONS, annotations | notes), payload[sections.bare :]))
+    annotations = {name: value for name, value in annotations.items() if not str(name).startswith(dropped)} | notes
+    head = encode_composite(replace(header, ttl=ttl_ms, first_acquirer=False, delivery_count=0))
+    shown = encode_section(MESSAGE_ANNOTATIONS, annotations) if annotations else b""
+    return b"".join((head, shown, payload[sections.bare :]))

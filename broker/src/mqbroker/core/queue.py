@@ -75,7 +75,7 @@ class Queue:
         self.consumers: list[Consumer] = []
         self.arriving_count = 0  # consumers that are let in and wait for the disk
         self.is_consumed = False  # the journal knows that it had a consumer in this run of the process
-        self.is_paused = False
+        self.is_paused = kind.paused
         self.is_expiring = False  # something in it may expire
         self.is_used = False  # it had a consumer
         self.is_deleted = False

@@ -7,6 +7,7 @@ manual, "Address settings" and "Wildcard syntax".
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -37,12 +38,15 @@ class Settings:
             known = self._known[address] = self._merged(address)
         return known
 
-    def _merged(self, address: str) -> AddressSettings:
+    def said(self, address: str) -> list[tuple[str, Mapping[str, Any]]]:
+        """The matches that hold at this address and what each says; later ones win."""
         words = address.split(DELIMITER)
+        return [(DELIMITER.join(pattern), values) for pattern, values in self._matches if matches(pattern, words)]
+
+    def _merged(self, address: str) -> AddressSettings:
         values: dict[str, Any] = {}
-        for pattern, said in self._matches:
-            if matches(pattern, words):
-                values.update(said)
+        for _, said in self.said(address):
+            values.update(said)
         return replace(self._built_in, **values)
 
 

@@ -8,6 +8,7 @@ for messages goes through here, so that memory and disk tell the same story.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from mqbroker.base.errors import Bug, Refused
 from mqbroker.base.time import NS_PER_MS, At
@@ -15,20 +16,19 @@ from mqbroker.config.slices import AddressSettingsOptions, LimitOptions
 from mqbroker.core.address import MULTICAST, Address
 from mqbroker.core.compaction import store_again
 from mqbroker.core.decisions import Decisions
-from mqbroker.core.kinds import QueueKind, kind_of
+from mqbroker.core.kinds import QueueKind, check_name, kind_of
 from mqbroker.core.memory import Memory
 from mqbroker.core.moved import moved
 from mqbroker.core.queue import EXPIRED, Consumer, Queue, Segment
 from mqbroker.core.restore import by_count, counts_by_queue, run_of
 from mqbroker.core.selector import compile_selector
 from mqbroker.core.settings import Settings
-from mqbroker.core.times import expires_ms, redelivery_delay_ms
+from mqbroker.core.times import deliver_at_ms, expires_ms, redelivery_delay_ms
 from mqbroker.journal.plan import Journal
 from mqbroker.journal.recovered import Recovered
 from mqbroker.wire.parts import parts_of
 from mqbroker.wire.run import Run
 
-NAME_SIZE_MAX = 1024
 FULLY_QUALIFIED = "::"
 AUTO_DELETE_IDLE_MS_MIN = 30_000  # Artemis looks that often; a client that comes back at once finds its queue
 
@@ -110,7 +110,7 @@ class Store:
 
     def make_address(self, name: str) -> Address:
         """The address, without a queue where it is new. Raises Refused."""
-        _check_name("address", name)
+        check_name("address", name)
         found = self.addresses.get(name)
         if found is None:
             if len(self.addresses) >= self.limits.queues_max:
@@ -135,8 +135,8 @@ class Store:
 
     def create_queue(self, kind: QueueKind) -> Queue:
         """Make and bind a queue; on disk with this step's append. Raises Refused."""
-        _check_name("name", kind.name)
-        _check_name("address", kind.address)
+        check_name("name", kind.name)
+        check_name("address", kind.address)
         if kind.name in self.queues:
             raise Refused("amqp:precondition-failed", f"queue {kind.name!r} exists")
         if len(self.queues) >= self.limits.queues_max:
@@ -178,6 +178,14 @@ class Store:
             self.journal.drop(queue.journal_id)
         return dropped
 
+    def pause(self, queue: Queue, is_paused: bool) -> None:
+        """Hand out nothing from this queue, or again; a durable queue stays so over restarts."""
+        queue.kind = replace(queue.kind, paused=is_paused)
+        queue.is_paused = is_paused
+        if queue.journal_id:
+            self.journal.declare(queue.journal_id, queue.kind.attributes())
+        self._changed(queue)
+
     # -- messages ------------------------------------------------------------------------------------------------------
 
     def publish(self, address: Address, run: Run, moved_from: str = "") -> bool:
@@ -193,7 +201,7 @@ class Store:
     def _publish(self, address: Address, run: Run, moved_from: str) -> bool:
         run.first_id = self.next_id
         self.next_id += run.count
-        _set_delivery_time(run)
+        run.deliver_at_ms = deliver_at_ms(run)
         self.received_total += run.count
         self.received_bytes_total += run.size_bytes(0, run.count)
         waits = False
@@ -466,7 +474,7 @@ class Store:
                 if run is None:
                     run = runs[id(record)] = run_of(record)
                     run.expires_ms = expires_ms(run, self.settings.of(queue.kind.address))
-                    _set_delivery_time(run)
+                    run.deliver_at_ms = deliver_at_ms(run)
                 run.live += count
                 for begin, end, deliveries in by_count(first, first + count, counts.get(queue_id, {})):
                     self._restore(queue, Segment(run, begin - run.first_id, end - begin, deliveries + extra))
@@ -485,13 +493,3 @@ class Store:
             queue.add_scheduled(segment, segment.run.deliver_at_ms)
         else:
             queue.add(segment)
-
-
-def _check_name(what: str, name: str) -> None:
-    if not name or len(name) > NAME_SIZE_MAX:
-        raise Refused("amqp:invalid-field", f"a queue's {what} has 1 to {NAME_SIZE_MAX} characters")
-
-
-def _set_delivery_time(run: Run) -> None:
-    traits = run.traits
-    run.deliver_at_ms = traits.deliver_at_ms or (run.arrived_ms + traits.delay_ms if traits.delay_ms else 0)

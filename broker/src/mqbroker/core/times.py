@@ -45,3 +45,9 @@ def redelivery_delay_ms(settings: AddressSettings, deliveries: int, message_id: 
         share = (message_id * 7919 + deliveries) % SPREAD_STEPS / (SPREAD_STEPS - 1)
         delay *= 1 + spread * (2 * share - 1)
     return max(int(delay), 1)
+
+
+def deliver_at_ms(run: Run) -> int:
+    """When the messages of a run may be delivered, 0: at once. A time beats a delay, which counts from arrival."""
+    delay_ms = run.traits.delay_ms
+    return run.traits.deliver_at_ms or (run.arrived_ms + delay_ms if delay_ms else 0)

@@ -39,6 +39,7 @@ class Asker(Protocol):
     """Whoever makes requests: a session, or the endpoints of HTTP."""
 
     id: int
+    uid: int | None
 
     def reply(self, client_id: Any, row: dict[str, Any]) -> None: ...
 
@@ -48,6 +49,7 @@ class AdminSession(asyncio.Protocol):
 
     def __init__(self, server: AdminServer) -> None:
         self.id = 0
+        self.uid: int | None = None
         self._server = server
         self._transport: asyncio.Transport | None = None
         self._buffer = bytearray()
@@ -212,7 +214,7 @@ class AdminServer:
             return f"user id {uid} is neither root nor the user of the broker; use sudo"
         if len(self._sessions) >= SESSIONS_MAX:
             return f"there are {SESSIONS_MAX} admin sessions already; close one and try again"
-        session.id = self._next_session
+        session.id, session.uid = self._next_session, uid
         self._next_session += 1
         self._sessions[session.id] = session
         return ""
@@ -222,7 +224,7 @@ class AdminServer:
         request = self._next_request
         self._next_request += 1
         self._requests[request] = (session, client_id)
-        self._node.post(AdminRequest(request, session.id, operation, arguments))
+        self._node.post(AdminRequest(request, session.id, operation, arguments, session.uid))
 
     def reply(self, effect: AdminReply) -> None:
         """Replies to a session that is gone are dropped."""

@@ -67,6 +67,7 @@ class Endpoints:
     """`answer` is the one entry. Made in the loop's thread."""
 
     id = 0  # of no admin session: those count from 1
+    uid: int | None = None
 
     def __init__(self, sources: Sources, log: Log) -> None:
         self._sources = sources

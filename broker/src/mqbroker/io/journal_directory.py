@@ -61,6 +61,18 @@ class JournalDirectory:
             raise StorageFault(str(self.path / fault.file), fault.offset, fault.why, fault.remedy) from fault
         return recovered
 
+    def look(self) -> Recovered:
+        """Everything that is live, and nothing is changed: what a start would cut off or give up stays as it is.
+
+        Raises StorageFault, also for damage that `journal-on-damage` would let a start give up.
+        """
+        try:
+            return recover(self._contents(self._numbers(self.files.names(self.path))), self._node_id, "stop")
+        except OSError as error:
+            raise fault_of(error, self.path) from error
+        except StorageFault as fault:
+            raise StorageFault(str(self.path / fault.file), fault.offset, fault.why, fault.remedy) from fault
+
     def path_of(self, number: int) -> Path:
         return self.path / file_name(number)
 
@@ -113,8 +125,11 @@ class JournalDirectory:
         for name in names:
             if name.endswith(UNNAMED_SUFFIX):
                 self.files.unlink(self.path / name)
-        numbers = sorted(int(match[1]) for name in names if (match := _NAME.fullmatch(name)))
-        return recover(self._contents(numbers), self._node_id, self.options.journal_on_damage)
+        return recover(self._contents(self._numbers(names)), self._node_id, self.options.journal_on_damage)
+
+    @staticmethod
+    def _numbers(names: list[str]) -> list[int]:
+        return sorted(int(match[1]) for name in names if (match := _NAME.fullmatch(name)))
 
     def _contents(self, numbers: list[int]) -> Iterator[tuple[int, bytes]]:
         for number in numbers:

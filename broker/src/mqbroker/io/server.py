@@ -28,7 +28,7 @@ from mqbroker.io.loop import EXIT_HARD_STOP, AppendQueue, Core, Handlers, NodeLo
 from mqbroker.io.notify import Notifier, Watchdog
 from mqbroker.io.pool import DerivePool
 from mqbroker.node.effects import AdminReply, Close, Connect, DeleteSegment, Derive, PauseReading, Send
-from mqbroker.node.inputs import Stop, UsersChanged
+from mqbroker.node.inputs import OptionsChanged, Stop, UsersChanged
 
 # After Halt: what is still in the buffers of sockets (last frames, the answer to an admin's stop) has this long to
 # leave.
@@ -145,6 +145,7 @@ class Server:
     def _take_options(self, options: BrokerOptions) -> None:
         """Only what is declared reloadable; the rest waits for a restart, as `mqbroker config diff` says."""
         self._options = options
+        self.node.post(OptionsChanged(options))
         self._log.change(options.node.log_format)
         by_name = {listener.name: listener for listener in options.listeners}
         for acceptor in self._acceptors:

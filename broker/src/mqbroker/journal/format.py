@@ -80,7 +80,7 @@ def encode_file_header(segment: int, size_bytes: int, node_id: bytes) -> bytes:
 
 def decode_file_header(buffer: bytes) -> FileHeader | None:
     """None: not the header of a journal file, or a damaged one. Nothing but its own checksum is judged here."""
-    if len(buffer) < FILE_HEADER_BYTES or not buffer.startswith(FILE_MARK):
+    if len(buffer) < FILE_HEADER_BYTES or buffer[: len(FILE_MARK)] != FILE_MARK:
         return None
     (crc,) = _FILE_CRC.unpack_from(buffer, _FILE.size)
     if crc != zlib.crc32(buffer[: _FILE.size]):

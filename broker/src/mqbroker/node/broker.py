@@ -1,8 +1,8 @@
 """The node: `step(inputs, at) -> Batch`. What one loop turn gathered makes one call.
 
-Order within a step: inputs as given; timers; deliveries; one piece of upkeep; then the append is sealed and what
-must go out is collected. What waits for the append is a decision (core/decisions.py) and goes out in the step that gets
-`Synced`. Source: docs/ARCHITECTURE.md, "The core".
+Order within a step: inputs as given; timers; a piece of a long request; deliveries; one piece of upkeep; then the
+append is sealed and what must go out is collected. What waits for the append is a decision (core/decisions.py) and goes
+out in the step that gets `Synced`. Source: docs/ARCHITECTURE.md, "The core".
 """
 
 from __future__ import annotations
@@ -23,8 +23,11 @@ from mqbroker.journal.plan import Journal
 from mqbroker.journal.recovered import Recovered
 from mqbroker.node import inputs as given
 from mqbroker.node.accounts import Accounts
+from mqbroker.node.activity import Activity
 from mqbroker.node.counters import Counters
 from mqbroker.node.effects import AdminReply, Batch, Close, DeleteSegment, Effect, Halt, Send
+from mqbroker.node.happenings import Happenings
+from mqbroker.node.jobs import Jobs
 from mqbroker.node.local import LocalSessions
 from mqbroker.node.login_delays import LoginDelays
 from mqbroker.node.ongoing import segment_of
@@ -57,6 +60,7 @@ class Broker:
 
     def __init__(self, options: BrokerOptions, recovered: Recovered, setup: Setup, at: At) -> None:
         self.options = options
+        self.offered = options  # as the file of options says by now
         self.accounts = Accounts(setup.users)
         self.login_delays = LoginDelays()
         self.node_id = setup.node_id
@@ -74,6 +78,11 @@ class Broker:
         self.store.in_delivery = self._in_delivery
         self.store.load(recovered)
         self.local = LocalSessions(self)
+        self.jobs = Jobs()
+        self.activity = Activity()
+        self.happenings = Happenings()
+        for finding in recovered.findings:
+            self.happenings.add(finding, at.wall_ms)
         self.termini = Termini(self)
         self.is_stopping = False
         self.effects: list[Effect] = []
@@ -101,6 +110,7 @@ class Broker:
             given.AdminRequest: self._admin,
             given.AdminClosed: self._admin_closed,
             given.UsersChanged: self._users_changed,
+            given.OptionsChanged: self._options_changed,
             given.Stop: self.stop,
         }
 
@@ -113,7 +123,8 @@ class Broker:
         self.timers.fire(at.monotonic_ns)
         if self.starved:
             self._relieve()
-        more = self._dispatch()
+        more = self.jobs.run(is_held=self._is_disk_full, is_stopping=self.is_stopping)
+        more = self._dispatch() or more
         self.local.finish()
         more = self.store.upkeep() or more
         for segment in self.journal.deletable():
@@ -143,7 +154,7 @@ class Broker:
             consumer = link.owner
             if not link.is_attached or not link.is_draining:
                 del self.draining[link]
-            elif consumer.queue not in dirty and consumer.is_served:
+            elif consumer.queue.is_paused or (consumer.queue not in dirty and consumer.is_served):
                 del self.draining[link]
                 if link.credit:
                     link.drained()
@@ -243,6 +254,9 @@ class Broker:
     def _users_changed(self, given_: given.UsersChanged) -> None:
         self.accounts = Accounts(given_.users)
 
+    def _options_changed(self, given_: given.OptionsChanged) -> None:
+        self.offered = given_.options
+
     def stop(self, given_: given.Stop) -> None:
         """First everything that was taken in is answered, then connections close, then the journal, then the node."""
         if not self.is_stopping:
@@ -283,12 +297,21 @@ class Broker:
 
     def notice(self, level: Level, event: str, **fields: str | int) -> None:
         """Have something logged."""
-        self._notices.append(Notice(level, event, fields))
+        notice = Notice(level, event, fields)
+        self._notices.append(notice)
+        self.happenings.add(notice, self.at.wall_ms)
+
+    def _audit(self, request_id: int, outcome: str) -> None:
+        fields = self.happenings.outcome(request_id, outcome)
+        if fields is not None:
+            self.notice(Level.INFO, "admin", **fields)
 
     def reply(self, request_id: int, result: Any) -> None:
         """Answer an admin request."""
+        self._audit(request_id, "done")
         self.effects.append(AdminReply(request_id, result))
 
     def reply_error(self, request_id: int, condition: str, description: str) -> None:
         """Refuse an admin request."""
+        self._audit(request_id, condition)
         self.effects.append(AdminReply(request_id, error={"condition": condition, "description": description}))

@@ -71,7 +71,9 @@ class LinkConsumer:
             went = link.session.send_message(link, payload, None if is_copy else (queue, segment))
         else:
             went = link.session.send_run(link, run, index, count, token)
-        peer.out_bytes += run.size_bytes(index, went) if went else 0
+        if went:
+            peer.out_bytes += run.size_bytes(index, went)
+            peer.broker.activity.went(link, went, peer.broker.at.monotonic_ns)
         if went and link.send_settled and not is_copy:
             peer.broker.store.settle(queue, Segment(run, index, went, deliveries))
         return went

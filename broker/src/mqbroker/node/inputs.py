@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from mqbroker.amqp.certificate import Certificate
+from mqbroker.config.slices import BrokerOptions
 
 
 class Received(NamedTuple):
@@ -89,12 +90,16 @@ class Disk:
 
 @dataclass(frozen=True, slots=True)
 class AdminRequest:
-    """One request of the admin socket. Answered by exactly one `AdminReply` with the same `id`."""
+    """One request of the admin socket. Answered by exactly one `AdminReply` with the same `id`.
+
+    `uid` is the user of the system who asks, where that is known.
+    """
 
     id: int
     session: int
     operation: str
     arguments: dict[str, Any]
+    uid: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,11 +117,18 @@ class UsersChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class OptionsChanged:
+    """The file of options was read again. `io/` takes what may change while the process runs (config.slices)."""
+
+    options: BrokerOptions
+
+
+@dataclass(frozen=True, slots=True)
 class Stop:
     """Stop gracefully: refuse new connections, close all with `amqp:connection:forced`, sync, then `Halt`."""
 
 
 Input = (
     Received | Synced | Accepted | Connected | Closed | WriteBlocked | Done | Failed | Disk
-    | AdminRequest | AdminClosed | UsersChanged | Stop
+    | AdminRequest | AdminClosed | UsersChanged | OptionsChanged | Stop
 )  # fmt: skip

@@ -6,15 +6,14 @@ closes, which returns them to their place. Bounded: one answer holds at most `AN
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from mqbroker.base.errors import PeerFault, Refused
+from mqbroker.base.errors import Refused
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.core.queue import Filter, Queue, Segment
+from mqbroker.node.shown import shown
 from mqbroker.wire.run import single
-from mqbroker.wire.sections import describe_message
 
 if TYPE_CHECKING:
     from mqbroker.node.broker import Broker
@@ -28,13 +27,13 @@ class Receive:
     """One waiting receive request; a consumer of its queue while it waits."""
 
     priority: int = 0
-    filter: Filter | None = None
     is_browser: bool = False
 
     def __init__(self, sessions: LocalSessions, request: tuple[int, int], queue: Queue, count_max: int) -> None:
         self.sessions = sessions
         self.request_id, self.session = request
         self.queue = queue
+        self.filter: Filter | None = None
         self.count_max = count_max
         self.segments: list[Segment] = []
         self.count = 0
@@ -61,14 +60,6 @@ class Receive:
         """The waiting time is over: answer with what there is."""
         self.due_ns = 0
         self.sessions.answer(self)
-
-
-def _described(payload: bytes) -> dict[str, Any]:
-    """The message for people; one whose sections a publisher got wrong is shown as it is."""
-    try:
-        return describe_message(payload)
-    except PeerFault as fault:
-        return {"body": base64.b64encode(payload).decode(), "body_encoding": "base64", "malformed": fault.description}
 
 
 class LocalSessions:
@@ -101,7 +92,9 @@ class LocalSessions:
         else:
             broker.reply(request_id, result)
 
-    def receive(self, request: tuple[int, int], queue_name: str, count_max: int, wait_ms: int) -> None:
+    def receive(
+        self, request: tuple[int, int], queue_name: str, count_max: int, wait_ms: int, wanted: Filter | None = None
+    ) -> None:
         """Take up to `count_max` messages, waiting for the first at most `wait_ms`. Raises Refused."""
         request_id, session = request
         if len(self._tags.get(session, {})) >= TAGS_MAX:
@@ -110,6 +103,7 @@ class LocalSessions:
         queue = store.queue_for(queue_name)
         store.check_consumers(queue)
         receive = Receive(self, (request_id, session), queue, min(count_max, COUNT_MAX))
+        receive.filter = wanted
         self._waiting.append(receive)
         store.consume(queue, lambda: self._start(receive, wait_ms))
 
@@ -134,11 +128,7 @@ class LocalSessions:
         self._tag += 1
         messages: list[dict[str, Any]] = []
         for segment in receive.segments:
-            for index in range(segment.start, segment.start + segment.n):
-                message = _described(bytes(segment.run.payload(index)))
-                message["message_id_in_queue"] = segment.run.first_id + index
-                message["delivery_count"] = segment.deliveries
-                messages.append(message)
+            messages += [shown(segment, index) for index in range(segment.start, segment.start + segment.n)]
         if messages:
             self._tags.setdefault(receive.session, {})[self._tag] = (receive.queue, receive.segments)
         self._broker.reply(receive.request_id, {"messages": messages, "tag": self._tag if messages else None})
@@ -175,6 +165,21 @@ class LocalSessions:
         else:
             self._broker.reply(request_id, {})
 
+    def withdraw(self, queue: Queue, why: str) -> None:
+        """The queue goes away: whoever waits for it is told, what is in delivery returns to it."""
+        for receive in [each for each in self._waiting if each.queue is queue]:
+            self._leave(receive)
+            self._return(queue, receive.segments, was_delivered=False)
+            self._broker.reply_error(receive.request_id, "amqp:resource-deleted", why)
+        for tags in self._tags.values():
+            for tag in [tag for tag, (held_of, _) in tags.items() if held_of is queue]:
+                self._return(queue, tags.pop(tag)[1], was_delivered=False)
+
+    @property
+    def waiting(self) -> list[Receive]:
+        """Receives that wait, each a consumer of its queue."""
+        return list(self._waiting)
+
     def closed(self, session: int) -> None:
         """An admin session is gone."""
         for receive in [each for each in self._waiting if each.session == session]:
@@ -183,10 +188,10 @@ class LocalSessions:
         for queue, segments in self._tags.pop(session, {}).values():
             self._return(queue, segments)
 
-    def _return(self, queue: Queue, segments: list[Segment]) -> None:
+    def _return(self, queue: Queue, segments: list[Segment], *, was_delivered: bool = True) -> None:
         if not queue.kind.non_destructive:
             for segment in segments:
-                self._broker.store.give_back(queue, segment, was_delivered=True)
+                self._broker.store.give_back(queue, segment, was_delivered=was_delivered)
 
     def close_all(self) -> None:
         """The node stops."""

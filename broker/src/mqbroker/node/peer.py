@@ -224,6 +224,7 @@ class Peer:
             return
         if link.owner.is_empty and not link.owner.is_topic and not self._bind_again(link):
             return
+        broker.activity.went(link, run.count, broker.at.monotonic_ns)
         waits = broker.store.publish(link.owner, run)
         if waits and not is_settled:
             broker.store.decisions.wait(self._accept, link, first, run.count)
@@ -403,6 +404,7 @@ class Peer:
 
     def _detached(self, event: Detached) -> None:
         link = event.link
+        self.broker.activity.gone(link)
         for taken in self.transactions.detached(event):
             if taken.token is not None:
                 self.broker.store.give_back(*segment_of(taken), was_delivered=True)

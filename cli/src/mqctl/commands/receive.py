@@ -16,14 +16,14 @@ from mqctl.declare import ReaderOptions
 from mqctl.errors import UsageError
 from mqctl.exits import Exit
 from mqctl.nodes import NodeOptions, choose, nodes_of, open_admin
-from mqctl.output import Format, cell_text, printable
+from mqctl.output import Format, Shape, cell_text, printable
 from mqctl.progress import counting
 from mqctl.world import World
 
 SCHEMA = "mqctl.message/1"
 BATCH_COUNT_MAX = 500
 WAIT_MS_MAX = 2000
-CSV_COLUMNS = ("message_id", "durable", "delivery_count", "body")
+CSV_COLUMNS = ("message_id_in_queue", "message_id", "durable", "delivery_count", "size_bytes", "body")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +33,7 @@ class Options(ReaderOptions, NodeOptions):
     address: Annotated[str, typer.Argument(help="Address to receive from.")]
     count: Annotated[int, typer.Option(help="Stop after so many; 0: when nothing comes any more.", min=0)] = 0
     timeout: Annotated[float, typer.Option(help="Seconds without a message after which to stop.", min=0)] = 2.0
+    selector: Annotated[str, typer.Option(help="Only messages that this selector matches: \"color = 'red'\".")] = ""
     host: Annotated[
         str,
         typer.Option("--host", "--from", help="Node to receive from: a host, or host/instance. [default: the first]"),
@@ -49,7 +50,7 @@ def run(world: World, options: Options) -> int:
     node = choose(nodes, options.host)
     if not options.host and len(nodes) > 1:
         world.note(f"from {node.name}, the first of {len(nodes)} nodes (--host chooses another)")
-    emit = writer_of(world, options)
+    emit = writer_of(world, options.shape)
     with (
         counting(world, f"receiving from {options.address}", options.count or None) as advance,
         open_admin(world, node) as session,
@@ -78,7 +79,10 @@ def drain(
         left_s = max(0.0, options.timeout - (world.monotonic_s() - quiet_since_s))
         wanted = min(BATCH_COUNT_MAX, options.count - received) if options.count else BATCH_COUNT_MAX
         wait_ms = min(WAIT_MS_MAX, round(left_s * 1000))
-        answer = session.call("receive", wait_ms / 1000, address=options.address, count_max=wanted, wait_ms=wait_ms)
+        answer = session.call(
+            "receive", wait_ms / 1000, address=options.address, count_max=wanted, wait_ms=wait_ms,
+            selector=options.selector,
+        )  # fmt: skip
         batch = answer.get("messages") or []
         if batch:
             deliver(batch)
@@ -90,10 +94,9 @@ def drain(
     return received
 
 
-def writer_of(world: World, options: Options) -> Callable[[dict[str, Any]], None]:
+def writer_of(world: World, shape: Shape) -> Callable[[dict[str, Any]], None]:
     """How one message is written: a line of JSON, a row of CSV, or the body."""
     out = world.out
-    shape = options.shape
     if shape.format is Format.JSON:
         return lambda message: _write_json(out, message, shape.columns)
     if shape.format is Format.CSV:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ from mqctl.world import World
 
 COLUMNS = (Column("host"), Column("instance"), Column("address"), Column("accepted", is_number=True))
 SYNC_TIME_S = 60.0
+NUMBER_FIELDS = ("absolute_expiry_time", "creation_time", "group_sequence")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +40,16 @@ class Options(ReaderOptions, NodeOptions):
         int, typer.Option(help="Send the body so many times; {n} in it becomes the number, from 1.", min=0)
     ] = 0
     durable: Annotated[bool, typer.Option(help="Durable messages survive the loss of power once accepted.")] = True
+    priority: Annotated[int | None, typer.Option(help="0 to 9; messages without one have 4.", min=0, max=9)] = None
+    ttl: Annotated[float, typer.Option(help="Seconds after which they expire; 0: never.", min=0)] = 0
+    property_: Annotated[
+        list[str] | None,
+        typer.Option("--property", "-p", help="NAME=VALUE, for selectors; JSON or text; may be repeated."),
+    ] = None
+    field: Annotated[
+        list[str] | None,
+        typer.Option(help="NAME=VALUE of the message's properties (subject, group_id, …); may be repeated."),
+    ] = None
     host: Annotated[
         str, typer.Option("--host", "--to", help="Node to send to: a host, or host/instance. [default: the first]")
     ] = ""
@@ -57,7 +69,7 @@ def run(world: World, options: Options) -> int:
 
 
 def _send(world: World, node: Node, options: Options, bodies: Iterable[bytes], total: int | None) -> int:
-    chunks = messages.chunked(bodies, durable=options.durable)
+    chunks = messages.chunked(bodies, durable=options.durable, said=said_of(options))
     with counting(world, f"sending to {options.address}", total) as advance, open_admin(world, node) as session:
         flow = Flow(session, options.address, advance)
         try:
@@ -70,6 +82,31 @@ def _send(world: World, node: Node, options: Options, bodies: Iterable[bytes], t
         except AdminError as error:
             raise CommandError(f"{error.what}; {flow.accepted} messages were accepted before", error.attempt) from None
     return flow.accepted
+
+
+def said_of(options: Options) -> dict[str, Any]:
+    """What every message says besides its body."""
+    said: dict[str, Any] = {}
+    if options.priority is not None:
+        said["priority"] = options.priority
+    if options.ttl:
+        said["ttl_ms"] = max(1, round(options.ttl * 1000))
+    if options.property_:
+        said["application_properties"] = dict(_pair("--property", text) for text in options.property_)
+    if options.field:
+        pairs = (_pair("--field", text) for text in options.field)
+        said["properties"] = {name: value if name in NUMBER_FIELDS else str(value) for name, value in pairs}
+    return said
+
+
+def _pair(option: str, text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise UsageError(f"{option} {text}: that is not NAME=VALUE", f"{option} colour=red")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
 
 
 @dataclass(slots=True)

@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     if args.action == "init":
         found, changed = identity.init(directory, machine)
         return _changed(found, changed, args.json)
-    with _unused(directory):
+    with unused(directory):
         if args.action == "adopt":
             found, changed = identity.adopt(directory, machine)
             return _changed(found, changed, args.json)
@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 @contextlib.contextmanager
-def _unused(directory: Path) -> Iterator[None]:
+def unused(directory: Path) -> Iterator[None]:
     """Hold the directory, so that no broker runs in it meanwhile. Raises StorageFault if one does."""
     lock = DataLock(directory)
     try:

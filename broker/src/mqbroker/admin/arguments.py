@@ -1,0 +1,57 @@
+"""Arguments of requests: looked up, checked, and named in the error where they are wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mqbroker.base.errors import Refused
+from mqbroker.core.queue import Queue
+from mqbroker.core.selector import Selector, compile_selector
+from mqbroker.node.broker import Broker
+from mqbroker.node.inputs import AdminRequest
+
+
+def argument(request: AdminRequest, name: str, kind: type, default: Any = None) -> Any:
+    """The argument of that name, which must be of that kind. Raises Refused; without a default it must be there."""
+    value = request.arguments.get(name)
+    if value is None:
+        value = default
+    if value is None:
+        raise Refused("amqp:invalid-field", f"{request.operation}: argument {name!r} is missing")
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise Refused("amqp:invalid-field", f"{request.operation}: argument {name!r} must be {kind.__name__}")
+    return value
+
+
+def number(request: AdminRequest, name: str, default: int | None, bounds: tuple[int, int]) -> int:
+    """A whole number within bounds, both included. Raises Refused."""
+    value: int = argument(request, name, int, default)
+    least, most = bounds
+    if not least <= value <= most:
+        what = f"{request.operation}: argument {name!r} is a whole number from {least} to {most}, not {value}"
+        raise Refused("amqp:invalid-field", what)
+    return value
+
+
+def check_names(request: AdminRequest, known: Sequence[str]) -> None:
+    """Nothing else may be said: a word that does nothing is a mistake. Raises Refused."""
+    unknown = sorted(set(request.arguments) - set(known))
+    if unknown:
+        what = f"{request.operation}: unknown argument {unknown[0]!r}; there are: {', '.join(known)}"
+        raise Refused("amqp:invalid-field", what)
+
+
+def queue_named(broker: Broker, request: AdminRequest, name: str = "name") -> Queue:
+    """The queue that an argument names, which must exist. Raises Refused."""
+    wanted = argument(request, name, str)
+    found = broker.store.queues.get(wanted)
+    if found is None:
+        raise Refused("amqp:not-found", f"{request.operation}: there is no queue {wanted!r}")
+    return found
+
+
+def selector_of(request: AdminRequest) -> Selector | None:
+    """The argument `selector`, None where there is none or a blank one. Raises Refused with its column."""
+    text: str = argument(request, "selector", str, "")
+    return compile_selector(text) if text.strip() else None

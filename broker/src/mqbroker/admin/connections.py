@@ -1,0 +1,189 @@
+"""Clients: their connections, sessions and links, and how to be rid of one.
+
+Lists are cut at ROWS_MAX rows and say so (`is_whole`); arguments narrow them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from mqbroker.admin.arguments import argument, check_names, number
+from mqbroker.amqp.links import ReceiverLink, SenderLink
+from mqbroker.amqp.session import Session
+from mqbroker.base.errors import Refused
+from mqbroker.base.time import NS_PER_MS
+from mqbroker.core.address import Address
+from mqbroker.node.broker import Broker
+from mqbroker.node.consumer import LinkConsumer
+from mqbroker.node.inputs import AdminRequest
+from mqbroker.node.peer import Peer
+
+ROWS_MAX = 10_000
+WHO = ("connection", "user", "container_id")
+CONNECTIONS_MAX = 2**53
+
+
+def show_all(broker: Broker, request: AdminRequest) -> None:
+    """`connections`: one object each."""
+    rows = [
+        _client(peer)
+        | {
+            "listener": peer.listener.name,
+            "sessions": len(peer.connection.sessions),
+            "links": sum(len(session.by_handle) for session in peer.connection.sessions),
+            "unsettled": sum(session.unsettled.count for session in peer.connection.sessions),
+            "blocked": peer.is_blocked,
+        }
+        for peer in broker.peers.values()
+    ]
+    broker.reply(request.id, {"connections": rows})
+
+
+def show_sessions(broker: Broker, request: AdminRequest) -> None:
+    """`sessions`: one object each."""
+    check_names(request, WHO)
+    rows = (
+        _client(peer)
+        | {
+            "channel": session.channel,
+            "consumers": sum(isinstance(link, SenderLink) for link in session.by_handle.values()),
+            "producers": sum(isinstance(link, ReceiverLink) for link in session.by_handle.values()),
+            "unsettled": session.unsettled.count,
+            "window": session.window,
+        }
+        for peer in _chosen(broker, request)
+        for session in peer.connection.sessions
+    )
+    _reply(broker, request, "sessions", rows)
+
+
+def show_consumers(broker: Broker, request: AdminRequest) -> None:
+    """`consumers`: one object each; `lag` are the messages that wait in its queue, `delivered` counts since attach."""
+    check_names(request, (*WHO, "queue"))
+    queue = argument(request, "queue", str, "")
+    rows = (row for row in _consumers(broker, request) if not queue or row["queue"] == queue)
+    _reply(broker, request, "consumers", rows)
+
+
+def show_producers(broker: Broker, request: AdminRequest) -> None:
+    """`producers`: one object each; `sent` counts since attach."""
+    check_names(request, (*WHO, "address"))
+    address = argument(request, "address", str, "")
+    rows = (
+        row
+        for peer in _chosen(broker, request)
+        for session in peer.connection.sessions
+        for row in _producers(broker, peer, session)
+        if not address or row["address"] == address
+    )
+    _reply(broker, request, "producers", rows)
+
+
+def _consumers(broker: Broker, request: AdminRequest) -> Iterator[dict[str, Any]]:
+    for peer in _chosen(broker, request):
+        for session in peer.connection.sessions:
+            unsettled: dict[Any, int] = {}
+            for taken in session.unsettled:
+                unsettled[taken.link] = unsettled.get(taken.link, 0) + taken.n
+            for link in session.by_handle.values():
+                if isinstance(link, SenderLink) and isinstance(link.owner, LinkConsumer):
+                    yield _consumer(broker, (peer, session), link, unsettled.get(link, 0))
+    if any(request.arguments.get(name) is not None for name in WHO):
+        return
+    for receive in broker.local.waiting:
+        yield {
+            "connection": None, "peer": "admin", "user": None, "container_id": None, "channel": None,
+            "link": f"admin-{receive.session}", "queue": receive.queue.kind.name,
+            "address": receive.queue.kind.address, "credit": receive.capacity(), "unsettled": receive.count,
+            "delivered": receive.count, "lag": receive.queue.ready_count, "idle_ms": None,
+            "browser": receive.is_browser, "selector": getattr(receive.filter, "text", ""),
+        }  # fmt: skip
+
+
+def _consumer(broker: Broker, place: tuple[Peer, Session], link: SenderLink, unsettled: int) -> dict[str, Any]:
+    peer, session = place
+    consumer = link.owner
+    traffic = broker.activity.of(link)
+    return _client(peer) | {
+        "channel": session.channel,
+        "link": link.name,
+        "queue": consumer.queue.kind.name,
+        "address": consumer.queue.kind.address,
+        "credit": link.credit,
+        "unsettled": unsettled,
+        "delivered": traffic.count,
+        "lag": consumer.queue.ready_count,
+        "idle_ms": _idle_ms(broker, traffic.active_ns),
+        "browser": consumer.is_browser,
+        "selector": getattr(consumer.filter, "text", ""),
+    }
+
+
+def _producers(broker: Broker, peer: Peer, session: Session) -> Iterator[dict[str, Any]]:
+    for link in session.by_handle.values():
+        if not isinstance(link, ReceiverLink):
+            continue
+        traffic = broker.activity.of(link)
+        yield _client(peer) | {
+            "channel": session.channel,
+            "link": link.name,
+            "address": link.owner.name if isinstance(link.owner, Address) else None,
+            "credit": link.credit,
+            "sent": traffic.count,
+            "starved": link.is_starved,
+            "idle_ms": _idle_ms(broker, traffic.active_ns),
+        }
+
+
+def _idle_ms(broker: Broker, active_ns: int) -> int | None:
+    return (broker.at.monotonic_ns - active_ns) // NS_PER_MS if active_ns else None
+
+
+def _client(peer: Peer) -> dict[str, Any]:
+    opened = peer.connection.peer_open
+    return {
+        "connection": peer.conn,
+        "peer": peer.accepted.peer,
+        "user": peer.user,
+        "container_id": opened.container_id if opened else None,
+    }
+
+
+def _chosen(broker: Broker, request: AdminRequest) -> list[Peer]:
+    """The connections that the arguments mean; all without one."""
+    peers = list(broker.peers.values())
+    if request.arguments.get("connection") is not None:
+        wanted = number(request, "connection", None, (0, CONNECTIONS_MAX))
+        peers = [peer for peer in peers if peer.conn == wanted]
+    for name in ("user", "container_id"):
+        if request.arguments.get(name) is not None:
+            text = argument(request, name, str)
+            peers = [peer for peer in peers if _client(peer)[name] == text]
+    return peers
+
+
+def _reply(broker: Broker, request: AdminRequest, name: str, rows: Iterator[dict[str, Any]]) -> None:
+    shown: list[dict[str, Any]] = []
+    is_whole = True
+    for row in rows:
+        if len(shown) == ROWS_MAX:
+            is_whole = False
+            break
+        shown.append(row)
+    broker.reply(request.id, {name: shown, "is_whole": is_whole})
+
+
+def close(broker: Broker, request: AdminRequest) -> None:
+    """`connection-close`: by id, or all of a user or of a container id. What they had in delivery returns."""
+    check_names(request, WHO)
+    said = [name for name in WHO if request.arguments.get(name) is not None]
+    if len(said) != 1:
+        raise Refused("amqp:invalid-field", f"connection-close: give exactly one of {', '.join(WHO)}")
+    chosen = [peer for peer in _chosen(broker, request) if not peer.connection.is_dead]
+    if not chosen:
+        what = f"{said[0]} {request.arguments[said[0]]!r}"
+        raise Refused("amqp:not-found", f"connection-close: there is no connection of {what}")
+    for peer in chosen:
+        peer.close("amqp:connection:forced", "an administrator closes the connection")
+    broker.reply(request.id, {"closed": len(chosen)})

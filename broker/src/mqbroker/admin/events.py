@@ -1,0 +1,55 @@
+"""The last notices of the node, to be looked through and followed."""
+
+from __future__ import annotations
+
+from mqbroker.admin.arguments import argument, check_names, number
+from mqbroker.base.errors import Refused
+from mqbroker.base.notice import Level
+from mqbroker.node.broker import Broker
+from mqbroker.node.inputs import AdminRequest
+
+LIMIT_MAX = 2_000
+LIMIT = 100
+POSITION_MAX = 2**53
+LEVELS = {level.name.lower(): level for level in Level}
+
+
+def show(broker: Broker, request: AdminRequest) -> None:
+    """`events`: the last ones, or those behind a position. `level` is the least that matters; a `name` may end in `*`.
+
+    `position` is where to go on; `missed` says that some behind the wanted position are not kept any more.
+    """
+    check_names(request, ("after", "level", "name", "limit"))
+    level = argument(request, "level", str, "debug")
+    if level not in LEVELS:
+        raise Refused("amqp:invalid-field", f"events: level is one of {', '.join(LEVELS)}, not {level!r}")
+    name = argument(request, "name", str, "*")
+    limit = number(request, "limit", LIMIT, (1, LIMIT_MAX))
+    is_following = request.arguments.get("after") is not None
+    after = number(request, "after", 0, (0, POSITION_MAX))
+    happenings = broker.happenings
+    found = [
+        each
+        for each in happenings.after(after)
+        if each.notice.level <= LEVELS[level] and _is_named(each.notice.event, name)
+    ]
+    is_cut = len(found) > limit
+    if is_cut:
+        found = found[:limit] if is_following else found[-limit:]
+    rows = [
+        {
+            "position": position,
+            "time_ms": time_ms,
+            "level": notice.level.name.lower(),
+            "event": notice.event,
+            "fields": notice.fields,
+        }
+        for position, time_ms, notice in found
+    ]
+    position = found[-1].position if is_cut and is_following else happenings.position
+    is_missed = is_following and after + 1 < happenings.first <= happenings.position
+    broker.reply(request.id, {"events": rows, "position": position, "missed": is_missed})
+
+
+def _is_named(event: str, name: str) -> bool:
+    return event.startswith(name[:-1]) if name.endswith("*") else event == name

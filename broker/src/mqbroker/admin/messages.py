@@ -1,0 +1,78 @@
+"""Messages: sent and received by administrators themselves."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Any
+
+from mqbroker.admin.arguments import argument, selector_of
+from mqbroker.base.errors import PeerFault, Refused
+from mqbroker.node.broker import Broker
+from mqbroker.node.inputs import AdminRequest
+from mqbroker.wire.sections import Header, Properties, build_message
+
+SEND_COUNT_MAX = 10_000
+RECEIVE_WAIT_MS_MAX = 60_000
+OUTCOMES = ("accepted", "released", "modified", "rejected")
+
+
+def send(broker: Broker, request: AdminRequest) -> None:
+    """`send`: publish; answered when the messages are safe."""
+    address = argument(request, "address", str)
+    messages = argument(request, "messages", list)
+    if len(messages) > SEND_COUNT_MAX:
+        raise Refused("amqp:resource-limit-exceeded", f"send: at most {SEND_COUNT_MAX} messages in one request")
+    payloads = [_payload(number, message) for number, message in enumerate(messages)]
+    broker.local.send(request.id, address, payloads)
+
+
+def _payload(number: int, message: Any) -> bytes:
+    if not isinstance(message, dict) or ("body" in message) == ("body_base64" in message):
+        raise Refused("amqp:invalid-field", f"send: messages.{number} needs exactly one of body and body_base64")
+    for name in ("properties", "application_properties"):
+        if not isinstance(message.get(name) or {}, dict):
+            raise Refused("amqp:invalid-field", f"send: messages.{number}.{name} must be an object")
+    try:
+        body = message.get("body")
+        return build_message(
+            base64.b64decode(str(message["body_base64"]), validate=True) if body is None else str(body),
+            durable=bool(message.get("durable", True)),
+            header=_header(number, message),
+            properties=Properties(**message["properties"]) if message.get("properties") else None,
+            application_properties=message.get("application_properties"),
+        )
+    except PeerFault as fault:
+        raise Refused(fault.condition, f"send: messages.{number}: {fault.description}") from None
+    except (binascii.Error, TypeError, ValueError) as error:
+        raise Refused("amqp:invalid-field", f"send: messages.{number}: {error}") from None
+
+
+def _header(number: int, message: dict[str, Any]) -> Header:
+    values: dict[str, Any] = {}
+    for name, field, bound in (("priority", "priority", 9), ("ttl_ms", "ttl", 0xFFFFFFFF)):
+        value = message.get(name)
+        if value is None:
+            continue
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= bound:
+            raise Refused("amqp:invalid-field", f"send: messages.{number}.{name} is a whole number from 0 to {bound}")
+        values[field] = value
+    return Header(**values)
+
+
+def receive(broker: Broker, request: AdminRequest) -> None:
+    """`receive`: take messages; they come back with the session unless they are settled."""
+    count_max = argument(request, "count_max", int, 1)
+    wait_ms = argument(request, "wait_ms", int, 0)
+    if count_max < 1 or not 0 <= wait_ms <= RECEIVE_WAIT_MS_MAX:
+        raise Refused("amqp:invalid-field", f"receive: count_max is at least 1, wait_ms 0 to {RECEIVE_WAIT_MS_MAX}")
+    queue_name = argument(request, "address", str)
+    broker.local.receive((request.id, request.session), queue_name, count_max, wait_ms, selector_of(request))
+
+
+def settle(broker: Broker, request: AdminRequest) -> None:
+    """`settle`: what becomes of the messages under a tag."""
+    outcome = argument(request, "outcome", str, "accepted")
+    if outcome not in OUTCOMES:
+        raise Refused("amqp:invalid-field", f"settle: outcome is one of {', '.join(OUTCOMES)}, not {outcome!r}")
+    broker.local.settle((request.id, request.session), argument(request, "tag", int), outcome)

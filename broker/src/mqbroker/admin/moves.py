@@ -1,0 +1,256 @@
+"""Purges, moves and retries: requests that take messages out of a queue, a bounded piece in each step.
+
+What a piece does to a message, storing it at its new place and settling it at its old one, is in one append: a crash
+finds it here or there. A request is answered once the last of it is on disk; who stops it half-way (a crash, a stop)
+leaves the rest in the queue.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mqbroker.admin.arguments import argument, check_names, number, queue_named, selector_of
+from mqbroker.base.errors import PeerFault, Refused
+from mqbroker.core.address import Address
+from mqbroker.core.dispatch import view_of
+from mqbroker.core.message_view import MessageView
+from mqbroker.core.moved import ORIGIN_ADDRESS, ORIGIN_QUEUE, retried, transferred
+from mqbroker.core.picking import Budget, Picker
+from mqbroker.core.queue import Queue, Segment
+from mqbroker.core.selector import Selector
+from mqbroker.node.broker import Broker
+from mqbroker.node.inputs import AdminRequest
+from mqbroker.wire.run import Run
+
+PURGED_MAX = 20_000  # messages of one piece
+MOVED_MAX = 200  # a moved message is made anew, some 40 µs: a step stays near ten milliseconds
+MOVED_BYTES_MAX = 4 << 20
+LOOKS_MAX = 2_000
+UNBOUNDED = 1 << 62
+COUNT_MAX = 2**53
+
+
+class Purge:
+    """Drops messages; also what moves have in common."""
+
+    bounds = (PURGED_MAX, UNBOUNDED)
+    counted = "purged"
+
+    def __init__(self, broker: Broker, request: AdminRequest, queue: Queue) -> None:
+        self.broker = broker
+        self.store = broker.store
+        self.request = request
+        self.queue = queue
+        self.selector: Selector | None = selector_of(request)
+        self.count = 0
+        self.picker = self.pick()
+
+    def pick(self) -> Picker:
+        """What is wanted of the queue."""
+        return Picker(self.queue, self.store.next_id, self.wants if self.selector is not None else None)
+
+    def wants(self, segment: Segment, index: int) -> bool:
+        """Whether this message is meant."""
+        return self.selector is None or self.selector.matches(view_of(segment, index))
+
+    def prepare(self) -> None:
+        """Before a piece. Raises Refused where it cannot go on."""
+
+    def act(self, segment: Segment) -> None:
+        """Deal with messages that were taken."""
+        self.store.settle(self.queue, segment)
+
+    def run(self) -> bool:
+        """See `node.jobs.Job`."""
+        if self.queue.is_deleted:
+            self.fail("amqp:resource-deleted", "the queue was deleted")
+            return False
+        try:
+            self.prepare()
+        except Refused as refused:
+            self.fail(refused.condition, refused.description)
+            return False
+        messages, size_bytes = self.bounds
+        taken = self.picker.piece(Budget(messages, LOOKS_MAX, size_bytes))
+        for segment in taken:
+            self.act(segment)
+            self.count += segment.n
+        if self.queue.journal_id and any(segment.run.section.is_durable for segment in taken):
+            # So that the answer, which waits for all that is before it, waits for this.
+            self.store.decisions.wait(_go_on)
+        if not self.picker.is_done:
+            return True
+        self.store.decisions.wait_for_earlier(self.broker.reply, self.request.id, self.result())
+        return False
+
+    def result(self) -> dict[str, Any]:
+        """The answer."""
+        return {self.counted: self.count}
+
+    def fail(self, condition: str, why: str) -> None:
+        """It ends here."""
+        done = f"{self.request.operation}: {why}; {self.count} messages were {self.counted} before"
+        self.broker.reply_error(self.request.id, condition, done)
+
+    def abandon(self) -> None:
+        """See `node.jobs.Job`."""
+        self.fail("amqp:connection:forced", "the broker stops")
+
+
+class Move(Purge):
+    """Moves messages to another address; what that would route nowhere stays, and is counted as `left`."""
+
+    bounds = (MOVED_MAX, MOVED_BYTES_MAX)
+    counted = "moved"
+
+    def __init__(self, broker: Broker, request: AdminRequest, queue: Queue) -> None:
+        self.target = self.target_of(request)
+        self.count_max = number(request, "count_max", -1, (-1, COUNT_MAX))
+        self.left = 0
+        self.ready: dict[
+            int, tuple[Address, Run]
+        ] = {}  # by message id: where the messages of this piece go, and as what
+        super().__init__(broker, request, queue)
+        self.address = self.resolve()
+
+    def target_of(self, request: AdminRequest) -> str:
+        """The address that the request names."""
+        named: str = argument(request, "address", str)
+        return named
+
+    def pick(self) -> Picker:
+        return Picker(self.queue, self.store.next_id, self.wants, self.count_max)
+
+    def prepare(self) -> None:
+        self.ready.clear()
+        self.address = self.resolve()
+
+    def resolve(self) -> Address:
+        """The target as it is now. Raises Refused."""
+        address = self.store.address_for(self.target)
+        if address.is_empty:
+            raise Refused("amqp:not-found", f"no queue is bound to address {self.target!r}")
+        if self.queue in address.queues:
+            name = self.queue.kind.name
+            raise Refused("amqp:precondition-failed", f"queue {name!r} is bound to address {self.target!r} itself")
+        return address
+
+    def wants(self, segment: Segment, index: int) -> bool:
+        if not super().wants(segment, index):
+            return False
+        planned = self.plan(segment, index)
+        if planned is None:
+            self.left += 1
+            return False
+        self.ready[segment.run.first_id + index] = planned
+        return True
+
+    def plan(self, segment: Segment, index: int) -> tuple[Address, Run] | None:
+        """Where to, and as what; None where it has to stay."""
+        run = transferred(segment, index, self.broker.at.wall_ms)
+        return (self.address, run) if _reaches(self.address, run) else None
+
+    def act(self, segment: Segment) -> None:
+        for message_id in range(segment.first_id, segment.first_id + segment.n):
+            address, run = self.ready[message_id]
+            self.store.publish(address, run)
+        self.store.settle(self.queue, segment)
+
+    def result(self) -> dict[str, Any]:
+        return {self.counted: self.count, "left": self.left}
+
+
+class Retry(Move):
+    """Sends dead letters and expired messages back to where they came from, as they were.
+
+    One that came from a queue of an address with several goes to that queue alone: the others have had it.
+    """
+
+    counted = "retried"
+
+    def __init__(self, broker: Broker, request: AdminRequest, queue: Queue) -> None:
+        self.origins: dict[tuple[str, str], Address | None] = {}
+        super().__init__(broker, request, queue)
+
+    def target_of(self, request: AdminRequest) -> str:
+        return ""
+
+    def prepare(self) -> None:
+        self.ready.clear()
+        self.origins.clear()
+
+    def resolve(self) -> Address:
+        return Address("")
+
+    def plan(self, segment: Segment, index: int) -> tuple[Address, Run] | None:
+        payload = bytes(segment.run.payload(index))
+        view = MessageView(payload)
+        origin = (view.annotation(ORIGIN_ADDRESS), view.annotation(ORIGIN_QUEUE))
+        if not isinstance(origin[0], str) or not origin[0]:
+            return None
+        names = (str(origin[0]), str(origin[1] or ""))
+        if names not in self.origins:
+            self.origins[names] = self.origin_of(*names)
+        address = self.origins[names]
+        try:
+            run = retried(payload)
+        except PeerFault:
+            return None
+        return None if address is None or not _reaches(address, run) else (address, run)
+
+    def origin_of(self, address: str, queue: str) -> Address | None:
+        """What the message was in before: its queue alone if that is still there, else its address."""
+        found = self.store.queues.get(queue)
+        if found is self.queue:
+            return None
+        if found is not None and found.kind.address == address:
+            only = Address(address)
+            only.bind(found)
+            return only
+        try:
+            origin = self.store.address_for(address)
+        except Refused:
+            return None
+        return None if self.queue in origin.queues else origin
+
+
+def _reaches(address: Address, run: Run) -> bool:
+    """Whether any queue would take the message. Queues for what is moved by itself take nothing else."""
+    view = MessageView(run.payload(0), address=address.name)
+    return any(
+        not queue.kind.moved_from and (queue.filter is None or queue.filter.matches(view)) for queue in address.queues
+    )
+
+
+def _go_on() -> None:
+    """Nothing waits for a piece in the middle but the pieces behind it."""
+
+
+def purge(broker: Broker, request: AdminRequest) -> None:
+    """`queue-purge`."""
+    check_names(request, ("name", "selector"))
+    _start(broker, Purge(broker, request, queue_named(broker, request)))
+
+
+def move(broker: Broker, request: AdminRequest) -> None:
+    """`messages-move`."""
+    check_names(request, ("queue", "address", "selector", "count_max"))
+    _start(broker, Move(broker, request, queue_named(broker, request, "queue")))
+
+
+def retry(broker: Broker, request: AdminRequest) -> None:
+    """`dead-letters-retry`."""
+    check_names(request, ("queue", "selector", "count_max"))
+    _start(broker, Retry(broker, request, queue_named(broker, request, "queue")))
+
+
+def _start(broker: Broker, job: Purge) -> None:
+    """What was accepted before the request is meant too, so what waits for the disk is waited for."""
+    broker.store.decisions.wait_for_earlier(_begin, broker, job)
+
+
+def _begin(broker: Broker, job: Purge) -> None:
+    try:
+        broker.jobs.add(job)
+    except Refused as refused:
+        broker.reply_error(job.request.id, refused.condition, refused.description)

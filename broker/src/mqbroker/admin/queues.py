@@ -1,0 +1,167 @@
+"""Queues: shown, made, deleted, paused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mqbroker.admin.arguments import argument, check_names, queue_named
+from mqbroker.base.errors import Refused
+from mqbroker.core.kinds import kind_of
+from mqbroker.core.queue import Queue, QueueKind
+from mqbroker.node.broker import Broker
+from mqbroker.node.consumer import LinkConsumer
+from mqbroker.node.inputs import AdminRequest
+
+ROUTING_TYPES = ("anycast", "multicast")
+# Names of arguments and of what `queue-show` answers -> fields of QueueKind that a user may choose.
+CHOICES: dict[str, tuple[str, type]] = {
+    "max_consumers": ("max_consumers", int),
+    "exclusive": ("exclusive", bool),
+    "last_value": ("last_value", bool),
+    "non_destructive": ("non_destructive", bool),
+    "ring_size": ("ring_size", int),
+    "consumers_before_dispatch": ("consumers_before_dispatch", int),
+    "delay_before_dispatch_ms": ("delay_before_dispatch_ms", int),
+    "group_rebalance": ("group_rebalance", bool),
+    "group_buckets": ("group_buckets", int),
+    "purge_on_no_consumers": ("purge_on_no_consumers", bool),
+    "selector": ("selector", str),
+    "paused": ("paused", bool),
+}
+LEAST = {"consumers_before_dispatch": 0}  # of the other numbers -1 says: none, or no bound
+NUMBER_MAX = 2**53
+
+
+def attributes_of(queue: Queue) -> dict[str, Any]:
+    """What lists show of a queue."""
+    return {
+        "name": queue.kind.name,
+        "address": queue.kind.address,
+        "routing_type": queue.kind.routing,
+        "durable": queue.kind.is_durable,
+        "paused": queue.is_paused,
+        "message_count": queue.message_count,
+        "ready_count": queue.ready_count,
+        "delivering_count": queue.delivering_count,
+        "scheduled_count": queue.scheduled_count,
+        "consumer_count": len(queue.consumers),
+        "messages_added": queue.added_total,
+        "messages_acknowledged": queue.acknowledged_total,
+        "messages_expired": queue.expired_total,
+        "messages_killed": queue.killed_total,
+        "messages_replaced": queue.replaced_total,
+    }
+
+
+def show_all(broker: Broker, request: AdminRequest) -> None:
+    """`queues`: one object each, by name."""
+    queues = sorted(broker.store.queues.values(), key=lambda queue: queue.kind.name)
+    broker.reply(request.id, {"queues": [attributes_of(queue) for queue in queues]})
+
+
+def show(broker: Broker, request: AdminRequest) -> None:
+    """`queue-show`: one queue with everything that makes it what it is."""
+    queue = queue_named(broker, request)
+    kind = {name: getattr(queue.kind, field) for name, (field, _) in CHOICES.items()}
+    rest = {"auto_created": queue.kind.auto_created, "moved_from": queue.kind.moved_from}
+    broker.reply(request.id, attributes_of(queue) | kind | rest)
+
+
+def create(broker: Broker, request: AdminRequest) -> None:
+    """`queue-create`: what is not said is as the settings of the address say."""
+    check_names(request, ("name", "address", "routing_type", "durable", *CHOICES))
+    name = argument(request, "name", str)
+    address = argument(request, "address", str, name)
+    routing = argument(request, "routing_type", str, "anycast")
+    if routing not in ROUTING_TYPES:
+        raise Refused("amqp:invalid-field", f"queue-create: routing_type is anycast or multicast, not {routing!r}")
+    changes = _choices(request) | {"routing": routing, "is_durable": argument(request, "durable", bool, True)}
+    kind = kind_of(name, address, broker.store.settings.of(address), **changes)
+    queue = broker.store.create_queue(kind)
+    _reply_when_safe(broker, request, kind, attributes_of(queue))
+
+
+def _choices(request: AdminRequest) -> dict[str, Any]:
+    said: dict[str, Any] = {}
+    for name, (field, type_) in CHOICES.items():
+        if request.arguments.get(name) is None:
+            continue
+        value = said[field] = argument(request, name, type_)
+        if type_ is int and not LEAST.get(name, -1) <= value <= NUMBER_MAX:
+            raise Refused("amqp:invalid-field", f"queue-create: {name} is at least {LEAST.get(name, -1)}, not {value}")
+    return said
+
+
+def pause(broker: Broker, request: AdminRequest) -> None:
+    """`queue-pause`: nothing is handed out any more; what is in delivery may be settled."""
+    _set_paused(broker, request, True)
+
+
+def resume(broker: Broker, request: AdminRequest) -> None:
+    """`queue-resume`."""
+    _set_paused(broker, request, False)
+
+
+def _set_paused(broker: Broker, request: AdminRequest, is_paused: bool) -> None:
+    queue = queue_named(broker, request)
+    has_changed = queue.is_paused != is_paused
+    result = {"name": queue.kind.name, "paused": is_paused, "changed": has_changed}
+    if not has_changed:
+        broker.store.decisions.wait_for_earlier(broker.reply, request.id, result)
+        return
+    broker.store.pause(queue, is_paused)
+    _reply_when_safe(broker, request, queue.kind, result)
+
+
+def _reply_when_safe(broker: Broker, request: AdminRequest, kind: QueueKind, result: dict[str, Any]) -> None:
+    if kind.is_durable:
+        broker.store.decisions.wait(broker.reply, request.id, result)
+    else:
+        broker.reply(request.id, result)
+
+
+# -- delete -----------------------------------------------------------------------------------------------------------
+
+
+def delete(broker: Broker, request: AdminRequest) -> None:
+    """`queue-delete`: with all its messages. `force` detaches who consumes from it, else that is a refusal."""
+    queue = queue_named(broker, request)
+    is_forced = argument(request, "force", bool, False)
+    if not is_forced and queue.consumers:
+        why = f"queue {queue.kind.name!r} has {len(queue.consumers)} consumers; close them, or use force"
+        raise Refused("amqp:precondition-failed", f"queue-delete: {why}")
+    if not is_forced:
+        _delete(broker, request, queue)
+        return
+    _evict(broker, queue)
+    # Consumers that were let in and wait for the disk are told of by decisions that are before this one.
+    broker.store.decisions.wait_for_earlier(_delete_now, broker, request, queue)
+
+
+def _delete_now(broker: Broker, request: AdminRequest, queue: Queue) -> None:
+    if queue.is_deleted:
+        broker.reply_error(request.id, "amqp:not-found", f"queue {queue.kind.name!r} was deleted meanwhile")
+        return
+    _evict(broker, queue)
+    try:
+        _delete(broker, request, queue)
+    except Refused as refused:
+        broker.reply_error(request.id, refused.condition, refused.description)
+
+
+def _delete(broker: Broker, request: AdminRequest, queue: Queue) -> None:
+    dropped = broker.store.delete_queue(queue)
+    _reply_when_safe(broker, request, queue.kind, {"name": queue.kind.name, "messages": dropped})
+
+
+def _evict(broker: Broker, queue: Queue) -> None:
+    """Detach everybody who consumes from the queue, or is about to; what they had is in the queue again."""
+    why = f"an administrator deletes queue {queue.kind.name!r}"
+    broker.local.withdraw(queue, why)
+    for peer in list(broker.peers.values()):
+        for session in peer.connection.sessions:
+            for link in list(session.by_handle.values()):
+                if isinstance(link.owner, LinkConsumer) and link.owner.queue is queue and link.is_attached:
+                    link.detach("amqp:resource-deleted", why)
+                    peer.touch()
+        peer.handle_events()

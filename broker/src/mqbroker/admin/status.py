@@ -1,0 +1,51 @@
+"""What a node is and how it is: status, health, metrics, and its end."""
+
+from __future__ import annotations
+
+from mqbroker import __version__
+from mqbroker.admin import health, metrics
+from mqbroker.admin.arguments import argument
+from mqbroker.base.notice import Level
+from mqbroker.base.time import NS_PER_MS
+from mqbroker.node.broker import Broker
+from mqbroker.node.inputs import AdminRequest, Stop
+
+
+def show(broker: Broker, request: AdminRequest) -> None:
+    """`status`: what the node is and holds."""
+    store = broker.store
+    broker.reply(
+        request.id,
+        {
+            "node": broker.options.node.name,
+            "node_id": broker.node_id,
+            "version": __version__,
+            "state": "stopping" if broker.is_stopping else "active",
+            "uptime_ms": (broker.at.monotonic_ns - broker.started_at.monotonic_ns) // NS_PER_MS,
+            "connections": len(broker.peers),
+            "queues": len(store.queues),
+            "messages": sum(queue.message_count for queue in store.queues.values()),
+            "held_bytes": store.memory.held_bytes,
+            "global_max_size_bytes": store.memory.max_bytes,
+            "journal_segments": broker.journal.segments_count,
+            "journal_position": broker.journal.position,
+            "synced_position": store.decisions.synced,
+        },
+    )
+
+
+def show_health(broker: Broker, request: AdminRequest) -> None:
+    """`health`: what the checks of health look at."""
+    broker.reply(request.id, health.of_node(broker))
+
+
+def show_metrics(broker: Broker, request: AdminRequest) -> None:
+    """`metrics`: families and their values."""
+    broker.reply(request.id, metrics.of_node(broker, per_object=argument(request, "per_object", bool, False)))
+
+
+def stop(broker: Broker, request: AdminRequest) -> None:
+    """`stop`: gracefully."""
+    broker.notice(Level.INFO, "stop-requested", session=request.session)
+    broker.reply(request.id, {})
+    broker.stop(Stop())

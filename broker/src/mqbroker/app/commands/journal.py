@@ -1,0 +1,215 @@
+"""`mqbroker journal info|check|export|import`: a journal without its broker.
+
+The data directory is locked meanwhile, so none of them works while a broker runs in it, and no broker starts. The first
+three change nothing, not even what a start would cut off; `import` makes a journal where there is none.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from mqbroker.app import exits, source
+from mqbroker.app.commands.identity import unused
+from mqbroker.base.errors import ConfigFault, StorageFault
+from mqbroker.config.options import defaults
+from mqbroker.config.slices import JournalOptions
+from mqbroker.core.exchange import Importer, rows_of
+from mqbroker.io import identity, placing
+from mqbroker.io.disk import Disk
+from mqbroker.io.files import MappedFiles
+from mqbroker.io.identity import Identity
+from mqbroker.io.journal_directory import UNNAMED_SUFFIX, JournalDirectory
+from mqbroker.journal.format import FORMAT_VERSION
+from mqbroker.journal.plan import Journal
+from mqbroker.journal.recovered import Recovered
+
+IMPORTING_NAME = "journal.importing"
+LINE_BYTES_MAX = 1 << 30
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare `journal` and its actions."""
+    parser = subparsers.add_parser("journal", help="look into the journal of a broker that does not run, or move it")
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    info = actions.add_parser("info", help="what is in it: files, queues, messages")
+    check = actions.add_parser("check", help=f"read all of it (exit code {exits.FAILED} names file and offset)")
+    export = actions.add_parser("export", help="write queues and messages as lines of JSON")
+    export.add_argument("file", nargs="?", type=Path, metavar="FILE", help="where to (else standard output)")
+    import_ = actions.add_parser("import", help="make a journal of such lines, where there is none")
+    import_.add_argument("file", nargs="?", type=Path, metavar="FILE", help="where from (else standard input)")
+    for action in (info, check, export, import_):
+        action.add_argument("--data-directory", type=Path, metavar="PATH", help="directory (else as the options say)")
+        source.add_arguments(action)
+    for action in (info, check, import_):
+        action.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do the chosen action."""
+    options = defaults().journal
+    if args.data_directory is None:
+        whole = source.options_of(args)
+        options = whole.journal
+        directory = Path(whole.node.data_directory)
+    else:
+        directory = args.data_directory
+    with unused(directory):
+        if args.action == "import":
+            return _import(args, directory, options)
+        owner = _owner(directory)
+        found = _look(directory, owner, options)
+        if args.action == "export":
+            return _export(args, found, owner)
+        return _info(args, found, owner) if args.action == "info" else _check(args, found, owner)
+
+
+def _owner(directory: Path) -> Identity:
+    found = identity.load(directory)
+    if found is None:
+        raise ConfigFault(str(directory), "has no identity, so it is no data directory; `mqbroker identity init`")
+    return found
+
+
+def _look(directory: Path, owner: Identity, options: JournalOptions) -> Recovered:
+    place = JournalDirectory(directory / identity.JOURNAL_NAME, owner.node_id_bytes, options, MappedFiles())
+    return place.look()
+
+
+# -- looking ----------------------------------------------------------------------------------------------------------
+
+
+def _info(args: argparse.Namespace, found: Recovered, owner: Identity) -> int:
+    queues = []
+    for queue_id, contents in sorted(found.queue_contents().items()):
+        attributes = found.queues[queue_id]
+        queues.append(
+            {"id": queue_id, "name": attributes["name"], "address": attributes["address"],
+             "messages": sum(n for _, n, _ in contents)}
+        )  # fmt: skip
+    row: dict[str, Any] = {
+        "schema": 1, "format": FORMAT_VERSION, "node_id": owner.node_id, "boot": found.boot,
+        "was_clean": found.was_clean, "next_id": found.next_id, "position": found.last_position,
+        "files": len(found.segments), "used_bytes": sum(use.used_bytes for use in found.segments),
+        "messages": sum(queue["messages"] for queue in queues),
+    }  # fmt: skip
+    if args.json:
+        print(json.dumps(row | {"queues": queues}, ensure_ascii=False))
+        return exits.DONE
+    for name, value in row.items():
+        if name != "schema":
+            print(f"{name}: {value}")
+    for queue in queues:
+        print(f"queue {queue['id']}: {queue['name']} at {queue['address']}: {queue['messages']} messages")
+    return exits.DONE
+
+
+def _check(args: argparse.Namespace, found: Recovered, owner: Identity) -> int:
+    messages = 0
+    for row in rows_of(found, owner.node_id):  # each record is taken apart, as a start would
+        messages += len(row.get("frames", ()))
+    findings = [{"event": finding.event, **finding.fields} for finding in found.findings]
+    if args.json:
+        print(json.dumps({"schema": 1, "good": True, "messages": messages, "findings": findings}))
+        return exits.DONE
+    for finding in findings:
+        print(" ".join(f"{name}={value}" for name, value in finding.items()))
+    print(f"good: {len(found.segments)} files, {len(found.queues)} queues, {messages} messages")
+    return exits.DONE
+
+
+def _export(args: argparse.Namespace, found: Recovered, owner: Identity) -> int:
+    if args.file is None:
+        for row in rows_of(found, owner.node_id):
+            sys.stdout.write(json.dumps(row, ensure_ascii=False) + "\n")
+        sys.stdout.flush()
+        return exits.DONE
+    try:
+        # Messages are private, and a file that is there is somebody's.
+        with args.file.open("x", encoding="utf-8") as file:
+            args.file.chmod(0o600)
+            for row in rows_of(found, owner.node_id):
+                file.write(json.dumps(row, ensure_ascii=False) + "\n")
+    except OSError as error:
+        raise ConfigFault(str(args.file), f"cannot be written ({error.strerror}); name a new file") from None
+    return exits.DONE
+
+
+# -- import -----------------------------------------------------------------------------------------------------------
+
+
+def _import(args: argparse.Namespace, directory: Path, options: JournalOptions) -> int:
+    owner = identity.check(directory, identity.machine_id())
+    if identity.has_journal(directory):
+        why = "has a journal already; `mqbroker identity new` sets one aside, or name another directory"
+        raise ConfigFault(str(directory), why)
+    place = directory / IMPORTING_NAME
+    shutil.rmtree(place, ignore_errors=True)  # what an import left that was killed
+    try:
+        made = JournalDirectory(place, owner.node_id_bytes, replace(options, journal_sync=True))
+        with _lines(args.file) as lines:
+            importer = _written(made, lines)
+        placing.give_path_to_owner(place)
+        for file in sorted(place.iterdir()):
+            if file.name.endswith(UNNAMED_SUFFIX):
+                file.unlink()
+            else:
+                placing.give_path_to_owner(file)
+        place.rename(directory / identity.JOURNAL_NAME)
+        placing.sync_directory(directory)
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+    if args.json:
+        print(json.dumps({"schema": 1, "queues": importer.queues, "messages": importer.messages}))
+    else:
+        print(f"imported: {importer.queues} queues, {importer.messages} messages")
+    return exits.DONE
+
+
+def _written(place: JournalDirectory, lines: BinaryIO) -> Importer:
+    """All lines as a journal on disk."""
+    recovered = place.load()
+    journal = Journal(place.options, recovered)
+    importer = Importer(journal)
+    faults: list[StorageFault] = []
+    disk = Disk(place, recovered, lambda done: None, faults.append)
+    try:
+        for number, line in enumerate(iter(lambda: lines.readline(LINE_BYTES_MAX), b""), 1):
+            append = importer.take(_row(number, line))
+            if append is not None:
+                disk.submit(append)
+        last = importer.finish()
+        if last is not None:
+            disk.submit(last)
+    finally:
+        is_written = disk.close()
+    if faults or not is_written:
+        raise faults[0] if faults else StorageFault(str(place.path), -1, "the disk does not answer", "look at the disk")
+    return importer
+
+
+def _row(number: int, line: bytes) -> Any:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise ConfigFault(f"line {number}", f"is not JSON: {error}") from None
+
+
+@contextmanager
+def _lines(file: Path | None) -> Iterator[BinaryIO]:
+    if file is None:
+        yield sys.stdin.buffer
+        return
+    try:
+        opened = file.open("rb")
+    except OSError as error:
+        raise ConfigFault(str(file), f"cannot be read ({error.strerror})") from None
+    with opened:
+        yield opened

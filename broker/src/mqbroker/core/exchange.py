@@ -1,0 +1,188 @@
+"""A journal as rows that JSON can carry, and the way back: for backups, moves to other hosts and a look inside.
+
+    {"type": "journal", "schema": …, "node_id": …, "boot": …, "next_id": …, "was_clean": …}
+    {"type": "queue", "id": 1, "attributes": {"name": "orders", …}}
+    {"type": "messages", "first_id": 7, "arrived_ms": …, "queues": {"1": 0}, "frames": ["base64", …]}
+    {"type": "end", "queues": 1, "messages": 1}
+
+A row of messages holds consecutive ids of one run, which are in the same queues with the same delivery counts (the
+values of `queues`); a frame is the transfer frame as it is stored. After a kill the messages of queues that had
+consumers count one delivery more, as they do when a broker starts. Rows come in the order of ids, so both ways need
+memory for one row; the last row says that none is missing.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any, Final, NamedTuple
+
+from mqbroker.base.errors import ConfigFault, PeerFault, StorageFault
+from mqbroker.core.queue import QueueKind
+from mqbroker.core.restore import by_count, counts_by_queue, run_of
+from mqbroker.journal.append import Append
+from mqbroker.journal.plan import Journal
+from mqbroker.journal.recovered import Recovered, RecoveredRun
+from mqbroker.wire.parts import parts_of
+from mqbroker.wire.run import Run
+
+SCHEMA: Final = "mqbroker.journal/1"
+APPEND_BYTES: Final = 1 << 20  # what is gathered of rows before it is written
+ID_MAX: Final = (1 << 56) - 1
+COUNT_MAX: Final = 0xFFFF_FFFF
+
+
+class Piece(NamedTuple):
+    """Ids from `first` to before `end` of a record; queue id -> delivery count."""
+
+    first: int
+    end: int
+    record: RecoveredRun
+    queues: dict[int, int]
+
+
+def rows_of(recovered: Recovered, node_id: str) -> Iterator[dict[str, Any]]:
+    """All rows. Raises StorageFault where a record's frames are not a run."""
+    yield {
+        "type": "journal", "schema": SCHEMA, "node_id": node_id, "boot": recovered.boot,
+        "next_id": recovered.next_id, "was_clean": recovered.was_clean,
+    }  # fmt: skip
+    for queue_id, attributes in sorted(recovered.queues.items()):
+        yield {"type": "queue", "id": queue_id, "attributes": attributes}
+    messages = 0
+    parsed: tuple[RecoveredRun, Run] | None = None
+    for piece in pieces_of(recovered):
+        if parsed is None or parsed[0] is not piece.record:
+            parsed = piece.record, run_of(piece.record)
+        run = parsed[1]
+        indexes = range(piece.first - run.first_id, piece.end - run.first_id)
+        yield {
+            "type": "messages", "first_id": piece.first, "arrived_ms": run.arrived_ms,
+            "queues": {str(queue_id): count for queue_id, count in piece.queues.items()},
+            "frames": [base64.b64encode(run.block(index, 1)).decode() for index in indexes],
+        }  # fmt: skip
+        messages += len(indexes)
+    yield {"type": "end", "queues": len(recovered.queues), "messages": messages}
+
+
+def pieces_of(recovered: Recovered) -> list[Piece]:
+    """Everything that is live, in the order of ids, cut where queues or delivery counts change."""
+    counts = counts_by_queue(recovered)
+    pieces: list[Piece] = []
+    for record in recovered.runs:
+        held: list[tuple[int, int, int, int]] = []
+        for queue_id, ranges in record.live.items():
+            extra = int(not recovered.was_clean and queue_id in recovered.consumed)
+            for first, n in ranges:
+                for begin, end, deliveries in by_count(first, first + n, counts.get(queue_id, {})):
+                    held.append((begin, end, queue_id, deliveries + extra))
+        cuts = sorted({edge for begin, end, _, _ in held for edge in (begin, end)})
+        for begin, end in pairwise(cuts):
+            queues = {queue_id: count for low, high, queue_id, count in held if low <= begin and end <= high}
+            if queues:
+                pieces.append(Piece(begin, end, record, queues))
+    pieces.sort(key=lambda piece: piece.first)
+    return pieces
+
+
+class Importer:
+    """Rows into a new journal, in their order. Every error names the line (from 1) and says what is wrong with it."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._line = 0
+        self._is_begun = False
+        self._queues: dict[int, str] = {}
+        self._names: dict[str, int] = {}
+        self._last_id = 0
+        self._size_bytes = 0
+        self.messages = 0
+        self.is_complete = False
+
+    @property
+    def queues(self) -> int:
+        """How many there were so far."""
+        return len(self._queues)
+
+    def take(self, row: Any) -> Append | None:
+        """One row; an append when enough has gathered. Raises ConfigFault."""
+        self._line += 1
+        kind = row.get("type") if isinstance(row, dict) else None
+        if self.is_complete:
+            raise self._fault("there is more behind the row of type end")
+        if self._is_begun == (kind == "journal"):
+            raise self._fault("an export begins with one row of type journal, and has no other")
+        try:
+            if kind == "journal":
+                self._begin(row)
+            elif kind == "queue":
+                self._queue(int(row["id"]), dict(row["attributes"]))
+            elif kind == "messages":
+                self._messages(row)
+            elif kind == "end":
+                self._end(row)
+            else:
+                raise self._fault(f"there are no rows of type {kind!r}")
+        except (KeyError, TypeError, ValueError, AttributeError, binascii.Error) as error:
+            raise self._fault(f"a row of type {kind} is not like this: {error!r}") from None
+        if self._size_bytes < APPEND_BYTES:
+            return None
+        self._size_bytes = 0
+        return self._journal.take(sync=False)
+
+    def finish(self) -> Append | None:
+        """The last append: the journal ends in good order. Raises ConfigFault if the last row is missing."""
+        if not self.is_complete:
+            raise self._fault("the export is cut off: its last row, of type end, is missing")
+        self._journal.stop()
+        return self._journal.take(sync=True)
+
+    def _begin(self, row: dict[str, Any]) -> None:
+        if row["schema"] != SCHEMA:
+            raise self._fault(f"schema {row['schema']!r} is not {SCHEMA!r}; take a release that knows it")
+        self._is_begun = True
+
+    def _queue(self, queue_id: int, attributes: dict[str, Any]) -> None:
+        kind = QueueKind.of(attributes)
+        if queue_id < 1 or queue_id in self._queues or kind.name in self._names:
+            raise self._fault(f"queue {queue_id} ({kind.name}) is there already, or its id is below 1")
+        self._queues[queue_id] = kind.name
+        self._names[kind.name] = queue_id
+        self._journal.declare(queue_id, attributes)
+
+    def _messages(self, row: dict[str, Any]) -> None:
+        first, frames = int(row["first_id"]), [base64.b64decode(text, validate=True) for text in row["frames"]]
+        queues = {int(queue_id): int(count) for queue_id, count in row["queues"].items()}
+        if not self._last_id < first <= ID_MAX - len(frames) or not frames:
+            raise self._fault(f"message {first} does not follow message {self._last_id}, or there is none")
+        if not queues or set(queues) - set(self._queues) or not all(0 <= n <= COUNT_MAX for n in queues.values()):
+            raise self._fault(f"message {first} is in queues that are not declared before, or in none")
+        block, arrived_ms = b"".join(frames), int(row["arrived_ms"])
+        self._check(RecoveredRun(first, len(frames), memoryview(block), 0, {}, arrived_ms))
+        self._journal.store(first, len(frames), sorted(queues), block, arrived_ms)
+        for queue_id, count in queues.items():
+            if count:
+                self._journal.count(queue_id, first, len(frames), count)
+        self._last_id = first + len(frames) - 1
+        self._size_bytes += len(block)
+        self.messages += len(frames)
+
+    def _check(self, record: RecoveredRun) -> None:
+        """Whether a broker could load it."""
+        try:
+            is_one = len(parts_of(run_of(record))) == 1
+        except (StorageFault, PeerFault):
+            is_one = False
+        if not is_one:
+            raise self._fault(f"the frames from message {record.first_id} on are not those of one run")
+
+    def _end(self, row: dict[str, Any]) -> None:
+        if (row["queues"], row["messages"]) != (self.queues, self.messages):
+            wanted = f"{row['queues']} queues and {row['messages']} messages"
+            raise self._fault(f"rows are missing: there were {self.queues} and {self.messages}, and should be {wanted}")
+        self.is_complete = True
+
+    def _fault(self, why: str) -> ConfigFault:
+        return ConfigFault(f"line {self._line}", why)

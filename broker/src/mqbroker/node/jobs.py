@@ -1,0 +1,51 @@
+"""Requests that take many steps: each step runs one bounded piece of one of them, in turn.
+
+A job answers its request itself. None goes on while the disk is far behind (the next `Synced` makes a step) or when
+the node stops. Bounded: at most JOBS_MAX at a time.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Protocol
+
+from mqbroker.base.errors import Refused
+
+JOBS_MAX = 16
+
+
+class Job(Protocol):
+    """One request under way."""
+
+    def run(self) -> bool:
+        """Do one piece; whether there is more to do. It answers when there is none."""
+
+    def abandon(self) -> None:
+        """The node stops: answer with what was done."""
+
+
+class Jobs:
+    """All jobs of a node, the one whose turn it is first."""
+
+    def __init__(self) -> None:
+        self._jobs: deque[Job] = deque()
+
+    def add(self, job: Job) -> None:
+        """Run it from now on. Raises Refused when there are too many."""
+        if len(self._jobs) >= JOBS_MAX:
+            why = f"{JOBS_MAX} requests that move or purge messages are under way; try again when one is done"
+            raise Refused("amqp:resource-limit-exceeded", why)
+        self._jobs.append(job)
+
+    def run(self, *, is_held: bool, is_stopping: bool) -> bool:
+        """One piece of the first job; whether to call again at once."""
+        jobs = self._jobs
+        if is_stopping:
+            while jobs:
+                jobs.popleft().abandon()
+        if not jobs or is_held:
+            return False
+        job = jobs.popleft()
+        if job.run():
+            jobs.append(job)
+        return bool(jobs)

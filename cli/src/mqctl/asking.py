@@ -1,0 +1,119 @@
+"""Commands that ask brokers one operation: all nodes for a list, one node for something to be done.
+
+Invariant: nothing is changed on a node that the user did not mean: where there are several, one has to be named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+import typer
+
+from mqctl.declare import ReaderOptions
+from mqctl.errors import CommandError, UsageError
+from mqctl.exits import Exit
+from mqctl.fanout import on_each
+from mqctl.nodes import Node, NodeOptions, choose, nodes_of, open_admin
+from mqctl.output import Column, Rows, write
+from mqctl.progress import counting
+from mqctl.world import World
+
+PLACE = (Column("host"), Column("instance"))
+LONG_WORK_S = 3600.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class AskOptions(ReaderOptions, NodeOptions):
+    """Which nodes."""
+
+    host: Annotated[str, typer.Option(help="Only this node: a host, or host/instance.")] = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ActOptions(ReaderOptions, NodeOptions):
+    """Which node."""
+
+    host: Annotated[str, typer.Option(help="The node: a host, or host/instance; needed where there are several.")] = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """A list of rows: the operation, the name of the list in its answer, and how its fields are called here."""
+
+    schema: str
+    operation: str
+    key: str
+    columns: Sequence[Column]
+    names: Mapping[str, str] = field(default_factory=dict)
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    keep: Callable[[Mapping[str, Any]], bool] = lambda row: True
+
+
+def nodes_meant(world: World, options: AskOptions | ActOptions) -> list[Node]:
+    """All nodes, or the one that --host names."""
+    nodes = nodes_of(world, options)
+    return [choose(nodes, options.host)] if options.host else nodes
+
+
+def show(world: World, options: AskOptions, listing: Listing) -> int:
+    """Ask all nodes and write what they say. Exit code 3 if a node does not answer."""
+    rows, is_whole = gather(world, options, listing)
+    columns = (*PLACE, *listing.columns)
+    write(Rows(listing.schema, columns, rows, {"is_whole": is_whole}), options.shape, world.data)
+    return Exit.DONE if is_whole else Exit.DEGRADED
+
+
+def gather(world: World, options: AskOptions, listing: Listing) -> tuple[list[dict[str, Any]], bool]:
+    """The rows of all nodes, and whether they are all."""
+    nodes = nodes_meant(world, options)
+    rows: list[dict[str, Any]] = []
+    is_whole = True
+    with counting(world, "hosts asked", len(nodes)) as advance:
+        for node, found in on_each(nodes, lambda one: _ask(world, one, listing), lambda _: advance(1)):
+            if isinstance(found, CommandError):
+                is_whole = False
+                world.note(f"mqctl: {found.what}")
+                continue
+            if not found.get("is_whole", True):
+                is_whole = False
+                world.note(f"mqctl: {node.name}: the list is cut at {len(found[listing.key])} rows; narrow it")
+            rows += [row_of(node, one, listing.names) for one in found[listing.key] if listing.keep(one)]
+    return rows, is_whole
+
+
+def _ask(world: World, node: Node, listing: Listing) -> dict[str, Any]:
+    with open_admin(world, node) as session:
+        answer: dict[str, Any] = session.call(listing.operation, **listing.arguments)
+    return answer
+
+
+def row_of(node: Node, found: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """One object of a node as a row: some fields under our names, the rest as the broker has them."""
+    renamed = {names.get(name, name): value for name, value in found.items()}
+    return {"host": node.host, "instance": node.instance, **renamed}
+
+
+def the_node(world: World, options: ActOptions) -> Node:
+    """The one node that is meant."""
+    nodes = nodes_of(world, options)
+    if not options.host and len(nodes) > 1:
+        raise UsageError(f"there are {len(nodes)} nodes and no --host", f"--host {nodes[0].name}")
+    return choose(nodes, options.host)
+
+
+def act(world: World, node: Node, operation: str, /, **arguments: Any) -> dict[str, Any]:
+    """Have one node do something, however long it takes; arguments that are None are left out."""
+    said = {name: value for name, value in arguments.items() if value is not None}
+    with open_admin(world, node) as session:
+        answer: dict[str, Any] = session.call(operation, LONG_WORK_S, **said)
+    return answer
+
+
+def report(world: World, options: ActOptions, node: Node, rows: Rows) -> int:
+    """Write what a node did."""
+    rows.columns = (*PLACE, *rows.columns)
+    rows.rows = [{"host": node.host, "instance": node.instance, **row} for row in rows.rows]
+    write(rows, options.shape, world.data)
+    return Exit.DONE

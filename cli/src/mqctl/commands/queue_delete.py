@@ -1,0 +1,38 @@
+"""`mqctl queue delete`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from mqctl import confirm
+from mqctl.asking import ActOptions, act, report, the_node
+from mqctl.output import Column, Rows
+from mqctl.world import World
+
+COLUMNS = (
+    Column("name"),
+    Column("messages", is_number=True),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(ActOptions):
+    """Which queue, and how."""
+
+    queue: Annotated[str, typer.Argument(help="Name of the queue.")]
+    force: Annotated[bool, typer.Option("--force", help="Detach its consumers; without it they are a refusal.")] = False
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False
+
+
+def run(world: World, options: Options) -> int:
+    """Delete a queue of a node with all its messages."""
+    node = the_node(world, options)
+    if not options.yes:
+        found = act(world, node, "queue-show", name=options.queue)
+        what = f"{found['message_count']} messages and {found['consumer_count']} consumers"
+        confirm.yes(world, f"Delete queue {options.queue} of {node.name} with {what}?", is_sure=False)
+    answer = act(world, node, "queue-delete", name=options.queue, force=options.force)
+    return report(world, options, node, Rows("mqctl.queue-delete/1", COLUMNS, [answer]))

@@ -1,0 +1,38 @@
+"""`mqctl queue purge`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from mqctl import confirm
+from mqctl.asking import ActOptions, act, report, the_node
+from mqctl.output import Column, Rows
+from mqctl.world import World
+
+COLUMNS = (
+    Column("queue"),
+    Column("purged", is_number=True),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(ActOptions):
+    """Which messages of which queue."""
+
+    queue: Annotated[str, typer.Argument(help="Name of the queue.")]
+    selector: Annotated[str, typer.Option(help="Only messages that this selector matches: \"color = 'red'\".")] = ""
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False
+
+
+def run(world: World, options: Options) -> int:
+    """Drop the messages of a queue, but not those that consumers have."""
+    node = the_node(world, options)
+    if not options.yes:
+        count = act(world, node, "queue-show", name=options.queue)["message_count"]
+        what = f"those of its {count} messages that match" if options.selector else f"{count} messages"
+        confirm.yes(world, f"Purge queue {options.queue} of {node.name}: drop {what}?", is_sure=False)
+    answer = act(world, node, "queue-purge", name=options.queue, selector=options.selector or None)
+    return report(world, options, node, Rows("mqctl.queue-purge/1", COLUMNS, [{"queue": options.queue, **answer}]))

@@ -1,0 +1,70 @@
+"""`mqctl queue stat`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+from mqctl.asking import PLACE, AskOptions, Listing, gather
+from mqctl.exits import Exit
+from mqctl.output import Column, Rows, write
+from mqctl.world import World
+
+COLUMNS = (
+    Column("queue"),
+    Column("address", wide_only=True),
+    Column("consumers", is_number=True),
+    Column("messages", is_number=True),
+    Column("ready", is_number=True),
+    Column("delivering", is_number=True),
+    Column("scheduled", is_number=True),
+    Column("added", is_number=True),
+    Column("acknowledged", is_number=True),
+    Column("expired", is_number=True, wide_only=True),
+    Column("killed", is_number=True, wide_only=True),
+    Column("added_per_s", is_number=True),
+    Column("acknowledged_per_s", is_number=True),
+    Column("paused", wide_only=True),
+)
+NAMES = {
+    "name": "queue", "message_count": "messages", "ready_count": "ready", "delivering_count": "delivering",
+    "scheduled_count": "scheduled", "consumer_count": "consumers", "messages_added": "added",
+    "messages_acknowledged": "acknowledged", "messages_expired": "expired", "messages_killed": "killed",
+}  # fmt: skip
+RATES = {"added": "added_per_s", "acknowledged": "acknowledged_per_s"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(AskOptions):
+    """Which queues, and over what time."""
+
+    queue: Annotated[str, typer.Argument(help="Only queues whose name has this in it.")] = ""
+    interval: Annotated[float, typer.Option(help="Seconds between two looks, for rates; 0: one look.", min=0)] = 1.0
+
+
+def run(world: World, options: Options) -> int:
+    """Show the counts of the queues of all nodes, and how quickly they change. Exit code 3 if a node is silent."""
+    listing = Listing(
+        "mqctl.queue-stat/1", "queues", "queues", COLUMNS, NAMES, keep=lambda row: options.queue in row["name"]
+    )
+    rows, is_whole = gather(world, options, listing)
+    if options.interval:
+        before, started_s = rows, world.monotonic_s()
+        world.sleep_s(options.interval)
+        rows, is_still_whole = gather(world, options, listing)
+        is_whole = is_whole and is_still_whole
+        add_rates(before, rows, world.monotonic_s() - started_s)
+    write(Rows(listing.schema, (*PLACE, *COLUMNS), rows, {"is_whole": is_whole}), options.shape, world.data)
+    return Exit.DONE if is_whole else Exit.DEGRADED
+
+
+def add_rates(before: list[dict[str, Any]], rows: list[dict[str, Any]], duration_s: float) -> None:
+    """What came and went in between, for queues that were there both times and count from the same start."""
+    known = {(row["host"], row["instance"], row["queue"]): row for row in before}
+    for row in rows:
+        old = known.get((row["host"], row["instance"], row["queue"]))
+        if old is None or duration_s <= 0 or any(row[name] < old[name] for name in RATES):
+            continue
+        row.update({rate: round((row[name] - old[name]) / duration_s, 1) for name, rate in RATES.items()})

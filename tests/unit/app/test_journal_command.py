@@ -1,0 +1,184 @@
+"""`mqbroker journal` on real directories: what it prints, what it refuses, and that it changes nothing."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from mqbroker.app import exits
+from mqbroker.app.commands import journal as command
+from mqbroker.app.main import main
+from mqbroker.base.errors import StorageFault
+from mqbroker.config.options import defaults
+from mqbroker.io import identity
+from mqbroker.io.data_lock import DataLock
+from mqbroker.io.disk import Disk
+from mqbroker.io.journal_directory import JournalDirectory
+from mqbroker.journal.format import FILE_HEADER_BYTES
+from mqbroker.journal.plan import Journal
+from mqbroker.wire.run import single
+from mqbroker.wire.sections import build_message
+
+FILE = "journal-0000000001.mqj"
+
+
+def made(directory: Path, count: int = 3, *, is_clean: bool = True) -> Path:
+    """A data directory with an identity and, in its journal, one queue with messages."""
+    owner, _ = identity.init(directory, identity.machine_id())
+    options = replace(defaults().journal, journal_file_size_bytes=1 << 20)
+    place = JournalDirectory(directory / "journal", owner.node_id_bytes, options)
+    recovered = place.load()
+    journal = Journal(options, recovered)
+    faults: list[StorageFault] = []
+    disk = Disk(place, recovered, lambda done: None, faults.append)
+    journal.declare(1, {"name": "orders", "address": "orders", "routing": "anycast", "ring_size": 9})
+    for number in range(1, count + 1):
+        journal.store(number, 1, (1,), single(build_message(f"m{number}", durable=True)).buffer, 1_700_000_000_000)
+        append = journal.take(sync=True)
+        assert append is not None
+        disk.submit(append)
+    journal.count(1, 1, 1, 4)
+    if is_clean:
+        journal.stop()
+    append = journal.take(sync=True)
+    assert append is not None
+    disk.submit(append)
+    assert disk.close()
+    assert faults == []
+    return directory
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in sorted((directory / "journal").iterdir())}
+
+
+def test_info_and_check_change_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = made(tmp_path / "d")
+    before = contents(data)
+    assert main(["journal", "info", "--json", "--data-directory", str(data)]) == exits.DONE
+    row = json.loads(capsys.readouterr().out)
+    assert row["queues"] == [{"id": 1, "name": "orders", "address": "orders", "messages": 3}]
+    assert (row["messages"], row["files"], row["was_clean"], row["next_id"]) == (3, 1, True, 4)
+    assert main(["journal", "info", "--data-directory", str(data)]) == exits.DONE
+    assert "queue 1: orders at orders: 3 messages" in capsys.readouterr().out
+    assert main(["journal", "check", "--data-directory", str(data)]) == exits.DONE
+    assert capsys.readouterr().out == "good: 1 files, 1 queues, 3 messages\n"
+    assert contents(data) == before
+
+
+def test_a_tail_that_a_start_would_cut_off_is_a_finding_and_stays(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = made(tmp_path / "d")
+    file = data / "journal" / FILE
+    content = bytearray(file.read_bytes())
+    end = len(bytes(content).rstrip(b"\0"))
+    content[end - 32 : end] = bytes(32)
+    file.write_bytes(content)
+    before = contents(data)
+    assert main(["journal", "check", "--json", "--data-directory", str(data)]) == exits.DONE
+    (finding,) = json.loads(capsys.readouterr().out)["findings"]
+    assert (finding["event"], finding["file"]) == ("journal-tail-cut", FILE)
+    assert contents(data) == before
+
+
+def test_damage_is_named_by_file_and_offset(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = made(tmp_path / "d")
+    file = data / "journal" / FILE
+    content = bytearray(file.read_bytes())
+    content[FILE_HEADER_BYTES + 40] ^= 1
+    file.write_bytes(content)
+    for action in ("check", "info", "export"):
+        assert main(["journal", action, "--data-directory", str(data)]) == exits.FAILED
+        said = capsys.readouterr()
+        assert f"{file} at byte {FILE_HEADER_BYTES}: " in said.err
+        assert said.out == ""
+    assert file.read_bytes() == content
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_export_and_import(
+    is_clean: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new = made(tmp_path / "old", 50, is_clean=is_clean), tmp_path / "new"
+    assert main(["journal", "export", "--data-directory", str(old)]) == exits.DONE
+    text = capsys.readouterr().out
+    identity.init(new, identity.machine_id())
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(text.encode())))
+    assert main(["journal", "import", "--data-directory", str(new)]) == exits.DONE
+    assert capsys.readouterr().out == "imported: 1 queues, 50 messages\n"
+    assert sorted(file.name for file in new.iterdir()) == ["identity.json", "journal", "lock"]
+    assert main(["journal", "export", "--data-directory", str(new)]) == exits.DONE
+    assert capsys.readouterr().out.splitlines()[1:] == text.splitlines()[1:]
+    assert {(file.stat().st_mode & 0o777) for file in (new / "journal").iterdir()} == {0o600}
+
+
+def test_a_file_is_private_and_overwrites_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data, file = made(tmp_path / "d"), tmp_path / "export.jsonl"
+    words = ["journal", "export", str(file), "--data-directory", str(data)]
+    assert main(words) == exits.DONE
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert main(words) == exits.FAILED
+    assert "name a new file" in capsys.readouterr().err
+    new = tmp_path / "n"
+    identity.init(new, identity.machine_id())
+    assert main(["journal", "import", str(file), "--json", "--data-directory", str(new)]) == exits.DONE
+    assert json.loads(capsys.readouterr().out) == {"schema": 1, "queues": 1, "messages": 3}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [(b"{", "line 1: is not JSON"), (b"", "the export is cut off"), (b'{"type": "end"}\n', "begins with one row")],
+)
+def test_a_faulty_import_leaves_nothing(
+    text: bytes, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "in").write_bytes(text)
+    data = tmp_path / "d"
+    identity.init(data, identity.machine_id())
+    assert main(["journal", "import", str(tmp_path / "in"), "--data-directory", str(data)]) == exits.FAILED
+    assert said in capsys.readouterr().err
+    assert sorted(file.name for file in data.iterdir()) == ["identity.json", "lock"]
+
+
+def test_what_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = made(tmp_path / "d")
+    assert main(["journal", "import", "--data-directory", str(data)]) == exits.FAILED
+    assert "has a journal already" in capsys.readouterr().err
+    (tmp_path / "empty").mkdir()
+    assert main(["journal", "info", "--data-directory", str(tmp_path / "empty")]) == exits.FAILED
+    assert "has no identity" in capsys.readouterr().err
+    lock = DataLock(data)
+    try:
+        for action in ("info", "check", "export", "import"):
+            assert main(["journal", action, "--data-directory", str(data)]) == exits.FAILED
+            assert "another process" in capsys.readouterr().err
+    finally:
+        lock.release()
+
+
+def test_what_root_imports_belongs_to_the_owner_of_the_directory(tmp_path: Path) -> None:
+    old, new = made(tmp_path / "old"), tmp_path / "new"
+    identity.init(new, identity.machine_id())
+    owner = (65534, 65534) if os.geteuid() == 0 else (os.geteuid(), os.getegid())
+    os.chown(new, *owner)
+    assert main(["journal", "export", str(tmp_path / "x"), "--data-directory", str(old)]) == exits.DONE
+    assert main(["journal", "import", str(tmp_path / "x"), "--data-directory", str(new)]) == exits.DONE
+    made_now = [new / "journal", *(new / "journal").iterdir()]
+    assert {(one.stat().st_uid, one.stat().st_gid) for one in made_now} == {owner}
+
+
+def test_an_import_that_was_killed_is_begun_anew(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    old, new = made(tmp_path / "old"), tmp_path / "new"
+    identity.init(new, identity.machine_id())
+    (new / command.IMPORTING_NAME).mkdir()
+    (new / command.IMPORTING_NAME / FILE).write_bytes(b"half")
+    assert main(["journal", "export", str(tmp_path / "x"), "--data-directory", str(old)]) == exits.DONE
+    assert main(["journal", "import", str(tmp_path / "x"), "--data-directory", str(new)]) == exits.DONE
+    assert capsys.readouterr().out == "imported: 1 queues, 3 messages\n"

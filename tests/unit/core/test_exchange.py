@@ -1,0 +1,132 @@
+"""A journal as rows and back: nothing is lost and nothing is added, whatever happened before."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mqbroker.base.errors import ConfigFault
+from mqbroker.core.exchange import Importer, rows_of
+from mqbroker.journal.plan import Journal
+from mqbroker.journal.recovered import Recovered
+
+from tests.sim.disk import Faults, SimDisk
+from tests.support.stage import Stage, options_with
+
+NODE = "11111111-2222-4333-8444-555555555555"
+SMALL = {"journal_file_size_bytes": 8192, "journal_compact_min_files": 2, "journal_compact_percentage": 90}
+ACTIONS = st.lists(
+    st.tuples(
+        st.sampled_from(["send", "accepted", "modified", "released", "rejected", "purge"]),
+        st.sampled_from(["orders", "news", "a"]),
+        st.integers(1, 5),
+    ),
+    max_size=25,
+)
+
+
+def history(actions: list[tuple[str, str, int]], *, is_clean: bool) -> Recovered:
+    """What a node's disk holds after all of that."""
+    matches = {"#": {"dead_letter_address": "DLQ", "max_delivery_attempts": 3}}
+    stage = Stage(options_with(journal=SMALL, address_settings=matches))
+    stage.admin("queue-create", name="a", address="news", routing_type="multicast")
+    stage.admin("queue-create", name="b", address="news", routing_type="multicast", ring_size=4)
+    stage.admin("queue-create", name="DLQ")
+    for number, (what, name, count) in enumerate(actions):
+        if what == "send":
+            bodies = [{"body": f"{number}-{each}" * 50, "durable": each != 3} for each in range(count)]
+            stage.admin("send", address=name, messages=bodies)
+        elif what == "purge":
+            stage.admin("queue-purge", name=name, selector="JMSPriority = 4")
+        elif name in stage.broker.store.queues:
+            request = stage.ask("receive", address=name, count_max=count, wait_ms=1)
+            stage.wait(2)
+            tag = stage.replies[request].result["tag"]
+            if tag is not None:
+                stage.admin("settle", tag=tag, outcome=what)
+    if is_clean:
+        stage.stop()
+    else:
+        stage.crash()
+    return stage.disk.load()
+
+
+def imported(rows: list[Any]) -> Recovered:
+    """The rows in a journal of their own, as recovery finds it."""
+    options = options_with(journal=SMALL).journal
+    faults = Faults(write_error=0.0, sync_error=0.0)
+    disk = SimDisk(random.Random(0), b"other".ljust(16, b"\0"), options.journal_file_size_bytes, faults)
+    importer = Importer(Journal(options, Recovered()))
+    appends = [importer.take(json.loads(json.dumps(row))) for row in rows] + [importer.finish()]
+    for append in appends:
+        if append is not None:
+            disk.commit([append])
+    return disk.load()
+
+
+@given(ACTIONS, st.booleans())
+@settings(max_examples=40, deadline=None)
+def test_a_round_trip_changes_nothing(actions: list[tuple[str, str, int]], is_clean: bool) -> None:
+    found = history(actions, is_clean=is_clean)
+    rows = list(rows_of(found, NODE))
+    back = imported(rows)
+    assert list(rows_of(back, NODE))[1:] == rows[1:]
+    assert back.was_clean
+    assert back.queues == found.queues
+
+
+def test_a_broker_goes_on_with_what_was_imported() -> None:
+    found = history([("send", "orders", 3), ("modified", "orders", 2), ("send", "a", 1)], is_clean=False)
+    rows = list(rows_of(found, NODE))
+    stage = Stage(options_with(journal=SMALL))
+    stage.crash()
+    faults = Faults(write_error=0.0, sync_error=0.0)
+    stage.disk = SimDisk(random.Random(0), b"stage".ljust(16, b"\0"), SMALL["journal_file_size_bytes"], faults)
+    importer = Importer(Journal(stage.options.journal, Recovered()))
+    for append in [importer.take(row) for row in rows] + [importer.finish()]:
+        if append is not None:
+            stage.disk.commit([append])
+    stage.start()
+    messages = stage.admin("browse", queue="orders")["messages"]
+    assert [(one["body"][:3], one["delivery_count"]) for one in messages] == [("0-0", 2), ("0-1", 2), ("0-2", 1)]
+
+
+GOOD = list(rows_of(history([("send", "orders", 2)], is_clean=True), NODE))
+PLACE = next(number for number, row in enumerate(GOOD) if row["type"] == "messages")
+
+
+@pytest.mark.parametrize(
+    ("place", "change", "said"),
+    [
+        (0, None, "line 1: an export begins with one row of type journal"),
+        (0, {"schema": "other/1"}, "line 1: schema 'other/1' is not"),
+        (1, {"type": "journal"}, "line 2: an export begins with one row"),
+        (1, {"type": "colour"}, "line 2: there are no rows of type 'colour'"),
+        (1, {"id": 0}, "line 2: queue 0"),
+        (2, {"id": 1}, "line 3: queue 1"),
+        (1, {"attributes": {"name": "x", "address": "x", "colour": 1}}, "line 2: a row of type queue is not like this"),
+        (1, None, "in queues that are not declared before"),
+        (PLACE, {"first_id": 0}, "message 0 does not follow"),
+        (PLACE, {"frames": ["!"]}, "a row of type messages is not like this"),
+        (PLACE, {"frames": ["AAAA"]}, "the frames from message 1 on are not those of one run"),
+        (PLACE, {"queues": {}}, "or in none"),
+        (PLACE, None, "rows are missing: there were"),
+        (len(GOOD) - 1, None, "the export is cut off"),
+    ],
+)
+def test_a_faulty_export_is_refused_with_its_line(place: int, change: dict[str, Any] | None, said: str) -> None:
+    held = [index for index, row in enumerate(GOOD) if row.get("attributes", {}).get("name") == "orders"]
+    at = held[0] if said.startswith("in queues") else place
+    rows = GOOD[:at] + ([GOOD[at] | change] if change else []) + GOOD[at + 1 :]
+    with pytest.raises(ConfigFault, match="line") as caught:
+        imported(rows)
+    assert said in str(caught.value)
+
+
+def test_nothing_may_follow_the_end() -> None:
+    with pytest.raises(ConfigFault, match="behind the row of type end"):
+        imported([*GOOD, GOOD[-1]])

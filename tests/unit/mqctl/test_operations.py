@@ -1,0 +1,298 @@
+"""Commands over the operations of brokers: rows, exit codes, questions. The brokers are real below their sockets."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mqbroker.base.notice import Level
+from mqctl.commands import events, queue_stat
+from mqctl.commands.logs import of_file, of_journal
+from mqctl.exits import Exit
+from mqctl.main import execute
+from mqctl.output import Format
+
+from tests.support.admin_stage import AdminStage
+from tests.support.stage import Stage, options_with
+
+
+class Cluster:
+    """Two nodes and the command line."""
+
+    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.folder = folder
+        self.capsys = capsys
+        self.first = AdminStage(folder, "dev-1")
+        self.second = AdminStage(
+            folder, "dev-2", Stage(options_with(address_settings={"orders": {"dead_letter_address": "DLQ"}}))
+        )
+
+    def run(self, *words: str, code: int = 0) -> tuple[str, str]:
+        """What it says on standard output and standard error."""
+        self.capsys.readouterr()
+        assert execute([*words, "--dev", "--directory", str(self.folder)]) == code, self.capsys.readouterr().err
+        said = self.capsys.readouterr()
+        return said.out, said.err
+
+    def rows(self, *words: str, code: int = 0) -> list[dict[str, Any]]:
+        document = json.loads(self.run(*words, "--json", code=code)[0])
+        assert document["schema"].startswith("mqctl.")
+        rows: list[dict[str, Any]] = document["rows"]
+        return rows
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Cluster]:
+    one = Cluster(tmp_path, capsys)
+    with one.first, one.second:
+        yield one
+
+
+# -- lists ------------------------------------------------------------------------------------------------------------
+
+
+def test_lists_have_the_rows_of_all_nodes(cluster: Cluster) -> None:
+    cluster.first.stage.admin("queue-create", name="q1", address="shop")
+    cluster.second.stage.admin("queue-create", name="q2")
+    assert [(row["host"], row["address"], row["queues"]) for row in cluster.rows("address", "list")] == [
+        ("dev-1", "shop", ["q1"]), ("dev-2", "q2", ["q2"]),
+    ]  # fmt: skip
+    assert [row["queue"] for row in cluster.rows("queue", "list", "--host", "dev-2")] == ["q2"]
+    out, _ = cluster.run("queue", "stat", "--interval", "0", "-o", "csv")
+    assert [(row["queue"], row["messages"]) for row in csv.DictReader(io.StringIO(out))] == [("q1", "0"), ("q2", "0")]
+
+
+def test_a_silent_node_is_exit_code_3_and_hides_no_other(cluster: Cluster) -> None:
+    cluster.first.stage.admin("queue-create", name="q1")
+    (cluster.folder / "dev-2" / "admin.sock").unlink()
+    out, err = cluster.run("address", "list", "--json", code=Exit.DEGRADED)
+    document = json.loads(out)
+    assert (document["is_whole"], [row["address"] for row in document["rows"]]) == (False, ["q1"])
+    assert "no broker answers" in err
+
+
+def test_clients(cluster: Cluster) -> None:
+    stage = cluster.second.stage
+    talker = stage.connect("alice")
+    assert talker.session is not None
+    (row,) = cluster.rows("connection", "list")
+    assert (row["host"], row["container_id"], row["sessions"]) == ("dev-2", "alice", 1)
+    assert [row["container_id"] for row in cluster.rows("session", "list", "--container-id", "alice")] == ["alice"]
+    assert cluster.rows("session", "list", "--connection", "99") == []
+    stage.ask("receive", 5, address="orders", wait_ms=60_000)
+    (row,) = cluster.rows("consumer", "list", "--queue", "orders")
+    assert (row["link"], row["lag"]) == ("admin-5", 0)
+    assert cluster.rows("producer", "list") == []
+    closed = cluster.rows("connection", "close", "--container-id", "alice", "--yes", "--host", "dev-2")
+    assert closed == [{"host": "dev-2", "instance": "default", "closed": 1}]
+    assert cluster.rows("connection", "list") == []
+
+
+def test_settings_and_options(cluster: Cluster) -> None:
+    rows = cluster.rows("address", "settings", "orders", "--host", "dev-2")
+    said = {row["setting"]: (row["value"], row["match"]) for row in rows}
+    assert said["dead-letter-address"] == ("DLQ", "orders")
+    (row,) = cluster.rows("config", "show", "link-credit", "--host", "dev-1")
+    assert row["option"] == "limits.link-credit"
+
+
+def test_rates_are_of_queues_that_count_from_the_same_start() -> None:
+    place = {"host": "a", "instance": "default"}
+    before = [
+        place | {"queue": "q", "added": 10, "acknowledged": 5},
+        place | {"queue": "r", "added": 9, "acknowledged": 9},
+    ]
+    rows = [
+        place | {"queue": "q", "added": 30, "acknowledged": 5},
+        place | {"queue": "r", "added": 1, "acknowledged": 0},
+        place | {"queue": "new", "added": 1, "acknowledged": 0},
+    ]
+    queue_stat.add_rates(before, rows, 2.0)
+    assert [(row.get("added_per_s"), row.get("acknowledged_per_s")) for row in rows] == [
+        (10.0, 0.0), (None, None), (None, None),
+    ]  # fmt: skip
+
+
+# -- queues -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_life_of_a_queue(cluster: Cluster) -> None:
+    there = ("--host", "dev-1")
+    made = cluster.rows("queue", "create", "q", "--address", "shop", "--routing", "multicast", "--ring-size", "5",
+                        "--paused", *there)  # fmt: skip
+    assert (made[0]["host"], made[0]["address"], made[0]["paused"]) == ("dev-1", "shop", True)
+    shown = {row["attribute"]: row["value"] for row in cluster.rows("queue", "show", "q", *there)}
+    assert (shown["ring_size"], shown["exclusive"]) == (5, False)
+    assert cluster.rows("queue", "resume", "q", *there)[0]["changed"] is True
+    assert cluster.rows("queue", "pause", "q", *there)[0]["paused"] is True
+    assert [row["queue"] for row in cluster.rows("address", "show", "shop", *there)] == ["q"]
+    cluster.run("send", "shop", "a", "b", *there)
+    assert cluster.rows("queue", "purge", "q", "--yes", *there)[0]["purged"] == 2
+    cluster.run("send", "shop", "c", *there)
+    assert cluster.rows("queue", "delete", "q", "--yes", *there)[0]["messages"] == 1
+    assert cluster.rows("queue", "list") == []
+
+
+@pytest.mark.parametrize(
+    "words", [["queue", "delete", "q"], ["queue", "purge", "q"], ["message", "move", "q", "r"],
+              ["message", "retry-dead-letters", "q"], ["connection", "close", "1"]],
+)  # fmt: skip
+def test_what_cannot_be_taken_back_asks_and_without_a_terminal_refuses(cluster: Cluster, words: list[str]) -> None:
+    cluster.run("send", "q", "one", "--host", "dev-1")
+    cluster.first.stage.connect("c")
+    _, err = cluster.run(*words, "--host", "dev-1", code=Exit.USAGE)
+    assert "the same command with --yes" in err
+    assert [row["messages"] for row in cluster.rows("queue", "list")] == [1]
+    assert len(cluster.rows("connection", "list")) == 1
+
+
+def test_what_changes_something_wants_one_node(cluster: Cluster) -> None:
+    _, err = cluster.run("queue", "create", "q", code=Exit.USAGE)
+    assert "there are 2 nodes and no --host" in err
+    assert cluster.rows("queue", "list") == []
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["queue", "show", "nowhere"], "there is no queue 'nowhere'"),
+        (["address", "show", "nowhere"], "there is no address 'nowhere'"),
+        (["queue", "purge", "nowhere", "--yes"], "there is no queue 'nowhere'"),
+        (["queue", "create", "q", "--selector", "a ="], "column"),
+        (["message", "browse", "nowhere"], "there is no queue 'nowhere'"),
+        (["connection", "close", "77", "--yes"], "no connection of connection 77"),
+    ],
+)
+def test_a_refusal_is_exit_code_1_and_says_why(cluster: Cluster, words: list[str], said: str) -> None:
+    out, err = cluster.run(*words, "--host", "dev-1", code=Exit.FAILED)
+    assert said in err
+    assert out == ""
+
+
+# -- messages ---------------------------------------------------------------------------------------------------------
+
+
+def test_messages_with_properties_are_found_by_selectors(cluster: Cluster) -> None:
+    there = ("--host", "dev-2")
+    for colour, weight in (("red", "2"), ("blue", "3"), ("red", "4")):
+        cluster.run("send", "orders", f"{colour} {weight}", "-p", f"colour={colour}", "-p", f"weight={weight}",
+                    "--priority", "7", "--ttl", "60", "--field", "subject=s", *there)  # fmt: skip
+    out, _ = cluster.run("message", "browse", "orders", "--selector", "weight > 2", *there)
+    assert out.splitlines() == ["blue 3", "red 4"]
+    out, _ = cluster.run("message", "browse", "orders", "--count", "1", "-o", "json", *there)
+    (message,) = [json.loads(line) for line in out.splitlines()]
+    assert (message["header"]["priority"], message["header"]["ttl"]) == (7, 60_000)
+    assert (message["properties"]["subject"], message["application_properties"]["weight"]) == ("s", 2)
+    shown = cluster.rows("message", "show", "orders", str(message["message_id_in_queue"]), *there)
+    assert {"host": "dev-2", "instance": "default", "field": "body", "value": "red 2"} in shown
+    out, _ = cluster.run("receive", "orders", "--selector", "colour = 'blue'", "--count", "1", *there)
+    assert out == "blue 3\n"
+    assert [row["messages"] for row in cluster.rows("queue", "list", *there)] == [2]
+
+
+def test_move_and_retry(cluster: Cluster) -> None:
+    there = ("--host", "dev-2")
+    cluster.run("send", "orders", "one", "two", *there)
+    stage = cluster.second.stage
+    request = stage.ask("receive", 5, address="orders", count_max=1, wait_ms=1)
+    stage.wait(2)
+    stage.admin("settle", 5, tag=stage.replies[request].result["tag"], outcome="rejected")
+    (moved,) = cluster.rows("message", "move", "orders", "parked", "--yes", *there)
+    assert (moved["moved"], moved["left"]) == (1, 0)
+    dead = next(
+        row["queue"] for row in cluster.rows("queue", "list", *there) if row["messages"] and row["queue"] != "parked"
+    )
+    (retried,) = cluster.rows("message", "retry-dead-letters", dead, "--yes", *there)
+    assert (retried["retried"], retried["left"]) == (1, 0)
+    counts = {row["queue"]: row["messages"] for row in cluster.rows("queue", "list", *there)}
+    assert (counts["orders"], counts["parked"], counts[dead]) == (1, 1, 0)
+
+
+@pytest.mark.parametrize("option", [["-p", "colour"], ["--field", "=x"]])
+def test_a_property_is_a_pair(cluster: Cluster, option: list[str]) -> None:
+    _, err = cluster.run("send", "q", "one", *option, "--host", "dev-1", code=Exit.USAGE)
+    assert "is not NAME=VALUE" in err
+
+
+# -- events and logs --------------------------------------------------------------------------------------------------
+
+
+def test_events_of_all_nodes_by_time(cluster: Cluster) -> None:
+    cluster.second.stage.broker.notice(Level.WARNING, "login-failed", user="eve")
+    cluster.first.stage.now_ns += 10**9
+    cluster.first.stage.broker.at = cluster.first.stage.at
+    cluster.first.stage.broker.notice(Level.INFO, "ready")
+    rows = cluster.rows("events")
+    assert [(row["host"], row["event"], row["fields"]) for row in rows] == [
+        ("dev-2", "login-failed", {"user": "eve"}), ("dev-1", "ready", {}),
+    ]  # fmt: skip
+    out, _ = cluster.run("events", "--level", "warning", "-o", "csv")
+    (row,) = csv.DictReader(io.StringIO(out))
+    assert (row["event"], row["fields"], row["time"][-1]) == ("login-failed", "user=eve", "Z")
+
+
+def test_a_followed_event_is_one_line() -> None:
+    row = {"time_ms": 1_700_000_000_123, "level": "info", "event": "ready", "fields": {"node": "a"}}
+    assert events.line_of("mq1", events.shown(row, Format.TABLE)) == "2023-11-14T22:13:20.123Z mq1 info ready node=a"
+
+
+def test_logs_of_dev_brokers_and_of_journald(cluster: Cluster) -> None:
+    log = cluster.folder / "dev-1" / "log"
+    log.write_text("2026-01-01T00:00:00.000Z INFO    ready node=a\nTraceback\n")
+    (cluster.folder / "dev-2" / "log").write_text("")
+    assert [(row["level"], row["message"]) for row in cluster.rows("logs")] == [
+        ("", "Traceback"), ("info", "ready node=a"),
+    ]  # fmt: skip
+    out, _ = cluster.run("logs", "-n", "5", "--host", "dev-1")
+    assert "2026-01-01T00:00:00.000Z dev-1 info ready node=a" in out.splitlines()
+    assert len(of_file(log, 1)) == 1
+    entry = {"__REALTIME_TIMESTAMP": "1700000000123456", "PRIORITY": "3", "MESSAGE": [111, 107]}
+    assert of_journal(entry) == {"time": "2023-11-14T22:13:20.123Z", "level": "error", "message": "ok"}
+
+
+# -- check ------------------------------------------------------------------------------------------------------------
+
+
+def test_all_is_well(cluster: Cluster) -> None:
+    out, _ = cluster.run("check", code=0)
+    line, performance = out.strip().split(" | ")
+    assert line == "MQ OK - 2 nodes well"
+    assert "'dev-1 messages'=0;;;0" in performance
+    assert "'dev-2 memory'=0B;;;0;" in performance
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["-w", "2", "-c", "5"], 1, "MQ WARNING - dev-1 full holds 3 messages"),
+        (["-w", "2", "-c", "3"], 2, "MQ CRITICAL - dev-1 full holds 3 messages"),
+        (["-w", "4"], 0, "MQ OK - 2 nodes well"),
+        (["--queue", "full", "--consumers-min", "1"], 2, "MQ CRITICAL - dev-1 full has 0 consumers"),
+        (["--queue", "nowhere"], 3, "MQ UNKNOWN - there is no queue nowhere"),
+        (["--host", "dev-9"], 3, "MQ UNKNOWN - --host dev-9: there is no such node"),
+        (["--consumers-min", "1"], 3, "MQ UNKNOWN - --consumers-min goes with --queue"),
+    ],
+)
+def test_states_of_nagios(cluster: Cluster, words: list[str], code: int, said: str) -> None:
+    cluster.run("send", "full", "a", "b", "c", "--host", "dev-1")
+    out, _ = cluster.run("check", *words, code=code)
+    assert out.startswith(said)
+    assert out.count("\n") == 1
+
+
+def test_performance_data_of_one_queue_has_its_thresholds(cluster: Cluster) -> None:
+    cluster.run("send", "full", "a", "--host", "dev-1")
+    out, _ = cluster.run("check", "--queue", "full", "-w", "2", "-c", "3")
+    assert "'dev-1 full'=1;2;3;0" in out
+
+
+def test_a_node_that_does_not_answer_is_critical_and_a_wrong_command_line_unknown(cluster: Cluster) -> None:
+    (cluster.folder / "dev-2" / "admin.sock").unlink()
+    out, _ = cluster.run("check", code=2)
+    assert out.startswith("MQ CRITICAL - no broker answers at")
+    cluster.run("check", "--nonsense", code=3)
