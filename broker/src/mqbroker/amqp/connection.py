@@ -315,7 +315,7 @@ class Connection:
         self.peer_open = open_
         self.events.append(Opened(open_))
 
-    def close(self, condition: str | None = None, description: str = "") -> None:
+    def close(self, condition: str | None = None, description: str = "", info: dict[Symbol, Any] | None = None) -> None:
         """Send our close; the transport is closed when the peer's has come, or at once after an error."""
         if self.is_dead or self.state in (Conn.CLOSE_SENT, Conn.DISCARDING, Conn.END):
             return
@@ -324,7 +324,7 @@ class Connection:
             return
         for session in self._by_channel.values():
             session.flush()
-        error = None if condition is None else Error(condition=Symbol(condition), description=description)
+        error = None if condition is None else Error(Symbol(condition), description, info)
         event = ConnEvent.SENT_CLOSE if condition is None else ConnEvent.SENT_CLOSE_ERROR
         self.state = next_conn(self.state, event)
         self.out.append(encode_frame(0, encode(Close(error=error))))

@@ -90,6 +90,7 @@ class Broker:
         self.starved: dict[ReceiverLink, Peer] = {}
         self.draining: dict[SenderLink, Peer] = {}
         self.closing: dict[int, Close] = {}
+        self.sole_containers: dict[str, int] = {}  # names that one connection wants for itself alone
         self.temporary: dict[str, int] = {}  # temporary queues and addresses: the connections that made them
         self.next_turn: dict[Queue, None] = {}  # queues whose consumers got all that one step may give
         self._notices: list[Notice] = []

@@ -51,7 +51,9 @@ if TYPE_CHECKING:
     from mqbroker.node.broker import Broker
 
 LINGER_MS = 500
-OFFERED = tuple(Symbol(name) for name in ("ANONYMOUS-RELAY", "SHARED-SUBS", "DELAYED_DELIVERY"))
+SOLE_CONNECTION = Symbol("sole-connection-for-container")
+ESTABLISHMENT_FAILED = Symbol("amqp:connection-establishment-failed")
+OFFERED = (SOLE_CONNECTION, *(Symbol(name) for name in ("ANONYMOUS-RELAY", "SHARED-SUBS", "DELAYED_DELIVERY")))
 
 
 class Peer:
@@ -388,16 +390,33 @@ class Peer:
             return
         self._deadline_ns = 0
         limits, listener = self.broker.options.limits, self.listener
+        is_second = self._is_second()
+        properties = self.broker.open_properties | ({ESTABLISHMENT_FAILED: True} if is_second else {})
         self.connection.open(
             Open(
                 container_id=self.broker.container_id, max_frame_size=listener.max_frame_size_bytes,
                 channel_max=limits.sessions_per_connection_max - 1,
-                idle_time_out=listener.idle_timeout_ms // 2 or None, properties=self.broker.open_properties,
+                idle_time_out=listener.idle_timeout_ms // 2 or None, properties=properties,
                 offered_capabilities=OFFERED,
             )
         )  # fmt: skip
+        if is_second:
+            why = f"container {self.container_id!r} is connected already and wants to be the only one of its name"
+            self.connection.close("amqp:invalid-field", why, {Symbol("invalid-field"): Symbol("container-id")})
+            return
         self._set_due()
         self.broker.timers.add(self)
+
+    def _is_second(self) -> bool:
+        """Whether the name is taken, where its owner wants it alone (AMQP 1.0 Enforcing Connection Uniqueness)."""
+        opened, sole = self.connection.peer_open, self.broker.sole_containers
+        if opened is None or SOLE_CONNECTION not in (opened.desired_capabilities or ()):
+            return False
+        owner = sole.get(opened.container_id)
+        if owner is not None and owner in self.broker.peers and not self.broker.peers[owner].connection.is_dead:
+            return True
+        sole[opened.container_id] = self.conn
+        return False
 
     def _attaching(self, event: Attaching) -> None:
         self.broker.termini.attach(self, event)
@@ -422,6 +441,8 @@ class Peer:
                                condition=event.condition, why=event.description[:200])  # fmt: skip
         self.due_ns = 0
         self._release_held(is_told=False)
+        if self.broker.sole_containers.get(self.container_id) == self.conn:
+            del self.broker.sole_containers[self.container_id]
         self.touch()
         if self.conn in self.broker.peers:
             self.broker.closing[self.conn] = Close(self.conn, LINGER_MS)
