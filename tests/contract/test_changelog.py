@@ -17,3 +17,13 @@ def test_fragments_and_changelog_are_well_formed() -> None:
             [str(TOOL), action, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
         )
         assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_lines_are_not_longer_than_the_collections_linter_allows() -> None:
+    long = [
+        f"{file.name}:{number}"
+        for file in sorted((ROOT / "changelogs" / "fragments").glob("*.yml"))
+        for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1)
+        if len(line) > 120
+    ]
+    assert long == []
