@@ -15,7 +15,7 @@ import yaml_text
 from mqbroker.config import catalogue
 from mqbroker.config.catalogue import Entry
 from mqbroker.config.tables import TABLE_ORDER
-from mqbroker.config.variables import OWNED_BY_ROLE, default_listeners
+from mqbroker.config.variables import OWNED_BY_ROLE, default_address_settings, default_listeners
 
 EXTRA = Path(__file__).parent / "role_broker_extra.yml"
 DEFAULTS_PATH = "roles/broker/defaults/main.yml"
@@ -86,7 +86,7 @@ def _address_settings() -> dict[str, Any]:
         "Option by option the most specific match wins.",
     ]
     spec = {"type": "list", "elements": "dict", "description": description, "options": inner}
-    return {"default": [], "spec": spec}
+    return {"default": default_address_settings(), "spec": spec}
 
 
 def _spec(entry: Entry) -> dict[str, Any]:

@@ -71,6 +71,11 @@ def default_listeners() -> list[dict[str, Any]]:
     ]
 
 
+def default_address_settings() -> list[dict[str, Any]]:
+    """Rejected and expired messages are kept, under the names that Artemis ships with."""
+    return [{"match": "#", "dead_letter_address": "DLQ", "expiry_address": "ExpiryQueue"}]
+
+
 class HostVariables(Variables):
     """All `mq_*` variables of one host."""
 
@@ -97,9 +102,9 @@ class HostVariables(Variables):
         description="Listeners of every instance, options as in [[listeners]].",
         max_length=64,
     )
-    mq_address_settings: list[dict[str, Any]] = _declared(
-        [],
-        "Settings of addresses in every broker, options as in [[address-settings]].",
+    mq_address_settings: list[dict[str, Any]] = Field(
+        default_factory=default_address_settings,
+        description="Settings of addresses in every broker, options as in [[address-settings]].",
         max_length=10_000,
     )
     mq_broker_options: dict[str, dict[str, Any]] = _declared(
