@@ -68,3 +68,11 @@ def test_secrets_of_the_inventory_are_taken_out_of_texts() -> None:
     text = 'x can"ary-1 can\\"ary-1 canary-2 canary-3 canary-4 main app'
     assert redact(text) == f"x {HIDDEN} {HIDDEN} {HIDDEN} {HIDDEN} {HIDDEN} main app"
     assert Redactor([{}])("text") == "text"
+
+
+def test_hosts_are_shown_in_the_order_of_the_inventory() -> None:
+    state = RunState()
+    for host in ("mq3", "mq1", "localhost", "mq2"):
+        state.apply(event("runner_on_ok", host))
+    state.put_in_order(["mq1", "mq2", "mq3", "mq4"])
+    assert list(state.hosts) == ["mq1", "mq2", "mq3", "localhost"]

@@ -6,7 +6,7 @@ Source: events of ansible-runner (`event`, `event_data`, `stdout`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -89,6 +89,11 @@ class RunState:
         host.changed += 1
         host.changes.append(host.task)
         return [Happened("changed", host.name, host.task)]
+
+    def put_in_order(self, names: Iterable[str]) -> None:
+        """Hosts in the order of the inventory: events come in the order in which hosts are done."""
+        ordered = {name: self.hosts[name] for name in names if name in self.hosts}
+        self.hosts = ordered | self.hosts
 
     @property
     def failed(self) -> list[HostRun]:

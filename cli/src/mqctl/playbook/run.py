@@ -43,6 +43,7 @@ def run_play(world: World, cluster: Cluster, play: Play) -> RunState:
     with run_folder(world.environ) as folder, Display(world, play.name, redact) as display:
         ended = _run(world, cluster, play, folder, lambda event: _take(state, display, event))
         said = redact(_last_words(folder)) if ended.rc not in (0, 2, 4) or not state.hosts else ""
+    state.put_in_order(host.name for host in cluster.hosts)
     if ended.status == "canceled":
         raise KeyboardInterrupt
     if said and not state.failed and not state.unreachable:
