@@ -1,7 +1,8 @@
 """Messages that are moved to another address: dead letters and expired ones, with where they came from and why.
 
-A moved message is a new message: a new id, no delivery count, no time to live. Its bare message is what it was; the
-annotations say the rest. Names are Artemis's (`x-opt-ORIG-ADDRESS` …), and the cause is ours.
+A moved message is a new message: a new id, no delivery count, no time to live, and no time of expiry, because clients
+drop by themselves what has expired (Qpid JMS does). The rest of its bare message is what it was; the annotations say
+where it comes from. Names are Artemis's (`x-opt-ORIG-ADDRESS` …), and the cause is ours.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from mqbroker.base.errors import PeerFault
 from mqbroker.core.backlog import Segment
 from mqbroker.wire.composites import encode_composite
 from mqbroker.wire.run import Run, single
-from mqbroker.wire.scan import MESSAGE_ANNOTATIONS, scan_sections
-from mqbroker.wire.sections import Header, decode_annotations, decode_header, encode_section
+from mqbroker.wire.scan import MESSAGE_ANNOTATIONS, Sections, scan_sections
+from mqbroker.wire.sections import Header, decode_annotations, decode_header, decode_properties, encode_section
 from mqbroker.wire.values import Long, Symbol
 
 ORIGIN_ADDRESS: Final = Symbol("x-opt-ORIG-ADDRESS")
@@ -50,4 +51,18 @@ def _rewritten(payload: bytes, notes: dict[Symbol, object]) -> bytes:
         annotations.update(decode_annotations(payload, sections.message_annotations, sections.end)[0])
     annotations = {name: value for name, value in annotations.items() if not str(name).startswith("x-opt-delivery-")}
     head = encode_composite(replace(header, ttl=None, first_acquirer=False, delivery_count=0))
-    return b"".join((head, encode_section(MESSAGE_ANNOTATIONS, annotations | notes), payload[sections.bare :]))
+    return b"".join((head, encode_section(MESSAGE_ANNOTATIONS, annotations | notes), _lasting(payload, sections)))
+
+
+def _lasting(payload: bytes, sections: Sections) -> bytes:
+    """The bare message without an absolute expiry time; one that has none stays as it is, byte for byte."""
+    bare = payload[sections.bare :]
+    if sections.properties < 0:
+        return bare
+    try:
+        properties, end = decode_properties(payload, sections.properties, sections.end)
+    except PeerFault:
+        return bare  # what cannot be read says nothing, as in parts.py
+    if properties.absolute_expiry_time is None:
+        return bare
+    return encode_composite(replace(properties, absolute_expiry_time=None)) + payload[end:]
