@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from tests.foreign.builds import JMS, BuildFailed, Recipe, built, install
 from tests.foreign.client import PYTHON, ProtonClient
+from tests.foreign.jms_client import JmsClient
 from tests.support.broker_process import BrokerProcess
 
 PACKAGES = {
@@ -32,13 +33,38 @@ def missing_packages() -> list[str]:
 def debian_packages() -> None:
     """What the clients are made of. Installed here as root on Debian, else the missing ones are named."""
     missing = missing_packages()
-    if missing and os.geteuid() == 0 and Path("/etc/debian_version").exists():
-        quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        for command in (["update", "-q"], ["install", "-q", "-y", "--no-install-recommends", *missing]):
-            subprocess.run(["apt-get", *command], env=quiet, capture_output=True, timeout=600, check=False)
+    if missing:
+        install(missing)
         missing = missing_packages()
     if missing:
         pytest.fail(f"the tests with foreign clients need the Debian packages {', '.join(missing)}: apt install them")
+
+
+def _built(recipe: Recipe) -> list[str]:
+    try:
+        return built(recipe)
+    except BuildFailed as failed:
+        pytest.fail(str(failed))
+
+
+@pytest.fixture(scope="session")
+def jms_command() -> list[str]:
+    """What starts the client on Qpid JMS, built where it is not there yet."""
+    return _built(JMS)
+
+
+@pytest.fixture(scope="module")
+def _module_jms(jms_command: list[str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[JmsClient]:
+    client = JmsClient(jms_command, tmp_path_factory.mktemp("jms") / "client.log")
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def jms(_module_jms: JmsClient) -> Iterator[JmsClient]:
+    """One process for all tests of a module, which has no connection when a test begins."""
+    yield _module_jms
+    _module_jms.ask("reset")
 
 
 @pytest.fixture
