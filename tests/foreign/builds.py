@@ -127,3 +127,20 @@ def _jms_command(folder: Path) -> list[str]:
 
 JAVA = {"java": "default-jdk-headless", "javac": "default-jdk-headless", "mvn": "maven"}
 JMS = Recipe("jms", JAVA, _make_jms, _jms_command)
+
+
+# -- rhea --------------------------------------------------------------------------------------------------------------
+
+
+def _make_rhea(sources: Path, folder: Path) -> None:
+    for name in ("package.json", "package-lock.json", "client.js"):
+        shutil.copy(sources / name, folder / name)
+    # `ci` takes what the lock file says, and nothing whose hash is another.
+    run(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"], folder)
+
+
+def _rhea_command(folder: Path) -> list[str]:
+    return ["node", str(folder / "client.js")]
+
+
+RHEA = Recipe("rhea", {"node": "nodejs", "npm": "npm"}, _make_rhea, _rhea_command)

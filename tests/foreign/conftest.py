@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.foreign.builds import JMS, BuildFailed, Recipe, built, install
+from tests.foreign.builds import JMS, RHEA, BuildFailed, Recipe, built, install
 from tests.foreign.client import PYTHON, ProtonClient
 from tests.foreign.jms_client import JmsClient
+from tests.foreign.link_client import LinkClient
 from tests.support.broker_process import BrokerProcess
 
 PACKAGES = {
@@ -47,15 +49,9 @@ def _built(recipe: Recipe) -> list[str]:
         pytest.fail(str(failed))
 
 
-@pytest.fixture(scope="session")
-def jms_command() -> list[str]:
-    """What starts the client on Qpid JMS, built where it is not there yet."""
-    return _built(JMS)
-
-
 @pytest.fixture(scope="module")
-def _module_jms(jms_command: list[str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[JmsClient]:
-    client = JmsClient(jms_command, tmp_path_factory.mktemp("jms") / "client.log")
+def _module_jms(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JmsClient]:
+    client = JmsClient(_built(JMS), tmp_path_factory.mktemp("jms") / "client.log")
     yield client
     client.close()
 
@@ -65,6 +61,20 @@ def jms(_module_jms: JmsClient) -> Iterator[JmsClient]:
     """One process for all tests of a module, which has no connection when a test begins."""
     yield _module_jms
     _module_jms.ask("reset")
+
+
+@pytest.fixture(scope="module")
+def _module_rhea(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LinkClient]:
+    client = LinkClient(_built(RHEA), tmp_path_factory.mktemp("rhea") / "client.log")
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def rhea(_module_rhea: LinkClient) -> Iterator[LinkClient]:
+    """As `jms`, on rhea."""
+    yield _module_rhea
+    _module_rhea.ask("reset")
 
 
 @pytest.fixture
@@ -128,3 +138,17 @@ def depth(broker: BrokerProcess, queue: str) -> int:
     """Messages in a queue, in delivery or not."""
     rows = broker.admin("queues")["queues"]
     return sum(row["message_count"] for row in rows if row["name"] == queue)
+
+
+def queues(broker: BrokerProcess, address: str) -> dict[str, int]:
+    """Queues of an address with what they hold."""
+    rows = broker.admin("queues")["queues"]
+    return {row["name"]: row["message_count"] for row in rows if row["address"] == address}
+
+
+def wait_for_depth(broker: BrokerProcess, queue: str, count: int) -> None:
+    """Until a queue holds so many messages: settlements go their way without an answer."""
+    deadline_s = time.monotonic() + 10
+    while depth(broker, queue) != count:
+        assert time.monotonic() < deadline_s, f"{queue} holds {depth(broker, queue)}, not {count}"
+        time.sleep(0.02)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.foreign.conftest import depth
+from tests.foreign.conftest import depth, queues, wait_for_depth
 from tests.foreign.jms_client import JmsClient
 from tests.support.broker_process import BrokerProcess
 
@@ -27,19 +27,6 @@ def session(broker: BrokerProcess, jms: JmsClient) -> str:
     jms.connect("c", broker, client_id="app")
     jms.session("c", "s")
     return "s"
-
-
-def queues(broker: BrokerProcess, address: str) -> dict[str, int]:
-    """Queues of an address with what they hold."""
-    rows = broker.admin("queues")["queues"]
-    return {row["name"]: row["message_count"] for row in rows if row["address"] == address}
-
-
-def wait_for_depth(broker: BrokerProcess, queue: str, count: int) -> None:
-    deadline_s = time.monotonic() + 10
-    while depth(broker, queue) != count:
-        assert time.monotonic() < deadline_s, f"{queue} holds {depth(broker, queue)}, not {count}"
-        time.sleep(0.02)
 
 
 # -- messages ----------------------------------------------------------------------------------------------------------
