@@ -144,3 +144,19 @@ def _rhea_command(folder: Path) -> list[str]:
 
 
 RHEA = Recipe("rhea", {"node": "nodejs", "npm": "npm"}, _make_rhea, _rhea_command)
+
+
+# -- go-amqp -----------------------------------------------------------------------------------------------------------
+
+
+def _make_go_amqp(sources: Path, folder: Path) -> None:
+    # The compiler that is there, no other one that Go would fetch; and no C compiler.
+    said = {"GOTOOLCHAIN": "local", "CGO_ENABLED": "0"}
+    run(["go", "build", "-mod=readonly", "-trimpath", "-o", str(folder / "client"), "."], sources, **said)
+
+
+def _go_amqp_command(folder: Path) -> list[str]:
+    return [str(folder / "client")]
+
+
+GO_AMQP = Recipe("go_amqp", {"go": "golang-go"}, _make_go_amqp, _go_amqp_command)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.foreign.builds import JMS, RHEA, BuildFailed, Recipe, built, install
+from tests.foreign.builds import GO_AMQP, JMS, RHEA, BuildFailed, Recipe, built, install
 from tests.foreign.client import PYTHON, ProtonClient
 from tests.foreign.jms_client import JmsClient
 from tests.foreign.link_client import LinkClient
@@ -75,6 +75,20 @@ def rhea(_module_rhea: LinkClient) -> Iterator[LinkClient]:
     """As `jms`, on rhea."""
     yield _module_rhea
     _module_rhea.ask("reset")
+
+
+@pytest.fixture(scope="module")
+def _module_go_amqp(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LinkClient]:
+    client = LinkClient(_built(GO_AMQP), tmp_path_factory.mktemp("go_amqp") / "client.log")
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def go_amqp(_module_go_amqp: LinkClient) -> Iterator[LinkClient]:
+    """As `jms`, on go-amqp."""
+    yield _module_go_amqp
+    _module_go_amqp.ask("reset")
 
 
 @pytest.fixture

@@ -187,9 +187,19 @@ async function forward(request) {
     const from = links[request.from];
     await until(() => from.inbox.length >= request.count, 'messages');
     const taken = from.inbox.splice(0, request.count);
-    const outcomes = await sendAll(links[request.to], taken.map((each) => each.message));
+    const outcomes = await sendAll(links[request.to], taken.map((each) => retyped(each.message)));
     taken.forEach((each) => each.delivery.accept());
     return { outcomes };
+}
+
+/** JavaScript has one type of number. These annotations are bytes, and Qpid JMS takes nothing else. */
+function retyped(message) {
+    for (const name of ['x-opt-jms-msg-type', 'x-opt-jms-dest']) {
+        if (message.message_annotations && message.message_annotations[name] !== undefined) {
+            message.message_annotations[name] = rhea.types.wrap_byte(message.message_annotations[name]);
+        }
+    }
+    return message;
 }
 
 async function receive(request) {
