@@ -56,6 +56,14 @@ PROTON = (
     Need("qpid-proton for the system's Python", "python3-qpid-proton", _imports("proton")),
     Need("SASL mechanisms with passwords", "libsasl2-modules", _has_sasl),
 )
+# What the foreign clients that are no Python are built with. Debian 12's versions are enough for all of them.
+CLIENTS = (
+    Need("a Java compiler, 17 or later", "default-jdk-headless", _program("javac")),
+    Need("Maven, which fetches Qpid JMS", "maven", _program("mvn")),
+    Need("Node.js, 18 or later", "nodejs", _program("node")),
+    Need("npm, which fetches rhea", "npm", _program("npm")),
+    Need("a Go compiler, 1.18 or later, which fetches go-amqp", "golang-go", _program("go")),
+)
 SERVERS = (
     Need("an ssh server, which tests start on loopback", "openssh-server", _program("sshd")),
     Need("FUSE", "fuse3", _program("fusermount3")),
@@ -63,7 +71,7 @@ SERVERS = (
 GROUPS: dict[str, tuple[Need, ...]] = {
     "check": SETUP,
     "demo": (*SETUP, *RACK, *PROTON),
-    "test": (*SETUP, *RACK, *PROTON, *SERVERS, *LOAD),
+    "test": (*SETUP, *RACK, *PROTON, *CLIENTS, *SERVERS, *LOAD),
     "bench": (*SETUP, *LOAD, *dict.fromkeys(need for needs in PEERS.values() for need in needs)),
 }
 # What there must be where the rest may be missing: without hosts the demo tells a shorter story and says so, and the

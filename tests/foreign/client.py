@@ -1,4 +1,4 @@
-"""The test's end of `proton_client.py`: a process with Debian's Proton that does what it is asked.
+"""The test's end of foreign clients: processes that do what they are asked, one JSON line each way.
 
 client.connect("c", broker)
 client.sender("c", "out", "orders")
@@ -23,16 +23,14 @@ FOLDER = Path(__file__).parent
 ANSWER_S = 60.0
 
 
-class ProtonClient:
-    """One process. A request that Proton could not do fails the test with its reason."""
+class ClientProcess:
+    """One process. A request that the client could not do fails the test with its reason."""
 
-    def __init__(self, log_file: Path) -> None:
+    def __init__(self, command: list[str], log_file: Path) -> None:
         self.log_file = log_file
         self._buffer = b""
         with log_file.open("wb") as log:
-            self.process = subprocess.Popen(
-                [PYTHON, str(FOLDER / "proton_client.py")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log
-            )
+            self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log)
 
     def ask(self, do: str, **arguments: Any) -> dict[str, Any]:
         self.begin(do, **arguments)
@@ -43,6 +41,13 @@ class ProtonClient:
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps({"do": do, **arguments}).encode() + b"\n")
         self.process.stdin.flush()
+
+    def refusal(self, do: str, **arguments: Any) -> str:
+        """Make a request that must fail; why it did."""
+        self.begin(do, **arguments)
+        answer = json.loads(self._line())
+        assert "failed_request" in answer, f"it was done: {answer}"
+        return str(answer["failed_request"])
 
     def finish(self) -> dict[str, Any]:
         answer: dict[str, Any] = json.loads(self._line())
@@ -64,22 +69,8 @@ class ProtonClient:
 
     def connect(self, name: str, broker: BrokerProcess, **arguments: Any) -> dict[str, Any]:
         """Connect as the broker's user unless `user` says otherwise."""
-        login = {"user": broker.user, "password": broker.password}
-        return self.ask("connect", name=name, port=broker.port, **{**login, **arguments})
-
-    def sender(self, connection: str, name: str, address: str | None, **arguments: Any) -> dict[str, Any]:
-        return self.ask("sender", connection=connection, name=name, address=address, **arguments)
-
-    def receiver(self, connection: str, name: str, address: str | None, **arguments: Any) -> dict[str, Any]:
-        return self.ask("receiver", connection=connection, name=name, address=address, **arguments)
-
-    def send(self, link: str, ids: list[str], **arguments: Any) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self.ask("send", link=link, ids=ids, **arguments)["outcomes"]
-        return found
-
-    def receive(self, link: str, count: int = 1, **arguments: Any) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self.ask("receive", link=link, count=count, **arguments)["messages"]
-        return found
+        login = {"port": broker.port, "user": broker.user, "password": broker.password}
+        return self.ask("connect", name=name, **{**login, **arguments})
 
     def stop(self) -> None:
         """SIGSTOP: it stays connected and says nothing any more."""
@@ -100,3 +91,24 @@ class ProtonClient:
         for stream in (self.process.stdin, self.process.stdout):
             if stream is not None:
                 stream.close()
+
+
+class ProtonClient(ClientProcess):
+    """Debian's Proton: `proton_client.py`."""
+
+    def __init__(self, log_file: Path) -> None:
+        super().__init__([PYTHON, str(FOLDER / "proton_client.py")], log_file)
+
+    def sender(self, connection: str, name: str, address: str | None, **arguments: Any) -> dict[str, Any]:
+        return self.ask("sender", connection=connection, name=name, address=address, **arguments)
+
+    def receiver(self, connection: str, name: str, address: str | None, **arguments: Any) -> dict[str, Any]:
+        return self.ask("receiver", connection=connection, name=name, address=address, **arguments)
+
+    def send(self, link: str, ids: list[str], **arguments: Any) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.ask("send", link=link, ids=ids, **arguments)["outcomes"]
+        return found
+
+    def receive(self, link: str, count: int = 1, **arguments: Any) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.ask("receive", link=link, count=count, **arguments)["messages"]
+        return found

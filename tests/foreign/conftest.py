@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.foreign.builds import GO_AMQP, JMS, RHEA, BuildFailed, Recipe, built, install
 from tests.foreign.client import PYTHON, ProtonClient
+from tests.foreign.jms_client import JmsClient
+from tests.foreign.link_client import LinkClient
 from tests.support.broker_process import BrokerProcess
 
 PACKAGES = {
@@ -32,13 +35,60 @@ def missing_packages() -> list[str]:
 def debian_packages() -> None:
     """What the clients are made of. Installed here as root on Debian, else the missing ones are named."""
     missing = missing_packages()
-    if missing and os.geteuid() == 0 and Path("/etc/debian_version").exists():
-        quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        for command in (["update", "-q"], ["install", "-q", "-y", "--no-install-recommends", *missing]):
-            subprocess.run(["apt-get", *command], env=quiet, capture_output=True, timeout=600, check=False)
+    if missing:
+        install(missing)
         missing = missing_packages()
     if missing:
         pytest.fail(f"the tests with foreign clients need the Debian packages {', '.join(missing)}: apt install them")
+
+
+def _built(recipe: Recipe) -> list[str]:
+    try:
+        return built(recipe)
+    except BuildFailed as failed:
+        pytest.fail(str(failed))
+
+
+@pytest.fixture(scope="module")
+def _module_jms(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JmsClient]:
+    client = JmsClient(_built(JMS), tmp_path_factory.mktemp("jms") / "client.log")
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def jms(_module_jms: JmsClient) -> Iterator[JmsClient]:
+    """One process for all tests of a module, which has no connection when a test begins."""
+    yield _module_jms
+    _module_jms.ask("reset")
+
+
+@pytest.fixture(scope="module")
+def _module_rhea(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LinkClient]:
+    client = LinkClient(_built(RHEA), tmp_path_factory.mktemp("rhea") / "client.log")
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def rhea(_module_rhea: LinkClient) -> Iterator[LinkClient]:
+    """As `jms`, on rhea."""
+    yield _module_rhea
+    _module_rhea.ask("reset")
+
+
+@pytest.fixture(scope="module")
+def _module_go_amqp(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LinkClient]:
+    client = LinkClient(_built(GO_AMQP), tmp_path_factory.mktemp("go_amqp") / "client.log")
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def go_amqp(_module_go_amqp: LinkClient) -> Iterator[LinkClient]:
+    """As `jms`, on go-amqp."""
+    yield _module_go_amqp
+    _module_go_amqp.ask("reset")
 
 
 @pytest.fixture
@@ -102,3 +152,17 @@ def depth(broker: BrokerProcess, queue: str) -> int:
     """Messages in a queue, in delivery or not."""
     rows = broker.admin("queues")["queues"]
     return sum(row["message_count"] for row in rows if row["name"] == queue)
+
+
+def queues(broker: BrokerProcess, address: str) -> dict[str, int]:
+    """Queues of an address with what they hold."""
+    rows = broker.admin("queues")["queues"]
+    return {row["name"]: row["message_count"] for row in rows if row["address"] == address}
+
+
+def wait_for_depth(broker: BrokerProcess, queue: str, count: int) -> None:
+    """Until a queue holds so many messages: settlements go their way without an answer."""
+    deadline_s = time.monotonic() + 10
+    while depth(broker, queue) != count:
+        assert time.monotonic() < deadline_s, f"{queue} holds {depth(broker, queue)}, not {count}"
+        time.sleep(0.02)

@@ -1,8 +1,9 @@
 """Messages that are moved to another address: dead letters and expired ones, with where they came from and why.
 
-A moved message is a new message: a new id, no delivery count, no time to live. Its bare message is what it was; the
-annotations say the rest. Names are Artemis's (`x-opt-ORIG-ADDRESS` …), and the cause is ours. What a person moves is
-another matter: `transferred` keeps what is left of its time and says nothing of its own, `retried` undoes `moved`.
+A moved message is a new message: a new id, no delivery count, no time to live, and no time of expiry, because clients
+drop by themselves what has expired (Qpid JMS does). The rest of its bare message is what it was; the annotations say
+where it comes from. Names are Artemis's (`x-opt-ORIG-ADDRESS` …), and the cause is ours. What a person moves is another
+matter: `transferred` keeps what is left of its time and says nothing of its own, `retried` undoes `moved`.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from mqbroker.base.errors import PeerFault
 from mqbroker.core.backlog import Segment
 from mqbroker.wire.composites import encode_composite
 from mqbroker.wire.run import Run, single
-from mqbroker.wire.scan import MESSAGE_ANNOTATIONS, scan_sections
-from mqbroker.wire.sections import Header, decode_annotations, decode_header, encode_section
+from mqbroker.wire.scan import MESSAGE_ANNOTATIONS, Sections, scan_sections
+from mqbroker.wire.sections import Header, decode_annotations, decode_header, decode_properties, encode_section
 from mqbroker.wire.values import Long, Symbol
 
 ORIGIN_ADDRESS: Final = Symbol("x-opt-ORIG-ADDRESS")
@@ -65,7 +66,9 @@ def retried(payload: bytes) -> Run:
 
 
 def _rewritten(payload: bytes, notes: dict[Symbol, object]) -> bytes:
-    return _with_head(payload, None, (DELIVERY_PREFIX,), notes)
+    sections = scan_sections(payload, 0, len(payload))
+    lasting = payload[: sections.bare] + _lasting(payload, sections)
+    return _with_head(lasting, None, (DELIVERY_PREFIX,), notes)
 
 
 def _with_head(payload: bytes, ttl_ms: int | None, dropped: tuple[str, ...], notes: dict[Any, object]) -> bytes:
@@ -81,3 +84,17 @@ def _with_head(payload: bytes, ttl_ms: int | None, dropped: tuple[str, ...], not
     head = encode_composite(replace(header, ttl=ttl_ms, first_acquirer=False, delivery_count=0))
     shown = encode_section(MESSAGE_ANNOTATIONS, annotations) if annotations else b""
     return b"".join((head, shown, payload[sections.bare :]))
+
+
+def _lasting(payload: bytes, sections: Sections) -> bytes:
+    """The bare message without an absolute expiry time; one that has none stays as it is, byte for byte."""
+    bare = payload[sections.bare :]
+    if sections.properties < 0:
+        return bare
+    try:
+        properties, end = decode_properties(payload, sections.properties, sections.end)
+    except PeerFault:
+        return bare  # what cannot be read says nothing, as in parts.py
+    if properties.absolute_expiry_time is None:
+        return bare
+    return encode_composite(replace(properties, absolute_expiry_time=None)) + payload[end:]

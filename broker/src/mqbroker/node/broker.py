@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from mqbroker import __version__
 from mqbroker.amqp.links import ReceiverLink, SenderLink
 from mqbroker.base.errors import Bug
 from mqbroker.base.notice import Level, Notice
@@ -66,7 +67,9 @@ class Broker:
         self.node_id = setup.node_id
         self.node_secret = setup.secret
         self.container_id = setup.node_id
-        self.open_properties = {Symbol("product"): "mqbroker", Symbol("node-id"): setup.node_id}
+        self.open_properties = {
+            Symbol("product"): "mqbroker", Symbol("version"): __version__, Symbol("node-id"): setup.node_id,
+        }  # fmt: skip
         self.at = at
         self.started_at = at
         self.timers = Timers()
