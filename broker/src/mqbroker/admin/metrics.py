@@ -91,6 +91,10 @@ FAMILIES = {
             "Messages added to queues, once for each queue that one reached.",
         ),
         Family("mqbroker_messages_unrouted_total", "counter", BROKER, "Messages that reached no queue."),
+        Family(
+            "mqbroker_messages_duplicate_total", "counter", BROKER,
+            "Messages accepted and dropped because their `_AMQ_DUPL_ID` was seen at their address.",
+        ),
         Family("mqbroker_messages_refused_total", "counter", BROKER, "Messages refused because memory was full."),
         Family(
             "mqbroker_messages_delivered_total", "counter", BROKER,
@@ -173,6 +177,7 @@ def _of_store(broker: Broker) -> dict[str, float]:
         "mqbroker_messages_received_bytes_total": store.received_bytes_total,
         "mqbroker_messages_added_total": store.added_total,
         "mqbroker_messages_unrouted_total": store.unrouted_total,
+        "mqbroker_messages_duplicate_total": store.duplicates.dropped_total,
         "mqbroker_messages_returned_total": store.returned_total,
         "mqbroker_messages_acknowledged_total": store.acknowledged_total,
     }

@@ -192,6 +192,9 @@ class JournalTable(Table):
         ge=64 * KIB,
         le=GIB,
     )
+    persist_id_cache: bool = option(
+        True, "Keep the ids of duplicate detection on disk, so that they outlive the process; see id-cache-size."
+    )
 
 
 class LimitTable(Table):
@@ -307,6 +310,13 @@ class AddressSettingsTable(Table):
         False, "Keep the expired messages of each address in a queue of their own at the expiry address."
     )
     expiry_queue_prefix: Name | None = setting("EXP.", "What the names of those queues begin with.")
+    id_cache_size: int | None = setting(
+        20_000,
+        "Ids (`_AMQ_DUPL_ID`) that an address remembers: a message with one of them is accepted and dropped; 0: none.",
+        unit="messages",
+        ge=0,
+        le=1_000_000,
+    )
 
 
 class MetricTable(Table):

@@ -63,6 +63,7 @@ class JournalOptions:
     journal_compact_min_files: int
     journal_compact_percentage: int
     disk_pending_bytes_max: int
+    persist_id_cache: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +112,7 @@ class AddressSettings:
     max_expiry_delay: int
     auto_create_expiry_resources: bool
     expiry_queue_prefix: str
+    id_cache_size: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,17 +8,18 @@ for messages goes through here, so that memory and disk tell the same story.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 from mqbroker.base.errors import Bug, Refused
 from mqbroker.base.time import NS_PER_MS, At
-from mqbroker.config.slices import AddressSettings, AddressSettingsOptions, LimitOptions
-from mqbroker.core.address import ANYCAST, MULTICAST, Address
+from mqbroker.config.slices import AddressSettingsOptions, LimitOptions
+from mqbroker.core.address import MULTICAST, Address
 from mqbroker.core.compaction import store_again
 from mqbroker.core.decisions import Decisions
+from mqbroker.core.duplicates import Duplicates
 from mqbroker.core.memory import Memory
 from mqbroker.core.moved import moved
 from mqbroker.core.queue import EXPIRED, Consumer, Queue, QueueKind, Segment
+from mqbroker.core.queue_kind import check_name, kind_of
 from mqbroker.core.restore import by_count, counts_by_queue, run_of
 from mqbroker.core.selector import compile_selector
 from mqbroker.core.settings import Settings
@@ -28,7 +29,8 @@ from mqbroker.journal.recovered import Recovered
 from mqbroker.wire.parts import parts_of
 from mqbroker.wire.run import Run
 
-NAME_SIZE_MAX = 1024
+__all__ = ["Store", "kind_of"]
+
 AUTO_DELETE_IDLE_MS_MIN = 30_000  # Artemis looks that often; a client that comes back at once finds its queue
 
 InDelivery = Callable[[], Iterator[tuple[Queue, Segment]]]
@@ -43,6 +45,7 @@ class Store:
         self.journal = journal
         self.at = at
         self.decisions = Decisions(journal.position - 1)
+        self.duplicates = Duplicates(self.settings, journal, self.decisions)
         self.memory = Memory(limits.global_max_size_bytes)
         self.addresses: dict[str, Address] = {}
         self.queues: dict[str, Queue] = {}
@@ -98,11 +101,15 @@ class Store:
         """An address that nobody is bound to any more is not kept."""
         found = self.addresses.get(name)
         if found is not None and found.is_empty:
-            del self.addresses[name]
+            self._remove_address(name)
+
+    def _remove_address(self, name: str) -> None:
+        del self.addresses[name]
+        self.duplicates.forget(name)
 
     def make_address(self, name: str) -> Address:
         """The address, without a queue where it is new. Raises Refused."""
-        _check_name("address", name)
+        check_name("address", name)
         found = self.addresses.get(name)
         if found is None:
             if len(self.addresses) >= self.limits.queues_max:
@@ -127,8 +134,8 @@ class Store:
 
     def create_queue(self, kind: QueueKind) -> Queue:
         """Make and bind a queue; on disk with this step's append. Raises Refused."""
-        _check_name("name", kind.name)
-        _check_name("address", kind.address)
+        check_name("name", kind.name)
+        check_name("address", kind.address)
         if kind.name in self.queues:
             raise Refused("amqp:precondition-failed", f"queue {kind.name!r} exists")
         if len(self.queues) >= self.limits.queues_max:
@@ -162,7 +169,7 @@ class Store:
         address = self.addresses[queue.kind.address]
         address.unbind(queue)
         if address.is_empty and not address.is_topic:
-            del self.addresses[address.name]
+            self._remove_address(address.name)
         del self.queues[queue.kind.name]
         self.dirty.pop(queue, None)
         queue.is_deleted = True
@@ -177,6 +184,9 @@ class Store:
         waits = False
         settings = self.settings.of(address.name)
         for part in parts_of(run):
+            if part.traits.duplicate_id and not moved_from and not self.duplicates.is_new(address.name, part):
+                waits = self.duplicates.must_wait(address.name, part) or waits
+                continue
             part.arrived_ms = self.at.wall_ms
             part.expires_ms = expires_ms(part, settings)
             waits = self._publish(address, part, moved_from) or waits
@@ -431,6 +441,7 @@ class Store:
 
     def load(self, recovered: Recovered) -> None:
         """Take over what recovery found. Raises StorageFault where a record's frames are not a run."""
+        self.duplicates.load(recovered)
         by_id: dict[int, Queue] = {}
         for queue_id, attributes in recovered.queues.items():
             self._next_queue_id = max(self._next_queue_id, queue_id + 1)
@@ -464,29 +475,6 @@ class Store:
             queue.add_scheduled(segment, segment.run.deliver_at_ms)
         else:
             queue.add(segment)
-
-
-def kind_of(name: str, address: str, settings: AddressSettings, **changes: Any) -> QueueKind:
-    """A queue as the settings of its address want it."""
-    values: dict[str, Any] = {
-        "routing": ANYCAST,
-        "max_consumers": settings.default_max_consumers,
-        "exclusive": settings.default_exclusive_queue,
-        "last_value": settings.default_last_value_queue,
-        "non_destructive": settings.default_non_destructive,
-        "ring_size": settings.default_ring_size,
-        "consumers_before_dispatch": settings.default_consumers_before_dispatch,
-        "delay_before_dispatch_ms": settings.default_delay_before_dispatch,
-        "group_rebalance": settings.default_group_rebalance,
-        "group_buckets": settings.default_group_buckets,
-        "purge_on_no_consumers": settings.default_purge_on_no_consumers,
-    }
-    return QueueKind(name, address, **(values | changes))
-
-
-def _check_name(what: str, name: str) -> None:
-    if not name or len(name) > NAME_SIZE_MAX:
-        raise Refused("amqp:invalid-field", f"a queue's {what} has 1 to {NAME_SIZE_MAX} characters")
 
 
 def _set_delivery_time(run: Run) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from mqbroker.base.errors import Refused
 from mqbroker.core.address import ANYCAST, MULTICAST
 from mqbroker.core.queue import Queue, QueueKind
-from mqbroker.core.store import kind_of
+from mqbroker.core.queue_kind import kind_of
 
 if TYPE_CHECKING:
     from mqbroker.core.store import Store

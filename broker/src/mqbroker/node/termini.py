@@ -13,8 +13,8 @@ from mqbroker.amqp.links import LinkBase, ReceiverLink, SenderLink
 from mqbroker.base.errors import Refused
 from mqbroker.core.address import ANYCAST, MULTICAST
 from mqbroker.core.queue import Queue
+from mqbroker.core.queue_kind import kind_of
 from mqbroker.core.source_filters import NO_LOCAL_CODE, NO_LOCAL_NAME, SourceFilter, source_filter
-from mqbroker.core.store import kind_of
 from mqbroker.node.consumer import LinkConsumer
 from mqbroker.node.relay import Relay
 from mqbroker.node.subscriptions import Subscriptions, name_of
