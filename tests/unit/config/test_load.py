@@ -223,3 +223,23 @@ def test_metrics_and_a_listener_do_not_share_a_port() -> None:
     assert faults(text) == {"metrics.port": "port 9672 is taken by listeners.0 (clients); choose another port"}
     assert good(text + 'local-bind-address = "127.0.0.2"\n').metrics.port == 9672
     assert good(listener()).metrics.port == 0
+
+
+def test_security_settings_are_checked_like_address_settings() -> None:
+    text = """
+[[security-settings]]
+match = "#"
+send = ["client", "Shop"]
+[[security-settings]]
+match = "#"
+sent = ["client"]
+[[security-settings]]
+match = "orders.x*"
+"""
+    found = parse(text)
+    assert isinstance(found, list)
+    paths = sorted(fault.path for fault in found)
+    assert paths == [
+        "security-settings.0.send.1", "security-settings.1.match", "security-settings.1.sent",
+        "security-settings.2.match",
+    ]  # fmt: skip

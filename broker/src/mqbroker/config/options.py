@@ -24,6 +24,7 @@ from mqbroker.config.slices import (
     ListenerOptions,
     MetricOptions,
     NodeOptions,
+    SecuritySettings,
 )
 
 KIB = 1024
@@ -62,6 +63,8 @@ NodeName = Annotated[str, Field(pattern=patterns.NODE_NAME)]
 OptionalPath = Annotated[str, Field(pattern=patterns.OPTIONAL_PATH, max_length=4000)]
 AbsolutePath = Annotated[str, Field(pattern=patterns.ABSOLUTE_PATH, max_length=4000)]
 IpAddress = Annotated[str, AfterValidator(_ip_address)]
+RoleName = Annotated[str, Field(pattern=patterns.ROLE)]
+Roles = Annotated[list[RoleName], Field(max_length=1000)]
 SaslMechanisms = Annotated[list[SaslMechanism], Field(min_length=1), AfterValidator(_distinct)]
 
 
@@ -140,6 +143,9 @@ class ListenerTable(Table):
         ["SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"],
         "SASL mechanisms that are offered; ANONYMOUS lets everybody in without a password, EXTERNAL whom a verified "
         "client certificate names.",
+    )
+    anonymous_role: Annotated[str, Field(pattern=patterns.OPTIONAL_ROLE)] = option(
+        "", "Role of those who log in by ANONYMOUS, for the permissions of security settings; empty means none."
     )
     idle_timeout_ms: int = option(
         60_000,
@@ -319,6 +325,25 @@ class AddressSettingsTable(Table):
     )
 
 
+class SecuritySettingsTable(Table):
+    """Roles that may do something at the addresses that match. The table may be repeated: the most specific match wins.
+
+    It holds as a whole, nothing is added from others. Without any table everybody who is logged in may do everything.
+    """
+
+    match: str = option(
+        ..., "Address, or pattern of addresses, that the permissions are for.", min_length=1, max_length=1024
+    )
+    send: Roles = option([], "Roles that may send to matching addresses.")
+    consume: Roles = option([], "Roles that may consume from queues of matching addresses.")
+    browse: Roles = option([], "Roles that may browse queues of matching addresses.")
+    create_address: Roles = option([], "Roles that may have matching addresses made by using them.")
+    create_durable_queue: Roles = option([], "Roles that may have durable queues made at matching addresses.")
+    create_non_durable_queue: Roles = option([], "Roles that may have queues made there that are not durable.")
+    delete_durable_queue: Roles = option([], "Roles that may end durable subscriptions of matching addresses.")
+    delete_non_durable_queue: Roles = option([], "Roles that may replace subscriptions there that are not durable.")
+
+
 class MetricTable(Table):
     """Metrics and health over HTTP. They show names and numbers, never messages; whoever reaches the port is served."""
 
@@ -339,6 +364,7 @@ class BrokerFile(Table):
     journal: JournalTable = Field(default_factory=JournalTable)
     limits: LimitTable = Field(default_factory=LimitTable)
     address_settings: list[AddressSettingsTable] = Field(default_factory=list, max_length=10_000)
+    security_settings: list[SecuritySettingsTable] = Field(default_factory=list, max_length=10_000)
     metrics: MetricTable = Field(default_factory=MetricTable)
 
 
@@ -370,6 +396,11 @@ def _settings_slice(tables: list[AddressSettingsTable]) -> AddressSettingsOption
     return AddressSettingsOptions(built_in_settings(), tuple(matches))
 
 
+def _security_slice(table: SecuritySettingsTable) -> SecuritySettings:
+    values = table.model_dump()
+    return SecuritySettings(values.pop("match"), **{name: tuple(roles) for name, roles in values.items()})
+
+
 def to_slices(file: BrokerFile) -> BrokerOptions:
     """Plain dataclasses for the rooms, placeholders of paths filled in."""
     return BrokerOptions(
@@ -378,6 +409,7 @@ def to_slices(file: BrokerFile) -> BrokerOptions:
         journal=JournalOptions(**file.journal.model_dump()),
         limits=LimitOptions(**file.limits.model_dump()),
         address_settings=_settings_slice(file.address_settings),
+        security_settings=tuple(_security_slice(table) for table in file.security_settings),
         metrics=MetricOptions(**file.metrics.model_dump()),
     )
 

@@ -40,6 +40,7 @@ class ListenerOptions:
     tls_ciphers: str
     tls_handshake_timeout_ms: int
     sasl_mechanisms: tuple[str, ...]
+    anonymous_role: str
     idle_timeout_ms: int
     login_timeout_ms: int
     max_frame_size_bytes: int
@@ -132,6 +133,21 @@ class AddressSettingsOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class SecuritySettings:
+    """One `[[security-settings]]` table: a pattern, and the roles that have each permission there."""
+
+    match: str
+    send: tuple[str, ...]
+    consume: tuple[str, ...]
+    browse: tuple[str, ...]
+    create_address: tuple[str, ...]
+    create_durable_queue: tuple[str, ...]
+    create_non_durable_queue: tuple[str, ...]
+    delete_durable_queue: tuple[str, ...]
+    delete_non_durable_queue: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class MetricOptions:
     """Table `[metrics]`. Port 0: nothing is served."""
 
@@ -149,4 +165,5 @@ class BrokerOptions:
     journal: JournalOptions
     limits: LimitOptions
     address_settings: AddressSettingsOptions
+    security_settings: tuple[SecuritySettings, ...]
     metrics: MetricOptions

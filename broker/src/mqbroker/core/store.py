@@ -18,6 +18,7 @@ from mqbroker.core.decisions import Decisions
 from mqbroker.core.duplicates import Duplicates
 from mqbroker.core.memory import Memory
 from mqbroker.core.moved import moved
+from mqbroker.core.permissions import CREATE, CREATE_ADDRESS, DELETE
 from mqbroker.core.queue import EXPIRED, Consumer, Queue, QueueKind, Segment
 from mqbroker.core.queue_kind import check_name, kind_of
 from mqbroker.core.restore import by_count, counts_by_queue, run_of
@@ -61,6 +62,8 @@ class Store:
         self._next_queue_id = 1
         self.in_delivery: InDelivery = lambda: iter(())
         self.schedule: Callable[[Queue], None] = lambda queue: None
+        # Raises Refused where whoever acts has not this permission at this address.
+        self.permit: Callable[[str, str], None] = lambda permission, address: None
 
     # -- names ---------------------------------------------------------------------------------------------------------
 
@@ -116,6 +119,7 @@ class Store:
                 raise Refused("amqp:resource-limit-exceeded", f"there are {len(self.addresses)} addresses: queues-max")
             if not self.settings.of(name).auto_create_queues:
                 raise Refused("amqp:not-found", f"there is no address {name!r}, and auto-create-queues is off")
+            self.permit(CREATE_ADDRESS, name)
             found = self.addresses[name] = Address(name)
             found.is_topic = True
         return found
@@ -142,6 +146,9 @@ class Store:
             raise Refused("amqp:resource-limit-exceeded", f"there are {len(self.queues)} queues, which is queues-max")
         if kind.selector:
             compile_selector(kind.selector)
+        if kind.address not in self.addresses:
+            self.permit(CREATE_ADDRESS, kind.address)
+        self.permit(CREATE[kind.is_durable], kind.address)
         queue_id = self._next_queue_id
         self._next_queue_id += 1
         if kind.is_durable:
@@ -162,6 +169,7 @@ class Store:
         """Unbind a queue and drop what is in it; says how many messages that were. Nobody may consume from it."""
         if queue.consumers or queue.delivering_count or queue.arriving_count:
             raise Refused("amqp:precondition-failed", f"queue {queue.kind.name!r} is in use")
+        self.permit(DELETE[queue.kind.is_durable], queue.kind.address)
         dropped = queue.message_count
         for segment in list(queue.segments()):
             self._forget(segment)

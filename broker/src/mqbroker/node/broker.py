@@ -16,6 +16,7 @@ from mqbroker.base.errors import Bug
 from mqbroker.base.notice import Level, Notice
 from mqbroker.base.time import At
 from mqbroker.config.slices import BrokerOptions
+from mqbroker.core.permissions import Permissions
 from mqbroker.core.queue import Queue, Segment
 from mqbroker.core.store import Store
 from mqbroker.journal.append import Append
@@ -72,6 +73,8 @@ class Broker:
         self.store = Store(options.limits, options.address_settings, self.journal, at)
         self.store.schedule = self.timers.add
         self.store.in_delivery = self._in_delivery
+        self.permissions = Permissions(options.security_settings)
+        self.store.permit = self.permissions.check
         self.store.load(recovered)
         self.local = LocalSessions(self)
         self.termini = Termini(self)

@@ -34,6 +34,7 @@ from mqbroker.base.errors import Refused
 from mqbroker.base.notice import Level
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.config.slices import ListenerOptions
+from mqbroker.core.permissions import Actor
 from mqbroker.node.consumer import LinkConsumer, segment_of
 from mqbroker.node.effects import Close, Derive, PauseReading
 from mqbroker.node.inputs import Accepted
@@ -145,6 +146,15 @@ class Peer:
         opened = self.connection.peer_open
         return opened.container_id if opened is not None else ""
 
+    @property
+    def actor(self) -> Actor:
+        """Whose permissions hold here, as users and their roles are now."""
+        if self.user is None:
+            role = self.listener.anonymous_role
+            return Actor(None, (role,) if role else ())
+        user = self.broker.accounts.of(self.listener.kind).get(self.user)
+        return Actor(self.user, user.roles if user is not None else ())
+
     def touch(self) -> None:
         """Something may have to go out at the end of this step."""
         self.broker.touched[self.conn] = self
@@ -217,7 +227,9 @@ class Peer:
             self._refuse_run(event)
             return
         if isinstance(link.owner, Relay):
-            self._relay(link, link.owner.publish(run), event)
+            with broker.permissions.acting(self.actor):
+                parts = link.owner.publish(run)
+            self._relay(link, parts, event)
             return
         if link.owner.is_empty and not link.owner.is_topic and not self._bind_again(link):
             return
@@ -248,7 +260,8 @@ class Peer:
     def _bind_again(self, link: ReceiverLink) -> bool:
         """The queues of an address may have been deleted since the link was attached: as if it attached now."""
         try:
-            link.owner = self.broker.store.address_for(link.owner.name)
+            with self.broker.permissions.acting(self.actor):
+                link.owner = self.broker.store.address_for(link.owner.name)
         except Refused as refused:
             link.detach(refused.condition, refused.description)
             return False

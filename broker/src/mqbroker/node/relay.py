@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mqbroker.base.errors import PeerFault, Refused
+from mqbroker.core.permissions import SEND
 from mqbroker.wire.parts import part_of
 from mqbroker.wire.run import Run
 from mqbroker.wire.scan import scan_sections
@@ -46,6 +47,7 @@ class Relay:
             return False, Refused("amqp:invalid-field", why)
         try:
             name, mark, queue = target.partition("::")
+            self._store.permit(SEND, name)
             address = self._store.queue_address(name, queue) if mark else self._store.address_for(target)
         except Refused as refused:
             return False, refused
