@@ -235,6 +235,7 @@ def setting(built_in: Any, sentence: str, *, unit: str = "", **bounds: Any) -> A
     return Field(None, description=sentence, json_schema_extra=extra, **bounds)
 
 
+FullPolicy = Literal["DROP", "FAIL", "BLOCK"]
 RoutingType = Literal["ANYCAST", "MULTICAST"]
 Name = Annotated[str, Field(max_length=1024)]
 LONG_MS = 10 * 365 * 86_400_000
@@ -322,6 +323,25 @@ class AddressSettingsTable(Table):
         unit="messages",
         ge=0,
         le=1_000_000,
+    )
+    max_size_bytes: int | None = setting(
+        -1,
+        "Bytes of messages in the queues of an address above which it is full; -1: no bound.",
+        unit="bytes",
+        ge=-1,
+        le=2**50,
+    )
+    max_size_messages: int | None = setting(
+        -1,
+        "Messages in the queues of an address above which it is full; -1: no bound.",
+        unit="messages",
+        ge=-1,
+        le=2**40,
+    )
+    address_full_policy: FullPolicy | None = setting(
+        "BLOCK",
+        "What happens at a full address: BLOCK gives producers no credit, FAIL rejects, DROP accepts and drops; "
+        "Artemis's default, PAGE, does not exist yet.",
     )
 
 

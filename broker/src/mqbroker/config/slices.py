@@ -114,6 +114,9 @@ class AddressSettings:
     auto_create_expiry_resources: bool
     expiry_queue_prefix: str
     id_cache_size: int
+    max_size_bytes: int
+    max_size_messages: int
+    address_full_policy: str
 
 
 @dataclass(frozen=True, slots=True)

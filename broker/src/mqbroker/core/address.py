@@ -8,6 +8,7 @@ queues. A binding may have a filter, and then gets what matches.
 from __future__ import annotations
 
 from mqbroker.core.message_view import MessageView
+from mqbroker.core.meter import Meter
 from mqbroker.core.queue import Queue
 from mqbroker.wire.run import Run
 
@@ -17,10 +18,13 @@ ANYCAST, MULTICAST = "anycast", "multicast"
 class Address:
     """A name and its bindings."""
 
-    __slots__ = ("_cursor", "_is_choosy", "anycast", "is_topic", "multicast", "name", "routed_total", "unrouted_total")
+    __slots__ = (
+        "_cursor", "_is_choosy", "anycast", "is_topic", "meter", "multicast", "name", "routed_total", "unrouted_total",
+    )  # fmt: skip
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, meter: Meter | None = None) -> None:
         self.name = name
+        self.meter = meter
         self.anycast: list[Queue] = []
         self.multicast: list[Queue] = []
         self.routed_total = 0
@@ -32,6 +36,7 @@ class Address:
     def bind(self, queue: Queue) -> None:
         """Messages of this address reach the queue from now on."""
         (self.anycast if queue.kind.routing == ANYCAST else self.multicast).append(queue)
+        queue.meter = self.meter
         self._look()
 
     def unbind(self, queue: Queue) -> None:

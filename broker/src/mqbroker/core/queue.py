@@ -17,6 +17,7 @@ from typing import Any, Protocol
 from mqbroker.core.backlog import Backlog, Segment
 from mqbroker.core.dispatch import Dispatch
 from mqbroker.core.message_view import MessageView
+from mqbroker.core.meter import Meter
 
 __all__ = ["Consumer", "Queue", "QueueKind", "Segment"]
 
@@ -86,7 +87,7 @@ class Queue:
     __slots__ = (
         "acknowledged_total", "added_total", "arriving_count", "backlog", "consumers", "delivering_count", "dispatcher",
         "due_ns", "expired_total", "filter", "gone", "idle_until_ms", "is_consumed", "is_deleted", "is_expiring",
-        "is_paused", "is_used", "journal_id", "killed_total", "kind", "last_values", "next_expiry_ms", "owner",
+        "is_paused", "is_used", "journal_id", "killed_total", "kind", "last_values", "meter", "next_expiry_ms", "owner",
         "replaced_total", "scheduled", "scheduled_count", "scheduled_ns", "waiting", "waiting_count",
     )  # fmt: skip
 
@@ -95,6 +96,7 @@ class Queue:
         self.journal_id = journal_id
         self.owner = owner  # who is told when a deadline of the queue has come
         self.filter: Filter | None = None
+        self.meter: Meter | None = None  # of its address, if that has a bound
         self.backlog = Backlog()
         self.waiting: deque[Segment] = deque()
         self.scheduled: list[tuple[int, int, Segment]] = []

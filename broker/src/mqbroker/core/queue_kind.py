@@ -7,7 +7,7 @@ from typing import Any
 from mqbroker.base.errors import Refused
 from mqbroker.config.slices import AddressSettings
 from mqbroker.core.address import ANYCAST
-from mqbroker.core.queue import QueueKind
+from mqbroker.core.queue import Queue, QueueKind
 
 NAME_SIZE_MAX = 1024
 
@@ -34,3 +34,15 @@ def check_name(what: str, name: str) -> None:
     """`what` is named like this. Raises Refused."""
     if not name or len(name) > NAME_SIZE_MAX:
         raise Refused("amqp:invalid-field", f"a queue's {what} has 1 to {NAME_SIZE_MAX} characters")
+
+
+def check_consumers(queue: Queue, common_max: int) -> None:
+    """Whether one more consumer is let in. Raises Refused."""
+    count = len(queue.consumers) + queue.arriving_count
+    own = queue.kind.max_consumers
+    if 0 <= own <= count:
+        why = f"queue {queue.kind.name!r} has {count} consumers, which is its max-consumers"
+        raise Refused("amqp:resource-limit-exceeded", why)
+    if count >= common_max:
+        why = f"queue {queue.kind.name!r} has {count} consumers, which is consumers-per-queue-max"
+        raise Refused("amqp:resource-limit-exceeded", why)

@@ -17,10 +17,11 @@ from mqbroker.core.compaction import store_again
 from mqbroker.core.decisions import Decisions
 from mqbroker.core.duplicates import Duplicates
 from mqbroker.core.memory import Memory
+from mqbroker.core.meter import Meters
 from mqbroker.core.moved import moved
 from mqbroker.core.permissions import CREATE, CREATE_ADDRESS, DELETE
 from mqbroker.core.queue import EXPIRED, Consumer, Queue, QueueKind, Segment
-from mqbroker.core.queue_kind import check_name, kind_of
+from mqbroker.core.queue_kind import check_consumers, check_name, kind_of
 from mqbroker.core.restore import by_count, counts_by_queue, run_of
 from mqbroker.core.selector import compile_selector
 from mqbroker.core.settings import Settings
@@ -47,6 +48,7 @@ class Store:
         self.at = at
         self.decisions = Decisions(journal.position - 1)
         self.duplicates = Duplicates(self.settings, journal, self.decisions)
+        self.meters = Meters()
         self.memory = Memory(limits.global_max_size_bytes)
         self.addresses: dict[str, Address] = {}
         self.queues: dict[str, Queue] = {}
@@ -95,7 +97,7 @@ class Store:
         found = self.queues.get(queue)
         if found is None or found.kind.address != address:
             raise Refused("amqp:not-found", f"there is no queue {queue!r} at address {address!r}")
-        alone = Address(address)
+        alone = Address(address, self.addresses[address].meter)
         alone.bind(found)
         alone.is_topic = True
         return alone
@@ -105,6 +107,10 @@ class Store:
         found = self.addresses.get(name)
         if found is not None and found.is_empty:
             self._remove_address(name)
+
+    def _add_address(self, name: str) -> Address:
+        added = self.addresses[name] = Address(name, self.meters.of(name, self.settings.of(name)))
+        return added
 
     def _remove_address(self, name: str) -> None:
         del self.addresses[name]
@@ -120,7 +126,7 @@ class Store:
             if not self.settings.of(name).auto_create_queues:
                 raise Refused("amqp:not-found", f"there is no address {name!r}, and auto-create-queues is off")
             self.permit(CREATE_ADDRESS, name)
-            found = self.addresses[name] = Address(name)
+            found = self._add_address(name)
             found.is_topic = True
         return found
 
@@ -161,7 +167,7 @@ class Store:
             queue.filter = compile_selector(kind.selector)
         address = self.addresses.get(kind.address)
         if address is None:
-            address = self.addresses[kind.address] = Address(kind.address)
+            address = self._add_address(kind.address)
         address.bind(queue)
         return queue
 
@@ -172,6 +178,8 @@ class Store:
         self.permit(DELETE[queue.kind.is_durable], queue.kind.address)
         dropped = queue.message_count
         for segment in list(queue.segments()):
+            if queue.meter is not None:
+                queue.meter.remove(segment)
             self._forget(segment)
         queue.waiting.clear()  # what waits for the disk waits in vain
         address = self.addresses[queue.kind.address]
@@ -217,6 +225,8 @@ class Store:
             if not run.live:
                 self.memory.hold(run)
             run.live += count * len(queues)
+            if address.meter is not None:
+                address.meter.add(run.size_bytes(index, count) * len(queues), count * len(queues))
             if run.section.is_durable:
                 durable = [queue.journal_id for queue in queues if queue.journal_id]
                 if durable:
@@ -271,6 +281,8 @@ class Store:
         run = segment.run
         if run.section.is_durable and queue.journal_id:
             self.journal.settle(queue.journal_id, segment.first_id, segment.n)
+        if queue.meter is not None:
+            queue.meter.remove(segment)
         queue.settled(segment.n)
         self.acknowledged_total += segment.n
         self._forget(segment)
@@ -357,14 +369,7 @@ class Store:
 
     def check_consumers(self, queue: Queue) -> None:
         """Whether one more consumer is let in. Raises Refused."""
-        count = len(queue.consumers) + queue.arriving_count
-        own, common = queue.kind.max_consumers, self.limits.consumers_per_queue_max
-        if 0 <= own <= count:
-            why = f"queue {queue.kind.name!r} has {count} consumers, which is its max-consumers"
-            raise Refused("amqp:resource-limit-exceeded", why)
-        if count >= common:
-            why = f"queue {queue.kind.name!r} has {count} consumers, which is consumers-per-queue-max"
-            raise Refused("amqp:resource-limit-exceeded", why)
+        check_consumers(queue, self.limits.consumers_per_queue_max)
 
     def join(self, queue: Queue, consumer: Consumer) -> None:
         """From now on the consumer gets messages of the queue."""
@@ -477,6 +482,8 @@ class Store:
             self._changed(queue)
 
     def _restore(self, queue: Queue, segment: Segment) -> None:
+        if queue.meter is not None:
+            queue.meter.add(segment.run.size_bytes(segment.start, segment.n), segment.n)
         if segment.run.traits.group_id:
             queue.dispatcher.grouped()
         if segment.run.deliver_at_ms > self.at.wall_ms:

@@ -117,6 +117,8 @@ class Broker:
         if self.starved:
             self._relieve()
         more = self._dispatch()
+        if self.store.meters.roomy:
+            self._relieve_addresses()
         self.local.finish()
         more = self.store.upkeep() or more
         for segment in self.journal.deletable():
@@ -271,6 +273,14 @@ class Broker:
         if self.starved and self.may_grant:
             starved, self.starved = self.starved, {}
             for link, peer in starved.items():
+                peer.grant(link)
+
+    def _relieve_addresses(self) -> None:
+        """The same for those who waited for room at one address."""
+        roomy, self.store.meters.roomy = self.store.meters.roomy, {}
+        for meter in roomy:
+            waiting, meter.waiting = meter.waiting, {}
+            for link, peer in waiting.items():
                 peer.grant(link)
 
     def _in_delivery(self) -> Iterator[tuple[Queue, Segment]]:

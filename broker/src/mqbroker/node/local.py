@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from mqbroker.base.errors import PeerFault, Refused
 from mqbroker.base.time import NS_PER_MS
+from mqbroker.core.meter import DROP
 from mqbroker.core.queue import Filter, Queue, Segment
+from mqbroker.node.full import is_dropped
 from mqbroker.wire.run import single
 from mqbroker.wire.sections import describe_message
 
@@ -92,9 +94,12 @@ class LocalSessions:
         if largest > store.limits.max_message_size_bytes:
             raise Refused("amqp:link:message-size-exceeded", f"a message of {largest} bytes exceeds max-message-size")
         target = store.address_for(address)
+        # All or none, but where more than fits is dropped.
+        is_all_taken = target.meter is None or (target.meter.policy != DROP and not is_dropped(target, len(payloads)))
         waits = False
         for payload in payloads:
-            waits = store.publish(target, single(payload)) or waits
+            if is_all_taken or not is_dropped(target, 1):
+                waits = store.publish(target, single(payload)) or waits
         result = {"accepted": len(payloads)}
         if waits:
             store.decisions.wait(broker.reply, request_id, result)

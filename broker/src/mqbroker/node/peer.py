@@ -34,9 +34,11 @@ from mqbroker.base.errors import Refused
 from mqbroker.base.notice import Level
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.config.slices import ListenerOptions
+from mqbroker.core.address import Address
 from mqbroker.core.permissions import Actor
 from mqbroker.node.consumer import LinkConsumer, segment_of
 from mqbroker.node.effects import Close, Derive, PauseReading
+from mqbroker.node.full import admitted
 from mqbroker.node.inputs import Accepted
 from mqbroker.node.login_delays import Key, network_of
 from mqbroker.node.relay import Relay
@@ -233,6 +235,11 @@ class Peer:
             return
         if link.owner.is_empty and not link.owner.is_topic and not self._bind_again(link):
             return
+        if link.owner.meter is not None:
+            taken = admitted(self, event, link.owner.meter)
+            if taken is None:
+                return
+            run = taken.run
         waits = broker.store.publish(link.owner, run)
         if waits and not is_settled:
             broker.store.decisions.wait(self._accept, link, first, run.count)
@@ -292,8 +299,13 @@ class Peer:
 
     def grant(self, link: ReceiverLink) -> None:
         """Credit, or a place among those who wait for room."""
-        if self.broker.may_grant:
-            link.grant(self.broker.options.limits.link_credit)
+        meter = link.owner.meter
+        if meter is not None and meter.is_blocking:
+            link.is_starved = True
+            meter.waiting[link] = self
+        elif self.broker.may_grant:
+            credit = self.broker.options.limits.link_credit
+            link.grant(credit if meter is None else meter.credit(credit))
             self.touch()
         else:
             link.is_starved = True
@@ -302,14 +314,18 @@ class Peer:
     def _refuse_run(self, event: Incoming) -> None:
         self.broker.counters.refused += event.run.count
         why = f"the broker holds {self.broker.store.memory.held_bytes} bytes of messages, which is global-max-size"
+        self.refuse_range(event, 0, why)
+        if event.link.is_attached and event.link.credit * 2 <= event.link.window:
+            self.grant(event.link)
+
+    def refuse_range(self, event: Incoming, begin: int, why: str) -> None:
+        """Messages from one on are too many. The sender of settled ones is told by its link's end."""
         if event.is_settled:
             event.link.detach("amqp:resource-limit-exceeded", why)
             return
         error = Error(condition=Symbol("amqp:resource-limit-exceeded"), description=why)
-        last = event.delivery_id + event.run.count - 1
-        event.link.session.dispose(event.delivery_id, last, Rejected(error=error), as_receiver=True)
-        if event.link.credit * 2 <= event.link.window:
-            self.grant(event.link)
+        first, last = event.delivery_id + begin, event.delivery_id + event.run.count - 1
+        event.link.session.dispose(first, last, Rejected(error=error), as_receiver=True)
 
     def _settled(self, event: Settled) -> None:
         store = self.broker.store
@@ -418,6 +434,8 @@ class Peer:
         if isinstance(link, ReceiverLink):
             self.producers.pop(link, None)
             self.broker.starved.pop(link, None)
+            if isinstance(link.owner, Address) and link.owner.meter is not None:
+                link.owner.meter.waiting.pop(link, None)
         self.broker.termini.detached(self, link)
 
     def _ended(self, event: Began | Ended | SenderSettled) -> None:

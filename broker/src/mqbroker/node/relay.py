@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from mqbroker.base.errors import PeerFault, Refused
 from mqbroker.core.permissions import SEND
+from mqbroker.node.full import is_dropped
 from mqbroker.wire.parts import part_of
 from mqbroker.wire.run import Run
 from mqbroker.wire.scan import scan_sections
@@ -25,6 +26,7 @@ class Relay:
     is_empty = False
     is_topic = True  # never bound to anything again
     name = ""
+    meter = None  # each message meets that of its own address
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -49,6 +51,8 @@ class Relay:
             name, mark, queue = target.partition("::")
             self._store.permit(SEND, name)
             address = self._store.queue_address(name, queue) if mark else self._store.address_for(target)
+            if is_dropped(address, end - begin):
+                return False, None
         except Refused as refused:
             return False, refused
         return self._store.publish(address, part_of(run, begin, end)), None
