@@ -1,6 +1,6 @@
 """Defaults and argument_specs of the role `broker`.
 
-The variables `broker_options`, `broker_listeners` and those of tables that are told apart by `match` are made from the
+The variables `broker_options`, `broker_listeners` and those of the other repeated tables are made from the
 declared options.
 Variables that only the role knows stand in `role_broker_extra.yml`, each with its `default` (left out where the caller
 must give it) and `spec`.
@@ -31,6 +31,7 @@ MATCHED = {
         "Roles that have permissions at the addresses that match, names with underscores.",
         "The most specific match holds as a whole; without any, everybody who is logged in may do all.",
     ),
+    "diverts": ("Messages of an address that go to another as well, or instead; names with underscores.",),
 }
 KINDS = {"string": "str", "integer": "int", "boolean": "bool", "array": "list", "number": "float"}
 

@@ -26,6 +26,7 @@ def by_role(variables: HostVariables, instance: Instance, address: str) -> str:
         "broker_listeners": variables.mq_listeners,
         "broker_address_settings": variables.mq_address_settings,
         "broker_security_settings": variables.mq_security_settings,
+        "broker_diverts": variables.mq_diverts,
         "broker_allow_plaintext": variables.mq_allow_plaintext,
         "broker_metrics_port": variables.mq_metrics_port,
         "broker_metrics_local_bind_address": variables.mq_metrics_local_bind_address,
@@ -60,6 +61,15 @@ CASES: dict[str, tuple[dict[str, Any], Instance, str]] = {
             "mq_security_settings": [
                 {"match": "#", "send": [], "consume": ["client", "audit"]},
                 {"match": "orders.#", "send": ["shop"]},
+            ],
+            "mq_diverts": [
+                {
+                    "name": "big",
+                    "address": "orders",
+                    "forwarding_address": "audit",
+                    "filter": "kind = 'é\"'",
+                    "exclusive": True,
+                },
             ],
         },
         Instance(name="default"),

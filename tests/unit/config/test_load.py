@@ -243,3 +243,28 @@ match = "orders.x*"
         "security-settings.0.send.1", "security-settings.1.match", "security-settings.1.sent",
         "security-settings.2.match",
     ]  # fmt: skip
+
+
+def test_diverts_have_names_of_their_own_and_go_elsewhere() -> None:
+    text = """
+[[diverts]]
+name = "a"
+address = "orders"
+forwarding-address = "audit"
+[[diverts]]
+name = "a"
+address = "prices"
+forwarding-address = "prices"
+[[diverts]]
+name = "b"
+address = ""
+"""
+    found = parse(text)
+    assert isinstance(found, list)
+    paths = sorted(fault.path for fault in found)
+    assert paths == [
+        "diverts.1.forwarding-address",
+        "diverts.1.name",
+        "diverts.2.address",
+        "diverts.2.forwarding-address",
+    ]

@@ -16,6 +16,7 @@ SLICES = {
     "limits": slices.LimitOptions,
     "address_settings": slices.AddressSettings,
     "security_settings": slices.SecuritySettings,
+    "diverts": slices.DivertOptions,
     "metrics": slices.MetricOptions,
 }
 KINDS = {"string": str, "integer": int, "boolean": bool, "array": tuple[str, ...], "number": float}

@@ -223,17 +223,21 @@ def _security_settings(variables: Vars) -> list[ConfigFault]:
     return _matched(variables, "security_settings")
 
 
+def _diverts(variables: Vars) -> list[ConfigFault]:
+    return _matched(variables, "diverts")
+
+
 def _matched(variables: Vars, table: str) -> list[ConfigFault]:
-    """Tables that are told apart by what they match."""
-    model = catalogue.tables()[table]
+    """Tables that are told apart by one option."""
+    model, key = catalogue.tables()[table], catalogue.REPEATED_TABLES[table]
     found = []
     seen: dict[str, int] = {}
     for number, row in enumerate(_rows(variables, f"mq_{table}")):
-        path, match = f"mq_{table}.{number}", str(row.get("match"))
+        path, match = f"mq_{table}.{number}", str(row.get(key))
         found += _row_faults(path, model, row)
         if match in seen and match != OPAQUE:
             first = f"mq_{table}.{seen[match]}"
-            found.append(ConfigFault(f"{path}.match", f"{match} is declared twice, first as {first}"))
+            found.append(ConfigFault(f"{path}.{key}", f"{match} is declared twice, first as {first}"))
         seen.setdefault(match, number)
     return found
 
@@ -385,5 +389,6 @@ HOST_CHECKS: tuple[Callable[[Vars], list[ConfigFault]], ...] = (
     _listeners,
     _address_settings,
     _security_settings,
+    _diverts,
     _instances,
 )

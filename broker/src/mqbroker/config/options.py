@@ -19,6 +19,7 @@ from mqbroker.config.slices import (
     AddressSettings,
     AddressSettingsOptions,
     BrokerOptions,
+    DivertOptions,
     JournalOptions,
     LimitOptions,
     ListenerOptions,
@@ -238,6 +239,7 @@ def setting(built_in: Any, sentence: str, *, unit: str = "", **bounds: Any) -> A
 FullPolicy = Literal["DROP", "FAIL", "BLOCK"]
 RoutingType = Literal["ANYCAST", "MULTICAST"]
 Name = Annotated[str, Field(max_length=1024)]
+FullName = Annotated[str, Field(min_length=1, max_length=1024)]
 LONG_MS = 10 * 365 * 86_400_000
 
 
@@ -364,6 +366,19 @@ class SecuritySettingsTable(Table):
     delete_non_durable_queue: Roles = option([], "Roles that may replace subscriptions there that are not durable.")
 
 
+class DivertTable(Table):
+    """Messages of an address that go to another as well, or instead. The table may be repeated."""
+
+    name: NodeName = option(..., "Name of the divert, distinct within the file.")
+    address: FullName = option(..., "Address whose messages are diverted.")
+    forwarding_address: FullName = option(..., "Address that they go to.")
+    filter: str = option("", "Selector: only messages that match are diverted; empty means all.", max_length=4096)
+    exclusive: bool = option(False, "Messages that are diverted do not stay at their address.")
+    routing_type: Literal["STRIP", "PASS", "ANYCAST", "MULTICAST"] = option(
+        "STRIP", "Queues of the forwarding address that are reached: those of one routing type, or (STRIP, PASS) all."
+    )
+
+
 class MetricTable(Table):
     """Metrics and health over HTTP. They show names and numbers, never messages; whoever reaches the port is served."""
 
@@ -385,6 +400,7 @@ class BrokerFile(Table):
     limits: LimitTable = Field(default_factory=LimitTable)
     address_settings: list[AddressSettingsTable] = Field(default_factory=list, max_length=10_000)
     security_settings: list[SecuritySettingsTable] = Field(default_factory=list, max_length=10_000)
+    diverts: list[DivertTable] = Field(default_factory=list, max_length=10_000)
     metrics: MetricTable = Field(default_factory=MetricTable)
 
 
@@ -430,6 +446,7 @@ def to_slices(file: BrokerFile) -> BrokerOptions:
         limits=LimitOptions(**file.limits.model_dump()),
         address_settings=_settings_slice(file.address_settings),
         security_settings=tuple(_security_slice(table) for table in file.security_settings),
+        diverts=tuple(DivertOptions(**table.model_dump()) for table in file.diverts),
         metrics=MetricOptions(**file.metrics.model_dump()),
     )
 

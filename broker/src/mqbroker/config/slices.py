@@ -151,6 +151,18 @@ class SecuritySettings:
 
 
 @dataclass(frozen=True, slots=True)
+class DivertOptions:
+    """One `[[diverts]]` table."""
+
+    name: str
+    address: str
+    forwarding_address: str
+    filter: str
+    exclusive: bool
+    routing_type: str
+
+
+@dataclass(frozen=True, slots=True)
 class MetricOptions:
     """Table `[metrics]`. Port 0: nothing is served."""
 
@@ -169,4 +181,5 @@ class BrokerOptions:
     limits: LimitOptions
     address_settings: AddressSettingsOptions
     security_settings: tuple[SecuritySettings, ...]
+    diverts: tuple[DivertOptions, ...]
     metrics: MetricOptions

@@ -13,7 +13,7 @@ from mqbroker.config.options import toml_name
 from mqbroker.config.variables import LOOPBACK, HostVariables, Instance
 
 TABLE_ORDER = ("node", "journal", "limits", "metrics")
-REPEATED_ORDER = ("listeners", "address_settings", "security_settings")
+REPEATED_ORDER = ("listeners", "address_settings", "security_settings", "diverts")
 
 
 def tables_of(variables: HostVariables, instance: Instance, address: str | None = None) -> dict[str, Any]:
@@ -34,6 +34,7 @@ def tables_of(variables: HostVariables, instance: Instance, address: str | None 
     made["listeners"] = [_listener(row, variables, instance, bound_to) for row in variables.mq_listeners]
     made["address_settings"] = [dict(row) for row in variables.mq_address_settings]
     made["security_settings"] = [dict(row) for row in variables.mq_security_settings]
+    made["diverts"] = [dict(row) for row in variables.mq_diverts]
     return made
 
 

@@ -57,27 +57,29 @@ class Address:
         """All bound queues."""
         return self.anycast + self.multicast
 
-    def route(self, run: Run, moved_from: str = "") -> list[tuple[int, int, list[Queue]]]:
+    def route(self, run: Run, moved_from: str = "", only: str = "") -> list[tuple[int, int, list[Queue]]]:
         """Which queues get which part of the run: (index, count, queues). `moved_from`: the address it was moved from.
 
-        The usual case, at most one shared queue and no filters, is one part.
+        `only`: queues of this routing type alone. The usual case, at most one shared queue and no filters, is one part.
         """
-        if len(self.anycast) <= 1 and not self._is_choosy:
+        if len(self.anycast) <= 1 and not self._is_choosy and not only:
             queues = self.anycast + self.multicast if self.multicast else self.anycast
             return [(0, run.count, queues)]
         parts: list[tuple[int, int, list[Queue]]] = []
         for index in range(run.count):
-            queues = self._queues_for(run, index, moved_from)
+            queues = self._queues_for(run, index, moved_from, only)
             if parts and parts[-1][2] == queues:
                 parts[-1] = (parts[-1][0], parts[-1][1] + 1, queues)
             else:
                 parts.append((index, 1, queues))
         return parts
 
-    def _queues_for(self, run: Run, index: int, moved_from: str) -> list[Queue]:
+    def _queues_for(self, run: Run, index: int, moved_from: str, only: str) -> list[Queue]:
         view = MessageView(run.payload(index), address=self.name) if self._is_choosy else None
 
         def takes(queue: Queue) -> bool:
+            if only and queue.kind.routing != only:
+                return False
             if queue.kind.moved_from and queue.kind.moved_from != moved_from:
                 return False
             return queue.filter is None or view is None or queue.filter.matches(view)

@@ -15,6 +15,7 @@ from mqbroker.config.slices import AddressSettingsOptions, LimitOptions
 from mqbroker.core.address import MULTICAST, Address
 from mqbroker.core.compaction import store_again
 from mqbroker.core.decisions import Decisions
+from mqbroker.core.diverts import Diverts
 from mqbroker.core.duplicates import Duplicates
 from mqbroker.core.memory import Memory
 from mqbroker.core.meter import Meters
@@ -22,10 +23,10 @@ from mqbroker.core.moved import moved
 from mqbroker.core.permissions import CREATE, CREATE_ADDRESS, DELETE
 from mqbroker.core.queue import EXPIRED, Consumer, Queue, QueueKind, Segment
 from mqbroker.core.queue_kind import check_consumers, check_name, kind_of
-from mqbroker.core.restore import by_count, counts_by_queue, run_of
+from mqbroker.core.restore import segments_of
 from mqbroker.core.selector import compile_selector
 from mqbroker.core.settings import Settings
-from mqbroker.core.times import expires_ms, redelivery_delay_ms
+from mqbroker.core.times import delivery_ms, expires_ms, redelivery_delay_ms
 from mqbroker.journal.plan import Journal
 from mqbroker.journal.recovered import Recovered
 from mqbroker.wire.parts import parts_of
@@ -49,6 +50,7 @@ class Store:
         self.decisions = Decisions(journal.position - 1)
         self.duplicates = Duplicates(self.settings, journal, self.decisions)
         self.meters = Meters()
+        self.diverts = Diverts((), self)
         self.memory = Memory(limits.global_max_size_bytes)
         self.addresses: dict[str, Address] = {}
         self.queues: dict[str, Queue] = {}
@@ -204,18 +206,26 @@ class Store:
                 waits = self.duplicates.must_wait(address.name, part) or waits
                 continue
             part.arrived_ms = self.at.wall_ms
+            if address.name in self.diverts.at:
+                waits = self.diverts.publish(address, part, moved_from) or waits
+                continue
             part.expires_ms = expires_ms(part, settings)
             waits = self._publish(address, part, moved_from) or waits
         return waits
 
-    def _publish(self, address: Address, run: Run, moved_from: str) -> bool:
+    def take_in(self, address: Address, run: Run, moved_from: str, only: str) -> bool:
+        """What diverts leave or bring; `only` queues of this routing type get it. True: as `publish`."""
+        run.expires_ms = expires_ms(run, self.settings.of(address.name))
+        return self._publish(address, run, moved_from, only)
+
+    def _publish(self, address: Address, run: Run, moved_from: str, only: str = "") -> bool:
         run.first_id = self.next_id
         self.next_id += run.count
-        _set_delivery_time(run)
+        run.deliver_at_ms = delivery_ms(run)
         self.received_total += run.count
         self.received_bytes_total += run.size_bytes(0, run.count)
         waits = False
-        for index, count, queues in address.route(run, moved_from):
+        for index, count, queues in address.route(run, moved_from, only):
             if not queues:
                 address.unrouted_total += count
                 self.unrouted_total += count
@@ -459,23 +469,18 @@ class Store:
         for queue_id, attributes in recovered.queues.items():
             self._next_queue_id = max(self._next_queue_id, queue_id + 1)
             by_id[queue_id] = self._bind(QueueKind.of(attributes), queue_id)
-        counts = counts_by_queue(recovered)
         runs: dict[int, Run] = {}
-        for queue_id, contents in recovered.queue_contents().items():
-            queue = by_id[queue_id]
-            extra = int(not recovered.was_clean and queue_id in recovered.consumed)
-            for first, count, record in contents:
-                run = runs.get(id(record))
-                if run is None:
-                    run = runs[id(record)] = run_of(record)
-                    run.expires_ms = expires_ms(run, self.settings.of(queue.kind.address))
-                    _set_delivery_time(run)
-                run.live += count
-                for begin, end, deliveries in by_count(first, first + count, counts.get(queue_id, {})):
-                    self._restore(queue, Segment(run, begin - run.first_id, end - begin, deliveries + extra))
-                    if extra:
-                        # Written down, because the next crash may come before this queue has a consumer again.
-                        self.journal.count(queue_id, begin, end - begin, deliveries + extra)
+        for queue_id, segment, is_suspect in segments_of(recovered):
+            queue, run = by_id[queue_id], segment.run
+            if id(run) not in runs:
+                runs[id(run)] = run
+                run.expires_ms = expires_ms(run, self.settings.of(queue.kind.address))
+                run.deliver_at_ms = delivery_ms(run)
+            run.live += segment.n
+            self._restore(queue, segment)
+            if is_suspect:
+                # Written down, because the next crash may come before this queue has a consumer again.
+                self.journal.count(queue_id, segment.first_id, segment.n, segment.deliveries)
         for run in runs.values():
             self.memory.hold(run)
         for queue in by_id.values():
@@ -490,8 +495,3 @@ class Store:
             queue.add_scheduled(segment, segment.run.deliver_at_ms)
         else:
             queue.add(segment)
-
-
-def _set_delivery_time(run: Run) -> None:
-    traits = run.traits
-    run.deliver_at_ms = traits.deliver_at_ms or (run.arrived_ms + traits.delay_ms if traits.delay_ms else 0)

@@ -26,6 +26,12 @@ def expires_ms(run: Run, settings: AddressSettings) -> int:
     return at_ms
 
 
+def delivery_ms(run: Run) -> int:
+    """When the messages of a run may be delivered first, 0: at once."""
+    traits = run.traits
+    return traits.deliver_at_ms or (run.arrived_ms + traits.delay_ms if traits.delay_ms else 0)
+
+
 def redelivery_delay_ms(settings: AddressSettings, deliveries: int, message_id: int) -> int:
     """How long a message waits that was delivered `deliveries` times in vain.
 

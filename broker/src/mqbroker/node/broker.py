@@ -16,6 +16,7 @@ from mqbroker.base.errors import Bug
 from mqbroker.base.notice import Level, Notice
 from mqbroker.base.time import At
 from mqbroker.config.slices import BrokerOptions
+from mqbroker.core.diverts import Diverts
 from mqbroker.core.permissions import Permissions
 from mqbroker.core.queue import Queue, Segment
 from mqbroker.core.store import Store
@@ -75,6 +76,7 @@ class Broker:
         self.store.in_delivery = self._in_delivery
         self.permissions = Permissions(options.security_settings)
         self.store.permit = self.permissions.check
+        self.store.diverts = Diverts(options.diverts, self.store)
         self.store.load(recovered)
         self.local = LocalSessions(self)
         self.termini = Termini(self)

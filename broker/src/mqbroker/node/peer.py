@@ -229,9 +229,7 @@ class Peer:
             self._refuse_run(event)
             return
         if isinstance(link.owner, Relay):
-            with broker.permissions.acting(self.actor):
-                parts = link.owner.publish(run)
-            self._relay(link, parts, event)
+            self._relay(link, link.owner.publish(run), event)
             return
         if link.owner.is_empty and not link.owner.is_topic and not self._bind_again(link):
             return

@@ -6,6 +6,8 @@ Terminus for Message Routing, ANONYMOUS-RELAY.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 from mqbroker.base.errors import PeerFault, Refused
@@ -28,8 +30,9 @@ class Relay:
     name = ""
     meter = None  # each message meets that of its own address
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, acting: Callable[[], AbstractContextManager[None]] = nullcontext) -> None:
         self._store = store
+        self._acting = acting  # on behalf of the sender
 
     def publish(self, run: Run) -> list[tuple[int, int, bool, Refused | None]]:
         """Route all messages: (index, count, whether acceptance must wait, why not) for each part."""
@@ -49,8 +52,9 @@ class Relay:
             return False, Refused("amqp:invalid-field", why)
         try:
             name, mark, queue = target.partition("::")
-            self._store.permit(SEND, name)
-            address = self._store.queue_address(name, queue) if mark else self._store.address_for(target)
+            with self._acting():
+                self._store.permit(SEND, name)
+                address = self._store.queue_address(name, queue) if mark else self._store.address_for(target)
             if is_dropped(address, end - begin):
                 return False, None
         except Refused as refused:

@@ -81,7 +81,7 @@ class Termini:
             answer = Target(address=name, dynamic=True, dynamic_node_properties=target.dynamic_node_properties,
                             capabilities=target.capabilities)  # fmt: skip
         elif target.address is None:
-            link.owner = Relay(self._broker.store)
+            link.owner = Relay(self._broker.store, lambda: self._broker.permissions.acting(peer.actor))
         else:
             address, queue = _parts(target.address)
             self._broker.store.permit(SEND, address)
