@@ -1,6 +1,7 @@
 """Defaults and argument_specs of the role `broker`.
 
-The variables `broker_options`, `broker_listeners` and `broker_address_settings` are made from the declared options.
+The variables `broker_options`, `broker_listeners` and those of the other repeated tables are made from the
+declared options.
 Variables that only the role knows stand in `role_broker_extra.yml`, each with its `default` (left out where the caller
 must give it) and `spec`.
 """
@@ -21,6 +22,18 @@ EXTRA = Path(__file__).parent / "role_broker_extra.yml"
 DEFAULTS_PATH = "roles/broker/defaults/main.yml"
 SPECS_PATH = "roles/broker/meta/argument_specs.yml"
 HEAD = "# Made by `make gen` from the declared options and gen/role_broker_extra.yml; changes belong there.\n"
+MATCHED_DEFAULTS = {"address_settings": default_address_settings()}
+MATCHED = {
+    "address_settings": (
+        "What holds at the addresses that match, names with underscores.",
+        "Option by option the most specific match wins.",
+    ),
+    "security_settings": (
+        "Roles that have permissions at the addresses that match, names with underscores.",
+        "The most specific match holds as a whole; without any, everybody who is logged in may do all.",
+    ),
+    "diverts": ("Messages of an address that go to another as well, or instead; names with underscores.",),
+}
 KINDS = {"string": "str", "integer": "int", "boolean": "bool", "array": "list", "number": "float"}
 
 
@@ -30,7 +43,7 @@ def files() -> dict[str, str]:
     variables = {
         **extra["variables"],
         "broker_listeners": _listeners(),
-        "broker_address_settings": _address_settings(),
+        **{f"broker_{table}": _matched(table, *sentences) for table, sentences in MATCHED.items()},
         "broker_options": _options(),
     }
     defaults = {name: row["default"] for name, row in variables.items() if "default" in row}
@@ -79,14 +92,10 @@ def _listeners() -> dict[str, Any]:
     return {"default": default_listeners(), "spec": spec}
 
 
-def _address_settings() -> dict[str, Any]:
-    inner = {entry.yaml_name: _spec(entry) for entry in catalogue.entries() if entry.table == "address_settings"}
-    description = [
-        "What holds at the addresses that match, names with underscores.",
-        "Option by option the most specific match wins.",
-    ]
-    spec = {"type": "list", "elements": "dict", "description": description, "options": inner}
-    return {"default": default_address_settings(), "spec": spec}
+def _matched(table: str, *description: str) -> dict[str, Any]:
+    inner = {entry.yaml_name: _spec(entry) for entry in catalogue.entries() if entry.table == table}
+    spec = {"type": "list", "elements": "dict", "description": list(description), "options": inner}
+    return {"default": MATCHED_DEFAULTS.get(table, []), "spec": spec}
 
 
 def _spec(entry: Entry) -> dict[str, Any]:

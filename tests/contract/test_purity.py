@@ -27,9 +27,8 @@ NAMES = frozenset({"open", "print", "input", "exec", "eval", "compile", "__impor
 # file: what it may use, and why
 EXCEPTIONS: dict[str, dict[str, str]] = {
     "core/memory.py": {"id": "identity of runs that are alive, as a key of a dictionary that keeps its order"},
-    "core/store.py": {
-        "id": "identity of records and runs that are alive, as a key of a dictionary that keeps its order"
-    },
+    "core/restore.py": {"id": "identity of records that are alive, as a key of a dictionary that keeps its order"},
+    "core/store.py": {"id": "identity of runs that are alive, as a key of a dictionary that keeps its order"},
 }
 
 

@@ -25,6 +25,8 @@ def by_role(variables: HostVariables, instance: Instance, address: str) -> str:
         "broker_options": variables.mq_broker_options,
         "broker_listeners": variables.mq_listeners,
         "broker_address_settings": variables.mq_address_settings,
+        "broker_security_settings": variables.mq_security_settings,
+        "broker_diverts": variables.mq_diverts,
         "broker_allow_plaintext": variables.mq_allow_plaintext,
         "broker_metrics_port": variables.mq_metrics_port,
         "broker_metrics_local_bind_address": variables.mq_metrics_local_bind_address,
@@ -55,6 +57,19 @@ CASES: dict[str, tuple[dict[str, Any], Instance, str]] = {
             "mq_address_settings": [
                 {"match": "#", "auto_create_queues": False, "redelivery_delay_multiplier": 2.5},
                 {"match": "orders.*", "dead_letter_address": "DLQ"},
+            ],
+            "mq_security_settings": [
+                {"match": "#", "send": [], "consume": ["client", "audit"]},
+                {"match": "orders.#", "send": ["shop"]},
+            ],
+            "mq_diverts": [
+                {
+                    "name": "big",
+                    "address": "orders",
+                    "forwarding_address": "audit",
+                    "filter": "kind = 'é\"'",
+                    "exclusive": True,
+                },
             ],
         },
         Instance(name="default"),

@@ -16,6 +16,7 @@ from mqbroker.journal.plan import Journal
 from mqbroker.journal.recovered import Recovered
 
 QUEUES_MAX = 5
+ID_CACHES = {"orders": 40, "prices.eu": 3}  # how many ids each address keeps
 
 
 def options(**changes: Any) -> JournalOptions:
@@ -31,16 +32,18 @@ def options(**changes: Any) -> JournalOptions:
 
 @dataclass
 class State:
-    """Everything that recovery must bring back. `live` is (queue, message id) -> body."""
+    """What recovery must bring back. `live` is (queue, message id) -> body, `ids` is address -> number -> id."""
 
     queues: dict[int, dict[str, Any]] = field(default_factory=dict)
     live: dict[tuple[int, int], bytes] = field(default_factory=dict)
     counts: dict[tuple[int, int], int] = field(default_factory=dict)
+    ids: dict[str, dict[int, bytes]] = field(default_factory=dict)
     consumed: set[int] = field(default_factory=set)
     boot: int = 0
 
     def copy(self) -> State:
-        return State(dict(self.queues), dict(self.live), dict(self.counts), set(self.consumed), self.boot)
+        ids = {address: dict(held) for address, held in self.ids.items()}
+        return State(dict(self.queues), dict(self.live), dict(self.counts), ids, set(self.consumed), self.boot)
 
 
 def contents(found: Recovered) -> State:
@@ -53,7 +56,8 @@ def contents(found: Recovered) -> State:
             for number in range(first, first + n):
                 live[queue, number] = bodies[number - run.first_id] + b">"
     counts = {(c.queue_id, c.first_id + i): c.delivery_count for c in found.counts for i in range(c.n)}
-    return State(found.queues, live, counts, set(found.consumed), found.boot)
+    ids = {address: {one.number: one.duplicate_id for one in stored} for address, stored in found.duplicates.items()}
+    return State(found.queues, live, counts, ids, set(found.consumed), found.boot)
 
 
 class Model:
@@ -83,11 +87,14 @@ class Model:
             self._declare,
             self._count,
             self._use,
+            self._see,
         )
         for _ in range(self.random.randint(1, 6)):
             self.random.choice(calls)(journal)
         if self.random.random() < 0.03:
             self._drop(journal)
+        if self.random.random() < 0.02:
+            self._forget(journal)
         self._compact(journal)
 
     def settle_all(self, journal: Journal) -> None:
@@ -95,6 +102,9 @@ class Model:
             journal.settle(queue, number, 1)
         self.state.live.clear()
         self.state.counts.clear()
+        for address in list(self.state.ids):
+            journal.duplicates.drop(address)
+        self.state.ids.clear()
 
     def _declare(self, journal: Journal) -> None:
         if len(self.state.queues) < QUEUES_MAX:
@@ -145,6 +155,24 @@ class Model:
             queue = self.random.choice(list(self.state.queues))
             self.state.consumed.add(queue)
             journal.consumed(queue)
+
+    def _see(self, journal: Journal) -> None:
+        address = self.random.choice(list(ID_CACHES))
+        held = self.state.ids.setdefault(address, {})
+        for _ in range(self.random.choice((1, 1, 5))):
+            number = max(held, default=0) + self.random.choice((1, 1, 3))  # others are not for the disk
+            if held and self.random.random() < 0.2:
+                number = self.random.choice(list(held))  # said once more
+            held[number] = b"%d" % number + b"i" * self.random.randint(0, 20)
+            while len(held) > ID_CACHES[address]:
+                del held[min(held)]
+            journal.duplicates.add(address, number, held[number], min(held))
+
+    def _forget(self, journal: Journal) -> None:
+        if self.state.ids:
+            address = self.random.choice(list(self.state.ids))
+            del self.state.ids[address]
+            journal.duplicates.drop(address)
 
     def _drop(self, journal: Journal) -> None:
         if self.state.queues:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 from mqbroker.admin.operations import perform
@@ -24,7 +24,7 @@ from mqbroker.amqp.session import Session
 from mqbroker.base.notice import Notice
 from mqbroker.base.time import NS_PER_MS, At
 from mqbroker.config.options import default_listener, defaults
-from mqbroker.config.slices import AddressMatch, AddressSettingsOptions, BrokerOptions
+from mqbroker.config.slices import AddressMatch, AddressSettingsOptions, BrokerOptions, SecuritySettings
 from mqbroker.config.users import Verifier
 from mqbroker.journal.append import Append
 from mqbroker.node import inputs as given
@@ -36,18 +36,24 @@ from tests.sim.disk import Faults, SimDisk
 
 CLIENT_LIMITS = ConnectionLimits(65536, 65536, 60_000, 64, 1024, 1 << 30)
 ROUNDS_MAX = 10_000
+PERMISSIONS = tuple(each.name for each in fields(SecuritySettings) if each.name != "match")
 
 
 def options_with(listener: Mapping[str, Any] | None = None, **tables: Mapping[str, Any]) -> BrokerOptions:
     """Defaults with changes by table; one listener that lets everybody in.
 
-    `address_settings` maps patterns to what they say.
+    `address_settings` maps patterns to what they say, `security_settings` to the roles of each permission.
     """
     base = defaults()
     matches = tables.pop("address_settings", {})
+    granted = tables.pop("security_settings", {})
     changed: dict[str, Any] = {name: replace(getattr(base, name), **values) for name, values in tables.items()}
     said = tuple(AddressMatch(pattern, values) for pattern, values in matches.items())
     changed["address_settings"] = AddressSettingsOptions(base.address_settings.built_in, said)
+    changed["security_settings"] = tuple(
+        SecuritySettings(match, **{name: tuple(roles.get(name, ())) for name in PERMISSIONS})
+        for match, roles in granted.items()
+    )
     entry = replace(default_listener(), **{"sasl_mechanisms": ("ANONYMOUS",), **(listener or {})})
     return replace(base, listeners=(entry,), **changed)
 

@@ -239,6 +239,14 @@ def test_broker_options(options: Any, path: str, why: str) -> None:
     assert why in faults(mq_broker_options=options)[path]
 
 
+def test_security_settings_are_checked_before_any_host_is_touched() -> None:
+    rows = [{"match": "#", "send": ["Shop"]}, {"match": "#"}, {"match": "a", "consumes": ["x"]}, {"send": []}]
+    assert sorted(faults(mq_security_settings=rows)) == [
+        "mq_security_settings.0.send.0", "mq_security_settings.1.match", "mq_security_settings.2.consumes",
+        "mq_security_settings.3.match",
+    ]  # fmt: skip
+
+
 def test_typed_variables_of_a_good_host_and_first_fault_of_a_bad_one() -> None:
     typed = host_variables(variables(mq_uid="900"))
     assert isinstance(typed, HostVariables)

@@ -223,3 +223,48 @@ def test_metrics_and_a_listener_do_not_share_a_port() -> None:
     assert faults(text) == {"metrics.port": "port 9672 is taken by listeners.0 (clients); choose another port"}
     assert good(text + 'local-bind-address = "127.0.0.2"\n').metrics.port == 9672
     assert good(listener()).metrics.port == 0
+
+
+def test_security_settings_are_checked_like_address_settings() -> None:
+    text = """
+[[security-settings]]
+match = "#"
+send = ["client", "Shop"]
+[[security-settings]]
+match = "#"
+sent = ["client"]
+[[security-settings]]
+match = "orders.x*"
+"""
+    found = parse(text)
+    assert isinstance(found, list)
+    paths = sorted(fault.path for fault in found)
+    assert paths == [
+        "security-settings.0.send.1", "security-settings.1.match", "security-settings.1.sent",
+        "security-settings.2.match",
+    ]  # fmt: skip
+
+
+def test_diverts_have_names_of_their_own_and_go_elsewhere() -> None:
+    text = """
+[[diverts]]
+name = "a"
+address = "orders"
+forwarding-address = "audit"
+[[diverts]]
+name = "a"
+address = "prices"
+forwarding-address = "prices"
+[[diverts]]
+name = "b"
+address = ""
+"""
+    found = parse(text)
+    assert isinstance(found, list)
+    paths = sorted(fault.path for fault in found)
+    assert paths == [
+        "diverts.1.forwarding-address",
+        "diverts.1.name",
+        "diverts.2.address",
+        "diverts.2.forwarding-address",
+    ]

@@ -72,6 +72,12 @@ def test_checkpoint(boot: int, next_id: int, trim: int, queues: dict[int, tuple[
     assert decode(records.encode_checkpoint(checkpoint)) == [checkpoint]
 
 
+@given(st.text(max_size=50), u64, st.lists(st.tuples(u64, st.binary(max_size=100)), max_size=20))
+def test_duplicates(address: str, oldest: int, ids: list[tuple[int, bytes]]) -> None:
+    duplicates = records.Duplicates(address, oldest, ids)
+    assert decode(records.encode_duplicates(duplicates)) == [duplicates]
+
+
 @given(st.binary(max_size=200))
 def test_any_bytes_are_records_or_malformed(payload: bytes) -> None:
     with contextlib.suppress(Malformed):
@@ -92,6 +98,9 @@ def test_any_body_is_a_record_or_malformed(kind: Kind, body: bytes) -> None:
         (struct.pack(">BI", 99, 0), "unknown kind of record 99"),
         (struct.pack(">BI", 7, 8) + b"1234", "longer than its entry"),
         (struct.pack(">BI", 7, 4) + b"1234", "too short"),
+        (struct.pack(">BIQH", 11, 10, 1, 1), "ends inside its address"),
+        (struct.pack(">BIQHB", 11, 11, 1, 1, 255), "is not UTF-8"),
+        (struct.pack(">BIQHQH", 11, 20, 1, 0, 1, 1), "ends inside an id"),
         (struct.pack(">BIQQQQBI", 10, 37, 1, 1, 1, 5, 0, 9), "ends inside a queue"),
     ],
 )

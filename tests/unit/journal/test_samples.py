@@ -28,6 +28,10 @@ def as_json(state: State) -> dict[str, Any]:
         "queues": {str(number): attributes for number, attributes in sorted(state.queues.items())},
         "live": [[queue, number, body.hex()] for (queue, number), body in sorted(state.live.items())],
         "counts": [[queue, number, times] for (queue, number), times in sorted(state.counts.items())],
+        "ids": {
+            address: [[number, held[number].hex()] for number in sorted(held)]
+            for address, held in sorted(state.ids.items())
+        },
         "consumed": sorted(state.consumed),
         "boot": state.boot,
     }
@@ -68,6 +72,7 @@ def write_sample(folder: Path) -> None:
     assert model.compacted
     assert min(disk.files) > 1
     assert found.counts
+    assert found.duplicates
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     for number, content in disk.files.items():

@@ -91,7 +91,19 @@ FAMILIES = {
             "Messages added to queues, once for each queue that one reached.",
         ),
         Family("mqbroker_messages_unrouted_total", "counter", BROKER, "Messages that reached no queue."),
+        Family(
+            "mqbroker_messages_duplicate_total", "counter", BROKER,
+            "Messages accepted and dropped because their `_AMQ_DUPL_ID` was seen at their address.",
+        ),
         Family("mqbroker_messages_refused_total", "counter", BROKER, "Messages refused because memory was full."),
+        Family(
+            "mqbroker_messages_address_full_total", "counter", BROKER,
+            "Messages refused because their address was full.",
+        ),
+        Family(
+            "mqbroker_messages_dropped_total", "counter", BROKER,
+            "Messages accepted and dropped because their address was full.",
+        ),
         Family(
             "mqbroker_messages_delivered_total", "counter", BROKER,
             "Messages handed to consumers, each time that one was.",
@@ -173,6 +185,9 @@ def _of_store(broker: Broker) -> dict[str, float]:
         "mqbroker_messages_received_bytes_total": store.received_bytes_total,
         "mqbroker_messages_added_total": store.added_total,
         "mqbroker_messages_unrouted_total": store.unrouted_total,
+        "mqbroker_messages_address_full_total": store.meters.refused_total,
+        "mqbroker_messages_dropped_total": store.meters.dropped_total,
+        "mqbroker_messages_duplicate_total": store.duplicates.dropped_total,
         "mqbroker_messages_returned_total": store.returned_total,
         "mqbroker_messages_acknowledged_total": store.acknowledged_total,
     }

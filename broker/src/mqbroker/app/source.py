@@ -10,6 +10,7 @@ from pathlib import Path
 from mqbroker.base.errors import ConfigFault, MqError
 from mqbroker.config.load import parse
 from mqbroker.config.slices import BrokerOptions
+from mqbroker.core import diverts
 from mqbroker.io import tls
 
 CONFIG_DIRECTORY = Path("/etc/mq")
@@ -58,9 +59,9 @@ def read(file: Path) -> BrokerOptions:
 
 
 def checked(file: Path) -> BrokerOptions:
-    """As `read`, and the files that listeners need for TLS are good as well. Raises Unusable with every fault."""
+    """As `read`; selectors and files that listeners need for TLS are good as well. Raises Unusable with every fault."""
     options = read(file)
-    found = tls.faults_of(options)
+    found = tls.faults_of(options) + diverts.faults_of(options.diverts)
     if found:
         raise Unusable(file, found)
     return options

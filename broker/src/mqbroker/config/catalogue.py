@@ -8,7 +8,7 @@ from typing import Any
 from mqbroker.config.options import BrokerFile, Table, toml_name, yaml_name
 
 # Tables that may be repeated, each with the option that tells one from another.
-REPEATED_TABLES = {"listeners": "name", "address_settings": "match"}
+REPEATED_TABLES = {"listeners": "name", "address_settings": "match", "security_settings": "match", "diverts": "name"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -216,15 +216,28 @@ def _listeners(variables: Vars) -> list[ConfigFault]:
 
 
 def _address_settings(variables: Vars) -> list[ConfigFault]:
-    model = catalogue.tables()["address_settings"]
+    return _matched(variables, "address_settings")
+
+
+def _security_settings(variables: Vars) -> list[ConfigFault]:
+    return _matched(variables, "security_settings")
+
+
+def _diverts(variables: Vars) -> list[ConfigFault]:
+    return _matched(variables, "diverts")
+
+
+def _matched(variables: Vars, table: str) -> list[ConfigFault]:
+    """Tables that are told apart by one option."""
+    model, key = catalogue.tables()[table], catalogue.REPEATED_TABLES[table]
     found = []
     seen: dict[str, int] = {}
-    for number, row in enumerate(_rows(variables, "mq_address_settings")):
-        path, match = f"mq_address_settings.{number}", str(row.get("match"))
+    for number, row in enumerate(_rows(variables, f"mq_{table}")):
+        path, match = f"mq_{table}.{number}", str(row.get(key))
         found += _row_faults(path, model, row)
         if match in seen and match != OPAQUE:
-            first = f"mq_address_settings.{seen[match]}"
-            found.append(ConfigFault(f"{path}.match", f"{match} is declared twice, first as {first}"))
+            first = f"mq_{table}.{seen[match]}"
+            found.append(ConfigFault(f"{path}.{key}", f"{match} is declared twice, first as {first}"))
         seen.setdefault(match, number)
     return found
 
@@ -375,5 +388,7 @@ HOST_CHECKS: tuple[Callable[[Vars], list[ConfigFault]], ...] = (
     _broker_options,
     _listeners,
     _address_settings,
+    _security_settings,
+    _diverts,
     _instances,
 )

@@ -18,6 +18,7 @@ from mqbroker.config import faults
 from mqbroker.config.options import (
     SOCKET_PATH_BYTES_MAX,
     BrokerFile,
+    DivertTable,
     LimitTable,
     ListenerTable,
     MetricTable,
@@ -63,7 +64,9 @@ def _together(raw: dict[str, Any]) -> list[ConfigFault]:
         if table is not None:
             valid.append((number, table))
     found = _listener_faults(valid)
-    found += _match_faults(raw.get("address-settings", []))
+    for head in ("address-settings", "security-settings"):
+        found += _match_faults(head, raw.get(head, []))
+    found += _divert_faults(raw.get("diverts", []))
     limits = _table_or_none(LimitTable, raw.get("limits", {}))
     if limits is not None and limits.max_message_size_bytes > limits.global_max_size_bytes:
         why = f"must not be above limits.global-max-size-bytes, which is {limits.global_max_size_bytes}"
@@ -74,21 +77,37 @@ def _together(raw: dict[str, Any]) -> list[ConfigFault]:
     return found
 
 
-def _match_faults(tables: object) -> list[ConfigFault]:
+def _match_faults(head: str, tables: object) -> list[ConfigFault]:
     found = []
     seen: dict[str, int] = {}
     for number, item in enumerate(tables if isinstance(tables, list) else []):
         match = item.get("match") if isinstance(item, dict) else None
         if not isinstance(match, str):
             continue
-        path = f"address-settings.{number}.match"
+        path = f"{head}.{number}.match"
         if match in seen:
-            why = f"{match} is declared twice, first as address-settings.{seen[match]}; put both into one table"
+            why = f"{match} is declared twice, first as {head}.{seen[match]}; put both into one table"
             found.append(ConfigFault(path, why))
         seen.setdefault(match, number)
         if any(len(word) > 1 and ("*" in word or "#" in word) for word in match.split(".")):
             why = f"{match!r}: * and # stand for whole words between dots, such as orders.*.eu or orders.#"
             found.append(ConfigFault(path, why))
+    return found
+
+
+def _divert_faults(tables: object) -> list[ConfigFault]:
+    found = []
+    seen: dict[str, int] = {}
+    for number, item in enumerate(tables if isinstance(tables, list) else []):
+        table = _table_or_none(DivertTable, item)
+        if table is None:
+            continue
+        if table.name in seen:
+            why = f"divert {table.name} is declared twice, first as diverts.{seen[table.name]}; rename one of them"
+            found.append(ConfigFault(f"diverts.{number}.name", why))
+        seen.setdefault(table.name, number)
+        if table.address == table.forwarding_address:
+            found.append(ConfigFault(f"diverts.{number}.forwarding-address", "is the address itself; name another one"))
     return found
 
 

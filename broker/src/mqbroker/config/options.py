@@ -19,11 +19,13 @@ from mqbroker.config.slices import (
     AddressSettings,
     AddressSettingsOptions,
     BrokerOptions,
+    DivertOptions,
     JournalOptions,
     LimitOptions,
     ListenerOptions,
     MetricOptions,
     NodeOptions,
+    SecuritySettings,
 )
 
 KIB = 1024
@@ -62,6 +64,8 @@ NodeName = Annotated[str, Field(pattern=patterns.NODE_NAME)]
 OptionalPath = Annotated[str, Field(pattern=patterns.OPTIONAL_PATH, max_length=4000)]
 AbsolutePath = Annotated[str, Field(pattern=patterns.ABSOLUTE_PATH, max_length=4000)]
 IpAddress = Annotated[str, AfterValidator(_ip_address)]
+RoleName = Annotated[str, Field(pattern=patterns.ROLE)]
+Roles = Annotated[list[RoleName], Field(max_length=1000)]
 SaslMechanisms = Annotated[list[SaslMechanism], Field(min_length=1), AfterValidator(_distinct)]
 
 
@@ -141,6 +145,9 @@ class ListenerTable(Table):
         "SASL mechanisms that are offered; ANONYMOUS lets everybody in without a password, EXTERNAL whom a verified "
         "client certificate names.",
     )
+    anonymous_role: Annotated[str, Field(pattern=patterns.OPTIONAL_ROLE)] = option(
+        "", "Role of those who log in by ANONYMOUS, for the permissions of security settings; empty means none."
+    )
     idle_timeout_ms: int = option(
         60_000,
         "Silence after which a peer counts as gone; it is announced to the peer.",
@@ -191,6 +198,9 @@ class JournalTable(Table):
         unit="bytes",
         ge=64 * KIB,
         le=GIB,
+    )
+    persist_id_cache: bool = option(
+        True, "Keep the ids of duplicate detection on disk, so that they outlive the process; see id-cache-size."
     )
 
 
@@ -250,8 +260,10 @@ def setting(built_in: Any, sentence: str, *, unit: str = "", **bounds: Any) -> A
     return Field(None, description=sentence, json_schema_extra=extra, **bounds)
 
 
+FullPolicy = Literal["DROP", "FAIL", "BLOCK"]
 RoutingType = Literal["ANYCAST", "MULTICAST"]
 Name = Annotated[str, Field(max_length=1024)]
+FullName = Annotated[str, Field(min_length=1, max_length=1024)]
 LONG_MS = 10 * 365 * 86_400_000
 
 
@@ -331,6 +343,64 @@ class AddressSettingsTable(Table):
         False, "Keep the expired messages of each address in a queue of their own at the expiry address."
     )
     expiry_queue_prefix: Name | None = setting("EXP.", "What the names of those queues begin with.")
+    id_cache_size: int | None = setting(
+        20_000,
+        "Ids (`_AMQ_DUPL_ID`) that an address remembers: a message with one of them is accepted and dropped; 0: none.",
+        unit="messages",
+        ge=0,
+        le=1_000_000,
+    )
+    max_size_bytes: int | None = setting(
+        -1,
+        "Bytes of messages in the queues of an address above which it is full; -1: no bound.",
+        unit="bytes",
+        ge=-1,
+        le=2**50,
+    )
+    max_size_messages: int | None = setting(
+        -1,
+        "Messages in the queues of an address above which it is full; -1: no bound.",
+        unit="messages",
+        ge=-1,
+        le=2**40,
+    )
+    address_full_policy: FullPolicy | None = setting(
+        "BLOCK",
+        "What happens at a full address: BLOCK gives producers no credit, FAIL rejects, DROP accepts and drops; "
+        "Artemis's default, PAGE, does not exist yet.",
+    )
+
+
+class SecuritySettingsTable(Table):
+    """Roles that may do something at the addresses that match. The table may be repeated: the most specific match wins.
+
+    It holds as a whole, nothing is added from others. Without any table everybody who is logged in may do everything.
+    """
+
+    match: str = option(
+        ..., "Address, or pattern of addresses, that the permissions are for.", min_length=1, max_length=1024
+    )
+    send: Roles = option([], "Roles that may send to matching addresses.")
+    consume: Roles = option([], "Roles that may consume from queues of matching addresses.")
+    browse: Roles = option([], "Roles that may browse queues of matching addresses.")
+    create_address: Roles = option([], "Roles that may have matching addresses made by using them.")
+    create_durable_queue: Roles = option([], "Roles that may have durable queues made at matching addresses.")
+    create_non_durable_queue: Roles = option([], "Roles that may have queues made there that are not durable.")
+    delete_durable_queue: Roles = option([], "Roles that may end durable subscriptions of matching addresses.")
+    delete_non_durable_queue: Roles = option([], "Roles that may replace subscriptions there that are not durable.")
+
+
+class DivertTable(Table):
+    """Messages of an address that go to another as well, or instead. The table may be repeated."""
+
+    name: NodeName = option(..., "Name of the divert, distinct within the file.")
+    address: FullName = option(..., "Address whose messages are diverted.")
+    forwarding_address: FullName = option(..., "Address that they go to.")
+    filter: str = option("", "Selector: only messages that match are diverted; empty means all.", max_length=4096)
+    exclusive: bool = option(False, "Messages that are diverted do not stay at their address.")
+    routing_type: Literal["STRIP", "PASS", "ANYCAST", "MULTICAST"] = option(
+        "STRIP", "Queues of the forwarding address that are reached: those of one routing type, or (STRIP, PASS) all."
+    )
 
 
 class MetricTable(Table):
@@ -353,6 +423,8 @@ class BrokerFile(Table):
     journal: JournalTable = Field(default_factory=JournalTable)
     limits: LimitTable = Field(default_factory=LimitTable)
     address_settings: list[AddressSettingsTable] = Field(default_factory=list, max_length=10_000)
+    security_settings: list[SecuritySettingsTable] = Field(default_factory=list, max_length=10_000)
+    diverts: list[DivertTable] = Field(default_factory=list, max_length=10_000)
     metrics: MetricTable = Field(default_factory=MetricTable)
 
 
@@ -384,6 +456,11 @@ def _settings_slice(tables: list[AddressSettingsTable]) -> AddressSettingsOption
     return AddressSettingsOptions(built_in_settings(), tuple(matches))
 
 
+def _security_slice(table: SecuritySettingsTable) -> SecuritySettings:
+    values = table.model_dump()
+    return SecuritySettings(values.pop("match"), **{name: tuple(roles) for name, roles in values.items()})
+
+
 def to_slices(file: BrokerFile) -> BrokerOptions:
     """Plain dataclasses for the rooms, placeholders of paths filled in."""
     return BrokerOptions(
@@ -392,6 +469,8 @@ def to_slices(file: BrokerFile) -> BrokerOptions:
         journal=JournalOptions(**file.journal.model_dump()),
         limits=LimitOptions(**file.limits.model_dump()),
         address_settings=_settings_slice(file.address_settings),
+        security_settings=tuple(_security_slice(table) for table in file.security_settings),
+        diverts=tuple(DivertOptions(**table.model_dump()) for table in file.diverts),
         metrics=MetricOptions(**file.metrics.model_dump()),
     )
 

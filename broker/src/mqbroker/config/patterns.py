@@ -9,6 +9,8 @@ ABSOLUTE_PATH: Final = r"^[/{][^\x00-\x1f\x7f]*$"
 OPTIONAL_PATH: Final = r"^(/[^\x00-\x1f\x7f]*)?$"
 CIPHERS: Final = r"^[A-Za-z0-9@=!+:_-]*$"
 LABEL: Final = r"^[a-z0-9][a-z0-9-]{0,31}$"
+ROLE: Final = r"^[a-z][a-z0-9_-]{0,62}$"
+OPTIONAL_ROLE: Final = r"^([a-z][a-z0-9_-]{0,62})?$"
 NETWORK_CARD: Final = r"^[^\s/]{1,15}$"
 
 SENTENCES: Final = {
@@ -17,5 +19,7 @@ SENTENCES: Final = {
     OPTIONAL_PATH: "must be an absolute path without control characters, or empty",
     CIPHERS: "must be names of ciphers as OpenSSL lists them, divided by colons",
     LABEL: "must be 1 to 32 lower-case letters, digits or dashes and start with a letter or digit",
+    ROLE: "must be lower-case letters, digits, dashes or underscores and start with a letter",
+    OPTIONAL_ROLE: "must be lower-case letters, digits, dashes or underscores and start with a letter, or be empty",
     NETWORK_CARD: "must be the name of a network card, 1 to 15 characters",
 }

@@ -40,6 +40,7 @@ class ListenerOptions:
     tls_ciphers: str
     tls_handshake_timeout_ms: int
     sasl_mechanisms: tuple[str, ...]
+    anonymous_role: str
     idle_timeout_ms: int
     login_timeout_ms: int
     max_frame_size_bytes: int
@@ -63,6 +64,7 @@ class JournalOptions:
     journal_compact_min_files: int
     journal_compact_percentage: int
     disk_pending_bytes_max: int
+    persist_id_cache: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +117,10 @@ class AddressSettings:
     max_expiry_delay: int
     auto_create_expiry_resources: bool
     expiry_queue_prefix: str
+    id_cache_size: int
+    max_size_bytes: int
+    max_size_messages: int
+    address_full_policy: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +137,33 @@ class AddressSettingsOptions:
 
     built_in: AddressSettings
     matches: tuple[AddressMatch, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SecuritySettings:
+    """One `[[security-settings]]` table: a pattern, and the roles that have each permission there."""
+
+    match: str
+    send: tuple[str, ...]
+    consume: tuple[str, ...]
+    browse: tuple[str, ...]
+    create_address: tuple[str, ...]
+    create_durable_queue: tuple[str, ...]
+    create_non_durable_queue: tuple[str, ...]
+    delete_durable_queue: tuple[str, ...]
+    delete_non_durable_queue: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DivertOptions:
+    """One `[[diverts]]` table."""
+
+    name: str
+    address: str
+    forwarding_address: str
+    filter: str
+    exclusive: bool
+    routing_type: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,4 +184,6 @@ class BrokerOptions:
     journal: JournalOptions
     limits: LimitOptions
     address_settings: AddressSettingsOptions
+    security_settings: tuple[SecuritySettings, ...]
+    diverts: tuple[DivertOptions, ...]
     metrics: MetricOptions

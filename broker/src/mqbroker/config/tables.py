@@ -13,6 +13,7 @@ from mqbroker.config.options import toml_name
 from mqbroker.config.variables import LOOPBACK, HostVariables, Instance
 
 TABLE_ORDER = ("node", "journal", "limits", "metrics")
+REPEATED_ORDER = ("listeners", "address_settings", "security_settings", "diverts")
 
 
 def tables_of(variables: HostVariables, instance: Instance, address: str | None = None) -> dict[str, Any]:
@@ -32,6 +33,8 @@ def tables_of(variables: HostVariables, instance: Instance, address: str | None 
     bound_to = variables.mq_local_bind_address or address or LOOPBACK
     made["listeners"] = [_listener(row, variables, instance, bound_to) for row in variables.mq_listeners]
     made["address_settings"] = [dict(row) for row in variables.mq_address_settings]
+    made["security_settings"] = [dict(row) for row in variables.mq_security_settings]
+    made["diverts"] = [dict(row) for row in variables.mq_diverts]
     return made
 
 
@@ -54,8 +57,8 @@ def toml_text(tables: Mapping[str, Any]) -> str:
     JSON literals of such values are TOML as long as nothing beyond ASCII is escaped (TOML knows no surrogates).
     """
     parts = [_block(f"[{name}]", tables[name]) for name in TABLE_ORDER if tables.get(name)]
-    parts += [_block("[[listeners]]", row) for row in tables.get("listeners", [])]
-    parts += [_block("[[address-settings]]", row) for row in tables.get("address_settings", [])]
+    for name in REPEATED_ORDER:
+        parts += [_block(f"[[{toml_name(name)}]]", row) for row in tables.get(name, [])]
     return "\n".join(parts)
 
 

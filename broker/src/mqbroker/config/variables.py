@@ -107,6 +107,14 @@ class HostVariables(Variables):
         description="Settings of addresses in every broker, options as in [[address-settings]].",
         max_length=10_000,
     )
+    mq_security_settings: list[dict[str, Any]] = _declared(
+        [],
+        "Permissions of roles at addresses in every broker, options as in [[security-settings]].",
+        max_length=10_000,
+    )
+    mq_diverts: list[dict[str, Any]] = _declared(
+        [], "Diverts in every broker, options as in [[diverts]].", max_length=10_000
+    )
     mq_broker_options: dict[str, dict[str, Any]] = _declared(
         {}, "Options of broker.toml by table: {limits: {link_credit: 500}}."
     )

@@ -8,6 +8,7 @@ queues. A binding may have a filter, and then gets what matches.
 from __future__ import annotations
 
 from mqbroker.core.message_view import MessageView
+from mqbroker.core.meter import Meter
 from mqbroker.core.queue import Queue
 from mqbroker.wire.run import Run
 
@@ -18,20 +19,14 @@ class Address:
     """A name and its bindings."""
 
     __slots__ = (
-        "_cursor",
-        "_is_choosy",
-        "anycast",
-        "is_topic",
-        "multicast",
-        "name",
-        "routed_total",
-        "target",
+        "_cursor", "_is_choosy", "anycast", "is_topic", "meter", "multicast", "name", "routed_total", "target",
         "unrouted_total",
-    )
+    )  # fmt: skip
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, meter: Meter | None = None) -> None:
         self.name = name
         self.target = name  # what leads here again: the name, or `address::queue`
+        self.meter = meter
         self.anycast: list[Queue] = []
         self.multicast: list[Queue] = []
         self.routed_total = 0
@@ -43,6 +38,7 @@ class Address:
     def bind(self, queue: Queue) -> None:
         """Messages of this address reach the queue from now on."""
         (self.anycast if queue.kind.routing == ANYCAST else self.multicast).append(queue)
+        queue.meter = self.meter
         self._look()
 
     def unbind(self, queue: Queue) -> None:
@@ -63,27 +59,29 @@ class Address:
         """All bound queues."""
         return self.anycast + self.multicast
 
-    def route(self, run: Run, moved_from: str = "") -> list[tuple[int, int, list[Queue]]]:
+    def route(self, run: Run, moved_from: str = "", only: str = "") -> list[tuple[int, int, list[Queue]]]:
         """Which queues get which part of the run: (index, count, queues). `moved_from`: the address it was moved from.
 
-        The usual case, at most one shared queue and no filters, is one part.
+        `only`: queues of this routing type alone. The usual case, at most one shared queue and no filters, is one part.
         """
-        if len(self.anycast) <= 1 and not self._is_choosy:
+        if len(self.anycast) <= 1 and not self._is_choosy and not only:
             queues = self.anycast + self.multicast if self.multicast else self.anycast
             return [(0, run.count, queues)]
         parts: list[tuple[int, int, list[Queue]]] = []
         for index in range(run.count):
-            queues = self._queues_for(run, index, moved_from)
+            queues = self._queues_for(run, index, moved_from, only)
             if parts and parts[-1][2] == queues:
                 parts[-1] = (parts[-1][0], parts[-1][1] + 1, queues)
             else:
                 parts.append((index, 1, queues))
         return parts
 
-    def _queues_for(self, run: Run, index: int, moved_from: str) -> list[Queue]:
+    def _queues_for(self, run: Run, index: int, moved_from: str, only: str) -> list[Queue]:
         view = MessageView(run.payload(index), address=self.name) if self._is_choosy else None
 
         def takes(queue: Queue) -> bool:
+            if only and queue.kind.routing != only:
+                return False
             if queue.kind.moved_from and queue.kind.moved_from != moved_from:
                 return False
             return queue.filter is None or view is None or queue.filter.matches(view)

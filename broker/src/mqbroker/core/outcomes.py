@@ -19,7 +19,7 @@ def apply_outcome(store: Store, queue: Queue, segment: Segment, outcome: Any) ->
     """Give messages that are in delivery their outcome. True: who is told of it must wait for this step's append."""
     is_durable = segment.run.section.is_durable and queue.journal_id != 0
     if isinstance(outcome, Rejected):
-        store.reject(queue, segment, cause_of(outcome))
+        store.leaving.reject(queue, segment, cause_of(outcome))
     elif is_final(outcome):
         store.settle(queue, segment)
     else:

@@ -13,10 +13,12 @@ from collections.abc import Iterator
 from heapq import heappop, heappush
 from typing import Any, Protocol
 
+from mqbroker.base.errors import Refused
 from mqbroker.core.backlog import Backlog, Segment
 from mqbroker.core.dispatch import Dispatch
 from mqbroker.core.kinds import QueueKind
 from mqbroker.core.message_view import MessageView
+from mqbroker.core.meter import Meter
 
 __all__ = ["Consumer", "Queue", "QueueKind", "Segment"]
 
@@ -50,7 +52,7 @@ class Queue:
     __slots__ = (
         "acknowledged_total", "added_total", "arriving_count", "backlog", "consumers", "delivering_count", "dispatcher",
         "due_ns", "expired_total", "filter", "gone", "idle_until_ms", "is_consumed", "is_deleted", "is_expiring",
-        "is_paused", "is_used", "journal_id", "killed_total", "kind", "last_values", "next_expiry_ms", "owner",
+        "is_paused", "is_used", "journal_id", "killed_total", "kind", "last_values", "meter", "next_expiry_ms", "owner",
         "replaced_total", "scheduled", "scheduled_count", "scheduled_ns", "waiting", "waiting_count",
     )  # fmt: skip
 
@@ -59,6 +61,7 @@ class Queue:
         self.journal_id = journal_id
         self.owner = owner  # who is told when a deadline of the queue has come
         self.filter: Filter | None = None
+        self.meter: Meter | None = None  # of its address, if that has a bound
         self.backlog = Backlog()
         self.waiting: deque[Segment] = deque()
         self.scheduled: list[tuple[int, int, Segment]] = []
@@ -273,3 +276,15 @@ class Queue:
         for _, _, segment in self.scheduled:
             yield segment
         yield from self.waiting
+
+
+def check_consumers(queue: Queue, common_max: int) -> None:
+    """Whether one more consumer is let in. Raises Refused."""
+    count = len(queue.consumers) + queue.arriving_count
+    own = queue.kind.max_consumers
+    if 0 <= own <= count:
+        why = f"queue {queue.kind.name!r} has {count} consumers, which is its max-consumers"
+        raise Refused("amqp:resource-limit-exceeded", why)
+    if count >= common_max:
+        why = f"queue {queue.kind.name!r} has {count} consumers, which is consumers-per-queue-max"
+        raise Refused("amqp:resource-limit-exceeded", why)

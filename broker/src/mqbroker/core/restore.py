@@ -5,9 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mqbroker.base.errors import StorageFault
+from mqbroker.core.backlog import Segment
 from mqbroker.journal.recovered import Recovered, RecoveredRun
 from mqbroker.wire.parts import parts_of
 from mqbroker.wire.run import Run, parse_run
+
+
+def segments_of(recovered: Recovered) -> Iterator[tuple[int, Segment, bool]]:
+    """(queue id, messages, whether they count one delivery more because the crash may have come after it)."""
+    counts = counts_by_queue(recovered)
+    runs: dict[int, Run] = {}
+    for queue_id, contents in recovered.queue_contents().items():
+        extra = int(not recovered.was_clean and queue_id in recovered.consumed)
+        for first, count, record in contents:
+            run = runs.get(id(record))
+            if run is None:
+                run = runs[id(record)] = run_of(record)
+            for begin, end, deliveries in by_count(first, first + count, counts.get(queue_id, {})):
+                yield queue_id, Segment(run, begin - run.first_id, end - begin, deliveries + extra), bool(extra)
 
 
 def run_of(record: RecoveredRun) -> Run:

@@ -24,7 +24,7 @@ class Settings:
         self._built_in = options.built_in
         self._matches = sorted(
             ((match.match.split(DELIMITER), match.values) for match in options.matches),
-            key=lambda pair: _generality(pair[0]),
+            key=lambda pair: generality(pair[0]),
             reverse=True,
         )
         self._known: dict[str, AddressSettings] = {}
@@ -68,6 +68,6 @@ def matches(pattern: list[str], words: list[str]) -> bool:
     return all(word == ANY_WORDS for word in pattern[at:])
 
 
-def _generality(pattern: list[str]) -> tuple[list[int], int]:
-    """Sorts from specific to general; among equals the longer pattern is more specific."""
+def generality(pattern: list[str]) -> tuple[list[int], int]:
+    """A sort key: sorts from specific to general; among equals the longer pattern is more specific."""
     return [{ANY_WORD: 1, ANY_WORDS: 2}.get(word, 0) for word in pattern], -len(pattern)

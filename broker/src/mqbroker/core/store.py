@@ -16,11 +16,15 @@ from mqbroker.config.slices import AddressSettingsOptions, LimitOptions
 from mqbroker.core.address import MULTICAST, Address
 from mqbroker.core.compaction import store_again
 from mqbroker.core.decisions import Decisions
+from mqbroker.core.diverts import Diverts
+from mqbroker.core.duplicates import Duplicates
 from mqbroker.core.kinds import QueueKind, check_name, kind_of
+from mqbroker.core.leaving import Leaving
 from mqbroker.core.memory import Memory
-from mqbroker.core.moved import moved
-from mqbroker.core.queue import EXPIRED, Consumer, Queue, Segment
-from mqbroker.core.restore import by_count, counts_by_queue, run_of
+from mqbroker.core.meter import Meters
+from mqbroker.core.permissions import CREATE, CREATE_ADDRESS, DELETE
+from mqbroker.core.queue import Consumer, Queue, Segment, check_consumers
+from mqbroker.core.restore import segments_of
 from mqbroker.core.selector import compile_selector
 from mqbroker.core.settings import Settings
 from mqbroker.core.times import deliver_at_ms, expires_ms, redelivery_delay_ms
@@ -44,6 +48,10 @@ class Store:
         self.journal = journal
         self.at = at
         self.decisions = Decisions(journal.position - 1)
+        self.duplicates = Duplicates(self.settings, journal, self.decisions)
+        self.meters = Meters()
+        self.diverts = Diverts((), self)
+        self.leaving = Leaving(self)
         self.memory = Memory(limits.global_max_size_bytes)
         self.addresses: dict[str, Address] = {}
         self.queues: dict[str, Queue] = {}
@@ -60,6 +68,8 @@ class Store:
         self._together: list[tuple[Queue, Segment]] | None = None  # what one commit brings into queues
         self.in_delivery: InDelivery = lambda: iter(())
         self.schedule: Callable[[Queue], None] = lambda queue: None
+        # Raises Refused where whoever acts has not this permission at this address.
+        self.permit: Callable[[str, str], None] = lambda permission, address: None
 
     # -- names ---------------------------------------------------------------------------------------------------------
 
@@ -96,7 +106,7 @@ class Store:
         found = self.queues.get(queue)
         if found is None or found.kind.address != address:
             raise Refused("amqp:not-found", f"there is no queue {queue!r} at address {address!r}")
-        alone = Address(address)
+        alone = Address(address, self.addresses[address].meter)
         alone.target = address + FULLY_QUALIFIED + queue
         alone.bind(found)
         alone.is_topic = True
@@ -106,7 +116,15 @@ class Store:
         """An address that nobody is bound to any more is not kept."""
         found = self.addresses.get(name)
         if found is not None and found.is_empty:
-            del self.addresses[name]
+            self._remove_address(name)
+
+    def _add_address(self, name: str) -> Address:
+        added = self.addresses[name] = Address(name, self.meters.of(name, self.settings.of(name)))
+        return added
+
+    def _remove_address(self, name: str) -> None:
+        del self.addresses[name]
+        self.duplicates.forget(name)
 
     def make_address(self, name: str) -> Address:
         """The address, without a queue where it is new. Raises Refused."""
@@ -117,7 +135,8 @@ class Store:
                 raise Refused("amqp:resource-limit-exceeded", f"there are {len(self.addresses)} addresses: queues-max")
             if not self.settings.of(name).auto_create_queues:
                 raise Refused("amqp:not-found", f"there is no address {name!r}, and auto-create-queues is off")
-            found = self.addresses[name] = Address(name)
+            self.permit(CREATE_ADDRESS, name)
+            found = self._add_address(name)
             found.is_topic = True
         return found
 
@@ -143,6 +162,9 @@ class Store:
             raise Refused("amqp:resource-limit-exceeded", f"there are {len(self.queues)} queues, which is queues-max")
         if kind.selector:
             compile_selector(kind.selector)
+        if kind.address not in self.addresses:
+            self.permit(CREATE_ADDRESS, kind.address)
+        self.permit(CREATE[kind.is_durable], kind.address)
         queue_id = self._next_queue_id
         self._next_queue_id += 1
         if kind.is_durable:
@@ -155,7 +177,7 @@ class Store:
             queue.filter = compile_selector(kind.selector)
         address = self.addresses.get(kind.address)
         if address is None:
-            address = self.addresses[kind.address] = Address(kind.address)
+            address = self._add_address(kind.address)
         address.bind(queue)
         return queue
 
@@ -163,14 +185,17 @@ class Store:
         """Unbind a queue and drop what is in it; says how many messages that were. Nobody may consume from it."""
         if queue.consumers or queue.delivering_count or queue.arriving_count:
             raise Refused("amqp:precondition-failed", f"queue {queue.kind.name!r} is in use")
+        self.permit(DELETE[queue.kind.is_durable], queue.kind.address)
         dropped = queue.message_count
         for segment in list(queue.segments()):
+            if queue.meter is not None:
+                queue.meter.remove(segment)
             self._forget(segment)
         queue.waiting.clear()  # what waits for the disk waits in vain
         address = self.addresses[queue.kind.address]
         address.unbind(queue)
         if address.is_empty and not address.is_topic:
-            del self.addresses[address.name]
+            self._remove_address(address.name)
         del self.queues[queue.kind.name]
         self.dirty.pop(queue, None)
         queue.is_deleted = True
@@ -193,19 +218,30 @@ class Store:
         waits = False
         settings = self.settings.of(address.name)
         for part in parts_of(run):
+            if part.traits.duplicate_id and not moved_from and not self.duplicates.is_new(address.name, part):
+                waits = self.duplicates.must_wait(address.name, part) or waits
+                continue
             part.arrived_ms = self.at.wall_ms
+            if address.name in self.diverts.at:
+                waits = self.diverts.publish(address, part, moved_from) or waits
+                continue
             part.expires_ms = expires_ms(part, settings)
             waits = self._publish(address, part, moved_from) or waits
         return waits
 
-    def _publish(self, address: Address, run: Run, moved_from: str) -> bool:
+    def take_in(self, address: Address, run: Run, moved_from: str, only: str) -> bool:
+        """What diverts leave or bring; `only` queues of this routing type get it. True: as `publish`."""
+        run.expires_ms = expires_ms(run, self.settings.of(address.name))
+        return self._publish(address, run, moved_from, only)
+
+    def _publish(self, address: Address, run: Run, moved_from: str, only: str = "") -> bool:
         run.first_id = self.next_id
         self.next_id += run.count
         run.deliver_at_ms = deliver_at_ms(run)
         self.received_total += run.count
         self.received_bytes_total += run.size_bytes(0, run.count)
         waits = False
-        for index, count, queues in address.route(run, moved_from):
+        for index, count, queues in address.route(run, moved_from, only):
             if not queues:
                 address.unrouted_total += count
                 self.unrouted_total += count
@@ -215,6 +251,8 @@ class Store:
             if not run.live:
                 self.memory.hold(run)
             run.live += count * len(queues)
+            if address.meter is not None:
+                address.meter.add(run.size_bytes(index, count) * len(queues), count * len(queues))
             if run.section.is_durable:
                 durable = [queue.journal_id for queue in queues if queue.journal_id]
                 if durable:
@@ -264,7 +302,7 @@ class Store:
         """Messages of a queue moved: hand out, settle what left by itself, set the clock."""
         self.dirty[queue] = None
         if queue.gone:
-            self.clear(queue)
+            self.leaving.clear(queue)
         if queue.scheduled or queue.next_expiry_ms:
             self.watch(queue)
 
@@ -272,7 +310,7 @@ class Store:
         """Hand out messages of a queue; says how much work that was."""
         work = queue.dispatch(count_max, self.at.wall_ms)
         if queue.gone:
-            self.clear(queue)
+            self.leaving.clear(queue)
         if queue.dispatcher.is_unfinished:
             self.dirty[queue] = None
         return work
@@ -282,6 +320,8 @@ class Store:
         run = segment.run
         if run.section.is_durable and queue.journal_id:
             self.journal.settle(queue.journal_id, segment.first_id, segment.n)
+        if queue.meter is not None:
+            queue.meter.remove(segment)
         queue.settled(segment.n)
         self.acknowledged_total += segment.n
         self._forget(segment)
@@ -294,46 +334,6 @@ class Store:
                 raise Bug(f"run {run.first_id} settled more often than it was routed")
             self.memory.release(run)
 
-    def clear(self, queue: Queue) -> None:
-        """Settle what left a queue by itself; expired messages go to the expiry address."""
-        settings = self.settings.of(queue.kind.address)
-        for why, segment in queue.take_gone():
-            if why == EXPIRED and settings.expiry_address:
-                prefix = settings.expiry_queue_prefix if settings.auto_create_expiry_resources else None
-                self._move(queue, segment, (settings.expiry_address, prefix), "expired")
-            else:
-                self.settle(queue, segment)
-
-    def reject(self, queue: Queue, segment: Segment, cause: str) -> None:
-        """Messages in delivery that nobody can use: to the dead-letter address, or dropped where there is none."""
-        settings = self.settings.of(queue.kind.address)
-        queue.killed_total += segment.n
-        if settings.dead_letter_address:
-            prefix = settings.dead_letter_queue_prefix if settings.auto_create_dead_letter_resources else None
-            self._move(queue, segment, (settings.dead_letter_address, prefix), cause)
-        else:
-            self.settle(queue, segment)
-
-    def _move(self, queue: Queue, segment: Segment, target: tuple[str, str | None], cause: str) -> None:
-        """To another address, in the same append: a crash leaves them here or there, never in both or in none.
-
-        `target`: the address, and what the name of a queue for this origin alone begins with.
-        """
-        name, prefix = target
-        origin = queue.kind.address
-        try:
-            if name == origin:
-                raise Refused("amqp:precondition-failed", "it is there already")
-            if prefix is not None and prefix + origin not in self.queues:
-                self.create_queue(QueueKind(prefix + origin, name, MULTICAST, auto_created=True, moved_from=origin))
-            address = self.address_for(name)
-        except Refused:
-            self.settle(queue, segment)
-            return
-        for index in range(segment.start, segment.start + segment.n):
-            self.publish(address, moved(segment, index, (origin, queue.kind.name), cause), origin)
-        self.settle(queue, segment)
-
     def give_back(self, queue: Queue, segment: Segment, *, was_delivered: bool) -> None:
         """Messages that were in delivery return to their place; `was_delivered` counts one delivery more."""
         due_ms = 0
@@ -341,7 +341,7 @@ class Store:
             settings = self.settings.of(queue.kind.address)
             segment = segment._replace(deliveries=segment.deliveries + 1)
             if 0 < settings.max_delivery_attempts <= segment.deliveries:
-                self.reject(queue, segment, f"delivered {segment.deliveries} times in vain")
+                self.leaving.reject(queue, segment, f"delivered {segment.deliveries} times in vain")
                 return
             if segment.run.section.is_durable and queue.journal_id:
                 self.journal.count(queue.journal_id, segment.first_id, segment.n, segment.deliveries)
@@ -368,14 +368,7 @@ class Store:
 
     def check_consumers(self, queue: Queue) -> None:
         """Whether one more consumer is let in. Raises Refused."""
-        count = len(queue.consumers) + queue.arriving_count
-        own, common = queue.kind.max_consumers, self.limits.consumers_per_queue_max
-        if 0 <= own <= count:
-            why = f"queue {queue.kind.name!r} has {count} consumers, which is its max-consumers"
-            raise Refused("amqp:resource-limit-exceeded", why)
-        if count >= common:
-            why = f"queue {queue.kind.name!r} has {count} consumers, which is consumers-per-queue-max"
-            raise Refused("amqp:resource-limit-exceeded", why)
+        check_consumers(queue, self.limits.consumers_per_queue_max)
 
     def join(self, queue: Queue, consumer: Consumer) -> None:
         """From now on the consumer gets messages of the queue."""
@@ -460,33 +453,31 @@ class Store:
 
     def load(self, recovered: Recovered) -> None:
         """Take over what recovery found. Raises StorageFault where a record's frames are not a run."""
+        self.duplicates.load(recovered)
         by_id: dict[int, Queue] = {}
         for queue_id, attributes in recovered.queues.items():
             self._next_queue_id = max(self._next_queue_id, queue_id + 1)
             by_id[queue_id] = self._bind(QueueKind.of(attributes), queue_id)
-        counts = counts_by_queue(recovered)
         runs: dict[int, Run] = {}
-        for queue_id, contents in recovered.queue_contents().items():
-            queue = by_id[queue_id]
-            extra = int(not recovered.was_clean and queue_id in recovered.consumed)
-            for first, count, record in contents:
-                run = runs.get(id(record))
-                if run is None:
-                    run = runs[id(record)] = run_of(record)
-                    run.expires_ms = expires_ms(run, self.settings.of(queue.kind.address))
-                    run.deliver_at_ms = deliver_at_ms(run)
-                run.live += count
-                for begin, end, deliveries in by_count(first, first + count, counts.get(queue_id, {})):
-                    self._restore(queue, Segment(run, begin - run.first_id, end - begin, deliveries + extra))
-                    if extra:
-                        # Written down, because the next crash may come before this queue has a consumer again.
-                        self.journal.count(queue_id, begin, end - begin, deliveries + extra)
+        for queue_id, segment, is_suspect in segments_of(recovered):
+            queue, run = by_id[queue_id], segment.run
+            if id(run) not in runs:
+                runs[id(run)] = run
+                run.expires_ms = expires_ms(run, self.settings.of(queue.kind.address))
+                run.deliver_at_ms = deliver_at_ms(run)
+            run.live += segment.n
+            self._restore(queue, segment)
+            if is_suspect:
+                # Written down, because the next crash may come before this queue has a consumer again.
+                self.journal.count(queue_id, segment.first_id, segment.n, segment.deliveries)
         for run in runs.values():
             self.memory.hold(run)
         for queue in by_id.values():
             self._changed(queue)
 
     def _restore(self, queue: Queue, segment: Segment) -> None:
+        if queue.meter is not None:
+            queue.meter.add(segment.run.size_bytes(segment.start, segment.n), segment.n)
         if segment.run.traits.group_id:
             queue.dispatcher.grouped()
         if segment.run.deliver_at_ms > self.at.wall_ms:

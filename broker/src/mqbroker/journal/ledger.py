@@ -16,7 +16,7 @@ from mqbroker.journal.ranges import RangeMap
 
 @dataclass(slots=True, eq=False)
 class Segment:
-    """One file. `refs` is the sum of `refs_by_queue`."""
+    """One file. `refs` is the sum of `refs_by_queue`; `id_bytes` are those of duplicate ids that are still wanted."""
 
     number: int
     size_bytes: int
@@ -25,6 +25,7 @@ class Segment:
     stored_refs: int = 0
     refs: int = 0
     refs_by_queue: dict[int, int] = field(default_factory=dict)
+    id_bytes: int = 0
 
     @property
     def live_bytes(self) -> int:

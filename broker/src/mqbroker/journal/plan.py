@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from mqbroker.base.errors import Bug
 from mqbroker.config.slices import JournalOptions
 from mqbroker.journal.append import Append
+from mqbroker.journal.duplicates import DuplicateIds
 from mqbroker.journal.format import FILE_HEADER_BYTES, PAYLOAD_BYTES_MAX, Chunk, entry_bytes
 from mqbroker.journal.ledger import Ledger, Segment
 from mqbroker.journal.ranges import merge
@@ -68,12 +69,18 @@ class Journal:
         self._is_compaction_due = True
 
         self._ledger = _ledger_of(recovered)
+        self.duplicates = DuplicateIds(recovered.duplicates, self._ledger.segments)
         self._add(encode_number(Kind.START, self._boot))
 
     @property
     def position(self) -> int:
         """What the next `take` will be, so the key of decisions that wait for what was called since the last one."""
         return self._position
+
+    @property
+    def keeps_ids(self) -> bool:
+        """Whether ids of duplicate detection are to be kept here (`persist-id-cache`)."""
+        return self._options.persist_id_cache
 
     @property
     def next_id(self) -> int:
@@ -153,6 +160,7 @@ class Journal:
     def stop(self) -> None:
         """The process ends in good order. The last call before the last `take`."""
         self._flush_settles()
+        self._flush_ids()
         self._add(encode_stop())
 
     def synced(self, position: int) -> None:
@@ -161,11 +169,13 @@ class Journal:
     def take(self, sync: bool) -> Append | None:
         """Everything since the last call as one Append, None if there was nothing."""
         self._flush_settles()
+        self._flush_ids()
         if not self._chunks:
             return None
         segment = self._segment_for()
         segment.used_bytes += entry_bytes(self._size_bytes)
         self._place(segment)
+        self.duplicates.place(segment)
         append = Append(self._position, segment.number, self._chunks, self._size_bytes, sync)
         self._position += 1
         self._chunks = []
@@ -207,6 +217,10 @@ class Journal:
     def _add(self, record: bytes) -> None:
         self._chunks.append(record)
         self._size_bytes += len(record)
+
+    def _flush_ids(self) -> None:
+        for record in self.duplicates.records():
+            self._add(record)
 
     def _flush_settles(self) -> None:
         """Make records of what was settled. The ledger learns of it when the Append has its segment."""
@@ -270,7 +284,10 @@ class Journal:
         needed = next((s for s in self._ledger.segments[:-1] if s.refs), self._ledger.current)
         if needed is None or needed.number <= self._trim:
             return
-        self._trim = needed.number
+        number = self.duplicates.needed_from(self._ledger.segments, needed.number)
+        if number <= self._trim:
+            return
+        self._trim = number
         self._trim_position = self._position
         self._add(encode_number(Kind.TRIM, self._trim))
 

@@ -7,7 +7,7 @@ never given an owner of its own belongs to the piece before it: nobody asks for 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Generic, TypeVar
 
 Owner = TypeVar("Owner")
@@ -80,6 +80,13 @@ class RangeMap(Generic[Owner]):
         return [
             (start, stop) for start, stop, held in zip(self._starts, stops, self._owners, strict=True) if held is owner
         ]
+
+
+def forgotten(held: Collection[int], before: int, oldest: int) -> list[int]:
+    """Which of these numbers are below `oldest`, where none was below `before`; costs no more than there are."""
+    if oldest - before > len(held):
+        return [number for number in held if number < oldest]
+    return list(range(before, oldest))
 
 
 def subtract(ranges: list[tuple[int, int]], first: int, end: int) -> list[tuple[int, int]]:

@@ -6,9 +6,9 @@ import json
 from typing import Any
 
 from mqbroker.journal import records
-from mqbroker.journal.ranges import RangeMap, subtract
+from mqbroker.journal.ranges import RangeMap, forgotten, subtract
 from mqbroker.journal.records import Malformed
-from mqbroker.journal.recovered import RecoveredRun
+from mqbroker.journal.recovered import RecoveredRun, StoredId
 
 
 class Rebuild:
@@ -23,6 +23,7 @@ class Rebuild:
         self._consumed: dict[int, None] = {}
         self._dropped: dict[int, None] = {}
         self._counts: dict[int, RangeMap[int]] = {}
+        self._duplicates: dict[str, tuple[int, dict[int, StoredId]]] = {}  # with the oldest number of each
         self._runs: list[RecoveredRun] = []
         self._run_of: RangeMap[RecoveredRun] = RangeMap()
         self._stored_end = 0
@@ -40,6 +41,7 @@ class Rebuild:
             records.Stop: self._stop,
             records.Trim: self._trim,
             records.Checkpoint: self._checkpoint,
+            records.Duplicates: self._duplicate_ids,
         }
 
     def begin_segment(self, number: int) -> None:
@@ -94,6 +96,14 @@ class Rebuild:
                             found.append(records.Count(queue_id, low, high - low, delivery_count))
         return found
 
+    def duplicates(self) -> dict[str, list[StoredId]]:
+        """For each address the ids that it still knows, oldest first."""
+        found = {
+            address: [held[number] for number in sorted(held) if held[number].segment >= self.trim]
+            for address, (_, held) in self._duplicates.items()
+        }
+        return {address: stored for address, stored in found.items() if stored}
+
     def _run(self, record: records.Run) -> None:
         first, count, arrived_ms, queue_ids, frames = record
         end = first + count
@@ -142,6 +152,18 @@ class Rebuild:
     def _count(self, record: records.Count) -> None:
         queue_id, first, n, delivery_count = record
         self._counts.setdefault(queue_id, RangeMap()).assign(first, first + n, delivery_count)
+
+    def _duplicate_ids(self, record: records.Duplicates) -> None:
+        address, oldest, ids = record
+        if not ids:
+            self._duplicates.pop(address, None)
+            return
+        before, held = self._duplicates.get(address, (oldest, {}))
+        for number, duplicate_id in ids:
+            held[number] = StoredId(number, duplicate_id, self._segment)
+        for number in forgotten(held, before, oldest):
+            held.pop(number, None)
+        self._duplicates[address] = (max(before, oldest), held)
 
     def _start(self, record: records.Start) -> None:
         self.boot = record.boot

@@ -10,6 +10,8 @@
     START       boot counter u64
     STOP                                              everything before was settled in good order
     TRIM        segment u64                           nothing before this segment is needed any more
+    DUPLICATES  oldest number u64 | address length u16 | address | (number u64 | length u16 | id) …
+                no ids: the address has forgotten all of them
     CHECKPOINT  boot u64 | next id u64 | trim u64 | (queue id u64 | was consumed u8 | length u32 | attributes) …
 
 `frames` are opaque here. A CHECKPOINT opens every segment, so that all segments before it can go once no message of
@@ -37,6 +39,7 @@ class Kind(enum.IntEnum):
     STOP = 8
     TRIM = 9
     CHECKPOINT = 10
+    DUPLICATES = 11
 
 
 _RECORD = struct.Struct(">BI")
@@ -51,8 +54,11 @@ _COUNT = struct.Struct(">BIQQII")
 _COUNT_BODY = struct.Struct(">QQII")
 _CHECKPOINT = struct.Struct(">QQQ")
 _CHECKPOINT_QUEUE = struct.Struct(">QBI")
+_DUPLICATES = struct.Struct(">QH")
+_DUPLICATE = struct.Struct(">QH")
 
 RECORD_HEADER_BYTES = _RECORD.size
+DUPLICATE_HEAD_BYTES = _DUPLICATE.size
 RANGE_COUNT_MAX = 0xFFFF_FFFF
 
 
@@ -118,7 +124,18 @@ class Checkpoint(NamedTuple):
     queues: dict[int, tuple[bytes, bool]]
 
 
-Record = Run | Settle | Queue | QueueDrop | Consumed | Count | Start | Stop | Trim | Checkpoint
+class Duplicates(NamedTuple):
+    """Ids of messages that were seen at an address, each with its number, and the oldest number that is still kept.
+
+    Without ids: the address has forgotten all of them.
+    """
+
+    address: str
+    oldest: int
+    ids: list[tuple[int, bytes]]
+
+
+Record = Run | Settle | Queue | QueueDrop | Consumed | Count | Start | Stop | Trim | Checkpoint | Duplicates
 
 
 class Malformed(Exception):
@@ -177,6 +194,17 @@ def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
     return b"".join(parts)
 
 
+def encode_duplicates(duplicates: Duplicates) -> bytes:
+    """An address and its ids have less than 64 KiB each."""
+    address = duplicates.address.encode()
+    parts = [b"", _DUPLICATES.pack(duplicates.oldest, len(address)), address]
+    for number, duplicate_id in duplicates.ids:
+        parts.append(_DUPLICATE.pack(number, len(duplicate_id)))
+        parts.append(duplicate_id)
+    parts[0] = _RECORD.pack(Kind.DUPLICATES, sum(map(len, parts)))
+    return b"".join(parts)
+
+
 def decode(payload: memoryview) -> Iterator[Record]:
     """All records of one entry, in their order. Raises Malformed, and nothing else."""
     offset = 0
@@ -232,6 +260,25 @@ def _decode_checkpoint(body: memoryview) -> Checkpoint:
     return Checkpoint(boot, next_id, trim, queues)
 
 
+def _decode_duplicates(body: memoryview) -> Duplicates:
+    oldest, length = _DUPLICATES.unpack_from(body)
+    offset = _DUPLICATES.size + length
+    try:
+        address = bytes(body[_DUPLICATES.size : offset]).decode()
+    except UnicodeDecodeError as error:
+        raise Malformed(f"the address of duplicate ids is not UTF-8: {error}") from error
+    if offset > len(body):
+        raise Malformed("the record of duplicate ids ends inside its address")
+    ids: list[tuple[int, bytes]] = []
+    while offset < len(body):
+        number, length = _DUPLICATE.unpack_from(body, offset)
+        offset += _DUPLICATE.size + length
+        if offset > len(body):
+            raise Malformed("the record of duplicate ids ends inside an id")
+        ids.append((number, bytes(body[offset - length : offset])))
+    return Duplicates(address, oldest, ids)
+
+
 def _number(body: memoryview) -> int:
     number: int = _U64.unpack_from(body)[0]
     return number
@@ -248,4 +295,5 @@ _DECODERS: dict[int, Callable[[memoryview], Record]] = {
     Kind.STOP: lambda body: Stop(),
     Kind.TRIM: lambda body: Trim(_number(body)),
     Kind.CHECKPOINT: _decode_checkpoint,
+    Kind.DUPLICATES: _decode_duplicates,
 }

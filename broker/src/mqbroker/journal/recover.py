@@ -183,6 +183,7 @@ class _Recovery:
         except Malformed as error:
             raise StorageFault(file_name(self._numbers[-1]), -1, str(error), RESTORE) from error
         recovered.counts = rebuild.counts(recovered.runs)
+        recovered.duplicates = rebuild.duplicates()
         return recovered
 
     def _unproven(self) -> tuple[int, int, int] | None:

@@ -35,6 +35,14 @@ class SegmentUse(NamedTuple):
     stored_refs: int
 
 
+class StoredId(NamedTuple):
+    """A duplicate id of an address, and the segment that holds it."""
+
+    number: int
+    duplicate_id: bytes
+    segment: int
+
+
 class Cut(NamedTuple):
     """Overwrite this file with zeros from `offset` on. `is_damage`: keep a copy of it first."""
 
@@ -53,6 +61,7 @@ class Recovered:
     queues: dict[int, dict[str, Any]] = field(default_factory=dict)
     runs: list[RecoveredRun] = field(default_factory=list)
     counts: list[Count] = field(default_factory=list)
+    duplicates: dict[str, list[StoredId]] = field(default_factory=dict)
     consumed: tuple[int, ...] = ()
     next_id: int = 1
     boot: int = 0

@@ -17,6 +17,8 @@ from mqbroker.base.errors import Bug
 from mqbroker.base.notice import Level, Notice
 from mqbroker.base.time import At
 from mqbroker.config.slices import BrokerOptions
+from mqbroker.core.diverts import Diverts
+from mqbroker.core.permissions import Permissions
 from mqbroker.core.queue import Queue, Segment
 from mqbroker.core.store import Store
 from mqbroker.journal.append import Append
@@ -79,6 +81,9 @@ class Broker:
         self.store = Store(options.limits, options.address_settings, self.journal, at)
         self.store.schedule = self.timers.add
         self.store.in_delivery = self._in_delivery
+        self.permissions = Permissions(options.security_settings)
+        self.store.permit = self.permissions.check
+        self.store.diverts = Diverts(options.diverts, self.store)
         self.store.load(recovered)
         self.local = LocalSessions(self)
         self.jobs = Jobs()
@@ -129,6 +134,8 @@ class Broker:
             self._relieve()
         more = self.jobs.run(is_held=self._is_disk_full, is_stopping=self.is_stopping)
         more = self._dispatch() or more
+        if self.store.meters.roomy:
+            self._relieve_addresses()
         self.local.finish()
         more = self.store.upkeep() or more
         for segment in self.journal.deletable():
@@ -286,6 +293,14 @@ class Broker:
         if self.starved and self.may_grant:
             starved, self.starved = self.starved, {}
             for link, peer in starved.items():
+                peer.grant(link)
+
+    def _relieve_addresses(self) -> None:
+        """The same for those who waited for room at one address."""
+        roomy, self.store.meters.roomy = self.store.meters.roomy, {}
+        for meter in roomy:
+            waiting, meter.waiting = meter.waiting, {}
+            for link, peer in waiting.items():
                 peer.grant(link)
 
     def _in_delivery(self) -> Iterator[tuple[Queue, Segment]]:

@@ -177,7 +177,8 @@ class Transactions:
     def _commit(self, ongoing: Ongoing, link: ReceiverLink, delivery_id: int) -> None:
         work, broker = ongoing.work, self._peer.broker
         try:
-            addresses = work.prepare()
+            with broker.permissions.acting(self._peer.actor):
+                addresses = work.prepare()
         except Refused as refused:
             self._roll_back(ongoing)
             raise Refused(ROLLBACK, f"{refused.condition}: {refused.description}") from None

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from mqbroker.base.errors import Refused
 from mqbroker.base.time import NS_PER_MS
+from mqbroker.core.meter import DROP
 from mqbroker.core.queue import Filter, Queue, Segment
+from mqbroker.node.full import is_dropped
 from mqbroker.node.shown import shown
 from mqbroker.wire.run import single
 
@@ -83,9 +85,12 @@ class LocalSessions:
         if largest > store.limits.max_message_size_bytes:
             raise Refused("amqp:link:message-size-exceeded", f"a message of {largest} bytes exceeds max-message-size")
         target = store.address_for(address)
+        # All or none, but where more than fits is dropped.
+        is_all_taken = target.meter is None or (target.meter.policy != DROP and not is_dropped(target, len(payloads)))
         waits = False
         for payload in payloads:
-            waits = store.publish(target, single(payload)) or waits
+            if is_all_taken or not is_dropped(target, 1):
+                waits = store.publish(target, single(payload)) or waits
         result = {"accepted": len(payloads)}
         if waits:
             store.decisions.wait(broker.reply, request_id, result)
@@ -156,7 +161,7 @@ class LocalSessions:
             if outcome == "accepted":
                 store.settle(queue, segment)
             elif outcome == "rejected":
-                store.reject(queue, segment, "rejected")
+                store.leaving.reject(queue, segment, "rejected")
             else:
                 store.give_back(queue, segment, was_delivered=outcome == "modified")
         is_durable = queue.journal_id and any(segment.run.section.is_durable for segment in segments)

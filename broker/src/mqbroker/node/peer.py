@@ -36,10 +36,13 @@ from mqbroker.base.errors import Refused
 from mqbroker.base.notice import Level
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.config.slices import ListenerOptions
+from mqbroker.core.address import Address
 from mqbroker.core.outcomes import apply_outcome
+from mqbroker.core.permissions import Actor
 from mqbroker.node.consumer import LinkConsumer
 from mqbroker.node.coordinator import CoordinatorEnd, Transactions
 from mqbroker.node.effects import Close, Derive, PauseReading
+from mqbroker.node.full import admitted
 from mqbroker.node.inputs import Accepted
 from mqbroker.node.login_delays import Key, network_of
 from mqbroker.node.ongoing import segment_of
@@ -147,6 +150,15 @@ class Peer:
         opened = self.connection.peer_open
         return opened.container_id if opened is not None else ""
 
+    @property
+    def actor(self) -> Actor:
+        """Whose permissions hold here, as users and their roles are now."""
+        if self.user is None:
+            role = self.listener.anonymous_role
+            return Actor(None, (role,) if role else ())
+        user = self.broker.accounts.of(self.listener.kind).get(self.user)
+        return Actor(self.user, user.roles if user is not None else ())
+
     def touch(self) -> None:
         """Something may have to go out at the end of this step."""
         self.broker.touched[self.conn] = self
@@ -226,6 +238,11 @@ class Peer:
             return
         if link.owner.is_empty and not link.owner.is_topic and not self._bind_again(link):
             return
+        if link.owner.meter is not None:
+            taken = admitted(self, event, link.owner.meter)
+            if taken is None:
+                return
+            run = taken.run
         broker.activity.went(link, run.count, broker.at.monotonic_ns)
         waits = broker.store.publish(link.owner, run)
         if waits and not is_settled:
@@ -260,7 +277,8 @@ class Peer:
     def _bind_again(self, link: ReceiverLink) -> bool:
         """The queues of an address may have been deleted since the link was attached: as if it attached now."""
         try:
-            link.owner = self.broker.store.address_for(link.owner.name)
+            with self.broker.permissions.acting(self.actor):
+                link.owner = self.broker.store.address_for(link.owner.name)
         except Refused as refused:
             link.detach(refused.condition, refused.description)
             return False
@@ -294,8 +312,14 @@ class Peer:
         if type(link.owner) is CoordinatorEnd:
             link.regrant()  # whatever the memory holds: discharges make room
             self.touch()
+            return
+        meter = link.owner.meter
+        if meter is not None and meter.is_blocking:
+            link.is_starved = True
+            meter.waiting[link] = self
         elif self.broker.may_grant:
-            link.grant(self.broker.options.limits.link_credit)
+            credit = self.broker.options.limits.link_credit
+            link.grant(credit if meter is None else meter.credit(credit))
             self.touch()
         else:
             link.is_starved = True
@@ -304,14 +328,18 @@ class Peer:
     def _refuse_run(self, event: Incoming) -> None:
         self.broker.counters.refused += event.run.count
         why = f"the broker holds {self.broker.store.memory.held_bytes} bytes of messages, which is global-max-size"
+        self.refuse_range(event, 0, why)
+        if event.link.is_attached and event.link.credit * 2 <= event.link.window:
+            self.grant(event.link)
+
+    def refuse_range(self, event: Incoming, begin: int, why: str) -> None:
+        """Messages from one on are too many. The sender of settled ones is told by its link's end."""
         if event.is_settled:
             event.link.detach("amqp:resource-limit-exceeded", why)
             return
         error = Error(condition=Symbol("amqp:resource-limit-exceeded"), description=why)
-        last = event.delivery_id + event.run.count - 1
-        event.link.session.dispose(event.delivery_id, last, Rejected(error=error), as_receiver=True)
-        if event.link.credit * 2 <= event.link.window:
-            self.grant(event.link)
+        first, last = event.delivery_id + begin, event.delivery_id + event.run.count - 1
+        event.link.session.dispose(first, last, Rejected(error=error), as_receiver=True)
 
     def _settled(self, event: Settled) -> None:
         store = self.broker.store
@@ -430,6 +458,8 @@ class Peer:
         if isinstance(link, ReceiverLink):
             self.producers.pop(link, None)
             self.broker.starved.pop(link, None)
+            if isinstance(link.owner, Address) and link.owner.meter is not None:
+                link.owner.meter.waiting.pop(link, None)
         self.broker.termini.detached(self, link)
 
     def _ended(self, event: Began | Ended | SenderSettled) -> None:

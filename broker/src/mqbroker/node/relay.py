@@ -6,9 +6,14 @@ Terminus for Message Routing, ANONYMOUS-RELAY.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 from mqbroker.base.errors import PeerFault, Refused
+from mqbroker.core.permissions import SEND
+from mqbroker.core.store import FULLY_QUALIFIED
+from mqbroker.node.full import is_dropped
 from mqbroker.wire.parts import part_of
 from mqbroker.wire.run import Run
 from mqbroker.wire.scan import scan_sections
@@ -24,9 +29,11 @@ class Relay:
     is_empty = False
     is_topic = True  # never bound to anything again
     name = ""
+    meter = None  # each message meets that of its own address
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, acting: Callable[[], AbstractContextManager[None]] = nullcontext) -> None:
         self._store = store
+        self._acting = acting  # on behalf of the sender
 
     def publish(self, run: Run) -> list[tuple[int, int, bool, Refused | None]]:
         """Route all messages: (index, count, whether acceptance must wait, why not) for each part."""
@@ -45,7 +52,11 @@ class Relay:
             why = "the message has no `to`, which a link without an address needs"
             return False, Refused("amqp:invalid-field", why)
         try:
-            address = self._store.target_for(target)
+            with self._acting():
+                self._store.permit(SEND, target.partition(FULLY_QUALIFIED)[0])
+                address = self._store.target_for(target)
+            if is_dropped(address, end - begin):
+                return False, None
         except Refused as refused:
             return False, refused
         return self._store.publish(address, part_of(run, begin, end)), None

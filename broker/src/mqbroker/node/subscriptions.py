@@ -65,9 +65,10 @@ class Subscriptions:
             raise Refused("amqp:resource-locked", f"subscription {name!r} has a subscriber")
         return found or self._make(name, address, selector, durable=is_durable(source))
 
-    def temporary(self, container: str, link_name: str, *, multicast: bool) -> str:
+    def temporary(self, container: str, link_name: str, *, multicast: bool, permission: str) -> str:
         """A name that nobody else has; a queue of that name too, unless it is for subscribers."""
         name = self._free_name(f"temporary.{container}.{link_name}")
+        self._store.permit(permission, name)
         if multicast:
             self._store.make_address(name)
         else:

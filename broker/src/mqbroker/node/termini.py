@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from mqbroker.amqp.events import Attaching
 from mqbroker.amqp.links import LinkBase, ReceiverLink, SenderLink
 from mqbroker.base.errors import Refused
+from mqbroker.base.notice import Level
 from mqbroker.core.address import ANYCAST, MULTICAST
 from mqbroker.core.kinds import kind_of
+from mqbroker.core.permissions import BROWSE, CONSUME, DELETE, SEND
 from mqbroker.core.queue import Queue
 from mqbroker.core.source_filters import NO_LOCAL_CODE, NO_LOCAL_NAME, SourceFilter, source_filter
 from mqbroker.core.store import FULLY_QUALIFIED
@@ -55,10 +57,11 @@ class Termini:
         """Accept or refuse the link; a refusal ends the link and nothing else."""
         link, attach = event.link, event.attach
         try:
-            if isinstance(link, ReceiverLink):
-                self._producer(peer, link, attach)
-            else:
-                self._consumer(peer, link, attach)
+            with self._broker.permissions.acting(peer.actor):
+                if isinstance(link, ReceiverLink):
+                    self._producer(peer, link, attach)
+                else:
+                    self._consumer(peer, link, attach)
         except Refused as refused:
             link.refuse(attach, refused.condition, refused.description)
         peer.touch()
@@ -75,14 +78,15 @@ class Termini:
         answer = Target(address=target.address, durable=target.durable, expiry_policy=target.expiry_policy,
                         timeout=target.timeout, capabilities=target.capabilities)  # fmt: skip
         if target.dynamic:
-            name = self._temporary(peer, link, target)
+            name = self._temporary(peer, link, target, SEND)
             link.owner = self._broker.store.addresses[name]
             answer = Target(address=name, dynamic=True, dynamic_node_properties=target.dynamic_node_properties,
                             capabilities=target.capabilities)  # fmt: skip
         elif target.address is None:
-            link.owner = Relay(self._broker.store)
+            link.owner = Relay(self._broker.store, lambda: self._broker.permissions.acting(peer.actor))
         else:
             address, queue = _parts(target.address)
+            self._broker.store.permit(SEND, address)
             if queue:
                 link.owner = self._broker.store.queue_address(address, queue)
             elif _wants(target, TOPIC):
@@ -103,7 +107,7 @@ class Termini:
             return
         answer = source
         if source.dynamic:
-            name = self._temporary(peer, link, source)
+            name = self._temporary(peer, link, source, CONSUME)
             answer = source = Source(address=name, dynamic=True, capabilities=source.capabilities,
                                      dynamic_node_properties=source.dynamic_node_properties)  # fmt: skip
         terms = self._terms(peer, attach.name, source)
@@ -124,17 +128,22 @@ class Termini:
         address, queue_name = _parts(source.address)
         self._check_owner(peer, queue_name or address)
         is_browser = source.distribution_mode == COPY
+        permission = BROWSE if is_browser else CONSUME
         if queue_name:
+            store.permit(permission, address)
             filters = _filters(source)
             return Terms(self._qualified(address, queue_name, source), filters, is_browser)
         found = store.queues.get(address)
         if _wants(source, TOPIC) or (
             not _wants(source, QUEUE) and found is None and store.is_multicast(address)
         ):  # fmt: skip
+            store.permit(CONSUME, address)
             filters = _filters(source)
             selector = filters.selector.text if filters.selector is not None else ""
             queue = self._subscriptions.queue_for(peer.container_id, link_name, source, selector)
             return Terms(queue, filters, False, not queue.kind.is_durable, True)
+        # A queue may have another name than its address, whose permissions hold.
+        store.permit(permission, address if found is None else found.kind.address)
         filters = _filters(source)
         return Terms(store.queue_for(address), filters, is_browser)
 
@@ -159,6 +168,7 @@ class Termini:
             name = name_of(peer.container_id, attach.name, source)
             queue = self._broker.store.queues.get(name)
             if queue is not None and queue.kind.routing == MULTICAST:
+                self._broker.store.permit(CONSUME, queue.kind.address)
                 link.accept(attach, Source(address=queue.kind.address, durable=2, expiry_policy=Symbol("never"),
                                            distribution_mode=Symbol(COPY)))  # fmt: skip
                 consumer = link.owner = LinkConsumer(peer, link, queue)
@@ -181,11 +191,24 @@ class Termini:
         if isinstance(consumer, LinkConsumer):
             if consumer in consumer.queue.consumers:
                 self._broker.store.leave(consumer.queue, consumer)
-            consumer.ends_queue = consumer.ends_queue or (consumer.is_subscription and link.is_closed)
+            consumer.ends_queue = consumer.ends_queue or self._is_unsubscribed(peer, consumer)
             self._end_queue(consumer)
         name = peer.temporary.pop(link, None)
         if name is not None:
             self._end_temporary(name)
+
+    def _is_unsubscribed(self, peer: Peer, consumer: LinkConsumer) -> bool:
+        """Whether the subscriber closed for good, and may. Where it may not, the subscription stays."""
+        if not consumer.is_subscription or not consumer.link.is_closed:
+            return False
+        kind = consumer.queue.kind
+        try:
+            with self._broker.permissions.acting(peer.actor):
+                self._broker.store.permit(DELETE[kind.is_durable], kind.address)
+        except Refused as refused:
+            self._broker.notice(Level.WARNING, "unsubscribe-refused", queue=kind.name, why=refused.description)
+            return False
+        return True
 
     def _end_queue(self, consumer: LinkConsumer) -> None:
         queue = consumer.queue
@@ -210,10 +233,12 @@ class Termini:
 
     # -- temporary queues ----------------------------------------------------------------------------------------------
 
-    def _temporary(self, peer: Peer, link: LinkBase, terminus: Source | Target) -> str:
+    def _temporary(self, peer: Peer, link: LinkBase, terminus: Source | Target, permission: str) -> str:
         if terminus.address is not None:
             raise Refused("amqp:invalid-field", "a dynamic terminus has no address: the broker chooses it (§3.5.3)")
-        name = self._subscriptions.temporary(peer.container_id, link.name, multicast=_wants(terminus, TOPIC))
+        name = self._subscriptions.temporary(
+            peer.container_id, link.name, multicast=_wants(terminus, TOPIC), permission=permission
+        )
         peer.temporary[link] = name
         self._broker.temporary[name] = peer.conn
         return name

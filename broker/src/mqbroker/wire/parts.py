@@ -7,6 +7,7 @@ Invariant: looking may only err towards decoding. Sources: AMQP 1.0 §3.2.4, and
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import Any, Final
 
 from mqbroker.base.errors import PeerFault
@@ -181,6 +182,8 @@ def _signed(value: int) -> int:
 
 
 def _key(value: Any) -> bytes:
-    if isinstance(value, bytes):
-        return value[:KEY_SIZE_MAX]
-    return b"" if value is None else str(value).encode()[:KEY_SIZE_MAX]
+    if value is None:
+        return b""
+    key = value if isinstance(value, bytes) else str(value).encode()
+    # Cut off, two long ids could be one, and the second message would be dropped.
+    return key if len(key) <= KEY_SIZE_MAX else sha256(key).digest()

@@ -1,0 +1,66 @@
+"""Messages that leave a queue other than to a consumer: expired, replaced, pushed out, dead.
+
+Expired and dead ones may go to another address, everything else is settled and gone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mqbroker.base.errors import Refused
+from mqbroker.core.address import MULTICAST
+from mqbroker.core.kinds import QueueKind
+from mqbroker.core.moved import moved
+from mqbroker.core.queue import EXPIRED, Queue, Segment
+
+if TYPE_CHECKING:
+    from mqbroker.core.store import Store
+
+
+class Leaving:
+    """See the module's docstring."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def clear(self, queue: Queue) -> None:
+        """Settle what left a queue by itself; expired messages go to the expiry address."""
+        settings = self._store.settings.of(queue.kind.address)
+        for why, segment in queue.take_gone():
+            if why == EXPIRED and settings.expiry_address:
+                prefix = settings.expiry_queue_prefix if settings.auto_create_expiry_resources else None
+                self._move(queue, segment, (settings.expiry_address, prefix), "expired")
+            else:
+                self._store.settle(queue, segment)
+
+    def reject(self, queue: Queue, segment: Segment, cause: str) -> None:
+        """Messages in delivery that nobody can use: to the dead-letter address, or dropped where there is none."""
+        settings = self._store.settings.of(queue.kind.address)
+        queue.killed_total += segment.n
+        if settings.dead_letter_address:
+            prefix = settings.dead_letter_queue_prefix if settings.auto_create_dead_letter_resources else None
+            self._move(queue, segment, (settings.dead_letter_address, prefix), cause)
+        else:
+            self._store.settle(queue, segment)
+
+    def _move(self, queue: Queue, segment: Segment, target: tuple[str, str | None], cause: str) -> None:
+        """To another address, in the same append: a crash leaves them here or there, never in both or in none.
+
+        `target`: the address, and what the name of a queue for this origin alone begins with.
+        """
+        name, prefix = target
+        origin = queue.kind.address
+        try:
+            if name == origin:
+                raise Refused("amqp:precondition-failed", "it is there already")
+            if prefix is not None and prefix + origin not in self._store.queues:
+                self._store.create_queue(
+                    QueueKind(prefix + origin, name, MULTICAST, auto_created=True, moved_from=origin)
+                )
+            address = self._store.address_for(name)
+        except Refused:
+            self._store.settle(queue, segment)
+            return
+        for index in range(segment.start, segment.start + segment.n):
+            self._store.publish(address, moved(segment, index, (origin, queue.kind.name), cause), origin)
+        self._store.settle(queue, segment)

@@ -1,0 +1,117 @@
+"""How much is at an address, where its settings bound it, and what happens to more.
+
+A message counts once for each queue that it is in, from its arrival until it is settled; its bytes are those of its
+frames. Addresses without a bound have no meter, and cost nothing. Policies: BLOCK gives producers no credit until there
+is room again (what they may still send is taken in), FAIL rejects, DROP accepts and drops. Source: Artemis's manual,
+"Flow control", "Paging".
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mqbroker.config.slices import AddressSettings
+from mqbroker.core.backlog import Segment
+from mqbroker.wire.run import Run
+
+DROP, FAIL, BLOCK = "DROP", "FAIL", "BLOCK"
+ROOM_PERCENT = 85  # below this share of its bounds an address takes more, so that credit does not flap
+
+
+class Meters:
+    """All addresses that have a bound. `roomy` are those with room again for producers that wait."""
+
+    def __init__(self) -> None:
+        self.roomy: dict[Meter, None] = {}
+        self.refused_total = 0
+        self.dropped_total = 0
+
+    def of(self, name: str, settings: AddressSettings) -> Meter | None:
+        """One for a new address, if it needs one."""
+        if settings.max_size_bytes < 0 and settings.max_size_messages < 0:
+            return None
+        return Meter(self, name, settings)
+
+
+class Meter:
+    """See the module's docstring. `waiting` are the producers without credit: link -> whose it is."""
+
+    __slots__ = ("_all", "_bytes_max", "_count_max", "count", "name", "policy", "size_bytes", "waiting")
+
+    def __init__(self, meters: Meters, name: str, settings: AddressSettings) -> None:
+        self.name = name
+        self.policy = settings.address_full_policy
+        self.count = 0
+        self.size_bytes = 0
+        self.waiting: dict[Any, Any] = {}
+        self._all = meters
+        self._bytes_max = settings.max_size_bytes
+        self._count_max = settings.max_size_messages
+
+    def add(self, size_bytes: int, count: int) -> None:
+        """Messages are in one more queue."""
+        self.size_bytes += size_bytes
+        self.count += count
+
+    def remove(self, segment: Segment) -> None:
+        """Messages are gone from a queue."""
+        self.size_bytes -= segment.run.size_bytes(segment.start, segment.n)
+        self.count -= segment.n
+        if self.waiting and self.has_room:
+            self._all.roomy[self] = None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether a bound is reached."""
+        return 0 <= self._bytes_max <= self.size_bytes or 0 <= self._count_max <= self.count
+
+    @property
+    def has_room(self) -> bool:
+        """Whether producers that wait may have credit again."""
+        bounds = ((self._bytes_max, self.size_bytes), (self._count_max, self.count))
+        return all(most < 0 or held * 100 < most * ROOM_PERCENT for most, held in bounds)
+
+    @property
+    def is_blocking(self) -> bool:
+        """Whether producers get no credit."""
+        return self.policy == BLOCK and self.is_full
+
+    def credit(self, wanted: int) -> int:
+        """What a producer is given at most, so that one alone does not go far over the bound."""
+        if self.policy != BLOCK or self._count_max < 0:
+            return wanted
+        return max(1, min(wanted, self._count_max - self.count))
+
+    def takes(self, count: int) -> bool:
+        """Whether so many messages come in together."""
+        return not self.is_full and (self._count_max < 0 or self.count + count <= self._count_max)
+
+    def fitting(self, run: Run) -> int:
+        """How many messages of a run come in before the address is full."""
+        if (
+            not self.is_full
+            and self._count_max < 0
+            and self.size_bytes + run.size_bytes(0, run.count) < self._bytes_max
+        ):
+            return run.count
+        left, size_bytes = run.count, self.size_bytes
+        if self._count_max >= 0:
+            left = min(left, max(self._count_max - self.count, 0))
+        if self._bytes_max < 0:
+            return left
+        for index in range(left):
+            if size_bytes >= self._bytes_max:
+                return index
+            size_bytes += run.size_bytes(index, 1)
+        return left
+
+    def refused(self, count: int) -> str:
+        """So many did not fit: count them, and say why."""
+        if self.policy == DROP:
+            self._all.dropped_total += count
+        else:
+            self._all.refused_total += count
+        return (
+            f"address {self.name!r} is full: it holds {self.count} messages and {self.size_bytes} bytes "
+            "(max-size-messages, max-size-bytes)"
+        )

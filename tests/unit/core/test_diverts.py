@@ -1,0 +1,174 @@
+"""Where diverted messages go, in one append, and that circles of diverts end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from mqbroker.config.slices import DivertOptions
+from mqbroker.core.diverts import COPIES_MAX, faults_of
+
+from tests.support.stage import Stage, options_with
+
+DEFAULTS: dict[str, Any] = {"filter": "", "exclusive": False, "routing_type": "STRIP"}
+
+
+def divert(name: str, address: str, to: str, **values: Any) -> DivertOptions:
+    return DivertOptions(name, address, to, **(DEFAULTS | values))
+
+
+def stage_with(*diverts: DivertOptions, **tables: Any) -> Stage:
+    return Stage(replace(options_with(**tables), diverts=diverts))
+
+
+def send(stage: Stage, *colors: str, to: str = "orders", durable: bool = True) -> None:
+    messages = [
+        {"body": f"{color}{number}", "durable": durable, "application_properties": {"color": color}}
+        for number, color in enumerate(colors)
+    ]
+    assert stage.admin("send", address=to, messages=messages) == {"accepted": len(colors)}
+
+
+def held(stage: Stage) -> dict[str, list[str]]:
+    """Bodies in each queue that has any; they are gone from it then."""
+    found = {}
+    for row in stage.admin("queues")["queues"]:
+        if row["message_count"]:
+            answer = stage.admin("receive", address=row["name"], count_max=1000, wait_ms=1)
+            found[row["name"]] = [message["body"] for message in answer["messages"]]
+            assert stage.admin("settle", tag=answer["tag"]) == {}
+    return found
+
+
+@pytest.mark.option("diverts.address")
+@pytest.mark.option("diverts.forwarding-address")
+@pytest.mark.option("diverts.exclusive")
+@pytest.mark.parametrize(
+    ("is_exclusive", "wanted"), [(False, {"orders": ["red0"], "audit": ["red0"]}), (True, {"audit": ["red0"]})]
+)
+def test_messages_go_there_as_well_or_instead(is_exclusive: bool, wanted: dict[str, list[str]]) -> None:
+    stage = stage_with(divert("d", "orders", "audit", exclusive=is_exclusive))
+    send(stage, "red")
+    send(stage, "blue", to="prices")
+    stage.crash()
+    stage.start()
+    assert held(stage) == {**wanted, "prices": ["blue0"]}
+
+
+@pytest.mark.option("diverts.filter")
+@pytest.mark.parametrize("is_exclusive", [False, True])
+def test_a_filter_chooses(is_exclusive: bool) -> None:
+    stage = stage_with(divert("d", "orders", "audit", filter="color = 'red'", exclusive=is_exclusive))
+    send(stage, "red", "blue", "red", "red", "green")
+    stay = ["blue1", "green4"] if is_exclusive else ["red0", "blue1", "red2", "red3", "green4"]
+    assert held(stage) == {"orders": stay, "audit": ["red0", "red2", "red3"]}
+
+
+@pytest.mark.option("diverts.name")
+def test_exclusive_ones_come_first_and_all_of_them_take() -> None:
+    stage = stage_with(
+        divert("copy", "orders", "audit"),
+        divert("one", "orders", "first", filter="color = 'red'", exclusive=True),
+        divert("two", "orders", "second", filter="color IN ('red', 'blue')", exclusive=True),
+    )
+    send(stage, "red", "blue", "green")
+    assert held(stage) == {
+        "orders": ["green2"], "audit": ["green2"], "first": ["red0"], "second": ["red0", "blue1"],
+    }  # fmt: skip
+
+
+@pytest.mark.option("diverts.routing-type")
+@pytest.mark.parametrize(
+    ("routing", "reached"),
+    [("STRIP", ["shared", "copy"]), ("PASS", ["shared", "copy"]), ("ANYCAST", ["shared"]), ("MULTICAST", ["copy"])],
+)
+def test_a_routing_type_reaches_queues_of_its_kind(routing: str, reached: list[str]) -> None:
+    stage = stage_with(divert("d", "orders", "audit", routing_type=routing, exclusive=True))
+    stage.admin("queue-create", name="shared", address="audit")
+    stage.admin("queue-create", name="copy", address="audit", routing_type="multicast")
+    send(stage, "red")
+    assert held(stage) == {name: ["red0"] for name in reached}
+
+
+@pytest.mark.parametrize(("routing", "made"), [("STRIP", ["audit"]), ("ANYCAST", ["audit"]), ("MULTICAST", [])])
+def test_what_is_made_where_the_forwarding_address_is_new(routing: str, made: list[str]) -> None:
+    stage = stage_with(divert("d", "orders", "audit", routing_type=routing))
+    send(stage, "red")
+    assert sorted(held(stage)) == sorted([*made, "orders"])
+    assert stage.broker.store.unrouted_total == (0 if made else 1)
+    assert "audit" in stage.broker.store.addresses
+
+
+def test_original_and_copy_are_in_one_append() -> None:
+    stage = stage_with(divert("d", "orders", "audit"))
+    send(stage, "red")
+    stage.is_disk_held = True
+    before = len(stage.appends)
+    stage.ask("send", address="orders", messages=[{"body": "blue"}])
+    assert len(stage.appends) == before + 1
+    stage.crash()
+    stage.is_disk_held = False
+    stage.start()
+    assert held(stage) == {"orders": ["red0"], "audit": ["red0"]}
+
+
+def test_a_copy_lives_by_the_settings_of_its_address() -> None:
+    settings = {"audit": {"expiry_delay": 100}, "orders": {"expiry_delay": 500}}
+    stage = stage_with(divert("d", "orders", "audit"), address_settings=settings)
+    send(stage, "red")
+    stage.wait(200)
+    assert {row["name"]: row["message_count"] for row in stage.admin("queues")["queues"]} == {"orders": 1, "audit": 0}
+
+
+def test_copies_have_the_duplicate_id_of_the_first_and_are_not_taken_for_duplicates() -> None:
+    stage = stage_with(divert("one", "orders", "audit"), divert("two", "prices", "audit"))
+    message = {"body": "x", "application_properties": {"_AMQ_DUPL_ID": "a"}}
+    for address in ("orders", "prices", "orders"):
+        stage.admin("send", address=address, messages=[message])
+    assert {name: len(bodies) for name, bodies in held(stage).items()} == {"orders": 1, "prices": 1, "audit": 2}
+
+
+def test_chains_are_followed_and_circles_end() -> None:
+    stage = stage_with(divert("1", "a", "b"), divert("2", "b", "c", exclusive=True), divert("3", "c", "a"))
+    send(stage, "red", to="a")
+    assert held(stage) == {"a": ["red0", "red0"], "c": ["red0"]}
+
+
+def test_a_circle_of_exclusive_diverts_loses_nothing() -> None:
+    stage = stage_with(divert("1", "a", "b", exclusive=True), divert("2", "b", "a", exclusive=True))
+    send(stage, "red", to="a")
+    assert held(stage) == {"a": ["red0"]}
+
+
+def test_copies_of_one_run_are_bounded() -> None:
+    names = "abcdefgh"
+    stage = stage_with(*(divert(f"{one}{other}", one, other) for one in names for other in names if one != other))
+    send(stage, "red", to="a")
+    store = stage.broker.store
+    assert sum(queue.message_count for queue in store.queues.values()) <= COPIES_MAX + 1
+    assert store.unrouted_total > 0
+    send(stage, "red", to="other")
+    assert held(stage)["other"] == ["red0"]
+
+
+def test_a_full_address_drops_copies_or_takes_them() -> None:
+    full = {"max_size_messages": 1}
+    settings = {"drops": {**full, "address_full_policy": "DROP"}, "fails": {**full, "address_full_policy": "FAIL"}}
+    diverts = (divert("1", "orders", "drops"), divert("2", "orders", "fails"))
+    stage = stage_with(*diverts, address_settings=settings)
+    send(stage, "red", "blue")
+    assert held(stage) == {"orders": ["red0", "blue1"], "drops": ["red0"], "fails": ["red0", "blue1"]}
+    assert stage.broker.store.meters.dropped_total == 1
+
+
+def test_an_address_that_may_not_be_made_gets_nothing() -> None:
+    stage = stage_with(divert("d", "orders", "audit"), address_settings={"audit": {"auto_create_queues": False}})
+    send(stage, "red")
+    assert held(stage) == {"orders": ["red0"]}
+    assert stage.broker.store.unrouted_total == 1
+
+
+def test_filters_that_are_no_selectors_are_found() -> None:
+    (fault,) = faults_of((divert("good", "a", "b", filter="x = 1"), divert("bad", "a", "b", filter="x = = 1")))
+    assert fault.path == "diverts.1.filter"

@@ -1,0 +1,188 @@
+"""Messages that are sent twice are there once: also after a crash, and only if the first one is there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from mqbroker.base.errors import Refused
+
+from tests.support.stage import Stage, options_with
+
+
+def stage_with(journal: dict[str, Any] | None = None, **settings: Any) -> Stage:
+    return Stage(options_with(journal=journal or {}, address_settings={"#": settings} if settings else {}))
+
+
+def send(stage: Stage, *ids: object, to: str = "orders", durable: bool = True) -> int:
+    """One message with each id as its body too; the id of the request."""
+    messages = [{"body": f"m{one}", "durable": durable, "application_properties": {"_AMQ_DUPL_ID": one}} for one in ids]
+    return stage.ask("send", address=to, messages=messages)
+
+
+def count(stage: Stage, queue: str = "orders") -> int:
+    return sum(row["message_count"] for row in stage.admin("queues")["queues"] if row["name"] == queue)
+
+
+def take_all(stage: Stage, queue: str = "orders") -> list[str]:
+    answer = stage.admin("receive", address=queue, count_max=100, wait_ms=1)
+    assert stage.admin("settle", tag=answer["tag"]) == {}
+    return [message["body"] for message in answer["messages"]]
+
+
+def restart(stage: Stage) -> None:
+    stage.crash()
+    stage.start()
+
+
+def test_a_message_that_was_seen_is_accepted_and_dropped() -> None:
+    stage = stage_with()
+    request = send(stage, "a", "b", "a")
+    assert stage.replies[request].result == {"accepted": 3}
+    send(stage, "b", "c")
+    assert take_all(stage) == ["ma", "mb", "mc"]
+    assert stage.broker.store.duplicates.dropped_total == 2
+    assert stage.broker.store.received_total == 3
+
+
+def test_each_address_has_ids_of_its_own_and_messages_without_one_are_never_the_same() -> None:
+    stage = stage_with()
+    send(stage, "a", to="orders")
+    send(stage, "a", to="prices")
+    send(stage, "", "", None, None, to="plain")
+    assert [count(stage, name) for name in ("orders", "prices", "plain")] == [1, 1, 4]
+
+
+def test_long_ids_that_begin_alike_are_two() -> None:
+    stage = stage_with()
+    send(stage, "x" * 2000 + "a", "x" * 2000 + "b", "x" * 2000 + "a")
+    assert count(stage) == 2
+
+
+@pytest.mark.option("address-settings.id-cache-size")
+@pytest.mark.parametrize(("size", "left"), [(0, 5), (1, 5), (2, 4), (20_000, 3)])
+def test_so_many_ids_are_remembered(size: int, left: int) -> None:
+    stage = stage_with(id_cache_size=size)
+    send(stage, "a", "b", "a", "c", "a")
+    assert count(stage) == left
+
+
+@pytest.mark.option("address-settings.id-cache-size")
+def test_the_oldest_id_makes_room_also_across_a_crash() -> None:
+    stage = stage_with(id_cache_size=2)
+    send(stage, "a", "b", "c")
+    restart(stage)
+    send(stage, "b", "c")
+    assert count(stage) == 3
+    send(stage, "a")
+    restart(stage)
+    send(stage, "c", "a", "b")
+    assert count(stage) == 5
+
+
+def test_a_smaller_cache_after_a_restart_keeps_the_newest() -> None:
+    stage = stage_with(id_cache_size=10)
+    send(stage, "a", "b", "c")
+    stage.crash()
+    stage.options = options_with(address_settings={"#": {"id_cache_size": 1}})
+    stage.start()
+    send(stage, "c")
+    assert count(stage) == 3
+    send(stage, "b")
+    assert count(stage) == 4
+
+
+def test_an_acknowledged_message_is_still_known_after_a_crash() -> None:
+    stage = stage_with()
+    send(stage, "a")
+    assert take_all(stage) == ["ma"]
+    restart(stage)
+    send(stage, "a", "b")
+    assert take_all(stage) == ["mb"]
+
+
+def test_a_message_whose_append_was_lost_may_come_again() -> None:
+    stage = stage_with()
+    send(stage, "a")
+    stage.is_disk_held = True
+    send(stage, "b")
+    restart(stage)
+    stage.is_disk_held = False
+    send(stage, "a", "b")
+    assert take_all(stage) == ["ma", "mb"]
+
+
+def test_the_second_is_not_accepted_before_the_first_is_on_disk() -> None:
+    stage = stage_with()
+    send(stage, "first of all")
+    stage.is_disk_held = True
+    requests = [send(stage, "a"), send(stage, "a")]
+    assert not any(request in stage.replies for request in requests)
+    stage.is_disk_held = False
+    stage.run()
+    assert [stage.replies[request].result for request in requests] == [{"accepted": 1}] * 2
+    assert count(stage) == 2
+
+
+@pytest.mark.option("journal.persist-id-cache")
+@pytest.mark.parametrize(("is_on", "left"), [(True, 1), (False, 2)])
+def test_ids_may_end_with_the_process(is_on: bool, left: int) -> None:
+    stage = stage_with({"persist_id_cache": is_on})
+    send(stage, "a", "a")
+    assert count(stage) == 1
+    restart(stage)
+    send(stage, "a")
+    assert count(stage) == left
+
+
+@pytest.mark.option("journal.persist-id-cache")
+def test_turning_it_off_forgets_what_is_on_disk() -> None:
+    stage = stage_with()
+    send(stage, "a")
+    for is_on in (False, True):
+        stage.crash()
+        stage.options = options_with(journal={"persist_id_cache": is_on})
+        stage.start()
+    send(stage, "a")
+    assert count(stage) == 2
+
+
+def test_ids_of_messages_that_a_crash_takes_go_with_them() -> None:
+    stage = stage_with()
+    send(stage, "a", durable=False)
+    send(stage, "a", "b")
+    assert count(stage) == 2
+    restart(stage)
+    send(stage, "a", "b")
+    assert sorted(take_all(stage)) == ["ma", "mb"]
+
+
+def test_an_address_that_is_gone_has_forgotten() -> None:
+    stage = stage_with()
+    send(stage, "a")
+    assert take_all(stage) == ["ma"]
+    store = stage.broker.store
+    store.delete_queue(store.queues["orders"])
+    stage.step()
+    send(stage, "a")
+    restart(stage)
+    assert take_all(stage) == ["ma"]
+
+
+def test_dead_letters_of_two_addresses_may_have_one_id() -> None:
+    stage = stage_with(dead_letter_address="dead", max_delivery_attempts=1)
+    for address in ("orders", "prices"):
+        send(stage, "a", to=address)
+        answer = stage.admin("receive", address=address, wait_ms=1)
+        assert stage.admin("settle", tag=answer["tag"], outcome="rejected") == {}
+    assert count(stage, "dead") == 2
+
+
+def test_what_is_refused_was_not_seen() -> None:
+    stage = stage_with(auto_create_queues=False)
+    with pytest.raises(Refused):
+        stage.broker.store.address_for("orders")
+    send(stage, "a")
+    stage.admin("queue-create", name="orders")
+    send(stage, "a")
+    assert count(stage) == 1

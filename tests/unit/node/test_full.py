@@ -1,0 +1,169 @@
+"""Addresses that are full: what senders are told, what is counted, and when there is room again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.golden.conversation import Conversation, ScriptStage
+from tests.support.stage import Stage, options_with
+
+
+def talk(*clients: str, credit: int = 4, **settings: Any) -> Conversation:
+    script = Conversation()
+    script.stage = ScriptStage(script, limits={"link_credit": credit}, address_settings={"orders": settings})
+    for name in clients or ("p", "c"):
+        script.run(f"connect {name}")
+    return script
+
+
+def meter(stage: Stage) -> Any:
+    found = stage.broker.store.addresses["orders"].meter
+    assert found is not None
+    return found
+
+
+@pytest.mark.option("address-settings.max-size-messages")
+@pytest.mark.option("address-settings.address-full-policy")
+@pytest.mark.parametrize("policy", [None, "BLOCK"])
+def test_blocked_producers_have_no_credit_until_there_is_room(policy: str | None) -> None:
+    script = talk("p", "q", "c", max_size_messages=10, **({"address_full_policy": policy} if policy else {}))
+    script.run("attach p to orders")
+    for _ in range(5):
+        script.run("publish p orders count=2 durable")
+    assert script.run("attach q to orders") == ["q link orders stands"], "and has no credit"
+    assert script.run("attach c from orders credit=1")[-1].startswith("c gets: m1")
+    assert script.run("accept c m1") == [], "9 of 10 is no room yet"
+    script.run("credit c orders 1")
+    said = script.run("accept c m2")
+    assert sorted(said) == ["p may send 2 to orders", "q may send 2 to orders"]
+    assert script.stage.broker.store.meters.refused_total == 0
+
+
+def test_a_producer_is_given_no_more_credit_than_there_is_room() -> None:
+    script = talk(credit=100, max_size_messages=3)
+    assert script.run("attach p to orders") == ["p link orders stands", "p may send 3 to orders"]
+
+
+@pytest.mark.option("address-settings.max-size-bytes")
+def test_bytes_bound_an_address_too() -> None:
+    script = talk(max_size_bytes=1000)
+    script.run("attach p to orders")
+    said = script.run("publish p orders size=400") + script.run("publish p orders size=400")
+    assert "p may send 4 to orders" in said
+    assert 800 < meter(script.stage).size_bytes < 1000
+    script.run("publish p orders size=400")
+    assert "p may send 4 to orders" not in script.run("publish p orders")
+    script.run("attach c from orders credit=4")
+    script.run("accept c m1 m2 m3 m4")
+    assert (meter(script.stage).size_bytes, meter(script.stage).count) == (0, 0)
+    assert script.stage.broker.store.addresses["orders"].meter is not None
+
+
+@pytest.mark.option("address-settings.address-full-policy")
+def test_fail_rejects_what_is_too_much_and_goes_on_giving_credit() -> None:
+    script = talk(max_size_messages=3, address_full_policy="FAIL")
+    script.run("attach p to orders")
+    said = script.run("publish p orders count=4 durable")
+    assert "p learns accepted: m1 m2 m3" in said
+    assert "p learns rejected (amqp:resource-limit-exceeded): m4" in said
+    assert "p may send 4 to orders" in said
+    assert "p learns rejected (amqp:resource-limit-exceeded): m5" in script.run("publish p orders")
+    script.run("attach c from orders credit=1")
+    script.run("accept c m1")
+    assert script.run("publish p orders")[-1] == "p learns accepted: m6"
+    assert script.stage.broker.store.meters.refused_total == 2
+
+
+@pytest.mark.option("address-settings.address-full-policy")
+def test_drop_accepts_and_drops_what_is_too_much() -> None:
+    script = talk(max_size_messages=3, address_full_policy="DROP")
+    script.run("attach p to orders")
+    said = script.run("publish p orders count=4 durable") + script.run("publish p orders durable")
+    assert max(line for line in said if "accepted" in line).endswith("m5")
+    assert not any("rejected" in line for line in said)
+    assert script.stage.broker.store.meters.dropped_total == 2
+    assert script.stage.broker.store.queues["orders"].message_count == 3
+
+
+@pytest.mark.parametrize(("policy", "is_gone"), [("FAIL", True), ("DROP", False), ("BLOCK", False)])
+def test_who_sends_settled_messages_learns_by_the_end_of_the_link(policy: str, is_gone: bool) -> None:
+    script = talk(max_size_messages=3, address_full_policy=policy)
+    script.run("attach p to orders settled")
+    said = [line for _ in range(4) for line in script.run("publish p orders")]
+    assert any("is gone: amqp:resource-limit-exceeded" in line for line in said) == is_gone
+    assert script.stage.broker.store.queues["orders"].message_count == 3
+
+
+@pytest.mark.parametrize(
+    ("policy", "told"),
+    [
+        ("FAIL", "p learns rejected (amqp:resource-limit-exceeded): m2"),
+        ("BLOCK", "p learns rejected (amqp:resource-limit-exceeded): m2"),
+        ("DROP", "p learns accepted: m2"),
+    ],
+)
+def test_a_sender_without_an_address_is_told_for_each_message(policy: str, told: str) -> None:
+    script = talk(credit=100, max_size_messages=1, address_full_policy=policy)
+    script.run("attach p to nobody")
+    assert script.run("publish p nobody to=orders") == ["p learns accepted: m1"]
+    assert script.run("publish p nobody to=orders") == [told]
+    assert script.run("publish p nobody to=prices")[-1].endswith("accepted: m3")
+    assert script.stage.broker.store.queues["orders"].message_count == 1
+
+
+def send(stage: Stage, count: int) -> Any:
+    return stage.admin("send", address="orders", messages=[{"body": "x"}] * count)
+
+
+@pytest.mark.parametrize(("policy", "left"), [("FAIL", 0), ("BLOCK", 0), ("DROP", 2)])
+def test_administrators_meet_the_bound_too(policy: str, left: int) -> None:
+    stage = Stage(options_with(address_settings={"#": {"max_size_messages": 2, "address_full_policy": policy}}))
+    answer = send(stage, 3)
+    assert answer == {"accepted": 3} if left else answer["condition"] == "amqp:resource-limit-exceeded"
+    assert stage.broker.store.queues["orders"].message_count == left
+    assert send(stage, 2 - left) == {"accepted": 2 - left}
+    assert stage.broker.store.queues["orders"].message_count == 2
+
+
+def test_what_is_counted_is_what_is_there_also_after_a_restart() -> None:
+    stage = Stage(options_with(address_settings={"#": {"max_size_messages": 100}}))
+    send(stage, 7)
+    stage.admin("queue-create", name="copies", address="orders", routing_type="multicast")
+    send(stage, 3)
+    assert meter(stage).count == 7 + 2 * 3
+    before = meter(stage).size_bytes
+    stage.crash()
+    stage.start()
+    assert (meter(stage).count, meter(stage).size_bytes) == (13, before)
+    answer = stage.admin("receive", address="orders", count_max=10, wait_ms=1)
+    stage.admin("settle", tag=answer["tag"])
+    assert meter(stage).count == 3
+    stage.broker.store.purge(stage.broker.store.queues["copies"])
+    assert (meter(stage).count, meter(stage).size_bytes) == (0, 0)
+    send(stage, 4)
+    store = stage.broker.store
+    store.delete_queue(store.queues["copies"])
+    assert meter(stage).count == 4
+
+
+def test_a_blocked_producer_that_leaves_is_forgotten() -> None:
+    script = talk("p", "q", max_size_messages=1)
+    script.run("attach p to orders")
+    script.run("publish p orders")
+    script.run("attach q to orders")
+    assert len(meter(script.stage).waiting) == 2
+    script.run("detach q orders")
+    script.run("break p")
+    assert len(meter(script.stage).waiting) == 0
+
+
+def test_an_address_without_a_bound_has_no_meter_and_dead_letters_are_never_refused() -> None:
+    settings = {"#": {"dead_letter_address": "dead"}, "dead": {"max_size_messages": 1, "address_full_policy": "DROP"}}
+    stage = Stage(options_with(address_settings=settings))
+    send(stage, 3)
+    assert stage.broker.store.addresses["orders"].meter is None
+    answer = stage.admin("receive", address="orders", count_max=3, wait_ms=1)
+    stage.admin("settle", tag=answer["tag"], outcome="rejected")
+    assert stage.broker.store.queues["dead"].message_count == 3

@@ -1,0 +1,227 @@
+"""What security settings let through: each permission, the one match that holds, and who somebody is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from mqbroker.amqp.sasl import Client
+from mqbroker.base.errors import Refused
+from mqbroker.config.users import make_verifier
+from mqbroker.core.permissions import Actor, Permissions
+from mqbroker.node import inputs as given
+
+from tests.golden.conversation import Conversation, ScriptStage
+from tests.support.stage import options_with
+
+ALL = ("send", "consume", "browse", "create_address", "create_durable_queue", "create_non_durable_queue",
+       "delete_durable_queue", "delete_non_durable_queue")  # fmt: skip
+
+
+def grants(*permissions: str, to: str = "shop") -> dict[str, list[str]]:
+    return {name: [to] for name in permissions}
+
+
+def talk(tables: dict[str, Any], *clients: str, role: str = "shop", **settings: Any) -> Conversation:
+    """Clients that log in by ANONYMOUS and have this role."""
+    script = Conversation()
+    values: dict[str, Any] = {"address_settings": {"#": settings}} if settings else {}
+    script.stage = ScriptStage(script, listener={"anonymous_role": role}, security_settings=tables, **values)
+    for name in clients or ("c",):
+        script.run(f"connect {name}")
+    return script
+
+
+def why(lines: list[str]) -> str:
+    """Which permission was missing, empty where none was."""
+    refused = [line for line in lines if "amqp:unauthorized-access" in line]
+    return refused[0].partition("no permission ")[2].split()[0] if refused else ""
+
+
+BASE = ("create_address", "create_durable_queue", "create_non_durable_queue")
+
+
+@pytest.mark.option("security-settings.send")
+@pytest.mark.parametrize(("granted", "missing"), [((*BASE, "send"), ""), ((*BASE, "consume"), "send")])
+def test_who_may_send(granted: tuple[str, ...], missing: str) -> None:
+    script = talk({"#": grants(*granted)})
+    for place in ("orders", "orders::orders", "temporary"):
+        assert why(script.run(f"attach c to {place}")) == missing
+    if missing:
+        assert script.stage.broker.store.queues == {}
+
+
+@pytest.mark.option("security-settings.consume")
+@pytest.mark.parametrize(("granted", "missing"), [((*BASE, "consume"), ""), ((*BASE, "send", "browse"), "consume")])
+@pytest.mark.parametrize("place", ["orders", "orders topic", "orders topic durable as=s", "orders::one", "temporary"])
+def test_who_may_consume(granted: tuple[str, ...], missing: str, place: str) -> None:
+    script = talk({"#": grants(*granted)})
+    assert why(script.run(f"attach c from {place}")) == missing
+    if missing:
+        assert script.stage.broker.store.queues == {}
+
+
+@pytest.mark.option("security-settings.browse")
+@pytest.mark.parametrize(("granted", "missing"), [((*BASE, "browse"), ""), ((*BASE, "consume"), "browse")])
+@pytest.mark.parametrize("place", ["orders", "orders::orders"])
+def test_who_may_browse(granted: tuple[str, ...], missing: str, place: str) -> None:
+    script = talk({"#": grants(*granted)})
+    assert why(script.run(f"attach c from {place} browse")) == missing
+
+
+@pytest.mark.option("security-settings.create-address")
+@pytest.mark.option("security-settings.create-durable-queue")
+@pytest.mark.option("security-settings.create-non-durable-queue")
+@pytest.mark.parametrize(
+    ("command", "needed"),
+    [
+        ("attach c to orders", {"create_address", "create_durable_queue"}),
+        ("attach c to orders topic", {"create_address"}),
+        ("attach c from orders", {"create_address", "create_durable_queue"}),
+        ("attach c from orders::one", {"create_address", "create_durable_queue"}),
+        ("attach c from orders topic", {"create_address", "create_non_durable_queue"}),
+        ("attach c from orders topic durable as=s", {"create_address", "create_durable_queue"}),
+        ("attach c to temporary", {"create_address", "create_non_durable_queue"}),
+        ("attach c from temporary", {"create_address", "create_non_durable_queue"}),
+    ],
+)
+def test_who_may_have_things_made(command: str, needed: set[str]) -> None:
+    enough = grants("send", "consume", *needed)
+    assert why(talk({"#": enough}).run(command)) == ""
+    for one in needed:
+        script = talk({"#": {name: roles for name, roles in enough.items() if name != one}})
+        assert why(script.run(command)) == one.replace("_", "-")
+        assert script.stage.broker.store.queues == {}
+    script = talk({"#": grants("send", "consume")})
+    script.stage.admin("queue-create", name="orders")
+    if command in ("attach c to orders", "attach c from orders"):
+        assert why(script.run(command)) == "", "what is there needs no making"
+
+
+@pytest.mark.option("security-settings.delete-durable-queue")
+@pytest.mark.parametrize(("may", "left"), [(True, []), (False, ["c.s"])])
+def test_who_may_end_a_durable_subscription(may: bool, left: list[str]) -> None:
+    script = talk({"#": grants("consume", *BASE, *(["delete_durable_queue"] if may else []))})
+    script.run("attach c from prices topic durable as=s")
+    said = script.run("detach c prices")
+    assert list(script.stage.broker.store.queues) == left
+    assert any("unsubscribe-refused" in line for line in said) is not may
+
+
+@pytest.mark.option("security-settings.delete-non-durable-queue")
+@pytest.mark.option("security-settings.delete-durable-queue")
+@pytest.mark.parametrize("kind", ["durable", "non_durable"])
+@pytest.mark.parametrize("may", [True, False])
+def test_who_may_replace_a_subscription_by_other_terms(kind: str, may: bool) -> None:
+    delete = f"delete_{kind}_queue"
+    script = talk({"#": grants("consume", *BASE, *([delete] if may else []))})
+    if kind == "durable":
+        script.run("attach c from prices topic durable as=s")
+        script.run("suspend c prices")
+    else:
+        made = {"name": "c.s:shared-volatile", "address": "prices", "routing_type": "multicast", "durable": False}
+        script.stage.admin("queue-create", **made)
+    words = "durable" if kind == "durable" else "shared"
+    said = script.run(f"attach c from prices topic {words} as=s select=a=1")
+    assert why(said) == ("" if may else delete.replace("_", "-"))
+
+
+def test_permissions_are_those_of_the_address_and_not_of_the_queue_name() -> None:
+    script = talk({"open.#": grants(*ALL), "secret.#": {}})
+    script.stage.admin("queue-create", name="open.door", address="secret.room")
+    assert why(script.run("attach c from open.door")) == "consume"
+    assert why(script.run("attach c from secret.room::open.door")) == "consume"
+    assert why(script.run("attach c to secret.room::open.door")) == "send"
+    assert why(script.run("attach c from open.window")) == ""
+
+
+def test_a_subscription_is_looked_up_by_those_who_may_consume() -> None:
+    script = talk({"#": grants("consume", *BASE)})
+    script.run("attach c from prices topic durable as=s")
+    script.run("suspend c prices")
+    script.stage.broker.permissions = Permissions(options_with(security_settings={"#": {}}).security_settings)
+    script.stage.broker.store.permit = script.stage.broker.permissions.check
+    assert why(script.run("attach c from nobody as=s")) == "consume"
+
+
+@pytest.mark.option("security-settings.match")
+def test_the_most_specific_match_holds_as_a_whole() -> None:
+    tables = {"#": grants(*ALL), "orders.*": grants("send", *BASE), "orders.eu": grants(*BASE, "consume")}
+    script = talk(tables)
+    found = {
+        place: (why(script.run(f"attach c to {place}")), why(script.run(f"attach c from {place}")))
+        for place in ("prices", "orders.us", "orders.eu", "orders.eu.old")
+    }
+    assert found == {
+        "prices": ("", ""), "orders.us": ("", "consume"), "orders.eu": ("send", ""), "orders.eu.old": ("", ""),
+    }  # fmt: skip
+
+
+def test_without_tables_everybody_may_and_with_them_nobody_else_may() -> None:
+    assert why(talk({}, role="").run("attach c to orders")) == ""
+    assert why(talk({"prices": grants(*ALL)}).run("attach c to orders")) == "send"
+
+
+@pytest.mark.option("listeners.anonymous-role")
+@pytest.mark.parametrize(("role", "missing"), [("shop", ""), ("ledger", "send"), ("", "send")])
+def test_those_without_a_name_have_the_role_of_their_listener(role: str, missing: str) -> None:
+    said = talk({"#": grants(*ALL)}, role=role).run("attach c to orders")
+    assert why(said) == missing
+    assert any("an anonymous user has no permission send at address 'orders'" in line for line in said) == bool(missing)
+
+
+def test_users_have_their_roles_as_they_are_when_a_link_is_attached() -> None:
+    users = {"app": make_verifier("right", b"0123456789abcdef", ("client",))}
+    script = Conversation()
+    listener = {"sasl_mechanisms": ("SCRAM-SHA-256",), "anonymous_role": "shop"}
+    script.stage = ScriptStage(script, listener=listener, security_settings={"#": grants(*ALL)})
+    script.stage.give(given.UsersChanged(users))
+    script.stage.run()
+    script.talkers["c"] = script.stage.connect("c", Client("app", "right", b"n" * 32))
+    said = script.run("attach c to orders")
+    assert any("user 'app' has no permission send at address 'orders'" in line for line in said)
+    script.stage.give(given.UsersChanged({"app": make_verifier("right", b"0123456789abcdef", ("shop",))}))
+    assert why(script.run("attach c to orders")) == ""
+    script.stage.give(given.UsersChanged({}))
+    assert why(script.run("attach c to prices")) == "send", "a user who is gone has no roles"
+    assert script.run("publish c orders") == ["c may send 1999 to orders"] or script.stage.broker.store.received_total
+
+
+def test_a_sender_without_an_address_is_asked_for_each_message() -> None:
+    script = talk({"orders": grants(*ALL)})
+    assert why(script.run("attach c to nobody")) == ""
+    assert script.run("publish c nobody to=orders") == ["c learns accepted: m1"]
+    assert script.run("publish c nobody to=prices") == ["c learns rejected (amqp:unauthorized-access): m2"]
+    assert script.run("publish c nobody to=prices::x") == ["c learns rejected (amqp:unauthorized-access): m3"]
+    assert list(script.stage.broker.store.queues) == ["orders"]
+
+
+def test_who_sends_again_after_the_queue_is_gone_may_not_make_it_without_permission() -> None:
+    script = talk({"#": grants("send")})
+    script.stage.admin("queue-create", name="orders")
+    script.run("attach c to orders")
+    store = script.stage.broker.store
+    store.delete_queue(store.queues["orders"])
+    assert why(script.run("publish c orders")) == "create-address"
+
+
+def test_administration_and_dead_letters_need_no_permission() -> None:
+    script = talk({"#": grants("consume")}, dead_letter_address="dead", auto_create_dead_letter_resources=True)
+    script.stage.admin("send", address="orders", messages=[{"body_base64": "bTE="}])
+    script.run("attach c from orders credit=1")
+    script.run("reject c m1")
+    assert sorted(script.stage.broker.store.queues) == ["DLQ.orders", "orders"]
+
+
+def test_what_is_known_of_addresses_is_bounded_and_actors_do_not_leak() -> None:
+    permissions = Permissions(options_with(security_settings={"#": grants("send")}).security_settings)
+    permissions.check("consume", "orders")
+    with permissions.acting(Actor("bob", ("shop",))):
+        for number in range(10_500):
+            permissions.check("send", f"orders.{number}")
+        with pytest.raises(Refused, match="consume"):
+            permissions.check("consume", "orders")
+    assert len(permissions._known) <= 10_000
+    with pytest.raises(Refused), permissions.acting(Actor("bob", ())):
+        permissions.check("send", "orders")
+    permissions.check("send", "orders")
