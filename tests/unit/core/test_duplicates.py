@@ -157,6 +157,17 @@ def test_ids_of_messages_that_a_crash_takes_go_with_them() -> None:
     assert sorted(take_all(stage)) == ["ma", "mb"]
 
 
+def test_ids_that_others_pushed_out_need_no_place_on_disk() -> None:
+    stage = stage_with(id_cache_size=2)
+    send(stage, "a", "b")
+    send(stage, "c", "d", durable=False)
+    segment = stage.broker.journal._ledger.segments[-1]
+    assert segment.id_bytes == 0
+    send(stage, "a")
+    assert segment.id_bytes > 0
+    assert count(stage) == 5
+
+
 def test_an_address_that_is_gone_has_forgotten() -> None:
     stage = stage_with()
     send(stage, "a")
