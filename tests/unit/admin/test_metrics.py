@@ -146,6 +146,26 @@ def test_messages_refused_because_memory_is_full_are_counted() -> None:
     assert value(stage, "mqbroker_publishers_waiting") == 1
 
 
+def test_full_addresses_and_duplicates_are_counted() -> None:
+    settings = {
+        "orders": {"max_size_messages": 1},
+        "drops": {"max_size_messages": 0, "address_full_policy": "DROP"},
+        "fails": {"max_size_messages": 0, "address_full_policy": "FAIL"},
+    }
+    stage = Stage(options_with(address_settings=settings))
+    conn = stage.accept()
+    stage.talk(conn, GO + frames.sender())
+    stage.talk(conn, frames.transfer(0))
+    assert value(stage, "mqbroker_publishers_waiting") == 1
+    for address in ("drops", "fails"):
+        stage.admin("send", address=address, messages=[{"body": "x"}])
+    seen = {"body": "x", "application_properties": {"_AMQ_DUPL_ID": "a"}}
+    stage.admin("send", address="prices", messages=[seen, seen, seen])
+    assert value(stage, "mqbroker_messages_dropped_total") == 1
+    assert value(stage, "mqbroker_messages_address_full_total") == 1
+    assert value(stage, "mqbroker_messages_duplicate_total") == 2
+
+
 def test_more_objects_than_one_answer_names_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics, "OBJECTS_MAX", 2)
     stage = Stage()

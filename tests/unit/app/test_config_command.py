@@ -122,3 +122,13 @@ def test_reader_that_goes_away_is_no_traceback() -> None:
     command = f"{sys.executable} -m mqbroker.app.main config reference | head -c 10"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=30, check=True)
     assert "Traceback" not in done.stderr
+
+
+def test_check_finds_a_filter_of_a_divert_that_is_no_selector(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    head = '[[diverts]]\nname = "d"\naddress = "orders"\nforwarding-address = "audit"\n'
+    assert main(["config", "check", "--config", toml(tmp_path, "good.toml", head + 'filter = "x = 1"')]) == exits.DONE
+    capsys.readouterr()
+    assert main(["config", "check", "--config", toml(tmp_path, "bad.toml", head + 'filter = "x = = 1"')]) != exits.DONE
+    assert "diverts.0.filter" in capsys.readouterr().err

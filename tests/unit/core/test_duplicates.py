@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -157,6 +159,17 @@ def test_ids_of_messages_that_a_crash_takes_go_with_them() -> None:
     assert sorted(take_all(stage)) == ["ma", "mb"]
 
 
+def test_ids_that_others_pushed_out_need_no_place_on_disk() -> None:
+    stage = stage_with(id_cache_size=2)
+    send(stage, "a", "b")
+    send(stage, "c", "d", durable=False)
+    segment = stage.broker.journal._ledger.segments[-1]
+    assert segment.id_bytes == 0
+    send(stage, "a")
+    assert segment.id_bytes > 0
+    assert count(stage) == 5
+
+
 def test_an_address_that_is_gone_has_forgotten() -> None:
     stage = stage_with()
     send(stage, "a")
@@ -186,3 +199,36 @@ def test_what_is_refused_was_not_seen() -> None:
     stage.admin("queue-create", name="orders")
     send(stage, "a")
     assert count(stage) == 1
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_any_history_is_that_of_a_plain_cache(seed: int) -> None:
+    """Sends, crashes that lose what was not synced, and enough traffic beside it that segments come and go."""
+    rng = random.Random(seed)
+    sizes = {"orders": 5, "prices": 60}
+    settings = {name: {"id_cache_size": size} for name, size in sizes.items()}
+    stage = Stage(options_with(journal={"journal_file_size_bytes": 65536}, address_settings=settings))
+    seen: dict[str, list[int]] = {name: [] for name in sizes}
+    synced = deepcopy(seen)
+    for _ in range(400):
+        name, one = rng.choice(list(sizes)), rng.randrange(90)
+        if not stage.is_disk_held:
+            stage.run()
+        before = stage.broker.store.received_total
+        send(stage, one, to=name)
+        assert (stage.broker.store.received_total == before) == (one in seen[name])
+        if one not in seen[name]:
+            seen[name] = [*seen[name], one][-sizes[name] :]
+        if rng.random() < 0.3:
+            stage.admin("send", address="other", messages=[{"body": "x" * 20_000}])
+            for queue in stage.broker.store.queues.values():
+                stage.broker.store.purge(queue)
+        if not stage.is_disk_held:
+            synced = deepcopy(seen)
+        stage.is_disk_held = rng.random() < 0.3
+        if rng.random() < 0.05:
+            stage.crash()
+            stage.is_disk_held = False
+            stage.start()
+            seen = deepcopy(synced)
+    assert stage.broker.journal._ledger.segments[0].number > 5

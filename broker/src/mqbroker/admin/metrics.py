@@ -153,6 +153,11 @@ def of_node(broker: Broker, *, per_object: bool) -> Values:
     return values
 
 
+def _waiting_for_addresses(broker: Broker) -> int:
+    meters = (address.meter for address in broker.store.addresses.values())
+    return sum(len(meter.waiting) for meter in meters if meter is not None)
+
+
 def _of_broker(broker: Broker) -> dict[str, float]:
     counters = broker.counters
     return {
@@ -160,7 +165,7 @@ def _of_broker(broker: Broker) -> dict[str, float]:
         "artemis_connection_count": len(broker.peers),
         "artemis_total_connection_count": counters.connections,
         "mqbroker_uptime_seconds": (broker.at.monotonic_ns - broker.started_at.monotonic_ns) / NS_PER_S,
-        "mqbroker_publishers_waiting": len(broker.starved),
+        "mqbroker_publishers_waiting": len(broker.starved) + _waiting_for_addresses(broker),
         "mqbroker_journal_segments": broker.journal.segments_count,
         "mqbroker_journal_unsynced_appends": broker.journal.position - 1 - broker.store.decisions.synced,
         "mqbroker_messages_refused_total": counters.refused,

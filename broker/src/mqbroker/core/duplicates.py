@@ -49,6 +49,8 @@ class Duplicates:
             seen.popitem(last=False)
         if self._is_persisted and run.section.is_durable:
             self._journal.duplicates.add(address, number, duplicate_id, _oldest(seen))
+        else:
+            self._journal.duplicates.forget(address, _oldest(seen))
         return True
 
     def must_wait(self, address: str, run: Run) -> bool:
