@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from mqbroker.base.errors import Refused
 from mqbroker.core.queue import Filter, Queue, Segment
+from mqbroker.node import inputs as given
 
 from tests.support.stage import Stage, options_with
 
@@ -439,3 +440,14 @@ def test_what_expires_while_nobody_looks_is_not_delivered() -> None:
     site.send("two")
     site.stage.now_ns += 11_000_000
     assert site.take(5)[0] == ["two"]
+
+
+def test_settings_are_reloaded_without_a_restart() -> None:
+    site = Site(dead_letter_address="")
+    site.send("one", "two")
+    site.settle(site.take()[1], "rejected")
+    assert site.queues() == {"orders": 1}
+    site.stage.give(given.OptionsChanged(options_with(address_settings={"#": {"dead_letter_address": "moved.dead"}})))
+    site.stage.run()
+    site.settle(site.take()[1], "rejected")
+    assert site.queues() == {"orders": 0, "moved.dead": 1}

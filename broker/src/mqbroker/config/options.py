@@ -254,9 +254,9 @@ class LimitTable(Table):
     )
 
 
-def setting(built_in: Any, sentence: str, *, unit: str = "", **bounds: Any) -> Any:
+def setting(built_in: Any, sentence: str, *, unit: str = "", reload: bool = True, **bounds: Any) -> Any:
     """Declare one address setting. None: this match does not say; `built_in` holds where no match says."""
-    extra = {"unit": unit, "reload": True, "built_in": built_in}
+    extra = {"unit": unit, "reload": reload, "built_in": built_in}
     return Field(None, description=sentence, json_schema_extra=extra, **bounds)
 
 
@@ -356,6 +356,7 @@ class AddressSettingsTable(Table):
         unit="bytes",
         ge=-1,
         le=2**50,
+        reload=False,
     )
     max_size_messages: int | None = setting(
         -1,
@@ -363,11 +364,13 @@ class AddressSettingsTable(Table):
         unit="messages",
         ge=-1,
         le=2**40,
+        reload=False,
     )
     address_full_policy: FullPolicy | None = setting(
         "BLOCK",
         "What happens at a full address: BLOCK gives producers no credit, FAIL rejects, DROP accepts and drops; "
         "Artemis's default, PAGE, does not exist yet.",
+        reload=False,
     )
 
 

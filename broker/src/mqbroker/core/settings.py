@@ -21,6 +21,10 @@ class Settings:
     """The settings of every address; looked up once, then remembered within a bound."""
 
     def __init__(self, options: AddressSettingsOptions) -> None:
+        self.change(options)
+
+    def change(self, options: AddressSettingsOptions) -> None:
+        """Other settings hold from now on. What queues were made of them they stay."""
         self._built_in = options.built_in
         self._matches = sorted(
             ((match.match.split(DELIMITER), match.values) for match in options.matches),

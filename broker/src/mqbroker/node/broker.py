@@ -72,8 +72,7 @@ class Broker:
         self.open_properties = {
             Symbol("product"): "mqbroker", Symbol("version"): __version__, Symbol("node-id"): setup.node_id,
         }  # fmt: skip
-        self.at = at
-        self.started_at = at
+        self.at = self.started_at = at
         self.timers = Timers()
         self.counters = Counters()
         self.peers: dict[int, Peer] = {}
@@ -267,6 +266,7 @@ class Broker:
 
     def _options_changed(self, given_: given.OptionsChanged) -> None:
         self.offered = given_.options
+        self.store.settings.change(given_.options.address_settings)
 
     def stop(self, given_: given.Stop) -> None:
         """First everything that was taken in is answered, then connections close, then the journal, then the node."""
