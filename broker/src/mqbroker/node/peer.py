@@ -398,10 +398,12 @@ class Peer:
         self.broker.termini.attach(self, event)
 
     def _detached(self, event: Detached) -> None:
+        """What a peer holds when it leaves in order was not delivered in vain: it tells an outcome of what it has seen,
+        and the rest was prefetched. From one that is lost nobody knows, so each counts. Both as in Artemis."""
         link = event.link
         for taken in event.returned:
             if taken.token is not None:
-                self.broker.store.give_back(*segment_of(taken), was_delivered=True)
+                self.broker.store.give_back(*segment_of(taken), was_delivered=not event.is_orderly)
         if isinstance(link, ReceiverLink):
             self.producers.pop(link, None)
             self.broker.starved.pop(link, None)
