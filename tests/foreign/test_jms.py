@@ -12,6 +12,7 @@ import pytest
 
 from tests.foreign.conftest import depth, queues, wait_for_depth
 from tests.foreign.jms_client import JmsClient
+from tests.foreign.link_client import LinkClient
 from tests.support.broker_process import BrokerProcess
 
 pytestmark = pytest.mark.foreign
@@ -471,3 +472,25 @@ def test_failover_reconnects_and_nothing_is_lost(make_broker: Make, jms: JmsClie
     # What was under way when the connection broke is sent again and may be there twice; nothing is missing.
     assert list(dict.fromkeys(found)) == wanted
     assert len(found) - len(wanted) <= 1
+
+
+def test_a_sender_is_told_that_the_broker_is_full_and_goes_on_when_there_is_room(
+    make_broker: Make, jms: JmsClient, rhea: LinkClient
+) -> None:
+    limits = {"global-max-size-bytes": MIB, "max-message-size-bytes": MIB, "link-credit": 4}
+    broker = make_broker(options={"limits": limits})
+    broker.start()
+    jms.connect("c", broker)
+    jms.session("c", "s")
+    jms.producer("s", "out", "queue:orders")
+    row = {"kind": "bytes", "size": 100_000}
+    why = jms.refusal("send", producer="out", messages=[row] * 30)
+    assert why.startswith("ResourceAllocationException")
+    assert "amqp:resource-limit-exceeded" in why
+    held = depth(broker, "orders")
+    assert 5 <= held < 15
+    rhea.connect("c", broker)
+    rhea.receiver("c", "in", "orders")
+    assert len(rhea.receive("in", held)) == held
+    jms.send("out", *[row] * 8)
+    assert len(rhea.receive("in", 8)) == 8
