@@ -163,6 +163,23 @@ def test_a_browser_with_a_selector(jms: JmsClient, session: str, queue: str) -> 
     assert [row["body"] for row in found] == ["m4", "m5"]
 
 
+def test_without_a_prefetch_each_message_is_asked_for(
+    broker: BrokerProcess, jms: JmsClient, session: str, queue: str
+) -> None:
+    """Qpid JMS gives one credit then, and drains it before it says that nothing came."""
+    jms.put(session, f"queue:{queue}", "a", "b")
+    jms.connect("c2", broker, options="jms.prefetchPolicy.all=0")
+    jms.session("c2", "s2")
+    jms.consumer("s2", "in", f"queue:{queue}")
+    assert jms.bodies("in") == ["a"]
+    jms.consumer(session, "other", f"queue:{queue}")
+    assert jms.bodies("other") == ["b"]
+    assert jms.is_quiet("in")
+    jms.ask("close", name="other")
+    jms.put(session, f"queue:{queue}", "c")
+    assert jms.bodies("in") == ["c"]
+
+
 def test_a_group_stays_with_its_consumer(broker: BrokerProcess, jms: JmsClient, session: str, queue: str) -> None:
     groups = ("a", "b", "c", "d")
     jms.session("c", "s2")
