@@ -5,6 +5,7 @@ Lock files carry hashes, so that it does not matter which mirror serves them, an
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 from pathlib import Path
@@ -65,3 +66,15 @@ def test_lock_files_have_hashes_and_no_addresses(lock: Path) -> None:
 
 def test_every_distribution_has_a_lock_file() -> None:
     assert {"broker.lock", "cli.lock", "dev.lock"} <= {lock.name for lock in LOCKS}
+
+
+def test_foreign_clients_are_pinned_to_their_bytes() -> None:
+    folder = ROOT / "tests" / "foreign"
+    lock = json.loads((folder / "rhea" / "package-lock.json").read_text(encoding="utf-8"))
+    packages = [row for name, row in lock["packages"].items() if name]
+    assert packages
+    assert all(row["integrity"].startswith("sha512-") and "resolved" not in row for row in packages)
+    jars = (folder / "jms" / "jars.sha256").read_text(encoding="utf-8").splitlines()
+    assert [line for line in jars if not re.fullmatch(r"[0-9a-f]{64}  [\w.-]+\.jar", line)] == []
+    assert any("qpid-jms-client-" in line for line in jars)
+    assert " h1:" in (folder / "go_amqp" / "go.sum").read_text(encoding="utf-8")

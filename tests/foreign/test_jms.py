@@ -12,6 +12,7 @@ import pytest
 
 from tests.foreign.conftest import depth, queues, wait_for_depth
 from tests.foreign.jms_client import JmsClient
+from tests.foreign.link_client import LinkClient
 from tests.support.broker_process import BrokerProcess
 
 pytestmark = pytest.mark.foreign
@@ -162,6 +163,23 @@ def test_a_browser_with_a_selector(jms: JmsClient, session: str, queue: str) -> 
     assert [row["body"] for row in found] == ["m4", "m5"]
 
 
+def test_without_a_prefetch_each_message_is_asked_for(
+    broker: BrokerProcess, jms: JmsClient, session: str, queue: str
+) -> None:
+    """Qpid JMS gives one credit then, and drains it before it says that nothing came."""
+    jms.put(session, f"queue:{queue}", "a", "b")
+    jms.connect("c2", broker, options="jms.prefetchPolicy.all=0")
+    jms.session("c2", "s2")
+    jms.consumer("s2", "in", f"queue:{queue}")
+    assert jms.bodies("in") == ["a"]
+    jms.consumer(session, "other", f"queue:{queue}")
+    assert jms.bodies("other") == ["b"]
+    assert jms.is_quiet("in")
+    jms.ask("close", name="other")
+    jms.put(session, f"queue:{queue}", "c")
+    assert jms.bodies("in") == ["c"]
+
+
 def test_a_group_stays_with_its_consumer(broker: BrokerProcess, jms: JmsClient, session: str, queue: str) -> None:
     groups = ("a", "b", "c", "d")
     jms.session("c", "s2")
@@ -199,30 +217,37 @@ def test_what_was_not_acknowledged_comes_again_after_recover(
     wait_for_depth(broker, queue, 0)
 
 
-def test_what_a_closed_session_held_comes_again(jms: JmsClient, session: str, queue: str) -> None:
-    jms.put(session, f"queue:{queue}", "a", "b")
-    jms.session("c", "manual", mode="client")
-    jms.consumer("manual", "in", f"queue:{queue}")
-    assert jms.bodies("in") == ["a"]
-    jms.ask("close", name="manual")
-    jms.consumer(session, "again", f"queue:{queue}")
-    found = jms.receive("again", 2)
-    # `b` had been sent to the session, too, and nobody told that its application never saw it.
-    assert [(row["body"], row["redelivered"]) for row in found] == [("a", True), ("b", True)]
-
-
-def test_what_a_closed_consumer_had_not_given_away_comes_without_a_count(
-    jms: JmsClient, session: str, queue: str
+@pytest.mark.parametrize("first", ["in", "manual", "c2"], ids=["consumer", "session", "connection"])
+def test_what_was_not_given_away_before_a_close_comes_without_a_count(
+    broker: BrokerProcess, jms: JmsClient, session: str, queue: str, first: str
 ) -> None:
-    jms.put(session, f"queue:{queue}", "a", "b")
-    jms.session("c", "manual", mode="client")
+    jms.put(session, f"queue:{queue}", "a", "b", "c")
+    jms.connect("c2", broker)
+    jms.session("c2", "manual", mode="client")
     jms.consumer("manual", "in", f"queue:{queue}")
     assert jms.bodies("in") == ["a"]
-    jms.ask("close", name="in")
-    jms.ask("close", name="manual")
+    jms.ask("close", name=first)
+    if first == "in":
+        jms.ask("close", name="manual")  # what was given away goes back with the session only
     jms.consumer(session, "again", f"queue:{queue}")
-    found = jms.receive("again", 2)
-    assert [(row["body"], row["redelivered"]) for row in found] == [("a", True), ("b", False)]
+    found = jms.receive("again", 3)
+    # Qpid JMS tells the outcome of what the application has seen, and nothing of the rest.
+    assert [(row["body"], row["redelivered"]) for row in found] == [("a", True), ("b", False), ("c", False)]
+
+
+def test_an_application_may_be_restarted_as_often_as_it_likes(
+    broker: BrokerProcess, jms: JmsClient, session: str, queue: str
+) -> None:
+    """What was prefetched and never seen does not become a dead letter by ten restarts in order."""
+    jms.put(session, f"queue:{queue}", *(f"m{number}" for number in range(30)))
+    for number in range(12):
+        jms.connect("c2", broker)
+        jms.session("c2", "s2")
+        jms.consumer("s2", "in", f"queue:{queue}")
+        (row,) = jms.receive("in")
+        assert (row["body"], row["properties"]["JMSXDeliveryCount"]) == (f"m{number}", 1)
+        jms.ask("close", name="c2")
+    wait_for_depth(broker, queue, 18)
 
 
 def test_each_message_may_be_acknowledged_alone(
@@ -420,16 +445,12 @@ def test_a_wrong_password_is_refused(broker: BrokerProcess, jms: JmsClient) -> N
     assert why.startswith("JMSSecuritySaslException")
 
 
-def test_a_client_id_may_be_used_twice(broker: BrokerProcess, jms: JmsClient, queue: str) -> None:
-    """Without sole-connection-for-container the second connection opens; a durable subscription still has one user."""
-    for connection in ("c1", "c2"):
-        jms.connect(connection, broker, client_id="twice")
-        jms.session(connection, f"s-{connection}")
-    jms.consumer("s-c1", "in", f"topic:{queue}", kind="durable", subscription="only")
-    second = {"session": "s-c2", "name": "in2", "destination": f"topic:{queue}", "kind": "durable"}
-    assert "has a subscriber" in jms.refusal("consumer", **second, subscription="only")
-    jms.put("s-c2", f"topic:{queue}", "a")
-    assert jms.bodies("in") == ["a"]
+def test_a_client_id_belongs_to_one_connection(broker: BrokerProcess, jms: JmsClient) -> None:
+    jms.connect("c1", broker, client_id="once")
+    again = {"port": broker.port, "user": broker.user, "password": broker.password, "client_id": "once"}
+    assert jms.refusal("connect", name="c2", **again).startswith("InvalidClientIDException")
+    jms.ask("close", name="c1")
+    jms.connect("c2", broker, client_id="once")
 
 
 FAILOVER = "failover.initialReconnectDelay=50&failover.reconnectDelay=50&failover.useReconnectBackOff=false"
@@ -464,3 +485,25 @@ def test_failover_reconnects_and_nothing_is_lost(make_broker: Make, jms: JmsClie
     # What was under way when the connection broke is sent again and may be there twice; nothing is missing.
     assert list(dict.fromkeys(found)) == wanted
     assert len(found) - len(wanted) <= 1
+
+
+def test_a_sender_is_told_that_the_broker_is_full_and_goes_on_when_there_is_room(
+    make_broker: Make, jms: JmsClient, rhea: LinkClient
+) -> None:
+    limits = {"global-max-size-bytes": MIB, "max-message-size-bytes": MIB, "link-credit": 4}
+    broker = make_broker(options={"limits": limits})
+    broker.start()
+    jms.connect("c", broker)
+    jms.session("c", "s")
+    jms.producer("s", "out", "queue:orders")
+    row = {"kind": "bytes", "size": 100_000}
+    why = jms.refusal("send", producer="out", messages=[row] * 30)
+    assert why.startswith("ResourceAllocationException")
+    assert "amqp:resource-limit-exceeded" in why
+    held = depth(broker, "orders")
+    assert 5 <= held < 15
+    rhea.connect("c", broker)
+    rhea.receiver("c", "in", "orders")
+    assert len(rhea.receive("in", held)) == held
+    jms.send("out", *[row] * 8)
+    assert len(rhea.receive("in", 8)) == 8

@@ -107,9 +107,10 @@ def wait_until_nothing_is_in_delivery(broker: BrokerProcess, queue: str) -> None
 
 @DURABLE
 @pytest.mark.parametrize("end", ["detach", "close link", "end session", "close connection", "break"])
-def test_unsettled_messages_return_with_their_count_when_the_consumer_goes(
+def test_unsettled_messages_return_when_the_consumer_goes(
     broker: BrokerProcess, make_client: Callable[[], ProtonClient], queue: str, durable: bool, end: str
 ) -> None:
+    """With a count where the consumer was lost: who leaves in order has told the outcome of what it has seen."""
     first, second = make_client(), make_client()
     for each in (first, second):
         each.connect("c", broker)
@@ -133,8 +134,9 @@ def test_unsettled_messages_return_with_their_count_when_the_consumer_goes(
     second.receiver("c", "in", queue, credit=20)
     found = second.receive("in", 9)
     assert [row["id"] for row in found] == [*(f"m{number}" for number in range(2, 10)), "later"]
-    assert [row["delivery_count"] for row in found] == [1, 1, 1, 1, 0, 0, 0, 0, 0]
-    assert [row["first_acquirer"] for row in found[:4]] == [False] * 4
+    is_lost = end == "break"
+    assert [row["delivery_count"] for row in found] == [int(is_lost)] * 4 + [0] * 5
+    assert not is_lost or [row["first_acquirer"] for row in found[:4]] == [False] * 4
     second.ask("close", name="c")
     assert depth(broker, queue) == 0
 

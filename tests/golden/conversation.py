@@ -163,7 +163,7 @@ class Conversation:
                 terminus = attach.target if isinstance(link, SenderLink) else attach.source
                 place = f" at {terminus.address}" if is_there and link.owner in ("temporary", "nobody") else ""
                 self._say(f"{who} link {link.owner} {'stands' if is_there else 'is refused'}{place}")
-            case told.Detached(link, error, _):
+            case told.Detached(link, error):
                 self._say(f"{who} link {link.owner} is gone{_why(error)}")
             case told.Ended(_, error) if error is not None:
                 self._say(f"{who} session ended{_why(error)}")

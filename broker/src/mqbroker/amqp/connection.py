@@ -333,26 +333,28 @@ class Connection:
 
     def _closed(self, close: Close) -> None:
         self.state = next_conn(self.state, ConnEvent.GOT_CLOSE)
-        if self.state is Conn.CLOSE_RCVD:
+        is_orderly = self.state is Conn.CLOSE_RCVD  # else it answers our close
+        if is_orderly:
             for session in self._by_channel.values():
                 session.flush()
             self.state = next_conn(self.state, ConnEvent.SENT_CLOSE)
             self.out.append(encode_frame(0, encode(Close())))
         error = close.error
-        self._die(None if error is None else str(error.condition), "" if error is None else error.description or "")
+        condition, description = (None, "") if error is None else (str(error.condition), error.description or "")
+        self._die(condition, description, is_orderly=is_orderly)
 
     def lost(self) -> None:
         """The transport is gone: hand everything back."""
         if not self.is_dead:
             self._die(None, "connection lost")
 
-    def _die(self, condition: str | None, description: str) -> None:
+    def _die(self, condition: str | None, description: str, *, is_orderly: bool = False) -> None:
         if self.is_dead:
             return
         self.is_dead = True
         self._buffer = b""
         for session in list(self._by_channel.values()):
-            session.release(None)
+            session.release(None, is_orderly=is_orderly)
         self._by_channel.clear()
         self._by_peer_channel.clear()
         self.events.append(Dead(condition, description))

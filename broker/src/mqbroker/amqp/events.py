@@ -143,11 +143,15 @@ class Attached:
 
 @dataclass(frozen=True, slots=True)
 class Detached:
-    """A link is gone. `returned`: deliveries of ours on it that had no outcome."""
+    """A link is gone. `returned`: deliveries of ours on it that had no outcome.
+
+    `is_orderly`: the peer ended it, its session or its connection by saying so.
+    """
 
     link: SenderLink | ReceiverLink
     error: Error | None
     returned: list[Taken]
+    is_orderly: bool
 
 
 @dataclass(frozen=True, slots=True)

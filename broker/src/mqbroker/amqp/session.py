@@ -380,19 +380,20 @@ class Session(OutgoingTransfers):
             link.move(LinkEvent.SENT_DETACH)
             self.flush()
             self.send(Detach(handle=link.handle, closed=detach.closed))
-            self._forget_work(link, detach.error)
+            self._forget_work(link, detach.error, is_orderly=True)
         self._forget(link)
 
     def link_closed_here(self, link: LinkBase) -> None:
         """We detached a link: its work goes back now, its handle stays until the peer's detach."""
-        self._forget_work(link, None)
+        self._forget_work(link, None, is_orderly=False)
 
-    def _forget_work(self, link: LinkBase, error: Error | None) -> None:
+    def _forget_work(self, link: LinkBase, error: Error | None, *, is_orderly: bool) -> None:
         if isinstance(link, ReceiverLink) and link.partial is not None:
             self.connection.partial_bytes -= link.partial.size_bytes
             link.partial = None
         self._drop_held(link)
-        self.connection.events.append(Detached(link, error, self.unsettled.take_link(link)))  # type: ignore[arg-type]  # a link is one of the two
+        returned = self.unsettled.take_link(link)
+        self.connection.events.append(Detached(link, error, returned, is_orderly))  # type: ignore[arg-type]  # a link is one of the two
 
     def _forget(self, link: LinkBase) -> None:
         self.by_handle.pop(link.handle, None)
@@ -404,18 +405,18 @@ class Session(OutgoingTransfers):
         was_ended_here = self.state is Sess.END_SENT
         self.state = next_sess(self.state, SessEvent.GOT_END)
         if self.state is Sess.END_RCVD:
-            self.release(end.error)
+            self.release(end.error, is_orderly=True)
             self.end()
         elif was_ended_here:
             self.release(end.error)
 
-    def release(self, error: Error | None) -> None:
-        """Hand all links back: the session, or the whole connection, is over."""
+    def release(self, error: Error | None, *, is_orderly: bool = False) -> None:
+        """Hand all links back: session or connection is over. `is_orderly`: the peer said so."""
         self._accepts.clear()
         for link in list(self.by_handle.values()):
             if link.state is not Link.DETACH_SENT:
                 link.state = Link.DETACHED
-                self._forget_work(link, error)
+                self._forget_work(link, error, is_orderly=is_orderly)
             self._forget(link)
         self.connection.events.append(Ended(self, error))
 

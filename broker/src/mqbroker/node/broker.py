@@ -27,6 +27,7 @@ from mqbroker.journal.recovered import Recovered
 from mqbroker.node import inputs as given
 from mqbroker.node.accounts import Accounts
 from mqbroker.node.activity import Activity
+from mqbroker.node.containers import Containers
 from mqbroker.node.counters import Counters
 from mqbroker.node.effects import AdminReply, Batch, Close, DeleteSegment, Effect, Halt, Send
 from mqbroker.node.happenings import Happenings
@@ -97,7 +98,7 @@ class Broker:
         self.starved: dict[ReceiverLink, Peer] = {}
         self.draining: dict[SenderLink, Peer] = {}
         self.closing: dict[int, Close] = {}
-        self.sole_containers: dict[str, int] = {}  # names that one connection wants for itself alone
+        self.containers = Containers()
         self.temporary: dict[str, int] = {}  # temporary queues and addresses: the connections that made them
         self.next_turn: dict[Queue, None] = {}  # queues whose consumers got all that one step may give
         self._notices: list[Notice] = []

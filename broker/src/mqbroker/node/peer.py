@@ -40,6 +40,7 @@ from mqbroker.core.address import Address
 from mqbroker.core.outcomes import apply_outcome
 from mqbroker.core.permissions import Actor
 from mqbroker.node.consumer import LinkConsumer
+from mqbroker.node.containers import SOLE_CONNECTION
 from mqbroker.node.coordinator import CoordinatorEnd, Transactions
 from mqbroker.node.effects import Close, Derive, PauseReading
 from mqbroker.node.full import admitted
@@ -54,7 +55,6 @@ if TYPE_CHECKING:
     from mqbroker.node.broker import Broker
 
 LINGER_MS = 500
-SOLE_CONNECTION = Symbol("sole-connection-for-container")
 ESTABLISHMENT_FAILED = Symbol("amqp:connection-establishment-failed")
 OFFERED = (SOLE_CONNECTION, *(Symbol(name) for name in ("ANONYMOUS-RELAY", "SHARED-SUBS", "DELAYED_DELIVERY")))
 
@@ -418,7 +418,7 @@ class Peer:
             return
         self._deadline_ns = 0
         limits, listener = self.broker.options.limits, self.listener
-        is_second = self._is_second()
+        is_second = not self.broker.containers.claim(self)
         properties = self.broker.open_properties | ({ESTABLISHMENT_FAILED: True} if is_second else {})
         self.connection.open(
             Open(
@@ -435,26 +435,17 @@ class Peer:
         self._set_due()
         self.broker.timers.add(self)
 
-    def _is_second(self) -> bool:
-        """Whether the name is taken, where its owner wants it alone (AMQP 1.0 Enforcing Connection Uniqueness)."""
-        opened, sole = self.connection.peer_open, self.broker.sole_containers
-        if opened is None or SOLE_CONNECTION not in (opened.desired_capabilities or ()):
-            return False
-        owner = sole.get(opened.container_id)
-        if owner is not None and owner in self.broker.peers and not self.broker.peers[owner].connection.is_dead:
-            return True
-        sole[opened.container_id] = self.conn
-        return False
-
     def _attaching(self, event: Attaching) -> None:
         self.broker.termini.attach(self, event)
 
     def _detached(self, event: Detached) -> None:
+        """What a peer holds when it leaves in order was not delivered in vain: it tells an outcome of what it has seen,
+        and the rest was prefetched. From one that is lost nobody knows, so each counts. Both as in Artemis."""
         link = event.link
         self.broker.activity.gone(link)
         for taken in self.transactions.detached(event):
             if taken.token is not None:
-                self.broker.store.give_back(*segment_of(taken), was_delivered=True)
+                self.broker.store.give_back(*segment_of(taken), was_delivered=not event.is_orderly)
         if isinstance(link, ReceiverLink):
             self.producers.pop(link, None)
             self.broker.starved.pop(link, None)
@@ -471,8 +462,7 @@ class Peer:
                                condition=event.condition, why=event.description[:200])  # fmt: skip
         self.due_ns = 0
         self._release_held(is_told=False)
-        if self.broker.sole_containers.get(self.container_id) == self.conn:
-            del self.broker.sole_containers[self.container_id]
+        self.broker.containers.release(self)
         self.touch()
         if self.conn in self.broker.peers:
             self.broker.closing[self.conn] = Close(self.conn, LINGER_MS)
