@@ -71,6 +71,11 @@ class Transactor(Client):
         # Whatever was not asked to be committed must not happen; a commit without an answer stays unknown.
         self._forget()
 
+    def stop(self) -> None:
+        # Who leaves in order and says nothing of what it holds has let go of it: no delivery counts.
+        self.history.released.update(message_id for _, message_id in [*self.came, *self.retired])
+        super().stop()
+
     # -- what it does --------------------------------------------------------------------------------------------------
 
     def _tick(self) -> None:
