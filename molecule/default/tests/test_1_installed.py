@@ -69,6 +69,8 @@ def test_listens_on_the_chosen_card_only(host: Any) -> None:
     address = host.interface("eth1").addresses[0]
     offsets = [offset for where, _, offset in NODES if where == name]
     wanted = {f"{address}:{port + offset}" for port in (5672, 5673) for offset in offsets}
+    # Metrics and health are for this host alone.
+    wanted |= {f"127.0.0.1:{9672 + offset}" for offset in offsets}
     lines = [line.split() for line in host.check_output("ss -Hltnp").splitlines()]
     pids = {
         host.check_output("systemctl show --value --property=MainPID mqbroker@%s", instance)
