@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from mqbroker.amqp import events as told
 from mqbroker.wire.performatives import Attach, Flow, Source, Target
+from mqbroker.wire.run import single
+from mqbroker.wire.sections import build_message
 
 from tests.support.stage import Talker
 from tests.unit.admin.site import Site
@@ -27,6 +29,24 @@ def consumer(site: Site, queue: str, credit: int = 10) -> Talker:
 
 def detached(talker: Talker) -> list[str]:
     return [str(event.error.condition) for event in talker.events if isinstance(event, told.Detached) and event.error]
+
+
+@pytest.mark.parametrize("target", ["orders", "orders::orders"])
+def test_who_sends_to_a_queue_that_was_deleted_loses_nothing(target: str) -> None:
+    site = Site({"#": {"auto_create_queues": False}})
+    site.do("queue-create", name="orders")
+    talker = site.stage.connect("p")
+    assert talker.session is not None
+    link = talker.session.attach_sender(
+        Attach(name="s", handle=0, role=False, source=Source(), target=Target(address=target), initial_delivery_count=0)
+    )
+    site.stage.run()
+    site.do("queue-delete", name="orders")
+    link.session.send_run(link, single(build_message("lost?", durable=True)), 0, 1, "lost?")
+    site.stage.run()
+    assert [event for event in talker.events if isinstance(event, told.Settled)] == []
+    assert detached(talker) == ["amqp:not-found"]
+    assert site.counts() == {}
 
 
 # -- make and show ----------------------------------------------------------------------------------------------------

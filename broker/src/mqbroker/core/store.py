@@ -106,10 +106,11 @@ class Store:
         found = self.queues.get(queue)
         if found is None or found.kind.address != address:
             raise Refused("amqp:not-found", f"there is no queue {queue!r} at address {address!r}")
-        alone = Address(address, self.addresses[address].meter)
-        alone.target = address + FULLY_QUALIFIED + queue
-        alone.bind(found)
-        alone.is_topic = True
+        alone: Address | None = found.alone
+        if alone is None:
+            alone = found.alone = Address(address, self.addresses[address].meter)
+            alone.target = address + FULLY_QUALIFIED + queue
+            alone.bind(found)
         return alone
 
     def forget_address(self, name: str) -> None:
@@ -194,6 +195,8 @@ class Store:
         queue.waiting.clear()  # what waits for the disk waits in vain
         address = self.addresses[queue.kind.address]
         address.unbind(queue)
+        if queue.alone is not None:
+            queue.alone.unbind(queue)
         if address.is_empty and not address.is_topic:
             self._remove_address(address.name)
         del self.queues[queue.kind.name]

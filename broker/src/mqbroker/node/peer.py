@@ -278,7 +278,7 @@ class Peer:
         """The queues of an address may have been deleted since the link was attached: as if it attached now."""
         try:
             with self.broker.permissions.acting(self.actor):
-                link.owner = self.broker.store.address_for(link.owner.name)
+                link.owner = self.broker.store.target_for(link.owner.target)
         except Refused as refused:
             link.detach(refused.condition, refused.description)
             return False
