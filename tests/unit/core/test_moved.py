@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mqbroker.core.backlog import Segment
-from mqbroker.core.moved import CAUSE, ORIGIN_ADDRESS, ORIGIN_ID, ORIGIN_QUEUE, moved
+from mqbroker.core.moved import CAUSE, ORIGIN_ID, ORIGIN_QUEUE, moved
 from mqbroker.wire.composites import encode_composite
+from mqbroker.wire.parts import ORIGIN_ADDRESS
 from mqbroker.wire.run import single
 from mqbroker.wire.scan import MESSAGE_ANNOTATIONS, scan_sections
 from mqbroker.wire.sections import (

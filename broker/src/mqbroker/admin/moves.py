@@ -14,12 +14,13 @@ from mqbroker.base.errors import PeerFault, Refused
 from mqbroker.core.address import Address
 from mqbroker.core.dispatch import view_of
 from mqbroker.core.message_view import MessageView
-from mqbroker.core.moved import ORIGIN_ADDRESS, ORIGIN_QUEUE, retried, transferred
+from mqbroker.core.moved import ORIGIN_QUEUE, retried, transferred
 from mqbroker.core.picking import Budget, Picker
 from mqbroker.core.queue import Queue, Segment
 from mqbroker.core.selector import Selector
 from mqbroker.node.broker import Broker
 from mqbroker.node.inputs import AdminRequest
+from mqbroker.wire.parts import ORIGIN_ADDRESS
 from mqbroker.wire.run import Run
 
 PURGED_MAX = 20_000  # messages of one piece

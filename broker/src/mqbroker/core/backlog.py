@@ -16,6 +16,8 @@ from mqbroker.wire.run import Run
 BLOCK_SEGMENTS_MAX = 256
 PRIORITY_MAX = 9
 ID_BITS = 56
+# Why messages left a queue by themselves.
+EXPIRED, REPLACED, OVERFLOWED = "expired", "replaced", "overflowed"
 
 
 class Segment(NamedTuple):

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from zlib import crc32
 
-from mqbroker.core.backlog import Segment
+from mqbroker.core.backlog import EXPIRED, Segment
 from mqbroker.core.message_view import MessageView
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ class Dispatch:
         queue = self._queue
         backlog = queue.backlog
         while queue.is_expiring and backlog.count and 0 < backlog.head.run.expires_ms <= now_ms:
-            queue.gone.append(("expired", backlog.take(backlog.head.n)))
+            queue.gone.append((EXPIRED, backlog.take(backlog.head.n)))
         return backlog.count > 0
 
     def _serve(self, consumer: Consumer, count: int, now_ms: int) -> int:
@@ -197,10 +197,6 @@ class Dispatch:
                 self._seen[consumer] = segment.rank + index - segment.start + 1
         return looked
 
-    def has_copied_all(self, consumer: Consumer) -> bool:
-        """Whether a browser has seen everything that is there."""
-        return self._seen.get(consumer, 0) > self._queue.backlog.last_rank
-
     def _selectively(self, count_max: int, now_ms: int) -> int:
         queue = self._queue
         cursor = self._cursor % len(queue.consumers)
@@ -213,7 +209,7 @@ class Dispatch:
         start = min(self._seen[each] for each in room)
         for segment in queue.backlog.from_rank(start):
             if 0 < segment.run.expires_ms <= now_ms:
-                queue.gone.append(("expired", queue.backlog.take_at(segment.rank, segment.n)))
+                queue.gone.append((EXPIRED, queue.backlog.take_at(segment.rank, segment.n)))
                 continue
             for index in range(segment.start + max(start - segment.rank, 0), segment.start + segment.n):
                 if not room:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 from mqbroker.base.errors import Refused
 from mqbroker.core.address import MULTICAST
+from mqbroker.core.backlog import EXPIRED, Segment
 from mqbroker.core.kinds import QueueKind
 from mqbroker.core.moved import moved
-from mqbroker.core.queue import EXPIRED, Queue, Segment
+from mqbroker.core.queue import Queue
 
 if TYPE_CHECKING:
     from mqbroker.core.store import Store

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from mqbroker.base.errors import PeerFault
+from mqbroker.wire.parts import DUPLICATE_ID, LAST_VALUE
 from mqbroker.wire.sections import (
     Header,
     MessageId,
@@ -26,8 +27,6 @@ from mqbroker.wire.types import Buffer, ULong, Uuid
 
 PRIORITY_MAX: Final = 9
 ANNOTATION_PREFIX: Final = "m."
-DUPLICATE_ID: Final = "_AMQ_DUPL_ID"
-LAST_VALUE_NAME: Final = "_AMQ_LVQ_NAME"
 
 # Sections by the names that `Sections` has for them: how they are decoded, and what stands for one that is not there.
 _PARTS: Final[dict[str, tuple[Callable[[Buffer, int, int], tuple[Any, int]], Any]]] = {
@@ -121,7 +120,7 @@ class MessageView:
     @property
     def last_value_key(self) -> str | None:
         """Messages with the same key replace each other in a last-value queue."""
-        value = self._readable("application_properties").get(LAST_VALUE_NAME)
+        value = self._readable("application_properties").get(LAST_VALUE)
         return str(value) if isinstance(value, str) else None
 
     def annotation(self, symbol: str) -> Any:

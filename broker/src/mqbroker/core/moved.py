@@ -14,19 +14,18 @@ from typing import Any, Final
 from mqbroker.base.errors import PeerFault
 from mqbroker.core.backlog import Segment
 from mqbroker.wire.composites import encode_composite
+from mqbroker.wire.parts import DELIVERY_TIME, ORIGIN_ADDRESS
 from mqbroker.wire.run import Run, single
 from mqbroker.wire.scan import MESSAGE_ANNOTATIONS, Sections, scan_sections
 from mqbroker.wire.sections import Header, decode_annotations, decode_header, decode_properties, encode_section
 from mqbroker.wire.values import Long, Symbol
 
-ORIGIN_ADDRESS: Final = Symbol("x-opt-ORIG-ADDRESS")
 ORIGIN_QUEUE: Final = Symbol("x-opt-ORIG-QUEUE")
 ORIGIN_ID: Final = Symbol("x-opt-ORIG-MESSAGE-ID")
 CAUSE: Final = Symbol("x-opt-CAUSE")
 CAUSE_SIZE_MAX: Final = 500
 NOTES: Final = (ORIGIN_ADDRESS, ORIGIN_QUEUE, ORIGIN_ID, CAUSE)
 DELIVERY_PREFIX: Final = "x-opt-delivery-"
-DELIVERY_TIME: Final = Symbol("x-opt-delivery-time")
 TTL_MS_MAX: Final = 0xFFFFFFFF
 
 

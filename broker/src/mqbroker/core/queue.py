@@ -14,15 +14,13 @@ from heapq import heappop, heappush
 from typing import Any, Protocol
 
 from mqbroker.base.errors import Refused
-from mqbroker.core.backlog import Backlog, Segment
+from mqbroker.core.backlog import EXPIRED, OVERFLOWED, REPLACED, Backlog, Segment
 from mqbroker.core.dispatch import Dispatch
 from mqbroker.core.kinds import QueueKind
 from mqbroker.core.message_view import MessageView
 from mqbroker.core.meter import Meter
 
 __all__ = ["Consumer", "Queue", "QueueKind", "Segment"]
-
-EXPIRED, REPLACED, OVERFLOWED = "expired", "replaced", "overflowed"
 
 
 class Filter(Protocol):

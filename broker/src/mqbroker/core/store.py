@@ -22,7 +22,7 @@ from mqbroker.core.kinds import QueueKind, check_name, kind_of
 from mqbroker.core.leaving import Leaving
 from mqbroker.core.memory import Memory
 from mqbroker.core.meter import Meters
-from mqbroker.core.permissions import CREATE, CREATE_ADDRESS, DELETE
+from mqbroker.core.permissions import CREATE, CREATE_ADDRESS, DELETE, SEND
 from mqbroker.core.queue import Consumer, Queue, Segment, check_consumers
 from mqbroker.core.restore import segments_of
 from mqbroker.core.selector import compile_selector
@@ -95,6 +95,10 @@ class Store:
         if found is not None and (found.anycast or found.multicast or found.is_topic):
             return not found.anycast
         return self.settings.of(name).default_address_routing_type == MULTICAST.upper()
+
+    def may_send(self, target: str) -> None:
+        """Whether whoever acts may send there: to an address, or to `address::queue`. Raises Refused."""
+        self.permit(SEND, target.partition(FULLY_QUALIFIED)[0])
 
     def target_for(self, target: str) -> Address:
         """Where messages go that name their target themselves: an address, or `address::queue`. Raises Refused."""

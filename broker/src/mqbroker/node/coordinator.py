@@ -18,9 +18,7 @@ from mqbroker.base.errors import PeerFault, Refused
 from mqbroker.base.notice import Level
 from mqbroker.base.serial import wrap
 from mqbroker.base.time import NS_PER_MS
-from mqbroker.core.permissions import SEND
 from mqbroker.core.queue import Queue, Segment
-from mqbroker.core.store import FULLY_QUALIFIED
 from mqbroker.core.transaction import Transaction
 from mqbroker.node.ongoing import Enlistment, Ongoing, Settlement, segment_of
 from mqbroker.node.relay import Relay, target_of
@@ -266,7 +264,7 @@ class Transactions:
         broker = self._peer.broker
         try:
             with broker.permissions.acting(self._peer.actor):
-                broker.store.permit(SEND, address.partition(FULLY_QUALIFIED)[0])
+                broker.store.may_send(address)
             ongoing.work.check(size)
             if self.size_bytes + size > limit:
                 why = f"over {limit} bytes in transactions, which is transactions-per-connection-max-size-bytes"

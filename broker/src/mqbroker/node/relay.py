@@ -11,8 +11,6 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 from mqbroker.base.errors import PeerFault, Refused
-from mqbroker.core.permissions import SEND
-from mqbroker.core.store import FULLY_QUALIFIED
 from mqbroker.node.full import is_dropped
 from mqbroker.wire.parts import part_of
 from mqbroker.wire.run import Run
@@ -53,7 +51,7 @@ class Relay:
             return False, Refused("amqp:invalid-field", why)
         try:
             with self._acting():
-                self._store.permit(SEND, target.partition(FULLY_QUALIFIED)[0])
+                self._store.may_send(target)
                 address = self._store.target_for(target)
             if is_dropped(address, end - begin):
                 return False, None

@@ -27,7 +27,7 @@ from mqbroker.wire.values import Symbol
 
 DELIVERY_TIME: Final = Symbol("x-opt-delivery-time")
 DELIVERY_DELAY: Final = Symbol("x-opt-delivery-delay")
-MOVED_FROM: Final = Symbol("x-opt-ORIG-ADDRESS")
+ORIGIN_ADDRESS: Final = Symbol("x-opt-ORIG-ADDRESS")
 DUPLICATE_ID: Final = "_AMQ_DUPL_ID"
 LAST_VALUE: Final = "_AMQ_LVQ_NAME"
 
@@ -159,7 +159,7 @@ def _traits(run: Run, index: int) -> Traits:
             values["group_sequence"] = _signed(found.group_sequence or 0)
         if sections.message_annotations >= 0:
             annotations = decode_annotations(payload, sections.message_annotations, sections.end)[0]
-            if MOVED_FROM in annotations:
+            if ORIGIN_ADDRESS in annotations:
                 values["expires_ms"] = 0  # it has lived its life; where it was moved to, it stays
             values["deliver_at_ms"] = _number(annotations.get(DELIVERY_TIME))
             values["delay_ms"] = 0 if values["deliver_at_ms"] else _number(annotations.get(DELIVERY_DELAY))
