@@ -150,6 +150,20 @@ def test_drain_uses_the_credit_up() -> None:
     assert isinstance(frames.heard(said)[-1], Flow), "the messages come first"
 
 
+def test_a_drain_waits_for_a_consumer_that_waits_for_the_disk() -> None:
+    """The first consumer of a durable queue has its answer before the journal knows of it."""
+    stage = stage_with(2)
+    stage.is_disk_held = True
+    conn = consumer(stage, 0)
+    assert frames.heard(stage.talk(conn, frames.flow(0, 10, drain=True))) == []
+    before = len(stage.sent[conn])
+    stage.is_disk_held = False
+    stage.run()
+    said = bytes(stage.sent[conn][before:])
+    assert len(transfers_in(said)) == 2
+    assert [flow.link_credit for flow in frames.of_kind(said, Flow)] == [0]
+
+
 @pytest.mark.parametrize("credit", [0, 5])
 def test_a_drain_of_an_empty_queue_is_answered(credit: int) -> None:
     stage = stage_with(0)

@@ -20,7 +20,17 @@ OUT_BYTES_MAX = 4 << 20  # what one step may produce for one connection
 class LinkConsumer:
     """A link of ours on which a peer consumes from a queue."""
 
-    __slots__ = ("ends_queue", "filter", "is_browser", "is_subscription", "link", "peer", "priority", "queue")
+    __slots__ = (
+        "ends_queue",
+        "filter",
+        "is_arriving",
+        "is_browser",
+        "is_subscription",
+        "link",
+        "peer",
+        "priority",
+        "queue",
+    )
 
     def __init__(self, peer: Peer, link: SenderLink, queue: Queue) -> None:
         self.peer = peer
@@ -28,6 +38,7 @@ class LinkConsumer:
         self.queue = queue
         self.priority = 0
         self.filter: Filter | None = None
+        self.is_arriving = False  # it has its answer, and waits for the disk before it gets messages
         self.is_browser = False
         self.ends_queue = False  # the queue ends with the last of such links
         self.is_subscription = False
@@ -45,6 +56,8 @@ class LinkConsumer:
     @property
     def is_served(self) -> bool:
         """Whether all that it may have was sent, where its queue had its turn: nothing but the queue held it back."""
+        if self.is_arriving:
+            return False
         is_held = self.peer.is_blocked or not self.link.session.window or self.queue in self.peer.broker.next_turn
         return not self.queue.ready_count or not is_held
 

@@ -121,6 +121,7 @@ class Termini:
         consumer.filter = None if terms.is_subscription else terms.filters.selector
         consumer.priority = _priority(attach)
         queue.arriving_count += 1
+        consumer.is_arriving = True
         store.consume(queue, lambda: self._start(queue, consumer))
 
     def _terms(self, peer: Peer, link_name: str, source: Source) -> Terms:
@@ -178,6 +179,7 @@ class Termini:
 
     def _start(self, queue: Queue, consumer: LinkConsumer) -> None:
         queue.arriving_count -= 1
+        consumer.is_arriving = False
         if consumer.link.is_attached and not consumer.peer.connection.is_dead and not queue.is_deleted:
             self._broker.store.join(queue, consumer)
         else:
