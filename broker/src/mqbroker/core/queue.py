@@ -273,6 +273,14 @@ class Queue:
     def segments(self) -> Iterator[Segment]:
         """All that is not in delivery, oldest first within each place."""
         yield from self.backlog
+        yield from self._elsewhere()
+
+    def segments_of(self, first_id: int, end_id: int) -> Iterator[Segment]:
+        """The same where messages of these ids may be: not a walk over a long backlog."""
+        yield from self.backlog.of_ids(first_id, end_id)
+        yield from self._elsewhere()
+
+    def _elsewhere(self) -> Iterator[Segment]:
         for _, _, segment in self.scheduled:
             yield segment
         yield from self.waiting
