@@ -329,6 +329,8 @@ class Store:
             self.journal.settle(queue.journal_id, segment.first_id, segment.n)
         if queue.meter is not None:
             queue.meter.remove(segment)
+        if queue.dispatcher.barred:
+            queue.dispatcher.forget(segment)
         queue.settled(segment.n)
         self.acknowledged_total += segment.n
         self._forget(segment)

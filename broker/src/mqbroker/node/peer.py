@@ -350,7 +350,7 @@ class Peer:
         for taken in event.taken:
             if taken.token is None:
                 continue  # a copy: the message itself never left
-            is_durable = apply_outcome(store, *segment_of(taken), outcome) or is_durable
+            is_durable = apply_outcome(store, *segment_of(taken), outcome, taken.link.owner) or is_durable
         if isinstance(outcome, Rejected):
             count = sum(taken.n for taken in event.taken)
             self.broker.counters.rejected += count
