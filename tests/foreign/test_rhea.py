@@ -149,6 +149,19 @@ def test_a_durable_subscription(broker: BrokerProcess, client: LinkClient, queue
     assert queues(broker, queue) == {}
 
 
+def test_a_durable_subscription_goes_to_the_newer_connection(
+    broker: BrokerProcess, client: LinkClient, queue: str
+) -> None:
+    client.connect("c2", broker, container_id="app")
+    for connection, link in (("c", "old"), ("c2", "new")):
+        client.receiver(connection, link, queue, name="news", capabilities=["topic"], **NEVER)
+    client.sender("c", "out", queue, capabilities=["topic"])
+    client.send("out", "a")
+    assert client.bodies("new") == ["a"]
+    assert client.is_quiet("old")
+    assert "link-stolen" in broker.log
+
+
 def test_shared_subscriptions(broker: BrokerProcess, client: LinkClient, queue: str) -> None:
     for link, name in (("one", "team"), ("two", "team|2")):
         client.receiver("c", link, queue, name=name, capabilities=["topic", "shared"], credit=10, **NEVER)

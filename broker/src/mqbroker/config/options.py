@@ -109,6 +109,11 @@ class ListenerTable(Table):
     anonymous_role: Annotated[str, Field(pattern=patterns.OPTIONAL_ROLE)] = option(
         "", "Role of those who log in by ANONYMOUS, for the permissions of security settings; empty means none."
     )
+    link_stealing: Literal["none", "durable", "all"] = option(
+        "durable",
+        "Links that end where they are when their container attaches them by the same name in another session or "
+        "connection: those whose terminus is durable, as AMQP says all, or none.",
+    )
     idle_timeout_ms: int = option(
         60_000,
         "Silence after which a peer counts as gone; it is announced to the peer.",

@@ -41,6 +41,7 @@ class ListenerOptions:
     tls_handshake_timeout_ms: int
     sasl_mechanisms: tuple[str, ...]
     anonymous_role: str
+    link_stealing: str
     idle_timeout_ms: int
     login_timeout_ms: int
     max_frame_size_bytes: int

@@ -16,14 +16,14 @@ from mqbroker.core.queue import Queue, QueueKind
 
 if TYPE_CHECKING:
     from mqbroker.core.store import Store
-    from mqbroker.wire.performatives import Source
+    from mqbroker.wire.performatives import Source, Target
 
 NEVER = "never"
 
 
-def is_durable(source: Source) -> bool:
+def is_durable(terminus: Source | Target) -> bool:
     """Whether the subscription outlives its links: terminus durability, or an expiry policy of `never`."""
-    return bool(source.durable) or source.expiry_policy == NEVER
+    return bool(terminus.durable) or terminus.expiry_policy == NEVER
 
 
 def name_of(container: str, link_name: str, source: Source) -> str:

@@ -20,6 +20,7 @@ from mqbroker.core.source_filters import NO_LOCAL_CODE, NO_LOCAL_NAME, SourceFil
 from mqbroker.core.store import FULLY_QUALIFIED
 from mqbroker.node.consumer import LinkConsumer
 from mqbroker.node.relay import Relay
+from mqbroker.node.stealing import Stealing
 from mqbroker.node.subscriptions import Subscriptions, name_of
 from mqbroker.wire.performatives import Attach, Coordinator, Modified, Source, Target
 from mqbroker.wire.types import Symbol
@@ -52,10 +53,12 @@ class Termini:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._subscriptions = Subscriptions(broker.store)
+        self._stealing = Stealing()
 
     def attach(self, peer: Peer, event: Attaching) -> None:
         """Accept or refuse the link; a refusal ends the link and nothing else."""
         link, attach = event.link, event.attach
+        self._stealing.attach(peer, link, attach)
         try:
             with self._broker.permissions.acting(peer.actor):
                 if isinstance(link, ReceiverLink):
@@ -189,6 +192,7 @@ class Termini:
 
     def detached(self, peer: Peer, link: LinkBase) -> None:
         """A link is gone: so are queues that end with it, and a subscription that its subscriber closed for good."""
+        self._stealing.gone(peer, link)
         consumer = link.owner
         if isinstance(consumer, LinkConsumer):
             if consumer in consumer.queue.consumers:
