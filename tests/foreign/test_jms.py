@@ -324,6 +324,20 @@ def test_every_subscriber_gets_a_copy(jms: JmsClient, session: str, queue: str) 
         assert jms.is_quiet(name)
 
 
+@pytest.mark.parametrize("kind", ["plain", "durable"])
+def test_a_subscriber_may_leave_out_what_its_own_connection_sends(
+    broker: BrokerProcess, jms: JmsClient, session: str, queue: str, kind: str
+) -> None:
+    name = {"subscription": "news"} if kind == "durable" else {}
+    jms.consumer(session, "in", f"topic:{queue}", kind=kind, no_local=True, **name)
+    jms.put(session, f"topic:{queue}", "own")
+    jms.connect("c2", broker)
+    jms.session("c2", "s2")
+    jms.put("s2", f"topic:{queue}", "other")
+    assert jms.bodies("in") == ["other"]
+    assert jms.is_quiet("in")
+
+
 def test_a_durable_subscription_keeps_what_comes_while_nobody_is_there(
     broker: BrokerProcess, jms: JmsClient, session: str, queue: str
 ) -> None:

@@ -33,6 +33,7 @@ class QueueKind:
     auto_created: bool = False
     selector: str = ""
     paused: bool = False
+    no_local: str = ""  # takes nothing that this container publishes
     moved_from: str = ""  # takes only what was moved to its address, as dead or expired, from this one
 
     def attributes(self) -> dict[str, Any]:

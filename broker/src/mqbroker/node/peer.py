@@ -215,12 +215,15 @@ class Peer:
 
     def handle_events(self) -> None:
         """Act on everything that the connection told."""
-        events = self.connection.events
+        events, store = self.connection.events, self.broker.store
+        acting_before = store.publisher
         while events:
             self.connection.events = []
+            store.publisher = self.container_id
             for event in events:
                 HANDLERS[type(event)](self, event)
             events = self.connection.events
+        store.publisher = acting_before
 
     def _incoming(self, event: Incoming) -> None:
         link, run, first, is_settled = event

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from mqbroker.node.peer import Peer
 
 COPY = "copy"
+SHARED = "shared"
 TOPIC, QUEUE = ("topic", "temporary-topic"), ("queue", "temporary-queue")
 OUTCOMES = tuple(Symbol(f"amqp:{name}:list") for name in ("accepted", "rejected", "released", "modified"))
 DEFAULT_OUTCOME = Modified(delivery_failed=True)
@@ -142,9 +143,8 @@ class Termini:
             not _wants(source, QUEUE) and found is None and store.is_multicast(address)
         ):  # fmt: skip
             store.permit(CONSUME, address)
-            filters = _filters(source)
-            selector = filters.selector.text if filters.selector is not None else ""
-            queue = self._subscriptions.queue_for(peer.container_id, link_name, source, selector)
+            filters = _filters(source, knows_no_local=not _wants(source, (SHARED,)))
+            queue = self._subscriptions.queue_for(peer.container_id, link_name, source, filters)
             return Terms(queue, filters, False, not queue.kind.is_durable, True)
         # A queue may have another name than its address, whose permissions hold.
         store.permit(permission, address if found is None else found.kind.address)
@@ -269,10 +269,11 @@ def _wants(terminus: Source | Target, names: tuple[str, ...]) -> bool:
     return any(name in names for name in terminus.capabilities or ())
 
 
-def _filters(source: Source) -> SourceFilter:
+def _filters(source: Source, *, knows_no_local: bool = False) -> SourceFilter:
     """Filters that hold. One that is not known is refused: most clients do not look whether theirs is in the answer,
-    and would take what is not meant for them. No-local alone is passed over, as on Artemis's queues."""
-    found = source_filter(source.filter, knows_no_local=False)
+    and would take what is not meant for them. No-local alone is passed over where it has no meaning: at queues, as in
+    Artemis, and at shared subscriptions, which have no container of their own."""
+    found = source_filter(source.filter, knows_no_local=knows_no_local)
     unknown = [str(name)[:60] for name, value in (source.filter or {}).items()
                if name not in found.accepted and getattr(value, "descriptor", None) not in NO_LOCAL]  # fmt: skip
     if unknown:
