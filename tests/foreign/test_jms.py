@@ -470,6 +470,34 @@ def test_a_client_id_belongs_to_one_connection(broker: BrokerProcess, jms: JmsCl
 FAILOVER = "failover.initialReconnectDelay=50&failover.reconnectDelay=50&failover.useReconnectBackOff=false"
 
 
+def test_failover_goes_to_a_broker_that_the_first_one_named(make_broker: Make, jms: JmsClient) -> None:
+    second = make_broker()
+    second.start()
+    first = make_broker(listener={"failover-server-list": [f"127.0.0.1:{second.port}"]})
+    first.start()
+    jms.connect("c", first, failover=True, options=FAILOVER)
+    jms.session("c", "s")
+    jms.producer("s", "out", "queue:orders")
+    jms.send("out", "to the first")
+    first.stop()
+    jms.send("out", "to the second")
+    assert depth(second, "orders") == 1
+
+
+def test_a_client_that_is_sent_on_goes_there(make_broker: Make, jms: JmsClient) -> None:
+    new = make_broker()
+    new.start()
+    old = make_broker(listener={"redirect-to": f"127.0.0.1:{new.port}"})
+    old.start()
+    jms.connect("c", old, failover=True, options=FAILOVER)
+    jms.session("c", "s")
+    jms.put("s", "queue:orders", "a")
+    assert depth(new, "orders") == 1
+    # Without failover the application is told where to.
+    login = {"port": old.port, "user": old.user, "password": old.password}
+    assert f"clients to 127.0.0.1:{new.port}" in jms.refusal("connect", name="c2", **login)
+
+
 @pytest.mark.parametrize("way", ["stop", "kill"])
 def test_failover_reconnects_and_nothing_is_lost(make_broker: Make, jms: JmsClient, way: str) -> None:
     broker = make_broker()

@@ -164,10 +164,14 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Dead:
-    """The connection is to be closed now: nothing more will come of it. `condition` is None for a good end."""
+    """The connection is to be closed now: nothing more will come of it. `condition` is None for a good end.
+
+    `error`: what the peer said in its close.
+    """
 
     condition: str | None
     description: str
+    error: Error | None = None
 
 
 Event = (

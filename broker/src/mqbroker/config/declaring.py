@@ -51,6 +51,7 @@ AbsolutePath = Annotated[str, Field(pattern=patterns.ABSOLUTE_PATH, max_length=4
 IpAddress = Annotated[str, AfterValidator(_ip_address)]
 RoleName = Annotated[str, Field(pattern=patterns.ROLE)]
 Roles = Annotated[list[RoleName], Field(max_length=1000)]
+Places = Annotated[list[Annotated[str, Field(pattern=patterns.PLACE)]], Field(max_length=64)]
 SaslMechanisms = Annotated[list[SaslMechanism], Field(min_length=1), AfterValidator(_distinct)]
 
 

@@ -20,6 +20,7 @@ from mqbroker.config.declaring import (
     IpAddress,
     NodeName,
     OptionalPath,
+    Places,
     Roles,
     SaslMechanisms,
     Table,
@@ -108,6 +109,12 @@ class ListenerTable(Table):
     )
     anonymous_role: Annotated[str, Field(pattern=patterns.OPTIONAL_ROLE)] = option(
         "", "Role of those who log in by ANONYMOUS, for the permissions of security settings; empty means none."
+    )
+    failover_server_list: Places = option(
+        [], "Other brokers, each as `host:port`, that clients are told of for the case that this one is gone."
+    )
+    redirect_to: Annotated[str, Field(pattern=patterns.OPTIONAL_PLACE)] = option(
+        "", "Broker, as `host:port`, that clients of this listener are sent to when they have logged in; for moves."
     )
     link_stealing: Literal["none", "durable", "all"] = option(
         "durable",
@@ -401,7 +408,8 @@ def _node_slice(table: NodeTable) -> NodeOptions:
 
 def _listener_slice(table: ListenerTable) -> ListenerOptions:
     values = table.model_dump()
-    values["sasl_mechanisms"] = tuple(values["sasl_mechanisms"])
+    for name in ("sasl_mechanisms", "failover_server_list"):
+        values[name] = tuple(values[name])
     return ListenerOptions(**values)
 
 

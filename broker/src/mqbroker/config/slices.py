@@ -41,6 +41,8 @@ class ListenerOptions:
     tls_handshake_timeout_ms: int
     sasl_mechanisms: tuple[str, ...]
     anonymous_role: str
+    failover_server_list: tuple[str, ...]
+    redirect_to: str
     link_stealing: str
     idle_timeout_ms: int
     login_timeout_ms: int
