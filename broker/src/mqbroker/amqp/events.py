@@ -57,7 +57,7 @@ class Retired(NamedTuple):
 
 
 class Aborted(NamedTuple):
-    """The sender gave up a delivery of several transfers. Its credit is used all the same."""
+    """A delivery came to nothing: its sender gave it up, or resumed one that we do not know. Its credit is used."""
 
     link: ReceiverLink
 
