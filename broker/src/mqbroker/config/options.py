@@ -261,6 +261,9 @@ class AddressSettingsTable(Table):
     default_max_consumers: int | None = setting(-1, "Consumers of one queue; -1: no bound.", ge=-1, le=1_000_000)
     default_exclusive_queue: bool | None = setting(False, "One consumer gets all messages, the others stand by.")
     default_last_value_queue: bool | None = setting(False, "Keep only the last message of each `_AMQ_LVQ_NAME`.")
+    default_last_value_key: Name | None = setting(
+        "", "Property by which last-value queues tell messages apart instead; naming one makes such queues."
+    )
     default_non_destructive: bool | None = setting(
         False, "Consumers get copies; messages leave by expiry, replacement or administration alone."
     )
@@ -276,6 +279,9 @@ class AddressSettingsTable(Table):
     default_group_rebalance: bool | None = setting(False, "Groups find their consumers anew when one more comes.")
     default_group_buckets: int | None = setting(
         -1, "Number of classes that groups are put into, to bound memory; -1: each group for itself.", ge=-1, le=65536
+    )
+    default_group_first_key: Name | None = setting(
+        "", "Property that is set to true on the first message of a group that a consumer gets; empty: none."
     )
     default_purge_on_no_consumers: bool | None = setting(
         False, "Drop what is in a queue when its last consumer leaves."

@@ -99,12 +99,14 @@ class AddressSettings:
     default_max_consumers: int
     default_exclusive_queue: bool
     default_last_value_queue: bool
+    default_last_value_key: str
     default_non_destructive: bool
     default_ring_size: int
     default_consumers_before_dispatch: int
     default_delay_before_dispatch: int
     default_group_rebalance: bool
     default_group_buckets: int
+    default_group_first_key: str
     default_purge_on_no_consumers: bool
     dead_letter_address: str
     max_delivery_attempts: int

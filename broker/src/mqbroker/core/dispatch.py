@@ -38,6 +38,7 @@ class Dispatch:
         "is_closed",
         "is_selective",
         "is_unfinished",
+        "opens_group",
     )
 
     def __init__(self, queue: Queue) -> None:
@@ -50,6 +51,7 @@ class Dispatch:
         self.is_closed = queue.kind.consumers_before_dispatch > 0
         self._has_groups = False
         self.is_selective = False
+        self.opens_group = False  # what is being delivered is the first message of a group to that consumer
         self.is_unfinished = False  # the last run stopped at its bound
 
     # -- what changes --------------------------------------------------------------------------------------------------
@@ -260,16 +262,20 @@ class Dispatch:
                 self._seen[consumer] = rank + 1
                 continue
             taken = queue.take_at(rank, 1)
+            self.opens_group = bool(group) and group not in self._groups
             if group:
                 self._pin(group, consumer, segment)
             left = room.pop(consumer) - 1
             if not consumer.deliver(queue, taken):
                 queue.put_back(taken)
+                if self.opens_group:
+                    self._groups.pop(group, None)
             elif consumer in self._seen:
                 self._cursor = queue.consumers.index(consumer) + 1
                 if left:
                     room[consumer] = left
                     _keep_priorities(room)
+            self.opens_group = False
             return
 
     def _group_of(self, segment: Segment) -> str:

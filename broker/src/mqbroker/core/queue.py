@@ -17,6 +17,7 @@ from mqbroker.base.errors import Refused
 from mqbroker.core.backlog import EXPIRED, OVERFLOWED, REPLACED, Backlog, Segment
 from mqbroker.core.dispatch import Dispatch
 from mqbroker.core.kinds import QueueKind
+from mqbroker.core.last_value import keyed
 from mqbroker.core.message_view import MessageView
 from mqbroker.core.meter import Meter
 
@@ -137,9 +138,10 @@ class Queue:
         self.scheduled_count += segment.n
 
     def _arrive(self, segment: Segment) -> None:
-        if self.kind.last_value and (key := segment.run.traits.last_value):
-            self._replace(key, segment)
-        self.backlog.add(segment)
+        for key, piece in keyed(self.kind, segment):
+            if key:
+                self._replace(key, piece)
+            self.backlog.add(piece)
         self._note_expiry(segment)
         if self.kind.ring_size >= 0:
             self._overflow()
@@ -197,13 +199,13 @@ class Queue:
         if due_ms:
             self._schedule(segment, due_ms)
             return
-        key = segment.run.traits.last_value if self.kind.last_value else ""
-        if key and self.last_values.get(key) != segment.rank:
-            self.gone.append((REPLACED, segment))
-            return
-        self.backlog.add(segment)
-        self._note_expiry(segment)
-        self.dispatcher.returned(segment.rank)
+        for key, piece in keyed(self.kind, segment):
+            if key and self.last_values.get(key) != piece.rank:
+                self.gone.append((REPLACED, piece))
+                continue
+            self.backlog.add(piece)
+            self._note_expiry(piece)
+            self.dispatcher.returned(piece.rank)
 
     def settled(self, count: int) -> None:
         """So many of the messages in delivery are gone for good."""
