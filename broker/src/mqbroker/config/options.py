@@ -228,6 +228,7 @@ class LimitTable(Table):
 
 
 FullPolicy = Literal["DROP", "FAIL", "BLOCK"]
+RateUnit = Literal["MESSAGES_PER_SECOND", "MESSAGES_PER_MINUTE", "MESSAGES_PER_HOUR", "MESSAGES_PER_DAY"]
 RoutingType = Literal["ANYCAST", "MULTICAST"]
 Name = Annotated[str, Field(max_length=1024)]
 FullName = Annotated[str, Field(min_length=1, max_length=1024)]
@@ -316,6 +317,19 @@ class AddressSettingsTable(Table):
         False, "Keep the expired messages of each address in a queue of their own at the expiry address."
     )
     expiry_queue_prefix: Name | None = setting("EXP.", "What the names of those queues begin with.")
+    slow_consumer_threshold: int | None = setting(
+        -1, "Messages that a consumer should at least settle in a unit of time while messages wait; -1: any number.",
+        unit="messages", ge=-1, le=2**40,
+    )  # fmt: skip
+    slow_consumer_threshold_measurement_unit: RateUnit | None = setting(
+        "MESSAGES_PER_SECOND", "Unit of slow-consumer-threshold."
+    )
+    slow_consumer_policy: Literal["KILL", "NOTIFY"] | None = setting(
+        "NOTIFY", "What happens to a slow consumer: its connection is closed (KILL), or the log and events tell of it."
+    )
+    slow_consumer_check_period: int | None = setting(
+        5, "Time between two looks at the consumers of a queue.", unit="s", ge=1, le=86_400
+    )
     id_cache_size: int | None = setting(
         20_000,
         "Ids (`_AMQ_DUPL_ID`) that an address remembers: a message with one of them is accepted and dropped; 0: none.",

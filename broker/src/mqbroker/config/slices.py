@@ -122,6 +122,10 @@ class AddressSettings:
     max_expiry_delay: int
     auto_create_expiry_resources: bool
     expiry_queue_prefix: str
+    slow_consumer_threshold: int
+    slow_consumer_threshold_measurement_unit: str
+    slow_consumer_policy: str
+    slow_consumer_check_period: int
     id_cache_size: int
     max_size_bytes: int
     max_size_messages: int

@@ -52,8 +52,8 @@ class Queue:
         "acknowledged_total", "added_total", "alone", "arriving_count", "backlog", "consumers", "delivering_count",
         "dispatcher", "due_ns", "expired_total", "filter", "gone", "idle_until_ms", "is_consumed", "is_deleted",
         "is_expiring", "is_paused", "is_used", "journal_id", "killed_total", "kind", "last_values", "meter",
-        "next_expiry_ms", "owner", "replaced_total", "scheduled", "scheduled_count", "scheduled_ns", "waiting",
-        "waiting_count",
+        "next_expiry_ms", "owner", "ran_empty", "replaced_total", "scheduled", "scheduled_count", "scheduled_ns",
+        "waiting", "waiting_count",
     )  # fmt: skip
 
     def __init__(self, kind: QueueKind, journal_id: int, owner: Any = None) -> None:
@@ -83,6 +83,7 @@ class Queue:
         self.is_expiring = False  # something in it may expire
         self.is_used = False  # it had a consumer
         self.is_deleted = False
+        self.ran_empty = True  # since somebody last looked: all that could be handed out was
         self.next_expiry_ms = 0
         self.idle_until_ms = 0  # from then on it may be deleted if it is still idle
         self.due_ns = 0
@@ -270,7 +271,10 @@ class Queue:
 
     def dispatch(self, count_max: int, now_ms: int = 0) -> int:
         """Hand out messages to consumers, about `count_max` at most; says how much work that was."""
-        return 0 if self.is_paused else self.dispatcher.run(count_max, now_ms)
+        work = 0 if self.is_paused else self.dispatcher.run(count_max, now_ms)
+        if not self.backlog.count:
+            self.ran_empty = True
+        return work
 
     def segments(self) -> Iterator[Segment]:
         """All that is not in delivery, oldest first within each place."""

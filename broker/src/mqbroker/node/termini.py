@@ -20,6 +20,7 @@ from mqbroker.core.source_filters import NO_LOCAL_CODE, NO_LOCAL_NAME, SourceFil
 from mqbroker.core.store import FULLY_QUALIFIED
 from mqbroker.node.consumer import LinkConsumer
 from mqbroker.node.relay import Relay
+from mqbroker.node.slow_consumers import SlowConsumers
 from mqbroker.node.stealing import Stealing
 from mqbroker.node.subscriptions import Subscriptions, name_of
 from mqbroker.wire.performatives import Attach, Coordinator, Modified, Source, Target
@@ -55,6 +56,7 @@ class Termini:
         self._broker = broker
         self._subscriptions = Subscriptions(broker.store)
         self._stealing = Stealing()
+        self.slow_consumers = SlowConsumers(broker)
 
     def attach(self, peer: Peer, event: Attaching) -> None:
         """Accept or refuse the link; a refusal ends the link and nothing else."""
@@ -185,6 +187,7 @@ class Termini:
         consumer.is_arriving = False
         if consumer.link.is_attached and not consumer.peer.connection.is_dead and not queue.is_deleted:
             self._broker.store.join(queue, consumer)
+            self.slow_consumers.watch(queue)
         else:
             self._end_queue(consumer)
 
