@@ -324,6 +324,20 @@ def test_every_subscriber_gets_a_copy(jms: JmsClient, session: str, queue: str) 
         assert jms.is_quiet(name)
 
 
+@pytest.mark.parametrize("kind", ["plain", "durable"])
+def test_a_subscriber_may_leave_out_what_its_own_connection_sends(
+    broker: BrokerProcess, jms: JmsClient, session: str, queue: str, kind: str
+) -> None:
+    name = {"subscription": "news"} if kind == "durable" else {}
+    jms.consumer(session, "in", f"topic:{queue}", kind=kind, no_local=True, **name)
+    jms.put(session, f"topic:{queue}", "own")
+    jms.connect("c2", broker)
+    jms.session("c2", "s2")
+    jms.put("s2", f"topic:{queue}", "other")
+    assert jms.bodies("in") == ["other"]
+    assert jms.is_quiet("in")
+
+
 def test_a_durable_subscription_keeps_what_comes_while_nobody_is_there(
     broker: BrokerProcess, jms: JmsClient, session: str, queue: str
 ) -> None:
@@ -454,6 +468,34 @@ def test_a_client_id_belongs_to_one_connection(broker: BrokerProcess, jms: JmsCl
 
 
 FAILOVER = "failover.initialReconnectDelay=50&failover.reconnectDelay=50&failover.useReconnectBackOff=false"
+
+
+def test_failover_goes_to_a_broker_that_the_first_one_named(make_broker: Make, jms: JmsClient) -> None:
+    second = make_broker()
+    second.start()
+    first = make_broker(listener={"failover-server-list": [f"127.0.0.1:{second.port}"]})
+    first.start()
+    jms.connect("c", first, failover=True, options=FAILOVER)
+    jms.session("c", "s")
+    jms.producer("s", "out", "queue:orders")
+    jms.send("out", "to the first")
+    first.stop()
+    jms.send("out", "to the second")
+    assert depth(second, "orders") == 1
+
+
+def test_a_client_that_is_sent_on_goes_there(make_broker: Make, jms: JmsClient) -> None:
+    new = make_broker()
+    new.start()
+    old = make_broker(listener={"redirect-to": f"127.0.0.1:{new.port}"})
+    old.start()
+    jms.connect("c", old, failover=True, options=FAILOVER)
+    jms.session("c", "s")
+    jms.put("s", "queue:orders", "a")
+    assert depth(new, "orders") == 1
+    # Without failover the application is told where to.
+    login = {"port": old.port, "user": old.user, "password": old.password}
+    assert f"clients to 127.0.0.1:{new.port}" in jms.refusal("connect", name="c2", **login)
 
 
 @pytest.mark.parametrize("way", ["stop", "kill"])

@@ -36,6 +36,20 @@ def test_released_messages_come_again_without_a_count_and_modified_ones_with_it(
     wait_for_depth(broker, queue, 0)
 
 
+def test_what_one_consumer_cannot_use_goes_to_another(broker: BrokerProcess, client: ProtonClient, queue: str) -> None:
+    client.connect("c", broker)
+    client.sender("c", "out", queue)
+    client.send("out", ["a", "b"])
+    client.receiver("c", "in", queue, credit=10)
+    assert [row["id"] for row in client.receive("in", 2, outcome="modify-undeliverable")] == ["a", "b"]
+    client.send("out", ["c"])
+    assert [row["id"] for row in client.receive("in", 1)] == ["c"]
+    client.receiver("c", "other", queue, credit=10)
+    assert [row["id"] for row in client.receive("other", 2)] == ["a", "b"]
+    client.ask("close", name="c")
+    assert depth(broker, queue) == 0
+
+
 @DURABLE
 def test_released_messages_return_to_their_place(
     broker: BrokerProcess, client: ProtonClient, queue: str, durable: bool

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import time
 from collections.abc import Callable
 
@@ -16,9 +14,7 @@ from tests.support.broker_process import BrokerProcess
 pytestmark = pytest.mark.foreign
 
 Make = Callable[..., BrokerProcess]
-DURABLE = pytest.mark.parametrize("durable", [True, False], ids=["durable", "not-durable"])
 NEVER = {"durable": 2, "expiry_policy": "never"}
-MIB = 1 << 20
 
 
 @pytest.fixture
@@ -34,45 +30,11 @@ def test_the_broker_says_what_it_can(broker: BrokerProcess, rhea: LinkClient) ->
     assert {"product", "version"} <= set(found["properties"])
 
 
-@DURABLE
-def test_messages_go_through_a_queue(broker: BrokerProcess, client: LinkClient, queue: str, durable: bool) -> None:
-    client.sender("c", "out", queue)
-    rows = [{"body": f"m{number}", "durable": durable} for number in range(3)]
-    assert client.send("out", *rows) == ["accepted"] * 3
-    client.receiver("c", "in", queue)
-    found = client.receive("in", 3)
-    assert [(row["body"], row["durable"]) for row in found] == [(f"m{number}", durable) for number in range(3)]
-    wait_for_depth(broker, queue, 0)
-
-
 def test_settled_messages(client: LinkClient, queue: str) -> None:
     client.sender("c", "out", queue, settled=True)
     assert client.send("out", "a", "b") == ["settled", "settled"]
     client.receiver("c", "in", queue)
     assert client.bodies("in", 2) == ["a", "b"]
-
-
-def test_what_a_message_says_arrives(client: LinkClient, queue: str) -> None:
-    client.sender("c", "out", queue)
-    said = {
-        "priority": 7, "correlation_id": "c1", "reply_to": "answers", "message_id": "m1", "group_id": "g",
-        "subject": "s", "properties": {"n": 5, "t": "ä", "f": 0.5, "b": True}, "annotations": {"x-opt-mine": "kept"},
-    }  # fmt: skip
-    client.send("out", {**said, "kind": "bytes", "body": base64.b64encode(bytes(range(256))).decode()})
-    client.receiver("c", "in", queue)
-    (found,) = client.receive("in")
-    assert {name: found[name] for name in said} == said
-    assert base64.b64decode(found["body"]) == bytes(range(256))
-
-
-@pytest.mark.parametrize("mib", [1, 10])
-def test_large_messages(client: LinkClient, queue: str, mib: int) -> None:
-    body = (bytes(range(251)) * (mib * MIB // 251 + 1))[: mib * MIB]
-    client.sender("c", "out", queue)
-    assert client.send("out", {"size": mib * MIB}) == ["accepted"]
-    client.receiver("c", "in", queue)
-    (found,) = client.receive("in")
-    assert (found["size"], found["sha256"]) == (mib * MIB, hashlib.sha256(body).hexdigest())
 
 
 def test_outcomes(broker: BrokerProcess, client: LinkClient, queue: str) -> None:
@@ -96,14 +58,6 @@ def test_a_selector_by_its_code_under_the_key_of_rhea(broker: BrokerProcess, cli
     assert depth(broker, queue) == 2
     refused = {"connection": "c", "link": "bad", "address": queue, "selector": "n >"}
     assert client.refusal("receiver", **refused).startswith("amqp:invalid-field")
-
-
-def test_a_browser_takes_nothing(broker: BrokerProcess, client: LinkClient, queue: str) -> None:
-    client.sender("c", "out", queue)
-    client.send("out", "a", "b")
-    client.receiver("c", "look", queue, distribution_mode="copy")
-    assert client.bodies("look", 2) == ["a", "b"]
-    assert depth(broker, queue) == 2
 
 
 def test_the_capability_topic_on_either_end(broker: BrokerProcess, client: LinkClient, queue: str) -> None:
@@ -147,6 +101,19 @@ def test_a_durable_subscription(broker: BrokerProcess, client: LinkClient, queue
     # A close, unlike a detach, ends it.
     client.ask("close", name="in")
     assert queues(broker, queue) == {}
+
+
+def test_a_durable_subscription_goes_to_the_newer_connection(
+    broker: BrokerProcess, client: LinkClient, queue: str
+) -> None:
+    client.connect("c2", broker, container_id="app")
+    for connection, link in (("c", "old"), ("c2", "new")):
+        client.receiver(connection, link, queue, name="news", capabilities=["topic"], **NEVER)
+    client.sender("c", "out", queue, capabilities=["topic"])
+    client.send("out", "a")
+    assert client.bodies("new") == ["a"]
+    assert client.is_quiet("old")
+    assert "link-stolen" in broker.log
 
 
 def test_shared_subscriptions(broker: BrokerProcess, client: LinkClient, queue: str) -> None:

@@ -91,6 +91,8 @@ public final class JmsClient {
             case "producer" -> producer(request);
             case "consumer" -> consumer(request);
             case "acknowledge" -> last.get(request.getString("consumer")).acknowledge();
+            case "commit" -> sessions.get(request.getString("session")).commit();
+            case "rollback" -> sessions.get(request.getString("session")).rollback();
             case "recover" -> sessions.get(request.getString("session")).recover();
             case "unsubscribe" -> sessions.get(request.getString("session")).unsubscribe(request.getString("name"));
             case "delete" -> delete(temporary.remove(request.getString("name")));
@@ -145,12 +147,13 @@ public final class JmsClient {
         int mode = switch (request.optString("mode", "auto")) {
             case "auto" -> Session.AUTO_ACKNOWLEDGE;
             case "client" -> Session.CLIENT_ACKNOWLEDGE;
+            case "transacted" -> Session.SESSION_TRANSACTED;
             case "dups-ok" -> Session.DUPS_OK_ACKNOWLEDGE;
             case "individual" -> 101; // Qpid JMS: each message is acknowledged alone
             default -> throw new IllegalArgumentException(request.getString("mode"));
         };
         Connection connection = connections.get(request.getString("connection"));
-        sessions.put(request.getString("name"), connection.createSession(false, mode));
+        sessions.put(request.getString("name"), connection.createSession(mode == Session.SESSION_TRANSACTED, mode));
     }
 
     private void producer(JSONObject request) throws JMSException {

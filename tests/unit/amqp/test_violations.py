@@ -223,8 +223,6 @@ LINK: dict[str, tuple[bytes, str]] = {
     "no delivery id": (loose(delivery_tag=b"t"), "amqp:invalid-field"),
     "no delivery tag": (loose(delivery_id=0), "amqp:invalid-field"),
     "message format": (loose(delivery_id=0, delivery_tag=b"t", message_format=7), "amqp:not-implemented"),
-    "resumed": (loose(delivery_id=0, delivery_tag=b"t", resume=True), "amqp:not-implemented"),
-    "with a state": (loose(delivery_id=0, delivery_tag=b"t", state=Accepted()), "amqp:not-implemented"),
     "malformed header section": (
         loose(b"\0\x53\x70\xc0\xff\xff", delivery_id=0, delivery_tag=b"t"),
         "amqp:decode-error",

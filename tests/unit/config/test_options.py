@@ -7,7 +7,8 @@ import typing
 
 import pytest
 from mqbroker.config import catalogue, slices
-from mqbroker.config.options import default_listener, defaults, toml_name, yaml_name
+from mqbroker.config.declaring import toml_name, yaml_name
+from mqbroker.config.options import default_listener, defaults
 
 SLICES = {
     "node": slices.NodeOptions,

@@ -37,6 +37,7 @@ class Taker:
         self.credit = 0
         self.held: list[Segment] = []
         self.copies: list[int] = []
+        self.unusable: set[int] = set()
 
     def capacity(self) -> int:
         return self.credit
@@ -80,6 +81,7 @@ class DispatchMachine(RuleBasedStateMachine):
         self.next_id = 1
         self.live: dict[int, tuple[str, str]] = {}
         self.takers: list[Taker] = []
+        self.strays: set[int] = set()  # what was ever not for one consumer: somebody else than its group's may have it
 
     def dispatch(self) -> None:
         for _ in range(50):
@@ -116,10 +118,22 @@ class DispatchMachine(RuleBasedStateMachine):
         taker = data.draw(st.sampled_from([each for each in self.takers if each.held]))
         segment = taker.held.pop(data.draw(st.integers(0, len(taker.held) - 1)))
         if is_done:
+            self.queue.dispatcher.forget(segment)
             self.queue.settled(segment.n)
             del self.live[segment.first_id]
         else:
             self.queue.put_back(segment)
+        self.dispatch()
+
+    @precondition(lambda self: any(taker.held for taker in self.takers))
+    @rule(data=st.data())
+    def cannot_use(self, data: st.DataObject) -> None:
+        taker = data.draw(st.sampled_from([each for each in self.takers if each.held]))
+        segment = taker.held.pop(0)
+        taker.unusable.add(segment.first_id)
+        self.strays.add(segment.first_id)
+        self.queue.dispatcher.bar(segment, taker)
+        self.queue.put_back(segment)
         self.dispatch()
 
     @precondition(lambda self: self.takers)
@@ -145,6 +159,7 @@ class DispatchMachine(RuleBasedStateMachine):
         for taker in self.takers:
             wrong = [segment for segment in taker.held if taker.colour and colour_of(segment.run) != taker.colour]
             assert not wrong
+            assert not taker.unusable & {segment.first_id for segment in taker.held}
 
     @invariant()
     def nothing_waits_that_somebody_wants(self) -> None:
@@ -153,12 +168,18 @@ class DispatchMachine(RuleBasedStateMachine):
             pinned = self.queue.dispatcher.groups.get(group) if group else None
             for taker in self.takers:
                 may = taker.credit and not taker.is_browser and taker.colour in (None, colour)
+                may = may and segment.first_id not in taker.unusable
+                if pinned is not None and segment.first_id in pinned.unusable:
+                    pinned = None
                 assert not (may and (pinned is None or pinned is taker)), (segment.first_id, taker.colour)
 
     @invariant()
     def a_group_is_with_one_consumer(self) -> None:
         for group in ("a", "b"):
-            holders = [t for t in self.takers if any(s.run.traits.group_id == group for s in t.held)]
+            holders = [
+                taker for taker in self.takers
+                if any(s.run.traits.group_id == group and s.first_id not in self.strays for s in taker.held)
+            ]  # fmt: skip
             assert len(holders) <= 1
 
     @invariant()

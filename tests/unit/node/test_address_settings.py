@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 from mqbroker.base.errors import Refused
+from mqbroker.core.message_view import MessageView
 from mqbroker.core.queue import Filter, Queue, Segment
 from mqbroker.node import inputs as given
 
+from tests.support import frames
 from tests.support.stage import Stage, options_with
 
 
@@ -150,6 +152,49 @@ def test_a_last_value_queue_keeps_the_last_of_each_key(is_on: bool, bodies: list
     site.stage.crash()
     site.stage.start()
     assert site.take(10)[0] == bodies
+
+
+@pytest.mark.option("address-settings.default-last-value-key")
+@pytest.mark.parametrize(("key", "bodies"), [("sym", ["b1", "a3", "none"]), ("", ["a1", "b1", "a2", "a3", "none"])])
+def test_a_property_of_its_own_may_be_the_key(key: str, bodies: list[str]) -> None:
+    site = Site(default_last_value_key=key)
+    rows = [{"body": body, "application_properties": {"sym": body[0]}} for body in ("a1", "b1", "a2", "a3")]
+    assert site.stage.admin("send", address="orders", messages=[*rows, {"body": "none"}]) == {"accepted": 5}
+    site.stage.crash()
+    site.stage.start()
+    found, tag = site.take(10)
+    assert found == bodies
+    if not key:
+        return
+    # What comes back is the last value no more where another has come meanwhile.
+    site.send("b2", application_properties={"sym": "b"})
+    site.settle(tag, "released")
+    assert site.take(10)[0] == ["a3", "none", "b2"]
+
+
+def test_messages_of_one_run_have_keys_of_their_own() -> None:
+    """They lie as one range when they come, and when they come back."""
+    site = Site(default_last_value_key="JMSPriority")
+    conn = site.stage.accept()
+    hello = frames.anonymous() + frames.opened() + frames.begun() + frames.sender()
+    site.stage.talk(conn, hello + b"".join(frames.transfer(number) for number in range(5)))
+    assert site.queues() == {"orders": 1}
+
+
+@pytest.mark.option("address-settings.default-group-first-key")
+@pytest.mark.parametrize(("key", "wanted"), [("first", [True, None, True, None]), ("", [None] * 4)])
+def test_the_first_message_of_a_group_may_be_marked(key: str, wanted: list[bool | None]) -> None:
+    site = Site(default_group_first_key=key)
+    for group in "aabb":
+        site.send(group, properties={"group_id": group})
+    for _ in range(2):
+        conn = site.stage.accept()
+        hello = frames.anonymous() + frames.opened() + frames.begun()
+        said = site.stage.talk(conn, hello + frames.receiver(credit=10))
+        messages = [each[1] for each in frames.heard(said) if isinstance(each, tuple)]
+        assert [MessageView(payload).value_of("first") for payload in messages] == wanted
+        site.stage.drop_bare(conn)  # so they come again to another consumer, with a count
+    assert site.queues() == {"orders": 4}
 
 
 @pytest.mark.option("address-settings.default-non-destructive")

@@ -14,6 +14,7 @@ from mqbroker.wire.performatives import (
     Coordinator,
     Declare,
     Declared,
+    Modified,
     Rejected,
     Released,
     Source,
@@ -279,6 +280,20 @@ def test_what_is_settled_later_keeps_its_outcome_and_leaves_the_client() -> None
     assert row(client.stage) == (1, 1)
     client.discharge(txn_id, fail=True)
     assert row(client.stage) == (1, 0)
+
+
+@pytest.mark.parametrize("settled", [True, False])
+def test_what_a_consumer_cannot_use_is_not_offered_to_it_again_after_the_commit(settled: bool) -> None:
+    client = Client(filled(1))
+    client.receiver("orders")
+    txn_id = client.declare()
+    client.retire(0, 0, txn_id, settled=settled, outcome=Modified(undeliverable_here=True))
+    assert row(client.stage) == (1, 1)
+    client.discharge(txn_id)
+    assert row(client.stage) == (1, 0)
+    other = Client(client.stage, "other")
+    other.receiver("orders")
+    assert row(client.stage) == (1, 1)
 
 
 def test_the_last_outcome_that_was_said_holds() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from mqbroker.admin.arguments import check_names
 from mqbroker.config.catalogue import REPEATED_TABLES
 from mqbroker.config.compare import Verdict, changes
-from mqbroker.config.options import toml_name
+from mqbroker.config.declaring import toml_name
 from mqbroker.config.slices import AddressMatch, AddressSettingsOptions, BrokerOptions
 from mqbroker.node.broker import Broker
 from mqbroker.node.inputs import AdminRequest

@@ -341,14 +341,16 @@ class Connection:
             self.out.append(encode_frame(0, encode(Close())))
         error = close.error
         condition, description = (None, "") if error is None else (str(error.condition), error.description or "")
-        self._die(condition, description, is_orderly=is_orderly)
+        self._die(condition, description, is_orderly=is_orderly, error=error)
 
     def lost(self) -> None:
         """The transport is gone: hand everything back."""
         if not self.is_dead:
             self._die(None, "connection lost")
 
-    def _die(self, condition: str | None, description: str, *, is_orderly: bool = False) -> None:
+    def _die(
+        self, condition: str | None, description: str, *, is_orderly: bool = False, error: Error | None = None
+    ) -> None:
         if self.is_dead:
             return
         self.is_dead = True
@@ -357,7 +359,7 @@ class Connection:
             session.release(None, is_orderly=is_orderly)
         self._by_channel.clear()
         self._by_peer_channel.clear()
-        self.events.append(Dead(condition, description))
+        self.events.append(Dead(condition, description, error))
 
     # -- sessions ------------------------------------------------------------------------------------------------------
 

@@ -57,7 +57,7 @@ class Retired(NamedTuple):
 
 
 class Aborted(NamedTuple):
-    """The sender gave up a delivery of several transfers. Its credit is used all the same."""
+    """A delivery came to nothing: its sender gave it up, or resumed one that we do not know. Its credit is used."""
 
     link: ReceiverLink
 
@@ -164,10 +164,14 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Dead:
-    """The connection is to be closed now: nothing more will come of it. `condition` is None for a good end."""
+    """The connection is to be closed now: nothing more will come of it. `condition` is None for a good end.
+
+    `error`: what the peer said in its close.
+    """
 
     condition: str | None
     description: str
+    error: Error | None = None
 
 
 Event = (

@@ -1,5 +1,9 @@
 """Links: credit and the deliveries that are under way on one of them (AMQP 1.0 §2.6).
 
+Unsettled deliveries do not outlive their link: what it had goes back when it is detached, also for a while only. So the
+answer to an attach that resumes one (§2.6.13) has no unsettled deliveries, which tells a sender to send again what it
+does not know the outcome of, and a receiver to forget what it has not settled.
+
 `SenderLink` and `ReceiverLink` name what *we* do on the link, whoever attached it. `owner` is free for whoever uses
 the connection. Counters, easily confused: delivery ids belong to the session, credit to the link, windows count frames.
 """
@@ -181,7 +185,7 @@ class ReceiverLink(LinkBase):
 class Partial:
     """A delivery of several transfers, as far as it came (§2.7.5). Bounded by max-message-size and a frame count."""
 
-    __slots__ = ("delivery_id", "frames", "is_settled", "parts", "size_bytes", "txn_id")
+    __slots__ = ("delivery_id", "frames", "is_resumed", "is_settled", "parts", "size_bytes", "txn_id")
 
     FRAMES_MAX = 65_535
 
@@ -189,6 +193,7 @@ class Partial:
         self.delivery_id = delivery_id
         self.txn_id = txn_id  # the transaction that it is part of
         self.is_settled = False
+        self.is_resumed = False  # of a link that we know no deliveries of: it must be passed over (§2.7.5)
         self.parts: list[bytes] = []
         self.size_bytes = 0
         self.frames = 0

@@ -226,6 +226,9 @@ class Session(OutgoingTransfers):
         if not transfer.more:
             link.partial = None
             self.connection.partial_bytes -= partial.size_bytes
+            if partial.is_resumed:
+                self.connection.events.append(Aborted(link))
+                return
             if not partial.size_bytes:
                 self.connection.events.append(Empty(link, partial.delivery_id, partial.is_settled))
                 return
@@ -245,10 +248,10 @@ class Session(OutgoingTransfers):
         if transfer.message_format:
             raise PeerFault("amqp:not-implemented", f"message-format {transfer.message_format}", Scope.LINK)
         txn_id = transfer.state.txn_id if isinstance(transfer.state, TransactionalState) else None
-        if transfer.resume or (transfer.state is not None and txn_id is None):
-            raise PeerFault("amqp:not-implemented", "transfers with a state, or resumed", Scope.LINK)
+        # Any other state counts as told by a disposition before (§2.7.5): what a sender thinks of its own delivery.
         link.use(1)
         link.partial = Partial(transfer.delivery_id, txn_id)
+        link.partial.is_resumed = bool(transfer.resume)
         return link.partial
 
     def disposition(self, buffer: bytes, frame: Frame) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from mqbroker.config.options import BrokerFile, Table, toml_name, yaml_name
+from mqbroker.config.declaring import Table, toml_name, yaml_name
+from mqbroker.config.options import BrokerFile
 
 # Tables that may be repeated, each with the option that tells one from another.
 REPEATED_TABLES = {"listeners": "name", "address_settings": "match", "security_settings": "match", "diverts": "name"}

@@ -10,7 +10,7 @@ import enum
 from typing import Any
 
 from mqbroker.config import catalogue
-from mqbroker.config.options import toml_name
+from mqbroker.config.declaring import toml_name
 from mqbroker.config.slices import AddressMatch, AddressSettingsOptions, BrokerOptions
 
 # Reloadable from one value to another, but not from or to nothing.

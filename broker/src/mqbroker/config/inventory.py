@@ -15,8 +15,9 @@ from pydantic import ValidationError
 
 from mqbroker.base.errors import ConfigFault
 from mqbroker.config import catalogue, faults, suggest
+from mqbroker.config.declaring import Table, toml_name, yaml_name
 from mqbroker.config.load import overlap, tls_faults
-from mqbroker.config.options import ListenerTable, Table, toml_name, yaml_name
+from mqbroker.config.options import ListenerTable
 from mqbroker.config.users import WELL_KNOWN_PASSWORDS, check_roles, user_name
 from mqbroker.config.variables import (
     CLUSTER_USER,

@@ -15,16 +15,8 @@ from pydantic import ValidationError
 
 from mqbroker.base.errors import ConfigFault
 from mqbroker.config import faults
-from mqbroker.config.options import (
-    SOCKET_PATH_BYTES_MAX,
-    BrokerFile,
-    DivertTable,
-    LimitTable,
-    ListenerTable,
-    MetricTable,
-    Table,
-    to_slices,
-)
+from mqbroker.config.declaring import SOCKET_PATH_BYTES_MAX, Table
+from mqbroker.config.options import BrokerFile, DivertTable, LimitTable, ListenerTable, MetricTable, to_slices
 from mqbroker.config.slices import BrokerOptions, NodeOptions
 
 TEXT_CHARACTERS_MAX = 1024 * 1024

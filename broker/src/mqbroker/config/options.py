@@ -7,13 +7,26 @@ here only if this release honours it, and each has a test that changes behaviour
 
 from __future__ import annotations
 
-import ipaddress
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
-from pydantic_core import PydanticCustomError
+from pydantic import Field
 
 from mqbroker.config import patterns
+from mqbroker.config.declaring import (
+    GIB,
+    KIB,
+    MIB,
+    AbsolutePath,
+    IpAddress,
+    NodeName,
+    OptionalPath,
+    Places,
+    Roles,
+    SaslMechanisms,
+    Table,
+    option,
+    setting,
+)
 from mqbroker.config.slices import (
     AddressMatch,
     AddressSettings,
@@ -27,57 +40,6 @@ from mqbroker.config.slices import (
     NodeOptions,
     SecuritySettings,
 )
-
-KIB = 1024
-MIB = 1024 * KIB
-GIB = 1024 * MIB
-SOCKET_PATH_BYTES_MAX = 107  # sun_path of Linux less its final zero byte
-
-SaslMechanism = Literal["EXTERNAL", "SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN", "ANONYMOUS"]
-
-
-def toml_name(name: str) -> str:
-    """The one mapping between a name in Python or YAML and the same name in TOML."""
-    return name.replace("_", "-")
-
-
-def yaml_name(name: str) -> str:
-    """The way back of `toml_name`."""
-    return name.replace("-", "_")
-
-
-def _ip_address(value: str) -> str:
-    try:
-        ipaddress.ip_address(value)
-    except ValueError:
-        raise PydanticCustomError("ip_address", "must be an IP address such as 192.0.2.11 or ::1") from None
-    return value
-
-
-def _distinct(values: list[SaslMechanism]) -> list[SaslMechanism]:
-    if len(set(values)) != len(values):
-        raise PydanticCustomError("distinct", "must not name anything twice")
-    return values
-
-
-NodeName = Annotated[str, Field(pattern=patterns.NODE_NAME)]
-OptionalPath = Annotated[str, Field(pattern=patterns.OPTIONAL_PATH, max_length=4000)]
-AbsolutePath = Annotated[str, Field(pattern=patterns.ABSOLUTE_PATH, max_length=4000)]
-IpAddress = Annotated[str, AfterValidator(_ip_address)]
-RoleName = Annotated[str, Field(pattern=patterns.ROLE)]
-Roles = Annotated[list[RoleName], Field(max_length=1000)]
-SaslMechanisms = Annotated[list[SaslMechanism], Field(min_length=1), AfterValidator(_distinct)]
-
-
-def option(default: Any, sentence: str, *, unit: str = "", reload: bool = False, **bounds: Any) -> Any:
-    """Declare one option. `reload`: a running broker takes the new value on reload, else it needs a restart."""
-    return Field(default, description=sentence, json_schema_extra={"unit": unit, "reload": reload}, **bounds)
-
-
-class Table(BaseModel):
-    """What all tables share: hyphens in TOML, no unknown keys, no silent conversions."""
-
-    model_config = ConfigDict(alias_generator=toml_name, extra="forbid", strict=True, frozen=True)
 
 
 class NodeTable(Table):
@@ -147,6 +109,17 @@ class ListenerTable(Table):
     )
     anonymous_role: Annotated[str, Field(pattern=patterns.OPTIONAL_ROLE)] = option(
         "", "Role of those who log in by ANONYMOUS, for the permissions of security settings; empty means none."
+    )
+    failover_server_list: Places = option(
+        [], "Other brokers, each as `host:port`, that clients are told of for the case that this one is gone."
+    )
+    redirect_to: Annotated[str, Field(pattern=patterns.OPTIONAL_PLACE)] = option(
+        "", "Broker, as `host:port`, that clients of this listener are sent to when they have logged in; for moves."
+    )
+    link_stealing: Literal["none", "durable", "all"] = option(
+        "durable",
+        "Links that end where they are when their container attaches them by the same name in another session or "
+        "connection: those whose terminus is durable, as AMQP says all, or none.",
     )
     idle_timeout_ms: int = option(
         60_000,
@@ -254,13 +227,8 @@ class LimitTable(Table):
     )
 
 
-def setting(built_in: Any, sentence: str, *, unit: str = "", reload: bool = True, **bounds: Any) -> Any:
-    """Declare one address setting. None: this match does not say; `built_in` holds where no match says."""
-    extra = {"unit": unit, "reload": reload, "built_in": built_in}
-    return Field(None, description=sentence, json_schema_extra=extra, **bounds)
-
-
 FullPolicy = Literal["DROP", "FAIL", "BLOCK"]
+RateUnit = Literal["MESSAGES_PER_SECOND", "MESSAGES_PER_MINUTE", "MESSAGES_PER_HOUR", "MESSAGES_PER_DAY"]
 RoutingType = Literal["ANYCAST", "MULTICAST"]
 Name = Annotated[str, Field(max_length=1024)]
 FullName = Annotated[str, Field(min_length=1, max_length=1024)]
@@ -294,6 +262,9 @@ class AddressSettingsTable(Table):
     default_max_consumers: int | None = setting(-1, "Consumers of one queue; -1: no bound.", ge=-1, le=1_000_000)
     default_exclusive_queue: bool | None = setting(False, "One consumer gets all messages, the others stand by.")
     default_last_value_queue: bool | None = setting(False, "Keep only the last message of each `_AMQ_LVQ_NAME`.")
+    default_last_value_key: Name | None = setting(
+        "", "Property by which last-value queues tell messages apart instead; naming one makes such queues."
+    )
     default_non_destructive: bool | None = setting(
         False, "Consumers get copies; messages leave by expiry, replacement or administration alone."
     )
@@ -309,6 +280,9 @@ class AddressSettingsTable(Table):
     default_group_rebalance: bool | None = setting(False, "Groups find their consumers anew when one more comes.")
     default_group_buckets: int | None = setting(
         -1, "Number of classes that groups are put into, to bound memory; -1: each group for itself.", ge=-1, le=65536
+    )
+    default_group_first_key: Name | None = setting(
+        "", "Property that is set to true on the first message of a group that a consumer gets; empty: none."
     )
     default_purge_on_no_consumers: bool | None = setting(
         False, "Drop what is in a queue when its last consumer leaves."
@@ -343,6 +317,19 @@ class AddressSettingsTable(Table):
         False, "Keep the expired messages of each address in a queue of their own at the expiry address."
     )
     expiry_queue_prefix: Name | None = setting("EXP.", "What the names of those queues begin with.")
+    slow_consumer_threshold: int | None = setting(
+        -1, "Messages that a consumer should at least settle in a unit of time while messages wait; -1: any number.",
+        unit="messages", ge=-1, le=2**40,
+    )  # fmt: skip
+    slow_consumer_threshold_measurement_unit: RateUnit | None = setting(
+        "MESSAGES_PER_SECOND", "Unit of slow-consumer-threshold."
+    )
+    slow_consumer_policy: Literal["KILL", "NOTIFY"] | None = setting(
+        "NOTIFY", "What happens to a slow consumer: its connection is closed (KILL), or the log and events tell of it."
+    )
+    slow_consumer_check_period: int | None = setting(
+        5, "Time between two looks at the consumers of a queue.", unit="s", ge=1, le=86_400
+    )
     id_cache_size: int | None = setting(
         20_000,
         "Ids (`_AMQ_DUPL_ID`) that an address remembers: a message with one of them is accepted and dropped; 0: none.",
@@ -441,7 +428,8 @@ def _node_slice(table: NodeTable) -> NodeOptions:
 
 def _listener_slice(table: ListenerTable) -> ListenerOptions:
     values = table.model_dump()
-    values["sasl_mechanisms"] = tuple(values["sasl_mechanisms"])
+    for name in ("sasl_mechanisms", "failover_server_list"):
+        values[name] = tuple(values[name])
     return ListenerOptions(**values)
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from mqbroker.config import catalogue
 from mqbroker.config.catalogue import Entry
-from mqbroker.config.options import BrokerFile, toml_name
+from mqbroker.config.declaring import toml_name
+from mqbroker.config.options import BrokerFile
 
 HEAD = """# Options of `broker.toml`
 

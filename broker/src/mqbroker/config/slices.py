@@ -41,6 +41,9 @@ class ListenerOptions:
     tls_handshake_timeout_ms: int
     sasl_mechanisms: tuple[str, ...]
     anonymous_role: str
+    failover_server_list: tuple[str, ...]
+    redirect_to: str
+    link_stealing: str
     idle_timeout_ms: int
     login_timeout_ms: int
     max_frame_size_bytes: int
@@ -96,12 +99,14 @@ class AddressSettings:
     default_max_consumers: int
     default_exclusive_queue: bool
     default_last_value_queue: bool
+    default_last_value_key: str
     default_non_destructive: bool
     default_ring_size: int
     default_consumers_before_dispatch: int
     default_delay_before_dispatch: int
     default_group_rebalance: bool
     default_group_buckets: int
+    default_group_first_key: str
     default_purge_on_no_consumers: bool
     dead_letter_address: str
     max_delivery_attempts: int
@@ -117,6 +122,10 @@ class AddressSettings:
     max_expiry_delay: int
     auto_create_expiry_resources: bool
     expiry_queue_prefix: str
+    slow_consumer_threshold: int
+    slow_consumer_threshold_measurement_unit: str
+    slow_consumer_policy: str
+    slow_consumer_check_period: int
     id_cache_size: int
     max_size_bytes: int
     max_size_messages: int

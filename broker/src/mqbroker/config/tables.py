@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from mqbroker.config.options import toml_name
+from mqbroker.config.declaring import toml_name
 from mqbroker.config.variables import LOOPBACK, HostVariables, Instance
 
 TABLE_ORDER = ("node", "journal", "limits", "metrics")

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from mqbroker.config import patterns
-from mqbroker.config.options import IpAddress
+from mqbroker.config.declaring import IpAddress
 
 CLIENT_PORT = 5672
 CLUSTER_PORT = 5673

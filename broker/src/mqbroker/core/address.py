@@ -47,7 +47,9 @@ class Address:
         self._look()
 
     def _look(self) -> None:
-        self._is_choosy = any(queue.filter is not None or queue.kind.moved_from for queue in self.queues)
+        self._is_choosy = any(
+            queue.filter is not None or queue.kind.moved_from or queue.kind.no_local for queue in self.queues
+        )
 
     @property
     def is_empty(self) -> bool:
@@ -59,35 +61,43 @@ class Address:
         """All bound queues."""
         return self.anycast + self.multicast
 
-    def route(self, run: Run, moved_from: str = "", only: str = "") -> list[tuple[int, int, list[Queue]]]:
-        """Which queues get which part of the run: (index, count, queues). `moved_from`: the address it was moved from.
+    def route(
+        self, run: Run, moved_from: str = "", only: str = "", publisher: str = ""
+    ) -> list[tuple[int, int, list[Queue]]]:
+        """Which queues get which part of the run: (index, count, queues).
 
-        `only`: queues of this routing type alone. The usual case, at most one shared queue and no filters, is one part.
+        `moved_from`: the address it was moved from. `only`: queues of this routing type alone. `publisher`: the
+        container that sends it. The usual case, at most one shared queue and no filters, is one part.
         """
         if len(self.anycast) <= 1 and not self._is_choosy and not only:
             queues = self.anycast + self.multicast if self.multicast else self.anycast
             return [(0, run.count, queues)]
+        open_to = [queue for queue in self.queues if _may_take(queue, moved_from, only, publisher)]
         parts: list[tuple[int, int, list[Queue]]] = []
         for index in range(run.count):
-            queues = self._queues_for(run, index, moved_from, only)
+            queues = self._queues_for(run, index, open_to)
             if parts and parts[-1][2] == queues:
                 parts[-1] = (parts[-1][0], parts[-1][1] + 1, queues)
             else:
                 parts.append((index, 1, queues))
         return parts
 
-    def _queues_for(self, run: Run, index: int, moved_from: str, only: str) -> list[Queue]:
+    def _queues_for(self, run: Run, index: int, open_to: list[Queue]) -> list[Queue]:
         view = MessageView(run.payload(index), address=self.name) if self._is_choosy else None
-
-        def takes(queue: Queue) -> bool:
-            if only and queue.kind.routing != only:
-                return False
-            if queue.kind.moved_from and queue.kind.moved_from != moved_from:
-                return False
-            return queue.filter is None or view is None or queue.filter.matches(view)
-
-        shared = [queue for queue in self.anycast if takes(queue)]
+        taking = [each for each in open_to if each.filter is None or view is None or each.filter.matches(view)]
+        shared = [queue for queue in taking if queue.kind.routing == ANYCAST]
         if shared:
             shared = [shared[self._cursor % len(shared)]]
             self._cursor += 1
-        return shared + [queue for queue in self.multicast if takes(queue)]
+        return shared + [queue for queue in taking if queue.kind.routing != ANYCAST]
+
+
+def _may_take(queue: Queue, moved_from: str, only: str, publisher: str) -> bool:
+    """Whether the queue is open to messages of this origin, whatever they say."""
+    kind = queue.kind
+    if only and kind.routing != only:
+        return False
+    if kind.moved_from and kind.moved_from != moved_from:
+        return False
+    # What is moved by the broker itself was published before.
+    return not kind.no_local or kind.no_local != publisher or bool(moved_from)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from zlib import crc32
 
 from mqbroker.core.backlog import EXPIRED, Segment
+from mqbroker.core.barred import Barred
 from mqbroker.core.message_view import MessageView
 
 if TYPE_CHECKING:
@@ -32,10 +33,12 @@ class Dispatch:
         "_has_groups",
         "_queue",
         "_seen",
+        "barred",
         "gate_ms",
         "is_closed",
         "is_selective",
         "is_unfinished",
+        "opens_group",
     )
 
     def __init__(self, queue: Queue) -> None:
@@ -43,10 +46,12 @@ class Dispatch:
         self._cursor = 0
         self._seen: dict[Consumer, int] = {}
         self._groups: dict[str, Consumer] = {}
+        self.barred = Barred()
         self.gate_ms = 0  # the time from which on messages are handed out although consumers are missing
         self.is_closed = queue.kind.consumers_before_dispatch > 0
         self._has_groups = False
         self.is_selective = False
+        self.opens_group = False  # what is being delivered is the first message of a group to that consumer
         self.is_unfinished = False  # the last run stopped at its bound
 
     # -- what changes --------------------------------------------------------------------------------------------------
@@ -62,6 +67,7 @@ class Dispatch:
     def left(self, consumer: Consumer) -> None:
         """A consumer is gone."""
         del self._seen[consumer]
+        self.barred.left(consumer)
         kept = {group: each for group, each in self._groups.items() if each is not consumer}
         if len(kept) < len(self._groups):
             self._groups = kept
@@ -77,6 +83,19 @@ class Dispatch:
             if seen > rank:
                 self._seen[consumer] = rank
 
+    def bar(self, segment: Segment, consumer: Consumer) -> None:
+        """A consumer does not want to see these messages again, which are in delivery."""
+        if consumer in self._seen:
+            for rank in self.barred.add(segment, consumer):
+                self.returned(rank)
+            self.is_selective = True
+
+    def forget(self, segment: Segment) -> None:
+        """These messages are gone: whoever did not want them has nothing to remember."""
+        self.barred.forget(segment)
+        if not self.barred:
+            self._choose_way()
+
     def grouped(self) -> None:
         """A message of a group has come: from now on each message of the queue is looked at."""
         self._has_groups = self.is_selective = True
@@ -86,7 +105,8 @@ class Dispatch:
 
     def _choose_way(self) -> None:
         takes_all = all(each.filter is None and not each.is_browser for each in self._queue.consumers)
-        self.is_selective = not takes_all or self._queue.kind.non_destructive or self._has_groups
+        is_plain = takes_all and not self._queue.kind.non_destructive and not self.barred
+        self.is_selective = self._has_groups or not is_plain
 
     # -- handing out ---------------------------------------------------------------------------------------------------
 
@@ -227,6 +247,8 @@ class Dispatch:
         rank = segment.rank + index - segment.start
         group = self._group_of(segment)
         pinned = self._groups.get(group) if group else None
+        if pinned is not None and self.barred and self.barred.has(rank, pinned):
+            pinned = None  # this one message goes to somebody else, the rest of the group stays
         view: MessageView | None = None
         for consumer in list(room) if pinned is None else [pinned]:
             if consumer not in room or self._seen[consumer] > rank:
@@ -236,17 +258,24 @@ class Dispatch:
                 if not consumer.filter.matches(view):
                     self._seen[consumer] = rank + 1
                     continue
+            if self.barred and self.barred.has(rank, consumer):
+                self._seen[consumer] = rank + 1
+                continue
             taken = queue.take_at(rank, 1)
+            self.opens_group = bool(group) and group not in self._groups
             if group:
                 self._pin(group, consumer, segment)
             left = room.pop(consumer) - 1
             if not consumer.deliver(queue, taken):
                 queue.put_back(taken)
+                if self.opens_group:
+                    self._groups.pop(group, None)
             elif consumer in self._seen:
                 self._cursor = queue.consumers.index(consumer) + 1
                 if left:
                     room[consumer] = left
                     _keep_priorities(room)
+            self.opens_group = False
             return
 
     def _group_of(self, segment: Segment) -> str:
@@ -261,7 +290,7 @@ class Dispatch:
             return
         if group not in self._groups and len(self._groups) >= GROUPS_MAX:
             self._groups.pop(next(iter(self._groups)))
-        self._groups[group] = consumer
+        self._groups.setdefault(group, consumer)
 
     @property
     def groups(self) -> dict[str, Consumer]:

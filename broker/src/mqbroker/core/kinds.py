@@ -29,10 +29,12 @@ class QueueKind:
     delay_before_dispatch_ms: int = -1
     group_rebalance: bool = False
     group_buckets: int = -1
+    group_first_key: str = ""
     purge_on_no_consumers: bool = False
     auto_created: bool = False
     selector: str = ""
     paused: bool = False
+    no_local: str = ""  # takes nothing that this container publishes
     moved_from: str = ""  # takes only what was moved to its address, as dead or expired, from this one
 
     def attributes(self) -> dict[str, Any]:
@@ -54,13 +56,15 @@ def kind_of(name: str, address: str, settings: AddressSettings, **changes: Any) 
         "routing": "anycast",
         "max_consumers": settings.default_max_consumers,
         "exclusive": settings.default_exclusive_queue,
-        "last_value": settings.default_last_value_queue,
+        "last_value": settings.default_last_value_queue or bool(settings.default_last_value_key),
+        "last_value_key": settings.default_last_value_key,
         "non_destructive": settings.default_non_destructive,
         "ring_size": settings.default_ring_size,
         "consumers_before_dispatch": settings.default_consumers_before_dispatch,
         "delay_before_dispatch_ms": settings.default_delay_before_dispatch,
         "group_rebalance": settings.default_group_rebalance,
         "group_buckets": settings.default_group_buckets,
+        "group_first_key": settings.default_group_first_key,
         "purge_on_no_consumers": settings.default_purge_on_no_consumers,
     }
     return QueueKind(name, address, **(values | changes))

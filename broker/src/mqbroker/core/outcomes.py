@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mqbroker.core.backlog import Segment
-from mqbroker.core.queue import Queue
+from mqbroker.core.queue import Consumer, Queue
 from mqbroker.core.store import Store
 from mqbroker.wire.performatives import Accepted, Modified, Rejected
 
@@ -15,8 +15,11 @@ def is_final(outcome: Any) -> bool:
     return outcome is None or isinstance(outcome, Accepted | Rejected)
 
 
-def apply_outcome(store: Store, queue: Queue, segment: Segment, outcome: Any) -> bool:
-    """Give messages that are in delivery their outcome. True: who is told of it must wait for this step's append."""
+def apply_outcome(store: Store, queue: Queue, segment: Segment, outcome: Any, consumer: Consumer | None = None) -> bool:
+    """Give messages that are in delivery their outcome. True: who is told of it must wait for this step's append.
+
+    `consumer`: whose deliveries they are; what it cannot use is not offered to it again (§3.4.5, undeliverable-here).
+    """
     is_durable = segment.run.section.is_durable and queue.journal_id != 0
     if isinstance(outcome, Rejected):
         store.leaving.reject(queue, segment, cause_of(outcome))
@@ -24,6 +27,8 @@ def apply_outcome(store: Store, queue: Queue, segment: Segment, outcome: Any) ->
         store.settle(queue, segment)
     else:
         is_failure = isinstance(outcome, Modified) and bool(outcome.delivery_failed)
+        if isinstance(outcome, Modified) and outcome.undeliverable_here and consumer is not None:
+            queue.dispatcher.bar(segment, consumer)
         store.give_back(queue, segment, was_delivered=is_failure)
     store.dirty[queue] = None
     return is_durable and is_final(outcome)

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from mqbroker.base.errors import Refused
-from mqbroker.config.options import toml_name
+from mqbroker.config.declaring import toml_name
 from mqbroker.config.slices import SecuritySettings
 from mqbroker.core.settings import CACHED_MAX, DELIMITER, generality, matches
 

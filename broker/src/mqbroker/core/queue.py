@@ -17,6 +17,7 @@ from mqbroker.base.errors import Refused
 from mqbroker.core.backlog import EXPIRED, OVERFLOWED, REPLACED, Backlog, Segment
 from mqbroker.core.dispatch import Dispatch
 from mqbroker.core.kinds import QueueKind
+from mqbroker.core.last_value import keyed
 from mqbroker.core.message_view import MessageView
 from mqbroker.core.meter import Meter
 
@@ -51,8 +52,8 @@ class Queue:
         "acknowledged_total", "added_total", "alone", "arriving_count", "backlog", "consumers", "delivering_count",
         "dispatcher", "due_ns", "expired_total", "filter", "gone", "idle_until_ms", "is_consumed", "is_deleted",
         "is_expiring", "is_paused", "is_used", "journal_id", "killed_total", "kind", "last_values", "meter",
-        "next_expiry_ms", "owner", "replaced_total", "scheduled", "scheduled_count", "scheduled_ns", "waiting",
-        "waiting_count",
+        "next_expiry_ms", "owner", "ran_empty", "replaced_total", "scheduled", "scheduled_count", "scheduled_ns",
+        "waiting", "waiting_count",
     )  # fmt: skip
 
     def __init__(self, kind: QueueKind, journal_id: int, owner: Any = None) -> None:
@@ -82,6 +83,7 @@ class Queue:
         self.is_expiring = False  # something in it may expire
         self.is_used = False  # it had a consumer
         self.is_deleted = False
+        self.ran_empty = True  # since somebody last looked: all that could be handed out was
         self.next_expiry_ms = 0
         self.idle_until_ms = 0  # from then on it may be deleted if it is still idle
         self.due_ns = 0
@@ -137,9 +139,10 @@ class Queue:
         self.scheduled_count += segment.n
 
     def _arrive(self, segment: Segment) -> None:
-        if self.kind.last_value and (key := segment.run.traits.last_value):
-            self._replace(key, segment)
-        self.backlog.add(segment)
+        for key, piece in keyed(self.kind, segment):
+            if key:
+                self._replace(key, piece)
+            self.backlog.add(piece)
         self._note_expiry(segment)
         if self.kind.ring_size >= 0:
             self._overflow()
@@ -197,13 +200,13 @@ class Queue:
         if due_ms:
             self._schedule(segment, due_ms)
             return
-        key = segment.run.traits.last_value if self.kind.last_value else ""
-        if key and self.last_values.get(key) != segment.rank:
-            self.gone.append((REPLACED, segment))
-            return
-        self.backlog.add(segment)
-        self._note_expiry(segment)
-        self.dispatcher.returned(segment.rank)
+        for key, piece in keyed(self.kind, segment):
+            if key and self.last_values.get(key) != piece.rank:
+                self.gone.append((REPLACED, piece))
+                continue
+            self.backlog.add(piece)
+            self._note_expiry(piece)
+            self.dispatcher.returned(piece.rank)
 
     def settled(self, count: int) -> None:
         """So many of the messages in delivery are gone for good."""
@@ -268,7 +271,10 @@ class Queue:
 
     def dispatch(self, count_max: int, now_ms: int = 0) -> int:
         """Hand out messages to consumers, about `count_max` at most; says how much work that was."""
-        return 0 if self.is_paused else self.dispatcher.run(count_max, now_ms)
+        work = 0 if self.is_paused else self.dispatcher.run(count_max, now_ms)
+        if not self.backlog.count:
+            self.ran_empty = True
+        return work
 
     def segments(self) -> Iterator[Segment]:
         """All that is not in delivery, oldest first within each place."""

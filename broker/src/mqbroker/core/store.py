@@ -57,6 +57,7 @@ class Store:
         self.queues: dict[str, Queue] = {}
         self.dirty: dict[Queue, None] = {}
         self.next_id = journal.next_id
+        self.publisher = ""  # the container that acts
         # Since the process began, never less than before: queues may go, these stay.
         self.received_total = 0
         self.received_bytes_total = 0
@@ -248,7 +249,7 @@ class Store:
         self.received_total += run.count
         self.received_bytes_total += run.size_bytes(0, run.count)
         waits = False
-        for index, count, queues in address.route(run, moved_from, only):
+        for index, count, queues in address.route(run, moved_from, only, self.publisher):
             if not queues:
                 address.unrouted_total += count
                 self.unrouted_total += count
@@ -329,6 +330,8 @@ class Store:
             self.journal.settle(queue.journal_id, segment.first_id, segment.n)
         if queue.meter is not None:
             queue.meter.remove(segment)
+        if queue.dispatcher.barred:
+            queue.dispatcher.forget(segment)
         queue.settled(segment.n)
         self.acknowledged_total += segment.n
         self.memory.settle(run, segment.n)

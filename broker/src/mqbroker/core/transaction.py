@@ -14,10 +14,12 @@ from typing import Any
 from mqbroker.base.errors import Bug, Refused
 from mqbroker.core.address import Address
 from mqbroker.core.outcomes import apply_outcome
-from mqbroker.core.queue import Queue, Segment
+from mqbroker.core.queue import Consumer, Queue, Segment
 from mqbroker.core.store import Store
 from mqbroker.wire.performatives import Rejected
 from mqbroker.wire.run import Run
+
+Retired = tuple[Queue, Segment, Any, Consumer | None]  # messages, their outcome, and whose deliveries they are
 
 PARTS_MAX = 50_000  # runs and ranges of one transaction: a commit is one step, and everybody waits for it
 
@@ -56,7 +58,7 @@ class Transaction:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._posted: list[tuple[str, Run]] = []
-        self._retired: list[tuple[Queue, Segment, Any]] = []
+        self._retired: list[Retired] = []
         self.state = Tx.OPEN
         self.failure: Refused | None = None
         self.size_bytes = 0  # memory of what was posted
@@ -99,24 +101,24 @@ class Transaction:
         self.size_bytes += run.held_bytes
         self._posted.append((address, run))
 
-    def retire(self, queue: Queue, segment: Segment, outcome: Any) -> None:
-        """Messages in delivery, with the outcome that they get by the commit."""
+    def retire(self, queue: Queue, segment: Segment, outcome: Any, consumer: Consumer | None = None) -> None:
+        """Messages in delivery with that consumer, and the outcome that they get by the commit."""
         self._move(TxEvent.WORK)
-        if self._retired and _follows(self._retired[-1], (queue, segment, outcome)):
+        if self._retired and _follows(self._retired[-1], (queue, segment, outcome, consumer)):
             before = self._retired[-1][1]
-            self._retired[-1] = (queue, before._replace(n=before.n + segment.n), outcome)
+            self._retired[-1] = (queue, before._replace(n=before.n + segment.n), outcome, consumer)
         else:
-            self._retired.append((queue, segment, outcome))
+            self._retired.append((queue, segment, outcome, consumer))
 
     def in_delivery(self) -> Iterator[tuple[Queue, Segment]]:
         """What was retired."""
-        for queue, segment, _ in self._retired:
+        for queue, segment, _, _ in self._retired:
             yield queue, segment
 
     @property
     def rejected_count(self) -> int:
         """Messages that were retired as rejected."""
-        return sum(segment.n for _, segment, outcome in self._retired if isinstance(outcome, Rejected))
+        return sum(segment.n for _, segment, outcome, _ in self._retired if isinstance(outcome, Rejected))
 
     # -- ends ----------------------------------------------------------------------------------------------------------
 
@@ -128,8 +130,8 @@ class Transaction:
         """Settle and publish everything, in the order in which it came. True: the answer waits for this append."""
         self._move(TxEvent.COMMIT)
         store, must_wait = self._store, False
-        for queue, segment, outcome in self._retired:
-            must_wait = apply_outcome(store, queue, segment, outcome) or must_wait
+        for retired in self._retired:
+            must_wait = apply_outcome(store, *retired) or must_wait
         for _, run in self._posted:
             store.memory.release(run)  # the store holds what it finds a queue for
         posted = [(addresses[name], run) for name, run in self._posted]
@@ -149,7 +151,7 @@ class Transaction:
         self._give_up()
 
     def _give_up(self) -> None:
-        for queue, segment, _ in self._retired:
+        for queue, segment, _, _ in self._retired:
             self._store.give_back(queue, segment, was_delivered=True)
         for _, run in self._posted:
             self._store.memory.release(run)
@@ -161,10 +163,10 @@ class Transaction:
         self.size_bytes = 0
 
 
-def _follows(before: tuple[Queue, Segment, Any], after: tuple[Queue, Segment, Any]) -> bool:
+def _follows(before: Retired, after: Retired) -> bool:
     """Whether two retired ranges are one: clients settle message by message what came as one range."""
-    (queue, one, outcome), (other_queue, other, other_outcome) = before, after
+    (queue, one, outcome, consumer), (other_queue, other, other_outcome, other_consumer) = before, after
     return (
-        queue is other_queue and one.run is other.run and one.start + one.n == other.start
-        and one.deliveries == other.deliveries and outcome == other_outcome
+        queue is other_queue and consumer is other_consumer and outcome == other_outcome
+        and one.run is other.run and one.start + one.n == other.start and one.deliveries == other.deliveries
     )  # fmt: skip

@@ -268,6 +268,7 @@ class Broker:
     def _options_changed(self, given_: given.OptionsChanged) -> None:
         self.offered = given_.options
         self.store.settings.change(given_.options.address_settings)
+        self.termini.slow_consumers.watch_all()
 
     def stop(self, given_: given.Stop) -> None:
         """First everything that was taken in is answered, then connections close, then the journal, then the node."""

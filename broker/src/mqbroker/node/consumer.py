@@ -6,9 +6,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mqbroker.amqp.links import SenderLink
+from mqbroker.core.group_first import marked
 from mqbroker.core.queue import Filter, Queue, Segment
 from mqbroker.wire.composites import encode_composite
-from mqbroker.wire.run import payload_with_count
+from mqbroker.wire.run import Run, payload_with_count
 from mqbroker.wire.sections import Header, decode_header
 
 if TYPE_CHECKING:
@@ -76,11 +77,10 @@ class LinkConsumer:
             if not count:
                 link.detach("amqp:link:message-size-exceeded", "the next message exceeds the link's max-message-size")
                 return 0
-        if deliveries:
+        first_key = queue.kind.group_first_key if queue.dispatcher.opens_group else ""
+        if deliveries or first_key:
             segment = Segment(run, index, 1, deliveries)
-            payload = payload_with_count(
-                run, index, _header_with(run.payload(index), run.section.size_bytes, deliveries)
-            )
+            payload = _altered(run, index, deliveries, first_key)
             went = link.session.send_message(link, payload, None if is_copy else (queue, segment))
         else:
             went = link.session.send_run(link, run, index, count, token)
@@ -96,6 +96,15 @@ class LinkConsumer:
         run, index, count, _ = segment
         sizes = (run.size_bytes(each, 1) - run.head_size for each in range(index, index + count))
         return next((n for n, size in enumerate(sizes) if size > self.link.max_message_size), count)
+
+
+def _altered(run: Run, index: int, deliveries: int, first_key: str) -> list[bytes | memoryview]:
+    """The message with its count of deliveries, and marked as its group's first where a property is named for that."""
+    payload: list[bytes | memoryview] = [run.payload(index)]
+    if deliveries:
+        header = _header_with(run.payload(index), run.section.size_bytes, deliveries)
+        payload = payload_with_count(run, index, header)
+    return [marked(b"".join(payload), first_key)] if first_key else payload
 
 
 def _header_with(payload: memoryview, size: int, deliveries: int) -> bytes:

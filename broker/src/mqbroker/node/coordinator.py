@@ -290,7 +290,7 @@ class Transactions:
             elif ongoing is None or not ongoing.work.is_open:
                 self._leave(event.session, first, taken, is_settled=is_settled)
             elif is_settled:
-                ongoing.work.retire(*segment_of(taken), outcome)
+                ongoing.work.retire(*segment_of(taken), outcome, taken.link.owner)
             else:
                 ongoing.enlist(event.session, (first, taken), outcome)
         if ongoing is None:
@@ -334,7 +334,7 @@ class Transactions:
             if not isinstance(taken.token, Enlistment):
                 plain.append(taken)
             elif event.outcome is None and taken.token.ongoing.work.is_open:
-                taken.token.ongoing.work.retire(*segment_of(taken), taken.token.outcome)
+                taken.token.ongoing.work.retire(*segment_of(taken), taken.token.outcome, taken.link.owner)
             else:
                 plain.append(self._withdrawn(taken, None))
         return event._replace(taken=plain)

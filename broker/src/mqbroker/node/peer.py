@@ -39,8 +39,8 @@ from mqbroker.config.slices import ListenerOptions
 from mqbroker.core.address import Address
 from mqbroker.core.outcomes import apply_outcome
 from mqbroker.core.permissions import Actor
+from mqbroker.node import opening
 from mqbroker.node.consumer import LinkConsumer
-from mqbroker.node.containers import SOLE_CONNECTION
 from mqbroker.node.coordinator import CoordinatorEnd, Transactions
 from mqbroker.node.effects import Close, Derive, PauseReading
 from mqbroker.node.full import admitted
@@ -48,15 +48,13 @@ from mqbroker.node.inputs import Accepted
 from mqbroker.node.login_delays import Key, network_of
 from mqbroker.node.ongoing import segment_of
 from mqbroker.node.relay import Relay
-from mqbroker.wire.performatives import Error, Open, Rejected
+from mqbroker.wire.performatives import Error, Rejected
 from mqbroker.wire.types import Symbol
 
 if TYPE_CHECKING:
     from mqbroker.node.broker import Broker
 
 LINGER_MS = 500
-ESTABLISHMENT_FAILED = Symbol("amqp:connection-establishment-failed")
-OFFERED = (SOLE_CONNECTION, *(Symbol(name) for name in ("ANONYMOUS-RELAY", "SHARED-SUBS", "DELAYED_DELIVERY")))
 
 
 class Peer:
@@ -215,12 +213,15 @@ class Peer:
 
     def handle_events(self) -> None:
         """Act on everything that the connection told."""
-        events = self.connection.events
+        events, store = self.connection.events, self.broker.store
+        acting_before = store.publisher
         while events:
             self.connection.events = []
+            store.publisher = self.container_id
             for event in events:
                 HANDLERS[type(event)](self, event)
             events = self.connection.events
+        store.publisher = acting_before
 
     def _incoming(self, event: Incoming) -> None:
         link, run, first, is_settled = event
@@ -350,7 +351,7 @@ class Peer:
         for taken in event.taken:
             if taken.token is None:
                 continue  # a copy: the message itself never left
-            is_durable = apply_outcome(store, *segment_of(taken), outcome) or is_durable
+            is_durable = apply_outcome(store, *segment_of(taken), outcome, taken.link.owner) or is_durable
         if isinstance(outcome, Rejected):
             count = sum(taken.n for taken in event.taken)
             self.broker.counters.rejected += count
@@ -417,20 +418,7 @@ class Peer:
         if self.connection.state is not Conn.OPEN_RCVD:
             return
         self._deadline_ns = 0
-        limits, listener = self.broker.options.limits, self.listener
-        is_second = not self.broker.containers.claim(self)
-        properties = self.broker.open_properties | ({ESTABLISHMENT_FAILED: True} if is_second else {})
-        self.connection.open(
-            Open(
-                container_id=self.broker.container_id, max_frame_size=listener.max_frame_size_bytes,
-                channel_max=limits.sessions_per_connection_max - 1,
-                idle_time_out=listener.idle_timeout_ms // 2 or None, properties=properties,
-                offered_capabilities=OFFERED,
-            )
-        )  # fmt: skip
-        if is_second:
-            why = f"container {self.container_id!r} is connected already and wants to be the only one of its name"
-            self.connection.close("amqp:invalid-field", why, {Symbol("invalid-field"): Symbol("container-id")})
+        if not opening.answer(self):
             return
         self._set_due()
         self.broker.timers.add(self)

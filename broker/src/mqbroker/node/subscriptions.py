@@ -15,15 +15,16 @@ from mqbroker.core.kinds import kind_of
 from mqbroker.core.queue import Queue, QueueKind
 
 if TYPE_CHECKING:
+    from mqbroker.core.source_filters import SourceFilter
     from mqbroker.core.store import Store
-    from mqbroker.wire.performatives import Source
+    from mqbroker.wire.performatives import Source, Target
 
 NEVER = "never"
 
 
-def is_durable(source: Source) -> bool:
+def is_durable(terminus: Source | Target) -> bool:
     """Whether the subscription outlives its links: terminus durability, or an expiry policy of `never`."""
-    return bool(source.durable) or source.expiry_policy == NEVER
+    return bool(terminus.durable) or terminus.expiry_policy == NEVER
 
 
 def name_of(container: str, link_name: str, source: Source) -> str:
@@ -47,15 +48,19 @@ class Subscriptions:
         self._store = store
         self._count = 0
 
-    def queue_for(self, container: str, link_name: str, source: Source, selector: str) -> Queue:
+    def queue_for(self, container: str, link_name: str, source: Source, filters: SourceFilter) -> Queue:
         """The queue of a subscriber of `source.address`. Raises Refused."""
         capabilities = source.capabilities or ()
         address = str(source.address)
+        wants = {
+            "selector": filters.selector.text if filters.selector is not None else "",
+            "no_local": container if filters.no_local else "",
+        }
         if not is_durable(source) and "shared" not in capabilities:
-            return self._make(self._free_name(f"{container}.{link_name}"), address, selector, durable=False)
+            return self._make(self._free_name(f"{container}.{link_name}"), address, durable=False, wants=wants)
         name = name_of(container, link_name, source)
         found = self._store.queues.get(name)
-        if found is not None and not self._is_same(found, address, selector):
+        if found is not None and not self._is_same(found.kind, address, wants):
             if found.consumers or found.arriving_count:
                 why = f"subscription {name!r} is in use, with address {found.kind.address!r} and other terms"
                 raise Refused("amqp:precondition-failed", why)
@@ -63,7 +68,7 @@ class Subscriptions:
             found = None
         if found is not None and found.consumers and "shared" not in capabilities:
             raise Refused("amqp:resource-locked", f"subscription {name!r} has a subscriber")
-        return found or self._make(name, address, selector, durable=is_durable(source))
+        return found or self._make(name, address, durable=is_durable(source), wants=wants)
 
     def temporary(self, container: str, link_name: str, *, multicast: bool, permission: str) -> str:
         """A name that nobody else has; a queue of that name too, unless it is for subscribers."""
@@ -76,18 +81,17 @@ class Subscriptions:
             self._store.create_queue(kind_of(name, name, settings, is_durable=False, routing=ANYCAST))
         return name
 
-    def _make(self, name: str, address: str, selector: str, *, durable: bool) -> Queue:
+    def _make(self, name: str, address: str, *, durable: bool, wants: dict[str, str]) -> Queue:
         settings = self._store.settings.of(address)
         if not settings.auto_create_queues and address not in self._store.addresses:
             raise Refused("amqp:not-found", f"there is no address {address!r}, and auto-create-queues is off")
         self._store.make_address(address)
-        kind = kind_of(name, address, settings, routing=MULTICAST, is_durable=durable, selector=selector)
+        kind = kind_of(name, address, settings, routing=MULTICAST, is_durable=durable, **wants)
         return self._store.create_queue(kind)
 
     @staticmethod
-    def _is_same(queue: Queue, address: str, selector: str) -> bool:
-        kind: QueueKind = queue.kind
-        return kind.address == address and kind.selector == selector
+    def _is_same(kind: QueueKind, address: str, wants: dict[str, str]) -> bool:
+        return kind.address == address and {name: getattr(kind, name) for name in wants} == wants
 
     def _free_name(self, wish: str) -> str:
         """Unique in this process; queues of such names end with it."""

@@ -20,6 +20,8 @@ from mqbroker.core.source_filters import NO_LOCAL_CODE, NO_LOCAL_NAME, SourceFil
 from mqbroker.core.store import FULLY_QUALIFIED
 from mqbroker.node.consumer import LinkConsumer
 from mqbroker.node.relay import Relay
+from mqbroker.node.slow_consumers import SlowConsumers
+from mqbroker.node.stealing import Stealing
 from mqbroker.node.subscriptions import Subscriptions, name_of
 from mqbroker.wire.performatives import Attach, Coordinator, Modified, Source, Target
 from mqbroker.wire.types import Symbol
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from mqbroker.node.peer import Peer
 
 COPY = "copy"
+SHARED = "shared"
 TOPIC, QUEUE = ("topic", "temporary-topic"), ("queue", "temporary-queue")
 OUTCOMES = tuple(Symbol(f"amqp:{name}:list") for name in ("accepted", "rejected", "released", "modified"))
 DEFAULT_OUTCOME = Modified(delivery_failed=True)
@@ -52,10 +55,13 @@ class Termini:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._subscriptions = Subscriptions(broker.store)
+        self._stealing = Stealing()
+        self.slow_consumers = SlowConsumers(broker)
 
     def attach(self, peer: Peer, event: Attaching) -> None:
         """Accept or refuse the link; a refusal ends the link and nothing else."""
         link, attach = event.link, event.attach
+        self._stealing.attach(peer, link, attach)
         try:
             with self._broker.permissions.acting(peer.actor):
                 if isinstance(link, ReceiverLink):
@@ -139,9 +145,8 @@ class Termini:
             not _wants(source, QUEUE) and found is None and store.is_multicast(address)
         ):  # fmt: skip
             store.permit(CONSUME, address)
-            filters = _filters(source)
-            selector = filters.selector.text if filters.selector is not None else ""
-            queue = self._subscriptions.queue_for(peer.container_id, link_name, source, selector)
+            filters = _filters(source, knows_no_local=not _wants(source, (SHARED,)))
+            queue = self._subscriptions.queue_for(peer.container_id, link_name, source, filters)
             return Terms(queue, filters, False, not queue.kind.is_durable, True)
         # A queue may have another name than its address, whose permissions hold.
         store.permit(permission, address if found is None else found.kind.address)
@@ -182,6 +187,7 @@ class Termini:
         consumer.is_arriving = False
         if consumer.link.is_attached and not consumer.peer.connection.is_dead and not queue.is_deleted:
             self._broker.store.join(queue, consumer)
+            self.slow_consumers.watch(queue)
         else:
             self._end_queue(consumer)
 
@@ -189,6 +195,7 @@ class Termini:
 
     def detached(self, peer: Peer, link: LinkBase) -> None:
         """A link is gone: so are queues that end with it, and a subscription that its subscriber closed for good."""
+        self._stealing.gone(peer, link)
         consumer = link.owner
         if isinstance(consumer, LinkConsumer):
             if consumer in consumer.queue.consumers:
@@ -265,10 +272,11 @@ def _wants(terminus: Source | Target, names: tuple[str, ...]) -> bool:
     return any(name in names for name in terminus.capabilities or ())
 
 
-def _filters(source: Source) -> SourceFilter:
+def _filters(source: Source, *, knows_no_local: bool = False) -> SourceFilter:
     """Filters that hold. One that is not known is refused: most clients do not look whether theirs is in the answer,
-    and would take what is not meant for them. No-local alone is passed over, as on Artemis's queues."""
-    found = source_filter(source.filter, knows_no_local=False)
+    and would take what is not meant for them. No-local alone is passed over where it has no meaning: at queues, as in
+    Artemis, and at shared subscriptions, which have no container of their own."""
+    found = source_filter(source.filter, knows_no_local=knows_no_local)
     unknown = [str(name)[:60] for name, value in (source.filter or {}).items()
                if name not in found.accepted and getattr(value, "descriptor", None) not in NO_LOCAL]  # fmt: skip
     if unknown:

@@ -1,0 +1,72 @@
+"""How options are declared: types that several share, and what a declaration says besides its type.
+
+A table of `broker.toml` is a model in options.py; its base is here, with the one mapping between names.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic_core import PydanticCustomError
+
+from mqbroker.config import patterns
+
+KIB = 1024
+MIB = 1024 * KIB
+GIB = 1024 * MIB
+SOCKET_PATH_BYTES_MAX = 107  # sun_path of Linux less its final zero byte
+
+SaslMechanism = Literal["EXTERNAL", "SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN", "ANONYMOUS"]
+
+
+def toml_name(name: str) -> str:
+    """The one mapping between a name in Python or YAML and the same name in TOML."""
+    return name.replace("_", "-")
+
+
+def yaml_name(name: str) -> str:
+    """The way back of `toml_name`."""
+    return name.replace("-", "_")
+
+
+def _ip_address(value: str) -> str:
+    try:
+        ipaddress.ip_address(value)
+    except ValueError:
+        raise PydanticCustomError("ip_address", "must be an IP address such as 192.0.2.11 or ::1") from None
+    return value
+
+
+def _distinct(values: list[SaslMechanism]) -> list[SaslMechanism]:
+    if len(set(values)) != len(values):
+        raise PydanticCustomError("distinct", "must not name anything twice")
+    return values
+
+
+NodeName = Annotated[str, Field(pattern=patterns.NODE_NAME)]
+OptionalPath = Annotated[str, Field(pattern=patterns.OPTIONAL_PATH, max_length=4000)]
+AbsolutePath = Annotated[str, Field(pattern=patterns.ABSOLUTE_PATH, max_length=4000)]
+IpAddress = Annotated[str, AfterValidator(_ip_address)]
+RoleName = Annotated[str, Field(pattern=patterns.ROLE)]
+Roles = Annotated[list[RoleName], Field(max_length=1000)]
+Places = Annotated[list[Annotated[str, Field(pattern=patterns.PLACE)]], Field(max_length=64)]
+SaslMechanisms = Annotated[list[SaslMechanism], Field(min_length=1), AfterValidator(_distinct)]
+
+
+def option(default: Any, sentence: str, *, unit: str = "", reload: bool = False, **bounds: Any) -> Any:
+    """Declare one option. `reload`: a running broker takes the new value on reload, else it needs a restart."""
+    return Field(default, description=sentence, json_schema_extra={"unit": unit, "reload": reload}, **bounds)
+
+
+class Table(BaseModel):
+    """What all tables share: hyphens in TOML, no unknown keys, no silent conversions."""
+
+    model_config = ConfigDict(alias_generator=toml_name, extra="forbid", strict=True, frozen=True)
+
+
+def setting(built_in: Any, sentence: str, *, unit: str = "", reload: bool = True, **bounds: Any) -> Any:
+    """Declare one address setting. None: this match does not say; `built_in` holds where no match says."""
+    extra = {"unit": unit, "reload": reload, "built_in": built_in}
+    return Field(None, description=sentence, json_schema_extra=extra, **bounds)
