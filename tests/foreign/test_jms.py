@@ -481,7 +481,7 @@ def test_failover_goes_to_a_broker_that_the_first_one_named(make_broker: Make, j
     jms.send("out", "to the first")
     first.stop()
     jms.send("out", "to the second")
-    assert depth(second, "orders") == 1
+    wait_for_depth(second, "orders", 1)
 
 
 def test_a_client_that_is_sent_on_goes_there(make_broker: Make, jms: JmsClient) -> None:
@@ -492,7 +492,7 @@ def test_a_client_that_is_sent_on_goes_there(make_broker: Make, jms: JmsClient) 
     jms.connect("c", old, failover=True, options=FAILOVER)
     jms.session("c", "s")
     jms.put("s", "queue:orders", "a")
-    assert depth(new, "orders") == 1
+    wait_for_depth(new, "orders", 1)
     # Without failover the application is told where to.
     login = {"port": old.port, "user": old.user, "password": old.password}
     assert f"clients to 127.0.0.1:{new.port}" in jms.refusal("connect", name="c2", **login)

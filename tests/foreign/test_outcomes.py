@@ -47,7 +47,7 @@ def test_what_one_consumer_cannot_use_goes_to_another(broker: BrokerProcess, cli
     client.receiver("c", "other", queue, credit=10)
     assert [row["id"] for row in client.receive("other", 2)] == ["a", "b"]
     client.ask("close", name="c")
-    assert depth(broker, queue) == 0
+    wait_for_depth(broker, queue, 0)
 
 
 @DURABLE

@@ -139,7 +139,7 @@ class Queue:
         self.scheduled_count += segment.n
 
     def _arrive(self, segment: Segment) -> None:
-        for key, piece in keyed(self.kind, segment):
+        for key, piece in keyed(self.kind, segment) if self.kind.last_value else (("", segment),):
             if key:
                 self._replace(key, piece)
             self.backlog.add(piece)
@@ -200,7 +200,7 @@ class Queue:
         if due_ms:
             self._schedule(segment, due_ms)
             return
-        for key, piece in keyed(self.kind, segment):
+        for key, piece in keyed(self.kind, segment) if self.kind.last_value else (("", segment),):
             if key and self.last_values.get(key) != piece.rank:
                 self.gone.append((REPLACED, piece))
                 continue
