@@ -188,8 +188,7 @@ class Broker:
         touched, self.touched = self.touched, {}
         for conn, peer in touched.items():
             connection = peer.connection
-            for session in connection.sessions:
-                session.flush()
+            connection.flush()
             if connection.out:
                 self.effects.append(Send(conn, connection.out))
                 connection.out = []

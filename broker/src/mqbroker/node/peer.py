@@ -214,6 +214,8 @@ class Peer:
     def handle_events(self) -> None:
         """Act on everything that the connection told."""
         events, store = self.connection.events, self.broker.store
+        if not events:
+            return
         acting_before = store.publisher
         while events:
             self.connection.events = []
