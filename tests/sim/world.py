@@ -52,6 +52,16 @@ def patient(options: BrokerOptions) -> BrokerOptions:
     return replace(options, address_settings=replace(settings, built_in=built_in))
 
 
+def paging(options: BrokerOptions, rng: random.Random) -> BrokerOptions:
+    """Addresses that are full after a few messages and page what is too much, some in pages of one message."""
+    settings = options.address_settings
+    built_in = replace(
+        settings.built_in, address_full_policy="PAGE", max_size_messages=rng.choice((-1, 2, 10, 40)),
+        max_size_bytes=rng.choice((-1, 400, 5_000)), page_size_bytes=rng.choice((1, 1_000, 10_000)),
+    )  # fmt: skip
+    return replace(options, address_settings=replace(settings, built_in=built_in))
+
+
 class World:
     """Clock, heap, trace."""
 
