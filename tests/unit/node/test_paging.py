@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from mqbroker.admin import metrics
 
 from tests.golden.conversation import Conversation, ScriptStage
 from tests.support.stage import Stage
@@ -335,6 +336,29 @@ def test_pages_have_a_size() -> None:
         assert consumed(script, 40) == names(1, 40)
         read.append(script.stage.pages_read)
     assert read == [12, 6], "of 1,024 bytes, and of a quarter of the bound"
+
+
+def test_administrators_see_what_is_paged() -> None:
+    script = talk()
+    script.run("attach p to orders")
+    for _ in range(10):
+        script.run("publish p orders count=3 durable")
+    (row,) = script.stage.admin("queues")["queues"]
+    assert (row["message_count"], row["ready_count"], row["paged_count"]) == (30, 9, 21)
+    shown = script.stage.admin("address-show", name="orders")
+    assert (shown["paging"], shown["paged_count"], shown["message_count"]) == (True, 21, 30)
+    values = metrics.of_node(script.stage.broker, per_object=False)
+    named = (
+        "artemis_message_count",
+        "mqbroker_paged_messages",
+        "mqbroker_paging_queues",
+        "mqbroker_messages_paged_total",
+    )
+    assert [values[name][0][1] for name in named] == [30, 21, 1, 21]
+    script.run("attach c from orders credit=30")
+    script.run("accept c " + " ".join(names(1, 30)))
+    shown = script.stage.admin("address-show", name="orders")
+    assert (shown["paging"], shown["paged_count"], shown["message_count"]) == (False, 0, 0)
 
 
 def test_segments_with_pages_stay_and_go_when_these_are_read() -> None:
