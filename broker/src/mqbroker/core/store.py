@@ -14,7 +14,7 @@ from mqbroker.base.errors import Bug, Refused
 from mqbroker.base.time import NS_PER_MS, At
 from mqbroker.config.slices import AddressSettingsOptions, LimitOptions
 from mqbroker.core.address import MULTICAST, Address
-from mqbroker.core.compaction import store_again
+from mqbroker.core.compaction import Live, store_again
 from mqbroker.core.decisions import Decisions
 from mqbroker.core.diverts import Diverts
 from mqbroker.core.duplicates import Duplicates
@@ -469,12 +469,16 @@ class Store:
 
     def upkeep(self) -> bool:
         """One bounded piece of compaction and of memory's sweep; whether there may be more."""
-        ranges = self.journal.compactable()
-        if ranges:
-            store_again(self.journal, ranges, self.live_segments())
+        if self.paging.queues or self.paging.moves.is_unfinished:
+            more = self.paging.moves.upkeep()
+        else:
+            ranges = self.journal.compactable()
+            more = bool(ranges)
+            if ranges:
+                store_again(self.journal, ranges, (Live(*pair) for pair in self.live_segments()))
         if self.memory.wants_sweep:
             self.memory.sweep((segment.run, segment.start, segment.n) for _, segment in self.live_segments())
-        return bool(ranges)
+        return more
 
     # -- recovery ------------------------------------------------------------------------------------------------------
 
