@@ -189,6 +189,7 @@ class Consumer(Client):
         self.window = world.rng.choice((1, 10, 100))
         self.mode = world.rng.choice((0, 1))  # rcv-settle-mode: first, second
         self.confirming: dict[int, str] = {}
+        self.undecided: set[str] = set()  # of this connection
         super().__init__(world, node, name, history)
 
     def attach(self, session: Session) -> None:
@@ -201,6 +202,12 @@ class Consumer(Client):
     def on_lost(self) -> None:
         self.link = None
         self.confirming.clear()
+        self.undecided.clear()
+
+    def stop(self) -> None:
+        """What it has not decided on by its close counts as never delivered."""
+        self.history.released |= self.undecided
+        super().stop()
 
     def on_event(self, event: Any) -> None:
         if isinstance(event, told.Attached):
@@ -215,6 +222,8 @@ class Consumer(Client):
                     self.history.settle_confirmed.add(message_id)
 
     def _take(self, event: told.Incoming) -> None:
+        if self.is_stopped:
+            return  # it has closed its connection: what still comes returns to the queue as never delivered
         for index in range(event.run.count):
             payload = bytes(event.run.payload(index))
             sections = scan_sections(payload, 0, len(payload))
@@ -246,6 +255,7 @@ class Consumer(Client):
         else:
             # Neither: settled much later, or by the loss of this connection.
             incarnation, session = self.incarnation, self.session
+            self.undecided.add(message_id)
             self.world.after(
                 self.world.rng.random() * 500, lambda: self._late(incarnation, session, delivery_id, message_id)
             )
@@ -253,5 +263,6 @@ class Consumer(Client):
     def _late(self, incarnation: int, session: Session, delivery_id: int, message_id: str) -> None:
         if incarnation == self.incarnation and self.session is session and self.pipe is not None:
             self.history.settle_tried.add(message_id)
+            self.undecided.discard(message_id)
             session.accept(delivery_id, 1)
             self.act()

@@ -361,6 +361,68 @@ def test_administrators_see_what_is_paged() -> None:
     assert (shown["paging"], shown["paged_count"], shown["message_count"]) == (False, 0, 0)
 
 
+@pytest.mark.parametrize("durable", ["durable", ""])
+def test_compaction_moves_pages_that_nobody_reads(durable: str) -> None:
+    script = talk("p", "c", "d")
+    script.run("attach p to orders")
+    script.run("attach p to busy")
+    script.run("attach d from busy credit=10000")
+    for size in (10, 300, 10, 200):
+        script.run(f"publish p orders count=9 size={size} {durable}")
+    before = script.stage.disk.stable.keys()
+    for _ in range(150):
+        script.run("publish p busy count=4 size=1000 durable")
+        script.run("accept d " + " ".join(name for who, name in list(script.held) if who == "d"))
+    orders, journal = queue(script.stage), script.stage.broker.journal
+    assert orders.paged_count == 27
+    assert journal.segments_count < 15, "of 40 that were written"
+    assert not set(before) & {1, 2, 3}
+    if durable:
+        script.run("crash")
+        script.run("start")
+    script.run("connect e")
+    script.run("attach e from orders")
+    assert consumed(script, 36, "e") == names(1, 36)
+    assert pins(script.stage) == 0
+    script.run("connect f")
+    script.run("attach f to busy")
+    for _ in range(3):
+        script.run("publish f busy durable")
+    assert script.stage.broker.journal.segments_count <= 3
+
+
+def test_compaction_moves_messages_that_some_queues_page_and_others_hold() -> None:
+    script = talk("p", "c", "d")
+    for name in ("one", "two", "three"):
+        is_durable = name != "three"
+        script.stage.admin("queue-create", name=name, address="orders", routing_type="multicast", durable=is_durable)
+    script.run("attach p to orders")
+    script.run("attach p to busy")
+    script.run("attach d from busy credit=10000")
+    script.run("attach c from orders::one credit=10000")
+    for _ in range(6):
+        script.run("publish p orders count=5 durable")
+        script.run("publish p orders count=1")
+    for _ in range(150):
+        script.run("publish p busy count=4 size=1000 durable")
+        script.run("accept d " + " ".join(name for who, name in list(script.held) if who == "d"))
+    assert script.stage.broker.journal.segments_count < 15
+    assert not set(script.stage.disk.stable) & {1, 2, 3}
+    script.run("accept c " + " ".join(names(1, 20)))
+    script.run("connect e")
+    script.run("attach e from orders::three")
+    assert consumed(script, 36, "e", "orders::three") == names(1, 36)
+    script.run("crash")
+    script.run("start")
+    script.run("connect f g")
+    script.run("attach f from orders::two")
+    durable = [name for name in names(1, 36) if int(name[1:]) % 6]
+    assert consumed(script, 36, "f", "orders::two") == durable
+    script.run("attach g from orders::one")
+    assert consumed(script, 36, "g", "orders::one") == [name for name in durable if int(name[1:]) > 20]
+    assert pins(script.stage) == 0
+
+
 def test_segments_with_pages_stay_and_go_when_these_are_read() -> None:
     script = talk("p", "c", "d")
     script.run("attach p to orders")

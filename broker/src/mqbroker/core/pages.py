@@ -8,6 +8,7 @@ journal: who takes a piece over, or drops it, removes its pin. Source: docs/adr/
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -34,13 +35,45 @@ class Piece(NamedTuple):
     is_durable: bool
     place: Slice
 
+    @property
+    def end(self) -> int:
+        """The id behind the last."""
+        return self.first_id + self.n
+
+
+# Messages with ids from the first number to before the second lie at this place now.
+Moved = tuple[int, int, Slice]
+
+
+def moved(piece: Piece, moves: list[Moved]) -> Iterator[Piece]:
+    """A piece of which some messages were moved; `moves` ascend and are disjoint."""
+    begin = piece.first_id
+    at = max(bisect_right(moves, begin, key=_first) - 1, 0)
+    while at < len(moves) and moves[at][0] < piece.end:
+        first, end, place = moves[at]
+        at += 1
+        low, high = max(first, begin), min(end, piece.end)
+        if low >= high:
+            continue
+        if begin < low:
+            yield piece._replace(first_id=begin, n=low - begin)
+        yield piece._replace(first_id=low, n=high - low, place=place)
+        begin = high
+    if begin < piece.end:
+        yield piece._replace(first_id=begin, n=piece.end - begin)
+
+
+def _first(move: Moved) -> int:
+    return move[0]
+
 
 class Page:
     """See the module's docstring. `position`: of the append that holds the last of it."""
 
-    __slots__ = ("_columns", "count", "fresh", "position", "size_bytes")
+    __slots__ = ("_columns", "_is_durable", "count", "fresh", "position", "size_bytes")
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_durable: bool) -> None:
+        self._is_durable = is_durable
         self._columns: tuple[array[int], ...] = tuple(array(kind) for kind in COLUMNS)
         self.fresh: list[Written] = []  # of the append that is being gathered, or was when the page was last looked at
         self.count = 0
@@ -51,7 +84,7 @@ class Page:
         """What has its place by now goes into the columns."""
         while self.fresh and self.fresh[0].segment:
             one = self.fresh.pop(0)
-            self.put(Piece(one.first_id, one.count, 0, bool(one.queue_ids), one.slice))
+            self.put(Piece(one.first_id, one.count, 0, self._is_durable and bool(one.queue_ids), one.slice))
 
     def put(self, piece: Piece) -> None:
         """At the end."""
@@ -65,14 +98,35 @@ class Page:
         for first_id, offset, count, deliveries, segment, length, crc, is_durable in zip(*self._columns, strict=True):
             yield Piece(first_id, count, deliveries, bool(is_durable), Slice(segment, offset, length, crc))
 
+    def reaches(self, first: int, end: int) -> bool:
+        """Whether any of its pieces, which have their place, may have ids from `first` to before `end`."""
+        starts, counts = self._columns[0], self._columns[2]
+        return bool(starts) and starts[0] < end and first < starts[-1] + counts[-1]
+
+    def move(self, moves: list[Moved]) -> tuple[list[Piece], list[Piece]]:
+        """Which pieces are no more, and which are new."""
+        gone: list[Piece] = []
+        new: list[Piece] = []
+        before = list(self.pieces())
+        self._columns = tuple(array(kind) for kind in COLUMNS)
+        for piece in before:
+            parts = list(moved(piece, moves))
+            for part in parts:
+                self.put(part)
+            if parts != [piece]:
+                gone.append(piece)
+                new += parts
+        return gone, new
+
 
 class Pages:
     """All pages of a queue. `count` and `size_bytes` are those of its messages, with those that are being read."""
 
-    __slots__ = ("_pages", "count", "low_count", "reading", "shape", "size_bytes")
+    __slots__ = ("_is_durable", "_pages", "count", "low_count", "reading", "shape", "size_bytes")
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: Shape, *, is_durable: bool = True) -> None:
         self.shape = shape
+        self._is_durable = is_durable
         self.count = 0
         self.size_bytes = 0
         self.reading: Page | None = None
@@ -111,7 +165,7 @@ class Pages:
         if not self._pages or self._is_full(self._pages[-1]):
             if self._pages:
                 self._pages[-1].pack()
-            self._pages.append(Page())
+            self._pages.append(Page(is_durable=self._is_durable))
         return self._pages[-1]
 
     def _is_full(self, page: Page) -> bool:
@@ -138,7 +192,7 @@ class Pages:
     def seal(self) -> None:
         """The first page takes no more: somebody waits for it, and it is to be on disk soon."""
         if len(self._pages) == 1:
-            self._pages.append(Page())
+            self._pages.append(Page(is_durable=self._is_durable))
 
     def finished(self) -> None:
         """What was being read is in memory."""
@@ -148,6 +202,25 @@ class Pages:
         self.count -= page.count
         self.size_bytes -= page.size_bytes
         self.low_count = page.count // 2
+
+    def within(self, first: int, end: int) -> Iterator[Piece]:
+        """Pieces that have their place and ids from `first` to before `end`, without those that are being read."""
+        for page in self._pages:
+            page.pack()
+            if page.reaches(first, end):
+                yield from (piece for piece in page.pieces() if piece.first_id < end and first < piece.end)
+
+    def move(self, moves: list[Moved], position: int) -> tuple[list[Piece], list[Piece]]:
+        """As for a page: what was moved is in an append of this position."""
+        gone: list[Piece] = []
+        new: list[Piece] = []
+        for page in self._pages:
+            if page.reaches(moves[0][0], moves[-1][1]):
+                changed = page.move(moves)
+                gone += changed[0]
+                new += changed[1]
+                page.position = max(page.position, position)
+        return gone, new
 
     @property
     def is_empty(self) -> bool:

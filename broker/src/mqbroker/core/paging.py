@@ -7,19 +7,18 @@ its way, a node READS_MAX. Source: docs/adr/0008-paging.md; Artemis's manual, "P
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mqbroker.base.errors import Refused, StorageFault
+from mqbroker.base.errors import Refused
 from mqbroker.core.backlog import Segment
 from mqbroker.core.kinds import QueueKind
 from mqbroker.core.meter import PAGE
+from mqbroker.core.page_moves import PageMoves, runs_in
 from mqbroker.core.pages import Page, Pages, Piece, Shape
-from mqbroker.core.restore import run_of
 from mqbroker.core.times import deliver_at_ms, expires_ms
-from mqbroker.journal import records
 from mqbroker.journal.places import Slice, Written
-from mqbroker.journal.recovered import Leave, RecoveredRun
+from mqbroker.journal.recovered import Leave
 
 if TYPE_CHECKING:
     from mqbroker.config.slices import AddressSettings
@@ -48,6 +47,7 @@ class Paging:
         self.read: Callable[[tuple[Slice, ...]], int] = _nobody_reads
         self.queues: dict[Queue, None] = {}  # those with pages
         self.paged_total = 0
+        self.moves = PageMoves(store, self)
         self._reads: dict[int, tuple[Queue, Page]] = {}
         self._wanting: dict[Queue, None] = {}
         self._held_back: dict[Queue, None] = {}  # they want a page, and the memory is full
@@ -75,6 +75,7 @@ class Paging:
         written = journal.store_paged((part.first_id, count), durable, run.block(start, count), run.arrived_ms, before)
         if written is not before:
             written.pins = len(queues)
+            written.loose = sum(not (durable and queue.journal_id) for queue in queues)
         size_bytes = run.size_bytes(start, count)
         for queue, each in zip(queues, pages, strict=True):
             each.add(written, count, size_bytes, journal.position)
@@ -84,14 +85,15 @@ class Paging:
 
     def _pages_of(self, queue: Queue) -> Pages:
         if queue.pages is None:
-            queue.pages = Pages(shape_of(self._store.settings.of(queue.kind.address)))
+            shape = shape_of(self._store.settings.of(queue.kind.address))
+            queue.pages = Pages(shape, is_durable=bool(queue.journal_id))
             self.queues[queue] = None
         return queue.pages
 
     def restore(self, queue: Queue, piece: Piece) -> None:
         """A piece that recovery found."""
         self._pages_of(queue).put(piece, piece.place.length)
-        self._store.journal.pin(piece.place.segment, 1)
+        self.pin(piece, 1)
 
     def keeps_out(self, queue: Queue) -> bool:
         """Whether what recovery found for a queue becomes a page although its bytes are at hand."""
@@ -123,6 +125,11 @@ class Paging:
         """With the memory full only who has nothing in it."""
         return not self._store.memory.is_full or queue.message_count == pages.count
 
+    @property
+    def is_reading(self) -> bool:
+        """Whether pages are on their way."""
+        return bool(self._reads)
+
     def is_due(self, queue: Queue) -> bool:
         """Whether more messages of the queue are on their way to its consumers."""
         pages = queue.pages
@@ -134,7 +141,7 @@ class Paging:
             held_back, self._held_back = self._held_back, {}
             for queue in held_back:
                 self.look(queue)
-        while self._wanting and len(self._reads) < READS_MAX:
+        while not self.moves.holds_reads and self._wanting and len(self._reads) < READS_MAX:
             queue = next(iter(self._wanting))
             del self._wanting[queue]
             if queue.pages is not None and not queue.is_deleted:
@@ -162,10 +169,13 @@ class Paging:
 
     def awaits(self, effect_id: int) -> bool:
         """Whether this effect reads a page."""
-        return effect_id in self._reads
+        return effect_id in self._reads or effect_id == self.moves.loading
 
     def done(self, effect_id: int, found: list[bytes]) -> None:
         """A page has been read. Raises StorageFault where the bytes are not what was written."""
+        if effect_id == self.moves.loading:
+            self.moves.loaded(found)
+            return
         queue, page = self._reads.pop(effect_id)
         pages = queue.pages
         is_wanted = pages is not None and pages.reading is page
@@ -173,7 +183,7 @@ class Paging:
             if is_wanted:
                 for segment in segments_in(piece, data):
                     self._take_in(queue, segment)
-            self._store.journal.pin(piece.place.segment, -1)
+            self.pin(piece, -1)
         if pages is not None and is_wanted:
             pages.finished()
             if pages.is_empty:
@@ -193,6 +203,10 @@ class Paging:
             queue.dispatcher.grouped()
         queue.come_back(segment, store.at.wall_ms)
 
+    def pin(self, piece: Piece, count: int) -> None:
+        """So many more refer to a piece."""
+        self._store.journal.pin(piece.place, count, is_loose=not piece.is_durable)
+
     # -- ends ----------------------------------------------------------------------------------------------------------
 
     def drop(self, queue: Queue, *, is_settled: bool) -> Dropped:
@@ -203,12 +217,14 @@ class Paging:
         dropped, has_settled = queue.pages.clear(), False
         for page in dropped:
             for piece in page.pieces():
-                store.journal.pin(piece.place.segment, -1)
+                self.pin(piece, -1)
         for page in [*dropped, reading] if reading is not None else dropped:
             ranges = [(piece.first_id, piece.n, piece.is_durable) for piece in page.pieces()]
             for written in page.fresh:
+                is_durable = bool(written.queue_ids and queue.journal_id)
                 written.pins -= 1
-                ranges.append((written.first_id, written.count, bool(written.queue_ids)))
+                written.loose -= not is_durable
+                ranges.append((written.first_id, written.count, is_durable))
             for first_id, n, is_durable in ranges if is_settled and queue.journal_id else ():
                 if is_durable:
                     store.journal.settle(queue.journal_id, first_id, n)
@@ -260,28 +276,7 @@ def leave_of(settings: Settings, kept_bytes_max: int) -> Leave:
 
 def segments_in(piece: Piece, data: bytes) -> Iterator[Segment]:
     """The messages of a piece. Raises StorageFault where they are not there."""
-    first, end, found = piece.first_id, piece.first_id + piece.n, 0
-    for record in _runs_in(piece, data):
-        begin, stop = max(first, record.first_id), min(end, record.first_id + record.n)
-        if begin < stop:
-            live = RecoveredRun(record.first_id, record.n, record.frames, piece.place.segment, {}, record.arrived_ms)
-            run = run_of(live)
-            found += stop - begin
-            yield Segment(run, begin - run.first_id, stop - begin, piece.deliveries)
-    if found != piece.n:
-        raise _fault(piece, f"it holds {found} of {piece.n} messages from {first} on")
-
-
-def _runs_in(piece: Piece, data: bytes) -> Iterable[records.Run]:
-    try:
-        found = list(records.decode(memoryview(data)))
-    except records.Malformed as error:
-        raise _fault(piece, str(error)) from error
-    return [record for record in found if isinstance(record, records.Run)]
-
-
-def _fault(piece: Piece, why: str) -> StorageFault:
-    place = piece.place
-    return StorageFault(
-        f"journal segment {place.segment}", place.offset, why, "restore the data directory from a backup"
-    )
+    for run in runs_in(piece, data):
+        begin, end = max(piece.first_id, run.first_id), min(piece.end, run.first_id + run.count)
+        if begin < end:
+            yield Segment(run, begin - run.first_id, end - begin, piece.deliveries)

@@ -14,7 +14,7 @@ from mqbroker.base.errors import Refused
 from mqbroker.base.time import NS_PER_MS, At
 from mqbroker.config.slices import AddressSettingsOptions, LimitOptions
 from mqbroker.core.address import MULTICAST, Address
-from mqbroker.core.compaction import store_again
+from mqbroker.core.compaction import Live, store_again
 from mqbroker.core.decisions import Decisions
 from mqbroker.core.diverts import Diverts
 from mqbroker.core.duplicates import Duplicates
@@ -462,7 +462,7 @@ class Store:
                 yield queue, segment
         yield from self.in_delivery()
 
-    def _live_of_ids(self, ranges: list[tuple[int, int]]) -> Iterator[tuple[Queue, Segment]]:
+    def live_of_ids(self, ranges: list[tuple[int, int]]) -> Iterator[tuple[Queue, Segment]]:
         low, high = min(first for first, _ in ranges), max(first + count for first, count in ranges)
         for queue in self.queues.values():
             for segment in queue.segments_of(low, high):
@@ -471,12 +471,16 @@ class Store:
 
     def upkeep(self) -> bool:
         """One bounded piece of compaction and of memory's sweep; whether there may be more."""
-        ranges = self.journal.compactable()
-        if ranges:
-            store_again(self.journal, ranges, self._live_of_ids(ranges))
+        if self.paging.queues or self.paging.moves.is_unfinished:
+            more = self.paging.moves.upkeep()
+        else:
+            ranges = self.journal.compactable()
+            more = bool(ranges)
+            if ranges:
+                store_again(self.journal, ranges, (Live(*pair) for pair in self.live_of_ids(ranges)))
         if self.memory.is_sweep_due():
             self.memory.sweep((segment.run, segment.start, segment.n) for _, segment in self.live_segments())
-        return bool(ranges)
+        return more
 
     # -- recovery ------------------------------------------------------------------------------------------------------
 

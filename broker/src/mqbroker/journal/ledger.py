@@ -18,7 +18,7 @@ from mqbroker.journal.ranges import RangeMap
 class Segment:
     """One file. `refs` is the sum of `refs_by_queue`; `id_bytes` are those of duplicate ids that are still wanted.
 
-    `pins` are places in it that somebody will read (journal/places.py).
+    `pins` are places in it that somebody will read (journal/places.py), `loose_bytes` those of places without `refs`.
     """
 
     number: int
@@ -30,11 +30,13 @@ class Segment:
     refs_by_queue: dict[int, int] = field(default_factory=dict)
     id_bytes: int = 0
     pins: int = 0
+    loose_bytes: int = 0
 
     @property
     def live_bytes(self) -> int:
         """An estimate: as if all messages of the segment were of one size."""
-        return self.run_bytes * self.refs // self.stored_refs if self.stored_refs else 0
+        stored = self.run_bytes * self.refs // self.stored_refs if self.stored_refs else 0
+        return stored + self.loose_bytes
 
     def add(self, queue_id: int, n: int) -> None:
         self.refs += n

@@ -21,7 +21,7 @@ from mqbroker.journal.append import Append
 from mqbroker.journal.duplicates import DuplicateIds
 from mqbroker.journal.format import ENTRY_HEADER_BYTES, FILE_HEADER_BYTES, PAYLOAD_BYTES_MAX, Chunk, entry_bytes
 from mqbroker.journal.ledger import Ledger, Segment
-from mqbroker.journal.places import Written
+from mqbroker.journal.places import Slice, Written
 from mqbroker.journal.ranges import merge
 from mqbroker.journal.records import (
     Checkpoint,
@@ -137,6 +137,8 @@ class Journal:
         by the next `take`.
         """
         first_id, count = ids
+        if first_id < self._next_id:
+            self._flush_settles()  # these records come before this one; see `store`
         offset = self._size_bytes
         head = encode_run_head(first_id, count, queue_ids, len(frames), arrived_ms)
         length = len(head) + len(frames)
@@ -149,18 +151,21 @@ class Journal:
         if queue_ids:
             self.store(first_id, count, queue_ids, frames, arrived_ms)
             return before
-        self._next_id = first_id + count
+        if first_id >= self._next_id:
+            self._next_id = first_id + count
+            if self._new_from is None:
+                self._new_from = first_id
         self._add(head)
         self._chunks.append(frames)
         self._size_bytes += len(frames)
         return before
 
-    def pin(self, segment: int, count: int) -> None:
-        """So many places in a segment are referred to: it is neither deleted nor compacted. Negative: no longer."""
-        found = self._ledger.by_number(segment)
+    def pin(self, place: Slice, count: int, *, is_loose: bool = False) -> None:
+        """Somebody refers to a place, so its segment is not deleted. -1: no longer."""
+        found = self._ledger.by_number(place.segment)
         found.pins += count
-        if not found.pins:
-            self._is_compaction_due = True
+        if is_loose:
+            found.loose_bytes += place.length * count
 
     def settle(self, queue_id: int, first_id: int, n: int) -> None:
         """These messages have left this queue for good. Bursts of neighbours become one range."""
@@ -243,21 +248,30 @@ class Journal:
 
         Call it once a step, and again in the next one as long as it returns something.
         """
-        if self._compacting is None and not self._start_compaction():
+        ranges = self.next_compactable()
+        if not ranges:
+            if ranges is not None:
+                self._finish_compaction()
             return None
-        if not self._to_compact:
-            self._finish_compaction()
+        for first, n in ranges:
+            _, end = self._to_compact.pop()
+            if first + n < end:
+                self._to_compact.append((first + n, end))
+        self._handed_out = [(first, first + n) for first, n in ranges]
+        return ranges
+
+    def next_compactable(self) -> list[tuple[int, int]] | None:
+        """What the next call of `compactable` will say; empty: the end of one segment."""
+        if self._compacting is None and not self._start_compaction():
             return None
         ranges: list[tuple[int, int]] = []
         left = COMPACT_IDS_MAX
-        while left and self._to_compact:
-            first, end = self._to_compact.pop()
+        for first, end in reversed(self._to_compact):
+            if not left:
+                break
             n = min(left, end - first)
             ranges.append((first, n))
-            if first + n < end:
-                self._to_compact.append((first + n, end))
             left -= n
-        self._handed_out = [(first, first + n) for first, n in ranges]
         return ranges
 
     def _add(self, record: bytes) -> None:
@@ -330,6 +344,7 @@ class Journal:
             written.segment = segment.number
             written.offset += start
             segment.pins += written.pins
+            segment.loose_bytes += written.loose * written.length
         self._written = []
 
     def _trim_unneeded(self) -> None:
@@ -356,10 +371,10 @@ class Journal:
         self._is_compaction_due = False
         segments = self._ledger.segments
         files_min = self._options.journal_compact_min_files
-        if files_min == 0 or len(segments) < max(files_min, 2) or not segments[0].refs:
+        if files_min == 0 or len(segments) < max(files_min, 2):
             return False
-        if segments[0].pins:
-            return False  # of these messages only the places are known, and they have to stay true
+        if not segments[0].refs and not segments[0].pins:
+            return False
         used_bytes = sum(segment.used_bytes for segment in segments)
         live_bytes = sum(segment.live_bytes for segment in segments)
         if live_bytes * 100 >= used_bytes * self._options.journal_compact_percentage:
