@@ -71,6 +71,7 @@ class Connection:
         self.peer_open: Open | None = None
         self.partial_bytes = 0
         self.is_dead = False
+        self.is_held = False  # nothing more is taken in before `go_on`
         self.is_transactional = False  # its owner: dispositions may name what earlier ones put into a transaction
         self._server = server
         self._client = client
@@ -102,7 +103,7 @@ class Connection:
         offset = 0
         limit = len(buffer)
         following = limit
-        while not self.is_dead and not self._is_deriving:
+        while not (self.is_dead or self._is_deriving or self.is_held):
             self._blamed = self._session = None
             try:
                 if self._wants_header():
@@ -125,6 +126,11 @@ class Connection:
             self._buffer = buffer[offset:]
             if self._is_deriving and limit - offset > WAITING_BYTES_MAX:
                 self._die("amqp:resource-limit-exceeded", "too much was sent ahead of the login's outcome")
+
+    def go_on(self, handle: Callable[[], None]) -> None:
+        """What the connection was held for is done: take in what came meanwhile, as by `receive`."""
+        self.is_held = False
+        self.receive(b"", handle)
 
     def tell(self) -> None:
         """Have everything handled that happened so far."""

@@ -77,7 +77,9 @@ class Address:
         return parts
 
     def _queues_for(self, run: Run, index: int, moved_from: str, only: str) -> list[Queue]:
-        view = MessageView(run.payload(index), address=self.name) if self._is_choosy else None
+        view = None
+        if self._is_choosy:
+            view = MessageView(run.payload(index), address=self.name, beyond_bytes=run.beyond_bytes)
 
         def takes(queue: Queue) -> bool:
             if only and queue.kind.routing != only:

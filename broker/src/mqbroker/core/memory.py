@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from mqbroker.core.large import LargeFiles
 from mqbroker.wire.run import Run
 
 SWEEP_MIN_BYTES = 4 << 20
@@ -19,9 +20,10 @@ SHARE = 4  # a buffer of which less than 1/SHARE is live is copied
 class Memory:
     """Bytes held by messages against `global-max-size`."""
 
-    __slots__ = ("_swept_bytes", "held_bytes", "max_bytes")
+    __slots__ = ("_large", "_swept_bytes", "held_bytes", "max_bytes")
 
-    def __init__(self, max_bytes: int) -> None:
+    def __init__(self, max_bytes: int, large: LargeFiles) -> None:
+        self._large = large  # what is in files is held there
         self.max_bytes = max_bytes
         self.held_bytes = 0
         self._swept_bytes = 0
@@ -43,11 +45,15 @@ class Memory:
             run.compact([(0, run.count)])
         run.held_bytes = len(run.buffer)
         self.held_bytes += run.held_bytes
+        if run.large is not None:
+            self._large.hold(run.large.file)
 
     def release(self, run: Run) -> None:
         """The last reference to a run is settled."""
         self.held_bytes -= run.held_bytes
         run.held_bytes = 0
+        if run.large is not None:
+            self._large.settle(run.large.file)
 
     @property
     def wants_sweep(self) -> bool:

@@ -7,7 +7,7 @@ for messages goes through here, so that memory and disk tell the same story.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from mqbroker.base.errors import Bug, Refused
@@ -19,12 +19,13 @@ from mqbroker.core.decisions import Decisions
 from mqbroker.core.diverts import Diverts
 from mqbroker.core.duplicates import Duplicates
 from mqbroker.core.kinds import QueueKind, check_name, kind_of
+from mqbroker.core.large import LargeFiles
 from mqbroker.core.leaving import Leaving
 from mqbroker.core.memory import Memory
 from mqbroker.core.meter import Meters
 from mqbroker.core.permissions import CREATE, CREATE_ADDRESS, DELETE, SEND
 from mqbroker.core.queue import Consumer, Queue, Segment, check_consumers
-from mqbroker.core.restore import segments_of
+from mqbroker.core.restore import segments_with_files
 from mqbroker.core.selector import compile_selector
 from mqbroker.core.settings import Settings
 from mqbroker.core.times import deliver_at_ms, expires_ms, redelivery_delay_ms
@@ -52,7 +53,8 @@ class Store:
         self.meters = Meters()
         self.diverts = Diverts((), self)
         self.leaving = Leaving(self)
-        self.memory = Memory(limits.global_max_size_bytes)
+        self.large = LargeFiles(journal)
+        self.memory = Memory(limits.global_max_size_bytes, self.large)
         self.addresses: dict[str, Address] = {}
         self.queues: dict[str, Queue] = {}
         self.dirty: dict[Queue, None] = {}
@@ -192,6 +194,8 @@ class Store:
             raise Refused("amqp:precondition-failed", f"queue {queue.kind.name!r} is in use")
         self.permit(DELETE[queue.kind.is_durable], queue.kind.address)
         dropped = queue.message_count
+        if queue.journal_id:
+            self.journal.drop(queue.journal_id)
         for segment in list(queue.segments()):
             if queue.meter is not None:
                 queue.meter.remove(segment)
@@ -206,8 +210,6 @@ class Store:
         del self.queues[queue.kind.name]
         self.dirty.pop(queue, None)
         queue.is_deleted = True
-        if queue.journal_id:
-            self.journal.drop(queue.journal_id)
         return dropped
 
     def pause(self, queue: Queue, is_paused: bool) -> None:
@@ -265,6 +267,7 @@ class Store:
                 if durable:
                     first = run.first_id + index
                     self.journal.store(first, count, durable, run.block(index, count), run.arrived_ms)
+                    self.large.stored(run)
                     waits = True
             for queue in queues:
                 if self._together is None:
@@ -458,15 +461,18 @@ class Store:
 
     # -- recovery ------------------------------------------------------------------------------------------------------
 
-    def load(self, recovered: Recovered) -> None:
-        """Take over what recovery found. Raises StorageFault where a record's frames are not a run."""
+    def load(self, recovered: Recovered, large_files: Mapping[int, int]) -> None:
+        """Take over what recovery found. Raises StorageFault where a record's frames are not a run.
+
+        `large_files`: id -> bytes of all files of large messages. Raises StorageFault where one is missing.
+        """
         self.duplicates.load(recovered)
         by_id: dict[int, Queue] = {}
         for queue_id, attributes in recovered.queues.items():
             self._next_queue_id = max(self._next_queue_id, queue_id + 1)
             by_id[queue_id] = self._bind(QueueKind.of(attributes), queue_id)
         runs: dict[int, Run] = {}
-        for queue_id, segment, is_suspect in segments_of(recovered):
+        for queue_id, segment, is_suspect in segments_with_files(recovered, large_files, self.large):
             queue, run = by_id[queue_id], segment.run
             if id(run) not in runs:
                 runs[id(run)] = run
@@ -479,6 +485,7 @@ class Store:
                 self.journal.count(queue_id, segment.first_id, segment.n, segment.deliveries)
         for run in runs.values():
             self.memory.hold(run)
+            self.large.stored(run)
         for queue in by_id.values():
             self._changed(queue)
 

@@ -7,7 +7,7 @@ out in the step that gets `Synced`. Source: docs/ARCHITECTURE.md, "The core".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,6 +32,7 @@ from mqbroker.node.counters import Counters
 from mqbroker.node.effects import AdminReply, Batch, Close, DeleteSegment, Effect, Halt, Send
 from mqbroker.node.happenings import Happenings
 from mqbroker.node.jobs import Jobs
+from mqbroker.node.large_messages import LargeMessages
 from mqbroker.node.local import LocalSessions
 from mqbroker.node.login_delays import LoginDelays
 from mqbroker.node.ongoing import segment_of
@@ -50,13 +51,15 @@ class Setup:
     """What a node is besides its options.
 
     `users` maps names to verifiers (config/users.py); `operations` answers admin requests (admin/); `secret` are random
-    bytes that nobody else knows, new in each process.
+    bytes that nobody else knows, new in each process; `large_files` maps the ids of files of large messages that are
+    there to their sizes in bytes.
     """
 
     node_id: str
     users: dict[str, Any]
     operations: Operations
     secret: bytes = field(repr=False)
+    large_files: Mapping[int, int] = field(default_factory=dict)
 
 
 class Broker:
@@ -67,9 +70,8 @@ class Broker:
         self.offered = options  # as the file of options says by now
         self.accounts = Accounts(setup.users)
         self.login_delays = LoginDelays()
-        self.node_id = setup.node_id
+        self.node_id = self.container_id = setup.node_id
         self.node_secret = setup.secret
-        self.container_id = setup.node_id
         self.open_properties = {
             Symbol("product"): "mqbroker", Symbol("version"): __version__, Symbol("node-id"): setup.node_id,
         }  # fmt: skip
@@ -84,7 +86,7 @@ class Broker:
         self.permissions = Permissions(options.security_settings)
         self.store.permit = self.permissions.check
         self.store.diverts = Diverts(options.diverts, self.store)
-        self.store.load(recovered)
+        self.store.load(recovered, setup.large_files)
         self.local = LocalSessions(self)
         self.jobs = Jobs()
         self.activity = Activity()
@@ -106,7 +108,8 @@ class Broker:
         self._listeners = {listener.name: listener for listener in options.listeners}
         self._expected: dict[int, Peer] = {}
         self._effect_id = 0
-        self._is_disk_full = False
+        self.is_disk_full = False
+        self.large = LargeMessages(self, setup.large_files)
         self._handlers: dict[type, Callable[[Any], None]] = {
             given.Received: self._received,
             given.Synced: self._synced,
@@ -132,15 +135,16 @@ class Broker:
         self.timers.fire(at.monotonic_ns)
         if self.starved:
             self._relieve()
-        more = self.jobs.run(is_held=self._is_disk_full, is_stopping=self.is_stopping)
+        more = self.jobs.run(is_held=self.is_disk_full, is_stopping=self.is_stopping)
+        if self.large.downloads:
+            self.large.pump()
         more = self._dispatch() or more
         if self.store.meters.roomy:
             self._relieve_addresses()
         self.local.finish()
         more = self.store.upkeep() or more
         for segment in self.journal.deletable():
-            self._effect_id += 1
-            self.effects.append(DeleteSegment(self._effect_id, segment))
+            self.effects.append(DeleteSegment(self.next_effect_id(), segment))
         append = self._seal()
         self._collect()
         effects, self.effects = self.effects, []
@@ -207,6 +211,7 @@ class Broker:
 
     def _synced(self, given_: given.Synced) -> None:
         self.journal.synced(given_.position)
+        self.store.large.synced(given_.position)
         self.store.decisions.release(given_.position)
 
     def _accepted(self, given_: given.Accepted) -> None:
@@ -218,29 +223,44 @@ class Broker:
         self.peers[given_.conn] = Peer(self, given_, listener)
 
     def _closed(self, given_: given.Closed) -> None:
-        peer = self.peers.pop(given_.conn, None)
-        if peer is not None:
-            peer.lost(given_.why)
-            self.touched.pop(given_.conn, None)
-            self.closing.pop(given_.conn, None)
+        peer = self.peers.get(given_.conn)
+        if peer is not None and peer.uploads.is_finishing:
+            peer.uploads.closed_why = given_.why  # what came before its end is taken in before its end
+        elif peer is not None:
+            self.closed(peer, given_.why)
+
+    def closed(self, peer: Peer, why: str) -> None:
+        """A connection is gone, and all that it sent was taken in."""
+        del self.peers[peer.conn]
+        peer.lost(why)
+        self.touched.pop(peer.conn, None)
+        self.closing.pop(peer.conn, None)
 
     def _write_blocked(self, given_: given.WriteBlocked) -> None:
         peer = self.peers.get(given_.conn)
         if peer is not None:
             peer.blocked(given_.is_blocked)
 
+    def next_effect_id(self) -> int:
+        """An id for an effect."""
+        self._effect_id += 1
+        return self._effect_id
+
     def expect(self, peer: Peer) -> int:
         """An id for an effect whose completion is this peer's."""
-        self._effect_id += 1
-        self._expected[self._effect_id] = peer
+        self._expected[self.next_effect_id()] = peer
         return self._effect_id
 
     def _done(self, given_: given.Done) -> None:
+        if self.large.completed(given_.id, given_.result, ""):
+            return
         peer = self._expected.pop(given_.id, None)
         if peer is not None:
             peer.derived(given_.result)
 
     def _failed(self, given_: given.Failed) -> None:
+        if self.large.completed(given_.id, None, given_.why):
+            return
         peer = self._expected.pop(given_.id, None)
         if peer is not None:
             peer.close("amqp:internal-error", "the login could not be checked; try again")
@@ -248,12 +268,11 @@ class Broker:
             self.notice(Level.WARNING, "effect-failed", id=given_.id, why=given_.why)
 
     def _disk(self, given_: given.Disk) -> None:
-        was_full, limit = self._is_disk_full, self.options.journal.disk_pending_bytes_max
-        self._is_disk_full = given_.pending_bytes > limit
-        if self._is_disk_full != was_full:
+        was_full, limit = self.is_disk_full, self.options.journal.disk_pending_bytes_max
+        self.is_disk_full = given_.pending_bytes > limit
+        if self.is_disk_full != was_full:
             for peer in self.peers.values():
-                if peer.producers or peer.is_paused:
-                    peer.pause(self._is_disk_full)
+                peer.pause_if_needed()
         self._relieve()
 
     def _admin(self, given_: given.AdminRequest) -> None:
@@ -273,7 +292,7 @@ class Broker:
         """First everything that was taken in is answered, then connections close, then the journal, then the node."""
         if not self.is_stopping:
             self.is_stopping = True
-            self.store.decisions.wait_for_earlier(self._close_all)
+            self.large.when_finished(lambda: self.store.decisions.wait_for_earlier(self._close_all))
 
     def _close_all(self) -> None:
         for peer in list(self.peers.values()):
@@ -287,7 +306,7 @@ class Broker:
     @property
     def may_grant(self) -> bool:
         """Whether publishers may be given credit."""
-        return self.store.memory.has_room and not self._is_disk_full and not self.is_stopping
+        return self.store.memory.has_room and not self.is_disk_full and not self.is_stopping
 
     def _relieve(self) -> None:
         """Give credit to those who waited for room."""
