@@ -14,11 +14,12 @@ from mqbroker.wire.performatives import Accepted
 from tests.sim.clients import Client, Consumer, Producer
 from tests.sim.disk import Faults
 from tests.sim.transactors import Transactor
-from tests.sim.world import MARKER, Pipe, SimNode, World, options_for, patient
+from tests.sim.world import MARKER, Pipe, SimNode, World, options_for, patient, with_large
 from tests.support.checker import History
 
 BUSY_MS = 2_000
 TRANSACTIONS_FROM = 1000  # from this seed on every other history has clients that use transactions
+LARGE_FROM = 2000  # from this seed on every third history has messages in files
 QUIET_MS = 60_000
 
 
@@ -36,6 +37,7 @@ class Verdict:
     steps: int
     faults: dict[str, int] = field(default_factory=dict)
     transactions: Counter[str] = field(default_factory=Counter)  # by how they ended
+    large: int = 0  # files of large messages that were finished
 
 
 class Simulation:
@@ -44,6 +46,7 @@ class Simulation:
     def __init__(self, seed: int) -> None:
         self.seed = seed
         self._has_transactions = seed >= TRANSACTIONS_FROM and seed % 2 == 0
+        self._has_large = seed >= LARGE_FROM and seed % 3 == 0
         self.world = World(seed)
         self.history = History()
         self.counts: dict[str, int] = {}
@@ -56,7 +59,12 @@ class Simulation:
             )
             if self._has_transactions:
                 options = patient(options)
+            if self._has_large:
+                options = with_large(options, rng.choice((600, 2000)), rng.choice((512, 2048, 65536)))
             self.nodes.append(SimNode(self.world, f"node{number}", options, faults))
+            if self._has_large:
+                self.nodes[-1].large_sizes = (300, 3000, 40_000)
+                self.nodes[-1].large_files.write_error = rng.choice((0.0, 0.0, 0.01))
         self.clients: list[Client] = []
         for node in self.nodes:
             node.start()
@@ -155,6 +163,7 @@ class Simulation:
             client.stop()
         for node in self.nodes:
             node.disk.faults = Faults()
+            node.large_files.write_error = 0.0
             if not node.is_up:
                 self._revive(node)
         self.world.run(BUSY_MS + 5_000)
@@ -164,6 +173,7 @@ class Simulation:
             sum(sent.outcome == "accepted" for sent in self.history.sent.values()), self.history.received.total(),
             sum(node.epoch for node in self.nodes), self.world.steps, self.counts,
             Counter(transacted.outcome for transacted in self.history.transactions.values()),
+            sum(node.large_files.finished_count for node in self.nodes),
         )  # fmt: skip
 
     def _drain(self) -> int:
@@ -182,6 +192,10 @@ class Simulation:
             f"leak: {node.name} holds {node.broker.store.memory.held_bytes} bytes of no message"
             for node in self.nodes
             if node.broker.store.memory.held_bytes
+        ] + [
+            f"leak: {node.name} has files of no message: {node.large_files.sizes}"
+            for node in self.nodes
+            if node.large_files.sizes or node.broker.store.large.count
         ]
 
 

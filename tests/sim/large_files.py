@@ -29,6 +29,7 @@ class SimLargeFiles:
         self._files: dict[int, SimFile] = {}
         self._unlinked: dict[int, SimFile] = {}
         self.write_error = 0.0
+        self.finished_count = 0
 
     @property
     def sizes(self) -> dict[int, int]:
@@ -72,6 +73,7 @@ class SimLargeFiles:
         found = self._files[file]
         if found.has_failed:
             return "no space left"
+        self.finished_count += 1
         if sync:
             found.stable = bytes(found.cached)
             self._unlinked.clear()

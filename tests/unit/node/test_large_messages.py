@@ -232,6 +232,22 @@ def test_a_producer_that_closes_at_once_has_published_all_the_same() -> None:
     assert Consumer(stage).bodies == [content(1), b"small"]
 
 
+def test_a_producer_that_is_lost_has_not_published_what_is_not_finished() -> None:
+    """It may be back, and send what comes behind that, before the disk is done."""
+    stage = stage_of()
+    producer = Producer(stage)
+    stage.is_large_held = True
+    producer.send(content(1))
+    producer.send(b"behind")
+    stage.run()
+    stage.drop(producer.talker)
+    Producer(stage, "again").publish(b"small")
+    stage.is_large_held = False
+    stage.run()
+    assert is_clean(stage)
+    assert Consumer(stage).bodies == [b"small"]
+
+
 def test_a_slow_disk_stops_the_reading_and_not_for_good(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mqbroker.node.uploads.UPLOAD_BYTES_MAX", 10_000)
     stage = stage_of()

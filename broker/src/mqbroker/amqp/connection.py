@@ -39,6 +39,7 @@ from mqbroker.wire.types import Symbol
 FRAME_SIZE_MIN = 512
 WAITING_BYTES_MAX = 64 * 1024
 CODE_FLOW, CODE_TRANSFER, CODE_DISPOSITION = 0x13, 0x14, 0x15
+CLOSE_LEAD = b"\x00\x53\x18"
 TYPE_AMQP, TYPE_SASL = 0, 1
 TLS_RECORD = b"\x16\x03"
 
@@ -131,6 +132,19 @@ class Connection:
         """What the connection was held for is done: take in what came meanwhile, as by `receive`."""
         self.is_held = False
         self.receive(b"", handle)
+
+    @property
+    def is_close_waiting(self) -> bool:
+        """Whether what came while the connection is held ends it in order."""
+        offset, limit = 0, len(self._buffer)
+        try:
+            while (frame := frame_at(self._buffer, offset, limit, self.frame_size_max)) is not None:
+                if self._buffer[frame.body_offset : frame.body_offset + 3] == CLOSE_LEAD:
+                    return True
+                offset = frame.end
+        except PeerFault:
+            return False
+        return False
 
     def tell(self) -> None:
         """Have everything handled that happened so far."""

@@ -224,8 +224,10 @@ class Broker:
 
     def _closed(self, given_: given.Closed) -> None:
         peer = self.peers.get(given_.conn)
-        if peer is not None and peer.uploads.is_finishing:
-            peer.uploads.closed_why = given_.why  # what came before its end is taken in before its end
+        if peer is not None and peer.uploads.is_finishing and peer.connection.is_close_waiting:
+            # A peer that ends in order is owed what it sent. One that is lost may be back already, and what it sent
+            # before must not come behind what it sends now.
+            peer.uploads.closed_why = given_.why
         elif peer is not None:
             self.closed(peer, given_.why)
 

@@ -135,9 +135,7 @@ class LocalSessions:
         """Answer a receive and keep what it got under a tag."""
         self._leave(receive)
         if receive.in_the_way and not receive.count:
-            why = (
-                f"message {receive.in_the_way} is large and fits no answer: consume it over AMQP or move it"
-            )
+            why = f"message {receive.in_the_way} is large and fits no answer: consume it over AMQP or move it"
             self._broker.reply_error(receive.request_id, "amqp:not-implemented", why)
             return
         self._tag += 1

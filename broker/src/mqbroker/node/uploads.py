@@ -36,7 +36,7 @@ class Upload:
 
 
 class Uploads:
-    """All of a connection. `closed_why`: it is gone, but the message that came in last is to be published yet."""
+    """All of a connection. `closed_why`: it is gone in order, but the message that came last is to be published yet."""
 
     __slots__ = ("_by_link", "_finishing", "_peer", "_writing_bytes", "closed_why")
 
@@ -125,7 +125,8 @@ class Uploads:
                 peer.incoming(incoming)
         self._finishing = None
         peer.broker.store.large.release(upload.file)
-        self._go_on()
+        if not peer.connection.is_dead:
+            self._go_on()
 
     def _go_on(self) -> None:
         """Take in what came meanwhile, perhaps the end of the connection."""
