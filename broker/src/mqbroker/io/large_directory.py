@@ -39,7 +39,6 @@ class LargeDirectory:
             names = self._files.names(self.path)
         except FileNotFoundError:
             return {}
-        self._is_made = True
         found = (int(match[1]) for name in names if (match := _NAME.fullmatch(name)))
         return {file: self._files.size(self.path_of(file)) for file in sorted(found)}
 
@@ -106,6 +105,7 @@ class LargeDirectory:
         return fd
 
     def _make(self) -> None:
+        """Once in each process, also where it is there: whoever made it may have died before its name was on disk."""
         if not self._is_made:
             self.path.mkdir(mode=0o700, exist_ok=True)
             self._files.sync_directory(self.path.parent)

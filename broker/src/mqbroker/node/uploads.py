@@ -70,6 +70,8 @@ class Uploads:
 
     def flush(self) -> None:
         """Hand over what one read brought."""
+        if not self._by_link and self._finishing is None:
+            return
         for upload in self._by_link.values():
             self._write(upload)
         if self.is_behind:
