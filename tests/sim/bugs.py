@@ -7,9 +7,11 @@ from contextlib import AbstractContextManager
 from typing import Any
 from unittest.mock import patch
 
+from mqbroker.amqp.events import Whole
 from mqbroker.core import paging
 from mqbroker.core.address import Address
 from mqbroker.core.decisions import Decisions
+from mqbroker.core.large import LargeFiles
 from mqbroker.core.pages import Pages, Piece
 from mqbroker.core.paging import Paging
 from mqbroker.core.queue import Queue, Segment
@@ -17,6 +19,8 @@ from mqbroker.core.store import Store
 from mqbroker.core.transaction import Transaction
 from mqbroker.journal.places import Written
 from mqbroker.journal.plan import Journal
+from mqbroker.node.large_messages import Completion, LargeMessages
+from mqbroker.node.uploads import Upload, Uploads
 from mqbroker.wire.run import Run
 
 
@@ -122,6 +126,33 @@ BUGS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "redelivery without a flag": lambda: patch.object(Store, "give_back", _forget_deliveries),
     "settlements are not journalled": lambda: patch.object(Journal, "settle", _settle_in_memory_only),
     "one message in seven is settled when it is stored": lambda: patch.object(Journal, "store", _store_without_last),
+}
+
+
+def _finish_without_sync(self: LargeMessages, upload: Upload, completion: Completion, *, sync: bool) -> None:
+    """A durable message is published when its file is written, and not on disk."""
+    _FINISH(self, upload, completion, sync=False)
+
+
+def _delete_before_sync(self: LargeFiles, file: int) -> None:
+    """A file goes with its last message, whatever the disk knows of that."""
+    self.release(file)
+
+
+def _take_more_in(self: Uploads, event: Whole) -> None:
+    """What follows a large message does not wait for it."""
+    _WHOLE(self, event)
+    self._peer.connection.is_held = False
+
+
+_FINISH = LargeMessages.finish
+_WHOLE = Uploads.whole
+
+# Found in histories with messages in files.
+LARGE_BUGS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
+    "published before its file is on disk": lambda: patch.object(LargeMessages, "finish", _finish_without_sync),
+    "files deleted before settlements are on disk": lambda: patch.object(LargeFiles, "settle", _delete_before_sync),
+    "messages overtake one on its way to the disk": lambda: patch.object(Uploads, "whole", _take_more_in),
 }
 
 # Found in histories with transactions.

@@ -126,6 +126,8 @@ class Producer(Client):
         self.in_doubt: dict[int, list[str]] = {}
         self.durable_share = world.rng.choice((1.0, 1.0, 0.5, 0.0))
         self.size_max = world.rng.choice((40, 300, 300, 5000))
+        if node.large_sizes:
+            self.size_max = world.rng.choice(node.large_sizes)
         self.is_settled = world.rng.random() < 0.1
         super().__init__(world, node, name, history)
         self._tick()
@@ -168,7 +170,10 @@ class Producer(Client):
             self.history.sent[message_id].outcome = "settled"
         if is_durable and self.pipe is not None:
             self.node.published[(self.pipe.conn, session.next_delivery_id)] = message_id
-        session.send_run(link, single(build_message(body, durable=is_durable)), 0, 1, message_id)
+        # Of a large message the journal has the head only: what looks for it there finds it by this property.
+        named = {"id": f"{message_id}|"} if self.node.large_sizes else None
+        message = build_message(body, durable=is_durable, application_properties=named)
+        session.send_run(link, single(message), 0, 1, message_id)
 
     def on_event(self, event: Any) -> None:
         if isinstance(event, told.Settled):

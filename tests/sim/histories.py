@@ -14,12 +14,13 @@ from mqbroker.wire.performatives import Accepted
 from tests.sim.clients import Client, Consumer, Producer
 from tests.sim.disk import Faults
 from tests.sim.transactors import Transactor
-from tests.sim.world import MARKER, Pipe, SimNode, World, options_for, paging, patient
+from tests.sim.world import MARKER, Pipe, SimNode, World, options_for, paging, patient, with_large
 from tests.support.checker import History
 
 BUSY_MS = 2_000
 TRANSACTIONS_FROM = 1000  # from this seed on every other history has clients that use transactions
 PAGING_FROM = 3000  # from this seed on every third history has addresses that page
+LARGE_FROM = 2000  # from this seed on every third history has messages in files
 QUIET_MS = 60_000
 
 
@@ -38,6 +39,7 @@ class Verdict:
     faults: dict[str, int] = field(default_factory=dict)
     transactions: Counter[str] = field(default_factory=Counter)  # by how they ended
     pages_read: int = 0
+    large: int = 0  # files of large messages that were finished
 
 
 class Simulation:
@@ -47,6 +49,7 @@ class Simulation:
         self.seed = seed
         self._has_transactions = seed >= TRANSACTIONS_FROM and seed % 2 == 0
         self._has_paging = seed >= PAGING_FROM and seed % 3 == 0
+        self._has_large = seed >= LARGE_FROM and seed % 3 == 0
         self.world = World(seed)
         self.history = History()
         self.counts: dict[str, int] = {}
@@ -61,7 +64,12 @@ class Simulation:
                 options = patient(options)
             if self._has_paging:
                 options = paging(options, rng)
+            if self._has_large:
+                options = with_large(options, rng.choice((600, 2000)), rng.choice((512, 2048, 65536)))
             self.nodes.append(SimNode(self.world, f"node{number}", options, faults))
+            if self._has_large:
+                self.nodes[-1].large_sizes = (300, 3000, 40_000)
+                self.nodes[-1].large_files.write_error = rng.choice((0.0, 0.0, 0.01))
         self.clients: list[Client] = []
         for node in self.nodes:
             node.start()
@@ -160,6 +168,7 @@ class Simulation:
             client.stop()
         for node in self.nodes:
             node.disk.faults = Faults()
+            node.large_files.write_error = 0.0
             if not node.is_up:
                 self._revive(node)
         self.world.run(BUSY_MS + 5_000)
@@ -170,6 +179,7 @@ class Simulation:
             sum(node.epoch for node in self.nodes), self.world.steps, self.counts,
             Counter(transacted.outcome for transacted in self.history.transactions.values()),
             sum(node.pages_read for node in self.nodes),
+            sum(node.large_files.finished_count for node in self.nodes),
         )  # fmt: skip
 
     def _drain(self) -> int:
@@ -192,6 +202,10 @@ class Simulation:
             f"leak: {node.name} holds {pins} places of no message"
             for node in self.nodes
             if (pins := sum(segment.pins for segment in node.broker.journal._ledger.segments))
+        ] + [
+            f"leak: {node.name} has files of no message: {node.large_files.sizes}"
+            for node in self.nodes
+            if node.large_files.sizes or node.broker.store.large.count
         ]
 
 

@@ -10,12 +10,12 @@ from collections import Counter
 
 import pytest
 
-from tests.sim.bugs import BUGS, PAGING_BUGS, TRANSACTION_BUGS
-from tests.sim.histories import PAGING_FROM, TRANSACTIONS_FROM, Simulation, Verdict
+from tests.sim.bugs import BUGS, LARGE_BUGS, PAGING_BUGS, TRANSACTION_BUGS
+from tests.sim.histories import LARGE_FROM, PAGING_FROM, TRANSACTIONS_FROM, Simulation, Verdict
 
 CHUNK = 20
 # Every seed that ever failed stays here.
-REGRESSIONS = (7, 87, 115, 118, 123, 153, 161, 162, 170, 176, 191)
+REGRESSIONS = (7, 87, 115, 118, 123, 153, 161, 162, 170, 176, 191, 2286)
 
 
 def _seeds() -> range:
@@ -119,6 +119,32 @@ def test_seeded_bugs_of_transactions_are_found(bug: str) -> None:
             if any(_is_telling(each) for each in Simulation(seed).run().violations):
                 return
     pytest.fail(f"30 histories did not show the bug: {bug}")
+
+
+def _with_large(count: int) -> range:
+    return range(LARGE_FROM + 1, LARGE_FROM + 1 + 3 * count, 3)
+
+
+@pytest.mark.parametrize("seeds", [_with_large(30)[start : start + 15] for start in (0, 15)], ids=str)
+def test_messages_in_files_are_like_any_other_and_leave_no_file(seeds: range) -> None:
+    files = 0
+    for seed in seeds:
+        verdict = run(seed)
+        assert verdict.violations == [], _replay(seed)
+        files += verdict.large
+    assert files > 500
+
+
+@pytest.mark.parametrize("bug", LARGE_BUGS)
+def test_seeded_bugs_of_messages_in_files_are_found(bug: str) -> None:
+    with LARGE_BUGS[bug]():
+        for seed in _with_large(60):
+            try:
+                if Simulation(seed).run().violations:
+                    return
+            except Exception:  # a start that does not find its files
+                return
+    pytest.fail(f"60 histories did not show the bug: {bug}")
 
 
 def _is_telling(violation: str) -> bool:

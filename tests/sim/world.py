@@ -11,7 +11,7 @@ import heapq
 import random
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from mqbroker.admin.operations import perform
@@ -25,9 +25,22 @@ from mqbroker.journal.append import Append
 from mqbroker.journal.places import Slice
 from mqbroker.node import inputs as given
 from mqbroker.node.broker import Broker, Setup
-from mqbroker.node.effects import Close, DeleteSegment, Derive, Halt, PauseReading, ReadPage, Send
+from mqbroker.node.effects import (
+    Close,
+    DeleteLarge,
+    DeleteSegment,
+    Derive,
+    FinishLarge,
+    Halt,
+    PauseReading,
+    ReadLarge,
+    ReadPage,
+    Send,
+    WriteLarge,
+)
 
 from tests.sim.disk import DiskFailed, Faults, SimDisk
+from tests.sim.large_files import LargeEffect, SimLargeFiles
 
 MARKER = re.compile(rb"(node\d+-q\d+-p\d+-\d+)\|")
 PASSWORD = "simulated-password"
@@ -43,6 +56,13 @@ def options_for(file_size: int, memory: int, credit: int) -> BrokerOptions:
         journal=replace(base.journal, journal_file_size_bytes=file_size, journal_compact_min_files=3),
         limits=replace(base.limits, global_max_size_bytes=memory, link_credit=credit),
     )
+
+
+def with_large(options: BrokerOptions, size_min: int, frame_size: int) -> BrokerOptions:
+    """Messages become large early, and come in many frames."""
+    limits = replace(options.limits, amqp_min_large_message_size_bytes=size_min)
+    listeners = tuple(replace(each, max_frame_size_bytes=frame_size) for each in options.listeners)
+    return replace(options, limits=limits, listeners=listeners)
 
 
 def patient(options: BrokerOptions) -> BrokerOptions:
@@ -116,6 +136,7 @@ class Pipe:
     inbound_ns: int = 0
     outbound_ns: int = 0
     unread: list[bytes] | None = None
+    not_read: list[bytes] = field(default_factory=list)  # what the node has not read yet
 
 
 class SimNode:
@@ -131,6 +152,10 @@ class SimNode:
         self.is_up = False
         self.is_frozen = False
         self.disk = SimDisk(world.rng, name.encode().ljust(16, b"\0"), options.journal.journal_file_size_bytes, faults)
+        self.large_files = SimLargeFiles(world.rng)
+        self.large_sizes: tuple[int, ...] = ()  # bytes of messages that clients send; none: as they do otherwise
+        self._large_effects: list[LargeEffect] = []
+        self._is_working = False
         self.pipes: dict[int, Pipe] = {}
         self.observers: list[Callable[[int, bytes], None]] = []
         self._conn = 0
@@ -152,7 +177,8 @@ class SimNode:
         recovered = self.disk.load(
             leave_of(Settings(self.options.address_settings), self.options.limits.global_max_size_bytes)
         )
-        self.broker = Broker(self.options, recovered, Setup(self.name, USERS, perform, b"simulated"), self.world.at)
+        setup = Setup(self.name, USERS, perform, b"simulated", self.large_files.sizes)
+        self.broker = Broker(self.options, recovered, setup, self.world.at)
         self.is_up = True
         self.is_frozen = False
         self._life += 1
@@ -165,6 +191,11 @@ class SimNode:
         self.is_up = False
         self.epoch += 1
         self.disk.crash(self._appends, power_cut=power_cut)
+        while self._large_effects and self.world.rng.random() < 0.5:
+            self.large_files.carry_out(self._large_effects.pop(0))
+        self._large_effects.clear()
+        self._is_working = False
+        self.large_files.crash(power_cut=power_cut)
         self._appends.clear()
         self._inputs.clear()
         self._is_step_due = self._is_committing = False
@@ -182,6 +213,10 @@ class SimNode:
         self._life += 1
         for pipe in list(self.pipes.values()):
             self._drop(pipe)
+        for effect in self._large_effects:
+            self.large_files.carry_out(effect)
+        self._large_effects.clear()
+        self._is_working = False
         self._inputs.clear()
         self._appends.clear()  # a piece of compaction behind the end: the next life must not write it into its own
         self._is_step_due = self._is_committing = False
@@ -228,9 +263,16 @@ class SimNode:
         if not pipe.is_open or not self.is_up:
             return
         if pipe.is_paused:
-            self.world.after(1, lambda: self._arrive(pipe, data))
+            pipe.not_read.append(data)
             return
         self._give(given.Received(pipe.conn, data))
+
+    def _pause(self, pipe: Pipe, is_paused: bool) -> None:
+        pipe.is_paused = is_paused
+        if not is_paused:
+            pieces, pipe.not_read = pipe.not_read, []
+            for piece in pieces:
+                self._give(given.Received(pipe.conn, piece))
 
     def reset(self, pipe: Pipe) -> None:
         """The connection breaks: whatever is under way is gone."""
@@ -312,7 +354,7 @@ class SimNode:
                     self.world.after(1, lambda: self.reset(pipe))
             case PauseReading(conn, is_paused):
                 if conn in self.pipes:
-                    self.pipes[conn].is_paused = is_paused
+                    self._pause(self.pipes[conn], is_paused)
             case Derive():
                 raise AssertionError("simulated clients use SCRAM, which derives nothing at the server")
             case DeleteSegment(effect_id, segment):
@@ -322,6 +364,9 @@ class SimNode:
                 life = self._life
                 self.pages_read += 1
                 self.world.after(self.world.rng.random() * 3, lambda: self._read(life, effect_id, slices))
+            case WriteLarge() | FinishLarge() | ReadLarge() | DeleteLarge():
+                self._large_effects.append(effect)
+                self._work_soon()
             case Halt():
                 self._halt()
 
@@ -351,6 +396,25 @@ class SimNode:
             self._give(given.WriteBlocked(pipe.conn, False))
         if pipe.is_open:
             pipe.to_client(data)
+
+    # -- large messages ------------------------------------------------------------------------------------------------
+
+    def _work_soon(self) -> None:
+        if not self._is_working and self._large_effects:
+            self._is_working = True
+            life = self._life
+            self.world.after(self.world.rng.choice((0.1, 0.5, 3.0)), lambda: self._work(life))
+
+    def _work(self, life: int) -> None:
+        if life != self._life or not self.is_up:
+            return
+        self._is_working = False
+        for _ in range(self.world.rng.choice((1, 3, 50))):
+            if self._large_effects:
+                effect = self._large_effects.pop(0)
+                result, why = self.large_files.carry_out(effect)
+                self._give(given.Failed(effect.id, why) if why else given.Done(effect.id, result))
+        self._work_soon()
 
     # -- disk ----------------------------------------------------------------------------------------------------------
 

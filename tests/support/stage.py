@@ -31,10 +31,25 @@ from mqbroker.core.settings import Settings
 from mqbroker.journal.append import Append
 from mqbroker.node import inputs as given
 from mqbroker.node.broker import Broker, Setup
-from mqbroker.node.effects import AdminReply, Batch, Close, DeleteSegment, Derive, Halt, PauseReading, ReadPage, Send
+from mqbroker.node.effects import (
+    AdminReply,
+    Batch,
+    Close,
+    DeleteLarge,
+    DeleteSegment,
+    Derive,
+    FinishLarge,
+    Halt,
+    PauseReading,
+    ReadLarge,
+    ReadPage,
+    Send,
+    WriteLarge,
+)
 from mqbroker.wire.performatives import Open
 
 from tests.sim.disk import Faults, SimDisk
+from tests.sim.large_files import LargeEffect, SimLargeFiles
 
 CLIENT_LIMITS = ConnectionLimits(65536, 65536, 60_000, 64, 1024, 1 << 30)
 ROUNDS_MAX = 10_000
@@ -124,6 +139,9 @@ class Stage:
         rng = random.Random(0)
         faults = Faults(write_error=0.0, sync_error=0.0)
         self.disk = SimDisk(rng, b"stage".ljust(16, b"\0"), self.options.journal.journal_file_size_bytes, faults)
+        self.large_files = SimLargeFiles(rng)
+        self.is_large_held = False  # the files of large messages are slow
+        self.large_effects: list[LargeEffect] = []
         self.now_ns = NS_PER_MS
         self.is_disk_held = False
         self.is_up = False
@@ -150,7 +168,8 @@ class Stage:
         recovered = self.disk.load(
             leave_of(Settings(self.options.address_settings), self.options.limits.global_max_size_bytes)
         )
-        self.broker = Broker(self.options, recovered, Setup("stage", self.users, perform, b"secret"), self.at)
+        setup = Setup("stage", self.users, perform, b"secret", self.large_files.sizes)
+        self.broker = Broker(self.options, recovered, setup, self.at)
         self.is_up, self.halted = True, None
         self.step()
         self.run()
@@ -159,6 +178,8 @@ class Stage:
         """The process is gone; what was not synced is lost, all connections are cut."""
         self.is_up = False
         self.pending.clear()
+        self.large_effects.clear()
+        self.large_files.crash(power_cut=True)
         self._inputs.clear()
         for talker in list(self.talkers.values()):
             self._cut(talker)
@@ -200,6 +221,14 @@ class Stage:
             group = [append for append in self.pending if append.segment == self.pending[0].segment]
             del self.pending[: len(group)]
             self.give(given.Synced(self.disk.commit(group)))
+
+    def work_on_files(self, count: int = 1 << 30) -> None:
+        """The thread for large messages does so many things."""
+        while self.large_effects and count:
+            count -= 1
+            effect = self.large_effects.pop(0)
+            result, why = self.large_files.carry_out(effect)
+            self.give(given.Failed(effect.id, why) if why else given.Done(effect.id, result))
 
     # -- connections ---------------------------------------------------------------------------------------------------
 
@@ -275,6 +304,8 @@ class Stage:
                     self.give(given.Received(talker.conn, out))
             if not self.is_disk_held:
                 self.sync()
+            if not self.is_large_held:
+                self.work_on_files()
             if not self._inputs or not self.is_up:
                 return
             self.step()
@@ -321,6 +352,8 @@ class Stage:
             case ReadPage(effect_id, slices):
                 self.pages_read += 1
                 self.give(given.Done(effect_id, self.disk.read(slices)))
+            case WriteLarge() | FinishLarge() | ReadLarge() | DeleteLarge():
+                self.large_effects.append(effect)
             case Halt(code):
                 self.is_up, self.halted = False, code
             case _:

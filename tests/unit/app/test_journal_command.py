@@ -22,13 +22,15 @@ from mqbroker.io.disk import Disk
 from mqbroker.io.journal_directory import JournalDirectory
 from mqbroker.journal.format import FILE_HEADER_BYTES
 from mqbroker.journal.plan import Journal
-from mqbroker.wire.run import single
+from mqbroker.wire.large import large_run
+from mqbroker.wire.large_file import Large
+from mqbroker.wire.run import Run, single
 from mqbroker.wire.sections import build_message
 
 FILE = "journal-0000000001.mqj"
 
 
-def made(directory: Path, count: int = 3, *, is_clean: bool = True) -> Path:
+def made(directory: Path, count: int = 3, *, is_clean: bool = True, large: Run | None = None) -> Path:
     """A data directory with an identity and, in its journal, one queue with messages."""
     owner, _ = identity.init(directory, identity.machine_id())
     options = replace(defaults().journal, journal_file_size_bytes=1 << 20)
@@ -39,7 +41,8 @@ def made(directory: Path, count: int = 3, *, is_clean: bool = True) -> Path:
     disk = Disk(place, recovered, lambda done: None, faults.append)
     journal.declare(1, {"name": "orders", "address": "orders", "routing": "anycast", "ring_size": 9})
     for number in range(1, count + 1):
-        journal.store(number, 1, (1,), single(build_message(f"m{number}", durable=True)).buffer, 1_700_000_000_000)
+        run = large or single(build_message(f"m{number}", durable=True))
+        journal.store(number, 1, (1,), run.buffer, 1_700_000_000_000)
         append = journal.take(sync=True)
         assert append is not None
         disk.submit(append)
@@ -182,3 +185,18 @@ def test_an_import_that_was_killed_is_begun_anew(tmp_path: Path, capsys: pytest.
     assert main(["journal", "export", str(tmp_path / "x"), "--data-directory", str(old)]) == exits.DONE
     assert main(["journal", "import", str(tmp_path / "x"), "--data-directory", str(new)]) == exits.DONE
     assert capsys.readouterr().out == "imported: 1 queues, 3 messages\n"
+
+
+def test_a_large_message_is_checked_with_its_file_and_not_exported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = made(tmp_path / "d", 1, large=large_run(build_message(b"")[:-5], Large(7, 4)))
+    assert main(["journal", "check", "--data-directory", str(data)]) == exits.FAILED
+    said = capsys.readouterr().err
+    assert "large-messages/7.msg" in said
+    assert "is not there" in said
+    (data / "large-messages").mkdir()
+    (data / "large-messages" / "7.msg").write_bytes(b"four")
+    assert main(["journal", "check", "--data-directory", str(data)]) == exits.DONE
+    assert main(["journal", "export", "--data-directory", str(data)]) != exits.DONE
+    assert "1 large messages have their bodies in files" in capsys.readouterr().err

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import pytest
 from mqbroker.base.errors import Bug
+from mqbroker.config.options import defaults
 from mqbroker.core import memory
+from mqbroker.core.large import LargeFiles
 from mqbroker.core.memory import Memory
+from mqbroker.journal.plan import Journal
+from mqbroker.journal.recovered import Recovered
 from mqbroker.wire.run import Run, parse_run
 
 from tests.support import frames
+
+
+def memory_of(max_bytes: int) -> Memory:
+    return Memory(max_bytes, LargeFiles(Journal(defaults().journal, Recovered())))
 
 
 def run_of(count: int, size: int, padding: int = 0) -> Run:
@@ -20,7 +28,7 @@ def run_of(count: int, size: int, padding: int = 0) -> Run:
 
 
 def test_a_run_that_fills_its_buffer_is_kept_as_it_is() -> None:
-    held, run = Memory(1 << 20), run_of(10, 100)
+    held, run = memory_of(1 << 20), run_of(10, 100)
     buffer = run.buffer
     held.hold(run)
     assert run.buffer is buffer
@@ -35,7 +43,7 @@ def test_a_run_that_fills_its_buffer_is_kept_as_it_is() -> None:
 
 
 def test_a_small_run_is_copied_out_of_a_large_buffer() -> None:
-    held, run = Memory(1 << 20), run_of(1, 100, padding=256 * 1024)
+    held, run = memory_of(1 << 20), run_of(1, 100, padding=256 * 1024)
     payload = bytes(run.payload(0))
     held.hold(run)
     assert held.held_bytes == len(run.buffer) < 300
@@ -44,7 +52,7 @@ def test_a_small_run_is_copied_out_of_a_large_buffer() -> None:
 
 @pytest.mark.parametrize("held_bytes", [0, 874, 875, 999, 1000, 1001])
 def test_credit_stops_before_the_limit_and_does_not_flap(held_bytes: int) -> None:
-    held = Memory(1000)
+    held = memory_of(1000)
     held.held_bytes = held_bytes
     assert held.is_full == (held_bytes >= 1000)
     assert held.has_room == (held_bytes < 875)
@@ -52,7 +60,7 @@ def test_credit_stops_before_the_limit_and_does_not_flap(held_bytes: int) -> Non
 
 def test_a_sweep_cuts_down_what_is_hardly_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "SWEEP_MIN_BYTES", 10_000)
-    held = Memory(1 << 20)
+    held = memory_of(1 << 20)
     runs = [run_of(100, 200) for _ in range(3)]
     for run in runs:
         run.live = 200
@@ -76,7 +84,7 @@ def test_a_sweep_cuts_down_what_is_hardly_used(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_messages_in_several_queues_are_counted_once() -> None:
-    held, run = Memory(1 << 20), run_of(40, 100)
+    held, run = memory_of(1 << 20), run_of(40, 100)
     held.hold(run)
     held.sweep([(run, 0, 3), (run, 1, 3), (run, 2, 3)])
     assert run.size_bytes(0, 5) == len(run.buffer)

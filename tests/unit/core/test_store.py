@@ -220,7 +220,7 @@ def test_frames_that_are_no_run_are_damage() -> None:
     recovered.runs = [RecoveredRun(1, 2, memoryview(b"junk" * 20), 1, {1: [(1, 2)]})]
     store = Store(stage.options.limits, stage.options.address_settings, stage.broker.journal, At(0, 0))
     with pytest.raises(StorageFault, match="messages 1\\+2 holds 0 frames"):
-        store.load(recovered)
+        store.load(recovered, {})
 
 
 # -- compaction -------------------------------------------------------------------------------------------------------

@@ -212,7 +212,7 @@ class Retry(Move):
             self.origins[names] = self.origin_of(*names)
         address = self.origins[names]
         try:
-            run = retried(payload)
+            run = retried(segment.run, index)
         except PeerFault:
             return None
         return None if address is None or not _reaches(address, run) else (address, run)

@@ -39,6 +39,7 @@ from mqbroker.wire.types import Symbol
 FRAME_SIZE_MIN = 512
 WAITING_BYTES_MAX = 64 * 1024
 CODE_FLOW, CODE_TRANSFER, CODE_DISPOSITION = 0x13, 0x14, 0x15
+CLOSE_LEAD = b"\x00\x53\x18"
 TYPE_AMQP, TYPE_SASL = 0, 1
 TLS_RECORD = b"\x16\x03"
 
@@ -71,6 +72,7 @@ class Connection:
         self.peer_open: Open | None = None
         self.partial_bytes = 0
         self.is_dead = False
+        self.is_held = False  # nothing more is taken in before `go_on`
         self.is_transactional = False  # its owner: dispositions may name what earlier ones put into a transaction
         self._server = server
         self._client = client
@@ -102,7 +104,7 @@ class Connection:
         offset = 0
         limit = len(buffer)
         following = limit
-        while offset < limit and not self.is_dead and not self._is_deriving:
+        while offset < limit and not (self.is_dead or self._is_deriving or self.is_held):
             self._blamed = self._session = None
             try:
                 if self._wants_header():
@@ -125,6 +127,24 @@ class Connection:
             self._buffer = buffer[offset:]
             if self._is_deriving and limit - offset > WAITING_BYTES_MAX:
                 self._die("amqp:resource-limit-exceeded", "too much was sent ahead of the login's outcome")
+
+    def go_on(self, handle: Callable[[], None]) -> None:
+        """What the connection was held for is done: take in what came meanwhile, as by `receive`."""
+        self.is_held = False
+        self.receive(b"", handle)
+
+    @property
+    def is_close_waiting(self) -> bool:
+        """Whether what came while the connection is held ends it in order."""
+        offset, limit = 0, len(self._buffer)
+        try:
+            while (frame := frame_at(self._buffer, offset, limit, self.frame_size_max)) is not None:
+                if self._buffer[frame.body_offset : frame.body_offset + 3] == CLOSE_LEAD:
+                    return True
+                offset = frame.end
+        except PeerFault:
+            return False
+        return False
 
     def tell(self) -> None:
         """Have everything handled that happened so far."""

@@ -56,6 +56,22 @@ class Retired(NamedTuple):
     is_settled: bool
 
 
+class Piece(NamedTuple):
+    """A piece of a message that is too large for memory. The first one brings its `head`, all before the body."""
+
+    link: ReceiverLink
+    head: bytes
+    data: bytes
+
+
+class Whole(NamedTuple):
+    """The last piece of such a message has come. The connection is held until `Connection.go_on`."""
+
+    link: ReceiverLink
+    delivery_id: int
+    is_settled: bool
+
+
 class Aborted(NamedTuple):
     """A delivery came to nothing: its sender gave it up, or resumed one that we do not know. Its credit is used."""
 
@@ -175,6 +191,6 @@ class Dead:
 
 
 Event = (
-    Incoming | Posted | Aborted | Empty | Settled | Retired | SenderSettled | CreditGiven | SaslDerive | LoggedIn
-    | LoginDecided | Opened | Began | Attaching | Attached | Detached | Ended | Dead
+    Incoming | Posted | Piece | Whole | Aborted | Empty | Settled | Retired | SenderSettled | CreditGiven | SaslDerive
+    | LoggedIn | LoginDecided | Opened | Began | Attaching | Attached | Detached | Ended | Dead
 )  # fmt: skip

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 from mqbroker.amqp.states import Link, LinkEvent, next_link
 from mqbroker.base.errors import PeerFault, Scope
 from mqbroker.base.serial import wrap
+from mqbroker.wire.large import HEAD_BYTES_MAX, body_offset
 from mqbroker.wire.performatives import Attach, Coordinator, Detach, Error, Flow, Source, Target
-from mqbroker.wire.run import Heading, heading
+from mqbroker.wire.run import Heading, Run, heading
 from mqbroker.wire.types import Symbol
 
 if TYPE_CHECKING:
@@ -141,7 +142,7 @@ class SenderLink(LinkBase):
 class ReceiverLink(LinkBase):
     """We receive: credit is what we granted and the peer has not used."""
 
-    __slots__ = ("is_starved", "max_message_size", "partial", "window")
+    __slots__ = ("is_starved", "large_size_min", "max_message_size", "partial", "window")
 
     role = ROLE_RECEIVER
 
@@ -151,6 +152,7 @@ class ReceiverLink(LinkBase):
         self.window = 0
         self.is_starved = False
         self.max_message_size = 0
+        self.large_size_min = -1  # bytes of a message above which it is told in pieces, -1: never
 
     def accept(self, attach: Attach, target: Target | Coordinator, max_message_size: int) -> None:
         """Let the peer send to `target`; credit follows by `grant`."""
@@ -176,6 +178,11 @@ class ReceiverLink(LinkBase):
         if self.credit * 2 <= self.window:
             self.grant(self.window)
 
+    def count_before_large(self, run: Run, count: int) -> int:
+        """How many of the first `count` messages of a run come before one that is told in pieces."""
+        sizes = (run.size_bytes(index, 1) - run.head_size for index in range(count))
+        return next((index for index, size in enumerate(sizes) if size > self.large_size_min), count)
+
     def use(self, count: int) -> None:
         """`count` deliveries began."""
         self.credit -= count
@@ -183,9 +190,15 @@ class ReceiverLink(LinkBase):
 
 
 class Partial:
-    """A delivery of several transfers, as far as it came (§2.7.5). Bounded by max-message-size and a frame count."""
+    """A delivery of several transfers, as far as it came (§2.7.5). Bounded by max-message-size and a frame count.
 
-    __slots__ = ("delivery_id", "frames", "is_resumed", "is_settled", "parts", "size_bytes", "txn_id")
+    `is_large`: what came is told in pieces and not kept; `may_be_large`: that is not ruled out.
+    """
+
+    __slots__ = (
+        "delivery_id", "frames", "is_large", "is_resumed", "is_settled", "may_be_large", "parts", "size_bytes",
+        "txn_id",
+    )  # fmt: skip
 
     FRAMES_MAX = 65_535
 
@@ -194,6 +207,8 @@ class Partial:
         self.txn_id = txn_id  # the transaction that it is part of
         self.is_settled = False
         self.is_resumed = False  # of a link that we know no deliveries of: it must be passed over (§2.7.5)
+        self.is_large = False
+        self.may_be_large = txn_id is None
         self.parts: list[bytes] = []
         self.size_bytes = 0
         self.frames = 0
@@ -202,12 +217,29 @@ class Partial:
         """Whether a transfer of that size may follow. Raises PeerFault (link scope) over the limits."""
         if size_max and self.size_bytes + size_bytes > size_max:
             raise PeerFault("amqp:link:message-size-exceeded", f"the message exceeds {size_max} bytes", Scope.LINK)
-        if self.frames >= self.FRAMES_MAX:
+        if self.frames >= self.FRAMES_MAX and not self.is_large:
             raise PeerFault("amqp:resource-limit-exceeded", f"over {self.FRAMES_MAX} transfers in one delivery",
                             Scope.LINK)  # fmt: skip
+
+    @property
+    def held_bytes(self) -> int:
+        """What of it is in memory."""
+        return 0 if self.is_large else self.size_bytes
 
     def add(self, payload: bytes) -> None:
         """One more transfer."""
         self.frames += 1
         self.size_bytes += len(payload)
-        self.parts.append(payload)
+        if not self.is_large:
+            self.parts.append(payload)
+
+    def become_large(self) -> tuple[bytes, bytes] | None:
+        """Head and the rest so far, once the head is there. From then on nothing is kept here."""
+        whole = b"".join(self.parts)
+        body = body_offset(whole)
+        if body is None or body > HEAD_BYTES_MAX:
+            self.may_be_large = body is None and len(whole) <= HEAD_BYTES_MAX
+            return None
+        self.is_large = True
+        self.parts.clear()
+        return whole[:body], whole[body:]

@@ -77,7 +77,7 @@ class OutgoingTransfers:
         whole = payload[0] if len(payload) == 1 else b"".join(payload)
         view = memoryview(whole)
         identity = wrap(self.next_delivery_id)
-        room = max(self.connection.peer_frame_size - 64, 448)
+        room = self.room
         frames: list[bytes] = []
         for start in range(0, max(len(view), 1), room):
             more = start + room < len(view)
@@ -93,6 +93,44 @@ class OutgoingTransfers:
         self._held_of = link
         self._sent(link, 1, fits, token)
         return 1
+
+    def begin_message(self, link: SenderLink, head: memoryview, token: Any) -> tuple[int, int]:
+        """The first transfer of a message that follows piece by piece, with as much of `head` as fits a frame.
+
+        Says its delivery id and how much went. The window must be open. It is unsettled until the sender takes it out,
+        also on a link that sends settled.
+        """
+        identity = self.next_delivery_id
+        went = self._piece(link, head, identity, has_more=True)
+        self._sent(link, 1, 1, token)
+        if link.send_settled:
+            self.unsettled.add(identity, 1, link, token)
+        return identity, went
+
+    def continue_message(self, link: SenderLink, data: memoryview, *, has_more: bool) -> int:
+        """Further transfers of it as the window allows; says how much went. `has_more`: this is not the rest of it."""
+        went = 0
+        while went < len(data) and self.window:
+            went += self._piece(link, data[went:], None, has_more=has_more)
+            self.next_outgoing_id += 1
+            self.peer_window -= 1
+        return went
+
+    def _piece(self, link: SenderLink, data: memoryview, identity: int | None, *, has_more: bool) -> int:
+        size = min(len(data), self.room)
+        tag = None if identity is None else wrap(identity).to_bytes(4, "big")
+        transfer = Transfer(
+            handle=link.handle, delivery_id=None if identity is None else wrap(identity), delivery_tag=tag,
+            message_format=None if identity is None else 0, settled=link.send_settled,
+            more=has_more or size < len(data),
+        )  # fmt: skip
+        self.connection.out.append(encode_frame(self.channel, encode(transfer), data[:size]))
+        return size
+
+    @property
+    def room(self) -> int:
+        """Bytes of a message that fit one frame of the peer's, at least."""
+        return max(self.connection.peer_frame_size - 64, 448)
 
     @property
     def window(self) -> int:

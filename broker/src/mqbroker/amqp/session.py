@@ -17,10 +17,12 @@ from mqbroker.amqp.events import (
     Empty,
     Ended,
     Incoming,
+    Piece,
     Posted,
     Retired,
     SenderSettled,
     Settled,
+    Whole,
 )
 from mqbroker.amqp.links import ROLE_RECEIVER, ROLE_SENDER, LinkBase, Partial, ReceiverLink, SenderLink
 from mqbroker.amqp.outgoing import OutgoingTransfers
@@ -174,6 +176,11 @@ class Session(OutgoingTransfers):
             return frame.end
         run = parsed.run
         count = self._acceptable(link, run)
+        if 0 <= link.large_size_min < run.frame_size_max:
+            count = link.count_before_large(run, count)
+            if not count:
+                self._transfer_slowly(buffer, frame)
+                return frame.end
         if count < run.count:
             parsed = parse_run(buffer, offset, limit, count, self.connection.frame_size_max)
             assert parsed is not None
@@ -217,17 +224,16 @@ class Session(OutgoingTransfers):
             raise PeerFault("amqp:invalid-field", "the transfers of a delivery name different transactions", Scope.LINK)
         if transfer.aborted:
             link.partial = None
-            self.connection.partial_bytes -= partial.size_bytes
+            self.connection.partial_bytes -= partial.held_bytes
             self.connection.events.append(Aborted(link))
             return
         if transfer.delivery_id not in (None, partial.delivery_id):
             raise PeerFault("amqp:invalid-field", "another delivery begins before the last one ended", Scope.LINK)
         partial.check(frame.end - payload_offset, link.max_message_size)
-        self.connection.grow_partial(frame.end - payload_offset)
-        partial.add(buffer[payload_offset : frame.end])
+        self._grow(link, partial, buffer[payload_offset : frame.end])
         if not transfer.more:
             link.partial = None
-            self.connection.partial_bytes -= partial.size_bytes
+            self.connection.partial_bytes -= partial.held_bytes
             if partial.is_resumed:
                 self.connection.events.append(Aborted(link))
                 return
@@ -236,7 +242,28 @@ class Session(OutgoingTransfers):
                 return
             self._whole(link, partial)
 
+    def _grow(self, link: ReceiverLink, partial: Partial, payload: bytes) -> None:
+        """One transfer more of a delivery. Above a size it is told in pieces, as soon as its head is complete."""
+        events = self.connection.events
+        if partial.is_large:
+            partial.add(payload)
+            if payload:
+                events.append(Piece(link, b"", payload))
+            return
+        self.connection.grow_partial(len(payload))
+        partial.add(payload)
+        if partial.may_be_large and 0 <= link.large_size_min < partial.size_bytes:
+            head_and_rest = partial.become_large()
+            if head_and_rest is not None:
+                self.connection.partial_bytes -= partial.size_bytes
+                events.append(Piece(link, *head_and_rest))
+
     def _whole(self, link: ReceiverLink, partial: Partial) -> None:
+        if partial.is_large:
+            # What follows on this connection must not overtake it on its way to the disk.
+            self.connection.is_held = True
+            self.connection.events.append(Whole(link, partial.delivery_id, partial.is_settled))
+            return
         run = single(b"".join(partial.parts))
         place = link, run, partial.delivery_id, partial.is_settled
         self.connection.events.append(Incoming(*place) if partial.txn_id is None else Posted(*place, partial.txn_id))
@@ -394,7 +421,7 @@ class Session(OutgoingTransfers):
 
     def _forget_work(self, link: LinkBase, error: Error | None, *, is_orderly: bool) -> None:
         if isinstance(link, ReceiverLink) and link.partial is not None:
-            self.connection.partial_bytes -= link.partial.size_bytes
+            self.connection.partial_bytes -= link.partial.held_bytes
             link.partial = None
         self._drop_held(link)
         returned = self.unsettled.take_link(link)

@@ -194,6 +194,13 @@ class LimitTable(Table):
         ge=1 * KIB,
         le=4 * GIB,
     )
+    amqp_min_large_message_size_bytes: int = option(
+        100 * KIB,
+        "Size above which a message is kept in a file instead of in memory, unless a transaction holds it; -1: never.",
+        unit="bytes",
+        ge=-1,
+        le=4 * GIB,
+    )
     link_credit: int = option(
         2000, "Credit that a publisher is given on its link.", unit="messages", ge=1, le=1_000_000
     )

@@ -86,7 +86,9 @@ class Address:
         return parts
 
     def _queues_for(self, run: Run, index: int, open_to: list[Queue]) -> list[Queue]:
-        view = MessageView(run.payload(index), address=self.name) if self._is_choosy else None
+        view = None
+        if self._is_choosy:
+            view = MessageView(run.payload(index), address=self.name, beyond_bytes=run.beyond_bytes)
         taking = [each for each in open_to if each.filter is None or view is None or each.filter.matches(view)]
         shared = [queue for queue in taking if queue.kind.routing == ANYCAST]
         if shared:

@@ -311,7 +311,9 @@ class Dispatch:
 def view_of(segment: Segment, index: int) -> MessageView:
     """One message for selectors."""
     run = segment.run
-    return MessageView(run.payload(index), deliveries=segment.deliveries, expires_at_ms=run.expires_ms)
+    return MessageView(
+        run.payload(index), deliveries=segment.deliveries, expires_at_ms=run.expires_ms, beyond_bytes=run.beyond_bytes
+    )
 
 
 def _keep_priorities(room: dict[Consumer, int]) -> None:

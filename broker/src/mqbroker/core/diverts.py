@@ -120,7 +120,7 @@ def _split(name: str, run: Run, here: list[Divert]) -> Iterator[tuple[int, int, 
     begin = 0
     before: tuple[list[Divert], bool] | None = None
     for index in range(run.count):
-        view = MessageView(run.payload(index), address=name)
+        view = MessageView(run.payload(index), address=name, beyond_bytes=run.beyond_bytes)
         found = _taking([divert for divert in here if divert.filter is None or divert.filter.matches(view)])
         if before is not None and found != before:
             yield begin, index, *before

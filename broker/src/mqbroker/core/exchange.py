@@ -25,6 +25,7 @@ from mqbroker.core.restore import by_count, counts_by_queue, run_of
 from mqbroker.journal.append import Append
 from mqbroker.journal.plan import Journal
 from mqbroker.journal.recovered import Recovered, RecoveredRun
+from mqbroker.wire.large import is_large
 from mqbroker.wire.parts import parts_of
 from mqbroker.wire.run import Run
 
@@ -65,6 +66,13 @@ def rows_of(recovered: Recovered, node_id: str) -> Iterator[dict[str, Any]]:
         }  # fmt: skip
         messages += len(indexes)
     yield {"type": "end", "queues": len(recovered.queues), "messages": messages}
+
+
+def large_runs(recovered: Recovered) -> Iterator[Run]:
+    """Messages that are live and have their bodies in files, which rows do not hold."""
+    for record in recovered.runs:
+        if record.live and is_large(bytes(record.frames[:6])):
+            yield run_of(record)
 
 
 def pieces_of(recovered: Recovered) -> list[Piece]:
@@ -172,7 +180,8 @@ class Importer:
     def _check(self, record: RecoveredRun) -> None:
         """Whether a broker could load it."""
         try:
-            is_one = len(parts_of(run_of(record))) == 1
+            run = run_of(record)
+            is_one = run.large is None and len(parts_of(run)) == 1
         except (StorageFault, PeerFault):
             is_one = False
         if not is_one:

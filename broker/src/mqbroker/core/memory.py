@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from mqbroker.base.errors import Bug
+from mqbroker.core.large import LargeFiles
 from mqbroker.wire.run import Run
 
 SWEEP_MIN_BYTES = 4 << 20
@@ -21,9 +22,10 @@ SHARE = 4  # a buffer of which less than 1/SHARE is live is copied
 class Memory:
     """Bytes held by messages against `global-max-size`."""
 
-    __slots__ = ("_left_bytes", "held_bytes", "max_bytes", "unused_bytes")
+    __slots__ = ("_large", "_left_bytes", "held_bytes", "max_bytes", "unused_bytes")
 
-    def __init__(self, max_bytes: int) -> None:
+    def __init__(self, max_bytes: int, large: LargeFiles) -> None:
+        self._large = large  # what is in files is held there
         self.max_bytes = max_bytes
         self.held_bytes = 0
         self.unused_bytes = 0
@@ -46,6 +48,8 @@ class Memory:
             run.compact([(0, run.count)])
         run.held_bytes = len(run.buffer)
         self.held_bytes += run.held_bytes
+        if run.large is not None:
+            self._large.hold(run.large.file)
 
     def settle(self, run: Run, count: int) -> None:
         """So many references to messages of the run are settled. Raises Bug where there were fewer."""
@@ -65,6 +69,8 @@ class Memory:
         self.held_bytes -= run.held_bytes
         self.unused_bytes -= run.unused_bytes
         run.held_bytes = run.unused_bytes = 0
+        if run.large is not None:
+            self._large.settle(run.large.file)
 
     def is_sweep_due(self) -> bool:
         """Whether it is worth looking: as much again is unused as the last look had to leave."""

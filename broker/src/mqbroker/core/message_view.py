@@ -40,14 +40,19 @@ _PARTS: Final[dict[str, tuple[Callable[[Buffer, int, int], tuple[Any, int]], Any
 class MessageView:
     """One message, encoded in `payload`, and what only the broker knows of it.
 
+    Of a large message `payload` is its head, and `beyond_bytes` counts the rest.
+
     `address` is where it was sent to, `deliveries` counts those in vain beside what its header says, `expires_at_ms` is
     when the broker lets it expire, 0 for never or not known.
     """
 
-    __slots__ = ("_decoded", "_sections", "address", "deliveries", "expires_at_ms", "payload")
+    __slots__ = ("_decoded", "_sections", "address", "beyond_bytes", "deliveries", "expires_at_ms", "payload")
 
-    def __init__(self, payload: Buffer, *, address: str = "", deliveries: int = 0, expires_at_ms: int = 0) -> None:
+    def __init__(
+        self, payload: Buffer, *, address: str = "", deliveries: int = 0, expires_at_ms: int = 0, beyond_bytes: int = 0
+    ) -> None:
         self.payload = payload
+        self.beyond_bytes = beyond_bytes
         self.address = address
         self.deliveries = deliveries
         self.expires_at_ms = expires_at_ms
@@ -262,7 +267,7 @@ _FIELDS: Final[dict[str, Callable[[MessageView], Any]]] = {
     "AMQDurable": lambda view: "DURABLE" if _header(view).durable else "NON_DURABLE",
     "AMQTimestamp": _timestamp,
     "AMQExpiration": _expiration,
-    "AMQSize": lambda view: len(view.payload),
+    "AMQSize": lambda view: len(view.payload) + view.beyond_bytes,
     "AMQUserID": lambda view: _plain_id(_properties(view).message_id),
     "AMQGroupID": _group_id,
     "AMQAddress": lambda view: view.address or _properties(view).to,

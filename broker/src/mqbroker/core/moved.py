@@ -14,6 +14,8 @@ from typing import Any, Final
 from mqbroker.base.errors import PeerFault
 from mqbroker.core.backlog import Segment
 from mqbroker.wire.composites import encode_composite
+from mqbroker.wire.large import large_run
+from mqbroker.wire.large_file import Large
 from mqbroker.wire.parts import DELIVERY_TIME, ORIGIN_ADDRESS
 from mqbroker.wire.run import Run, single
 from mqbroker.wire.scan import MESSAGE_ANNOTATIONS, Sections, scan_sections
@@ -31,18 +33,19 @@ TTL_MS_MAX: Final = 0xFFFFFFFF
 
 def moved(segment: Segment, index: int, origin: tuple[str, str], cause: str) -> Run:
     """Message `index` of the segment's run as it goes to another address. `origin`: its address and its queue."""
-    payload = segment.run.payload(index)
+    run = segment.run
+    payload = run.payload(index)
     notes = {
         ORIGIN_ADDRESS: origin[0],
         ORIGIN_QUEUE: origin[1],
-        ORIGIN_ID: Long(segment.run.first_id + index),
+        ORIGIN_ID: Long(run.first_id + index),
         CAUSE: cause[:CAUSE_SIZE_MAX],
     }
     try:
-        return single(_rewritten(bytes(payload), notes))
+        return made(_rewritten(bytes(payload), notes), run.large)
     except PeerFault:
         # Whatever is wrong with it, it must not be lost for that.
-        return single(bytes(payload))
+        return made(bytes(payload), run.large)
 
 
 def transferred(segment: Segment, index: int, now_ms: int) -> Run:
@@ -50,18 +53,24 @@ def transferred(segment: Segment, index: int, now_ms: int) -> Run:
     run = segment.run
     payload = bytes(run.payload(index))
     if not run.section.ttl_ms and not run.deliver_at_ms:
-        return single(payload)
+        return made(payload, run.large)
     left_ms = max(run.expires_ms - now_ms, 1) if run.expires_ms else None
     notes: dict[Any, object] = {DELIVERY_TIME: Long(run.deliver_at_ms)} if run.deliver_at_ms > now_ms else {}
     try:
-        return single(_with_head(payload, min(left_ms, TTL_MS_MAX) if left_ms else None, (DELIVERY_PREFIX,), notes))
+        ttl_ms = min(left_ms, TTL_MS_MAX) if left_ms else None
+        return made(_with_head(payload, ttl_ms, (DELIVERY_PREFIX,), notes), run.large)
     except PeerFault:
-        return single(payload)
+        return made(payload, run.large)
 
 
-def retried(payload: bytes) -> Run:
+def retried(run: Run, index: int) -> Run:
     """A dead letter or an expired message as it was before. Raises PeerFault where it cannot be read."""
-    return single(_with_head(payload, None, NOTES, {}))
+    return made(_with_head(bytes(run.payload(index)), None, NOTES, {}), run.large)
+
+
+def made(payload: bytes, large: Large | None) -> Run:
+    """A message made anew; of a large one that is its head, and its file is the same."""
+    return single(payload) if large is None else large_run(payload, large)
 
 
 def _rewritten(payload: bytes, notes: dict[Symbol, object]) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from mqbroker.base.errors import StorageFault
@@ -12,6 +12,7 @@ from mqbroker.core.times import deliver_at_ms, expires_ms
 from mqbroker.journal.ranges import RangeMap
 from mqbroker.journal.records import RANGE_COUNT_MAX
 from mqbroker.journal.recovered import Recovered, RecoveredRun
+from mqbroker.wire.large import is_large, large_in
 from mqbroker.wire.parts import parts_of
 from mqbroker.wire.run import Run, parse_run
 
@@ -110,18 +111,43 @@ def found_in(recovered: Recovered) -> Iterator[tuple[int, Found, bool]]:
                 yield queue_id, Found(record, (begin, end, deliveries + extra), runs), bool(extra)
 
 
+def segments_with_files(
+    recovered: Recovered, files: Mapping[int, int], large: LargeFiles
+) -> Iterator[tuple[int, Segment, bool]]:
+    """The same, without what `large` gives up because its file is not whole. Raises StorageFault otherwise."""
+    for queue_id, segment, is_suspect in segments_of(recovered):
+        if segment.run.large is None or large.is_whole(segment.run, files, queue_id):
+            yield queue_id, segment, is_suspect
+
+
 def run_of(record: RecoveredRun) -> Run:
     """The messages of a record as the run that they were. Raises StorageFault where its frames are not one."""
     frames = bytes(record.frames)
+    if is_large(frames):
+        return _large_run_of(record, frames)
     parsed = parse_run(frames, 0, len(frames), record.count, 0xFFFFFFFF)
     if parsed is None or parsed.run.count != record.count:
-        found = 0 if parsed is None else parsed.run.count
-        why = f"the record of messages {record.first_id}+{record.count} holds {found} frames of one shape"
-        raise StorageFault(f"journal segment {record.segment}", -1, why, "restore the data directory from a backup")
-    run = parts_of(parsed.run)[0]  # what was stored as one record has one set of traits
+        raise _fault_of(record, 0 if parsed is None else parsed.run.count)
+    return _completed(parsed.run, record)
+
+
+def _large_run_of(record: RecoveredRun, frames: bytes) -> Run:
+    run = large_in(frames)
+    if run is None or record.count != 1:
+        raise _fault_of(record, 0)
+    return _completed(run, record)
+
+
+def _completed(run: Run, record: RecoveredRun) -> Run:
+    run = parts_of(run)[0]  # what was stored as one record has one set of traits
     run.first_id = record.first_id
     run.arrived_ms = record.arrived_ms
     return run
+
+
+def _fault_of(record: RecoveredRun, found: int) -> StorageFault:
+    why = f"the record of messages {record.first_id}+{record.count} holds {found} frames of one shape"
+    return StorageFault(f"journal segment {record.segment}", -1, why, "restore the data directory from a backup")
 
 
 def counts_by_queue(recovered: Recovered) -> dict[int, RangeMap[int]]:

@@ -7,7 +7,7 @@ for messages goes through here, so that memory and disk tell the same story.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from mqbroker.base.errors import Refused
@@ -19,6 +19,7 @@ from mqbroker.core.decisions import Decisions
 from mqbroker.core.diverts import Diverts
 from mqbroker.core.duplicates import Duplicates
 from mqbroker.core.kinds import QueueKind, check_name, kind_of
+from mqbroker.core.large import LargeFiles
 from mqbroker.core.leaving import Leaving
 from mqbroker.core.memory import Memory
 from mqbroker.core.meter import PAGE, Meters
@@ -53,7 +54,8 @@ class Store:
         self.meters = Meters()
         self.diverts = Diverts((), self)
         self.leaving = Leaving(self)
-        self.memory = Memory(limits.global_max_size_bytes)
+        self.large = LargeFiles(journal)
+        self.memory = Memory(limits.global_max_size_bytes, self.large)
         self.paging = Paging(self)
         self.addresses: dict[str, Address] = {}
         self.queues: dict[str, Queue] = {}
@@ -202,6 +204,8 @@ class Store:
             raise Refused("amqp:precondition-failed", f"queue {queue.kind.name!r} is in use")
         self.permit(DELETE[queue.kind.is_durable], queue.kind.address)
         dropped = queue.message_count
+        if queue.journal_id:
+            self.journal.drop(queue.journal_id)
         for segment in list(queue.segments()):
             if queue.meter is not None:
                 queue.meter.remove(segment)
@@ -217,8 +221,6 @@ class Store:
         del self.queues[queue.kind.name]
         self.dirty.pop(queue, None)
         queue.is_deleted = True
-        if queue.journal_id:
-            self.journal.drop(queue.journal_id)
         return dropped
 
     def pause(self, queue: Queue, is_paused: bool) -> None:
@@ -484,8 +486,11 @@ class Store:
 
     # -- recovery ------------------------------------------------------------------------------------------------------
 
-    def load(self, recovered: Recovered) -> None:
-        """Take over what recovery found. Raises StorageFault where a record's frames are not a run."""
+    def load(self, recovered: Recovered, large_files: Mapping[int, int]) -> None:
+        """Take over what recovery found. Raises StorageFault where a record's frames are not a run.
+
+        `large_files`: id -> bytes of all files of large messages. Raises StorageFault where one is missing.
+        """
         self.duplicates.load(recovered)
         by_id: dict[int, Queue] = {}
         for queue_id, attributes in recovered.queues.items():

@@ -1,4 +1,4 @@
-"""Every call by which the journal touches its files, and nothing else: no policy, no state but a count of the calls.
+"""Every call by which the journal and large messages touch their files: no policy, no state but a count of the calls.
 
 The calls are numbered by kind, so "the third `sync`" names one point of a run at which a test can let the power fail.
 A test derives from `Files`; production code has no other hook. Failures come out as OSError: what they mean is for
@@ -40,6 +40,24 @@ class Files:
     def read(self, path: Path) -> bytes:
         self.number("read")
         return path.read_bytes()
+
+    def read_at(self, path: Path, offset: int, size_bytes: int) -> bytes:
+        """A piece of a file; less at its end."""
+        self.number("read_at")
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            pieces = []
+            while size_bytes and (piece := os.pread(fd, size_bytes, offset)):
+                pieces.append(piece)
+                offset += len(piece)
+                size_bytes -= len(piece)
+            return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        finally:
+            os.close(fd)
+
+    def size(self, path: Path) -> int:
+        self.number("size")
+        return path.stat().st_size
 
     def create(self, path: Path) -> int:
         """Open for writing, empty whatever it held. Only the owner may read: messages are private."""

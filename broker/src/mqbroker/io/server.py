@@ -13,21 +13,38 @@ import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 from mqbroker.base.errors import ConfigFault
 from mqbroker.config.slices import BrokerOptions, ListenerOptions
+from mqbroker.core.large import DIRECTORY
 from mqbroker.io.admin_socket import AdminServer
 from mqbroker.io.connections import Connections
 from mqbroker.io.connectors import Connectors
 from mqbroker.io.endpoints import Endpoints, Sources, Vital
 from mqbroker.io.http import HttpServer
+from mqbroker.io.large_directory import LargeDirectory
+from mqbroker.io.large_messages import LargeMessages
 from mqbroker.io.listeners import Acceptor, Place, open_listener
 from mqbroker.io.log import Log
 from mqbroker.io.loop import EXIT_HARD_STOP, AppendQueue, Core, Handlers, NodeLoop
 from mqbroker.io.notify import Notifier, Watchdog
 from mqbroker.io.pool import DerivePool
-from mqbroker.node.effects import AdminReply, Close, Connect, DeleteSegment, Derive, PauseReading, ReadPage, Send
+from mqbroker.node.effects import (
+    AdminReply,
+    Close,
+    Connect,
+    DeleteLarge,
+    DeleteSegment,
+    Derive,
+    FinishLarge,
+    PauseReading,
+    ReadLarge,
+    ReadPage,
+    Send,
+    WriteLarge,
+)
 from mqbroker.node.inputs import OptionsChanged, Stop, UsersChanged
 
 # After Halt: what is still in the buffers of sockets (last frames, the answer to an admin's stop) has this long to
@@ -64,6 +81,8 @@ class Server:
         self._connectors = Connectors(self.node, self._connections)
         self._admin = AdminServer(options.node.admin_socket, self.node, log)
         self._pool = DerivePool(self.node.post_from_thread)
+        directory = LargeDirectory(Path(options.node.data_directory) / DIRECTORY)
+        self.large = LargeMessages(directory, self.node.post_from_thread, self.node.storage_failed)
         self._acceptors: list[Acceptor] = []
         self._http: HttpServer | None = None
         self._endpoints: Endpoints | None = None
@@ -115,6 +134,7 @@ class Server:
         if self._endpoints is not None:
             self._endpoints.close()
         self._pool.close()
+        self.large.close()
 
     def stop(self, why: str) -> None:
         """Graceful the first time, hard the second time."""
@@ -170,6 +190,10 @@ class Server:
             Derive: self._pool.submit,
             DeleteSegment: disk.delete,
             ReadPage: disk.read,
+            WriteLarge: self.large.write,
+            FinishLarge: self.large.finish,
+            ReadLarge: self.large.read,
+            DeleteLarge: self.large.delete,
             AdminReply: self._admin.reply,
         }
 

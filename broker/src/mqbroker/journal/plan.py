@@ -81,9 +81,24 @@ class Journal:
         return self._position
 
     @property
+    def latest_position(self) -> int:
+        """The position of what was called last: the next `take`, or the last one where nothing was called since."""
+        return self._position if self._chunks or self._settles else self._position - 1
+
+    @property
+    def synced_position(self) -> int:
+        """Everything up to here is on disk."""
+        return self._synced
+
+    @property
     def keeps_ids(self) -> bool:
         """Whether ids of duplicate detection are to be kept here (`persist-id-cache`)."""
         return self._options.persist_id_cache
+
+    @property
+    def gives_up_damage(self) -> bool:
+        """Whether messages that cannot be read are given up instead of stopping the start (`journal-on-damage`)."""
+        return self._options.journal_on_damage == "truncate"
 
     @property
     def next_id(self) -> int:

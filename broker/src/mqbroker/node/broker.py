@@ -7,7 +7,7 @@ out in the step that gets `Synced`. Source: docs/ARCHITECTURE.md, "The core".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,6 +34,7 @@ from mqbroker.node.counters import Counters
 from mqbroker.node.effects import AdminReply, Batch, Close, DeleteSegment, Effect, Halt, ReadPage, Send
 from mqbroker.node.happenings import Happenings
 from mqbroker.node.jobs import Jobs
+from mqbroker.node.large_messages import LargeMessages
 from mqbroker.node.local import LocalSessions
 from mqbroker.node.login_delays import LoginDelays
 from mqbroker.node.ongoing import segment_of
@@ -53,13 +54,15 @@ class Setup:
     """What a node is besides its options.
 
     `users` maps names to verifiers (config/users.py); `operations` answers admin requests (admin/); `secret` are random
-    bytes that nobody else knows, new in each process.
+    bytes that nobody else knows, new in each process; `large_files` maps the ids of files of large messages that are
+    there to their sizes in bytes.
     """
 
     node_id: str
     users: dict[str, Any]
     operations: Operations
     secret: bytes = field(repr=False)
+    large_files: Mapping[int, int] = field(default_factory=dict)
 
 
 class Broker:
@@ -70,9 +73,8 @@ class Broker:
         self.offered = options  # as the file of options says by now
         self.accounts = Accounts(setup.users)
         self.login_delays = LoginDelays()
-        self.node_id = setup.node_id
+        self.node_id = self.container_id = setup.node_id
         self.node_secret = setup.secret
-        self.container_id = setup.node_id
         self.open_properties = {
             Symbol("product"): "mqbroker", Symbol("version"): __version__, Symbol("node-id"): setup.node_id,
         }  # fmt: skip
@@ -87,7 +89,7 @@ class Broker:
         self.store.permit = self.permissions.check
         self.store.paging.read = self._read_page
         self.store.diverts = Diverts(options.diverts, self.store)
-        self.store.load(recovered)
+        self.store.load(recovered, setup.large_files)
         self.local = LocalSessions(self)
         self.jobs = Jobs()
         self.activity = Activity()
@@ -109,7 +111,8 @@ class Broker:
         self._listeners = {listener.name: listener for listener in options.listeners}
         self._expected: dict[int, Peer] = {}
         self._effect_id = 0
-        self._is_disk_full = False
+        self.is_disk_full = False
+        self.large = LargeMessages(self, setup.large_files)
         self._handlers: dict[type, Callable[[Any], None]] = {
             given.Received: self._received,
             given.Synced: self._synced,
@@ -135,7 +138,9 @@ class Broker:
         self.timers.fire(at.monotonic_ns)
         if self.starved:
             self._relieve()
-        more = self.jobs.run(is_held=self._is_disk_full, is_stopping=self.is_stopping)
+        more = self.jobs.run(is_held=self.is_disk_full, is_stopping=self.is_stopping)
+        if self.large.downloads:
+            self.large.pump()
         more = self._dispatch() or more
         if self.store.meters.roomy:
             self._relieve_addresses()
@@ -144,8 +149,7 @@ class Broker:
             self.store.paging.run()
         more = self.store.upkeep() or more
         for segment in self.journal.deletable():
-            self._effect_id += 1
-            self.effects.append(DeleteSegment(self._effect_id, segment))
+            self.effects.append(DeleteSegment(self.next_effect_id(), segment))
         append = self._seal()
         self._collect()
         effects, self.effects = self.effects, []
@@ -213,6 +217,7 @@ class Broker:
 
     def _synced(self, given_: given.Synced) -> None:
         self.journal.synced(given_.position)
+        self.store.large.synced(given_.position)
         self.store.decisions.release(given_.position)
         if self.store.paging.queues:
             self.store.paging.synced()
@@ -226,21 +231,34 @@ class Broker:
         self.peers[given_.conn] = Peer(self, given_, listener)
 
     def _closed(self, given_: given.Closed) -> None:
-        peer = self.peers.pop(given_.conn, None)
-        if peer is not None:
-            peer.lost(given_.why)
-            self.touched.pop(given_.conn, None)
-            self.closing.pop(given_.conn, None)
+        peer = self.peers.get(given_.conn)
+        if peer is not None and peer.uploads.is_finishing and peer.connection.is_close_waiting:
+            # A peer that ends in order is owed what it sent. One that is lost may be back already, and what it sent
+            # before must not come behind what it sends now.
+            peer.uploads.closed_why = given_.why
+        elif peer is not None:
+            self.closed(peer, given_.why)
+
+    def closed(self, peer: Peer, why: str) -> None:
+        """A connection is gone, and all that it sent was taken in."""
+        del self.peers[peer.conn]
+        peer.lost(why)
+        self.touched.pop(peer.conn, None)
+        self.closing.pop(peer.conn, None)
 
     def _write_blocked(self, given_: given.WriteBlocked) -> None:
         peer = self.peers.get(given_.conn)
         if peer is not None:
             peer.blocked(given_.is_blocked)
 
+    def next_effect_id(self) -> int:
+        """An id for an effect."""
+        self._effect_id += 1
+        return self._effect_id
+
     def expect(self, peer: Peer) -> int:
         """An id for an effect whose completion is this peer's."""
-        self._effect_id += 1
-        self._expected[self._effect_id] = peer
+        self._expected[self.next_effect_id()] = peer
         return self._effect_id
 
     def _read_page(self, slices: tuple[Slice, ...]) -> int:
@@ -252,11 +270,15 @@ class Broker:
         if self.store.paging.awaits(given_.id):
             self.store.paging.done(given_.id, given_.result)
             return
+        if self.large.completed(given_.id, given_.result, ""):
+            return
         peer = self._expected.pop(given_.id, None)
         if peer is not None:
             peer.derived(given_.result)
 
     def _failed(self, given_: given.Failed) -> None:
+        if self.large.completed(given_.id, None, given_.why):
+            return
         peer = self._expected.pop(given_.id, None)
         if peer is not None:
             peer.close("amqp:internal-error", "the login could not be checked; try again")
@@ -264,12 +286,11 @@ class Broker:
             self.notice(Level.WARNING, "effect-failed", id=given_.id, why=given_.why)
 
     def _disk(self, given_: given.Disk) -> None:
-        was_full, limit = self._is_disk_full, self.options.journal.disk_pending_bytes_max
-        self._is_disk_full = given_.pending_bytes > limit
-        if self._is_disk_full != was_full:
+        was_full, limit = self.is_disk_full, self.options.journal.disk_pending_bytes_max
+        self.is_disk_full = given_.pending_bytes > limit
+        if self.is_disk_full != was_full:
             for peer in self.peers.values():
-                if peer.producers or peer.is_paused:
-                    peer.pause(self._is_disk_full)
+                peer.pause_if_needed()
         self._relieve()
 
     def _admin(self, given_: given.AdminRequest) -> None:
@@ -290,7 +311,7 @@ class Broker:
         """First everything that was taken in is answered, then connections close, then the journal, then the node."""
         if not self.is_stopping:
             self.is_stopping = True
-            self.store.decisions.wait_for_earlier(self._close_all)
+            self.large.when_finished(lambda: self.store.decisions.wait_for_earlier(self._close_all))
 
     def _close_all(self) -> None:
         for peer in list(self.peers.values()):
@@ -304,7 +325,7 @@ class Broker:
     @property
     def may_grant(self) -> bool:
         """Whether publishers may be given credit."""
-        return self.store.memory.has_room and not self._is_disk_full and not self.is_stopping
+        return self.store.memory.has_room and not self.is_disk_full and not self.is_stopping
 
     def may_grant_at(self, address: Address | Relay) -> bool:
         """The same for those who send to an address: one that pages needs no room in memory."""

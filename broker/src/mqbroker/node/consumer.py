@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 from mqbroker.amqp.links import SenderLink
 from mqbroker.core.group_first import marked
 from mqbroker.core.queue import Filter, Queue, Segment
+from mqbroker.node.downloads import Download
 from mqbroker.wire.composites import encode_composite
+from mqbroker.wire.large_file import Large
 from mqbroker.wire.run import Run, payload_with_count
 from mqbroker.wire.sections import Header, decode_header
 
@@ -22,6 +24,7 @@ class LinkConsumer:
     """A link of ours on which a peer consumes from a queue."""
 
     __slots__ = (
+        "download",
         "ends_queue",
         "filter",
         "is_arriving",
@@ -43,11 +46,12 @@ class LinkConsumer:
         self.is_browser = False
         self.ends_queue = False  # the queue ends with the last of such links
         self.is_subscription = False
+        self.download: Download | None = None  # of a large message; the link sends nothing else meanwhile
 
     def capacity(self) -> int:
         """Messages that credit, window and the transport let through now."""
         link = self.link
-        if not link.is_attached or self.peer.is_blocked:
+        if not link.is_attached or self.peer.is_blocked or self.download is not None:
             return 0
         if self.peer.out_bytes > OUT_BYTES_MAX:
             self.peer.broker.next_turn[self.queue] = None
@@ -57,7 +61,7 @@ class LinkConsumer:
     @property
     def is_served(self) -> bool:
         """Whether all that it may have was sent, where its queue had its turn: nothing but the queue held it back."""
-        if self.is_arriving:
+        if self.is_arriving or self.download is not None:
             return False
         is_held = self.peer.is_blocked or not self.link.session.window or self.queue in self.peer.broker.next_turn
         return not self.queue.ready_count or not is_held
@@ -65,6 +69,8 @@ class LinkConsumer:
     def deliver(self, queue: Queue, segment: Segment) -> int:
         """Send them; a redelivery says so in its header (the general path)."""
         peer, link = self.peer, self.link
+        if self.download is not None:
+            return 0
         run, index, count, deliveries = segment
         is_copy = self.is_browser or queue.kind.non_destructive
         token = None if is_copy else (queue, segment)
@@ -72,11 +78,15 @@ class LinkConsumer:
         if peer.out_bytes > OUT_BYTES_MAX:
             peer.broker.next_turn[queue] = None
             return 0
-        if link.max_message_size and run.frame_size_max - run.head_size > link.max_message_size:
+        if link.max_message_size and (
+            run.frame_size_max - run.head_size > link.max_message_size or run.large is not None
+        ):
             count = self._fitting(segment)
             if not count:
                 link.detach("amqp:link:message-size-exceeded", "the next message exceeds the link's max-message-size")
                 return 0
+        if run.large is not None:
+            return self._download(queue, segment, run.large, None if is_copy else (queue, segment))
         first_key = queue.kind.group_first_key if queue.dispatcher.opens_group else ""
         if deliveries or first_key:
             segment = Segment(run, index, 1, deliveries)
@@ -91,10 +101,24 @@ class LinkConsumer:
             peer.broker.store.settle(queue, Segment(run, index, went, deliveries))
         return went
 
+    def _download(self, queue: Queue, segment: Segment, large: Large, token: tuple[Queue, Segment] | None) -> int:
+        """Begin to send a large message; its end comes later."""
+        if not self.link.session.window:
+            return 0
+        run, index, _, deliveries = segment
+        head = bytes(run.payload(index))
+        if deliveries:
+            size = run.section.size_bytes
+            head = _header_with(run.payload(index), size, deliveries) + head[size:]
+        self.download = Download(self, queue, large)
+        self.download.begin(head, token)
+        self.peer.broker.activity.went(self.link, 1, self.peer.broker.at.monotonic_ns)
+        return 1
+
     def _fitting(self, segment: Segment) -> int:
         """How many of the messages, from the first on, the receiver takes by their size."""
         run, index, count, _ = segment
-        sizes = (run.size_bytes(each, 1) - run.head_size for each in range(index, index + count))
+        sizes = (run.message_bytes(each) for each in range(index, index + count))
         return next((n for n, size in enumerate(sizes) if size > self.link.max_message_size), count)
 
 

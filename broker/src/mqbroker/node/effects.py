@@ -79,6 +79,49 @@ class ReadPage:
 
 
 @dataclass(frozen=True, slots=True)
+class WriteLarge:
+    """Write to the file of a large message, which the piece at offset 0 makes. Done or Failed follows.
+
+    Effects on one file are carried out in their order.
+    """
+
+    id: int
+    file: int
+    offset: int
+    chunks: tuple[bytes, ...] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class FinishLarge:
+    """Nothing more is written to this file. With `sync`, it and its name are on disk before Done comes.
+
+    Failed where any of its writes had failed.
+    """
+
+    id: int
+    file: int
+    sync: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ReadLarge:
+    """Read from the file of a large message. Done.result: the bytes, exactly so many. A failure ends the node."""
+
+    id: int
+    file: int
+    offset: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteLarge:
+    """Delete the file of a large message, if it is there. Done or Failed follows."""
+
+    id: int
+    file: int
+
+
+@dataclass(frozen=True, slots=True)
 class AdminReply:
     """The one answer to AdminRequest `id`. Either `result` or `error` is set: {"condition": …, "description": …}."""
 
@@ -94,7 +137,10 @@ class Halt:
     code: int = 0
 
 
-Effect = Send | Close | PauseReading | Connect | Derive | DeleteSegment | ReadPage | AdminReply | Halt
+Effect = (
+    Send | Close | PauseReading | Connect | Derive | DeleteSegment | WriteLarge | FinishLarge | ReadLarge | DeleteLarge
+    | ReadPage | AdminReply | Halt
+)  # fmt: skip
 
 
 @dataclass(slots=True)

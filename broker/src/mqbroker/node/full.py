@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from mqbroker.amqp.events import Incoming
 from mqbroker.base.errors import Refused
 from mqbroker.core.meter import BLOCK, DROP, PAGE, Meter
+from mqbroker.node.refusals import refuse_range
 from mqbroker.wire.parts import part_of
 
 if TYPE_CHECKING:
@@ -25,10 +26,10 @@ def admitted(peer: Peer, event: Incoming, meter: Meter) -> Incoming | None:
     if meter.policy != DROP and is_settled:
         if taken is not None:
             peer.broker.store.publish(link.owner, taken.run)
-        peer.refuse_range(event, count, why)
+        refuse_range(event, count, why)
         return None
     if meter.policy != DROP:
-        peer.refuse_range(event, count, why)
+        refuse_range(event, count, why)
     elif not is_settled:
         link.session.accept(first + count, run.count - count)
     if taken is None and link.credit * 2 <= link.window:

@@ -40,6 +40,7 @@ class Receive:
         self.segments: list[Segment] = []
         self.count = 0
         self.size_bytes = 0
+        self.in_the_way = 0  # id of a large message that would be next
         self.due_ns = 0
         self.scheduled_ns = 0
 
@@ -48,7 +49,10 @@ class Receive:
         return 0 if self.size_bytes >= ANSWER_BYTES_MAX else self.count_max - self.count
 
     def deliver(self, queue: Queue, segment: Segment) -> int:
-        """Take messages until the answer is full."""
+        """Take messages until the answer is full, or one comes that no answer holds."""
+        if segment.run.large is not None:
+            self.in_the_way = self.in_the_way or segment.first_id
+            return 0
         count = 0
         while count < segment.n and (not self.count or self.size_bytes < ANSWER_BYTES_MAX):
             self.size_bytes += segment.run.size_bytes(segment.start + count, 1)
@@ -124,12 +128,16 @@ class LocalSessions:
 
     def finish(self) -> None:
         """After deliveries: answer everyone who got something."""
-        for receive in [each for each in self._waiting if each.count]:
+        for receive in [each for each in self._waiting if each.count or each.in_the_way]:
             self.answer(receive)
 
     def answer(self, receive: Receive) -> None:
         """Answer a receive and keep what it got under a tag."""
         self._leave(receive)
+        if receive.in_the_way and not receive.count:
+            why = f"message {receive.in_the_way} is large and fits no answer: consume it over AMQP or move it"
+            self._broker.reply_error(receive.request_id, "amqp:not-implemented", why)
+            return
         self._tag += 1
         messages: list[dict[str, Any]] = []
         for segment in receive.segments:

@@ -24,11 +24,13 @@ from mqbroker.amqp.events import (
     LoggedIn,
     LoginDecided,
     Opened,
+    Piece,
     Posted,
     Retired,
     SaslDerive,
     SenderSettled,
     Settled,
+    Whole,
 )  # fmt: skip
 from mqbroker.amqp.links import LinkBase, ReceiverLink
 from mqbroker.amqp.states import Conn
@@ -47,7 +49,9 @@ from mqbroker.node.full import admitted
 from mqbroker.node.inputs import Accepted
 from mqbroker.node.login_delays import Key, network_of
 from mqbroker.node.ongoing import segment_of
+from mqbroker.node.refusals import refuse_run
 from mqbroker.node.relay import Relay
+from mqbroker.node.uploads import Uploads
 from mqbroker.wire.performatives import Error, Rejected
 from mqbroker.wire.types import Symbol
 
@@ -63,7 +67,7 @@ class Peer:
     __slots__ = (
         "_deadline_ns", "_heard_ns", "_held", "accepted", "broker", "conn", "connection", "due_ns", "is_blocked",
         "is_paused", "is_told_empty", "listener", "out_bytes", "producers", "scheduled_ns", "spoke_ns", "temporary",
-        "transactions", "user",
+        "transactions", "uploads", "user",
     )  # fmt: skip
 
     def __init__(self, broker: Broker, accepted: Accepted, listener: ListenerOptions) -> None:
@@ -79,6 +83,7 @@ class Peer:
         self.producers: dict[ReceiverLink, None] = {}
         self.temporary: dict[LinkBase, str] = {}  # names of temporary queues that end with these links
         self.transactions = Transactions(self)
+        self.uploads = Uploads(self)
         now_ns = broker.at.monotonic_ns
         self._heard_ns = self.spoke_ns = now_ns
         self._deadline_ns = now_ns + listener.login_timeout_ms * NS_PER_MS
@@ -120,6 +125,7 @@ class Peer:
         self.connection.receive(data, self.handle_events)
         self.touch()
         self.handle_events()
+        self.uploads.flush()
 
     def lost(self, why: str) -> None:
         """The transport is gone."""
@@ -131,6 +137,7 @@ class Peer:
         """The transport's buffer is full, or empty enough again."""
         self.is_blocked = is_blocked
         if not is_blocked:
+            self.touch()
             for session in self.connection.sessions:
                 for link in session.by_handle.values():
                     if isinstance(link.owner, LinkConsumer):
@@ -174,6 +181,11 @@ class Peer:
             # The peer was not silent while nobody listened.
             self._heard_ns = self.broker.at.monotonic_ns
             self.broker.effects.append(PauseReading(self.conn, is_paused))
+
+    def pause_if_needed(self) -> None:
+        """Read or not, by what is on its way to the disk."""
+        is_journal_full = self.broker.is_disk_full and bool(self.producers or self.is_paused)
+        self.pause(is_journal_full or self.uploads.is_behind)
 
     # -- time ----------------------------------------------------------------------------------------------------------
 
@@ -225,7 +237,8 @@ class Peer:
             events = self.connection.events
         store.publisher = acting_before
 
-    def _incoming(self, event: Incoming) -> None:
+    def incoming(self, event: Incoming) -> None:
+        """Messages came in."""
         link, run, first, is_settled = event
         broker = self.broker
         if not link.is_attached:
@@ -236,7 +249,8 @@ class Peer:
         if broker.store.memory.is_full and not (
             isinstance(link.owner, Address) and broker.store.takes_when_full(link.owner)
         ):
-            self._refuse_run(event)
+            why = f"the broker holds {broker.store.memory.held_bytes} bytes of messages, which is global-max-size"
+            refuse_run(self, event, why)
             return
         if isinstance(link.owner, Relay):
             self._relay(link, link.owner.publish(run), event)
@@ -290,6 +304,7 @@ class Peer:
         return True
 
     def _aborted(self, event: Aborted) -> None:
+        self.uploads.drop(event.link)
         if event.link.is_attached and event.link.credit * 2 <= event.link.window:
             self.grant(event.link)
 
@@ -329,22 +344,6 @@ class Peer:
         else:
             link.is_starved = True
             self.broker.starved[link] = self
-
-    def _refuse_run(self, event: Incoming) -> None:
-        self.broker.counters.refused += event.run.count
-        why = f"the broker holds {self.broker.store.memory.held_bytes} bytes of messages, which is global-max-size"
-        self.refuse_range(event, 0, why)
-        if event.link.is_attached and event.link.credit * 2 <= event.link.window:
-            self.grant(event.link)
-
-    def refuse_range(self, event: Incoming, begin: int, why: str) -> None:
-        """Messages from one on are too many. The sender of settled ones is told by its link's end."""
-        if event.is_settled:
-            event.link.detach("amqp:resource-limit-exceeded", why)
-            return
-        error = Error(condition=Symbol("amqp:resource-limit-exceeded"), description=why)
-        first, last = event.delivery_id + begin, event.delivery_id + event.run.count - 1
-        event.link.session.dispose(first, last, Rejected(error=error), as_receiver=True)
 
     def _settled(self, event: Settled) -> None:
         store = self.broker.store
@@ -435,11 +434,14 @@ class Peer:
         and the rest was prefetched. From one that is lost nobody knows, so each counts. Both as in Artemis."""
         link = event.link
         self.broker.activity.gone(link)
+        if isinstance(link.owner, LinkConsumer) and link.owner.download is not None:
+            link.owner.download.end()
         for taken in self.transactions.detached(event):
             if taken.token is not None:
                 self.broker.store.give_back(*segment_of(taken), was_delivered=not event.is_orderly)
         if isinstance(link, ReceiverLink):
             self.producers.pop(link, None)
+            self.uploads.drop(link)
             self.broker.starved.pop(link, None)
             if isinstance(link.owner, Address) and link.owner.meter is not None:
                 link.owner.meter.waiting.pop(link, None)
@@ -461,7 +463,9 @@ class Peer:
 
 
 HANDLERS: dict[type, Any] = {
-    Incoming: Peer._incoming,
+    Incoming: Peer.incoming,
+    Piece: lambda peer, event: peer.uploads.piece(event),
+    Whole: lambda peer, event: peer.uploads.whole(event),
     Aborted: Peer._aborted,
     Empty: Peer._empty,
     Posted: Peer._posted,

@@ -101,6 +101,7 @@ class Termini:
                 link.owner = self._broker.store.address_for(address, anycast=_wants(target, QUEUE))
         limits = self._broker.options.limits
         link.accept(attach, answer, limits.max_message_size_bytes)
+        link.large_size_min = limits.amqp_min_large_message_size_bytes
         peer.producers[link] = None
         peer.grant(link)
 

@@ -62,6 +62,7 @@ def part_of(run: Run, begin: int, end: int, traits: Traits = PLAIN) -> Run:
     layout = Layout(run.head_size, run.vary_start, run.vary_end, run.section)
     made = Run(run.buffer, run.starts[begin:end], run.stride, layout)
     made.traits = traits
+    made.large = run.large
     return made
 
 

@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from mqbroker.base.errors import PeerFault, Scope
 from mqbroker.wire.header_section import HEADER_LEAD, Section, section_of
+from mqbroker.wire.large_file import Large
 from mqbroker.wire.performatives import Transfer, decode_performative
 from mqbroker.wire.traits import PLAIN, Traits
 
@@ -59,6 +60,7 @@ class Run:
         "frame_size_max",
         "head_size",
         "held_bytes",
+        "large",
         "live",
         "references",
         "section",
@@ -79,6 +81,7 @@ class Run:
         self.frame_size_max = stride or _largest(buffer, starts)
         self.first_id = 0
         self.traits: Traits = PLAIN
+        self.large: Large | None = None  # of a run of one: where the rest of the message is
         self.arrived_ms = 0  # wall clock, as the next two
         self.expires_ms = 0  # 0: never
         self.deliver_at_ms = 0  # 0: at once
@@ -112,6 +115,15 @@ class Run:
     def payload(self, index: int) -> memoryview:
         """The message's sections, from its header section on."""
         return memoryview(self.buffer)[self.start(index) + self.head_size : self.end(index)]
+
+    @property
+    def beyond_bytes(self) -> int:
+        """Bytes of a large message that are in its file."""
+        return 0 if self.large is None else self.large.size_bytes
+
+    def message_bytes(self, index: int) -> int:
+        """Bytes of one message, wherever they are."""
+        return self.size_bytes(index, 1) - self.head_size + self.beyond_bytes
 
     def compact(self, live: Iterable[tuple[int, int]]) -> None:
         """Keep only the frames of the ranges (index, count), in a buffer of their own. Indexes stay as they are."""

@@ -21,12 +21,14 @@ from mqbroker.app.commands.identity import unused
 from mqbroker.base.errors import ConfigFault, StorageFault
 from mqbroker.config.options import defaults
 from mqbroker.config.slices import JournalOptions
-from mqbroker.core.exchange import Importer, rows_of
+from mqbroker.core.exchange import Importer, large_runs, rows_of
+from mqbroker.core.large import DIRECTORY, fault_of
 from mqbroker.io import identity, placing
 from mqbroker.io.disk import Disk
 from mqbroker.io.files import MappedFiles
 from mqbroker.io.identity import Identity
 from mqbroker.io.journal_directory import UNNAMED_SUFFIX, JournalDirectory
+from mqbroker.io.large_directory import LargeDirectory
 from mqbroker.journal.format import FORMAT_VERSION
 from mqbroker.journal.plan import Journal
 from mqbroker.journal.recovered import Recovered
@@ -67,8 +69,12 @@ def run(args: argparse.Namespace) -> int:
         owner = _owner(directory)
         found = _look(directory, owner, options)
         if args.action == "export":
+            _refuse_large(directory, found)
             return _export(args, found, owner)
-        return _info(args, found, owner) if args.action == "info" else _check(args, found, owner)
+        if args.action == "info":
+            return _info(args, found, owner)
+        _check_large(directory, found)
+        return _check(args, found, owner)
 
 
 def _owner(directory: Path) -> Identity:
@@ -123,6 +129,22 @@ def _check(args: argparse.Namespace, found: Recovered, owner: Identity) -> int:
         print(" ".join(f"{name}={value}" for name, value in finding.items()))
     print(f"good: {len(found.segments)} files, {len(found.queues)} queues, {messages} messages")
     return exits.DONE
+
+
+def _check_large(directory: Path, found: Recovered) -> None:
+    """Whether each large message has its file. Raises StorageFault."""
+    sizes = LargeDirectory(directory / DIRECTORY).sizes()
+    for run in large_runs(found):
+        fault = fault_of(run, sizes)
+        if fault is not None:
+            raise fault
+
+
+def _refuse_large(directory: Path, found: Recovered) -> None:
+    count = sum(1 for _ in large_runs(found))
+    if count:
+        why = f"{count} large messages have their bodies in files, which an export does not hold; consume them first"
+        raise ConfigFault(str(directory / DIRECTORY), why)
 
 
 def _export(args: argparse.Namespace, found: Recovered, owner: Identity) -> int:

@@ -28,7 +28,7 @@ from mqbroker.io import identity, users_file
 from mqbroker.io.data_lock import DataLock
 from mqbroker.io.disk import Disk
 from mqbroker.io.identity import Identity, IdentityMismatch
-from mqbroker.io.journal_directory import JournalDirectory
+from mqbroker.io.journal_directory import JournalDirectory, fault_of
 from mqbroker.io.log import Log, shape_for
 from mqbroker.io.notify import Notifier
 from mqbroker.io.server import Reloaded, Server, new_event_loop
@@ -137,7 +137,8 @@ def _assemble(server: Server, options: BrokerOptions, owner: Identity, log: Log)
         log.emit(finding)
     users = users_file.read(Path(options.node.users_file))
     now = At(time.monotonic_ns(), time.time_ns() // NS_PER_MS)
-    core = Broker(options, recovered, Setup(owner.node_id, dict(users), perform, os.urandom(32)), now)
+    large_files = _large_files(server)
+    core = Broker(options, recovered, Setup(owner.node_id, dict(users), perform, os.urandom(32), large_files), now)
     disk = Disk(journal, recovered, server.node.post_from_thread, server.node.storage_failed)
     log.info(
         "recovered",
@@ -149,6 +150,14 @@ def _assemble(server: Server, options: BrokerOptions, owner: Identity, log: Log)
         took_ms=int((time.monotonic() - started_s) * 1000),
     )
     return core, disk
+
+
+def _large_files(server: Server) -> dict[int, int]:
+    directory = server.large.directory
+    try:
+        return directory.sizes()
+    except OSError as error:
+        raise fault_of(error, directory.path) from error
 
 
 def _reload(file: Path, running: BrokerOptions, log: Log) -> Reloaded:

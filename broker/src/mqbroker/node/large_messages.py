@@ -1,0 +1,131 @@
+"""Large messages of a node: what is under way between their files and the peers, and how much of it there may be.
+
+Owns the completions of effects on files. Bounds: bytes that were handed over and are not written, beyond which
+connections that upload are not read; reads at a time, beyond which downloads wait for their turn.
+Source: docs/adr/0009-large-messages.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from mqbroker.base.notice import Level
+from mqbroker.node.effects import DeleteLarge, FinishLarge, ReadLarge, WriteLarge
+
+if TYPE_CHECKING:
+    from mqbroker.node.broker import Broker
+    from mqbroker.node.downloads import Download
+    from mqbroker.node.uploads import Upload
+
+UPLOAD_BYTES_MAX = 1 << 20  # of one connection on their way to files
+READS_MAX = 32
+READ_BYTES = 256 << 10
+
+# Called with the result, or with None and why it failed.
+Completion = Callable[[Any, str], None]
+
+
+class LargeMessages:
+    """See the module's docstring."""
+
+    def __init__(self, broker: Broker, files: Mapping[int, int]) -> None:
+        self._broker = broker
+        self._files = broker.store.large
+        self._files.delete = self._delete
+        self._completions: dict[int, Completion] = {}
+        self._reading_count = 0
+        self._reads_due: dict[Download, None] = {}
+        self._when_finished: list[Callable[[], None]] = []
+        self.writing_bytes = 0
+        self.finishing_count = 0
+        self.downloads: dict[Download, None] = {}
+        for file in self._files.begin_above(files):
+            self._delete(file)
+        for fault in self._files.given_up.values():
+            broker.notice(Level.ERROR, "large-message-given-up", why=str(fault))
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the disk is behind with files."""
+        return self.writing_bytes > self._broker.options.journal.disk_pending_bytes_max
+
+    def completed(self, effect_id: int, result: Any, why: str) -> bool:
+        """An effect is done, or has failed; whether it was one of ours."""
+        completion = self._completions.pop(effect_id, None)
+        if completion is None:
+            return False
+        completion(result, why)
+        return True
+
+    # -- effects -------------------------------------------------------------------------------------------------------
+
+    def write(self, upload: Upload, chunks: tuple[bytes, ...], completion: Completion) -> None:
+        """Append to a file that is being uploaded."""
+        size_bytes = sum(map(len, chunks))
+        self.writing_bytes += size_bytes
+
+        def written(result: Any, why: str) -> None:
+            self.writing_bytes -= size_bytes
+            completion(size_bytes, why)
+
+        self._broker.effects.append(WriteLarge(self._expect(written), upload.file, upload.size_bytes, chunks))
+
+    def finish(self, upload: Upload, completion: Completion, *, sync: bool) -> None:
+        """All of a file was written."""
+        self.finishing_count += 1
+
+        def finished(result: Any, why: str) -> None:
+            self.finishing_count -= 1
+            completion(result, why)
+            if not self.finishing_count:
+                actions, self._when_finished = self._when_finished, []
+                for action in actions:
+                    action()
+
+        self._broker.effects.append(FinishLarge(self._expect(finished), upload.file, sync))
+
+    def when_finished(self, action: Callable[[], None]) -> None:
+        """Do something when every message that has come in whole is published."""
+        if self.finishing_count:
+            self._when_finished.append(action)
+        else:
+            action()
+
+    def read(self, download: Download) -> None:
+        """Read the next piece for a download, now or when it is its turn."""
+        if self._reading_count >= READS_MAX:
+            self._reads_due[download] = None
+            return
+        self._reading_count += 1
+
+        def came(result: Any, why: str) -> None:
+            self._reading_count -= 1
+            if self._reads_due:
+                following = next(iter(self._reads_due))
+                del self._reads_due[following]
+                self.read(following)
+            download.came(result)
+
+        file, offset, size_bytes = download.wanted(READ_BYTES)
+        self._broker.effects.append(ReadLarge(self._expect(came), file, offset, size_bytes))
+
+    def forget(self, download: Download) -> None:
+        """It has ended."""
+        self.downloads.pop(download, None)
+        self._reads_due.pop(download, None)
+
+    def pump(self) -> None:
+        """Downloads of connections that were heard of go on where they can."""
+        touched = self._broker.touched
+        for download in list(self.downloads):
+            if download.conn in touched:
+                download.pump()
+
+    def _delete(self, file: int) -> None:
+        self._broker.effects.append(DeleteLarge(self._broker.next_effect_id(), file))
+
+    def _expect(self, completion: Completion) -> int:
+        effect_id = self._broker.next_effect_id()
+        self._completions[effect_id] = completion
+        return effect_id

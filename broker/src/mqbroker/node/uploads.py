@@ -1,0 +1,149 @@
+"""Large messages of one connection on their way into files.
+
+Pieces are handed over once a read, in order. When the last one has come, the connection takes nothing more in until
+the file is finished: only then the message is published, so neither its order on the link nor the journal's promise
+depends on when the disk is done. What fails on the way is refused, and its file deleted: nothing was promised yet.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mqbroker.amqp.events import Incoming, Piece, Whole
+from mqbroker.amqp.links import ReceiverLink
+from mqbroker.base.notice import Level
+from mqbroker.node.large_messages import UPLOAD_BYTES_MAX
+from mqbroker.node.refusals import refuse_run
+from mqbroker.wire.header_section import section_of
+from mqbroker.wire.large import large_run
+from mqbroker.wire.large_file import Large
+
+if TYPE_CHECKING:
+    from mqbroker.node.peer import Peer
+
+
+class Upload:
+    """One message. `size_bytes`: what was handed over; `failure`: why it cannot be taken in."""
+
+    __slots__ = ("chunks", "failure", "file", "head", "size_bytes")
+
+    def __init__(self, file: int, head: bytes) -> None:
+        self.file = file
+        self.head = head
+        self.chunks: list[bytes] = []
+        self.size_bytes = 0
+        self.failure = ""
+
+
+class Uploads:
+    """All of a connection. `closed_why`: it is gone in order, but the message that came last is to be published yet."""
+
+    __slots__ = ("_by_link", "_finishing", "_peer", "_writing_bytes", "closed_why")
+
+    def __init__(self, peer: Peer) -> None:
+        self._peer = peer
+        self._by_link: dict[ReceiverLink, Upload] = {}
+        self._finishing: Upload | None = None
+        self._writing_bytes = 0
+        self.closed_why: str | None = None
+
+    @property
+    def is_finishing(self) -> bool:
+        """Whether the connection is held for a message."""
+        return self._finishing is not None
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the connection should not be read."""
+        is_much = self._writing_bytes > UPLOAD_BYTES_MAX
+        return is_much or self.is_finishing or (self._writing_bytes > 0 and self._peer.broker.large.is_behind)
+
+    def piece(self, event: Piece) -> None:
+        """One more piece."""
+        upload = self._by_link.get(event.link)
+        if upload is None:
+            if not event.link.is_attached:
+                return
+            upload = self._by_link[event.link] = Upload(self._peer.broker.store.large.begin(), event.head)
+        if not upload.failure:
+            upload.chunks.append(event.data)
+
+    def flush(self) -> None:
+        """Hand over what one read brought."""
+        if not self._by_link and self._finishing is None:
+            return
+        for upload in self._by_link.values():
+            self._write(upload)
+        if self.is_behind:
+            self._peer.pause(True)
+
+    def _write(self, upload: Upload) -> None:
+        if not upload.chunks or upload.failure:
+            return
+        chunks, upload.chunks = tuple(upload.chunks), []
+        size_bytes = sum(map(len, chunks))
+        self._writing_bytes += size_bytes
+
+        def written(_: Any, why: str) -> None:
+            self._writing_bytes -= size_bytes
+            self._fail(upload, why)
+            self._peer.pause_if_needed()
+
+        self._peer.broker.large.write(upload, chunks, written)
+        upload.size_bytes += size_bytes
+
+    def _fail(self, upload: Upload, why: str) -> None:
+        if why and not upload.failure:
+            upload.failure = why
+            upload.chunks.clear()
+            self._peer.broker.notice(Level.ERROR, "large-message-failed", conn=self._peer.conn, why=why)
+
+    def whole(self, event: Whole) -> None:
+        """The last piece has come."""
+        upload = self._by_link.pop(event.link, None)
+        if upload is None:
+            self._go_on()
+            return
+        self._write(upload)
+        self._finishing = upload
+        section = section_of(upload.head, 0, len(upload.head))
+        is_safe = section is not None and section.is_durable and self._peer.broker.options.journal.journal_sync
+
+        def finished(_: Any, why: str) -> None:
+            self._finished(upload, event, why)
+
+        self._peer.broker.large.finish(upload, finished, sync=is_safe)
+
+    def _finished(self, upload: Upload, event: Whole, why: str) -> None:
+        """The file is whole: now it is a message like any other."""
+        peer = self._peer
+        self._fail(upload, why)
+        run = large_run(upload.head, Large(upload.file, upload.size_bytes))
+        incoming = Incoming(event.link, run, event.delivery_id, event.is_settled)
+        if not peer.connection.is_dead and event.link.is_attached:
+            if upload.failure:
+                refuse_run(peer, incoming, f"the message cannot be stored: {upload.failure}", "amqp:internal-error")
+            else:
+                peer.incoming(incoming)
+        self._finishing = None
+        peer.broker.store.large.release(upload.file)
+        if not peer.connection.is_dead:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Take in what came meanwhile, perhaps the end of the connection."""
+        peer = self._peer
+        peer.touch()
+        peer.connection.go_on(peer.handle_events)
+        peer.handle_events()
+        self.flush()
+        peer.pause_if_needed()
+        if self.closed_why is not None and not self.is_finishing:
+            why, self.closed_why = self.closed_why, None
+            peer.broker.closed(peer, why)
+
+    def drop(self, link: ReceiverLink) -> None:
+        """A delivery was aborted, or its link is gone: nothing of it stays."""
+        upload = self._by_link.pop(link, None)
+        if upload is not None:
+            self._peer.broker.store.large.release(upload.file)
