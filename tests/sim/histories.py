@@ -194,19 +194,23 @@ class Simulation:
         return sum(q.message_count for node in self.nodes for q in node.broker.store.queues.values())
 
     def _leaks(self) -> list[str]:
-        return [
-            f"leak: {node.name} holds {node.broker.store.memory.held_bytes} bytes of no message"
-            for node in self.nodes
-            if node.broker.store.memory.held_bytes
-        ] + [
-            f"leak: {node.name} holds {pins} places of no message"
-            for node in self.nodes
-            if (pins := sum(segment.pins for segment in node.broker.journal._ledger.segments))
-        ] + [
-            f"leak: {node.name} has files of no message: {node.large_files.sizes}"
-            for node in self.nodes
-            if node.large_files.sizes or node.broker.store.large.count
-        ]
+        return (
+            [
+                f"leak: {node.name} holds {node.broker.store.memory.held_bytes} bytes of no message"
+                for node in self.nodes
+                if node.broker.store.memory.held_bytes
+            ]
+            + [
+                f"leak: {node.name} holds {pins} places of no message"
+                for node in self.nodes
+                if (pins := sum(segment.pins for segment in node.broker.journal._ledger.segments))
+            ]
+            + [
+                f"leak: {node.name} has files of no message: {node.large_files.sizes}"
+                for node in self.nodes
+                if node.large_files.sizes or node.broker.store.large.count
+            ]
+        )
 
 
 class Watch:

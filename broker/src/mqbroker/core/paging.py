@@ -15,6 +15,7 @@ from mqbroker.core.backlog import Segment
 from mqbroker.core.kinds import QueueKind
 from mqbroker.core.meter import PAGE
 from mqbroker.core.page_moves import PageMoves, runs_in
+from mqbroker.core.paged_files import PagedFiles
 from mqbroker.core.pages import Page, Pages, Piece, Shape
 from mqbroker.core.times import deliver_at_ms, expires_ms
 from mqbroker.journal.places import Slice, Written
@@ -46,6 +47,7 @@ class Paging:
         self._store = store
         self.read: Callable[[tuple[Slice, ...]], int] = _nobody_reads
         self.queues: dict[Queue, None] = {}  # those with pages
+        self.files = PagedFiles(store.large)
         self.paged_total = 0
         self.moves = PageMoves(store, self)
         self._reads: dict[int, tuple[Queue, Page]] = {}
@@ -81,6 +83,8 @@ class Paging:
             each.add(written, count, size_bytes, journal.position)
             queue.added_total += count
             self._store.dirty[queue] = None
+        if run.large is not None:
+            self.files.hold(run, len(queues), is_stored=bool(durable))
         self.paged_total += count * len(queues)
 
     def _pages_of(self, queue: Queue) -> Pages:
@@ -183,6 +187,7 @@ class Paging:
             if is_wanted:
                 for segment in segments_in(piece, data):
                     self._take_in(queue, segment)
+                    self.files.taken_in(segment.run)
             self.pin(piece, -1)
         if pages is not None and is_wanted:
             pages.finished()
@@ -225,10 +230,12 @@ class Paging:
                 written.pins -= 1
                 written.loose -= not is_durable
                 ranges.append((written.first_id, written.count, is_durable))
-            for first_id, n, is_durable in ranges if is_settled and queue.journal_id else ():
-                if is_durable:
+            for first_id, n, is_durable in ranges:
+                if is_durable and is_settled and queue.journal_id:
                     store.journal.settle(queue.journal_id, first_id, n)
                     has_settled = True
+                if len(self.files):
+                    self.files.settle(first_id, n)
         self._end(queue)
         return Dropped(count, has_settled)
 

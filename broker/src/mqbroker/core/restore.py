@@ -45,6 +45,10 @@ class Found:
         place = self._record.place
         return None if place is None else Piece(self.first_id, self.count, self.deliveries, True, place)
 
+    def large_run(self) -> Run | None:
+        """The run, if it is a message whose body is in a file. Raises StorageFault where the record is not a run."""
+        return self.segment().run if is_large(bytes(self._record.frames[:6])) else None
+
     def segment(self) -> Segment:
         """Them in memory. Raises StorageFault where the record is not a run."""
         run = self._runs.get(id(self._record))
@@ -53,13 +57,20 @@ class Found:
         return Segment(run, self.first_id - run.first_id, self.count, self.deliveries)
 
 
-def bring_back(store: Store, recovered: Recovered, by_id: dict[int, Queue]) -> None:
-    """Give the queues, by their ids in the journal, what recovery found. Raises StorageFault."""
+def bring_back(store: Store, recovered: Recovered, by_id: dict[int, Queue], files: Mapping[int, int]) -> None:
+    """Give the queues, by their ids in the journal, what recovery found. Raises StorageFault.
+
+    `files`: id -> bytes of all files of large messages.
+    """
     suspect: Range | None = None
     for queue_id, found, is_suspect in found_in(recovered):
-        queue, piece = by_id[queue_id], found.piece
+        queue, piece, large = by_id[queue_id], found.piece, found.large_run()
+        if large is not None and not store.large.is_whole(large, files, queue_id):
+            continue
         if piece is not None and (found.is_left or store.paging.keeps_out(queue)):
             store.paging.restore(queue, piece)
+            if large is not None:
+                store.paging.files.hold(large, 1, is_stored=True)
         else:
             _into_memory(store, queue, found.segment())
         if is_suspect:
@@ -75,6 +86,7 @@ def _into_memory(store: Store, queue: Queue, segment: Segment) -> None:
         run.expires_ms = expires_ms(run, store.settings.of(queue.kind.address))
         run.deliver_at_ms = deliver_at_ms(run)
         store.memory.hold(run)
+        store.large.stored(run)
     run.live += segment.n
     if queue.meter is not None:
         queue.meter.add(run.size_bytes(segment.start, segment.n), segment.n)
@@ -109,15 +121,6 @@ def found_in(recovered: Recovered) -> Iterator[tuple[int, Found, bool]]:
         for first, count, record in contents:
             for begin, end, deliveries in by_count(first, first + count, counts.get(queue_id)):
                 yield queue_id, Found(record, (begin, end, deliveries + extra), runs), bool(extra)
-
-
-def segments_with_files(
-    recovered: Recovered, files: Mapping[int, int], large: LargeFiles
-) -> Iterator[tuple[int, Segment, bool]]:
-    """The same, without what `large` gives up because its file is not whole. Raises StorageFault otherwise."""
-    for queue_id, segment, is_suspect in segments_of(recovered):
-        if segment.run.large is None or large.is_whole(segment.run, files, queue_id):
-            yield queue_id, segment, is_suspect
 
 
 def run_of(record: RecoveredRun) -> Run:

@@ -282,6 +282,8 @@ class Store:
                 self.journal.store(first, count, durable, run.block(index, count), run.arrived_ms)
             if not run.live:
                 self.memory.hold(run)
+            if durable:
+                self.large.stored(run)
             run.live += count * len(queues)
             if address.meter is not None:
                 address.meter.add(run.size_bytes(index, count) * len(queues), count * len(queues))
@@ -496,4 +498,4 @@ class Store:
         for queue_id, attributes in recovered.queues.items():
             self._next_queue_id = max(self._next_queue_id, queue_id + 1)
             by_id[queue_id] = self._bind(QueueKind.of(attributes), queue_id)
-        bring_back(self, recovered, by_id)
+        bring_back(self, recovered, by_id, large_files)

@@ -41,9 +41,9 @@ class Files:
         self.number("read")
         return path.read_bytes()
 
-    def read_at(self, path: Path, offset: int, size_bytes: int) -> bytes:
+    def read_piece(self, path: Path, offset: int, size_bytes: int) -> bytes:
         """A piece of a file; less at its end."""
-        self.number("read_at")
+        self.number("read_piece")
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             pieces = []

@@ -68,7 +68,7 @@ class LargeDirectory:
 
     def read(self, file: int, offset: int, size_bytes: int) -> bytes:
         """Exactly so many bytes."""
-        data = self._files.read_at(self.path_of(file), offset, size_bytes)
+        data = self._files.read_piece(self.path_of(file), offset, size_bytes)
         if len(data) != size_bytes:
             raise OSError(errno.EIO, f"{len(data)} bytes at byte {offset}, not {size_bytes}", str(self.path_of(file)))
         return data

@@ -11,6 +11,7 @@ from mqbroker.journal.places import Slice
 from mqbroker.journal.ranges import RangeMap, forgotten, subtract
 from mqbroker.journal.records import Malformed
 from mqbroker.journal.recovered import Leave, RecoveredRun, StoredId
+from mqbroker.wire.large import is_large
 
 
 class Rebuild:
@@ -214,8 +215,8 @@ class Rebuild:
             return
         offset, record = self._place
         run.place = Slice(self._segment, offset, len(record), zlib.crc32(record))
-        if not all(paging):
-            return
+        if not all(paging) or is_large(bytes(run.frames[:6])):
+            return  # a large one names its file, which has to be there
         size_bytes = len(run.frames)
         run.is_left = self._kept_bytes + size_bytes > leave.kept_bytes_max
         if run.is_left:

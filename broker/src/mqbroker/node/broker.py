@@ -262,9 +262,9 @@ class Broker:
         return self._effect_id
 
     def _read_page(self, slices: tuple[Slice, ...]) -> int:
-        self._effect_id += 1
-        self.effects.append(ReadPage(self._effect_id, slices))
-        return self._effect_id
+        effect_id = self.next_effect_id()
+        self.effects.append(ReadPage(effect_id, slices))
+        return effect_id
 
     def _done(self, given_: given.Done) -> None:
         if self.store.paging.awaits(given_.id):
@@ -332,7 +332,7 @@ class Broker:
         if self.may_grant:
             return True
         is_paging = isinstance(address, Address) and self.store.takes_when_full(address)
-        return is_paging and not self._is_disk_full and not self.is_stopping
+        return is_paging and not self.is_disk_full and not self.is_stopping
 
     def _relieve(self) -> None:
         """Give credit to those who waited for room."""
