@@ -136,6 +136,7 @@ class LocalSessions:
             messages += [shown(segment, index) for index in range(segment.start, segment.start + segment.n)]
         if messages:
             self._tags.setdefault(receive.session, {})[self._tag] = (receive.queue, receive.segments)
+        receive.segments = []  # its timer keeps the request until it is due, and must not keep messages
         self._broker.reply(receive.request_id, {"messages": messages, "tag": self._tag if messages else None})
 
     def _leave(self, receive: Receive) -> None:
