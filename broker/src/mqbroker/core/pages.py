@@ -191,7 +191,7 @@ class Pages:
 
     def seal(self) -> None:
         """The first page takes no more: somebody waits for it, and it is to be on disk soon."""
-        if len(self._pages) == 1:
+        if len(self._pages) == 1 and self._pages[0].count:
             self._pages.append(Page(is_durable=self._is_durable))
 
     def finished(self) -> None:

@@ -83,12 +83,13 @@ class LocalSessions:
         store = broker.store
         if broker.is_stopping:
             raise Refused("amqp:connection:forced", "the broker stops")
-        if sum(map(len, payloads)) + store.memory.held_bytes > store.memory.max_bytes:
-            raise Refused("amqp:resource-limit-exceeded", "the messages do not fit under global-max-size")
         largest = max(map(len, payloads), default=0)
         if largest > store.limits.max_message_size_bytes:
             raise Refused("amqp:link:message-size-exceeded", f"a message of {largest} bytes exceeds max-message-size")
         target = store.address_for(address)
+        is_over = sum(map(len, payloads)) + store.memory.held_bytes > store.memory.max_bytes
+        if is_over and not store.takes_when_full(target):
+            raise Refused("amqp:resource-limit-exceeded", "the messages do not fit under global-max-size")
         # All or none, but where more than fits is dropped.
         is_all_taken = target.meter is None or (target.meter.policy != DROP and not is_dropped(target, len(payloads)))
         waits = False
@@ -144,6 +145,7 @@ class LocalSessions:
             messages += [shown(segment, index) for index in range(segment.start, segment.start + segment.n)]
         if messages:
             self._tags.setdefault(receive.session, {})[self._tag] = (receive.queue, receive.segments)
+        receive.segments = []  # its timer keeps the request until it is due, and must not keep messages
         self._broker.reply(receive.request_id, {"messages": messages, "tag": self._tag if messages else None})
 
     def _leave(self, receive: Receive) -> None:
