@@ -117,6 +117,17 @@ def test_new_sets_the_copied_journal_aside(data: Path) -> None:
     assert identity.check(data, HERE) == original
 
 
+def test_files_of_large_messages_go_with_their_journal(data: Path) -> None:
+    """Beside another journal a start would delete them as files that nobody needs."""
+    (data / "large-messages").mkdir()
+    (data / "large-messages" / "7.msg").write_bytes(b"body")
+    _, aside = identity.new(data, HERE, even_if_original=True)
+    assert aside is not None
+    bodies = data / aside.name.replace("journal", "large-messages")
+    assert (bodies / "7.msg").read_bytes() == b"body"
+    assert not (data / "large-messages").exists()
+
+
 def test_new_on_an_original_asks_first(data: Path) -> None:
     with pytest.raises(ConfigFault, match="even-if-original"):
         identity.new(data, HERE)

@@ -177,12 +177,12 @@ def test_a_message_without_any_head_is_a_body() -> None:
     assert Consumer(stage).bodies == [content(1)]
 
 
-def pieces(payload: bytes, size: int, *, end: int | None = None, number: int = 0) -> bytes:
+def pieces(payload: bytes, size: int, *, end: int | None = None, number: int = 0, handle: int = 0) -> bytes:
     """The transfers of a message; `end`: only the first so many bytes, without the last transfer."""
     found = b""
     for at in range(0, len(payload) if end is None else end, size):
         first: dict[str, Any] = {"delivery_id": number, "delivery_tag": b"t", "message_format": 0} if not at else {}
-        found += frames.frame(Transfer(handle=0, more=at + size < len(payload), **first), payload[at : at + size])
+        found += frames.frame(Transfer(handle=handle, more=at + size < len(payload), **first), payload[at : at + size])
     return found
 
 
@@ -753,3 +753,53 @@ def test_administrators_receive_what_is_before_it_and_are_told_of_it() -> None:
     assert answer["condition"] == "amqp:not-implemented"
     assert "message 2 is large" in answer["description"]
     assert Consumer(stage).bodies == [content(1)]
+
+
+# -- how bytes are cut into reads -------------------------------------------------------------------------------------
+
+
+def conversation(seed: int) -> bytes:
+    """Two links on one connection with large and small messages, pieces of one between those of the other."""
+    dice = random.Random(seed)
+    waiting: dict[int, list[bytes]] = {0: [], 1: []}
+    delivery = 0
+    for handle in (0, 1):
+        for _ in range(8):
+            body = content(delivery, dice.choice((10, 1500, 3000, 9000)))
+            payload = build_message(body, durable=dice.random() < 0.7)
+            waiting[handle].append(pieces(payload, dice.choice((400, 900)), number=delivery, handle=handle))
+            delivery += 1
+    said = frames.anonymous() + frames.opened() + frames.begun()
+    said += frames.sender("orders", 0) + frames.sender("invoices", 1)
+    transfers = {handle: b"".join(messages) for handle, messages in waiting.items()}
+    while any(transfers.values()):
+        handle = dice.choice([each for each, left in transfers.items() if left])
+        size = int.from_bytes(transfers[handle][:4], "big")
+        said += transfers[handle][:size]
+        transfers[handle] = transfers[handle][size:]
+    return said + (frames.close() if seed % 2 else b"")
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_how_bytes_are_cut_into_reads_changes_nothing(seed: int) -> None:
+    data, dice = conversation(seed), random.Random(seed)
+    outcomes = []
+    for cut in (len(data), 1000, 37):
+        stage = stage_of()
+        stage.is_large_held = True
+        conn = stage.accept()
+        at = 0
+        while at < len(data):
+            size = dice.randrange(1, cut + 1) if cut < len(data) else cut
+            stage.talk(conn, data[at : at + size])
+            at += size
+            if dice.random() < 0.3:
+                stage.work_on_files(dice.randrange(3))
+                stage.run()
+        stage.is_large_held = False
+        stage.run()
+        consumers = [Consumer(stage, name, name, credit=100) for name in ("orders", "invoices")]
+        outcomes.append([each.bodies for each in consumers])
+        assert stage.broker.large.writing_bytes == stage.broker.large.finishing_count == 0
+    assert outcomes[0] == outcomes[1] == outcomes[2]
+    assert sum(map(len, outcomes[0])) == 16

@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from mqbroker.base.errors import ConfigFault, StorageFault
+from mqbroker.core.large import DIRECTORY
 from mqbroker.io import placing
 
 FORMAT = 1
@@ -158,7 +159,8 @@ def adopt(data_directory: Path, machine: str) -> tuple[Identity, bool]:
 
 
 def new(data_directory: Path, machine: str, *, even_if_original: bool = False) -> tuple[Identity, Path | None]:
-    """Make a node of its own out of a copy. Its messages belong to the original, so the journal is set aside.
+    """Make a node of its own out of a copy. Its messages belong to the original, so the journal is set aside, and the
+    files of large messages with it.
 
     Returns the new identity and where the old journal is now. The journal moves before the identity changes: a crash
     in between leaves a directory that is still refused, and `new` again completes it.
@@ -193,7 +195,12 @@ def _set_aside(data_directory: Path, origin: str) -> Path | None:
         suffix = "" if number == 1 else f".{number}"
         aside = data_directory / f"{JOURNAL_NAME}.copied-from-{origin}{suffix}"
         if not aside.exists():
+            bodies = data_directory / DIRECTORY
             try:
+                # First what the journal needs: a start deletes files that its journal does not know.
+                if bodies.exists():
+                    bodies.rename(data_directory / f"{DIRECTORY}.copied-from-{origin}{suffix}")
+                    placing.sync_directory(data_directory)
                 (data_directory / JOURNAL_NAME).rename(aside)
                 placing.sync_directory(data_directory)
             except OSError as error:

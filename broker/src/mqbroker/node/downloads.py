@@ -50,6 +50,8 @@ class Download:
     def pump(self) -> None:
         """Go on as far as window and transport let."""
         session = self._consumer.link.session
+        if not self._consumer.link.is_attached:
+            return
         if self._head:
             went = session.continue_message(self._consumer.link, self._head, has_more=True)
             self._head = self._head[went:]
@@ -68,7 +70,7 @@ class Download:
         """A piece was read: send what fits by now."""
         self._is_reading = False
         peer, link = self._consumer.peer, self._consumer.link
-        if self not in peer.broker.large.downloads:
+        if self not in peer.broker.large.downloads or not link.is_attached:
             return
         peer.touch()
         has_more = self._offset + len(data) < self._large.size_bytes
