@@ -9,10 +9,14 @@ from unittest.mock import patch
 
 from mqbroker.core.address import Address
 from mqbroker.core.decisions import Decisions
+from mqbroker.core.leaving import Leaving
+from mqbroker.core.moved import moved
 from mqbroker.core.queue import Queue, Segment
 from mqbroker.core.store import Store
 from mqbroker.core.transaction import Transaction
+from mqbroker.journal.duplicates import DuplicateIds
 from mqbroker.journal.plan import Journal
+from mqbroker.node.consumer import LinkConsumer
 from mqbroker.wire.run import Run
 
 
@@ -82,6 +86,57 @@ def _store_without_last(self: Journal, first_id: int, count: int, queue_ids: Any
             self.settle(queue_id, first_id, count)
 
 
+def _drop_what_leaves(self: Leaving, queue: Queue) -> None:
+    """Expired messages are settled and gone."""
+    for _, segment in queue.take_gone():
+        self._store.settle(queue, segment)
+
+
+def _move_in_two_steps(self: Leaving, queue: Queue, segment: Segment, target: tuple[str, str | None], why: str) -> None:
+    """Settled in one append, stored at the new address in a later one."""
+    store, origin = self._store, (queue.kind.address, queue.kind.name)
+    copies = [moved(segment, index, origin, why) for index in range(segment.start, segment.start + segment.n)]
+    store.settle(queue, segment)
+    for copy in copies:
+        store.decisions.wait_for_earlier(lambda copy=copy: store.publish(store.address_for(target[0]), copy, origin[0]))
+
+
+def _put_back_in_front(self: Queue, segment: Segment, due_ms: int = 0) -> None:
+    """What returns goes before everything else, whatever its priority."""
+    self.delivering_count -= segment.n
+    self.backlog._blocks.insert(0, [segment])
+    self.backlog.count += segment.n
+
+
+def _keep_no_ids(self: DuplicateIds, *of: Any) -> None:
+    """Ids of duplicate detection that the journal does not learn of."""
+
+
+def _never_expires(self: Queue, segment: Segment) -> None:
+    """Messages that nobody looks at when their time has come."""
+
+
+def _deliver_to_browser(self: LinkConsumer, queue: Queue, segment: Segment) -> int:
+    """What a browser is shown it also has."""
+    self.is_browser = False
+    went = _DELIVER(self, queue, segment)
+    self.is_browser = True
+    return went
+
+
+def _without_filter(self: Store, queue: Queue, consumer: Any) -> None:
+    """A selector that is asked for and forgotten."""
+    consumer.filter = None
+    _JOIN(self, queue, consumer)
+
+
+def _put_back_instead(self: Leaving, queue: Queue, segment: Segment, cause: str) -> None:
+    """A dead letter stays where it is."""
+    queue.put_back(segment)
+
+
+_DELIVER = LinkConsumer.deliver
+_JOIN = Store.join
 _STORE = Journal.store
 
 BUGS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
@@ -100,4 +155,19 @@ TRANSACTION_BUGS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     ),
     "part of a transaction is not stored": lambda: patch.object(Store, "publish_together", _publish_without_last),
     "a rollback publishes": lambda: patch.object(Transaction, "roll_back", _commit_by_rollback),
+}
+
+# Found in histories whose clients use what queues can do.
+FEATURE_BUGS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
+    "expired messages are dropped": lambda: patch.object(Leaving, "clear", _drop_what_leaves),
+    "a dead letter is settled in one append and stored in another": lambda: patch.object(
+        Leaving, "_move", _move_in_two_steps
+    ),
+    "returned messages overtake higher priorities": lambda: patch.object(Queue, "put_back", _put_back_in_front),
+    "duplicate ids are not journalled": lambda: patch.object(DuplicateIds, "add", _keep_no_ids),
+    "expired messages are given to consumers": lambda: patch.object(Queue, "_note_expiry", _never_expires),
+    "a browser takes what it sees": lambda: patch.object(LinkConsumer, "deliver", _deliver_to_browser),
+    "a selector is forgotten": lambda: patch.object(Store, "join", _without_filter),
+    "redelivery is not delayed": lambda: patch("mqbroker.core.store.redelivery_delay_ms", lambda *of: 0),
+    "deliveries in vain are without end": lambda: patch.object(Leaving, "reject", _put_back_instead),
 }

@@ -13,12 +13,17 @@ from mqbroker.wire.performatives import Accepted
 
 from tests.sim.clients import Client, Consumer, Producer
 from tests.sim.disk import Faults
+from tests.sim.features import Browser, Drain, Publisher, Sight, Taker
+from tests.sim.model import Model
+from tests.sim.places import Place, drawn, with_places
 from tests.sim.transactors import Transactor
 from tests.sim.world import MARKER, Pipe, SimNode, World, options_for, patient
 from tests.support.checker import History
 
 BUSY_MS = 2_000
-TRANSACTIONS_FROM = 1000  # from this seed on every other history has clients that use transactions
+MIXED_FROM = 1000  # from this seed on histories are of all kinds, before they are plain
+PLAIN, TRANSACTIONS, FEATURES = "plain", "transactions", "features"
+KINDS = (TRANSACTIONS, FEATURES, PLAIN, FEATURES)  # by the seed's remainder
 QUIET_MS = 60_000
 
 
@@ -36,6 +41,19 @@ class Verdict:
     steps: int
     faults: dict[str, int] = field(default_factory=dict)
     transactions: Counter[str] = field(default_factory=Counter)  # by how they ended
+    ends: Counter[str] = field(
+        default_factory=Counter
+    )  # of messages that left their queue otherwise than to a consumer
+
+
+def kind_of(seed: int) -> str:
+    """What the clients of a history use."""
+    return PLAIN if seed < MIXED_FROM else KINDS[seed % len(KINDS)]
+
+
+def seeds_of(kind: str, count: int) -> list[int]:
+    """The first seeds of a kind among the mixed ones."""
+    return [seed for seed in range(MIXED_FROM, MIXED_FROM + count * len(KINDS)) if kind_of(seed) == kind][:count]
 
 
 class Simulation:
@@ -43,9 +61,10 @@ class Simulation:
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
-        self._has_transactions = seed >= TRANSACTIONS_FROM and seed % 2 == 0
+        self.kind = kind_of(seed)
         self.world = World(seed)
         self.history = History()
+        self.model = Model()
         self.counts: dict[str, int] = {}
         rng = self.world.rng
         faults = Faults(write_error=rng.choice((0, 0, 0.003)), sync_error=rng.choice((0, 0, 0.003)))
@@ -54,13 +73,19 @@ class Simulation:
             options = options_for(
                 rng.choice((4096, 65536, 1 << 20)), rng.choice((20_000, 1 << 28)), rng.choice((3, 100))
             )
-            if self._has_transactions:
+            if self.kind == TRANSACTIONS:
                 options = patient(options)
+            elif self.kind == FEATURES:
+                options = with_places(options, self._draw_places(f"node{number}"))
             self.nodes.append(SimNode(self.world, f"node{number}", options, faults))
         self.clients: list[Client] = []
         for node in self.nodes:
             node.start()
-            self._populate(node)
+            node.observers.append(Watch(node, self.history).sent)
+            if self.kind == FEATURES:
+                self._populate_places(node)
+            else:
+                self._populate(node)
         self._faults: list[tuple[str, Callable[[SimNode], None]]] = [
             ("kill", lambda node: self._crash(node, power_cut=False)),
             ("power cut", lambda node: self._crash(node, power_cut=True)),
@@ -71,11 +96,11 @@ class Simulation:
             ("clock jump", self._jump),
             ("clean stop", self._clean_stop),
         ]
+        if self.kind == FEATURES:
+            self._faults = [each for each in self._faults if each[0] != "clock jump"]  # the model knows one time
 
     def _populate(self, node: SimNode) -> None:
         rng = self.world.rng
-        watch = Watch(node, self.history)
-        node.observers.append(watch.sent)
         queues = [f"{node.name}-q{number}" for number in range(rng.choice((1, 2)))]
         for queue in queues:
             for number in range(rng.choice((1, 1, 2, 3))):
@@ -83,10 +108,28 @@ class Simulation:
                 self.clients.append(Producer(self.world, node, f"{queue}-p{number}", self.history, queue, count))
             for number in range(rng.choice((0, 1, 2, 3))):
                 self.clients.append(Consumer(self.world, node, f"{queue}-c{number}", self.history, queue))
-            if self._has_transactions:
+            if self.kind == TRANSACTIONS:
                 for number in range(rng.choice((1, 2, 3))):
                     name = f"{queue}-p9{number}"
                     self.clients.append(Transactor(self.world, node, name, self.history, queue, rng.choice((10, 60))))
+
+    def _draw_places(self, node: str) -> list[Place]:
+        rng = self.world.rng
+        places = [drawn(rng, f"{node}-q{number}") for number in range(rng.choice((1, 2)))]
+        self.model.places.update({place.address: place for place in places})
+        return places
+
+    def _populate_places(self, node: SimNode) -> None:
+        rng = self.world.rng
+        node.observers.append(Sight(node, self.model).sent)
+        for place in [each for each in self.model.places.values() if each.address.startswith(node.name)]:
+            for number in range(rng.choice((1, 2, 3))):
+                count = rng.choice((20, 60))
+                name = f"{place.address}-p{number}"
+                self.clients.append(Publisher(self.world, node, name, self.model, place, count))
+            takers: list[type[Taker]] = [Taker] * rng.choice((0, 1, 2, 3)) + [Browser] * rng.choice((0, 0, 1))
+            for number, taker in enumerate(takers):
+                self.clients.append(taker(self.world, node, f"{place.address}-c{number}", self.model, place))
 
     # -- faults --------------------------------------------------------------------------------------------------------
 
@@ -102,6 +145,7 @@ class Simulation:
                 for sent in self.history.sent.values():
                     if not sent.is_durable and sent.queue.startswith(node.name):
                         sent.is_exempt = True
+                self.model.restarted(node.name)
                 node.start()
 
         self.world.after(20 + self.world.rng.random() * 200, start)
@@ -159,20 +203,28 @@ class Simulation:
                 self._revive(node)
         self.world.run(BUSY_MS + 5_000)
         left = self._drain()
+        sent = [*self.history.sent.values(), *self.model.letters.values()]
         return Verdict(
-            self.seed, self.world.trace, self.history.check_drained(left) + self._leaks(), len(self.history.sent),
-            sum(sent.outcome == "accepted" for sent in self.history.sent.values()), self.history.received.total(),
+            self.seed, self.world.trace, self.history.check_drained(left) + self.model.check() + self._leaks(),
+            len(sent), sum(each.outcome == "accepted" for each in sent),
+            self.history.received.total() + sum(copy.seen for copy in self.model.copies.values()),
             sum(node.epoch for node in self.nodes), self.world.steps, self.counts,
-            Counter(transacted.outcome for transacted in self.history.transactions.values()),
+            Counter(transacted.outcome for transacted in self.history.transactions.values()), self.model.ends,
         )  # fmt: skip
 
     def _drain(self) -> int:
         for node in self.nodes:
-            for queue in list(node.broker.store.queues):
-                Consumer(self.world, node, f"drain-{queue}", self.history, queue, is_drain=True)
+            for name, queue in list(node.broker.store.queues.items()):
+                if self.kind == FEATURES:
+                    Drain(self.world, node, self.model, self._place_of(queue.kind.address), (queue.kind.address, name))
+                else:
+                    Consumer(self.world, node, f"drain-{name}", self.history, name, is_drain=True)
         self.world.run(BUSY_MS + QUIET_MS, lambda: self._depth() == 0)
         self.world.run(self.world.now_ns // 1_000_000 + 500)
         return self._depth()
+
+    def _place_of(self, address: str) -> Place:
+        return next(each for each in self.model.places.values() if address in (each.address, *each.extras))
 
     def _depth(self) -> int:
         return sum(q.message_count for node in self.nodes for q in node.broker.store.queues.values())

@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 from mqbroker.admin.operations import perform
 from mqbroker.base.time import NS_PER_MS, At
@@ -120,6 +121,7 @@ class SimNode:
         self.disk = SimDisk(world.rng, name.encode().ljust(16, b"\0"), options.journal.journal_file_size_bytes, faults)
         self.pipes: dict[int, Pipe] = {}
         self.observers: list[Callable[[int, bytes], None]] = []
+        self.readers: dict[int, Any] = {}  # by connection: the client there, if it takes messages
         self._conn = 0
         self._inputs: list[given.Input] = []
         self._is_step_due = False
@@ -136,6 +138,7 @@ class SimNode:
         """Boot from whatever the disk holds."""
         assert not self.is_up
         recovered = self.disk.load()
+        self.positions = {marker: at for marker, at in self.positions.items() if at <= recovered.last_position}
         self.broker = Broker(self.options, recovered, Setup(self.name, USERS, perform, b"simulated"), self.world.at)
         self.is_up = True
         self.is_frozen = False

@@ -1,0 +1,281 @@
+"""Simulated clients that use what queues can do, and note what they learn in a `Model`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from mqbroker.amqp import events as told
+from mqbroker.amqp.links import ReceiverLink, SenderLink
+from mqbroker.amqp.session import Session
+from mqbroker.core.moved import ORIGIN_QUEUE
+from mqbroker.wire.parts import DUPLICATE_ID
+from mqbroker.wire.performatives import Accepted, Attach, Modified, Rejected, Released, Source, Target
+from mqbroker.wire.run import single
+from mqbroker.wire.sections import (
+    Header,
+    body_values,
+    build_message,
+    decode_annotations,
+    decode_header,
+    scan_sections,
+)
+from mqbroker.wire.types import Described, Symbol
+
+from tests.sim.clients import Client
+from tests.sim.model import Copy, Letter, Model
+from tests.sim.places import COLOURS, HOME, Place
+from tests.sim.world import MARKER, SimNode, World
+from tests.support.checker import History, body_of
+
+SELECTOR = Symbol("apache.org:selector-filter:string")
+
+
+class Publisher(Client):
+    """Sends numbered messages to one address. What it has no answer for it sends again, if they have duplicate ids."""
+
+    def __init__(self, world: World, node: SimNode, name: str, model: Model, place: Place, count: int) -> None:
+        self.model = model
+        self.place = place
+        self.left = count
+        self.number = 0
+        self.link: SenderLink | None = None
+        self.in_doubt: dict[str, bytes] = {}
+        self.again: list[str] = []
+        self.is_stubborn = world.rng.random() < 0.7
+        self.durable_share = world.rng.choice((1.0, 1.0, 0.6))
+        super().__init__(world, node, name, History())
+        self._tick()
+
+    def attach(self, session: Session) -> None:
+        self.link = session.attach_sender(
+            Attach(name=self.name, handle=0, role=False, snd_settle_mode=0, source=Source(),
+                   target=Target(address=self.place.address), initial_delivery_count=0)
+        )  # fmt: skip
+        self.again = list(self.in_doubt)
+
+    def on_lost(self) -> None:
+        self.link = None
+        if not self.is_stubborn:
+            self.in_doubt.clear()
+
+    def _tick(self) -> None:
+        if not self.is_stopped:
+            self._send()
+            self.act()
+            self.world.after(self.world.rng.random() * 20, self._tick)
+
+    def _send(self) -> None:
+        link = self.link
+        if link is None or not link.is_attached or self.pipe is None:
+            return
+        for _ in range(min(link.credit, self.world.rng.choice((1, 1, 4, 15)))):
+            if link.session.window == 0 or (not self.again and not self.left):
+                return
+            message_id = self.again.pop(0) if self.again else self._write()
+            if message_id in self.in_doubt:
+                self._post(link, message_id)
+
+    def _post(self, link: SenderLink, message_id: str) -> None:
+        letter = self.model.letters[message_id]
+        assert self.pipe is not None
+        if letter.is_durable and not self.place.drops:
+            self.node.published[(self.pipe.conn, link.session.next_delivery_id)] = message_id
+        letter.is_resent = letter.sent_ms > 0
+        letter.sent_ms = letter.sent_ms or self.world.at.wall_ms
+        link.session.send_run(link, single(self.in_doubt[message_id]), 0, 1, message_id)
+
+    def _write(self) -> str:
+        rng, place = self.world.rng, self.place
+        self.left -= 1
+        self.number += 1
+        message_id = f"{self.name}-{self.number}"
+        body = body_of(message_id, rng.randrange(20, 300))
+        letter = Letter(self.name, self.number, place.address, rng.random() < self.durable_share, len(body))
+        letter.priority = rng.randrange(10) if place.has_priorities else 4
+        letter.ttl_ms = rng.choice(place.ttls_ms) if place.ttls_ms and rng.random() < 0.5 else 0
+        letter.colour = rng.choice(COLOURS) if place.has_colours else ""
+        self.model.letters[message_id] = letter
+        self.in_doubt[message_id] = self._payload(message_id, letter, body)
+        return message_id
+
+    def _payload(self, message_id: str, letter: Letter, body: bytes) -> bytes:
+        named = {"colour": letter.colour} if letter.colour else {}
+        if self.is_stubborn:
+            named[DUPLICATE_ID] = message_id
+        header = Header(durable=letter.is_durable, priority=letter.priority, ttl=letter.ttl_ms or None)
+        return build_message(body, header=header, application_properties=named)
+
+    def on_event(self, event: Any) -> None:
+        if isinstance(event, told.Settled):
+            outcome = {Accepted: "accepted", Rejected: "rejected"}[type(event.outcome)]
+            for taken in event.taken:
+                self.in_doubt.pop(taken.token, None)
+                self.model.outcome(taken.token, outcome, self.world.at.wall_ms)
+
+
+class Taker(Client):
+    """Takes messages of one queue and does with them what the dice say. A drain accepts all, a browser nothing."""
+
+    takes = True
+    is_drain = False
+
+    def __init__(self, world: World, node: SimNode, name: str, model: Model, place: Place) -> None:
+        self.model = model
+        self.place = place
+        self.where = HOME
+        self.queue = place.address
+        self.colour = ""
+        self.tag = name
+        self.window = world.rng.choice((1, 5, 30))
+        self.mode = world.rng.choice((0, 1))  # rcv-settle-mode: first, second
+        self.priority = world.rng.choice((0, 0, 5))
+        self.held: dict[int, Copy] = {}
+        self.confirming: dict[int, tuple[Copy, Any]] = {}
+        self.conn = 0
+        if place.has_colours and world.rng.random() < 0.5:
+            self.colour = world.rng.choice(COLOURS)
+        super().__init__(world, node, name, History())
+
+    def source(self) -> Source:
+        """What it asks for."""
+        filters = {SELECTOR: Described(SELECTOR, f"colour = '{self.colour}'")} if self.colour else None
+        return Source(address=self.queue, filter=filters)
+
+    def attach(self, session: Session) -> None:
+        assert self.pipe is not None
+        self.tag = f"{self.name}.{self.incarnation}"
+        self.conn = self.pipe.conn
+        self.node.readers[self.conn] = self
+        session.attach_receiver(
+            Attach(name=self.name, handle=0, role=True, rcv_settle_mode=self.mode, source=self.source(),
+                   target=Target(), properties={Symbol("priority"): self.priority})
+        )  # fmt: skip
+
+    def on_lost(self) -> None:
+        self.model.losses[self.place.address] += 1
+        self.held.clear()
+        self.confirming.clear()
+
+    def stop(self) -> None:
+        # Who leaves in order and says nothing of what it holds has let go of it: no delivery counts.
+        for copy in self.held.values():
+            copy.is_returned = True
+        super().stop()
+
+    def on_event(self, event: Any) -> None:
+        if isinstance(event, told.Attached):
+            assert isinstance(event.link, ReceiverLink)
+            event.link.grant(self.window)
+        elif isinstance(event, told.Incoming):
+            for delivery_id, header, body, origin in parcels(event):
+                copy = self.model.receive(self, body, header, origin)
+                if copy is not None and self.takes:
+                    self.held[delivery_id] = copy
+                    self._decide(delivery_id)
+            if event.link.is_attached:
+                event.link.regrant()
+        elif isinstance(event, told.SenderSettled):
+            for delivery_id in range(event.first, event.last + 1):
+                copy, outcome = self.confirming.pop(delivery_id, (None, None))
+                if copy is not None and isinstance(outcome, Accepted | Rejected):
+                    copy.is_settled = isinstance(outcome, Accepted)
+
+    def _decide(self, delivery_id: int) -> None:
+        dice = 0.0 if self.is_drain else self.world.rng.random()
+        if dice < 0.7:
+            self._tell(delivery_id, Accepted())
+        elif dice < 0.76:
+            self._tell(delivery_id, Released())
+        elif dice < 0.86:
+            self._tell(delivery_id, Modified(delivery_failed=True))
+        elif dice < 0.9:
+            self._tell(delivery_id, Rejected())
+        else:
+            # None of them: accepted much later, or given back by the loss of this connection.
+            incarnation = self.incarnation
+            self.world.after(self.world.rng.random() * 400, lambda: self._late(incarnation, delivery_id))
+
+    def _late(self, incarnation: int, delivery_id: int) -> None:
+        if incarnation == self.incarnation and delivery_id in self.held and not self.is_stopped:
+            self._tell(delivery_id, Accepted())
+            self.act()
+
+    def _tell(self, delivery_id: int, outcome: Any) -> None:
+        assert self.session is not None
+        copy = self.held.pop(delivery_id)
+        if isinstance(outcome, Accepted):
+            copy.is_settling = True
+        elif isinstance(outcome, Rejected):
+            copy.is_rejected = True
+        elif isinstance(outcome, Released):
+            copy.is_returned = True
+        else:
+            copy.failed += 1
+            copy.not_before_ms = self.world.at.wall_ms + int(self.place.settings["redelivery_delay"])
+        if self.mode == 1:
+            self.confirming[delivery_id] = (copy, outcome)
+            self.session.outcome(delivery_id, delivery_id, outcome)
+        else:
+            self.session.dispose(delivery_id, delivery_id, outcome, as_receiver=True)
+
+
+class Browser(Taker):
+    """Looks at messages; whatever it says of them, they stay."""
+
+    takes = False
+
+    def source(self) -> Source:
+        self.colour = ""
+        return Source(address=self.queue, distribution_mode=Symbol("copy"))
+
+    def on_event(self, event: Any) -> None:
+        super().on_event(event)
+        if isinstance(event, told.Incoming):
+            assert self.session is not None
+            self.session.accept(event.delivery_id, event.run.count)
+
+
+class Drain(Taker):
+    """Takes all that is left in a queue, whatever it is there."""
+
+    is_drain = True
+
+    def __init__(self, world: World, node: SimNode, model: Model, place: Place, target: tuple[str, str]) -> None:
+        self.target = target
+        super().__init__(world, node, f"drain-{target[1]}", model, place)
+
+    def source(self) -> Source:
+        address, queue = self.target
+        self.colour = ""
+        self.where = self.place.extras.get(address, HOME)
+        self.queue = queue
+        return Source(address=f"{address}::{queue}")
+
+
+class Sight:
+    """Sees what a node sends, and to whom."""
+
+    def __init__(self, node: SimNode, model: Model) -> None:
+        self._node = node
+        self._model = model
+
+    def sent(self, conn: int, data: bytes) -> None:
+        """What a connection is about to get."""
+        reader = self._node.readers.get(conn)
+        if reader is not None:
+            for marker in MARKER.findall(data):
+                self._model.leaves(marker.decode(), reader, self._node.world.at.wall_ms)
+
+
+def parcels(event: told.Incoming) -> Iterator[tuple[int, Header, bytes, str]]:
+    """Of each message its delivery id, header, body, and the queue that it was moved from."""
+    for index in range(event.run.count):
+        payload = bytes(event.run.payload(index))
+        sections = scan_sections(payload, 0, len(payload))
+        header = decode_header(payload, 0, len(payload))[0] if sections.header >= 0 else Header()
+        origin = ""
+        if sections.message_annotations >= 0:
+            notes = decode_annotations(payload, sections.message_annotations, len(payload))[0]
+            origin = str(notes.get(ORIGIN_QUEUE, ""))
+        yield event.delivery_id + index, header, b"".join(body_values(payload, sections)[1]), origin

@@ -1,0 +1,190 @@
+"""A model of queues: of each copy of a message where it may be, how often it may come, and in which order.
+
+A copy is one message in one queue of its address. It ends in one way: settled by a consumer there, or found among the
+dead letters, or among the expired messages, or dropped for a reason that the settings of its place give. `Model` knows
+facts that clients noted, and what nodes sent and when; of the broker's own books it knows nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from mqbroker.wire.sections import Header
+
+from tests.sim.places import DEAD, EXPIRED, HOME, Place
+from tests.support.checker import Sent, id_in
+
+
+@dataclass(slots=True)
+class Letter(Sent):
+    """One message as its producer knows it. Times are those of the world's wall clock, in ms."""
+
+    priority: int = 4
+    colour: str = ""
+    ttl_ms: int = 0
+    sent_ms: int = 0  # first
+    accepted_ms: int = 0
+    is_resent: bool = False  # with its duplicate id, after a connection that was lost
+
+
+@dataclass(slots=True)
+class Copy:
+    """One message in one queue of its address, as consumers know it."""
+
+    seen: int = 0
+    failed: int = 0  # deliveries that consumers called failures
+    is_returned: bool = False  # given back in order: comes again without a flag
+    is_settling: bool = False
+    is_settled: bool = False  # and confirmed
+    is_rejected: bool = False
+    ended: str = ""  # where it was found, if not at home
+    not_before_ms: int = 0  # its redelivery delay
+
+
+class Reader(Protocol):
+    """Whoever takes messages: a consumer, a browser, or a drain."""
+
+    tag: str  # of one connection
+    place: Place
+    where: str
+    queue: str
+    colour: str
+    is_drain: bool
+    takes: bool  # not a browser
+
+
+@dataclass(slots=True)
+class Model:
+    """See the module's docstring."""
+
+    places: dict[str, Place] = field(default_factory=dict)
+    letters: dict[str, Letter] = field(default_factory=dict)
+    copies: dict[tuple[str, str], Copy] = field(default_factory=dict)
+    losses: Counter[str] = field(default_factory=Counter)  # by queue: connections of consumers, and lives of the node
+    ends: Counter[str] = field(default_factory=Counter)
+    violations: list[str] = field(default_factory=list)
+    _last: dict[tuple[object, ...], int] = field(default_factory=dict)
+
+    # -- what producers know -------------------------------------------------------------------------------------------
+
+    def outcome(self, message_id: str, outcome: str, now_ms: int) -> None:
+        """The broker answered. A message that was refused when it was sent again may have come in before."""
+        letter = self.letters[message_id]
+        letter.outcome = "unknown" if letter.is_resent and outcome == "rejected" else outcome
+        letter.accepted_ms = now_ms
+
+    def restarted(self, node: str) -> None:
+        """What a node did not have on disk is gone, and what it had given to consumers may come again."""
+        for letter in self.letters.values():
+            if letter.queue.startswith(node):
+                letter.is_exempt = letter.is_exempt or not letter.is_durable
+        for (_, queue), copy in self.copies.items():
+            if queue.startswith(node):
+                copy.not_before_ms = 0
+        for place in self.places.values():
+            if place.address.startswith(node):
+                self.losses[place.address] += 1
+
+    # -- what nodes send -----------------------------------------------------------------------------------------------
+
+    def leaves(self, message_id: str, reader: Reader, now_ms: int) -> None:
+        """A node sends a message to a reader."""
+        letter = self.letters.get(message_id)
+        if letter is None or reader.where != HOME:
+            return
+        if letter.ttl_ms and letter.accepted_ms and now_ms > letter.accepted_ms + letter.ttl_ms + 1:
+            self._wrong(f"expired: {message_id} was given to {reader.tag} at {now_ms}, {letter}")
+        copy = self.copies.get((message_id, reader.queue))
+        if copy is not None and reader.takes and now_ms < copy.not_before_ms:
+            self._wrong(f"too early: {message_id} was given to {reader.tag} before its redelivery delay")
+
+    # -- what consumers know -------------------------------------------------------------------------------------------
+
+    def receive(self, reader: Reader, body: bytes, header: Header, origin: str) -> Copy | None:
+        """A reader got a message, which came from queue `origin` if it is not at home any more."""
+        message_id = id_in(body) or ""
+        letter = self.letters.get(message_id)
+        if letter is None or len(body) != letter.size:
+            self._wrong(f"unexpected: {reader.tag} got {body[:40]!r}, which nobody sent or which is damaged")
+            return None
+        if letter.queue != reader.place.address:
+            self._wrong(f"misrouted: {message_id} of {letter.queue} came to {reader.tag}")
+        if letter.outcome == "rejected":
+            self._wrong(f"unexpected: {message_id} was rejected and came to {reader.tag}")
+        if reader.colour and letter.colour != reader.colour:
+            self._wrong(f"selector: {message_id} is {letter.colour!r} and came to {reader.tag}")
+        copy = self.copies.setdefault((message_id, reader.queue if reader.where == HOME else origin), Copy())
+        if reader.takes:
+            if reader.where == HOME:
+                self._check_order(reader, letter, is_new=not header.delivery_count and not copy.seen)
+            self._take(reader, message_id, copy, header)
+        return copy
+
+    def _take(self, reader: Reader, message_id: str, copy: Copy, header: Header) -> None:
+        letter = self.letters[message_id]
+        if letter.is_exempt and letter.is_resent:
+            # A second message of this id: the duplicate id of the first was gone with it, as it is not durable.
+            copy.is_settled, copy.is_returned, copy.ended = False, True, ""
+        if copy.is_settled:
+            self._wrong(f"settled-then-redelivered: {message_id} came to {reader.tag}")
+        if copy.ended and copy.ended != reader.where:
+            self._wrong(f"twice: {message_id} was {copy.ended} and came to {reader.tag} as {reader.where}")
+        is_again = copy.seen > 0 if reader.where == HOME else copy.ended == reader.where
+        if is_again and not header.delivery_count and not copy.is_returned:
+            self._wrong(f"unflagged duplicate: {message_id} came to {reader.tag} again")
+        copy.is_returned = False
+        if reader.where == HOME:
+            copy.seen += 1
+            most = reader.place.attempts_max + self.losses[reader.place.address]
+            if reader.place.attempts_max > 0 and most <= header.delivery_count:
+                self._wrong(f"attempts: {message_id} came to {reader.tag} after {header.delivery_count} deliveries")
+            return
+        if not copy.ended:
+            self.ends[reader.where] += 1
+        copy.ended = reader.where
+        if reader.where == DEAD and not self._may_be_dead(letter, copy):
+            self._wrong(f"dead: {message_id} is a dead letter without a reason: {copy}")
+        if reader.where == EXPIRED and not letter.ttl_ms:
+            self._wrong(f"expired: {message_id} has no time to live, and is among the expired messages")
+
+    def _check_order(self, reader: Reader, letter: Letter, *, is_new: bool) -> None:
+        """One consumer gets what is new to it in order. A drain, when nothing moves any more, gets all in order."""
+        if not reader.is_drain and not is_new:
+            return
+        key = (reader.tag, letter.producer, letter.priority)
+        if self._last.get(key, -1) >= letter.number:
+            self._wrong(f"order: {letter.producer}-{letter.number} came to {reader.tag} after {self._last[key]}")
+        self._last[key] = letter.number
+        if reader.is_drain:
+            level = self._last.setdefault((reader.tag,), letter.priority)
+            if letter.priority > level:
+                self._wrong(f"priority: {letter.producer}-{letter.number} came to {reader.tag} after priority {level}")
+            self._last[(reader.tag,)] = letter.priority
+
+    # -- the end -------------------------------------------------------------------------------------------------------
+
+    def check(self) -> list[str]:
+        """After the drain: all violations."""
+        lost = [
+            f"{message_id} {letter} {self.copies.get((message_id, letter.queue))}"
+            for message_id, letter in self.letters.items()
+            if letter.outcome == "accepted" and not letter.is_exempt and self._is_lost(message_id, letter)
+        ]
+        return self.violations + [f"lost: {len(lost)} messages: {lost[:3]}"] * bool(lost)
+
+    def _is_lost(self, message_id: str, letter: Letter) -> bool:
+        place = self.places[letter.queue]
+        copy = self.copies.get((message_id, letter.queue), Copy())
+        if copy.is_settling or copy.ended or place.drops:
+            return False
+        if letter.ttl_ms and not place.leads_to(EXPIRED):
+            return False
+        return place.leads_to(DEAD) or not self._may_be_dead(letter, copy)
+
+    def _may_be_dead(self, letter: Letter, copy: Copy) -> bool:
+        return copy.is_rejected or 0 < self.places[letter.queue].attempts_max <= copy.failed + self.losses[letter.queue]
+
+    def _wrong(self, what: str) -> None:
+        self.violations.append(what)
