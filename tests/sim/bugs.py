@@ -9,6 +9,7 @@ from unittest.mock import patch
 
 from mqbroker.core.address import Address
 from mqbroker.core.decisions import Decisions
+from mqbroker.core.dispatch import Dispatch
 from mqbroker.core.leaving import Leaving
 from mqbroker.core.moved import moved
 from mqbroker.core.queue import Queue, Segment
@@ -103,6 +104,9 @@ def _move_in_two_steps(self: Leaving, queue: Queue, segment: Segment, target: tu
 
 def _put_back_in_front(self: Queue, segment: Segment, due_ms: int = 0) -> None:
     """What returns goes before everything else, whatever its priority."""
+    if due_ms:
+        _PUT_BACK(self, segment, due_ms)
+        return
     self.delivering_count -= segment.n
     self.backlog._blocks.insert(0, [segment])
     self.backlog.count += segment.n
@@ -135,6 +139,22 @@ def _put_back_instead(self: Leaving, queue: Queue, segment: Segment, cause: str)
     queue.put_back(segment)
 
 
+def _pin_nobody(self: Dispatch, group: str, consumer: Any, segment: Segment) -> None:
+    """Whoever has room gets the next message of a group."""
+
+
+def _due_at_once(self: Queue, segment: Segment, due_ms: int) -> None:
+    """A scheduled message that does not wait for its time."""
+    self._arrive(segment)
+
+
+def _without_last_queue(self: Address, run: Run, *rest: Any) -> list[tuple[int, int, list[Queue]]]:
+    """Of several subscriptions the youngest gets no copies."""
+    return [(index, n, queues[:-1] or queues) for index, n, queues in _ROUTE(self, run, *rest)]
+
+
+_ROUTE = Address.route
+_PUT_BACK = Queue.put_back
 _DELIVER = LinkConsumer.deliver
 _JOIN = Store.join
 _STORE = Journal.store
@@ -170,4 +190,7 @@ FEATURE_BUGS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "a selector is forgotten": lambda: patch.object(Store, "join", _without_filter),
     "redelivery is not delayed": lambda: patch("mqbroker.core.store.redelivery_delay_ms", lambda *of: 0),
     "deliveries in vain are without end": lambda: patch.object(Leaving, "reject", _put_back_instead),
+    "a group is with two consumers": lambda: patch.object(Dispatch, "_pin", _pin_nobody),
+    "a scheduled message comes at once": lambda: patch.object(Queue, "_schedule", _due_at_once),
+    "one of several subscriptions gets nothing": lambda: patch.object(Address, "route", _without_last_queue),
 }

@@ -9,22 +9,26 @@ from mqbroker.amqp import events as told
 from mqbroker.amqp.links import ReceiverLink, SenderLink
 from mqbroker.amqp.session import Session
 from mqbroker.core.moved import ORIGIN_QUEUE
-from mqbroker.wire.parts import DUPLICATE_ID
+from mqbroker.wire.composites import encode_composite
+from mqbroker.wire.parts import DELIVERY_DELAY, DUPLICATE_ID
 from mqbroker.wire.performatives import Accepted, Attach, Modified, Rejected, Released, Source, Target
 from mqbroker.wire.run import single
+from mqbroker.wire.scan import MESSAGE_ANNOTATIONS
 from mqbroker.wire.sections import (
     Header,
+    Properties,
     body_values,
     build_message,
     decode_annotations,
     decode_header,
+    encode_section,
     scan_sections,
 )
-from mqbroker.wire.types import Described, Symbol
+from mqbroker.wire.values import Described, Long, Symbol
 
 from tests.sim.clients import Client
 from tests.sim.model import Copy, Letter, Model
-from tests.sim.places import COLOURS, HOME, Place
+from tests.sim.places import COLOURS, GROUPS, HOME, Place
 from tests.sim.world import MARKER, SimNode, World
 from tests.support.checker import History, body_of
 
@@ -79,7 +83,7 @@ class Publisher(Client):
     def _post(self, link: SenderLink, message_id: str) -> None:
         letter = self.model.letters[message_id]
         assert self.pipe is not None
-        if letter.is_durable and not self.place.drops:
+        if letter.is_durable and not self.place.drops and not self.place.is_topic:  # else it may be nowhere
             self.node.published[(self.pipe.conn, link.session.next_delivery_id)] = message_id
         letter.is_resent = letter.sent_ms > 0
         letter.sent_ms = letter.sent_ms or self.world.at.wall_ms
@@ -92,9 +96,12 @@ class Publisher(Client):
         message_id = f"{self.name}-{self.number}"
         body = body_of(message_id, rng.randrange(20, 300))
         letter = Letter(self.name, self.number, place.address, rng.random() < self.durable_share, len(body))
+        letter.name, letter.index = message_id, len(self.model.letters)
         letter.priority = rng.randrange(10) if place.has_priorities else 4
         letter.ttl_ms = rng.choice(place.ttls_ms) if place.ttls_ms and rng.random() < 0.5 else 0
+        letter.delay_ms = rng.choice(place.delays_ms) if place.delays_ms and rng.random() < 0.3 else 0
         letter.colour = rng.choice(COLOURS) if place.has_colours else ""
+        letter.group = rng.choice(GROUPS) if place.has_groups else ""
         self.model.letters[message_id] = letter
         self.in_doubt[message_id] = self._payload(message_id, letter, body)
         return message_id
@@ -104,7 +111,12 @@ class Publisher(Client):
         if self.is_stubborn:
             named[DUPLICATE_ID] = message_id
         header = Header(durable=letter.is_durable, priority=letter.priority, ttl=letter.ttl_ms or None)
-        return build_message(body, header=header, application_properties=named)
+        properties = Properties(group_id=letter.group) if letter.group else None
+        whole = build_message(body, header=header, properties=properties, application_properties=named)
+        if not letter.delay_ms:
+            return whole
+        head = encode_composite(header)
+        return head + encode_section(MESSAGE_ANNOTATIONS, {DELIVERY_DELAY: Long(letter.delay_ms)}) + whole[len(head) :]
 
     def on_event(self, event: Any) -> None:
         if isinstance(event, told.Settled):
@@ -126,7 +138,7 @@ class Taker(Client):
         self.where = HOME
         self.queue = place.address
         self.colour = ""
-        self.tag = name
+        self.tag = self.link_name = name
         self.window = world.rng.choice((1, 5, 30))
         self.mode = world.rng.choice((0, 1))  # rcv-settle-mode: first, second
         self.priority = world.rng.choice((0, 0, 5))
@@ -148,12 +160,13 @@ class Taker(Client):
         self.conn = self.pipe.conn
         self.node.readers[self.conn] = self
         session.attach_receiver(
-            Attach(name=self.name, handle=0, role=True, rcv_settle_mode=self.mode, source=self.source(),
+            Attach(name=self.link_name, handle=0, role=True, rcv_settle_mode=self.mode, source=self.source(),
                    target=Target(), properties={Symbol("priority"): self.priority})
         )  # fmt: skip
 
     def on_lost(self) -> None:
         self.model.losses[self.place.address] += 1
+        self.conn = 0
         self.held.clear()
         self.confirming.clear()
 
@@ -161,13 +174,14 @@ class Taker(Client):
         # Who leaves in order and says nothing of what it holds has let go of it: no delivery counts.
         for copy in self.held.values():
             copy.is_returned = True
+        self.conn = 0  # and of the groups that it has
         super().stop()
 
     def on_event(self, event: Any) -> None:
         if isinstance(event, told.Attached):
             assert isinstance(event.link, ReceiverLink)
             event.link.grant(self.window)
-        elif isinstance(event, told.Incoming):
+        elif isinstance(event, told.Incoming) and not self.is_stopped:
             for delivery_id, header, body, origin in parcels(event):
                 copy = self.model.receive(self, body, header, origin)
                 if copy is not None and self.takes:
@@ -220,6 +234,40 @@ class Taker(Client):
             self.session.dispose(delivery_id, delivery_id, outcome, as_receiver=True)
 
 
+class Subscriber(Taker):
+    """Takes copies of what is sent to a topic, alone or with others, and may come back for what it missed."""
+
+    def source(self) -> Source:
+        return self._source
+
+    def __init__(self, world: World, node: SimNode, name: str, model: Model, place: Place) -> None:
+        self.is_durable = world.rng.random() < 0.7
+        self.is_shared = world.rng.random() < 0.4
+        super().__init__(world, node, name, model, place)
+
+    def attach(self, session: Session) -> None:
+        """Names of subscriptions are those that `node.subscriptions` gives them."""
+        capabilities = [Symbol("topic")]
+        self.queue = f"{self.name}.{self.name}" if self.is_durable else f"{self.name}#{self.incarnation}"
+        if self.is_shared:
+            self.colour = ""
+            self.link_name = f"{self.place.address}-{'durable' if self.is_durable else 'volatile'}|{self.name}"
+            capabilities += [Symbol("shared"), Symbol("global")]
+            kind = "" if self.is_durable else ":shared-volatile"
+            self.queue = f"{self.link_name.partition('|')[0]}{kind}:global"
+        filters = {SELECTOR: Described(SELECTOR, f"colour = '{self.colour}'")} if self.colour else None
+        self._source = Source(
+            address=self.place.address, durable=2 if self.is_durable else 0, filter=filters,
+            expiry_policy=Symbol("never" if self.is_durable else "link-detach"), capabilities=tuple(capabilities),
+        )  # fmt: skip
+        super().attach(session)
+
+    def on_event(self, event: Any) -> None:
+        if isinstance(event, told.Attached):
+            self.model.subscribed(self.queue, self.place, self.colour, is_durable=self.is_durable)
+        super().on_event(event)
+
+
 class Browser(Taker):
     """Looks at messages; whatever it says of them, they stay."""
 
@@ -231,7 +279,7 @@ class Browser(Taker):
 
     def on_event(self, event: Any) -> None:
         super().on_event(event)
-        if isinstance(event, told.Incoming):
+        if isinstance(event, told.Incoming) and not self.is_stopped:
             assert self.session is not None
             self.session.accept(event.delivery_id, event.run.count)
 

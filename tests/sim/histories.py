@@ -13,7 +13,7 @@ from mqbroker.wire.performatives import Accepted
 
 from tests.sim.clients import Client, Consumer, Producer
 from tests.sim.disk import Faults
-from tests.sim.features import Browser, Drain, Publisher, Sight, Taker
+from tests.sim.features import Browser, Drain, Publisher, Sight, Subscriber, Taker
 from tests.sim.model import Model
 from tests.sim.places import Place, drawn, with_places
 from tests.sim.transactors import Transactor
@@ -127,7 +127,9 @@ class Simulation:
                 count = rng.choice((20, 60))
                 name = f"{place.address}-p{number}"
                 self.clients.append(Publisher(self.world, node, name, self.model, place, count))
-            takers: list[type[Taker]] = [Taker] * rng.choice((0, 1, 2, 3)) + [Browser] * rng.choice((0, 0, 1))
+            takers: list[type[Taker]] = [Subscriber if place.is_topic else Taker] * rng.choice((0, 1, 2, 3))
+            if not place.is_topic:
+                takers += [Browser] * rng.choice((0, 0, 1))
             for number, taker in enumerate(takers):
                 self.clients.append(taker(self.world, node, f"{place.address}-c{number}", self.model, place))
 

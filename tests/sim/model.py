@@ -21,12 +21,21 @@ from tests.support.checker import Sent, id_in
 class Letter(Sent):
     """One message as its producer knows it. Times are those of the world's wall clock, in ms."""
 
+    name: str = ""
     priority: int = 4
     colour: str = ""
+    group: str = ""
     ttl_ms: int = 0
+    delay_ms: int = 0
+    index: int = 0  # among all messages
     sent_ms: int = 0  # first
     accepted_ms: int = 0
     is_resent: bool = False  # with its duplicate id, after a connection that was lost
+
+    @property
+    def is_anew(self) -> bool:
+        """Whether it may be in the queue anew: not durable, it and its duplicate id were gone when it was resent."""
+        return self.is_exempt and self.is_resent
 
 
 @dataclass(slots=True)
@@ -43,10 +52,21 @@ class Copy:
     not_before_ms: int = 0  # its redelivery delay
 
 
+@dataclass(slots=True)
+class Subscription:
+    """A queue that its subscriber knows to be there: what was written before it may have missed it."""
+
+    address: str
+    since: int
+    colour: str
+    is_durable: bool
+
+
 class Reader(Protocol):
     """Whoever takes messages: a consumer, a browser, or a drain."""
 
     tag: str  # of one connection
+    conn: int  # that connection, 0 when it is lost or was told to end
     place: Place
     where: str
     queue: str
@@ -63,9 +83,11 @@ class Model:
     letters: dict[str, Letter] = field(default_factory=dict)
     copies: dict[tuple[str, str], Copy] = field(default_factory=dict)
     losses: Counter[str] = field(default_factory=Counter)  # by queue: connections of consumers, and lives of the node
+    subscriptions: dict[str, Subscription] = field(default_factory=dict)
     ends: Counter[str] = field(default_factory=Counter)
     violations: list[str] = field(default_factory=list)
     _last: dict[tuple[object, ...], int] = field(default_factory=dict)
+    _pinned: dict[tuple[str, str], tuple[Reader, int]] = field(default_factory=dict)
 
     # -- what producers know -------------------------------------------------------------------------------------------
 
@@ -83,9 +105,16 @@ class Model:
         for (_, queue), copy in self.copies.items():
             if queue.startswith(node):
                 copy.not_before_ms = 0
+                # What was only in subscriptions that end with the node may come anew: its duplicate id was not kept.
+                if queue in self.subscriptions and not self.subscriptions[queue].is_durable:
+                    copy.seen, copy.is_settled = 0, False
         for place in self.places.values():
             if place.address.startswith(node):
                 self.losses[place.address] += 1
+
+    def subscribed(self, queue: str, place: Place, colour: str, *, is_durable: bool) -> None:
+        """A subscriber was told that its subscription stands."""
+        self.subscriptions.setdefault(queue, Subscription(place.address, len(self.letters), colour, is_durable))
 
     # -- what nodes send -----------------------------------------------------------------------------------------------
 
@@ -96,9 +125,22 @@ class Model:
             return
         if letter.ttl_ms and letter.accepted_ms and now_ms > letter.accepted_ms + letter.ttl_ms + 1:
             self._wrong(f"expired: {message_id} was given to {reader.tag} at {now_ms}, {letter}")
+        if letter.delay_ms and now_ms < letter.sent_ms + letter.delay_ms:
+            self._wrong(f"too early: {message_id} was given to {reader.tag} at {now_ms}, {letter}")
+        if not reader.takes:
+            return
+        if letter.group and reader.conn:
+            self._check_group(reader, message_id, letter.group)
         copy = self.copies.get((message_id, reader.queue))
-        if copy is not None and reader.takes and now_ms < copy.not_before_ms:
+        if copy is not None and now_ms < copy.not_before_ms:
             self._wrong(f"too early: {message_id} was given to {reader.tag} before its redelivery delay")
+
+    def _check_group(self, reader: Reader, message_id: str, group: str) -> None:
+        """A group is one consumer's for as long as that is connected."""
+        owner, conn = self._pinned.get((reader.queue, group), (reader, reader.conn))
+        if owner is not reader and owner.conn == conn:
+            self._wrong(f"group: {message_id} of {group!r} was given to {reader.tag}, the group is with {owner.tag}")
+        self._pinned[(reader.queue, group)] = (reader, reader.conn)
 
     # -- what consumers know -------------------------------------------------------------------------------------------
 
@@ -119,44 +161,52 @@ class Model:
         if reader.takes:
             if reader.where == HOME:
                 self._check_order(reader, letter, is_new=not header.delivery_count and not copy.seen)
-            self._take(reader, message_id, copy, header)
+            self._take(reader, letter, copy, header.delivery_count)
+            if reader.where != HOME:
+                self._end(reader, letter, copy, origin)
         return copy
 
-    def _take(self, reader: Reader, message_id: str, copy: Copy, header: Header) -> None:
-        letter = self.letters[message_id]
-        if letter.is_exempt and letter.is_resent:
-            # A second message of this id: the duplicate id of the first was gone with it, as it is not durable.
+    def _take(self, reader: Reader, letter: Letter, copy: Copy, deliveries: int) -> None:
+        message_id = letter.name
+        if letter.is_anew:
             copy.is_settled, copy.is_returned, copy.ended = False, True, ""
         if copy.is_settled:
             self._wrong(f"settled-then-redelivered: {message_id} came to {reader.tag}")
         if copy.ended and copy.ended != reader.where:
             self._wrong(f"twice: {message_id} was {copy.ended} and came to {reader.tag} as {reader.where}")
         is_again = copy.seen > 0 if reader.where == HOME else copy.ended == reader.where
-        if is_again and not header.delivery_count and not copy.is_returned:
+        if is_again and not deliveries and not copy.is_returned:
             self._wrong(f"unflagged duplicate: {message_id} came to {reader.tag} again")
         copy.is_returned = False
         if reader.where == HOME:
             copy.seen += 1
             most = reader.place.attempts_max + self.losses[reader.place.address]
-            if reader.place.attempts_max > 0 and most <= header.delivery_count:
-                self._wrong(f"attempts: {message_id} came to {reader.tag} after {header.delivery_count} deliveries")
-            return
+            if reader.place.attempts_max > 0 and most <= deliveries:
+                self._wrong(f"attempts: {message_id} came to {reader.tag} after {deliveries} deliveries")
+
+    def _end(self, reader: Reader, letter: Letter, copy: Copy, origin: str) -> None:
+        """A message was found where those go that leave their queue otherwise than to a consumer."""
+        message_id = letter.name
         if not copy.ended:
             self.ends[reader.where] += 1
         copy.ended = reader.where
-        if reader.where == DEAD and not self._may_be_dead(letter, copy):
+        # A subscription that ends with its subscriber has no name that this one would know.
+        is_known = origin in self.subscriptions or not reader.place.is_topic
+        if reader.where == DEAD and is_known and not self._may_be_dead(letter, copy):
             self._wrong(f"dead: {message_id} is a dead letter without a reason: {copy}")
         if reader.where == EXPIRED and not letter.ttl_ms:
             self._wrong(f"expired: {message_id} has no time to live, and is among the expired messages")
 
     def _check_order(self, reader: Reader, letter: Letter, *, is_new: bool) -> None:
         """One consumer gets what is new to it in order. A drain, when nothing moves any more, gets all in order."""
-        if not reader.is_drain and not is_new:
+        if not reader.is_drain and (not is_new or letter.delay_ms):
             return
-        key = (reader.tag, letter.producer, letter.priority)
-        if self._last.get(key, -1) >= letter.number:
-            self._wrong(f"order: {letter.producer}-{letter.number} came to {reader.tag} after {self._last[key]}")
-        self._last[key] = letter.number
+        # Groups come from a consumer that is gone, each when it goes.
+        key = (reader.tag, letter.producer, letter.priority, "" if reader.is_drain else letter.group)
+        if not letter.is_anew:
+            if self._last.get(key, -1) >= letter.number:
+                self._wrong(f"order: {letter.producer}-{letter.number} came to {reader.tag} after {self._last[key]}")
+            self._last[key] = letter.number
         if reader.is_drain:
             level = self._last.setdefault((reader.tag,), letter.priority)
             if letter.priority > level:
@@ -168,15 +218,29 @@ class Model:
     def check(self) -> list[str]:
         """After the drain: all violations."""
         lost = [
-            f"{message_id} {letter} {self.copies.get((message_id, letter.queue))}"
+            f"{message_id} of {queue}: {letter} {self.copies.get((message_id, queue))}"
             for message_id, letter in self.letters.items()
-            if letter.outcome == "accepted" and not letter.is_exempt and self._is_lost(message_id, letter)
+            if letter.outcome == "accepted" and not letter.is_exempt
+            for queue in self._queues_of(letter)
+            if self._is_lost(letter, self.copies.get((message_id, queue), Copy()))
         ]
         return self.violations + [f"lost: {len(lost)} messages: {lost[:3]}"] * bool(lost)
 
-    def _is_lost(self, message_id: str, letter: Letter) -> bool:
+    def _queues_of(self, letter: Letter) -> list[str]:
+        """The queues that must have had it."""
+        if not self.places[letter.queue].is_topic:
+            return [letter.queue]
+        return [
+            name
+            for name, each in self.subscriptions.items()
+            if each.address == letter.queue
+            and each.is_durable
+            and letter.index >= each.since
+            and each.colour in ("", letter.colour)
+        ]
+
+    def _is_lost(self, letter: Letter, copy: Copy) -> bool:
         place = self.places[letter.queue]
-        copy = self.copies.get((message_id, letter.queue), Copy())
         if copy.is_settling or copy.ended or place.drops:
             return False
         if letter.ttl_ms and not place.leads_to(EXPIRED):

@@ -11,6 +11,7 @@ from mqbroker.config.slices import AddressMatch, BrokerOptions
 
 HOME, DEAD, EXPIRED = "home", "dead", "expired"
 COLOURS = ("red", "blue")
+GROUPS = ("", "a", "b", "c")
 # Longer than that no returned message waits, so that all are there when the drain begins.
 DELAY_MS_MAX = 500
 
@@ -23,6 +24,9 @@ class Place:
     settings: dict[str, Any]
     has_priorities: bool = False
     has_colours: bool = False
+    has_groups: bool = False
+    is_topic: bool = False  # gives copies to subscribers
+    delays_ms: tuple[int, ...] = ()
     ttls_ms: tuple[int, ...] = ()
     extras: dict[str, str] = field(default_factory=dict)  # addresses that messages end up at: what they are there
 
@@ -47,7 +51,12 @@ def drawn(rng: random.Random, address: str) -> Place:
     place.has_priorities = rng.random() < 0.6
     place.has_colours = rng.random() < 0.3
     place.ttls_ms = rng.choice(((), (), (20, 200, 1500)))
+    place.has_groups = rng.random() < 0.4
+    place.delays_ms = rng.choice(((), (), (30, 300, 1000)))
+    place.is_topic = rng.random() < 0.35
     settings = place.settings
+    if place.is_topic:
+        settings["default_address_routing_type"] = "MULTICAST"
     if rng.random() < 0.75:
         _lead(place, DEAD, "dead_letter_address")
         settings["auto_create_dead_letter_resources"] = rng.random() < 0.5
