@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest.mock import patch
 
+from mqbroker.base.time import NS_PER_MS
 from mqbroker.core.address import Address
 from mqbroker.core.decisions import Decisions
 from mqbroker.core.dispatch import Dispatch
@@ -93,13 +94,29 @@ def _drop_what_leaves(self: Leaving, queue: Queue) -> None:
         self._store.settle(queue, segment)
 
 
-def _move_in_two_steps(self: Leaving, queue: Queue, segment: Segment, target: tuple[str, str | None], why: str) -> None:
-    """Settled in one append, stored at the new address in a later one."""
-    store, origin = self._store, (queue.kind.address, queue.kind.name)
-    copies = [moved(segment, index, origin, why) for index in range(segment.start, segment.start + segment.n)]
-    store.settle(queue, segment)
-    for copy in copies:
-        store.decisions.wait_for_earlier(lambda copy=copy: store.publish(store.address_for(target[0]), copy, origin[0]))
+def _settle_and_note(self: Leaving, queue: Queue, segment: Segment, target: tuple[str, str | None], why: str) -> None:
+    """Settled now; what is to be stored at the new address is noted for later."""
+    origin = (queue.kind.address, queue.kind.name)
+    due_ns = self._store.at.monotonic_ns + LATER_NS
+    for index in range(segment.start, segment.start + segment.n):
+        noted = (due_ns, target[0], moved(segment, index, origin, why), origin[0])
+        self._store.__dict__.setdefault("noted", []).append(noted)
+    self._store.settle(queue, segment)
+
+
+def _store_noted(self: Store) -> bool:
+    """Some steps later."""
+    noted = self.__dict__.get("noted", [])
+    while noted and noted[0][0] <= self.at.monotonic_ns:
+        _, target, run, origin = noted.pop(0)
+        self.publish(self.address_for(target), run, origin)
+    return _UPKEEP(self)
+
+
+@contextmanager
+def _move_in_two_steps() -> Iterator[None]:
+    with patch.object(Leaving, "_move", _settle_and_note), patch.object(Store, "upkeep", _store_noted):
+        yield
 
 
 def _put_back_in_front(self: Queue, segment: Segment, due_ms: int = 0) -> None:
@@ -154,6 +171,22 @@ def _without_last_queue(self: Address, run: Run, *rest: Any) -> list[tuple[int, 
 
 
 _ROUTE = Address.route
+
+
+def _arrive_unseen(self: Queue, segment: Segment) -> None:
+    """What arrives before the place that a consumer has looked at is not shown to it."""
+    self.backlog.add(segment)
+    self._note_expiry(segment)
+
+
+def _publish_as_new(self: Store, address: Address, run: Run, moved_from: str = "", *, is_known: bool = False) -> bool:
+    """What a person moves is looked up among the ids that were seen."""
+    return _PUBLISH_ANY(self, address, run, moved_from)
+
+
+LATER_NS = 60 * NS_PER_MS
+_UPKEEP = Store.upkeep
+_PUBLISH_ANY = Store.publish
 _PUT_BACK = Queue.put_back
 _DELIVER = LinkConsumer.deliver
 _JOIN = Store.join
@@ -180,9 +213,7 @@ TRANSACTION_BUGS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
 # Found in histories whose clients use what queues can do.
 FEATURE_BUGS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "expired messages are dropped": lambda: patch.object(Leaving, "clear", _drop_what_leaves),
-    "a dead letter is settled in one append and stored in another": lambda: patch.object(
-        Leaving, "_move", _move_in_two_steps
-    ),
+    "a dead letter is settled in one append and stored in another": _move_in_two_steps,
     "returned messages overtake higher priorities": lambda: patch.object(Queue, "put_back", _put_back_in_front),
     "duplicate ids are not journalled": lambda: patch.object(DuplicateIds, "add", _keep_no_ids),
     "expired messages are given to consumers": lambda: patch.object(Queue, "_note_expiry", _never_expires),
@@ -193,4 +224,6 @@ FEATURE_BUGS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "a group is with two consumers": lambda: patch.object(Dispatch, "_pin", _pin_nobody),
     "a scheduled message comes at once": lambda: patch.object(Queue, "_schedule", _due_at_once),
     "one of several subscriptions gets nothing": lambda: patch.object(Address, "route", _without_last_queue),
+    "a higher priority is not shown to whom a lower one was": lambda: patch.object(Queue, "_arrive", _arrive_unseen),
+    "a retried message is a duplicate of itself": lambda: patch.object(Store, "publish", _publish_as_new),
 }

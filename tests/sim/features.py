@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,6 +10,7 @@ from mqbroker.amqp import events as told
 from mqbroker.amqp.links import ReceiverLink, SenderLink
 from mqbroker.amqp.session import Session
 from mqbroker.core.moved import ORIGIN_QUEUE
+from mqbroker.node.effects import AdminReply
 from mqbroker.wire.composites import encode_composite
 from mqbroker.wire.parts import DELIVERY_DELAY, DUPLICATE_ID
 from mqbroker.wire.performatives import Accepted, Attach, Modified, Rejected, Released, Source, Target
@@ -28,7 +30,7 @@ from mqbroker.wire.values import Described, Long, Symbol
 
 from tests.sim.clients import Client
 from tests.sim.model import Copy, Letter, Model
-from tests.sim.places import COLOURS, GROUPS, HOME, Place
+from tests.sim.places import COLOURS, DEAD, GROUPS, HOME, Place
 from tests.sim.world import MARKER, SimNode, World
 from tests.support.checker import History, body_of
 
@@ -145,6 +147,7 @@ class Taker(Client):
         self.held: dict[int, Copy] = {}
         self.confirming: dict[int, tuple[Copy, Any]] = {}
         self.conn = 0
+        self.link: ReceiverLink | None = None
         if place.has_colours and world.rng.random() < 0.5:
             self.colour = world.rng.choice(COLOURS)
         super().__init__(world, node, name, History())
@@ -167,10 +170,15 @@ class Taker(Client):
     def on_lost(self) -> None:
         self.model.losses[self.place.address] += 1
         self.conn = 0
+        self.link = None
         self.held.clear()
         self.confirming.clear()
 
     def stop(self) -> None:
+        link = self.link
+        if self.takes and link is not None and link.is_attached and link.credit and self.pipe and self.node.is_up:
+            self.model.idle.setdefault(self.queue, set()).add(self.colour)
+            self.model.stopped_ms = self.world.at.wall_ms
         # Who leaves in order and says nothing of what it holds has let go of it: no delivery counts.
         for copy in self.held.values():
             copy.is_returned = True
@@ -180,6 +188,7 @@ class Taker(Client):
     def on_event(self, event: Any) -> None:
         if isinstance(event, told.Attached):
             assert isinstance(event.link, ReceiverLink)
+            self.link = event.link
             event.link.grant(self.window)
         elif isinstance(event, told.Incoming) and not self.is_stopped:
             for delivery_id, header, body, origin in parcels(event):
@@ -196,7 +205,7 @@ class Taker(Client):
                     copy.is_settled = isinstance(outcome, Accepted)
 
     def _decide(self, delivery_id: int) -> None:
-        dice = 0.0 if self.is_drain else self.world.rng.random()
+        dice = 0.0 if self.is_drain or self.place.is_calm else self.world.rng.random()
         if dice < 0.7:
             self._tell(delivery_id, Accepted())
         elif dice < 0.76:
@@ -299,6 +308,48 @@ class Drain(Taker):
         self.where = self.place.extras.get(address, HOME)
         self.queue = queue
         return Source(address=f"{address}::{queue}")
+
+
+class Person:
+    """An administrator, who purges, moves and retries messages of some place now and then."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+
+    def purge(self, node: SimNode) -> None:
+        """Drop what is in a queue."""
+        place = self._any(node)
+        if place is not None and not place.is_topic:
+            taken = self._model.purges.setdefault(place.address, [])
+            taken.append(math.inf)  # as long as it has no answer
+            number = len(taken) - 1
+
+            def answered(reply: AdminReply) -> None:
+                taken[number] = 0 if reply.result is None else reply.result["purged"]
+
+            node.ask("queue-purge", {"name": place.address}, answered)
+
+    def move(self, node: SimNode) -> None:
+        """Move what is in a queue to another address."""
+        place = self._any(node)
+        if place is not None and not place.is_topic:
+            place.is_moved = True
+            node.ask("messages-move", {"queue": place.address, "address": place.moved}, _no_matter)
+
+    def retry(self, node: SimNode) -> None:
+        """Send dead letters back."""
+        place = self._any(node)
+        if place is not None and place.leads_to(DEAD):
+            place.is_retried = True
+            node.ask("dead-letters-retry", {"queue": place.dead_letters}, _no_matter)
+
+    def _any(self, node: SimNode) -> Place | None:
+        places = [each for each in self._model.places.values() if each.address.startswith(node.name)]
+        return node.world.rng.choice(places) if node.is_up else None
+
+
+def _no_matter(reply: AdminReply) -> None:
+    """The request was done or refused: the model knows that it was made."""
 
 
 class Sight:

@@ -13,7 +13,7 @@ from mqbroker.wire.performatives import Accepted
 
 from tests.sim.clients import Client, Consumer, Producer
 from tests.sim.disk import Faults
-from tests.sim.features import Browser, Drain, Publisher, Sight, Subscriber, Taker
+from tests.sim.features import Browser, Drain, Person, Publisher, Sight, Subscriber, Taker
 from tests.sim.model import Model
 from tests.sim.places import Place, drawn, with_places
 from tests.sim.transactors import Transactor
@@ -186,11 +186,20 @@ class Simulation:
             self.counts[name] = self.counts.get(name, 0) + 1
             self.world.after(rng.random() * BUSY_MS, partial(fault, node))
 
+    def _plan_requests(self) -> None:
+        """What an administrator does, in some histories."""
+        rng, person = self.world.rng, Person(self.model)
+        for _ in range(rng.choice((0, 1, 4))):
+            request, node = rng.choice((person.purge, person.move, person.retry)), rng.choice(self.nodes)
+            self.world.after(rng.random() * BUSY_MS, partial(request, node))
+
     # -- the whole -----------------------------------------------------------------------------------------------------
 
     def run(self) -> Verdict:
         """The history from beginning to end."""
         self._plan_faults()
+        if self.kind == FEATURES:
+            self._plan_requests()
         for at_ms in range(0, BUSY_MS, 250):
             self.world.run(at_ms)
             for node in self.nodes:

@@ -13,8 +13,10 @@ from typing import Protocol
 
 from mqbroker.wire.sections import Header
 
-from tests.sim.places import DEAD, EXPIRED, HOME, Place
+from tests.sim.places import DEAD, EXPIRED, HOME, MOVED, Place
 from tests.support.checker import Sent, id_in
+
+QUIET_MS = 1_000  # longer than anything waits that is on its way
 
 
 @dataclass(slots=True)
@@ -84,6 +86,11 @@ class Model:
     copies: dict[tuple[str, str], Copy] = field(default_factory=dict)
     losses: Counter[str] = field(default_factory=Counter)  # by queue: connections of consumers, and lives of the node
     subscriptions: dict[str, Subscription] = field(default_factory=dict)
+    purges: dict[str, list[float]] = field(default_factory=dict)  # by queue: how much each took, if that is known
+    idle: dict[str, set[str]] = field(
+        default_factory=dict
+    )  # by queue: what consumers wanted that had credit to the end
+    stopped_ms: int = 0
     ends: Counter[str] = field(default_factory=Counter)
     violations: list[str] = field(default_factory=list)
     _last: dict[tuple[object, ...], int] = field(default_factory=dict)
@@ -123,7 +130,9 @@ class Model:
         letter = self.letters.get(message_id)
         if letter is None or reader.where != HOME:
             return
-        if letter.ttl_ms and letter.accepted_ms and now_ms > letter.accepted_ms + letter.ttl_ms + 1:
+        # What is retried lives for ever, and does not wait.
+        end_ms = letter.accepted_ms + letter.ttl_ms + 1 if letter.accepted_ms and letter.ttl_ms else now_ms
+        if now_ms > end_ms and not reader.place.is_retried:
             self._wrong(f"expired: {message_id} was given to {reader.tag} at {now_ms}, {letter}")
         if letter.delay_ms and now_ms < letter.sent_ms + letter.delay_ms:
             self._wrong(f"too early: {message_id} was given to {reader.tag} at {now_ms}, {letter}")
@@ -132,7 +141,7 @@ class Model:
         if letter.group and reader.conn:
             self._check_group(reader, message_id, letter.group)
         copy = self.copies.get((message_id, reader.queue))
-        if copy is not None and now_ms < copy.not_before_ms:
+        if copy is not None and now_ms < copy.not_before_ms and not reader.place.is_retried:
             self._wrong(f"too early: {message_id} was given to {reader.tag} before its redelivery delay")
 
     def _check_group(self, reader: Reader, message_id: str, group: str) -> None:
@@ -157,10 +166,14 @@ class Model:
             self._wrong(f"unexpected: {message_id} was rejected and came to {reader.tag}")
         if reader.colour and letter.colour != reader.colour:
             self._wrong(f"selector: {message_id} is {letter.colour!r} and came to {reader.tag}")
+        if reader.where == MOVED:
+            origin = letter.queue  # what a person moves says nothing of its own
         copy = self.copies.setdefault((message_id, reader.queue if reader.where == HOME else origin), Copy())
         if reader.takes:
             if reader.where == HOME:
                 self._check_order(reader, letter, is_new=not header.delivery_count and not copy.seen)
+            if reader.is_drain and reader.where == HOME:
+                self._check_stuck(reader, letter, copy)
             self._take(reader, letter, copy, header.delivery_count)
             if reader.where != HOME:
                 self._end(reader, letter, copy, origin)
@@ -172,10 +185,11 @@ class Model:
             copy.is_settled, copy.is_returned, copy.ended = False, True, ""
         if copy.is_settled:
             self._wrong(f"settled-then-redelivered: {message_id} came to {reader.tag}")
-        if copy.ended and copy.ended != reader.where:
+        is_retried = reader.place.is_retried and self._may_be_dead(letter, copy)
+        if copy.ended and copy.ended != reader.where and not is_retried:
             self._wrong(f"twice: {message_id} was {copy.ended} and came to {reader.tag} as {reader.where}")
         is_again = copy.seen > 0 if reader.where == HOME else copy.ended == reader.where
-        if is_again and not deliveries and not copy.is_returned:
+        if is_again and not deliveries and not is_retried and not copy.is_returned:
             self._wrong(f"unflagged duplicate: {message_id} came to {reader.tag} again")
         copy.is_returned = False
         if reader.where == HOME:
@@ -190,6 +204,8 @@ class Model:
         if not copy.ended:
             self.ends[reader.where] += 1
         copy.ended = reader.where
+        if reader.where == MOVED and not reader.place.is_moved:
+            self._wrong(f"moved: {message_id} was moved by nobody")
         # A subscription that ends with its subscriber has no name that this one would know.
         is_known = origin in self.subscriptions or not reader.place.is_topic
         if reader.where == DEAD and is_known and not self._may_be_dead(letter, copy):
@@ -198,12 +214,16 @@ class Model:
             self._wrong(f"expired: {message_id} has no time to live, and is among the expired messages")
 
     def _check_order(self, reader: Reader, letter: Letter, *, is_new: bool) -> None:
-        """One consumer gets what is new to it in order. A drain, when nothing moves any more, gets all in order."""
+        """One consumer gets what is new to it in order. A drain, when nothing moves any more, gets all in order.
+
+        What may have been retried has come anew, at the end.
+        """
         if not reader.is_drain and (not is_new or letter.delay_ms):
             return
         # Groups come from a consumer that is gone, each when it goes.
         key = (reader.tag, letter.producer, letter.priority, "" if reader.is_drain else letter.group)
-        if not letter.is_anew:
+        # One that was sent again may have been refused at first, when those behind it were not.
+        if not letter.is_resent and not reader.place.is_retried:
             if self._last.get(key, -1) >= letter.number:
                 self._wrong(f"order: {letter.producer}-{letter.number} came to {reader.tag} after {self._last[key]}")
             self._last[key] = letter.number
@@ -213,18 +233,28 @@ class Model:
                 self._wrong(f"priority: {letter.producer}-{letter.number} came to {reader.tag} after priority {level}")
             self._last[(reader.tag,)] = letter.priority
 
+    def _check_stuck(self, reader: Reader, letter: Letter, copy: Copy) -> None:
+        """What was left though somebody waited for it, when all had been quiet for long enough."""
+        due_ms = max(letter.accepted_ms, letter.sent_ms + letter.delay_ms, copy.not_before_ms)
+        is_wanted = self.idle.get(reader.queue, set()) & {"", letter.colour}
+        if is_wanted and not letter.group and 0 < due_ms < self.stopped_ms - QUIET_MS:
+            self._wrong(f"stuck: {letter} was left in {reader.queue} though a consumer waited, {copy}")
+
     # -- the end -------------------------------------------------------------------------------------------------------
 
     def check(self) -> list[str]:
         """After the drain: all violations."""
-        lost = [
-            f"{message_id} of {queue}: {letter} {self.copies.get((message_id, queue))}"
-            for message_id, letter in self.letters.items()
-            if letter.outcome == "accepted" and not letter.is_exempt
-            for queue in self._queues_of(letter)
-            if self._is_lost(letter, self.copies.get((message_id, queue), Copy()))
+        lost: dict[str, list[str]] = {}
+        for letter in self.letters.values():
+            for queue in self._queues_of(letter):
+                copy = self.copies.get((letter.name, queue), Copy())
+                if letter.outcome == "accepted" and not letter.is_exempt and self._is_lost(letter, copy):
+                    lost.setdefault(queue, []).append(f"{letter} {copy}")
+        return self.violations + [
+            f"lost: {len(found)} messages of {queue}: {found[:3]}"
+            for queue, found in lost.items()
+            if len(found) > sum(self.purges.get(queue, ()))
         ]
-        return self.violations + [f"lost: {len(lost)} messages: {lost[:3]}"] * bool(lost)
 
     def _queues_of(self, letter: Letter) -> list[str]:
         """The queues that must have had it."""
@@ -243,7 +273,7 @@ class Model:
         place = self.places[letter.queue]
         if copy.is_settling or copy.ended or place.drops:
             return False
-        if letter.ttl_ms and not place.leads_to(EXPIRED):
+        if letter.ttl_ms and (place.is_moved or not place.leads_to(EXPIRED)):
             return False
         return place.leads_to(DEAD) or not self._may_be_dead(letter, copy)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from mqbroker.config.slices import AddressMatch, BrokerOptions
 
-HOME, DEAD, EXPIRED = "home", "dead", "expired"
+HOME, DEAD, EXPIRED, MOVED = "home", "dead", "expired", "moved"
 COLOURS = ("red", "blue")
 GROUPS = ("", "a", "b", "c")
 # Longer than that no returned message waits, so that all are there when the drain begins.
@@ -26,8 +26,11 @@ class Place:
     has_colours: bool = False
     has_groups: bool = False
     is_topic: bool = False  # gives copies to subscribers
+    is_calm: bool = False  # its consumers accept whatever they get
     delays_ms: tuple[int, ...] = ()
     ttls_ms: tuple[int, ...] = ()
+    is_moved: bool = False  # a person moved messages to another address
+    is_retried: bool = False  # a person sent dead letters back
     extras: dict[str, str] = field(default_factory=dict)  # addresses that messages end up at: what they are there
 
     @property
@@ -40,6 +43,17 @@ class Place:
         """Whether what does not fit is accepted and dropped."""
         return self.settings.get("address_full_policy") == "DROP"
 
+    @property
+    def moved(self) -> str:
+        """Where a person moves messages to."""
+        return f"{self.address}-{MOVED}"
+
+    @property
+    def dead_letters(self) -> str:
+        """The queue of dead letters."""
+        own = self.settings.get("auto_create_dead_letter_resources")
+        return f"DLQ.{self.address}" if own else f"{self.address}-{DEAD}"
+
     def leads_to(self, where: str) -> bool:
         """Whether there is an address for dead letters, or for expired messages."""
         return where in self.extras.values()
@@ -49,10 +63,11 @@ def drawn(rng: random.Random, address: str) -> Place:
     """A place of that name."""
     place = Place(address, {"max_delivery_attempts": rng.choice((-1, 2, 3))})
     place.has_priorities = rng.random() < 0.6
-    place.has_colours = rng.random() < 0.3
+    place.has_colours = rng.random() < 0.5
     place.ttls_ms = rng.choice(((), (), (20, 200, 1500)))
     place.has_groups = rng.random() < 0.4
     place.delays_ms = rng.choice(((), (), (30, 300, 1000)))
+    place.is_calm = rng.random() < 0.3
     place.is_topic = rng.random() < 0.35
     settings = place.settings
     if place.is_topic:
@@ -63,6 +78,7 @@ def drawn(rng: random.Random, address: str) -> Place:
     if rng.random() < 0.75:
         _lead(place, EXPIRED, "expiry_address")
         settings["auto_create_expiry_resources"] = rng.random() < 0.5
+    place.extras[place.moved] = MOVED
     settings["redelivery_delay"] = rng.choice((0, 0, 50))
     settings["redelivery_delay_multiplier"] = rng.choice((1.0, 3.0))
     settings["max_redelivery_delay"] = DELAY_MS_MAX

@@ -23,7 +23,7 @@ from mqbroker.config.users import Verifier, make_verifier
 from mqbroker.journal.append import Append
 from mqbroker.node import inputs as given
 from mqbroker.node.broker import Broker, Setup
-from mqbroker.node.effects import Close, DeleteSegment, Derive, Halt, PauseReading, Send
+from mqbroker.node.effects import AdminReply, Close, DeleteSegment, Derive, Halt, PauseReading, Send
 
 from tests.sim.disk import DiskFailed, Faults, SimDisk
 
@@ -121,6 +121,7 @@ class SimNode:
         self.disk = SimDisk(world.rng, name.encode().ljust(16, b"\0"), options.journal.journal_file_size_bytes, faults)
         self.pipes: dict[int, Pipe] = {}
         self.observers: list[Callable[[int, bytes], None]] = []
+        self._answers: dict[int, Callable[[AdminReply], None]] = {}  # by request
         self.readers: dict[int, Any] = {}  # by connection: the client there, if it takes messages
         self._conn = 0
         self._inputs: list[given.Input] = []
@@ -240,6 +241,14 @@ class SimNode:
         self.pipes.pop(pipe.conn, None)
         pipe.closed()
 
+    # -- administrators ------------------------------------------------------------------------------------------------
+
+    def ask(self, operation: str, arguments: dict[str, Any], answered: Callable[[AdminReply], None]) -> None:
+        """A request of the admin socket; no answer comes if the node is not up, or goes down before."""
+        number = len(self._answers) + 1
+        self._answers[number] = answered
+        self._give(given.AdminRequest(number, 1, operation, arguments))
+
     # -- steps ---------------------------------------------------------------------------------------------------------
 
     def _give(self, item: given.Input) -> None:
@@ -302,6 +311,8 @@ class SimNode:
                     self.pipes[conn].is_paused = is_paused
             case Derive():
                 raise AssertionError("simulated clients use SCRAM, which derives nothing at the server")
+            case AdminReply(number):
+                self._answers[number](effect)
             case DeleteSegment(effect_id, segment):
                 self.disk.delete(segment)
                 self._give(given.Done(effect_id))
