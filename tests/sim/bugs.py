@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest.mock import patch
 
 from mqbroker.amqp.events import Whole
+from mqbroker.base.time import NS_PER_MS
 from mqbroker.core import paging
 from mqbroker.core.address import Address
 from mqbroker.core.decisions import Decisions
+from mqbroker.core.dispatch import Dispatch
 from mqbroker.core.large import LargeFiles
+from mqbroker.core.leaving import Leaving
+from mqbroker.core.moved import moved
 from mqbroker.core.pages import Pages, Piece
 from mqbroker.core.paging import Paging
 from mqbroker.core.queue import Queue, Segment
 from mqbroker.core.store import Store
 from mqbroker.core.transaction import Transaction
+from mqbroker.journal.duplicates import DuplicateIds
 from mqbroker.journal.places import Written
 from mqbroker.journal.plan import Journal
+from mqbroker.node.consumer import LinkConsumer
 from mqbroker.node.large_messages import Completion, LargeMessages
 from mqbroker.node.uploads import Upload, Uploads
 from mqbroker.wire.run import Run
@@ -90,6 +96,108 @@ def _store_without_last(self: Journal, first_id: int, count: int, queue_ids: Any
             self.settle(queue_id, first_id, count)
 
 
+def _drop_what_leaves(self: Leaving, queue: Queue) -> None:
+    """Expired messages are settled and gone."""
+    for _, segment in queue.take_gone():
+        self._store.settle(queue, segment)
+
+
+def _settle_and_note(self: Leaving, queue: Queue, segment: Segment, target: tuple[str, str | None], why: str) -> None:
+    """Settled now; what is to be stored at the new address is noted for later."""
+    origin = (queue.kind.address, queue.kind.name)
+    due_ns = self._store.at.monotonic_ns + LATER_NS
+    for index in range(segment.start, segment.start + segment.n):
+        noted = (due_ns, target[0], moved(segment, index, origin, why), origin[0])
+        self._store.__dict__.setdefault("noted", []).append(noted)
+    self._store.settle(queue, segment)
+
+
+def _store_noted(self: Store) -> bool:
+    """Some steps later."""
+    noted = self.__dict__.get("noted", [])
+    while noted and noted[0][0] <= self.at.monotonic_ns:
+        _, target, run, origin = noted.pop(0)
+        self.publish(self.address_for(target), run, origin)
+    return _UPKEEP(self)
+
+
+@contextmanager
+def _move_in_two_steps() -> Iterator[None]:
+    with patch.object(Leaving, "_move", _settle_and_note), patch.object(Store, "upkeep", _store_noted):
+        yield
+
+
+def _put_back_in_front(self: Queue, segment: Segment, due_ms: int = 0) -> None:
+    """What returns goes before everything else, whatever its priority."""
+    if due_ms:
+        _PUT_BACK(self, segment, due_ms)
+        return
+    self.delivering_count -= segment.n
+    self.backlog._blocks.insert(0, [segment])
+    self.backlog.count += segment.n
+
+
+def _keep_no_ids(self: DuplicateIds, *of: Any) -> None:
+    """Ids of duplicate detection that the journal does not learn of."""
+
+
+def _never_expires(self: Queue, segment: Segment) -> None:
+    """Messages that nobody looks at when their time has come."""
+
+
+def _deliver_to_browser(self: LinkConsumer, queue: Queue, segment: Segment) -> int:
+    """What a browser is shown it also has."""
+    self.is_browser = False
+    went = _DELIVER(self, queue, segment)
+    self.is_browser = True
+    return went
+
+
+def _without_filter(self: Store, queue: Queue, consumer: Any) -> None:
+    """A selector that is asked for and forgotten."""
+    consumer.filter = None
+    _JOIN(self, queue, consumer)
+
+
+def _put_back_instead(self: Leaving, queue: Queue, segment: Segment, cause: str) -> None:
+    """A dead letter stays where it is."""
+    queue.put_back(segment)
+
+
+def _pin_nobody(self: Dispatch, group: str, consumer: Any, segment: Segment) -> None:
+    """Whoever has room gets the next message of a group."""
+
+
+def _due_at_once(self: Queue, segment: Segment, due_ms: int) -> None:
+    """A scheduled message that does not wait for its time."""
+    self._arrive(segment)
+
+
+def _without_last_queue(self: Address, run: Run, *rest: Any) -> list[tuple[int, int, list[Queue]]]:
+    """Of several subscriptions the youngest gets no copies."""
+    return [(index, n, queues[:-1] or queues) for index, n, queues in _ROUTE(self, run, *rest)]
+
+
+_ROUTE = Address.route
+
+
+def _arrive_unseen(self: Queue, segment: Segment) -> None:
+    """What arrives before the place that a consumer has looked at is not shown to it."""
+    self.backlog.add(segment)
+    self._note_expiry(segment)
+
+
+def _publish_as_new(self: Store, address: Address, run: Run, moved_from: str = "", *, is_known: bool = False) -> bool:
+    """What a person moves is looked up among the ids that were seen."""
+    return _PUBLISH_ANY(self, address, run, moved_from)
+
+
+LATER_NS = 60 * NS_PER_MS
+_UPKEEP = Store.upkeep
+_PUBLISH_ANY = Store.publish
+_PUT_BACK = Queue.put_back
+_DELIVER = LinkConsumer.deliver
+_JOIN = Store.join
 _STORE = Journal.store
 
 
@@ -171,4 +279,22 @@ PAGING_BUGS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "new messages overtake pages": lambda: patch.object(Paging, "takers", _page_only_when_full),
     "the last message of a piece is not read": lambda: patch.object(paging, "segments_in", _read_without_last),
     "pages do not keep their segments": lambda: patch.object(Pages, "add", _forget_pins),
+}
+
+# Found in histories whose clients use what queues can do.
+FEATURE_BUGS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
+    "expired messages are dropped": lambda: patch.object(Leaving, "clear", _drop_what_leaves),
+    "a dead letter is settled in one append and stored in another": _move_in_two_steps,
+    "returned messages overtake higher priorities": lambda: patch.object(Queue, "put_back", _put_back_in_front),
+    "duplicate ids are not journalled": lambda: patch.object(DuplicateIds, "add", _keep_no_ids),
+    "expired messages are given to consumers": lambda: patch.object(Queue, "_note_expiry", _never_expires),
+    "a browser takes what it sees": lambda: patch.object(LinkConsumer, "deliver", _deliver_to_browser),
+    "a selector is forgotten": lambda: patch.object(Store, "join", _without_filter),
+    "redelivery is not delayed": lambda: patch("mqbroker.core.store.redelivery_delay_ms", lambda *of: 0),
+    "deliveries in vain are without end": lambda: patch.object(Leaving, "reject", _put_back_instead),
+    "a group is with two consumers": lambda: patch.object(Dispatch, "_pin", _pin_nobody),
+    "a scheduled message comes at once": lambda: patch.object(Queue, "_schedule", _due_at_once),
+    "one of several subscriptions gets nothing": lambda: patch.object(Address, "route", _without_last_queue),
+    "a higher priority is not shown to whom a lower one was": lambda: patch.object(Queue, "_arrive", _arrive_unseen),
+    "a retried message is a duplicate of itself": lambda: patch.object(Store, "publish", _publish_as_new),
 }

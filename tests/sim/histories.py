@@ -13,14 +13,20 @@ from mqbroker.wire.performatives import Accepted
 
 from tests.sim.clients import Client, Consumer, Producer
 from tests.sim.disk import Faults
+from tests.sim.features import Browser, Drain, Person, Publisher, Sight, Subscriber, Taker
+from tests.sim.model import Model
+from tests.sim.places import Place, drawn, with_places
 from tests.sim.transactors import Transactor
 from tests.sim.world import MARKER, Pipe, SimNode, World, options_for, paging, patient, with_large
 from tests.support.checker import History
 
 BUSY_MS = 2_000
-TRANSACTIONS_FROM = 1000  # from this seed on every other history has clients that use transactions
-PAGING_FROM = 3000  # from this seed on every third history has addresses that page
-LARGE_FROM = 2000  # from this seed on every third history has messages in files
+MIXED_FROM = 1000  # from this seed on histories are of all kinds, before they are plain
+PLAIN, TRANSACTIONS, FEATURES = "plain", "transactions", "features"
+KINDS = (TRANSACTIONS, FEATURES, PLAIN, FEATURES)  # by the seed's remainder
+# From these seeds on every third history of another kind than FEATURES has addresses that page, or messages in files.
+PAGING_FROM = 3000
+LARGE_FROM = 2000
 QUIET_MS = 60_000
 
 
@@ -40,6 +46,19 @@ class Verdict:
     transactions: Counter[str] = field(default_factory=Counter)  # by how they ended
     pages_read: int = 0
     large: int = 0  # files of large messages that were finished
+    ends: Counter[str] = field(
+        default_factory=Counter
+    )  # of messages that left their queue otherwise than to a consumer
+
+
+def kind_of(seed: int) -> str:
+    """What the clients of a history use."""
+    return PLAIN if seed < MIXED_FROM else KINDS[seed % len(KINDS)]
+
+
+def seeds_of(kind: str, count: int) -> list[int]:
+    """The first seeds of a kind among the mixed ones."""
+    return [seed for seed in range(MIXED_FROM, MIXED_FROM + count * len(KINDS)) if kind_of(seed) == kind][:count]
 
 
 class Simulation:
@@ -47,11 +66,12 @@ class Simulation:
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
-        self._has_transactions = seed >= TRANSACTIONS_FROM and seed % 2 == 0
-        self._has_paging = seed >= PAGING_FROM and seed % 3 == 0
-        self._has_large = seed >= LARGE_FROM and seed % 3 == 0
+        self.kind = kind_of(seed)
+        self._has_paging = seed >= PAGING_FROM and seed % 3 == 0 and self.kind != FEATURES
+        self._has_large = seed >= LARGE_FROM and seed % 3 == 0 and self.kind != FEATURES
         self.world = World(seed)
         self.history = History()
+        self.model = Model()
         self.counts: dict[str, int] = {}
         rng = self.world.rng
         faults = Faults(write_error=rng.choice((0, 0, 0.003)), sync_error=rng.choice((0, 0, 0.003)))
@@ -60,8 +80,10 @@ class Simulation:
             options = options_for(
                 rng.choice((4096, 65536, 1 << 20)), rng.choice((20_000, 1 << 28)), rng.choice((3, 100))
             )
-            if self._has_transactions:
+            if self.kind == TRANSACTIONS:
                 options = patient(options)
+            elif self.kind == FEATURES:
+                options = with_places(options, self._draw_places(f"node{number}"))
             if self._has_paging:
                 options = paging(options, rng)
             if self._has_large:
@@ -73,7 +95,11 @@ class Simulation:
         self.clients: list[Client] = []
         for node in self.nodes:
             node.start()
-            self._populate(node)
+            node.observers.append(Watch(node, self.history).sent)
+            if self.kind == FEATURES:
+                self._populate_places(node)
+            else:
+                self._populate(node)
         self._faults: list[tuple[str, Callable[[SimNode], None]]] = [
             ("kill", lambda node: self._crash(node, power_cut=False)),
             ("power cut", lambda node: self._crash(node, power_cut=True)),
@@ -84,11 +110,11 @@ class Simulation:
             ("clock jump", self._jump),
             ("clean stop", self._clean_stop),
         ]
+        if self.kind == FEATURES:
+            self._faults = [each for each in self._faults if each[0] != "clock jump"]  # the model knows one time
 
     def _populate(self, node: SimNode) -> None:
         rng = self.world.rng
-        watch = Watch(node, self.history)
-        node.observers.append(watch.sent)
         queues = [f"{node.name}-q{number}" for number in range(rng.choice((1, 2)))]
         for queue in queues:
             for number in range(rng.choice((1, 1, 2, 3))):
@@ -96,10 +122,30 @@ class Simulation:
                 self.clients.append(Producer(self.world, node, f"{queue}-p{number}", self.history, queue, count))
             for number in range(rng.choice((0, 1, 2, 3))):
                 self.clients.append(Consumer(self.world, node, f"{queue}-c{number}", self.history, queue))
-            if self._has_transactions:
+            if self.kind == TRANSACTIONS:
                 for number in range(rng.choice((1, 2, 3))):
                     name = f"{queue}-p9{number}"
                     self.clients.append(Transactor(self.world, node, name, self.history, queue, rng.choice((10, 60))))
+
+    def _draw_places(self, node: str) -> list[Place]:
+        rng = self.world.rng
+        places = [drawn(rng, f"{node}-q{number}") for number in range(rng.choice((1, 2)))]
+        self.model.places.update({place.address: place for place in places})
+        return places
+
+    def _populate_places(self, node: SimNode) -> None:
+        rng = self.world.rng
+        node.observers.append(Sight(node, self.model).sent)
+        for place in [each for each in self.model.places.values() if each.address.startswith(node.name)]:
+            for number in range(rng.choice((1, 2, 3))):
+                count = rng.choice((20, 60))
+                name = f"{place.address}-p{number}"
+                self.clients.append(Publisher(self.world, node, name, self.model, place, count))
+            takers: list[type[Taker]] = [Subscriber if place.is_topic else Taker] * rng.choice((0, 1, 2, 3))
+            if not place.is_topic:
+                takers += [Browser] * rng.choice((0, 0, 1))
+            for number, taker in enumerate(takers):
+                self.clients.append(taker(self.world, node, f"{place.address}-c{number}", self.model, place))
 
     # -- faults --------------------------------------------------------------------------------------------------------
 
@@ -115,6 +161,7 @@ class Simulation:
                 for sent in self.history.sent.values():
                     if not sent.is_durable and sent.queue.startswith(node.name):
                         sent.is_exempt = True
+                self.model.restarted(node.name)
                 node.start()
 
         self.world.after(20 + self.world.rng.random() * 200, start)
@@ -153,11 +200,20 @@ class Simulation:
             self.counts[name] = self.counts.get(name, 0) + 1
             self.world.after(rng.random() * BUSY_MS, partial(fault, node))
 
+    def _plan_requests(self) -> None:
+        """What an administrator does, in some histories."""
+        rng, person = self.world.rng, Person(self.model)
+        for _ in range(rng.choice((0, 1, 4))):
+            request, node = rng.choice((person.purge, person.move, person.retry)), rng.choice(self.nodes)
+            self.world.after(rng.random() * BUSY_MS, partial(request, node))
+
     # -- the whole -----------------------------------------------------------------------------------------------------
 
     def run(self) -> Verdict:
         """The history from beginning to end."""
         self._plan_faults()
+        if self.kind == FEATURES:
+            self._plan_requests()
         for at_ms in range(0, BUSY_MS, 250):
             self.world.run(at_ms)
             for node in self.nodes:
@@ -173,22 +229,30 @@ class Simulation:
                 self._revive(node)
         self.world.run(BUSY_MS + 5_000)
         left = self._drain()
+        sent = [*self.history.sent.values(), *self.model.letters.values()]
         return Verdict(
-            self.seed, self.world.trace, self.history.check_drained(left) + self._leaks(), len(self.history.sent),
-            sum(sent.outcome == "accepted" for sent in self.history.sent.values()), self.history.received.total(),
+            self.seed, self.world.trace, self.history.check_drained(left) + self.model.check() + self._leaks(),
+            len(sent), sum(each.outcome == "accepted" for each in sent),
+            self.history.received.total() + sum(copy.seen for copy in self.model.copies.values()),
             sum(node.epoch for node in self.nodes), self.world.steps, self.counts,
             Counter(transacted.outcome for transacted in self.history.transactions.values()),
             sum(node.pages_read for node in self.nodes),
-            sum(node.large_files.finished_count for node in self.nodes),
+            sum(node.large_files.finished_count for node in self.nodes), self.model.ends,
         )  # fmt: skip
 
     def _drain(self) -> int:
         for node in self.nodes:
-            for queue in list(node.broker.store.queues):
-                Consumer(self.world, node, f"drain-{queue}", self.history, queue, is_drain=True)
+            for name, queue in list(node.broker.store.queues.items()):
+                if self.kind == FEATURES:
+                    Drain(self.world, node, self.model, self._place_of(queue.kind.address), (queue.kind.address, name))
+                else:
+                    Consumer(self.world, node, f"drain-{name}", self.history, name, is_drain=True)
         self.world.run(BUSY_MS + QUIET_MS, lambda: self._depth() == 0)
         self.world.run(self.world.now_ns // 1_000_000 + 500)
         return self._depth()
+
+    def _place_of(self, address: str) -> Place:
+        return next(each for each in self.model.places.values() if address in (each.address, *each.extras))
 
     def _depth(self) -> int:
         return sum(q.message_count for node in self.nodes for q in node.broker.store.queues.values())

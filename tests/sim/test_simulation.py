@@ -7,11 +7,21 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Sequence
 
 import pytest
 
-from tests.sim.bugs import BUGS, LARGE_BUGS, PAGING_BUGS, TRANSACTION_BUGS
-from tests.sim.histories import LARGE_FROM, PAGING_FROM, TRANSACTIONS_FROM, Simulation, Verdict
+from tests.sim.bugs import BUGS, FEATURE_BUGS, LARGE_BUGS, PAGING_BUGS, TRANSACTION_BUGS
+from tests.sim.histories import (
+    FEATURES,
+    LARGE_FROM,
+    PAGING_FROM,
+    TRANSACTIONS,
+    Simulation,
+    Verdict,
+    seeds_of,
+)
+from tests.sim.places import DEAD, EXPIRED
 
 CHUNK = 20
 # Every seed that ever failed stays here.
@@ -41,7 +51,11 @@ def _replay(seed: int) -> str:
     return f"replay with: python -m tests.sim {seed}"
 
 
-@pytest.mark.parametrize("seeds", _chunks(), ids=lambda seeds: f"{seeds[0]}-{seeds[-1]}")
+def _named(seeds: Sequence[int]) -> str:
+    return f"{seeds[0]}-{seeds[-1]}"
+
+
+@pytest.mark.parametrize("seeds", _chunks(), ids=_named)
 def test_nothing_is_lost_doubled_or_disordered(seeds: range) -> None:
     received = 0
     for seed in seeds:
@@ -56,7 +70,7 @@ def test_seeds_that_once_failed(seed: int) -> None:
     assert run(seed).violations == []
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", [*range(14), *seeds_of(TRANSACTIONS, 3), *seeds_of(FEATURES, 3)])
 def test_same_seed_same_trace(seed: int) -> None:
     assert run(seed).trace == run(seed).trace
 
@@ -69,12 +83,13 @@ def test_histories_contain_what_they_are_meant_to() -> None:
     assert len({name for verdict in verdicts for name in verdict.faults}) >= 7
 
 
-def _with_transactions(count: int) -> range:
-    return range(TRANSACTIONS_FROM, TRANSACTIONS_FROM + 2 * count, 2)
+def _chunks_of(kind: str, count: int) -> list[list[int]]:
+    seeds = seeds_of(kind, count)
+    return [seeds[start : start + CHUNK] for start in range(0, count, CHUNK)]
 
 
-@pytest.mark.parametrize("seeds", [_with_transactions(60)[start : start + 20] for start in (0, 20, 40)], ids=str)
-def test_transactions_happen_wholly_or_not_at_all(seeds: range) -> None:
+@pytest.mark.parametrize("seeds", _chunks_of(TRANSACTIONS, 60), ids=_named)
+def test_transactions_happen_wholly_or_not_at_all(seeds: list[int]) -> None:
     ends: Counter[str] = Counter()
     for seed in seeds:
         verdict = run(seed)
@@ -87,7 +102,7 @@ def test_transactions_happen_wholly_or_not_at_all(seeds: range) -> None:
 
 
 def _with_paging(count: int) -> range:
-    return range(PAGING_FROM, PAGING_FROM + 3 * count, 3)
+    return range(PAGING_FROM, PAGING_FROM + 6 * count, 6)
 
 
 @pytest.mark.parametrize("seeds", [_with_paging(60)[start : start + 20] for start in (0, 20, 40)], ids=str)
@@ -115,14 +130,14 @@ def test_seeded_bugs_of_paging_are_found(bug: str) -> None:
 @pytest.mark.parametrize("bug", TRANSACTION_BUGS)
 def test_seeded_bugs_of_transactions_are_found(bug: str) -> None:
     with TRANSACTION_BUGS[bug]():
-        for seed in _with_transactions(30):
+        for seed in seeds_of(TRANSACTIONS, 30):
             if any(_is_telling(each) for each in Simulation(seed).run().violations):
                 return
     pytest.fail(f"30 histories did not show the bug: {bug}")
 
 
 def _with_large(count: int) -> range:
-    return range(LARGE_FROM + 1, LARGE_FROM + 1 + 3 * count, 3)
+    return range(LARGE_FROM + 4, LARGE_FROM + 4 + 6 * count, 6)
 
 
 @pytest.mark.parametrize("seeds", [_with_large(30)[start : start + 15] for start in (0, 15)], ids=str)
@@ -152,13 +167,34 @@ def _is_telling(violation: str) -> bool:
     return violation.startswith(("torn", "lost", "unexpected", "acceptance before sync"))
 
 
+@pytest.mark.parametrize("seeds", _chunks_of(FEATURES, 240), ids=_named)
+def test_queues_keep_what_they_promise(seeds: list[int]) -> None:
+    ends: Counter[str] = Counter()
+    for seed in seeds:
+        verdict = run(seed)
+        assert verdict.violations == [], _replay(seed)
+        ends += verdict.ends
+    assert ends[DEAD] > 10
+    assert ends[EXPIRED] > 10
+
+
 @pytest.mark.parametrize("bug", BUGS)
 def test_seeded_bugs_are_found(bug: str) -> None:
     with BUGS[bug]():
-        for seed in range(60):
-            try:
-                if Simulation(seed).run().violations:
-                    return
-            except Exception:  # an invariant of the broker itself noticed first
+        _find(bug, range(60))
+
+
+@pytest.mark.parametrize("bug", FEATURE_BUGS)
+def test_seeded_bugs_of_features_are_found(bug: str) -> None:
+    with FEATURE_BUGS[bug]():
+        _find(bug, seeds_of(FEATURES, 60))
+
+
+def _find(bug: str, seeds: Sequence[int]) -> None:
+    for seed in seeds:
+        try:
+            if Simulation(seed).run().violations:
                 return
-    pytest.fail(f"60 histories did not show the bug: {bug}")
+        except Exception:  # an invariant of the broker itself noticed first
+            return
+    pytest.fail(f"{len(seeds)} histories did not show the bug: {bug}")

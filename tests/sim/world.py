@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 from mqbroker.admin.operations import perform
 from mqbroker.base.time import NS_PER_MS, At
@@ -26,6 +27,7 @@ from mqbroker.journal.places import Slice
 from mqbroker.node import inputs as given
 from mqbroker.node.broker import Broker, Setup
 from mqbroker.node.effects import (
+    AdminReply,
     Close,
     DeleteLarge,
     DeleteSegment,
@@ -158,6 +160,8 @@ class SimNode:
         self._is_working = False
         self.pipes: dict[int, Pipe] = {}
         self.observers: list[Callable[[int, bytes], None]] = []
+        self._answers: dict[int, Callable[[AdminReply], None]] = {}  # by request
+        self.readers: dict[int, Any] = {}  # by connection: the client there, if it takes messages
         self._conn = 0
         self._inputs: list[given.Input] = []
         self._is_step_due = False
@@ -177,6 +181,7 @@ class SimNode:
         recovered = self.disk.load(
             leave_of(Settings(self.options.address_settings), self.options.limits.global_max_size_bytes)
         )
+        self.positions = {marker: at for marker, at in self.positions.items() if at <= recovered.last_position}
         setup = Setup(self.name, USERS, perform, b"simulated", self.large_files.sizes)
         self.broker = Broker(self.options, recovered, setup, self.world.at)
         self.is_up = True
@@ -295,6 +300,14 @@ class SimNode:
         self.pipes.pop(pipe.conn, None)
         pipe.closed()
 
+    # -- administrators ------------------------------------------------------------------------------------------------
+
+    def ask(self, operation: str, arguments: dict[str, Any], answered: Callable[[AdminReply], None]) -> None:
+        """A request of the admin socket; no answer comes if the node is not up, or goes down before."""
+        number = len(self._answers) + 1
+        self._answers[number] = answered
+        self._give(given.AdminRequest(number, 1, operation, arguments))
+
     # -- steps ---------------------------------------------------------------------------------------------------------
 
     def _give(self, item: given.Input) -> None:
@@ -357,6 +370,8 @@ class SimNode:
                     self._pause(self.pipes[conn], is_paused)
             case Derive():
                 raise AssertionError("simulated clients use SCRAM, which derives nothing at the server")
+            case AdminReply(number):
+                self._answers[number](effect)
             case DeleteSegment(effect_id, segment):
                 self.disk.delete(segment)
                 self._give(given.Done(effect_id))

@@ -222,6 +222,15 @@ def test_dead_letters_go_back_as_they_were() -> None:
     assert one["application_properties"] == {"a": 1}
 
 
+def test_a_duplicate_id_does_not_make_a_duplicate_of_what_is_retried_or_moved_back() -> None:
+    site = dead("a", application_properties={"_AMQ_DUPL_ID": "1"})
+    assert site.do("dead-letters-retry", queue="DLQ") == {"retried": 1, "left": 0}
+    assert site.counts() == {"DLQ": 0, "orders": 1}
+    site.do("messages-move", queue="orders", address="elsewhere")
+    assert site.do("messages-move", queue="elsewhere", address="orders") == {"moved": 1, "left": 0}
+    assert site.bodies("orders") == ["a"]
+
+
 def test_retry_of_some_leaves_the_others() -> None:
     site = dead("one", "two", "three")
     assert site.do("dead-letters-retry", queue="DLQ", count_max=1) == {"retried": 1, "left": 0}

@@ -52,9 +52,12 @@ class Taker:
         return count
 
 
-def message(first_id: int, colour: str, group: str) -> Run:
+def message(first_id: int, colour: str, group: str, priority: int = 4) -> Run:
     payload = build_message(
-        "x", header=Header(), application_properties={"color": colour}, properties=Properties(group_id=group or None)
+        "x",
+        header=Header(priority=priority),
+        application_properties={"color": colour},
+        properties=Properties(group_id=group or None),
     )
     run = single(payload)
     run.first_id = first_id
@@ -89,9 +92,9 @@ class DispatchMachine(RuleBasedStateMachine):
             if not self.queue.dispatcher.is_unfinished:
                 break
 
-    @rule(colour=COLOURS, group=st.sampled_from(["", "", "a", "b"]))
-    def publish(self, colour: str, group: str) -> None:
-        run = message(self.next_id, colour, group)
+    @rule(colour=COLOURS, group=st.sampled_from(["", "", "a", "b"]), priority=st.sampled_from([4, 4, 9]))
+    def publish(self, colour: str, group: str, priority: int) -> None:
+        run = message(self.next_id, colour, group, priority)
         if group:
             self.queue.dispatcher.grouped()
         self.live[self.next_id] = (colour, group)
@@ -151,7 +154,8 @@ class DispatchMachine(RuleBasedStateMachine):
         held = [segment.first_id for taker in self.takers for segment in taker.held]
         here = [segment.first_id for segment in self.queue.backlog]
         assert sorted(held + here) == sorted(self.live)
-        assert here == sorted(here)
+        ranks = [segment.rank for segment in self.queue.backlog]
+        assert ranks == sorted(ranks)
         assert self.queue.delivering_count == len(held)
 
     @invariant()
@@ -192,3 +196,29 @@ class DispatchMachine(RuleBasedStateMachine):
 
 TestDispatchMachine = DispatchMachine.TestCase
 TestDispatchMachine.settings = steady
+
+
+def test_a_higher_priority_reaches_whom_a_lower_one_was_shown_to() -> None:
+    queue = Queue(QueueKind("orders", "orders"), 1)
+    taker, browser = Taker("red", 0), Taker(None, 0, is_browser=True)
+    for each in (taker, browser):
+        each.credit = 10
+        queue.join(each)
+    for first_id, colour, priority in ((1, "blue", 4), (2, "red", 9), (3, "red", 5)):
+        queue.add(Segment(message(first_id, colour, "", priority), 0, 1, 0))
+        queue.dispatch(10)
+    assert [segment.first_id for segment in taker.held] == [2, 3]
+    assert browser.copies[0] == 1
+
+
+def test_browsers_are_shown_nothing_that_has_expired() -> None:
+    queue = Queue(QueueKind("orders", "orders"), 1)
+    browser = Taker(None, 0, is_browser=True)
+    browser.credit = 10
+    for first_id, expires_ms in ((1, 500), (2, 0), (3, 501)):
+        run = message(first_id, "red", "")
+        run.expires_ms = expires_ms
+        queue.add(Segment(run, 0, 1, 0))
+    queue.join(browser)
+    queue.dispatch(10, 500)
+    assert browser.copies == [2, 3]

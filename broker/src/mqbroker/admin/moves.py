@@ -172,7 +172,7 @@ class Move(Purge):
     def act(self, segment: Segment) -> None:
         for message_id in range(segment.first_id, segment.first_id + segment.n):
             address, run = self.ready[message_id]
-            self.store.publish(address, run)
+            self.store.publish(address, run, is_known=True)
         self.store.settle(self.queue, segment)
 
     def result(self) -> dict[str, Any]:

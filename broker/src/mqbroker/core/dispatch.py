@@ -78,7 +78,7 @@ class Dispatch:
         self._choose_way()
 
     def returned(self, rank: int) -> None:
-        """A message is (again) at this place."""
+        """A message is (again) at this place, which consumers may have passed."""
         for consumer, seen in self._seen.items():
             if seen > rank:
                 self._seen[consumer] = rank
@@ -118,7 +118,7 @@ class Dispatch:
             return 0
         if not self.is_selective:
             return self._plainly(count_max, now_ms)
-        looked = self._copies(count_max)
+        looked = self._copies(count_max, now_ms)
         return looked if queue.kind.non_destructive else looked + self._selectively(count_max - looked, now_ms)
 
     def is_hungry(self, low_count: int) -> bool:
@@ -197,19 +197,21 @@ class Dispatch:
 
     # -- looking at each message ---------------------------------------------------------------------------------------
 
-    def _copies(self, count_max: int) -> int:
+    def _copies(self, count_max: int, now_ms: int) -> int:
         """Browsers, and all consumers of a non-destructive queue, get copies from where they have got to."""
         queue = self._queue
         everybody = queue.kind.non_destructive
         looked = 0
         for consumer in [each for each in queue.consumers if everybody or each.is_browser]:
-            looked += self._copy_to(consumer, count_max - looked)
+            looked += self._copy_to(consumer, count_max - looked, now_ms)
         return looked
 
-    def _copy_to(self, consumer: Consumer, count_max: int) -> int:
+    def _copy_to(self, consumer: Consumer, count_max: int, now_ms: int) -> int:
         looked = 0
         capacity = consumer.capacity()
         for segment in self._queue.backlog.from_rank(self._seen[consumer]):
+            if 0 < segment.run.expires_ms <= now_ms:
+                continue  # it goes by its timer, which may be late
             skip = max(self._seen[consumer] - segment.rank, 0)
             for index in range(segment.start + skip, segment.start + segment.n):
                 if not capacity:

@@ -162,6 +162,8 @@ class Queue:
             if key:
                 self._replace(key, piece)
             self.backlog.add(piece)
+        if self.dispatcher.is_selective:  # a higher priority is before what consumers have looked at
+            self.dispatcher.returned(segment.rank)
         self._note_expiry(segment)
         if self.kind.ring_size >= 0:
             self._overflow()
@@ -251,7 +253,6 @@ class Queue:
             segment = heappop(self.scheduled)[2]
             self.scheduled_count -= segment.n
             self._arrive(segment)
-            self.dispatcher.returned(segment.rank)
         if self.next_expiry_ms and self.next_expiry_ms <= now_ms:
             self._expire(now_ms)
 

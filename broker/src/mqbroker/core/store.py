@@ -233,12 +233,16 @@ class Store:
 
     # -- messages ------------------------------------------------------------------------------------------------------
 
-    def publish(self, address: Address, run: Run, moved_from: str = "") -> bool:
-        """Take a run in. True: its acceptance must wait for this step's append (`decisions.wait`)."""
+    def publish(self, address: Address, run: Run, moved_from: str = "", *, is_known: bool = False) -> bool:
+        """Take a run in. True: its acceptance must wait for this step's append (`decisions.wait`).
+
+        `is_known`: a person moves it, so that the id that was seen when it came first makes no duplicate of it.
+        """
         waits = False
         settings = self.settings.of(address.name)
         for part in parts_of(run):
-            if part.traits.duplicate_id and not moved_from and not self.duplicates.is_new(address.name, part):
+            is_new = bool(moved_from) or is_known or not part.traits.duplicate_id
+            if not is_new and not self.duplicates.is_new(address.name, part):
                 waits = self.duplicates.must_wait(address.name, part) or waits
                 continue
             part.arrived_ms = self.at.wall_ms
