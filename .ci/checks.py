@@ -70,13 +70,15 @@ def pytest(*arguments: str) -> Command:
 NOT_SLOW = tuple(f"--ignore=tests/{name}" for name in SLOW_FOLDERS)
 ON_HOSTS = "tests/system/mqctl/test_rack.py"
 NOT_HOSTS = ("--ignore=tests/system/rack", f"--ignore={ON_HOSTS}")
+BY_TEST = ("-n", "2", "--dist", "worksteal")
 BY_FILE = ("-n", "2", "--dist", "loadfile")
 
 PARTS = (
     Part("lint", (tool("ruff", "check", "-q", "."), tool("ruff", "format", "-q", "--check", ".")), 60, True),
     Part("types", tuple(tool("mypy", *group) for group in TYPED), 300, True),
     Part("arrows", (tool("lint-imports", "--no-logo"),), 60, True),
-    Part("fast tests", (pytest("-n", "2", "--dist", "worksteal", "-m", "not system", "tests", *NOT_SLOW),), 600, True),
+    Part("fast tests", (pytest(*BY_TEST, "-m", "not system and not slow", "tests", *NOT_SLOW),), 600, True),
+    Part("slow tests", (pytest(*BY_TEST, "-m", "not system and slow", "tests", *NOT_SLOW),), 300),
     Part("tests that need root", (pytest("-m", "system", "tests", *NOT_SLOW),), 300),
     Part("simulation", (pytest("-n", "2", "tests/sim"),), 900),
     Part("crash points", (pytest("-n", "2", "tests/crash"),), 600),
@@ -133,10 +135,18 @@ def chosen(names: Sequence[str]) -> list[Part]:
 
 
 def environment(outside: Mapping[str, str], *, is_whole: bool) -> dict[str, str]:
-    """The tools of the environment first, so that what they call finds the others. More examples where time allows."""
-    path = f"{ROOT / '.venv' / 'bin'}:{outside.get('PATH', os.defpath)}:/usr/sbin:/sbin"
-    own = {"PATH": path, "ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".dev"), "PYTHONDONTWRITEBYTECODE": "1"}
-    return {**({"EXAMPLES": "150"} if is_whole else {}), **outside, **own}
+    """The tools of the environment first, so that what they call finds the others. More examples where time allows.
+
+    What is compiled is kept, because the checks start hundreds of processes, and kept outside the source tree, because
+    what is packed there is packed as it is.
+    """
+    own = {
+        "PATH": f"{ROOT / '.venv' / 'bin'}:{outside.get('PATH', os.defpath)}:/usr/sbin:/sbin",
+        "ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".dev"),
+        "PYTHONPYCACHEPREFIX": str(RESULTS.parent / "bytecode"),
+    }
+    kept = {name: value for name, value in outside.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return {**({"EXAMPLES": "150"} if is_whole else {}), **kept, **own}
 
 
 def run(part: Part, environ: Mapping[str, str]) -> Outcome:

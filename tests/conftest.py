@@ -18,7 +18,7 @@ from pluggy import Result
 NOTHING_IS_SKIPPED = os.environ.get("CI", "") == "true"
 
 # The machine may be slow or shared, so no example has a deadline of its own; pytest-timeout ends what hangs.
-EXAMPLES = int(os.environ.get("EXAMPLES", "40"))
+EXAMPLES = int(os.environ.get("EXAMPLES", "25"))
 settings.register_profile("fixed", deadline=None, derandomize=True, max_examples=EXAMPLES)
 settings.register_profile("soak", deadline=None, max_examples=EXAMPLES)
 settings.load_profile("soak" if os.environ.get("SOAK") else "fixed")

@@ -36,7 +36,9 @@ def tracked() -> list[Path]:
 def test_no_tracked_file_names_a_registry() -> None:
     found = []
     for path in tracked():
-        text = path.read_bytes().decode("utf-8", errors="replace")
+        text = path.read_bytes().decode("utf-8", errors="replace").lower()
+        if not any(host in text for host in HOSTS):
+            continue
         found += [f"{path.relative_to(ROOT)}: {match.group()}" for match in NAMED.finditer(text)]
     assert found == []
 

@@ -160,6 +160,14 @@ def queues(broker: BrokerProcess, address: str) -> dict[str, int]:
     return {row["name"]: row["message_count"] for row in rows if row["address"] == address}
 
 
+def wait_for_queues(broker: BrokerProcess, address: str, wanted: dict[str, int]) -> None:
+    """Until an address has these queues, holding so many messages each."""
+    deadline_s = time.monotonic() + 10
+    while (found := queues(broker, address)) != wanted:
+        assert time.monotonic() < deadline_s, f"{address} has {found}, not {wanted}"
+        time.sleep(0.02)
+
+
 def wait_for_depth(broker: BrokerProcess, queue: str, count: int) -> None:
     """Until a queue holds so many messages: settlements go their way without an answer."""
     deadline_s = time.monotonic() + 10

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.foreign.client import ProtonClient
-from tests.foreign.conftest import depth
+from tests.foreign.conftest import wait_for_depth
 from tests.support.broker_process import BrokerProcess
 
 pytestmark = pytest.mark.foreign
@@ -22,7 +22,7 @@ def test_a_selector_picks_and_the_rest_stays(broker: BrokerProcess, client: Prot
     client.send("out", ["c"], properties={"color": "blue", "weight": 5})
     client.receiver("c", "in", queue, selector="color LIKE 'b%' AND weight BETWEEN 4 AND 6", credit=10)
     assert ids(client, "in", 1) == ["c"]
-    assert depth(broker, queue) == 2
+    wait_for_depth(broker, queue, 2)
     client.receiver("c", "rest", queue, credit=10)
     assert ids(client, "rest", 2) == ["a", "b"]
 
@@ -33,7 +33,7 @@ def test_a_browser_leaves_everything(broker: BrokerProcess, client: ProtonClient
     client.send("out", ["a", "b", "c"])
     client.receiver("c", "look", queue, is_copy=True, credit=10)
     assert ids(client, "look", 3) == ["a", "b", "c"]
-    assert depth(broker, queue) == 3
+    wait_for_depth(broker, queue, 3)
 
 
 def test_every_subscriber_of_a_topic_gets_a_copy(broker: BrokerProcess, client: ProtonClient, queue: str) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.foreign.client import ProtonClient
-from tests.foreign.conftest import depth
+from tests.foreign.conftest import wait_for_depth
 from tests.support.broker_process import BrokerProcess
 
 pytestmark = pytest.mark.foreign
@@ -69,7 +69,7 @@ def test_two_connections_may_have_one_container_id(
         client.connect("c", broker, container="same")
         client.sender("c", "out", queue)
         client.send("out", [f"m{number}"])
-    assert depth(broker, queue) == 2
+    wait_for_depth(broker, queue, 2)
 
 
 # -- idle timeouts -----------------------------------------------------------------------------------------------------
@@ -194,7 +194,7 @@ def test_a_message_over_the_limit_ends_its_link_alone(make_broker: Make, client:
     client.ask("send", link="out", ids=["big"], size=1_000_000, is_waiting=False)
     assert client.ask("wait_detached", name="out")["error"]["condition"] == "amqp:link:message-size-exceeded"
     assert client.send("other", ["small"], size=100_000)[0]["outcome"] == "accepted"
-    assert depth(broker, "orders") == 1
+    wait_for_depth(broker, "orders", 1)
 
 
 def test_a_receiver_with_a_limit_of_its_own_is_not_sent_more(
@@ -292,4 +292,4 @@ def test_connections_come_and_go(broker: BrokerProcess, client: ProtonClient, qu
         client.send("out", [f"m{number}"])
         assert client.ask("close", name="c")["error"] is None
     wait_until(lambda: connections(broker) == 0, "all connections are gone")
-    assert depth(broker, queue) == 100
+    wait_for_depth(broker, queue, 100)

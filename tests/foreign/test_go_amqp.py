@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.foreign.conftest import depth, queues, wait_for_depth
+from tests.foreign.conftest import queues, wait_for_depth, wait_for_queues
 from tests.foreign.link_client import LinkClient
 from tests.support.broker_process import BrokerProcess
 
@@ -48,7 +48,7 @@ def test_a_selector(broker: BrokerProcess, client: LinkClient, queue: str) -> No
     client.receiver("c", "in", queue, selector="n >= 2")
     assert client.bodies("in", 2) == ["m2", "m3"]
     assert client.is_quiet("in")
-    assert depth(broker, queue) == 2
+    wait_for_depth(broker, queue, 2)
     # The reason comes behind an answer without a source. Versions before 1.6 took that for a link.
     refused = {"connection": "c", "link": "bad", "address": queue, "selector": "n >"}
     assert "amqp:invalid-field" in client.refusal("receiver", **refused)
@@ -84,12 +84,12 @@ def test_a_durable_subscription(broker: BrokerProcess, client: LinkClient, queue
     assert client.bodies("in") == ["a"]
     client.ask("close", name="c")
     client.send("out", "b")
-    assert queues(broker, queue) == {"app.news": 1}
+    wait_for_queues(broker, queue, {"app.news": 1})
     client.connect("c", broker, container_id="app")
     subscribe()
     assert client.bodies("in") == ["b"]
     client.ask("close", name="in")
-    assert queues(broker, queue) == {}
+    wait_for_queues(broker, queue, {})
 
 
 def test_a_dynamic_queue_answers_requests(broker: BrokerProcess, client: LinkClient, queue: str) -> None:
@@ -104,7 +104,7 @@ def test_a_dynamic_queue_answers_requests(broker: BrokerProcess, client: LinkCli
     (found,) = client.receive("answers")
     assert (found["body"], found["correlation_id"]) == ("4", "c7")
     client.ask("close", name="answers")
-    assert queues(broker, answers) == {}
+    wait_for_queues(broker, answers, {})
 
 
 def test_time_to_live_and_delay(client: LinkClient, queue: str) -> None:

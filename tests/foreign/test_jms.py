@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.foreign.conftest import depth, queues, wait_for_depth
+from tests.foreign.conftest import depth, queues, wait_for_depth, wait_for_queues
 from tests.foreign.jms_client import JmsClient
 from tests.foreign.link_client import LinkClient
 from tests.support.broker_process import BrokerProcess
@@ -136,7 +136,7 @@ def test_a_selector_lets_through_what_matches(broker: BrokerProcess, jms: JmsCli
     jms.consumer(session, "in", f"queue:{queue}", selector=chosen)
     assert jms.bodies("in", 3) == ["urgent", "m5", "m9"]
     assert jms.is_quiet("in")
-    assert depth(broker, queue) == 1
+    wait_for_depth(broker, queue, 1)
 
 
 def test_a_wrong_selector_is_refused(jms: JmsClient, session: str, queue: str) -> None:
@@ -151,7 +151,7 @@ def test_a_browser_sees_all_and_takes_nothing(broker: BrokerProcess, jms: JmsCli
         found = jms.ask("browse", session=session, destination=f"queue:{queue}")["messages"]
         assert [row["body"] for row in found] == [f"m{number}" for number in range(20)]
         assert {row["redelivered"] for row in found} == {False}
-    assert depth(broker, queue) == 20
+    wait_for_depth(broker, queue, 20)
     jms.consumer(session, "in", f"queue:{queue}")
     assert {row["redelivered"] for row in jms.receive("in", 20)} == {False}
     assert jms.ask("browse", session=session, destination=f"queue:{queue}")["messages"] == []
@@ -212,7 +212,7 @@ def test_what_was_not_acknowledged_comes_again_after_recover(
     found = jms.receive("in", 3)
     counts = [(row["body"], row["redelivered"], row["properties"]["JMSXDeliveryCount"]) for row in found]
     assert counts == [("a", True, 2), ("b", True, 2), ("c", False, 1)]
-    assert depth(broker, queue) == 3
+    wait_for_depth(broker, queue, 3)
     jms.ask("acknowledge", consumer="in")
     wait_for_depth(broker, queue, 0)
 
@@ -347,7 +347,7 @@ def test_a_durable_subscription_keeps_what_comes_while_nobody_is_there(
     assert jms.bodies("in") == ["a"]
     jms.ask("close", name="in")
     jms.put(session, topic, "b", "c")
-    assert queues(broker, queue) == {"app.news": 2}
+    wait_for_queues(broker, queue, {"app.news": 2})
     jms.ask("close", name="c")
     jms.connect("c", broker, client_id="app")
     jms.session("c", "s")
@@ -356,7 +356,7 @@ def test_a_durable_subscription_keeps_what_comes_while_nobody_is_there(
     assert "Exception" in jms.refusal("unsubscribe", session="s", name="news")
     jms.ask("close", name="in")
     jms.ask("unsubscribe", session="s", name="news")
-    assert queues(broker, queue) == {}
+    wait_for_queues(broker, queue, {})
     assert jms.refusal("unsubscribe", session="s", name="news").startswith("InvalidDestinationException")
 
 
@@ -368,9 +368,9 @@ def test_a_durable_subscription_begins_anew_with_another_selector(
     jms.ask("close", name="in")
     rows = [{"body": f"m{n}", "properties": {"n": n}} for n in (1, 2)]
     jms.put(session, topic, *rows)
-    assert queues(broker, queue) == {"app.changed": 1}
+    wait_for_queues(broker, queue, {"app.changed": 1})
     jms.consumer(session, "in", topic, kind="durable", subscription="changed", selector="n = 2")
-    assert queues(broker, queue) == {"app.changed": 0}
+    wait_for_queues(broker, queue, {"app.changed": 0})
     jms.put(session, topic, *rows)
     assert jms.bodies("in") == ["m2"]
     assert jms.is_quiet("in")
@@ -400,7 +400,7 @@ def test_a_shared_subscription_shares_its_messages(
     stem = "app.team" if client_id else "team"
     volatile = "" if kind == "shared-durable" else ":shared-volatile"
     name = f"{stem}{volatile}{'' if client_id else ':global'}"
-    assert queues(broker, topic.removeprefix("topic:")) == {name: 0}
+    wait_for_queues(broker, topic.removeprefix("topic:"), {name: 0})
     for consumer in ("one", "two"):
         jms.ask("close", name=consumer)
     left = queues(broker, topic.removeprefix("topic:"))
@@ -411,7 +411,7 @@ def test_a_shared_subscription_shares_its_messages(
         assert jms.bodies("one") == ["while away"]
         jms.ask("close", name="one")
         jms.ask("unsubscribe", session="s", name="team")
-        assert queues(broker, topic.removeprefix("topic:")) == {}
+        wait_for_queues(broker, topic.removeprefix("topic:"), {})
 
 
 # -- temporary destinations --------------------------------------------------------------------------------------------
@@ -435,7 +435,7 @@ def test_a_request_gets_its_answer_on_a_temporary_destination(
     assert (answer["body"], answer["correlation_id"]) == ("4", asked)
     jms.ask("close", name="answers")
     jms.ask("delete", name="answers")
-    assert queues(broker, address) == {}
+    wait_for_queues(broker, address, {})
 
 
 def test_a_temporary_queue_is_its_connections_own(
@@ -481,7 +481,7 @@ def test_failover_goes_to_a_broker_that_the_first_one_named(make_broker: Make, j
     jms.send("out", "to the first")
     first.stop()
     jms.send("out", "to the second")
-    assert depth(second, "orders") == 1
+    wait_for_depth(second, "orders", 1)
 
 
 def test_a_client_that_is_sent_on_goes_there(make_broker: Make, jms: JmsClient) -> None:
@@ -492,7 +492,7 @@ def test_a_client_that_is_sent_on_goes_there(make_broker: Make, jms: JmsClient) 
     jms.connect("c", old, failover=True, options=FAILOVER)
     jms.session("c", "s")
     jms.put("s", "queue:orders", "a")
-    assert depth(new, "orders") == 1
+    wait_for_depth(new, "orders", 1)
     # Without failover the application is told where to.
     login = {"port": old.port, "user": old.user, "password": old.password}
     assert f"clients to 127.0.0.1:{new.port}" in jms.refusal("connect", name="c2", **login)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.foreign.conftest import depth, queues, wait_for_depth
+from tests.foreign.conftest import depth, wait_for_depth, wait_for_queues
 from tests.foreign.jms_client import JmsClient
 from tests.support.broker_process import BrokerProcess
 
@@ -43,7 +43,7 @@ def test_nobody_sees_what_was_sent_before_the_commit(
     jms.producer("tx", "out", f"queue:{queue}")
     jms.send("out", "a", "b", "c", durable=durable)
     assert jms.is_quiet("in")
-    assert depth(broker, queue) == 0
+    wait_for_depth(broker, queue, 0)
     jms.ask("commit", session="tx")
     assert jms.bodies("in", 3) == ["a", "b", "c"]
     jms.send("out", "d", durable=durable)
@@ -85,7 +85,7 @@ def test_what_was_received_is_gone_with_the_commit(
     jms.put(session, f"queue:{queue}", "a", "b", "c", durable=durable)
     jms.consumer("tx", "in", f"queue:{queue}")
     assert jms.bodies("in", 2) == ["a", "b"]
-    assert depth(broker, queue) == 3
+    wait_for_depth(broker, queue, 3)
     jms.ask("commit", session="tx")
     wait_for_depth(broker, queue, 1)
     assert jms.bodies("in") == ["c"]
@@ -153,7 +153,7 @@ def test_a_request_and_its_answer_are_one(broker: BrokerProcess, jms: JmsClient,
         jms.send("out", "answer")
         jms.ask("commit" if is_last else "rollback", session="tx")
     wait_for_depth(broker, f"{queue}-in", 0)
-    assert depth(broker, f"{queue}-out") == 1
+    wait_for_depth(broker, f"{queue}-out", 1)
 
 
 def test_sessions_of_one_connection_do_not_touch_each_other(
@@ -190,7 +190,7 @@ def test_a_close_without_a_commit_is_a_rollback(
     jms.consumer(session, "again", f"queue:{queue}")
     found = redeliveries(jms, "again", 2)
     assert [(body, count > 1) for body, _, count in found] == [("a", True), ("b", False)]
-    assert depth(broker, f"{queue}-out") == 0
+    wait_for_depth(broker, f"{queue}-out", 0)
 
 
 def test_a_durable_subscription_in_a_transaction(
@@ -202,7 +202,7 @@ def test_a_durable_subscription_in_a_transaction(
     jms.ask("rollback", session="tx")
     assert redeliveries(jms, "in", 1) == [("a", True, 2)]
     jms.ask("commit", session="tx")
-    assert queues(broker, queue) == {"app.t": 0}
+    wait_for_queues(broker, queue, {"app.t": 0})
 
 
 def test_a_transaction_that_takes_too_long_cannot_be_committed(make_broker: Make, jms: JmsClient) -> None:
@@ -222,7 +222,7 @@ def test_a_transaction_that_takes_too_long_cannot_be_committed(make_broker: Make
         time.sleep(0.05)
     why = jms.refusal("commit", session="tx")
     assert why.startswith("TransactionRolledBackException")
-    assert depth(broker, "out") == 0
+    wait_for_depth(broker, "out", 0)
     # The session goes on with a new transaction.
     jms.send("out", "in time")
     assert redeliveries(jms, "in", 1) == [("a", True, 2)]
@@ -243,4 +243,4 @@ def test_what_was_committed_outlives_a_crash_and_the_rest_does_not(make_broker: 
     jms.send("out", "not committed")
     broker.kill()
     broker.start()
-    assert depth(broker, "orders") == 20
+    wait_for_depth(broker, "orders", 20)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.foreign.client import ProtonClient
-from tests.foreign.conftest import depth
+from tests.foreign.conftest import wait_for_depth
 from tests.support.broker_process import BrokerProcess
 
 pytestmark = pytest.mark.foreign
@@ -33,7 +33,7 @@ def test_released_messages_come_again_without_a_count_and_modified_ones_with_it(
     assert [(row["id"], row["delivery_count"]) for row in again] == [("a", 0), ("b", 1), ("c", 0)]
     assert [row["durable"] for row in again] == [durable] * 3
     client.ask("close", name="c")
-    assert depth(broker, queue) == 0
+    wait_for_depth(broker, queue, 0)
 
 
 def test_what_one_consumer_cannot_use_goes_to_another(broker: BrokerProcess, client: ProtonClient, queue: str) -> None:
@@ -47,7 +47,7 @@ def test_what_one_consumer_cannot_use_goes_to_another(broker: BrokerProcess, cli
     client.receiver("c", "other", queue, credit=10)
     assert [row["id"] for row in client.receive("other", 2)] == ["a", "b"]
     client.ask("close", name="c")
-    assert depth(broker, queue) == 0
+    wait_for_depth(broker, queue, 0)
 
 
 @DURABLE
@@ -77,7 +77,7 @@ def test_rejected_messages_do_not_come_again(
     client.receive("in", 1, outcome="reject")
     client.receive("in", 1)
     client.ask("close_link", name="in")
-    assert depth(broker, queue) == 0
+    wait_for_depth(broker, queue, 0)
     assert "message-rejected" in broker.log
 
 
@@ -152,7 +152,7 @@ def test_unsettled_messages_return_when_the_consumer_goes(
     assert [row["delivery_count"] for row in found] == [int(is_lost)] * 4 + [0] * 5
     assert not is_lost or [row["first_acquirer"] for row in found[:4]] == [False] * 4
     second.ask("close", name="c")
-    assert depth(broker, queue) == 0
+    wait_for_depth(broker, queue, 0)
 
 
 def test_a_receiver_gets_no_more_than_its_credit(broker: BrokerProcess, client: ProtonClient, queue: str) -> None:

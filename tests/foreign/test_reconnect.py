@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.foreign.client import ProtonClient
-from tests.foreign.conftest import depth
+from tests.foreign.conftest import depth, wait_for_depth
 from tests.support.broker_process import BrokerProcess
 
 pytestmark = pytest.mark.foreign
@@ -54,7 +54,7 @@ def test_a_client_comes_back_after_a_restart(make_broker: Make, client: ProtonCl
     client.receiver("c", "in2", "others", credit=1)
     assert [(row["id"], row["delivery_count"]) for row in client.receive("in2", 1)] == [("only", 0)]
     client.ask("close", name="c")
-    assert depth(broker, "orders") == 0
+    wait_for_depth(broker, "orders", 0)
 
 
 def test_what_a_consumer_settled_does_not_come_back(make_broker: Make, client: ProtonClient) -> None:
@@ -73,7 +73,7 @@ def test_what_a_consumer_settled_does_not_come_back(make_broker: Make, client: P
     found = client.receive("in", 10, settle=False, more_credit=10)
     assert [row["id"] for row in found] == [f"m{number}" for number in range(10, 20)]
     client.ask("wait_settled", link="in", count=20)
-    assert depth(broker, "orders") == 0
+    wait_for_depth(broker, "orders", 0)
 
 
 def test_a_client_waits_for_a_broker_that_is_not_there_yet(make_broker: Make, client: ProtonClient) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.foreign.conftest import depth, queues, wait_for_depth
+from tests.foreign.conftest import queues, wait_for_depth, wait_for_queues
 from tests.foreign.link_client import LinkClient
 from tests.support.broker_process import BrokerProcess
 
@@ -55,7 +55,7 @@ def test_a_selector_by_its_code_under_the_key_of_rhea(broker: BrokerProcess, cli
     client.receiver("c", "in", queue, selector="n >= 2")
     assert client.bodies("in", 2) == ["m2", "m3"]
     assert client.is_quiet("in")
-    assert depth(broker, queue) == 2
+    wait_for_depth(broker, queue, 2)
     refused = {"connection": "c", "link": "bad", "address": queue, "selector": "n >"}
     assert client.refusal("receiver", **refused).startswith("amqp:invalid-field")
 
@@ -95,12 +95,12 @@ def test_a_durable_subscription(broker: BrokerProcess, client: LinkClient, queue
     assert client.bodies("in") == ["a"]
     client.ask("close", name="in", is_detach=True)
     client.send("out", "b")
-    assert queues(broker, queue) == {"app.news": 1}
+    wait_for_queues(broker, queue, {"app.news": 1})
     subscribe()
     assert client.bodies("in") == ["b"]
     # A close, unlike a detach, ends it.
     client.ask("close", name="in")
-    assert queues(broker, queue) == {}
+    wait_for_queues(broker, queue, {})
 
 
 def test_a_durable_subscription_goes_to_the_newer_connection(
@@ -139,7 +139,7 @@ def test_a_dynamic_queue_answers_requests(broker: BrokerProcess, client: LinkCli
     (answer,) = client.receive("answers")
     assert (answer["body"], answer["correlation_id"]) == ("4", 7)
     client.ask("close", name="answers")
-    assert queues(broker, answers) == {}
+    wait_for_queues(broker, answers, {})
 
 
 def test_time_to_live_and_delay(broker: BrokerProcess, client: LinkClient, queue: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.foreign.client import FOLDER, PYTHON, ProtonClient
-from tests.foreign.conftest import depth
+from tests.foreign.conftest import depth, wait_for_depth
 from tests.support.broker_process import BrokerProcess
 
 pytestmark = pytest.mark.foreign
@@ -72,7 +72,7 @@ def test_many_transactions_of_one_connection(
     client.receiver("c", "in", out, credit=50)
     found = [row["id"] for row in client.receive("in", 40)]
     assert found == [f"{letter}{number}" for number in range(20) for letter in "xy"]
-    assert depth(broker, queue) == 0
+    wait_for_depth(broker, queue, 0)
 
 
 def test_a_commit_outlives_a_kill_and_what_was_open_does_not(
@@ -96,5 +96,5 @@ def test_a_transaction_that_is_too_large_fails_by_its_commit(make_broker: Callab
     steps = [{"send": [f"m{number}" for number in range(20)], "end": "commit"}, {"send": ["z"], "end": "commit"}]
     rows = run(broker, "orders", "invoices", steps, is_before=False)
     assert [row[0] for row in rows] == ["failed: amqp:transaction:rollback", "committed"]
-    assert depth(broker, "invoices") == 1
+    wait_for_depth(broker, "invoices", 1)
     assert "transaction-max-size-bytes" in broker.log

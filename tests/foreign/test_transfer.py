@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.foreign.client import FOLDER, PYTHON, ProtonClient
-from tests.foreign.conftest import depth
+from tests.foreign.conftest import wait_for_depth
 from tests.support.broker_process import BrokerProcess
 
 pytestmark = pytest.mark.foreign
@@ -56,7 +56,7 @@ def test_sizes_and_settle_modes(
         # The receiver told its outcome and did not settle: the broker does, and only then may it forget.
         client.ask("wait_settled", link="in", count=2 * len(SIZES))
     client.ask("close", name="c")
-    assert depth(broker, queue) == 0
+    wait_for_depth(broker, queue, 0)
 
 
 @pytest.mark.parametrize("durable", [True, False], ids=["durable", "not-durable"])
@@ -73,7 +73,7 @@ def test_settled_and_unsettled_deliveries_mix_on_one_link(
         assert {row["outcome"] for row in outcomes} == {"accepted"}
     assert [row["id"] for row in client.receive("in", 90)] == wanted
     client.ask("close", name="c")
-    assert depth(broker, queue) == 0
+    wait_for_depth(broker, queue, 0)
 
 
 def test_messages_stay_for_a_receiver_that_comes_later_in_order(
@@ -85,13 +85,13 @@ def test_messages_stay_for_a_receiver_that_comes_later_in_order(
     for at in range(0, 500, 100):
         client.send("out", durable[at : at + 100], durable=True)
         client.send("out", others[at : at + 100], durable=False)
-    assert depth(broker, queue) == 1000
+    wait_for_depth(broker, queue, 1000)
     client.receiver("c", "in", queue, credit=2000)
     found = [row["id"] for row in client.receive("in", 1000)]
     assert [each for each in found if each.startswith("d")] == durable
     assert [each for each in found if each.startswith("n")] == others
     client.ask("close", name="c")
-    assert depth(broker, queue) == 0
+    wait_for_depth(broker, queue, 0)
 
 
 @pytest.mark.parametrize("frame_size", [512, 1024, 4096])
@@ -201,7 +201,7 @@ def test_several_senders_and_competing_consumers_share(
         for producer in ("p0-", "p1-"):
             numbers = [int(row["id"].partition("-")[2]) for row in share if row["id"].startswith(producer)]
             assert numbers == sorted(numbers)
-    assert depth(broker, queue) == 0
+    wait_for_depth(broker, queue, 0)
 
 
 def test_all_types_and_sections_pass_byte_for_byte(broker: BrokerProcess, client: ProtonClient, queue: str) -> None:

@@ -259,6 +259,14 @@ class BrokerProcess:
                 raise BrokerFailed(f"{text!r} is not in the log after {timeout_s} s:\n{self.log}")
             time.sleep(0.02)
 
+    def wait_for_connections(self, count: int, timeout_s: float = 10.0) -> None:
+        """Until so many are left: the end of a connection reaches the broker some time after it reached the peer."""
+        deadline_s = time.monotonic() + timeout_s
+        while (found := self.admin("status")["connections"]) != count:
+            if time.monotonic() > deadline_s:
+                raise BrokerFailed(f"{found} connections instead of {count}\n{self.log}")
+            time.sleep(0.01)
+
     def rss_bytes(self) -> int:
         """Resident memory of the process now."""
         pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])

@@ -14,6 +14,7 @@ from tests.support import frames
 from tests.support.broker_process import BrokerProcess
 
 CLOSE_S_MAX = 1.0
+BUSY_S = 5.0
 
 
 class Peer:

@@ -28,7 +28,7 @@ from mqbroker.wire.types import Symbol
 from tests.support import frames
 from tests.support.broker_process import BrokerProcess
 from tests.support.certificates import Authority
-from tests.system.bad_input.peer import CLOSE_S_MAX, Bystander, Peer
+from tests.system.bad_input.peer import BUSY_S, CLOSE_S_MAX, Bystander, Peer
 
 CANARY = "canary-7f3a9c"
 MESSAGE_SIZE_MAX = 20_000
@@ -135,10 +135,10 @@ BEFORE: dict[str, bytes] = {
 
 
 def check_ended(peer: Peer, bystander: Bystander) -> None:
-    """Closed within its second, plus what the machine itself is slow by just now."""
+    """Closed within its second, plus what a busy machine may need."""
     took_s = peer.wait_for_end()
-    slowness_s = bystander.work() * 3
-    assert took_s < CLOSE_S_MAX + slowness_s
+    bystander.work()
+    assert took_s < CLOSE_S_MAX + BUSY_S
 
 
 @pytest.mark.parametrize("greeting", GREETINGS.values(), ids=GREETINGS)
@@ -326,4 +326,4 @@ def test_a_silent_connection_costs_its_time_and_no_more(tmp_path_factory: pytest
             opened.wait_for_end()
             assert frames.errors(bytes(opened.said)) == [("Close", "amqp:resource-limit-exceeded")]
             assert time.monotonic() - started_s > 1.1
-        assert broker.admin("status")["connections"] == 0
+        broker.wait_for_connections(0)

@@ -184,6 +184,7 @@ def with_queues(count: int) -> Stage:
     return stage
 
 
+@pytest.mark.slow
 def test_sums_over_50_000_queues_are_small_and_quick(capsys: pytest.CaptureFixture[str]) -> None:
     stage = with_queues(50_000)
     started_s = time.perf_counter()
@@ -199,6 +200,7 @@ def test_sums_over_50_000_queues_are_small_and_quick(capsys: pytest.CaptureFixtu
     assert took_s <= 1.0
 
 
+@pytest.mark.slow
 def test_each_of_50_000_queues_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     stage = with_queues(50_000)
     started_s = time.perf_counter()

@@ -52,6 +52,7 @@ def test_init_makes_one_and_then_leaves_it(tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path)) == ["identity.json"]
 
 
+@pytest.mark.slow
 def test_two_inits_at_once_agree(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "mqbroker.app.main", "identity", "init", "--json"]
     command += ["--data-directory", str(tmp_path / "data")]

@@ -108,6 +108,7 @@ def test_bad_names_and_roles_are_refused(tmp_path: Path, words: list[str]) -> No
     assert b"canary" not in done.stderr
 
 
+@pytest.mark.slow
 def test_setters_at_the_same_time_lose_nothing(tmp_path: Path) -> None:
     file = tmp_path / "users.json"
     command = [sys.executable, "-m", "mqbroker.app.main", "users", "set", "--stdin", "--file", str(file)]

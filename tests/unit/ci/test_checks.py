@@ -47,6 +47,7 @@ def test_a_failing_command_does_not_stop_the_next(checks: ModuleType, scratch: P
     assert outcome.complaints[0].endswith("exit code 3")
 
 
+@pytest.mark.slow
 def test_tests_are_counted(checks: ModuleType, scratch: Path) -> None:
     (scratch / "test_it.py").write_text(
         "import pytest\ndef test_a(): pass\ndef test_b(): assert 0\n"
@@ -57,6 +58,7 @@ def test_tests_are_counted(checks: ModuleType, scratch: Path) -> None:
     assert (outcome.passed, outcome.failed) == (1, 2)
 
 
+@pytest.mark.slow
 def test_a_pytest_that_runs_nothing_failed(checks: ModuleType, scratch: Path) -> None:
     command = (sys.executable, "-m", "pytest", "-q", "--rootdir", str(scratch), "no_such_folder")
     outcome = checks.run(checks.Part("none", (command,), 60), os.environ)
@@ -69,6 +71,7 @@ def test_a_missing_program_failed(checks: ModuleType, scratch: Path) -> None:
     assert outcome.complaints == ["/no/such/program: No such file or directory"]
 
 
+@pytest.mark.slow
 def test_nothing_of_a_part_outlives_its_time(checks: ModuleType, scratch: Path) -> None:
     """The command ignores being asked, and has a child."""
     stubborn = (

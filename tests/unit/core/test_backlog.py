@@ -27,6 +27,18 @@ def ranks(segments: object) -> list[int]:
     return [each.rank + index for each in segments for index in range(each.n)]  # type: ignore[attr-defined]
 
 
+def id_of(rank: int) -> int:
+    return rank & (1 << module.ID_BITS) - 1
+
+
+def test_ids_are_found_by_priority() -> None:
+    backlog = Backlog()
+    for number in range(1, 5000):
+        backlog.add(whole(number, 1, number % 3))
+    # Priority 2 first, then 1, then 0.
+    assert [each.first_id for each in backlog.of_ids(4000, 4007)] == [4001, 4004, 4000, 4003, 4006, 4002, 4005]
+
+
 def test_higher_priority_comes_first_and_above_nine_is_nine() -> None:
     backlog = Backlog()
     for number, priority in enumerate((4, 9, 0, 255, 4), 1):
@@ -89,6 +101,12 @@ def against_a_list(pieces: list[tuple[int, int]], random: object) -> None:
             assert [rank for rank in ranks(backlog.from_rank(start)) if rank >= start] == [
                 rank for rank in truth if rank >= start
             ]
+        first, end = sorted((choose(range(next_id + 1)), choose(range(next_id + 1))))
+        found = ranks(backlog.of_ids(first, end))
+        assert [rank for rank in found if first <= id_of(rank) < end] == [
+            rank for rank in truth if first <= id_of(rank) < end
+        ]
+        assert len(found) == len(set(found))
 
 
 def test_what_is_walked_over_may_be_taken() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from mqbroker.base.errors import Bug
 from mqbroker.core import memory
 from mqbroker.core.memory import Memory
 from mqbroker.wire.run import Run, parse_run
@@ -24,8 +25,13 @@ def test_a_run_that_fills_its_buffer_is_kept_as_it_is() -> None:
     held.hold(run)
     assert run.buffer is buffer
     assert held.held_bytes == len(buffer)
-    held.release(run)
-    assert (held.held_bytes, run.held_bytes) == (0, 0)
+    run.live = 10
+    held.settle(run, 4)
+    assert (held.held_bytes, held.unused_bytes) == (len(buffer), len(buffer) * 4 // 10)
+    held.settle(run, 6)
+    assert (held.held_bytes, run.held_bytes, held.unused_bytes) == (0, 0, 0)
+    with pytest.raises(Bug, match="settled more often"):
+        held.settle(run, 1)
 
 
 def test_a_small_run_is_copied_out_of_a_large_buffer() -> None:
@@ -49,8 +55,12 @@ def test_a_sweep_cuts_down_what_is_hardly_used(monkeypatch: pytest.MonkeyPatch) 
     held = Memory(1 << 20)
     runs = [run_of(100, 200) for _ in range(3)]
     for run in runs:
+        run.live = 200
         held.hold(run)
-    assert held.wants_sweep
+    assert not held.is_sweep_due(), "however much there is, as long as it is used"
+    for run, count in zip(runs, (198, 97, 170), strict=True):
+        held.settle(run, count)
+    assert held.is_sweep_due()
     before = held.held_bytes
     kept = bytes(runs[0].payload(7)), bytes(runs[0].payload(50)), bytes(runs[1].payload(99))
     # One has two messages left, one all that it ever had in one queue and three in another, one nothing but a few.
@@ -59,7 +69,10 @@ def test_a_sweep_cuts_down_what_is_hardly_used(monkeypatch: pytest.MonkeyPatch) 
     assert held.held_bytes == sum(run.held_bytes for run in runs) == sum(len(run.buffer) for run in runs)
     assert [len(run.buffer) * 100 // before for run in runs] == [0, 33, 33]
     assert (bytes(runs[0].payload(7)), bytes(runs[0].payload(50)), bytes(runs[1].payload(99))) == kept
-    assert not held.wants_sweep, "not again before there is twice as much"
+    assert not held.is_sweep_due(), "not again before there is twice as much"
+    held.settle(runs[1], 103)
+    held.settle(runs[2], 30)
+    assert held.unused_bytes == 0
 
 
 def test_messages_in_several_queues_are_counted_once() -> None:

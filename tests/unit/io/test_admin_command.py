@@ -16,6 +16,8 @@ from mqbroker.node.inputs import AdminRequest
 from tests.unit.io.conftest import ScriptedCore, until
 from tests.unit.io.test_admin_socket import answering, served
 
+pytestmark = pytest.mark.slow  # each test starts programs
+
 Runner = Callable[[Any], Any]
 
 

@@ -82,7 +82,7 @@ def test_the_timer_wakes_at_the_time_and_not_before(run: Runner) -> None:
             assert len(core.steps) == 3
             for number in (1, 2):
                 late_ns = core.times[number].monotonic_ns - due[number - 1]
-                assert 0 <= late_ns < 500 * MS
+                assert 0 <= late_ns < 5000 * MS
 
     run(scenario())
 

@@ -13,6 +13,8 @@ from ansible_collections.mqops.cluster.plugins.module_utils import command, iden
 from ansible_collections.mqops.cluster.plugins.module_utils.command import CommandFault
 from ansible_collections.mqops.cluster.plugins.module_utils.users import set_user
 
+pytestmark = pytest.mark.slow  # each test starts programs
+
 MQBROKER = str(Path(sys.executable).parent / "mqbroker")
 APP: dict[str, Any] = {"name": "app", "password": "correct horse battery", "roles": ["client"]}
 

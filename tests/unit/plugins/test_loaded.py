@@ -13,6 +13,8 @@ from ansible_collections.mqops.cluster.plugins.module_utils import loaded
 from ansible_collections.mqops.cluster.plugins.module_utils.command import CommandFault
 from ansible_collections.mqops.cluster.plugins.module_utils.loaded import Places, Wanted
 
+pytestmark = pytest.mark.slow  # each test starts programs
+
 MQBROKER = str(Path(sys.executable).parent / "mqbroker")
 RUNS = {"ActiveState": "active", "UnitFileState": "enabled"}
 OPTIONS = '[node]\nname = "default"\n\n[limits]\nlink-credit = 5\n'

@@ -21,7 +21,7 @@ DECODE = "amqp:decode-error"
 
 @contextmanager
 def refused(condition: str, scope: Scope = Scope.CONNECTION) -> Iterator[None]:
-    """A fault of `condition`, found in less than 50 ms and 256 KiB: a limit that holds only in the end is none."""
+    """A fault of `condition`, found in less than 250 ms and 256 KiB: a limit that holds only in the end is none."""
     tracemalloc.start()
     started = time.process_time()
     with pytest.raises(PeerFault) as caught:
@@ -29,7 +29,7 @@ def refused(condition: str, scope: Scope = Scope.CONNECTION) -> Iterator[None]:
     took_s, peak = time.process_time() - started, tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert (caught.value.condition, caught.value.scope) == (condition, scope)
-    assert took_s < 0.05
+    assert took_s < 0.25
     assert peak < 256 * 1024
 
 

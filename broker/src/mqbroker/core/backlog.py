@@ -169,6 +169,15 @@ class Backlog:
                     yield segment
             rank = after
 
+    def of_ids(self, first_id: int, end_id: int) -> Iterator[Segment]:
+        """Segments with messages of these ids. Each priority has its stretch, so none but these is looked at."""
+        for priority in range(PRIORITY_MAX, -1, -1):
+            end = rank_of(priority, end_id)
+            for segment in self.from_rank(rank_of(priority, first_id)):
+                if segment.rank >= end:
+                    break
+                yield segment
+
     def clear(self) -> None:
         """Nothing is left."""
         self._blocks.clear()

@@ -16,10 +16,8 @@ from mqbroker.wire.parts import KEY_SIZE_MAX
 
 
 def keyed(kind: QueueKind, segment: Segment) -> Iterator[tuple[str, Segment]]:
-    """The messages of a segment in pieces of one key each; the key is empty where a message has none."""
-    if not kind.last_value:
-        yield "", segment
-    elif not kind.last_value_key:
+    """A segment of a last-value queue in pieces of one key each; the key is empty where a message has none."""
+    if not kind.last_value_key:
         yield segment.run.traits.last_value, segment
     else:
         for index in range(segment.start, segment.start + segment.n):

@@ -2,14 +2,16 @@
 
 A run keeps its whole read buffer alive, so that is what counts: one unacknowledged message of 100 B must not pin
 256 KiB unseen. Small runs are copied out of large buffers when they arrive; for runs that have shrunk since, `sweep`
-works like a collector: when what is held is far above what is live, all live ranges are gathered and the buffers of
-runs of which less than a quarter is live are cut down.
+works like a collector: when much of what is held is used no more, all live ranges are gathered and the buffers of
+runs of which less than a quarter is live are cut down. A sweep looks at every message, so it must not come because
+many are there, only because much could be had: `unused_bytes` adds up what was settled of runs that are still held.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+from mqbroker.base.errors import Bug
 from mqbroker.wire.run import Run
 
 SWEEP_MIN_BYTES = 4 << 20
@@ -19,12 +21,13 @@ SHARE = 4  # a buffer of which less than 1/SHARE is live is copied
 class Memory:
     """Bytes held by messages against `global-max-size`."""
 
-    __slots__ = ("_swept_bytes", "held_bytes", "max_bytes")
+    __slots__ = ("_left_bytes", "held_bytes", "max_bytes", "unused_bytes")
 
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
         self.held_bytes = 0
-        self._swept_bytes = 0
+        self.unused_bytes = 0
+        self._left_bytes = 0  # unused, and what the last sweep could not free
 
     @property
     def is_full(self) -> bool:
@@ -44,15 +47,29 @@ class Memory:
         run.held_bytes = len(run.buffer)
         self.held_bytes += run.held_bytes
 
-    def release(self, run: Run) -> None:
-        """The last reference to a run is settled."""
-        self.held_bytes -= run.held_bytes
-        run.held_bytes = 0
+    def settle(self, run: Run, count: int) -> None:
+        """So many references to messages of the run are settled. Raises Bug where there were fewer."""
+        references = run.references = run.references or run.live
+        run.live -= count
+        if run.live > 0:
+            unused_bytes = run.held_bytes * count // references
+            run.unused_bytes += unused_bytes
+            self.unused_bytes += unused_bytes
+        elif run.live == 0:
+            self.release(run)
+        else:
+            raise Bug(f"run {run.first_id} settled more often than it was routed")
 
-    @property
-    def wants_sweep(self) -> bool:
-        """Whether it is worth looking: held bytes doubled since the last look found them well used."""
-        return self.held_bytes > SWEEP_MIN_BYTES and self.held_bytes > 2 * self._swept_bytes
+    def release(self, run: Run) -> None:
+        """The run is held no more."""
+        self.held_bytes -= run.held_bytes
+        self.unused_bytes -= run.unused_bytes
+        run.held_bytes = run.unused_bytes = 0
+
+    def is_sweep_due(self) -> bool:
+        """Whether it is worth looking: as much again is unused as the last look had to leave."""
+        self._left_bytes = min(self._left_bytes, self.unused_bytes)
+        return self.unused_bytes > SWEEP_MIN_BYTES + 2 * self._left_bytes
 
     def sweep(self, live: Iterable[tuple[Run, int, int]]) -> None:
         """Cut down buffers, given every live range (run, index, count)."""
@@ -66,7 +83,9 @@ class Memory:
                 run.compact(_disjoint(pairs))
                 self.held_bytes += len(run.buffer) - run.held_bytes
                 run.held_bytes = len(run.buffer)
-        self._swept_bytes = self.held_bytes
+                self.unused_bytes -= run.unused_bytes
+                run.unused_bytes = run.references = 0
+        self._left_bytes = self.unused_bytes
 
 
 def _disjoint(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -139,7 +139,7 @@ class Queue:
         self.scheduled_count += segment.n
 
     def _arrive(self, segment: Segment) -> None:
-        for key, piece in keyed(self.kind, segment):
+        for key, piece in keyed(self.kind, segment) if self.kind.last_value else (("", segment),):
             if key:
                 self._replace(key, piece)
             self.backlog.add(piece)
@@ -200,7 +200,7 @@ class Queue:
         if due_ms:
             self._schedule(segment, due_ms)
             return
-        for key, piece in keyed(self.kind, segment):
+        for key, piece in keyed(self.kind, segment) if self.kind.last_value else (("", segment),):
             if key and self.last_values.get(key) != piece.rank:
                 self.gone.append((REPLACED, piece))
                 continue
@@ -279,6 +279,14 @@ class Queue:
     def segments(self) -> Iterator[Segment]:
         """All that is not in delivery, oldest first within each place."""
         yield from self.backlog
+        yield from self._elsewhere()
+
+    def segments_of(self, first_id: int, end_id: int) -> Iterator[Segment]:
+        """The same where messages of these ids may be: not a walk over a long backlog."""
+        yield from self.backlog.of_ids(first_id, end_id)
+        yield from self._elsewhere()
+
+    def _elsewhere(self) -> Iterator[Segment]:
         for _, _, segment in self.scheduled:
             yield segment
         yield from self.waiting

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from mqbroker.base.errors import Bug, Refused
+from mqbroker.base.errors import Refused
 from mqbroker.base.time import NS_PER_MS, At
 from mqbroker.config.slices import AddressSettingsOptions, LimitOptions
 from mqbroker.core.address import MULTICAST, Address
@@ -195,7 +195,7 @@ class Store:
         for segment in list(queue.segments()):
             if queue.meter is not None:
                 queue.meter.remove(segment)
-            self._forget(segment)
+            self.memory.settle(segment.run, segment.n)
         queue.waiting.clear()  # what waits for the disk waits in vain
         address = self.addresses[queue.kind.address]
         address.unbind(queue)
@@ -333,15 +333,7 @@ class Store:
             queue.dispatcher.forget(segment)
         queue.settled(segment.n)
         self.acknowledged_total += segment.n
-        self._forget(segment)
-
-    def _forget(self, segment: Segment) -> None:
-        run = segment.run
-        run.live -= segment.n
-        if run.live <= 0:
-            if run.live < 0:
-                raise Bug(f"run {run.first_id} settled more often than it was routed")
-            self.memory.release(run)
+        self.memory.settle(run, segment.n)
 
     def give_back(self, queue: Queue, segment: Segment, *, was_delivered: bool) -> None:
         """Messages that were in delivery return to their place; `was_delivered` counts one delivery more."""
@@ -435,12 +427,19 @@ class Store:
                 yield queue, segment
         yield from self.in_delivery()
 
+    def _live_of_ids(self, ranges: list[tuple[int, int]]) -> Iterator[tuple[Queue, Segment]]:
+        low, high = min(first for first, _ in ranges), max(first + count for first, count in ranges)
+        for queue in self.queues.values():
+            for segment in queue.segments_of(low, high):
+                yield queue, segment
+        yield from self.in_delivery()
+
     def upkeep(self) -> bool:
         """One bounded piece of compaction and of memory's sweep; whether there may be more."""
         ranges = self.journal.compactable()
         if ranges:
-            store_again(self.journal, ranges, self.live_segments())
-        if self.memory.wants_sweep:
+            store_again(self.journal, ranges, self._live_of_ids(ranges))
+        if self.memory.is_sweep_due():
             self.memory.sweep((segment.run, segment.start, segment.n) for _, segment in self.live_segments())
         return bool(ranges)
 

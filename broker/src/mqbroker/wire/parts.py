@@ -70,6 +70,8 @@ def _is_plain(run: Run) -> bool:
     if run.stride and run.count > 1 and _columns_are_plain(run):
         return True
     buffer, skip = run.buffer, run.head_size + run.section.size_bytes
+    if run.count == 1:
+        return _envelope_is_plain(buffer, run.start(0) + skip, run.end(0))
     return all(_envelope_is_plain(buffer, run.start(index) + skip, run.end(index)) for index in range(run.count))
 
 

@@ -60,10 +60,12 @@ class Run:
         "head_size",
         "held_bytes",
         "live",
+        "references",
         "section",
         "starts",
         "stride",
         "traits",
+        "unused_bytes",
         "vary_end",
         "vary_start",
     )
@@ -81,7 +83,9 @@ class Run:
         self.expires_ms = 0  # 0: never
         self.deliver_at_ms = 0  # 0: at once
         self.live = 0  # references from queues that are not settled yet
+        self.references = 0  # what `live` was before the first of them was settled
         self.held_bytes = 0
+        self.unused_bytes = 0  # of these, as far as they are known to be of settled messages
 
     def start(self, index: int) -> int:
         """Offset of a frame in the buffer."""
