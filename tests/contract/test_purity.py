@@ -28,7 +28,6 @@ NAMES = frozenset({"open", "print", "input", "exec", "eval", "compile", "__impor
 EXCEPTIONS: dict[str, dict[str, str]] = {
     "core/memory.py": {"id": "identity of runs that are alive, as a key of a dictionary that keeps its order"},
     "core/restore.py": {"id": "identity of records that are alive, as a key of a dictionary that keeps its order"},
-    "core/store.py": {"id": "identity of runs that are alive, as a key of a dictionary that keeps its order"},
 }
 
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from zlib import crc32
 
 from mqbroker.base.errors import StorageFault
 from mqbroker.io.disk import Disk
 from mqbroker.io.files import Files
 from mqbroker.io.journal_directory import JournalDirectory
+from mqbroker.journal import records
 from mqbroker.journal.append import Append
 from mqbroker.journal.plan import Journal
-from mqbroker.journal.recovered import Recovered
+from mqbroker.journal.recovered import Leave, Recovered
 from mqbroker.node.effects import DeleteSegment
 from mqbroker.node.inputs import Input, Synced
 
@@ -46,16 +48,32 @@ class Oracle:
         return truth.copy()
 
 
+def read_what_is_left(directory: JournalDirectory, recovered: Recovered) -> int:
+    """Bring in from the files what recovery has left there; says how many records that were."""
+    left = [run for run in recovered.runs if run.is_left]
+    for run in left:
+        assert run.place is not None
+        segment, offset, length, crc = run.place
+        data = directory.path_of(segment).read_bytes()[offset : offset + length]
+        assert crc32(data) == crc
+        (record,) = records.decode(memoryview(data))
+        assert isinstance(record, records.Run)
+        assert (record.first_id, record.n) == (run.first_id, run.count)
+        run.frames = record.frames
+    return len(left)
+
+
 class Life:
     """One run of the process, from load to its end."""
 
-    def __init__(self, path: Path, model: Model, oracle: Oracle, files: Files) -> None:
+    def __init__(self, path: Path, model: Model, oracle: Oracle, files: Files, leave: Leave | None = None) -> None:
         self.faults: list[StorageFault] = []
         self._model = model
         self._oracle = oracle
         self._changed = threading.Condition()
         directory = JournalDirectory(path, NODE_ID, options(), files)
-        recovered = directory.load()
+        recovered = directory.load(leave)
+        self.left = read_what_is_left(directory, recovered)
         model.state = oracle.check(recovered)
         self._journal = Journal(options(), recovered)
         model.begin(self._journal)

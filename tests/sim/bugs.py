@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 from unittest.mock import patch
 
+from mqbroker.core import paging
 from mqbroker.core.address import Address
 from mqbroker.core.decisions import Decisions
+from mqbroker.core.pages import Pages, Piece
+from mqbroker.core.paging import Paging
 from mqbroker.core.queue import Queue, Segment
 from mqbroker.core.store import Store
 from mqbroker.core.transaction import Transaction
+from mqbroker.journal.places import Written
 from mqbroker.journal.plan import Journal
 from mqbroker.wire.run import Run
 
@@ -84,6 +88,34 @@ def _store_without_last(self: Journal, first_id: int, count: int, queue_ids: Any
 
 _STORE = Journal.store
 
+
+def _forget_pages_of_recovery(self: Paging, queue: Queue, piece: Piece) -> None:
+    """What recovery left on disk is in no queue."""
+
+
+def _page_only_when_full(self: Paging, address: Address, queues: list[Queue]) -> list[Queue]:
+    """What comes while there are pages overtakes them."""
+    if not self._store.memory.is_full and (address.meter is None or not address.meter.is_full):
+        return []
+    return _TAKERS(self, address, queues)
+
+
+def _read_without_last(piece: Piece, data: bytes) -> Iterator[Segment]:
+    """The last message of a piece does not come back."""
+    for segment in _SEGMENTS_IN(piece, data):
+        yield segment if segment.n == 1 else segment._replace(n=segment.n - 1)
+
+
+def _forget_pins(self: Pages, written: Written, count: int, size_bytes: int, position: int) -> None:
+    """Segments go although pages are in them."""
+    written.pins = 0
+    _ADD(self, written, count, size_bytes, position)
+
+
+_TAKERS = Paging.takers
+_SEGMENTS_IN = paging.segments_in
+_ADD = Pages.add
+
 BUGS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "acceptance before sync": lambda: patch.object(Decisions, "wait", _accept_before_sync),
     "returned messages lose their place": lambda: patch.object(Queue, "put_back", _put_back_at_the_end),
@@ -100,4 +132,12 @@ TRANSACTION_BUGS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     ),
     "part of a transaction is not stored": lambda: patch.object(Store, "publish_together", _publish_without_last),
     "a rollback publishes": lambda: patch.object(Transaction, "roll_back", _commit_by_rollback),
+}
+
+# Found in histories with paging.
+PAGING_BUGS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
+    "recovery forgets pages": lambda: patch.object(Paging, "restore", _forget_pages_of_recovery),
+    "new messages overtake pages": lambda: patch.object(Paging, "takers", _page_only_when_full),
+    "the last message of a piece is not read": lambda: patch.object(paging, "segments_in", _read_without_last),
+    "pages do not keep their segments": lambda: patch.object(Pages, "add", _forget_pins),
 }

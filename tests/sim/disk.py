@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
+from zlib import crc32
 
 from mqbroker.journal.append import Append
 from mqbroker.journal.format import FILE_HEADER_BYTES, decode_file_header, encode_file_header, entry_bytes, frame_entry
+from mqbroker.journal.places import Slice
 from mqbroker.journal.recover import recover
-from mqbroker.journal.recovered import Recovered
+from mqbroker.journal.recovered import Leave, Recovered
 
 SECTOR = 512
 
@@ -90,6 +92,15 @@ class SimDisk:
             self.stable[segment][offset : offset + len(data)] = data
         self._writes.clear()
 
+    def read(self, slices: tuple[Slice, ...]) -> list[bytes]:
+        """Parts of files as the process sees them; all of it is synced, which is checked."""
+        found = []
+        for segment, offset, length, crc in slices:
+            data = bytes(self.stable[segment][offset : offset + length])
+            assert crc32(data) == crc, f"segment {segment} at {offset} is not what was asked for"
+            found.append(data)
+        return found
+
     def delete(self, segment: int) -> None:
         """A file that the journal does not need any more."""
         del self.stable[segment], self.cached[segment]
@@ -139,11 +150,12 @@ class SimDisk:
             self._write(append.segment, self._offset, entry)
             self._offset += len(entry)
 
-    def load(self) -> Recovered:
+    def load(self, leave: Leave | None = None) -> Recovered:
         """What recovery makes of the files; its cuts are carried out as `io/` does."""
         self._writes.clear()
         self._has_failed = False
-        recovered = recover([(n, bytes(content)) for n, content in sorted(self.stable.items())], self._node_id)
+        files = [(n, bytes(content)) for n, content in sorted(self.stable.items())]
+        recovered = recover(files, self._node_id, leave=leave)
         for cut in recovered.cuts:
             content = self.stable[cut.segment]
             content[cut.offset :] = bytes(len(content) - cut.offset)

@@ -14,11 +14,12 @@ from mqbroker.wire.performatives import Accepted
 from tests.sim.clients import Client, Consumer, Producer
 from tests.sim.disk import Faults
 from tests.sim.transactors import Transactor
-from tests.sim.world import MARKER, Pipe, SimNode, World, options_for, patient
+from tests.sim.world import MARKER, Pipe, SimNode, World, options_for, paging, patient
 from tests.support.checker import History
 
 BUSY_MS = 2_000
 TRANSACTIONS_FROM = 1000  # from this seed on every other history has clients that use transactions
+PAGING_FROM = 3000  # from this seed on every third history has addresses that page
 QUIET_MS = 60_000
 
 
@@ -36,6 +37,7 @@ class Verdict:
     steps: int
     faults: dict[str, int] = field(default_factory=dict)
     transactions: Counter[str] = field(default_factory=Counter)  # by how they ended
+    pages_read: int = 0
 
 
 class Simulation:
@@ -44,6 +46,7 @@ class Simulation:
     def __init__(self, seed: int) -> None:
         self.seed = seed
         self._has_transactions = seed >= TRANSACTIONS_FROM and seed % 2 == 0
+        self._has_paging = seed >= PAGING_FROM and seed % 3 == 0
         self.world = World(seed)
         self.history = History()
         self.counts: dict[str, int] = {}
@@ -56,6 +59,8 @@ class Simulation:
             )
             if self._has_transactions:
                 options = patient(options)
+            if self._has_paging:
+                options = paging(options, rng)
             self.nodes.append(SimNode(self.world, f"node{number}", options, faults))
         self.clients: list[Client] = []
         for node in self.nodes:
@@ -164,6 +169,7 @@ class Simulation:
             sum(sent.outcome == "accepted" for sent in self.history.sent.values()), self.history.received.total(),
             sum(node.epoch for node in self.nodes), self.world.steps, self.counts,
             Counter(transacted.outcome for transacted in self.history.transactions.values()),
+            sum(node.pages_read for node in self.nodes),
         )  # fmt: skip
 
     def _drain(self) -> int:
@@ -182,6 +188,10 @@ class Simulation:
             f"leak: {node.name} holds {node.broker.store.memory.held_bytes} bytes of no message"
             for node in self.nodes
             if node.broker.store.memory.held_bytes
+        ] + [
+            f"leak: {node.name} holds {pins} places of no message"
+            for node in self.nodes
+            if (pins := sum(segment.pins for segment in node.broker.journal._ledger.segments))
         ]
 
 

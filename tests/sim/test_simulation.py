@@ -10,8 +10,8 @@ from collections import Counter
 
 import pytest
 
-from tests.sim.bugs import BUGS, TRANSACTION_BUGS
-from tests.sim.histories import TRANSACTIONS_FROM, Simulation, Verdict
+from tests.sim.bugs import BUGS, PAGING_BUGS, TRANSACTION_BUGS
+from tests.sim.histories import PAGING_FROM, TRANSACTIONS_FROM, Simulation, Verdict
 
 CHUNK = 20
 # Every seed that ever failed stays here.
@@ -84,6 +84,32 @@ def test_transactions_happen_wholly_or_not_at_all(seeds: range) -> None:
     assert ends["rolled back"] > 200
     assert ends["unknown"] > 0
     assert ends["uncommitted"] > 0
+
+
+def _with_paging(count: int) -> range:
+    return range(PAGING_FROM, PAGING_FROM + 3 * count, 3)
+
+
+@pytest.mark.parametrize("seeds", [_with_paging(60)[start : start + 20] for start in (0, 20, 40)], ids=str)
+def test_what_is_paged_comes_back_in_order_whatever_happens(seeds: range) -> None:
+    pages = 0
+    for seed in seeds:
+        verdict = run(seed)
+        assert verdict.violations == [], _replay(seed)
+        pages += verdict.pages_read
+    assert pages > 200
+
+
+@pytest.mark.parametrize("bug", PAGING_BUGS)
+def test_seeded_bugs_of_paging_are_found(bug: str) -> None:
+    with PAGING_BUGS[bug]():
+        for seed in _with_paging(30):
+            try:
+                if Simulation(seed).run().violations:
+                    return
+            except Exception:  # an invariant of the broker or of its disk noticed first
+                return
+    pytest.fail(f"30 histories did not show the bug: {bug}")
 
 
 @pytest.mark.parametrize("bug", TRANSACTION_BUGS)

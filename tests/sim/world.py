@@ -19,10 +19,13 @@ from mqbroker.base.time import NS_PER_MS, At
 from mqbroker.config.options import default_listener, defaults
 from mqbroker.config.slices import BrokerOptions
 from mqbroker.config.users import Verifier, make_verifier
+from mqbroker.core.paging import leave_of
+from mqbroker.core.settings import Settings
 from mqbroker.journal.append import Append
+from mqbroker.journal.places import Slice
 from mqbroker.node import inputs as given
 from mqbroker.node.broker import Broker, Setup
-from mqbroker.node.effects import Close, DeleteSegment, Derive, Halt, PauseReading, Send
+from mqbroker.node.effects import Close, DeleteSegment, Derive, Halt, PauseReading, ReadPage, Send
 
 from tests.sim.disk import DiskFailed, Faults, SimDisk
 
@@ -46,6 +49,16 @@ def patient(options: BrokerOptions) -> BrokerOptions:
     """Rollbacks are many, and none of them makes a message a dead letter, which nobody would look for."""
     settings = options.address_settings
     built_in = replace(settings.built_in, max_delivery_attempts=-1)
+    return replace(options, address_settings=replace(settings, built_in=built_in))
+
+
+def paging(options: BrokerOptions, rng: random.Random) -> BrokerOptions:
+    """Addresses that are full after a few messages and page what is too much, some in pages of one message."""
+    settings = options.address_settings
+    built_in = replace(
+        settings.built_in, address_full_policy="PAGE", max_size_messages=rng.choice((-1, 2, 10, 40)),
+        max_size_bytes=rng.choice((-1, 400, 5_000)), page_size_bytes=rng.choice((1, 1_000, 10_000)),
+    )  # fmt: skip
     return replace(options, address_settings=replace(settings, built_in=built_in))
 
 
@@ -126,6 +139,7 @@ class SimNode:
         self._appends: list[Append] = []
         self._is_committing = False
         self._life = 0
+        self.pages_read = 0
         self.positions: dict[str, int] = {}  # message id in its body -> position of the append that stored it first
         self.published: dict[tuple[int, int], str] = {}  # (connection, delivery id) -> id of a durable message
         self.together: dict[str, list[str]] = {}  # message of a transaction -> all durable ones of the transaction
@@ -135,7 +149,9 @@ class SimNode:
     def start(self) -> None:
         """Boot from whatever the disk holds."""
         assert not self.is_up
-        recovered = self.disk.load()
+        recovered = self.disk.load(
+            leave_of(Settings(self.options.address_settings), self.options.limits.global_max_size_bytes)
+        )
         self.broker = Broker(self.options, recovered, Setup(self.name, USERS, perform, b"simulated"), self.world.at)
         self.is_up = True
         self.is_frozen = False
@@ -302,8 +318,16 @@ class SimNode:
             case DeleteSegment(effect_id, segment):
                 self.disk.delete(segment)
                 self._give(given.Done(effect_id))
+            case ReadPage(effect_id, slices):
+                life = self._life
+                self.pages_read += 1
+                self.world.after(self.world.rng.random() * 3, lambda: self._read(life, effect_id, slices))
             case Halt():
                 self._halt()
+
+    def _read(self, life: int, effect_id: int, slices: tuple[Slice, ...]) -> None:
+        if life == self._life and self.is_up:
+            self._give(given.Done(effect_id, self.disk.read(slices)))
 
     def _to_client(self, pipe: Pipe, data: bytes) -> None:
         pipe.backlog += len(data)

@@ -26,10 +26,12 @@ from mqbroker.base.time import NS_PER_MS, At
 from mqbroker.config.options import default_listener, defaults
 from mqbroker.config.slices import AddressMatch, AddressSettingsOptions, BrokerOptions, SecuritySettings
 from mqbroker.config.users import Verifier
+from mqbroker.core.paging import leave_of
+from mqbroker.core.settings import Settings
 from mqbroker.journal.append import Append
 from mqbroker.node import inputs as given
 from mqbroker.node.broker import Broker, Setup
-from mqbroker.node.effects import AdminReply, Batch, Close, DeleteSegment, Derive, Halt, PauseReading, Send
+from mqbroker.node.effects import AdminReply, Batch, Close, DeleteSegment, Derive, Halt, PauseReading, ReadPage, Send
 from mqbroker.wire.performatives import Open
 
 from tests.sim.disk import Faults, SimDisk
@@ -126,6 +128,7 @@ class Stage:
         self.is_disk_held = False
         self.is_up = False
         self.halted: int | None = None
+        self.pages_read = 0
         self.pending: list[Append] = []
         self.appends: list[Append] = []
         self.notices: list[Notice] = []
@@ -144,7 +147,9 @@ class Stage:
 
     def start(self) -> None:
         """Boot from the disk."""
-        recovered = self.disk.load()
+        recovered = self.disk.load(
+            leave_of(Settings(self.options.address_settings), self.options.limits.global_max_size_bytes)
+        )
         self.broker = Broker(self.options, recovered, Setup("stage", self.users, perform, b"secret"), self.at)
         self.is_up, self.halted = True, None
         self.step()
@@ -313,6 +318,9 @@ class Stage:
             case DeleteSegment(effect_id, segment):
                 self.disk.delete(segment)
                 self.give(given.Done(effect_id))
+            case ReadPage(effect_id, slices):
+                self.pages_read += 1
+                self.give(given.Done(effect_id, self.disk.read(slices)))
             case Halt(code):
                 self.is_up, self.halted = False, code
             case _:

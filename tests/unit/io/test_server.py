@@ -25,7 +25,7 @@ from mqbroker.io.listeners import open_listener
 from mqbroker.io.log import Log, LogShape
 from mqbroker.io.notify import Notifier
 from mqbroker.io.server import Reloaded, Server
-from mqbroker.node.effects import AdminReply, Batch, Close, DeleteSegment, Derive, Halt, Send
+from mqbroker.node.effects import AdminReply, Batch, Close, DeleteSegment, Derive, Halt, ReadPage, Send
 from mqbroker.node.inputs import Accepted, AdminRequest, Done, Input, OptionsChanged, Stop, UsersChanged
 
 from tests.support.broker_process import NotifySocket, free_port
@@ -40,6 +40,7 @@ class CountingDiskThread(CountingDisk):
     def __init__(self) -> None:
         super().__init__()
         self.deleted: list[DeleteSegment] = []
+        self.read_pages: list[ReadPage] = []
         self.appends_total = 0
         self.written_bytes_total = 0
         self.syncs = Histogram(())
@@ -49,6 +50,9 @@ class CountingDiskThread(CountingDisk):
 
     def delete(self, effect: DeleteSegment) -> None:
         self.deleted.append(effect)
+
+    def read(self, effect: ReadPage) -> None:
+        self.read_pages.append(effect)
 
 
 class Running:
@@ -232,6 +236,7 @@ def test_effects_reach_the_disk_the_pool_and_the_admin_socket(run: Runner) -> No
             for item in inputs:
                 if isinstance(item, AdminRequest):
                     effects += [DeleteSegment(1, 5), Derive(2, "sha256", b"p", b"s", 1), AdminReply(item.id, "yes")]
+                    effects.append(ReadPage(3, ()))
             return Batch(effects=effects)
 
         async with running(ScriptedCore(react)) as (it, _):
@@ -241,6 +246,7 @@ def test_effects_reach_the_disk_the_pool_and_the_admin_socket(run: Runner) -> No
             await until(lambda: it.core.of(Done))
             assert it.core.of(Done)[0].id == 2
             assert it.disk.deleted == [DeleteSegment(1, 5)]
+            assert it.disk.read_pages == [ReadPage(3, ())]
             writer.close()
 
     run(scenario())

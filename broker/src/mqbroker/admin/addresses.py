@@ -54,6 +54,8 @@ def _described(address: Address) -> dict[str, Any]:
         "routing_types": [name for name, bound in kinds if bound],
         "queues": sorted(queue.kind.name for queue in queues),
         "message_count": sum(queue.message_count for queue in queues),
+        "paged_count": sum(queue.paged_count for queue in queues),
+        "paging": any(queue.pages is not None for queue in queues),
         "routed": address.routed_total,
         "unrouted": address.unrouted_total,
     }

@@ -78,6 +78,8 @@ FAMILIES = {
         Family("mqbroker_addresses", "gauge", BROKER, "Addresses."),
         Family("mqbroker_memory_held_bytes", "gauge", BROKER, "Memory that messages hold."),
         Family("mqbroker_memory_limit_bytes", "gauge", BROKER, "The option limits.global-max-size-bytes."),
+        Family("mqbroker_paged_messages", "gauge", BROKER, "Messages that are on disk alone, once for each queue."),
+        Family("mqbroker_paging_queues", "gauge", BROKER, "Queues of which some messages are on disk alone."),
         Family("mqbroker_publishers_waiting", "gauge", BROKER, "Links of publishers that wait for credit."),
         Family("mqbroker_journal_segments", "gauge", BROKER, "Files of the journal."),
         Family("mqbroker_journal_unsynced_appends", "gauge", BROKER, "Appends that are not on disk yet."),
@@ -103,6 +105,10 @@ FAMILIES = {
         Family(
             "mqbroker_messages_dropped_total", "counter", BROKER,
             "Messages accepted and dropped because their address was full.",
+        ),
+        Family(
+            "mqbroker_messages_paged_total", "counter", BROKER,
+            "Messages that came into queues and were kept on disk alone.",
         ),
         Family(
             "mqbroker_messages_delivered_total", "counter", BROKER,
@@ -192,6 +198,9 @@ def _of_store(broker: Broker) -> dict[str, float]:
         "mqbroker_messages_unrouted_total": store.unrouted_total,
         "mqbroker_messages_address_full_total": store.meters.refused_total,
         "mqbroker_messages_dropped_total": store.meters.dropped_total,
+        "mqbroker_paged_messages": sum(queue.paged_count for queue in store.paging.queues),
+        "mqbroker_paging_queues": len(store.paging.queues),
+        "mqbroker_messages_paged_total": store.paging.paged_total,
         "mqbroker_messages_duplicate_total": store.duplicates.dropped_total,
         "mqbroker_messages_returned_total": store.returned_total,
         "mqbroker_messages_acknowledged_total": store.acknowledged_total,
@@ -212,7 +221,7 @@ def _rows_of_queues(broker: Broker) -> Iterator[tuple[int, ...]]:
     """A row for each queue, in the order of _QUEUE_NAMES. Runs within a step, so it does nothing else."""
     for queue in broker.store.queues.values():
         delivering = queue.delivering_count
-        count = queue.ready_count + queue.waiting_count + delivering
+        count = queue.ready_count + queue.waiting_count + delivering + queue.paged_count
         yield count, delivering, len(queue.consumers), queue.added_total, queue.acknowledged_total
 
 

@@ -43,8 +43,23 @@ class Purge:
         self.request = request
         self.queue = queue
         self.selector: Selector | None = selector_of(request)
+        self.check()
         self.count = 0
         self.picker = self.pick()
+
+    def check(self) -> None:
+        """Raises Refused where single messages are meant and some are not in memory."""
+        if self.selector is not None:
+            self.store.paging.check_unpaged(self.queue, self.request.operation)
+
+    def begin(self) -> None:
+        """Before the first piece: what is paged. Raises Refused."""
+        self.check()
+        if self.queue.pages is not None:
+            dropped = self.store.paging.drop(self.queue, is_settled=True)
+            self.count += dropped.messages
+            if dropped.is_settled:
+                self.store.decisions.wait(_go_on)
 
     def pick(self) -> Picker:
         """What is wanted of the queue."""
@@ -118,6 +133,9 @@ class Move(Purge):
         """The address that the request names."""
         named: str = argument(request, "address", str)
         return named
+
+    def check(self) -> None:
+        self.store.paging.check_unpaged(self.queue, self.request.operation)
 
     def pick(self) -> Picker:
         return Picker(self.queue, self.store.next_id, self.wants, self.count_max)
@@ -252,6 +270,7 @@ def _start(broker: Broker, job: Purge) -> None:
 
 def _begin(broker: Broker, job: Purge) -> None:
     try:
+        job.begin()
         broker.jobs.add(job)
     except Refused as refused:
         broker.reply_error(job.request.id, refused.condition, refused.description)

@@ -44,6 +44,7 @@ def attributes_of(queue: Queue) -> dict[str, Any]:
         "ready_count": queue.ready_count,
         "delivering_count": queue.delivering_count,
         "scheduled_count": queue.scheduled_count,
+        "paged_count": queue.paged_count,
         "consumer_count": len(queue.consumers),
         "messages_added": queue.added_total,
         "messages_acknowledged": queue.acknowledged_total,

@@ -102,7 +102,7 @@ class Connection:
         offset = 0
         limit = len(buffer)
         following = limit
-        while not self.is_dead and not self._is_deriving:
+        while offset < limit and not self.is_dead and not self._is_deriving:
             self._blamed = self._session = None
             try:
                 if self._wants_header():
@@ -441,6 +441,11 @@ class Connection:
         """An empty frame keeps the connection alive at the peer (§2.4.5)."""
         if self.state is Conn.OPENED:
             self.out.append(EMPTY_FRAME)
+
+    def flush(self) -> None:
+        """Put out what sessions have gathered."""
+        for session in self._by_channel.values():
+            session.flush()
 
     @property
     def sessions(self) -> list[Session]:

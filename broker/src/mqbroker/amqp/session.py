@@ -141,6 +141,8 @@ class Session(OutgoingTransfers):
 
     def flush(self) -> None:
         """Send the gathered acceptances."""
+        if not self._accepts:
+            return
         for first, last in self._accepts:
             self.connection.out.append(encode_disposition_accepted(self.channel, True, first, last, True))
         self._accepts.clear()

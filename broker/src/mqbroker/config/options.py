@@ -227,7 +227,7 @@ class LimitTable(Table):
     )
 
 
-FullPolicy = Literal["DROP", "FAIL", "BLOCK"]
+FullPolicy = Literal["DROP", "FAIL", "BLOCK", "PAGE"]
 RateUnit = Literal["MESSAGES_PER_SECOND", "MESSAGES_PER_MINUTE", "MESSAGES_PER_HOUR", "MESSAGES_PER_DAY"]
 RoutingType = Literal["ANYCAST", "MULTICAST"]
 Name = Annotated[str, Field(max_length=1024)]
@@ -362,8 +362,16 @@ class AddressSettingsTable(Table):
     )
     address_full_policy: FullPolicy | None = setting(
         "BLOCK",
-        "What happens at a full address: BLOCK gives producers no credit, FAIL rejects, DROP accepts and drops; "
-        "Artemis's default, PAGE, does not exist yet.",
+        "What happens at a full address: BLOCK gives producers no credit, FAIL rejects, DROP accepts and drops, "
+        "PAGE keeps on disk what is too much, also where `global-max-size-bytes` is reached.",
+        reload=False,
+    )
+    page_size_bytes: int | None = setting(
+        10 * 2**20,
+        "Bytes of messages that are read back together where an address pages; at most a quarter of its bounds.",
+        unit="bytes",
+        ge=1024,
+        le=2**30,
         reload=False,
     )
 

@@ -133,6 +133,7 @@ class AddressSettings:
     max_size_bytes: int
     max_size_messages: int
     address_full_policy: str
+    page_size_bytes: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,12 +24,14 @@ class Address:
     """A name and its bindings."""
 
     __slots__ = (
-        "_cursor", "_idle", "_is_choosy", "anycast", "due_ns", "is_topic", "meter", "multicast", "name",
-        "producers_count", "routed_total", "scheduled_ns", "target", "unrouted_total", "was_bound",
+        "_cursor", "_idle", "_is_choosy", "anycast", "can_page", "due_ns", "is_topic", "meter", "multicast", "name",
+        "pages", "producers_count", "routed_total", "scheduled_ns", "target", "unrouted_total", "was_bound",
     )  # fmt: skip
 
-    def __init__(self, name: str, meter: Meter | None = None, idle: Idle | None = None) -> None:
+    def __init__(self, name: str, meter: Meter | None = None, idle: Idle | None = None, *, pages: bool = False) -> None:
         self.name = name
+        self.pages = pages  # what is too much stays on disk, in queues that allow it
+        self.can_page = pages  # and all of them do
         self.target = name  # what leads here again: the name, or `address::queue`
         self.meter = meter
         self.anycast: list[Queue] = []
@@ -64,6 +66,7 @@ class Address:
         self._look()
 
     def _look(self) -> None:
+        self.can_page = self.pages and all(queue.kind.may_page for queue in self.queues)
         self._is_choosy = any(
             queue.filter is not None or queue.kind.moved_from or queue.kind.no_local for queue in self.queues
         )

@@ -16,6 +16,8 @@ from mqbroker.wire.run import Run
 BLOCK_SEGMENTS_MAX = 256
 PRIORITY_MAX = 9
 ID_BITS = 56
+# By priority, which is a ubyte on the wire.
+_FIRST_RANKS = tuple(PRIORITY_MAX - min(priority, PRIORITY_MAX) << ID_BITS for priority in range(256))
 # Why messages left a queue by themselves.
 EXPIRED, REPLACED, OVERFLOWED = "expired", "replaced", "overflowed"
 
@@ -36,12 +38,13 @@ class Segment(NamedTuple):
     @property
     def rank(self) -> int:
         """Place of the first message; the next ones follow one by one."""
-        return rank_of(self.run.section.priority, self.run.first_id + self.start)
+        run = self.run
+        return _FIRST_RANKS[run.section.priority] + run.first_id + self.start
 
 
 def rank_of(priority: int, message_id: int) -> int:
     """The place of a message. Priorities above 9 count as 9 (AMQP 1.0 §3.2.1 allows brokers fewer levels)."""
-    return (PRIORITY_MAX - min(priority, PRIORITY_MAX) << ID_BITS) + message_id
+    return _FIRST_RANKS[priority] + message_id
 
 
 def _rank(segment: Segment) -> int:

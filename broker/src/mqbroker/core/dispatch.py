@@ -121,6 +121,16 @@ class Dispatch:
         looked = self._copies(count_max)
         return looked if queue.kind.non_destructive else looked + self._selectively(count_max - looked, now_ms)
 
+    def is_hungry(self, low_count: int) -> bool:
+        """Whether no more than so many messages are left, or whoever looks at each of them has seen them all."""
+        backlog = self._queue.backlog
+        if backlog.count <= low_count:
+            return True
+        if not self.is_selective:
+            return False
+        last = backlog.last_rank
+        return any(seen > last and consumer.capacity() > 0 for consumer, seen in self._seen.items())
+
     def _is_gated(self, now_ms: int) -> bool:
         """Queues may wait for a number of consumers, or for a while, before the first message goes out."""
         if self.is_closed:

@@ -76,7 +76,7 @@ def pieces_of(recovered: Recovered) -> list[Piece]:
         for queue_id, ranges in record.live.items():
             extra = int(not recovered.was_clean and queue_id in recovered.consumed)
             for first, n in ranges:
-                for begin, end, deliveries in by_count(first, first + n, counts.get(queue_id, {})):
+                for begin, end, deliveries in by_count(first, first + n, counts.get(queue_id)):
                     held.append((begin, end, queue_id, deliveries + extra))
         cuts = sorted({edge for begin, end, _, _ in held for edge in (begin, end)})
         for begin, end in pairwise(cuts):

@@ -37,6 +37,11 @@ class QueueKind:
     no_local: str = ""  # takes nothing that this container publishes
     moved_from: str = ""  # takes only what was moved to its address, as dead or expired, from this one
 
+    @property
+    def may_page(self) -> bool:
+        """Whether messages may be on disk alone: not where they replace or push out each other, or are read by all."""
+        return not self.last_value and self.ring_size < 0 and not self.non_destructive
+
     def attributes(self) -> dict[str, Any]:
         """What the journal keeps: what differs from the defaults, and always name and address."""
         held = asdict(self)

@@ -2,8 +2,9 @@
 
 A message counts once for each queue that it is in, from its arrival until it is settled; its bytes are those of its
 frames. Addresses without a bound have no meter, and cost nothing. Policies: BLOCK gives producers no credit until there
-is room again (what they may still send is taken in), FAIL rejects, DROP accepts and drops. Source: Artemis's manual,
-"Flow control", "Paging".
+is room again (what they may still send is taken in), FAIL rejects, DROP accepts and drops, PAGE takes everything and
+keeps what is too much on disk (paging.py): there a meter knows what is in memory. Source: Artemis's manual, "Flow
+control", "Paging".
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from mqbroker.config.slices import AddressSettings
 from mqbroker.core.backlog import Segment
 from mqbroker.wire.run import Run
 
-DROP, FAIL, BLOCK = "DROP", "FAIL", "BLOCK"
+DROP, FAIL, BLOCK, PAGE = "DROP", "FAIL", "BLOCK", "PAGE"
 ROOM_PERCENT = 85  # below this share of its bounds an address takes more, so that credit does not flap
 
 
@@ -66,6 +67,12 @@ class Meter:
         return 0 <= self._bytes_max <= self.size_bytes or 0 <= self._count_max <= self.count
 
     @property
+    def is_low(self) -> bool:
+        """Whether it is less than half full."""
+        bounds = ((self._bytes_max, self.size_bytes), (self._count_max, self.count))
+        return all(most < 0 or held * 2 < most for most, held in bounds)
+
+    @property
     def has_room(self) -> bool:
         """Whether producers that wait may have credit again."""
         bounds = ((self._bytes_max, self.size_bytes), (self._count_max, self.count))
@@ -84,6 +91,8 @@ class Meter:
 
     def takes(self, count: int) -> bool:
         """Whether so many messages come in together."""
+        if self.policy == PAGE:
+            return True
         return not self.is_full and (self._count_max < 0 or self.count + count <= self._count_max)
 
     def fitting(self, run: Run) -> int:

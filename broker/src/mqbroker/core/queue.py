@@ -20,6 +20,7 @@ from mqbroker.core.kinds import QueueKind
 from mqbroker.core.last_value import keyed
 from mqbroker.core.message_view import MessageView
 from mqbroker.core.meter import Meter
+from mqbroker.core.pages import Pages
 
 __all__ = ["Consumer", "Queue", "QueueKind", "Segment"]
 
@@ -52,8 +53,8 @@ class Queue:
         "acknowledged_total", "added_total", "alone", "arriving_count", "backlog", "consumers", "delivering_count",
         "dispatcher", "due_ns", "expired_total", "filter", "gone", "idle_until_ms", "is_consumed", "is_deleted",
         "is_expiring", "is_paused", "is_used", "journal_id", "killed_total", "kind", "last_values", "meter",
-        "next_expiry_ms", "owner", "ran_empty", "replaced_total", "scheduled", "scheduled_count", "scheduled_ns",
-        "waiting", "waiting_count",
+        "next_expiry_ms", "owner", "pages", "ran_empty", "replaced_total", "scheduled", "scheduled_count",
+        "scheduled_ns", "waiting", "waiting_count",
     )  # fmt: skip
 
     def __init__(self, kind: QueueKind, journal_id: int, owner: Any = None) -> None:
@@ -64,6 +65,7 @@ class Queue:
         self.filter: Filter | None = None
         self.meter: Meter | None = None  # of its address, if that has a bound
         self.backlog = Backlog()
+        self.pages: Pages | None = None  # what is not in memory, while there is any
         self.waiting: deque[Segment] = deque()
         self.scheduled: list[tuple[int, int, Segment]] = []
         self.gone: list[tuple[str, Segment]] = []
@@ -104,8 +106,13 @@ class Queue:
 
     @property
     def message_count(self) -> int:
-        """Messages in the queue: deliverable, not yet synced, scheduled, and in delivery."""
-        return self.backlog.count + self.waiting_count + self.scheduled_count + self.delivering_count
+        """Messages in the queue: deliverable, not yet synced, scheduled, in delivery, and paged."""
+        return self.backlog.count + self.waiting_count + self.scheduled_count + self.delivering_count + self.paged_count
+
+    @property
+    def paged_count(self) -> int:
+        """Messages that are on disk alone."""
+        return 0 if self.pages is None else self.pages.count
 
     # -- in ------------------------------------------------------------------------------------------------------------
 
@@ -133,6 +140,18 @@ class Queue:
         """A new message whose time has not come."""
         self.added_total += segment.n
         self._schedule(segment, due_ms)
+
+    def come_back(self, segment: Segment, now_ms: int) -> None:
+        """Messages that were paged; they were counted when they came."""
+        if segment.run.deliver_at_ms > now_ms:
+            self._schedule(segment, segment.run.deliver_at_ms)
+        else:
+            self._arrive(segment)
+            self.dispatcher.returned(segment.rank)  # one of a higher priority lies before what was looked at
+
+    def is_hungry(self, low_count: int) -> bool:
+        """Whether consumers could have more than what is here, or soon can."""
+        return not self.is_paused and bool(self.consumers) and self.dispatcher.is_hungry(low_count)
 
     def _schedule(self, segment: Segment, due_ms: int) -> None:
         heappush(self.scheduled, (due_ms, segment.rank, segment))

@@ -3,26 +3,111 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from mqbroker.base.errors import StorageFault
 from mqbroker.core.backlog import Segment
+from mqbroker.core.pages import Piece
+from mqbroker.core.times import deliver_at_ms, expires_ms
+from mqbroker.journal.ranges import RangeMap
+from mqbroker.journal.records import RANGE_COUNT_MAX
 from mqbroker.journal.recovered import Recovered, RecoveredRun
 from mqbroker.wire.parts import parts_of
 from mqbroker.wire.run import Run, parse_run
 
+if TYPE_CHECKING:
+    from mqbroker.core.queue import Queue
+    from mqbroker.core.store import Store
 
-def segments_of(recovered: Recovered) -> Iterator[tuple[int, Segment, bool]]:
+Range = tuple[int, int, int, int]  # queue id, first id, count, delivery count
+
+
+class Found:
+    """Messages of one queue in one record. `runs` are those that were made of records so far."""
+
+    __slots__ = ("_record", "_runs", "count", "deliveries", "first_id")
+
+    def __init__(self, record: RecoveredRun, bounds: tuple[int, int, int], runs: dict[int, Run]) -> None:
+        self.first_id, end, self.deliveries = bounds
+        self.count = end - self.first_id
+        self._record = record
+        self._runs = runs
+
+    @property
+    def is_left(self) -> bool:
+        """Whether their bytes were left on disk."""
+        return self._record.is_left
+
+    @property
+    def piece(self) -> Piece | None:
+        """Them as part of a page, None where the queue does not page."""
+        place = self._record.place
+        return None if place is None else Piece(self.first_id, self.count, self.deliveries, True, place)
+
+    def segment(self) -> Segment:
+        """Them in memory. Raises StorageFault where the record is not a run."""
+        run = self._runs.get(id(self._record))
+        if run is None:
+            run = self._runs[id(self._record)] = run_of(self._record)
+        return Segment(run, self.first_id - run.first_id, self.count, self.deliveries)
+
+
+def bring_back(store: Store, recovered: Recovered, by_id: dict[int, Queue]) -> None:
+    """Give the queues, by their ids in the journal, what recovery found. Raises StorageFault."""
+    suspect: Range | None = None
+    for queue_id, found, is_suspect in found_in(recovered):
+        queue, piece = by_id[queue_id], found.piece
+        if piece is not None and (found.is_left or store.paging.keeps_out(queue)):
+            store.paging.restore(queue, piece)
+        else:
+            _into_memory(store, queue, found.segment())
+        if is_suspect:
+            suspect = _suspected(store, suspect, (queue_id, found.first_id, found.count, found.deliveries))
+    _suspected(store, suspect, None)
+    for queue in by_id.values():
+        store.changed(queue)
+
+
+def _into_memory(store: Store, queue: Queue, segment: Segment) -> None:
+    run = segment.run
+    if not run.live:
+        run.expires_ms = expires_ms(run, store.settings.of(queue.kind.address))
+        run.deliver_at_ms = deliver_at_ms(run)
+        store.memory.hold(run)
+    run.live += segment.n
+    if queue.meter is not None:
+        queue.meter.add(run.size_bytes(segment.start, segment.n), segment.n)
+    if run.traits.group_id:
+        queue.dispatcher.grouped()
+    if run.deliver_at_ms > store.at.wall_ms:
+        queue.add_scheduled(segment, run.deliver_at_ms)
+    else:
+        queue.add(segment)
+
+
+def _suspected(store: Store, before: Range | None, after: Range | None) -> Range | None:
+    """Write down what may have been delivered: the next crash may come before the queue has a consumer again.
+
+    Ranges of one queue come in the order of ids; what lies between them is not in the queue.
+    """
+    if before is not None and after is not None and before[0] == after[0] and before[3] == after[3]:
+        count = after[1] + after[2] - before[1]
+        if count <= RANGE_COUNT_MAX:
+            return before[0], before[1], count, before[3]
+    if before is not None:
+        store.journal.count(*before)
+    return after
+
+
+def found_in(recovered: Recovered) -> Iterator[tuple[int, Found, bool]]:
     """(queue id, messages, whether they count one delivery more because the crash may have come after it)."""
     counts = counts_by_queue(recovered)
     runs: dict[int, Run] = {}
     for queue_id, contents in recovered.queue_contents().items():
         extra = int(not recovered.was_clean and queue_id in recovered.consumed)
         for first, count, record in contents:
-            run = runs.get(id(record))
-            if run is None:
-                run = runs[id(record)] = run_of(record)
-            for begin, end, deliveries in by_count(first, first + count, counts.get(queue_id, {})):
-                yield queue_id, Segment(run, begin - run.first_id, end - begin, deliveries + extra), bool(extra)
+            for begin, end, deliveries in by_count(first, first + count, counts.get(queue_id)):
+                yield queue_id, Found(record, (begin, end, deliveries + extra), runs), bool(extra)
 
 
 def run_of(record: RecoveredRun) -> Run:
@@ -39,26 +124,22 @@ def run_of(record: RecoveredRun) -> Run:
     return run
 
 
-def counts_by_queue(recovered: Recovered) -> dict[int, dict[int, int]]:
+def counts_by_queue(recovered: Recovered) -> dict[int, RangeMap[int]]:
     """queue id -> message id -> delivery count; later records win."""
-    found: dict[int, dict[int, int]] = {}
-    for count in recovered.counts:
-        of_queue = found.setdefault(count.queue_id, {})
-        for message_id in range(count.first_id, count.first_id + count.n):
-            of_queue[message_id] = count.delivery_count
+    found: dict[int, RangeMap[int]] = {}
+    for queue_id, first_id, n, delivery_count in recovered.counts:
+        found.setdefault(queue_id, RangeMap()).assign(first_id, first_id + n, delivery_count)
     return found
 
 
-def by_count(first: int, end: int, counts: dict[int, int]) -> Iterator[tuple[int, int, int]]:
+def by_count(first: int, end: int, counts: RangeMap[int] | None) -> Iterator[tuple[int, int, int]]:
     """Split a range of ids where the delivery count changes: (begin, end, count)."""
-    if not counts:
+    if counts is None:
         yield first, end, 0
         return
-    begin = first
-    while begin < end:
-        deliveries = counts.get(begin, 0)
-        stop = begin + 1
-        while stop < end and counts.get(stop, 0) == deliveries:
-            stop += 1
-        yield begin, stop, deliveries
-        begin = stop
+    begin, before = first, counts.at(first) or 0
+    for low, _, deliveries in counts.pieces(first, end):
+        if (deliveries or 0) != before:
+            yield begin, low, before
+            begin, before = low, deliveries or 0
+    yield begin, end, before

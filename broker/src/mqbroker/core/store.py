@@ -22,10 +22,11 @@ from mqbroker.core.idle import Idle
 from mqbroker.core.kinds import QueueKind, check_name, kind_of
 from mqbroker.core.leaving import Leaving
 from mqbroker.core.memory import Memory
-from mqbroker.core.meter import Meters
+from mqbroker.core.meter import PAGE, Meters
+from mqbroker.core.paging import Paging
 from mqbroker.core.permissions import CREATE, CREATE_ADDRESS, DELETE, SEND
 from mqbroker.core.queue import Consumer, Queue, Segment, check_consumers
-from mqbroker.core.restore import segments_of
+from mqbroker.core.restore import bring_back
 from mqbroker.core.selector import compile_selector
 from mqbroker.core.settings import Settings
 from mqbroker.core.times import deliver_at_ms, expires_ms, redelivery_delay_ms
@@ -54,6 +55,7 @@ class Store:
         self.leaving = Leaving(self)
         self.idle = Idle(self)
         self.memory = Memory(limits.global_max_size_bytes)
+        self.paging = Paging(self)
         self.addresses: dict[str, Address] = {}
         self.queues: dict[str, Queue] = {}
         self.dirty: dict[Queue, None] = {}
@@ -114,7 +116,8 @@ class Store:
             raise Refused("amqp:not-found", f"there is no queue {queue!r} at address {address!r}")
         alone: Address | None = found.alone
         if alone is None:
-            alone = found.alone = Address(address, self.addresses[address].meter)
+            whole = self.addresses[address]
+            alone = found.alone = Address(address, whole.meter, pages=whole.pages)
             alone.target = address + FULLY_QUALIFIED + queue
             alone.bind(found)
         return alone
@@ -127,8 +130,14 @@ class Store:
             self.duplicates.forget(name)
 
     def _add_address(self, name: str) -> Address:
-        added = self.addresses[name] = Address(name, self.meters.of(name, self.settings.of(name)), self.idle)
+        settings = self.settings.of(name)
+        pages = settings.address_full_policy == PAGE
+        added = self.addresses[name] = Address(name, self.meters.of(name, settings), self.idle, pages=pages)
         return added
+
+    def takes_when_full(self, address: Address) -> bool:
+        """Whether all that comes there can stay on disk while the memory is full."""
+        return address.can_page and address.name not in self.diverts.at
 
     def make_address(self, name: str) -> Address:
         """The address, without a queue where it is new. Raises Refused."""
@@ -197,6 +206,7 @@ class Store:
                 queue.meter.remove(segment)
             self.memory.settle(segment.run, segment.n)
         queue.waiting.clear()  # what waits for the disk waits in vain
+        self.paging.drop(queue, is_settled=False)
         address = self.addresses[queue.kind.address]
         address.unbind(queue)
         if queue.alone is not None:
@@ -216,7 +226,7 @@ class Store:
         queue.is_paused = is_paused
         if queue.journal_id:
             self.journal.declare(queue.journal_id, queue.kind.attributes())
-        self._changed(queue)
+        self.changed(queue)
 
     # -- messages ------------------------------------------------------------------------------------------------------
 
@@ -255,17 +265,23 @@ class Store:
                 continue
             address.routed_total += count
             self.added_total += count * len(queues)
+            durable: list[int] = []
+            if run.section.is_durable:
+                durable = [queue.journal_id for queue in queues if queue.journal_id]
+                waits = waits or bool(durable)
+            if address.pages and (paged := self.paging.takers(address, queues)):
+                self.paging.publish(Segment(run, index, count, 0), tuple(durable), paged)
+                queues = [queue for queue in queues if queue not in paged]
+                if not queues:
+                    continue
+            elif durable:
+                first = run.first_id + index
+                self.journal.store(first, count, durable, run.block(index, count), run.arrived_ms)
             if not run.live:
                 self.memory.hold(run)
             run.live += count * len(queues)
             if address.meter is not None:
                 address.meter.add(run.size_bytes(index, count) * len(queues), count * len(queues))
-            if run.section.is_durable:
-                durable = [queue.journal_id for queue in queues if queue.journal_id]
-                if durable:
-                    first = run.first_id + index
-                    self.journal.store(first, count, durable, run.block(index, count), run.arrived_ms)
-                    waits = True
             for queue in queues:
                 if self._together is None:
                     self._enqueue(queue, Segment(run, index, count, 0))
@@ -298,14 +314,14 @@ class Store:
                 queue.add_scheduled(segment, run.deliver_at_ms)
             else:
                 queue.add(segment)
-            self._changed(queue)
+            self.changed(queue)
 
     def _release(self, queue: Queue) -> None:
         if queue.waiting:
             queue.release(self.at.wall_ms)
-            self._changed(queue)
+            self.changed(queue)
 
-    def _changed(self, queue: Queue) -> None:
+    def changed(self, queue: Queue) -> None:
         """Messages of a queue moved: hand out, settle what left by itself, set the clock."""
         self.dirty[queue] = None
         if queue.gone:
@@ -316,6 +332,8 @@ class Store:
     def dispatch(self, queue: Queue, count_max: int) -> int:
         """Hand out messages of a queue; says how much work that was."""
         work = queue.dispatch(count_max, self.at.wall_ms)
+        if queue.pages is not None:
+            self.paging.look(queue)
         if queue.gone:
             self.leaving.clear(queue)
         if queue.dispatcher.is_unfinished:
@@ -331,6 +349,8 @@ class Store:
             queue.meter.remove(segment)
         if queue.dispatcher.barred:
             queue.dispatcher.forget(segment)
+        if queue.pages is not None:
+            self.dirty[queue] = None
         queue.settled(segment.n)
         self.acknowledged_total += segment.n
         self.memory.settle(run, segment.n)
@@ -350,7 +370,7 @@ class Store:
             due_ms = self.at.wall_ms + delay_ms if delay_ms else 0
         queue.put_back(segment, due_ms)
         self.returned_total += segment.n
-        self._changed(queue)
+        self.changed(queue)
 
     # -- consumers -----------------------------------------------------------------------------------------------------
 
@@ -396,7 +416,7 @@ class Store:
         for segment in queue.take_all():
             dropped += segment.n
             self.settle(queue, segment)
-        return dropped
+        return dropped + self.paging.drop(queue, is_settled=True).messages
 
     # -- time ----------------------------------------------------------------------------------------------------------
 
@@ -415,7 +435,7 @@ class Store:
         if 0 < queue.idle_until_ms <= self.at.wall_ms:
             self.idle.queue_due(queue)
         if not queue.is_deleted:
-            self._changed(queue)
+            self.changed(queue)
             self.watch(queue)
 
     # -- upkeep --------------------------------------------------------------------------------------------------------
@@ -452,29 +472,4 @@ class Store:
         for queue_id, attributes in recovered.queues.items():
             self._next_queue_id = max(self._next_queue_id, queue_id + 1)
             by_id[queue_id] = self._bind(QueueKind.of(attributes), queue_id)
-        runs: dict[int, Run] = {}
-        for queue_id, segment, is_suspect in segments_of(recovered):
-            queue, run = by_id[queue_id], segment.run
-            if id(run) not in runs:
-                runs[id(run)] = run
-                run.expires_ms = expires_ms(run, self.settings.of(queue.kind.address))
-                run.deliver_at_ms = deliver_at_ms(run)
-            run.live += segment.n
-            self._restore(queue, segment)
-            if is_suspect:
-                # Written down, because the next crash may come before this queue has a consumer again.
-                self.journal.count(queue_id, segment.first_id, segment.n, segment.deliveries)
-        for run in runs.values():
-            self.memory.hold(run)
-        for queue in by_id.values():
-            self._changed(queue)
-
-    def _restore(self, queue: Queue, segment: Segment) -> None:
-        if queue.meter is not None:
-            queue.meter.add(segment.run.size_bytes(segment.start, segment.n), segment.n)
-        if segment.run.traits.group_id:
-            queue.dispatcher.grouped()
-        if segment.run.deliver_at_ms > self.at.wall_ms:
-            queue.add_scheduled(segment, segment.run.deliver_at_ms)
-        else:
-            queue.add(segment)
+        bring_back(self, recovered, by_id)

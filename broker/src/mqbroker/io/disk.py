@@ -19,11 +19,12 @@ from collections.abc import Callable
 from mqbroker.base.errors import StorageFault
 from mqbroker.base.histogram import Histogram
 from mqbroker.io.journal_directory import JournalDirectory, OpenSegment, fault_of
+from mqbroker.io.page_reader import PageReader
 from mqbroker.io.segment_pool import SegmentPool
 from mqbroker.journal.append import Append
 from mqbroker.journal.format import FILE_HEADER_BYTES, Chunk, entry_bytes, frame_entry
 from mqbroker.journal.recovered import Recovered
-from mqbroker.node.effects import DeleteSegment
+from mqbroker.node.effects import DeleteSegment, ReadPage
 from mqbroker.node.inputs import Input, Synced
 
 # How long an append that nothing waits for may stay in memory.
@@ -73,6 +74,7 @@ class Disk:
         self._segment: OpenSegment | None = None
         self._offset = FILE_HEADER_BYTES
         self._pool = SegmentPool(directory, post)
+        self._pages = PageReader(directory, post, self._fail_reading)
         self._open_tail(recovered)
         self._thread = threading.Thread(target=self._run, name="disk", daemon=True)
         self._thread.start()
@@ -128,6 +130,10 @@ class Disk:
         """Off the loop; Done or Failed follows."""
         self._pool.delete(effect.id, effect.segment)
 
+    def read(self, effect: ReadPage) -> None:
+        """Off the loop; Done follows, or the end of the node."""
+        self._pages.read(effect)
+
     def close(self, timeout_s: float = 30.0) -> bool:
         """Commit everything that was handed over, then end. False: something is not on disk."""
         with self._changed:
@@ -135,6 +141,7 @@ class Disk:
             self._changed.notify_all()
         self._thread.join(timeout_s)
         self._pool.close(timeout_s)
+        self._pages.close(timeout_s)
         is_done = not self._thread.is_alive() and self._fault is None
         if is_done and self._segment is not None:
             self._directory.files.close(self._segment.fd)
@@ -249,6 +256,14 @@ class Disk:
         self.syncs.add(took_s)
         # A moving average: one slow sync makes the next few go to the thread, where they do not stop the loop.
         self._sync_s += (took_s - self._sync_s) / 8
+
+    def _fail_reading(self, fault: StorageFault) -> None:
+        """What was acknowledged cannot be read: nothing more is written either."""
+        with self._changed:
+            self._fault = fault
+            self._queue.clear()
+            self._changed.notify_all()
+        self._on_fatal(fault)
 
     def _fail(self, fault: StorageFault) -> None:
         with self._changed:

@@ -50,6 +50,20 @@ class Files:
         self.number("open")
         return os.open(path, os.O_WRONLY | os.O_CLOEXEC)
 
+    def open_for_reading(self, path: Path) -> int:
+        self.number("open_for_reading")
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+    def read_at(self, fd: int, length: int, offset: int) -> bytes:
+        """`length` bytes, fewer only where the file ends."""
+        self.number("read_at")
+        parts: list[bytes] = []
+        while length and (part := os.pread(fd, length, offset)):
+            parts.append(part)
+            offset += len(part)
+            length -= len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
     def close(self, fd: int) -> None:
         self.number("close")
         os.close(fd)

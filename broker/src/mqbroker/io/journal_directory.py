@@ -26,7 +26,7 @@ from mqbroker.journal.format import (
     file_name,
 )
 from mqbroker.journal.recover import recover
-from mqbroker.journal.recovered import Cut, Recovered
+from mqbroker.journal.recovered import Cut, Leave, Recovered
 
 UNNAMED_SUFFIX = ".unused"
 _NAME = re.compile(r"journal-(\d{10,})\.mqj")
@@ -49,11 +49,14 @@ class JournalDirectory:
         self.files = Files() if files is None else files
         self._node_id = node_id
 
-    def load(self) -> Recovered:
-        """Everything that is live, after unfinished writes were cut off on disk too. Raises StorageFault."""
+    def load(self, leave: Leave | None = None) -> Recovered:
+        """Everything that is live, after unfinished writes were cut off on disk too. Raises StorageFault.
+
+        `leave`: what need not be brought into memory.
+        """
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            recovered = self._recover()
+            recovered = self._recover(leave)
             self._settle_files(recovered)
         except OSError as error:
             raise fault_of(error, self.path) from error
@@ -120,12 +123,12 @@ class JournalDirectory:
         for offset in range(start, stop, len(ZEROS)):
             self.files.write(fd, (memoryview(ZEROS)[: stop - offset],), offset)
 
-    def _recover(self) -> Recovered:
+    def _recover(self, leave: Leave | None) -> Recovered:
         names = self.files.names(self.path)
         for name in names:
             if name.endswith(UNNAMED_SUFFIX):
                 self.files.unlink(self.path / name)
-        return recover(self._contents(self._numbers(names)), self._node_id, self.options.journal_on_damage)
+        return recover(self._contents(self._numbers(names)), self._node_id, self.options.journal_on_damage, leave)
 
     @staticmethod
     def _numbers(names: list[str]) -> list[int]:

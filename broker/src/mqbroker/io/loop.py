@@ -159,6 +159,9 @@ class NodeLoop:
         try:
             batch = self._core.step(inputs, at)
             self._carry_out(batch, len(inputs))
+        except StorageFault as fault:
+            self._end_by_fault(EXIT_STORAGE, "storage-failed", str(fault))
+            return
         except Exception as error:
             self.bug(error)
             return

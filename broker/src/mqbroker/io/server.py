@@ -27,7 +27,7 @@ from mqbroker.io.log import Log
 from mqbroker.io.loop import EXIT_HARD_STOP, AppendQueue, Core, Handlers, NodeLoop
 from mqbroker.io.notify import Notifier, Watchdog
 from mqbroker.io.pool import DerivePool
-from mqbroker.node.effects import AdminReply, Close, Connect, DeleteSegment, Derive, PauseReading, Send
+from mqbroker.node.effects import AdminReply, Close, Connect, DeleteSegment, Derive, PauseReading, ReadPage, Send
 from mqbroker.node.inputs import OptionsChanged, Stop, UsersChanged
 
 # After Halt: what is still in the buffers of sockets (last frames, the answer to an admin's stop) has this long to
@@ -39,6 +39,8 @@ class DiskThread(Vital, AppendQueue, Protocol):
     """What a server needs of the disk thread beyond appends."""
 
     def delete(self, effect: DeleteSegment) -> None: ...
+
+    def read(self, effect: ReadPage) -> None: ...
 
 
 @dataclass(slots=True)
@@ -167,6 +169,7 @@ class Server:
             Connect: self._connectors.connect,
             Derive: self._pool.submit,
             DeleteSegment: disk.delete,
+            ReadPage: disk.read,
             AdminReply: self._admin.reply,
         }
 

@@ -16,7 +16,10 @@ from mqbroker.journal.ranges import RangeMap
 
 @dataclass(slots=True, eq=False)
 class Segment:
-    """One file. `refs` is the sum of `refs_by_queue`; `id_bytes` are those of duplicate ids that are still wanted."""
+    """One file. `refs` is the sum of `refs_by_queue`; `id_bytes` are those of duplicate ids that are still wanted.
+
+    `pins` are places in it that somebody will read (journal/places.py).
+    """
 
     number: int
     size_bytes: int
@@ -26,6 +29,7 @@ class Segment:
     refs: int = 0
     refs_by_queue: dict[int, int] = field(default_factory=dict)
     id_bytes: int = 0
+    pins: int = 0
 
     @property
     def live_bytes(self) -> int:
@@ -58,6 +62,13 @@ class Ledger:
     @property
     def current(self) -> Segment | None:
         return self.segments[-1] if self.segments else None
+
+    def by_number(self, number: int) -> Segment:
+        """Their numbers follow one another, so this is one look."""
+        segment = self.segments[number - self.segments[0].number]
+        if segment.number != number:
+            raise Bug(f"journal segment {number} is not where it should be")
+        return segment
 
     def store(self, first_id: int, segment: Segment, refs: dict[int, int]) -> None:
         """Ids from `first_id` on, all of them new, are in `segment`."""

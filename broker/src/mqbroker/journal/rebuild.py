@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import json
+import zlib
 from typing import Any
 
 from mqbroker.journal import records
+from mqbroker.journal.places import Slice
 from mqbroker.journal.ranges import RangeMap, forgotten, subtract
 from mqbroker.journal.records import Malformed
-from mqbroker.journal.recovered import RecoveredRun, StoredId
+from mqbroker.journal.recovered import Leave, RecoveredRun, StoredId
 
 
 class Rebuild:
     """`begin_segment`, then `apply` for each of its entries; the rest are the outcomes."""
 
-    def __init__(self) -> None:
+    def __init__(self, leave: Leave | None = None) -> None:
+        self._leave = leave
+        self._may_leave: dict[bytes, bool] = {}
+        self._kept_bytes = 0  # of what may be left on disk and is not
+        self._place = (0, memoryview(b""))  # where the record lies that is being applied, and its bytes
         self.next_id = 1
         self.boot = 0
         self.trim = 1
@@ -53,9 +59,13 @@ class Rebuild:
         """(bytes of runs, references that they stored) of the segment that is being read."""
         return self._run_bytes, self._stored_refs
 
-    def apply(self, payload: memoryview, is_first: bool) -> None:
-        """All records of one entry. Raises Malformed. `is_first`: it opens its segment, by a CHECKPOINT."""
-        for record in records.decode(payload):
+    def apply(self, payload: memoryview, is_first: bool, offset: int = 0) -> None:
+        """All records of one entry, whose payload lies at `offset`. Raises Malformed.
+
+        `is_first`: it opens its segment, by a CHECKPOINT.
+        """
+        for begin, end, record in records.decode_places(payload):
+            self._place = offset + begin, payload[begin:end]
             if is_first and not isinstance(record, records.Checkpoint):
                 raise Malformed("the segment does not begin with a checkpoint")
             is_first = False
@@ -107,12 +117,16 @@ class Rebuild:
     def _run(self, record: records.Run) -> None:
         first, count, arrived_ms, queue_ids, frames = record
         end = first + count
+        self.next_id = max(self.next_id, end)
+        if not queue_ids:
+            return  # it was for the process that wrote it
         live = {queue_id: [(first, count)] for queue_id in queue_ids}
         run = RecoveredRun(first, count, frames, self._segment, live, arrived_ms)
+        if self._leave is not None:
+            self._leave_or_keep(run, self._leave)
         self._runs.append(run)
         self._run_bytes += len(frames)
         self._stored_refs += count * len(queue_ids)
-        self.next_id = max(self.next_id, end)
         if first >= self._stored_end:
             self._run_of.append(first, run)
             self._stored_end = end
@@ -121,7 +135,7 @@ class Rebuild:
         for low, high, older in self._run_of.pieces(first, end):
             if older is not None:
                 for queue_id in list(older.live):
-                    _kill(older, queue_id, low, high)
+                    self._kill(older, queue_id, low, high)
         self._run_of.assign(first, end, run)
 
     def _settle(self, record: records.Settle) -> None:
@@ -129,7 +143,7 @@ class Rebuild:
         for first, n in record.ranges:
             for low, high, run in self._run_of.pieces(first, first + n):
                 if run is not None and queue_id in run.live:
-                    _kill(run, queue_id, low, high)
+                    self._kill(run, queue_id, low, high)
 
     def _queue(self, record: records.Queue) -> None:
         if record.queue_id in self._dropped:
@@ -137,7 +151,7 @@ class Rebuild:
             del self._dropped[record.queue_id]
             for run in self._runs:
                 if record.queue_id in run.live:
-                    _kill(run, record.queue_id, run.first_id, run.first_id + run.count)
+                    self._kill(run, record.queue_id, run.first_id, run.first_id + run.count)
         self._attributes[record.queue_id] = record.attributes
 
     def _queue_drop(self, record: records.QueueDrop) -> None:
@@ -182,13 +196,41 @@ class Rebuild:
         self._attributes = {queue_id: attributes for queue_id, (attributes, _) in record.queues.items()}
         self._consumed = {queue_id: None for queue_id, (_, was_consumed) in record.queues.items() if was_consumed}
 
+    def _kill(self, run: RecoveredRun, queue_id: int, first: int, end: int) -> None:
+        left = subtract(run.live[queue_id], first, end)
+        if left:
+            run.live[queue_id] = left
+            return
+        del run.live[queue_id]
+        if not run.live:
+            # Nothing needs the bytes any more: a segment whose runs are all dead must not stay in memory.
+            self._kept_bytes -= run.kept_bytes
+            run.frames = memoryview(b"")
 
-def _kill(run: RecoveredRun, queue_id: int, first: int, end: int) -> None:
-    left = subtract(run.live[queue_id], first, end)
-    if left:
-        run.live[queue_id] = left
-        return
-    del run.live[queue_id]
-    if not run.live:
-        # Nothing needs the bytes any more: a segment whose runs are all dead must not stay in memory.
-        run.frames = memoryview(b"")
+    def _leave_or_keep(self, run: RecoveredRun, leave: Leave) -> None:
+        """Where all queues of a run page, its bytes need not be in memory: beyond a bound they are not."""
+        paging = [self._pages(queue_id, leave) for queue_id in run.live]
+        if not any(paging):
+            return
+        offset, record = self._place
+        run.place = Slice(self._segment, offset, len(record), zlib.crc32(record))
+        if not all(paging):
+            return
+        size_bytes = len(run.frames)
+        run.is_left = self._kept_bytes + size_bytes > leave.kept_bytes_max
+        if run.is_left:
+            run.frames = memoryview(b"")
+        else:
+            # A copy, because a view would keep the whole segment.
+            run.frames = memoryview(bytes(run.frames))
+            run.kept_bytes = size_bytes
+            self._kept_bytes += size_bytes
+
+    def _pages(self, queue_id: int, leave: Leave) -> bool:
+        attributes = self._attributes.get(queue_id)
+        if attributes is None:
+            return False
+        found = self._may_leave.get(attributes)
+        if found is None:
+            found = self._may_leave[attributes] = leave.may_leave(json.loads(attributes))
+        return found

@@ -14,8 +14,9 @@
                 no ids: the address has forgotten all of them
     CHECKPOINT  boot u64 | next id u64 | trim u64 | (queue id u64 | was consumed u8 | length u32 | attributes) …
 
-`frames` are opaque here. A CHECKPOINT opens every segment, so that all segments before it can go once no message of
-theirs is live. Every record may be applied twice with the same outcome as once.
+`frames` are opaque here. A RUN without queues is for paging alone: recovery passes over it. A CHECKPOINT opens every
+segment, so that all segments before it can go once no message of theirs is live. Every record may be applied twice with
+the same outcome as once.
 """
 
 from __future__ import annotations
@@ -206,12 +207,18 @@ def encode_duplicates(duplicates: Duplicates) -> bytes:
 
 def decode(payload: memoryview) -> Iterator[Record]:
     """All records of one entry, in their order. Raises Malformed, and nothing else."""
+    for _, _, record in decode_places(payload):
+        yield record
+
+
+def decode_places(payload: memoryview) -> Iterator[tuple[int, int, Record]]:
+    """As `decode`, each with where it begins and ends."""
     offset = 0
     while offset < len(payload):
         if offset + _RECORD.size > len(payload):
             raise Malformed(f"{len(payload) - offset} stray bytes behind the last record")
         kind, length = _RECORD.unpack_from(payload, offset)
-        start = offset + _RECORD.size
+        begin, start = offset, offset + _RECORD.size
         offset = start + length
         decoder = _DECODERS.get(kind)
         if decoder is None:
@@ -219,7 +226,7 @@ def decode(payload: memoryview) -> Iterator[Record]:
         if offset > len(payload):
             raise Malformed(f"record of kind {kind} is longer than its entry")
         try:
-            yield decoder(payload[start:offset])
+            yield begin, offset, decoder(payload[start:offset])
         except struct.error as error:
             raise Malformed(f"record of kind {kind} is too short: {error}") from error
 

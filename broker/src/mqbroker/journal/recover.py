@@ -26,7 +26,7 @@ from mqbroker.journal.format import (
 )
 from mqbroker.journal.rebuild import Rebuild
 from mqbroker.journal.records import Malformed
-from mqbroker.journal.recovered import Cut, Recovered, SegmentUse
+from mqbroker.journal.recovered import Cut, Leave, Recovered, SegmentUse
 
 RESTORE = "put back the missing file or a backup of the whole directory"
 TRUNCATE = (
@@ -55,9 +55,14 @@ class Entry(NamedTuple):
     payload: memoryview
 
 
-def recover(segments: Iterable[tuple[int, bytes]], node_id: bytes, on_damage: str = "stop") -> Recovered:
-    """`segments` are (number, content) of all files, ascending. Raises StorageFault where a person has to decide."""
-    recovery = _Recovery(node_id)
+def recover(
+    segments: Iterable[tuple[int, bytes]], node_id: bytes, on_damage: str = "stop", leave: Leave | None = None
+) -> Recovered:
+    """`segments` are (number, content) of all files, ascending. Raises StorageFault where a person has to decide.
+
+    `leave`: what need not be brought into memory.
+    """
+    recovery = _Recovery(node_id, leave)
     source = _with_last(segments)
     try:
         for number, buffer, is_last in source:
@@ -83,9 +88,9 @@ def _with_last(segments: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, byt
 
 
 class _Recovery:
-    def __init__(self, node_id: bytes) -> None:
+    def __init__(self, node_id: bytes, leave: Leave | None) -> None:
         self._node_id = node_id
-        self._rebuild = Rebuild()
+        self._rebuild = Rebuild(leave)
         self._position: int | None = None
         self._numbers: list[int] = []
         self._gap_before: int | None = None
@@ -125,7 +130,8 @@ class _Recovery:
 
     def _apply(self, number: int, entry: Entry) -> None:
         try:
-            self._rebuild.apply(entry.payload, is_first=entry.offset == FILE_HEADER_BYTES)
+            is_first = entry.offset == FILE_HEADER_BYTES
+            self._rebuild.apply(entry.payload, is_first, entry.offset + ENTRY_HEADER_BYTES)
         except Malformed as error:
             why = f"entry {entry.position} holds what this release can't read: {error}"
             raise Damage(number, entry.offset, why, "start the release that wrote it") from error

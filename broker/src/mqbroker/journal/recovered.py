@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from mqbroker.base.notice import Notice
+from mqbroker.journal.places import Slice
 from mqbroker.journal.records import Count
+
+
+class Leave(NamedTuple):
+    """Which messages recovery may leave on disk: of queues with such attributes, and what is beyond so many bytes."""
+
+    may_leave: Callable[[dict[str, Any]], bool]
+    kept_bytes_max: int
 
 
 @dataclass(slots=True)
@@ -15,6 +24,9 @@ class RecoveredRun:
 
     `live` maps a queue to its sorted (first id, n). A run that compaction has split has holes that a later run fills:
     whoever wants a queue in order takes `Recovered.queue_contents`.
+
+    `place`: where the record lies, if a queue of it may leave it there (`Leave`); `is_left`: it was left, so `frames`
+    are empty; `kept_bytes`: of frames that might have been left.
     """
 
     first_id: int
@@ -23,6 +35,9 @@ class RecoveredRun:
     segment: int
     live: dict[int, list[tuple[int, int]]]
     arrived_ms: int = 0
+    place: Slice | None = None
+    is_left: bool = False
+    kept_bytes: int = 0
 
 
 class SegmentUse(NamedTuple):

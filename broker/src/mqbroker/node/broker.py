@@ -17,11 +17,13 @@ from mqbroker.base.errors import Bug
 from mqbroker.base.notice import Level, Notice
 from mqbroker.base.time import At
 from mqbroker.config.slices import BrokerOptions
+from mqbroker.core.address import Address
 from mqbroker.core.diverts import Diverts
 from mqbroker.core.permissions import Permissions
 from mqbroker.core.queue import Queue, Segment
 from mqbroker.core.store import Store
 from mqbroker.journal.append import Append
+from mqbroker.journal.places import Slice
 from mqbroker.journal.plan import Journal
 from mqbroker.journal.recovered import Recovered
 from mqbroker.node import inputs as given
@@ -29,13 +31,14 @@ from mqbroker.node.accounts import Accounts
 from mqbroker.node.activity import Activity
 from mqbroker.node.containers import Containers
 from mqbroker.node.counters import Counters
-from mqbroker.node.effects import AdminReply, Batch, Close, DeleteSegment, Effect, Halt, Send
+from mqbroker.node.effects import AdminReply, Batch, Close, DeleteSegment, Effect, Halt, ReadPage, Send
 from mqbroker.node.happenings import Happenings
 from mqbroker.node.jobs import Jobs
 from mqbroker.node.local import LocalSessions
 from mqbroker.node.login_delays import LoginDelays
 from mqbroker.node.ongoing import segment_of
 from mqbroker.node.peer import Peer
+from mqbroker.node.relay import Relay
 from mqbroker.node.termini import Termini
 from mqbroker.node.timers import Timers
 from mqbroker.wire.types import Symbol
@@ -79,10 +82,10 @@ class Broker:
         self.peers: dict[int, Peer] = {}
         self.journal = Journal(options.journal, recovered)
         self.store = Store(options.limits, options.address_settings, self.journal, at)
-        self.store.schedule = self.timers.add
-        self.store.in_delivery = self._in_delivery
+        self.store.schedule, self.store.in_delivery = self.timers.add, self._in_delivery
         self.permissions = Permissions(options.security_settings)
         self.store.permit = self.permissions.check
+        self.store.paging.read = self._read_page
         self.store.diverts = Diverts(options.diverts, self.store)
         self.store.load(recovered)
         self.local = LocalSessions(self)
@@ -137,6 +140,8 @@ class Broker:
         if self.store.meters.roomy:
             self._relieve_addresses()
         self.local.finish()
+        if self.store.paging.queues:
+            self.store.paging.run()
         more = self.store.upkeep() or more
         for segment in self.journal.deletable():
             self._effect_id += 1
@@ -166,6 +171,8 @@ class Broker:
             if not link.is_attached or not link.is_draining:
                 del self.draining[link]
             elif consumer.queue.is_paused or (consumer.queue not in dirty and consumer.is_served):
+                if self.store.paging.is_due(consumer.queue):
+                    continue
                 del self.draining[link]
                 if link.credit:
                     link.drained()
@@ -188,8 +195,7 @@ class Broker:
         touched, self.touched = self.touched, {}
         for conn, peer in touched.items():
             connection = peer.connection
-            for session in connection.sessions:
-                session.flush()
+            connection.flush()
             if connection.out:
                 self.effects.append(Send(conn, connection.out))
                 connection.out = []
@@ -208,6 +214,8 @@ class Broker:
     def _synced(self, given_: given.Synced) -> None:
         self.journal.synced(given_.position)
         self.store.decisions.release(given_.position)
+        if self.store.paging.queues:
+            self.store.paging.synced()
 
     def _accepted(self, given_: given.Accepted) -> None:
         listener = self._listeners.get(given_.listener)
@@ -235,7 +243,15 @@ class Broker:
         self._expected[self._effect_id] = peer
         return self._effect_id
 
+    def _read_page(self, slices: tuple[Slice, ...]) -> int:
+        self._effect_id += 1
+        self.effects.append(ReadPage(self._effect_id, slices))
+        return self._effect_id
+
     def _done(self, given_: given.Done) -> None:
+        if self.store.paging.awaits(given_.id):
+            self.store.paging.done(given_.id, given_.result)
+            return
         peer = self._expected.pop(given_.id, None)
         if peer is not None:
             peer.derived(given_.result)
@@ -289,6 +305,13 @@ class Broker:
     def may_grant(self) -> bool:
         """Whether publishers may be given credit."""
         return self.store.memory.has_room and not self._is_disk_full and not self.is_stopping
+
+    def may_grant_at(self, address: Address | Relay) -> bool:
+        """The same for those who send to an address: one that pages needs no room in memory."""
+        if self.may_grant:
+            return True
+        is_paging = isinstance(address, Address) and self.store.takes_when_full(address)
+        return is_paging and not self._is_disk_full and not self.is_stopping
 
     def _relieve(self) -> None:
         """Give credit to those who waited for room."""

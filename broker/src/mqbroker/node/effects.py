@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from mqbroker.base.notice import Notice
 from mqbroker.journal.append import Append
+from mqbroker.journal.places import Slice
 
 
 class Send(NamedTuple):
@@ -67,6 +68,17 @@ class DeleteSegment:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadPage:
+    """Read these parts of segments, all of which are synced and stay until then. Done.result: the bytes of each.
+
+    What cannot be read, or has another checksum, ends the node.
+    """
+
+    id: int
+    slices: tuple[Slice, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class AdminReply:
     """The one answer to AdminRequest `id`. Either `result` or `error` is set: {"condition": …, "description": …}."""
 
@@ -82,7 +94,7 @@ class Halt:
     code: int = 0
 
 
-Effect = Send | Close | PauseReading | Connect | Derive | DeleteSegment | AdminReply | Halt
+Effect = Send | Close | PauseReading | Connect | Derive | DeleteSegment | ReadPage | AdminReply | Halt
 
 
 @dataclass(slots=True)

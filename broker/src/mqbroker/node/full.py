@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from mqbroker.amqp.events import Incoming
 from mqbroker.base.errors import Refused
-from mqbroker.core.meter import BLOCK, DROP, Meter
+from mqbroker.core.meter import BLOCK, DROP, PAGE, Meter
 from mqbroker.wire.parts import part_of
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def admitted(peer: Peer, event: Incoming, meter: Meter) -> Incoming | None:
     """The messages that the address takes; the rest is refused, or accepted and dropped, at once."""
     link, run, first, is_settled = event
-    count = run.count if meter.policy == BLOCK else meter.fitting(run)
+    count = run.count if meter.policy in (BLOCK, PAGE) else meter.fitting(run)
     if count == run.count:
         return event
     taken = Incoming(link, part_of(run, 0, count), first, is_settled) if count else None

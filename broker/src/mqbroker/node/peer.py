@@ -214,6 +214,8 @@ class Peer:
     def handle_events(self) -> None:
         """Act on everything that the connection told."""
         events, store = self.connection.events, self.broker.store
+        if not events:
+            return
         acting_before = store.publisher
         while events:
             self.connection.events = []
@@ -231,7 +233,9 @@ class Peer:
         if type(link.owner) is CoordinatorEnd:
             self.transactions.requested(event)
             return
-        if broker.store.memory.is_full:
+        if broker.store.memory.is_full and not (
+            isinstance(link.owner, Address) and broker.store.takes_when_full(link.owner)
+        ):
             self._refuse_run(event)
             return
         if isinstance(link.owner, Relay):
@@ -321,7 +325,7 @@ class Peer:
         if meter is not None and meter.is_blocking:
             link.is_starved = True
             meter.waiting[link] = self
-        elif self.broker.may_grant:
+        elif self.broker.may_grant_at(link.owner):
             credit = self.broker.options.limits.link_credit
             link.grant(credit if meter is None else meter.credit(credit))
             self.touch()

@@ -105,6 +105,8 @@ class Run:
 
     def size_bytes(self, index: int, count: int) -> int:
         """Bytes of these frames."""
+        if self.stride and count == 1:
+            return self.stride
         return self.end(index + count - 1) - self.start(index)
 
     def payload(self, index: int) -> memoryview:

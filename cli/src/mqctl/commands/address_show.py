@@ -18,6 +18,7 @@ COLUMNS = (
     Column("messages", is_number=True),
     Column("ready", is_number=True),
     Column("delivering", is_number=True),
+    Column("paged", is_number=True),
     Column("consumers", is_number=True),
     Column("paused"),
 )
@@ -38,7 +39,7 @@ def run(world: World, options: Options) -> int:
         {
             "address": options.address, "queue": one["name"], "routing_type": one["routing_type"],
             "messages": one["message_count"], "ready": one["ready_count"], "delivering": one["delivering_count"],
-            "consumers": one["consumer_count"], "paused": one["paused"],
+            "paged": one["paged_count"], "consumers": one["consumer_count"], "paused": one["paused"],
         }
         for one in answer["queues"]
     ]  # fmt: skip

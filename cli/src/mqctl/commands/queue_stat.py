@@ -20,6 +20,7 @@ COLUMNS = (
     Column("ready", is_number=True),
     Column("delivering", is_number=True),
     Column("scheduled", is_number=True),
+    Column("paged", is_number=True, wide_only=True),
     Column("added", is_number=True),
     Column("acknowledged", is_number=True),
     Column("expired", is_number=True, wide_only=True),
@@ -30,7 +31,7 @@ COLUMNS = (
 )
 NAMES = {
     "name": "queue", "message_count": "messages", "ready_count": "ready", "delivering_count": "delivering",
-    "scheduled_count": "scheduled", "consumer_count": "consumers", "messages_added": "added",
+    "scheduled_count": "scheduled", "paged_count": "paged", "consumer_count": "consumers", "messages_added": "added",
     "messages_acknowledged": "acknowledged", "messages_expired": "expired", "messages_killed": "killed",
 }  # fmt: skip
 RATES = {"added": "added_per_s", "acknowledged": "acknowledged_per_s"}

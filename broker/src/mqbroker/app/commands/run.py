@@ -22,6 +22,8 @@ from mqbroker.base.time import NS_PER_MS, At
 from mqbroker.config import compare
 from mqbroker.config.compare import Verdict
 from mqbroker.config.slices import BrokerOptions
+from mqbroker.core.paging import leave_of
+from mqbroker.core.settings import Settings
 from mqbroker.io import identity, users_file
 from mqbroker.io.data_lock import DataLock
 from mqbroker.io.disk import Disk
@@ -130,7 +132,7 @@ def _assemble(server: Server, options: BrokerOptions, owner: Identity, log: Log)
         Path(options.node.data_directory) / identity.JOURNAL_NAME, owner.node_id_bytes, options.journal
     )
     started_s = time.monotonic()
-    recovered = journal.load()
+    recovered = journal.load(leave_of(Settings(options.address_settings), options.limits.global_max_size_bytes))
     for finding in recovered.findings:
         log.emit(finding)
     users = users_file.read(Path(options.node.users_file))

@@ -1,0 +1,287 @@
+"""Paging: what comes for an address that is full stays on disk until its queues want it.
+
+Invariants: a queue that has pages gets everything that comes into its pages, so order holds; a page is read only when
+all of it is synced; each piece of a page pins its segment until it is read or dropped; a queue has at most one page on
+its way, a node READS_MAX. Source: docs/adr/0008-paging.md; Artemis's manual, "Paging".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from mqbroker.base.errors import Refused, StorageFault
+from mqbroker.core.backlog import Segment
+from mqbroker.core.kinds import QueueKind
+from mqbroker.core.meter import PAGE
+from mqbroker.core.pages import Page, Pages, Piece, Shape
+from mqbroker.core.restore import run_of
+from mqbroker.core.times import deliver_at_ms, expires_ms
+from mqbroker.journal import records
+from mqbroker.journal.places import Slice, Written
+from mqbroker.journal.recovered import Leave, RecoveredRun
+
+if TYPE_CHECKING:
+    from mqbroker.config.slices import AddressSettings
+    from mqbroker.core.address import Address
+    from mqbroker.core.queue import Queue
+    from mqbroker.core.settings import Settings
+    from mqbroker.core.store import Store
+
+READS_MAX = 4
+PAGES_OF_BOUND = 4  # a page is no more than this part of its address's bounds
+UNBOUNDED = 1 << 62
+
+
+class Dropped(NamedTuple):
+    """So many messages are gone, and whether the journal was told of any."""
+
+    messages: int
+    is_settled: bool
+
+
+class Paging:
+    """See the module's docstring. `read` asks for slices and says under which id their bytes come."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.read: Callable[[tuple[Slice, ...]], int] = _nobody_reads
+        self.queues: dict[Queue, None] = {}  # those with pages
+        self.paged_total = 0
+        self._reads: dict[int, tuple[Queue, Page]] = {}
+        self._wanting: dict[Queue, None] = {}
+        self._held_back: dict[Queue, None] = {}  # they want a page, and the memory is full
+        self._unsynced: dict[Queue, None] = {}  # they want a page that is not on disk yet
+
+    # -- in ------------------------------------------------------------------------------------------------------------
+
+    def takers(self, address: Address, queues: list[Queue]) -> list[Queue]:
+        """Which of these queues get no more than the place of what comes now."""
+        meter = address.meter
+        is_full = self._store.memory.is_full or (meter is not None and meter.is_full)
+        if not is_full and not self.queues:
+            return []
+        return [queue for queue in queues if queue.pages is not None or (is_full and queue.kind.may_page)]
+
+    def publish(self, part: Segment, durable: tuple[int, ...], queues: list[Queue]) -> None:
+        """Write messages down for these queues, and for `durable` ones by their ids in the journal."""
+        run, start, count, _ = part
+        journal = self._store.journal
+        before: Written | None = None
+        pages = [self._pages_of(queue) for queue in queues]
+        last = pages[0].last_written
+        if last is not None and last.pins == len(queues) and all(each.ends_with(last) for each in pages):
+            before = last
+        written = journal.store_paged((part.first_id, count), durable, run.block(start, count), run.arrived_ms, before)
+        if written is not before:
+            written.pins = len(queues)
+        size_bytes = run.size_bytes(start, count)
+        for queue, each in zip(queues, pages, strict=True):
+            each.add(written, count, size_bytes, journal.position)
+            queue.added_total += count
+            self._store.dirty[queue] = None
+        self.paged_total += count * len(queues)
+
+    def _pages_of(self, queue: Queue) -> Pages:
+        if queue.pages is None:
+            queue.pages = Pages(shape_of(self._store.settings.of(queue.kind.address)))
+            self.queues[queue] = None
+        return queue.pages
+
+    def restore(self, queue: Queue, piece: Piece) -> None:
+        """A piece that recovery found."""
+        self._pages_of(queue).put(piece, piece.place.length)
+        self._store.journal.pin(piece.place.segment, 1)
+
+    def keeps_out(self, queue: Queue) -> bool:
+        """Whether what recovery found for a queue becomes a page although its bytes are at hand."""
+        if queue.pages is not None:
+            return True
+        is_full = self._store.memory.is_full or (queue.meter is not None and queue.meter.is_full)
+        return is_full and queue.kind.may_page
+
+    # -- out -----------------------------------------------------------------------------------------------------------
+
+    def look(self, queue: Queue) -> None:
+        """Something has changed in a queue that has pages: does it want the next one?"""
+        pages = queue.pages
+        if pages is None or pages.reading is not None or queue in self._wanting or queue in self._unsynced:
+            return
+        if not queue.is_hungry(pages.low_count) and not self._has_room(queue):
+            return
+        if self._may_read(queue, pages):
+            self._wanting[queue] = None
+        else:
+            self._held_back[queue] = None
+
+    def _has_room(self, queue: Queue) -> bool:
+        """Whether the memory that its address may fill is half empty: then pages are read before anybody asks."""
+        memory = self._store.memory
+        return memory.held_bytes * 2 < memory.max_bytes and (queue.meter is None or queue.meter.is_low)
+
+    def _may_read(self, queue: Queue, pages: Pages) -> bool:
+        """With the memory full only who has nothing in it."""
+        return not self._store.memory.is_full or queue.message_count == pages.count
+
+    def is_due(self, queue: Queue) -> bool:
+        """Whether more messages of the queue are on their way to its consumers."""
+        pages = queue.pages
+        return pages is not None and (pages.reading is not None or queue in self._wanting or queue in self._unsynced)
+
+    def run(self) -> None:
+        """Once in each step, before its append is sealed: ask for pages."""
+        if self._held_back:
+            held_back, self._held_back = self._held_back, {}
+            for queue in held_back:
+                self.look(queue)
+        while self._wanting and len(self._reads) < READS_MAX:
+            queue = next(iter(self._wanting))
+            del self._wanting[queue]
+            if queue.pages is not None and not queue.is_deleted:
+                self._begin(queue, queue.pages)
+
+    def _begin(self, queue: Queue, pages: Pages) -> None:
+        page = pages.first
+        if page is None:
+            return
+        store = self._store
+        if page.position > store.decisions.synced:
+            pages.seal()
+            self._unsynced[queue] = None
+            if page.position == store.journal.position:
+                store.decisions.wait(_go_on)  # so that this append does not wait for others to be written
+            return
+        page = pages.begin()
+        self._reads[self.read(tuple(piece.place for piece in page.pieces()))] = queue, page
+
+    def synced(self) -> None:
+        """More is on disk."""
+        if self._unsynced:
+            unsynced, self._unsynced = self._unsynced, {}
+            self._wanting.update(unsynced)
+
+    def awaits(self, effect_id: int) -> bool:
+        """Whether this effect reads a page."""
+        return effect_id in self._reads
+
+    def done(self, effect_id: int, found: list[bytes]) -> None:
+        """A page has been read. Raises StorageFault where the bytes are not what was written."""
+        queue, page = self._reads.pop(effect_id)
+        pages = queue.pages
+        is_wanted = pages is not None and pages.reading is page
+        for piece, data in zip(page.pieces(), found, strict=True):
+            if is_wanted:
+                for segment in segments_in(piece, data):
+                    self._take_in(queue, segment)
+            self._store.journal.pin(piece.place.segment, -1)
+        if pages is not None and is_wanted:
+            pages.finished()
+            if pages.is_empty:
+                self._end(queue)
+            self._store.changed(queue)
+
+    def _take_in(self, queue: Queue, segment: Segment) -> None:
+        store, run = self._store, segment.run
+        run.expires_ms = expires_ms(run, store.settings.of(queue.kind.address))
+        run.deliver_at_ms = deliver_at_ms(run)
+        if not run.live:
+            store.memory.hold(run)
+        run.live += segment.n
+        if queue.meter is not None:
+            queue.meter.add(run.size_bytes(segment.start, segment.n), segment.n)
+        if run.traits.group_id:
+            queue.dispatcher.grouped()
+        queue.come_back(segment, store.at.wall_ms)
+
+    # -- ends ----------------------------------------------------------------------------------------------------------
+
+    def drop(self, queue: Queue, *, is_settled: bool) -> Dropped:
+        """What is paged is gone. `is_settled`: the journal is told, where the queue stays."""
+        if queue.pages is None:
+            return Dropped(0, False)
+        store, count, reading = self._store, queue.pages.count, queue.pages.reading
+        dropped, has_settled = queue.pages.clear(), False
+        for page in dropped:
+            for piece in page.pieces():
+                store.journal.pin(piece.place.segment, -1)
+        for page in [*dropped, reading] if reading is not None else dropped:
+            ranges = [(piece.first_id, piece.n, piece.is_durable) for piece in page.pieces()]
+            for written in page.fresh:
+                written.pins -= 1
+                ranges.append((written.first_id, written.count, bool(written.queue_ids)))
+            for first_id, n, is_durable in ranges if is_settled and queue.journal_id else ():
+                if is_durable:
+                    store.journal.settle(queue.journal_id, first_id, n)
+                    has_settled = True
+        self._end(queue)
+        return Dropped(count, has_settled)
+
+    def _end(self, queue: Queue) -> None:
+        queue.pages = None
+        for each in (self.queues, self._wanting, self._held_back, self._unsynced):
+            each.pop(queue, None)
+
+    def check_unpaged(self, queue: Queue, operation: str) -> None:
+        """For who has to look at single messages. Raises Refused while some of them are on disk."""
+        if queue.pages is not None:
+            why = (
+                f"{queue.pages.count} messages of queue {queue.kind.name!r} are paged; have them consumed, or purge all"
+            )
+            raise Refused("amqp:precondition-failed", f"{operation}: {why}")
+
+
+def _nobody_reads(slices: tuple[Slice, ...]) -> int:
+    raise NotImplementedError
+
+
+def _go_on() -> None:
+    """What waits for the disk is looked at by `synced`."""
+
+
+def shape_of(settings: AddressSettings) -> Shape:
+    """What a page of an address holds."""
+    size_bytes, count = settings.page_size_bytes, UNBOUNDED
+    if settings.max_size_bytes >= 0:
+        size_bytes = min(size_bytes, settings.max_size_bytes // PAGES_OF_BOUND)
+    if settings.max_size_messages >= 0:
+        count = settings.max_size_messages // PAGES_OF_BOUND
+    return Shape(size_bytes, count)
+
+
+def leave_of(settings: Settings, kept_bytes_max: int) -> Leave:
+    """What recovery need not bring into memory."""
+
+    def may_leave(attributes: dict[str, Any]) -> bool:
+        kind = QueueKind.of(attributes)
+        return kind.may_page and settings.of(kind.address).address_full_policy == PAGE
+
+    return Leave(may_leave, kept_bytes_max)
+
+
+def segments_in(piece: Piece, data: bytes) -> Iterator[Segment]:
+    """The messages of a piece. Raises StorageFault where they are not there."""
+    first, end, found = piece.first_id, piece.first_id + piece.n, 0
+    for record in _runs_in(piece, data):
+        begin, stop = max(first, record.first_id), min(end, record.first_id + record.n)
+        if begin < stop:
+            live = RecoveredRun(record.first_id, record.n, record.frames, piece.place.segment, {}, record.arrived_ms)
+            run = run_of(live)
+            found += stop - begin
+            yield Segment(run, begin - run.first_id, stop - begin, piece.deliveries)
+    if found != piece.n:
+        raise _fault(piece, f"it holds {found} of {piece.n} messages from {first} on")
+
+
+def _runs_in(piece: Piece, data: bytes) -> Iterable[records.Run]:
+    try:
+        found = list(records.decode(memoryview(data)))
+    except records.Malformed as error:
+        raise _fault(piece, str(error)) from error
+    return [record for record in found if isinstance(record, records.Run)]
+
+
+def _fault(piece: Piece, why: str) -> StorageFault:
+    place = piece.place
+    return StorageFault(
+        f"journal segment {place.segment}", place.offset, why, "restore the data directory from a backup"
+    )

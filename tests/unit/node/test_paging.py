@@ -1,0 +1,380 @@
+"""Paging as clients see it: nothing is refused, order holds, and it ends by itself. See docs/adr/0008-paging.md."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from mqbroker.admin import metrics
+
+from tests.golden.conversation import Conversation, ScriptStage
+from tests.support.stage import Stage
+
+BOUND = {"max_size_messages": 8, "address_full_policy": "PAGE"}
+
+
+def talk(*clients: str, limits: dict[str, Any] | None = None, **settings: Any) -> Conversation:
+    script = Conversation()
+    tables = {"limits": {"link_credit": 1000, **(limits or {})}, "journal": {"journal_file_size_bytes": 16384}}
+    script.stage = ScriptStage(script, address_settings={"orders": BOUND | settings}, **tables)
+    for name in clients or ("p", "c"):
+        script.run(f"connect {name}")
+    return script
+
+
+def queue(stage: Stage, name: str = "orders") -> Any:
+    return stage.broker.store.queues[name]
+
+
+def pins(stage: Stage) -> int:
+    return sum(segment.pins for segment in stage.broker.journal._ledger.segments)
+
+
+def consumed(script: Conversation, count: int, who: str = "c", address: str = "orders") -> list[str]:
+    """Names in the order in which they came, each accepted before the next one."""
+    names: list[str] = []
+    for _ in range(count):
+        before = set(script.held)
+        script.run(f"credit {who} {address} 1")
+        got = [name for each, name in script.held if each == who and (each, name) not in before]
+        if not got:
+            break
+        names += got
+        script.run(f"accept {who} {' '.join(got)}")
+    return names
+
+
+def names(first: int, last: int) -> list[str]:
+    return [f"m{number}" for number in range(first, last + 1)]
+
+
+@pytest.mark.option("address-settings.address-full-policy")
+@pytest.mark.parametrize("durable", ["durable", ""])
+def test_paging_starts_and_ends_by_itself_and_keeps_the_order(durable: str) -> None:
+    script = talk()
+    script.run("attach p to orders")
+    for _ in range(10):
+        said = script.run(f"publish p orders count=3 {durable}")
+        assert said[0].startswith("p learns accepted")
+    orders = queue(script.stage)
+    assert (orders.message_count, orders.paged_count) == (30, 21)
+    assert orders.meter.count == 9
+    assert script.stage.broker.store.memory.held_bytes < 9 * 300
+    script.run("attach c from orders")
+    assert consumed(script, 30) == names(1, 30)
+    assert (orders.message_count, orders.pages, orders.added_total) == (0, None, 30)
+    assert script.stage.broker.store.memory.held_bytes == 0
+    assert pins(script.stage) == 0
+    script.run(f"publish p orders {durable}")
+    assert (orders.paged_count, orders.ready_count) == (0, 1)
+
+
+def test_what_comes_while_there_are_pages_goes_behind_them() -> None:
+    script = talk()
+    script.run("attach p to orders")
+    script.run("publish p orders count=20 durable")
+    script.run("publish p orders count=20 durable")
+    script.run("attach c from orders")
+    got: list[str] = []
+    for _ in range(39):
+        got += consumed(script, 2)
+        script.run("publish p orders durable")
+    got += consumed(script, 1)
+    assert got == names(1, 79)
+    assert queue(script.stage).message_count == 0
+
+
+def test_a_consumer_with_much_credit_gets_all_at_once() -> None:
+    script = talk()
+    script.run("attach p to orders")
+    for _ in range(20):
+        script.run("publish p orders count=5 durable")
+    said = script.run("attach c from orders credit=1000")
+    assert said[-1] == "c gets: " + " ".join(names(1, 100))
+    assert queue(script.stage).pages is None
+
+
+@pytest.mark.parametrize("durable", ["durable", ""])
+def test_a_drain_is_answered_when_the_pages_are_read(durable: str) -> None:
+    script = talk()
+    script.run("attach p to orders")
+    for _ in range(8):
+        script.run(f"publish p orders count=5 {durable}")
+    script.run("attach c from orders")
+    said = script.run("drain c orders 100")
+    assert "c gets: " + " ".join(names(1, 40)) in said
+    assert said[-1] == "c has credit 0 left on orders"
+
+
+def test_nothing_is_read_before_it_is_synced() -> None:
+    script = talk()
+    script.run("attach p to orders")
+    script.run("publish p orders count=9 durable")
+    script.run("attach c from orders credit=100")
+    script.run("hold disk")
+    script.run("accept c " + " ".join(names(1, 2)))
+    script.run("publish p orders count=9 durable")
+    script.run("publish p orders count=3 durable")
+    assert queue(script.stage).paged_count == 3
+    assert script.stage.pages_read == 0
+    said = script.run("sync")
+    assert "c gets: " + " ".join(names(10, 21)) in said
+    assert script.stage.pages_read > 0
+
+
+@pytest.mark.parametrize("memory", [1 << 28, 1500])
+@pytest.mark.parametrize("consume", [0, 3, 15])
+def test_a_crash_finds_durable_messages_paged_or_not(consume: int, memory: int) -> None:
+    script = talk(limits={"global_max_size_bytes": memory})
+    script.run("attach p to orders")
+    for _ in range(10):
+        script.run("publish p orders count=3 durable")
+        script.run("publish p orders")
+    script.run("attach c from orders")
+    taken = consumed(script, consume)
+    script.run("crash")
+    script.run("start")
+    durable = [name for name in names(1, 40) if int(name[1:]) % 4]
+    left = [name for name in durable if name not in taken]
+    orders = queue(script.stage)
+    assert orders.message_count == len(left)
+    assert orders.pages is not None
+    assert orders.meter.count < 12
+    assert pins(script.stage) > 0
+    script.run("connect d")
+    script.run("attach d from orders")
+    assert consumed(script, 50, "d") == left
+    assert (orders.message_count, orders.pages) == (0, None)
+    assert pins(script.stage) == 0
+    script.run("crash")
+    script.run("start")
+    assert queue(script.stage).message_count == 0
+
+
+def test_delivery_counts_outlive_a_crash_in_pages() -> None:
+    script = talk()
+    script.run("attach p to orders")
+    for _ in range(10):
+        script.run("publish p orders count=3 durable")
+    script.run("attach c from orders credit=3")
+    script.run("modify c m1 m2 m3")
+    for _ in range(2):
+        script.run("crash")
+        script.run("start")
+    assert queue(script.stage).paged_count > 0
+    script.run("connect d")
+    said = script.run("attach d from orders credit=100")
+    # Once in vain, and once because of the first crash, in which the queue had a consumer; in the second it had none.
+    got = " ".join(said)
+    assert ["m2 (delivery count 2)" in got, "m30 (delivery count 1)" in got] == [True, True], got
+
+
+def test_messages_of_several_queues_are_read_for_each() -> None:
+    script = talk("p", "c", "d")
+    for name in ("one", "two"):
+        script.stage.admin("queue-create", name=name, address="orders", routing_type="multicast")
+    script.stage.admin("queue-create", name="three", address="orders", routing_type="multicast", durable=False)
+    script.run("attach p to orders")
+    script.run("attach c from orders::one")
+    got: list[str] = []
+    for _ in range(12):
+        script.run("publish p orders count=2 durable")
+        got += consumed(script, 2, "c", "orders::one")
+    got += consumed(script, 30, "c", "orders::one")
+    assert got == names(1, 24)
+    assert queue(script.stage, "one").pages is None
+    assert queue(script.stage, "two").paged_count == 24 - queue(script.stage, "two").ready_count > 0
+    script.run("attach d from orders::two")
+    assert consumed(script, 30, "d", "orders::two") == names(1, 24)
+    script.run("detach d orders::two")
+    script.run("attach d from orders::three")
+    assert consumed(script, 30, "d", "orders::three") == names(1, 24)
+    assert pins(script.stage) == 0
+    assert script.stage.broker.store.memory.held_bytes == 0
+
+
+def test_transactions_come_wholly_and_in_order() -> None:
+    script = talk()
+    script.run("attach p to orders")
+    script.run("publish p orders count=10 durable")
+    script.run("declare p t1")
+    script.run("publish p orders count=3 durable txn=t1")
+    script.run("publish p orders count=3 txn=t1")
+    script.run("publish p orders durable")
+    script.run("declare p t2")
+    script.run("publish p orders count=2 durable txn=t2")
+    script.run("commit p t1")
+    script.run("rollback p t2")
+    assert queue(script.stage).message_count == 17
+    script.run("attach c from orders")
+    assert consumed(script, 20) == [*names(1, 10), "m17", *names(11, 16)]
+
+
+@pytest.mark.parametrize("durable", ["durable", ""])
+def test_a_purge_drops_pages_unread(durable: str) -> None:
+    script = talk()
+    script.run("attach p to orders")
+    for _ in range(10):
+        script.run(f"publish p orders count=3 {durable}")
+    assert script.stage.admin("queue-purge", name="orders") == {"purged": 30}
+    orders = queue(script.stage)
+    assert (orders.message_count, orders.pages, pins(script.stage)) == (0, None, 0)
+    assert orders.meter.count == 0
+    script.run(f"publish p orders {durable}")
+    script.run("attach c from orders credit=5")
+    assert ("c", "m31") in script.held
+    script.run("accept c m31")
+    script.run("crash")
+    script.run("start")
+    assert queue(script.stage).message_count == 0
+
+
+def test_a_deleted_queue_leaves_nothing_behind() -> None:
+    script = talk()
+    script.run("attach p to orders")
+    for _ in range(10):
+        script.run("publish p orders count=3 durable")
+    assert script.stage.admin("queue-delete", name="orders") == {"name": "orders", "messages": 30}
+    assert pins(script.stage) == 0
+    assert script.stage.broker.store.paging.queues == {}
+    assert script.stage.broker.store.memory.held_bytes == 0
+
+
+def test_requests_for_single_messages_are_refused_while_a_queue_has_pages() -> None:
+    script = talk()
+    script.run("attach p to orders")
+    script.run("publish p orders count=9 durable")
+    script.run("publish p orders count=9 durable color=red")
+    for operation, arguments in [
+        ("queue-purge", {"name": "orders", "selector": "color = 'red'"}),
+        ("messages-move", {"queue": "orders", "address": "other"}),
+        ("dead-letters-retry", {"queue": "orders"}),
+    ]:
+        error = script.stage.admin(operation, **arguments)
+        assert error["condition"] == "amqp:precondition-failed"
+        assert "9 messages of queue 'orders' are paged" in error["description"]
+
+
+def test_browsers_and_selectors_make_the_queue_read_on() -> None:
+    script = talk("p", "c", "d")
+    script.run("attach p to orders")
+    script.run("publish p orders count=20 durable")
+    script.run("publish p orders count=2 durable color=red")
+    script.run("publish p orders count=3 durable prio=9")
+    said = script.run("attach c from orders browse credit=100")
+    assert len([key for key in script.held if key[0] == "c"]) == 25, said
+    script.run("detach c orders")
+    script.run("publish p orders count=10 durable")
+    script.run("publish p orders count=2 durable color=red")
+    script.run("attach d from orders select=color='red' credit=100")
+    assert sorted(name for who, name in script.held if who == "d") == ["m21", "m22", "m36", "m37"]
+
+
+def test_scheduled_and_expired_messages_are_seen_when_they_are_read() -> None:
+    script = talk()
+    script.run("attach p to orders")
+    script.run("publish p orders count=9 durable")
+    script.run("publish p orders count=2 durable ttl=1000")
+    script.run("publish p orders count=2 durable delay=30000")
+    script.run("publish p orders durable")
+    script.run("wait 2000")
+    orders = queue(script.stage)
+    assert (orders.paged_count, orders.expired_total) == (5, 0)
+    script.run("attach c from orders")
+    assert consumed(script, 10) == [*names(1, 9), "m14"]
+    assert (orders.expired_total, orders.scheduled_count) == (2, 2)
+    script.run("wait 30000")
+    assert consumed(script, 2) == ["m12", "m13"]
+
+
+def test_queues_that_need_their_messages_do_not_page() -> None:
+    script = talk(default_ring_size=20)
+    script.run("attach p to orders")
+    script.run("publish p orders count=15 durable")
+    script.run("publish p orders count=15 durable")
+    assert (queue(script.stage).message_count, queue(script.stage).pages) == (20, None)
+
+
+def test_a_full_node_pages_what_has_no_bound_of_its_own() -> None:
+    script = talk(limits={"global_max_size_bytes": 4000}, max_size_messages=-1)
+    script.run("attach p to orders")
+    said = [line for _ in range(20) for line in script.run("publish p orders count=2 size=200 durable")]
+    assert not [line for line in said if "rejected" in line or "no credit" in line]
+    orders = queue(script.stage)
+    assert orders.meter is None
+    assert orders.paged_count > 10
+    assert script.stage.broker.store.memory.held_bytes < 5000
+    script.run("crash")
+    script.run("start")
+    assert script.stage.broker.store.memory.held_bytes < 5000
+    script.run("connect d")
+    script.run("attach d from orders")
+    assert consumed(script, 50, "d") == names(1, 40)
+
+
+def test_with_the_memory_full_a_queue_that_has_nothing_in_it_still_gets_a_page() -> None:
+    script = talk(limits={"global_max_size_bytes": 4000})
+    script.run("attach p to orders")
+    script.run("attach p to other")
+    script.run("publish p orders count=9 durable")
+    script.run("publish p orders count=9 durable")
+    script.run("publish p other count=10 size=400 durable")
+    assert script.stage.broker.store.memory.is_full
+    script.run("attach c from orders")
+    assert consumed(script, 20) == names(1, 18)
+
+
+@pytest.mark.option("address-settings.page-size-bytes")
+def test_pages_have_a_size() -> None:
+    read: list[int] = []
+    for size in (1024, 1 << 20):
+        script = talk(max_size_messages=-1, max_size_bytes=8192, page_size_bytes=size)
+        script.run("attach p to orders")
+        for _ in range(40):
+            script.run("publish p orders size=500 durable")
+        script.run("attach c from orders")
+        assert consumed(script, 40) == names(1, 40)
+        read.append(script.stage.pages_read)
+    assert read == [12, 6], "of 1,024 bytes, and of a quarter of the bound"
+
+
+def test_administrators_see_what_is_paged() -> None:
+    script = talk()
+    script.run("attach p to orders")
+    for _ in range(10):
+        script.run("publish p orders count=3 durable")
+    (row,) = script.stage.admin("queues")["queues"]
+    assert (row["message_count"], row["ready_count"], row["paged_count"]) == (30, 9, 21)
+    shown = script.stage.admin("address-show", name="orders")
+    assert (shown["paging"], shown["paged_count"], shown["message_count"]) == (True, 21, 30)
+    values = metrics.of_node(script.stage.broker, per_object=False)
+    named = (
+        "artemis_message_count",
+        "mqbroker_paged_messages",
+        "mqbroker_paging_queues",
+        "mqbroker_messages_paged_total",
+    )
+    assert [values[name][0][1] for name in named] == [30, 21, 1, 21]
+    script.run("attach c from orders credit=30")
+    script.run("accept c " + " ".join(names(1, 30)))
+    shown = script.stage.admin("address-show", name="orders")
+    assert (shown["paging"], shown["paged_count"], shown["message_count"]) == (False, 0, 0)
+
+
+def test_segments_with_pages_stay_and_go_when_these_are_read() -> None:
+    script = talk("p", "c", "d")
+    script.run("attach p to orders")
+    script.run("attach p to busy")
+    script.run("attach d from busy credit=1000")
+    script.run("publish p orders count=9")
+    script.run("publish p orders count=9 size=300")
+    for _ in range(60):
+        script.run("publish p busy count=2 size=1000 durable")
+        script.run("accept d " + " ".join(name for who, name in list(script.held) if who == "d"))
+    journal = script.stage.broker.journal
+    assert journal.segments_count > 5
+    script.run("attach c from orders")
+    assert consumed(script, 20) == names(1, 18)
+    script.run("publish p busy durable")
+    script.run("publish p busy durable")
+    assert journal.segments_count <= 2
