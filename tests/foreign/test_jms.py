@@ -307,6 +307,22 @@ def test_a_client_may_give_up_a_message_by_its_own_policy(make_broker: Make, jms
     assert (row["id"], row["body"]) == (poison, "poison")
 
 
+def test_what_a_client_gives_up_by_default_goes_to_another_consumer(make_broker: Make, jms: JmsClient) -> None:
+    """MODIFIED_FAILED_UNDELIVERABLE, in Qpid JMS's words."""
+    poison, _ = poisoned(make_broker, jms, "jms.redeliveryPolicy.maxRedeliveries=1")
+    jms.session("c", "manual", mode="client")
+    jms.consumer("manual", "in", "queue:work")
+    for _ in range(2):
+        assert jms.bodies("in") == ["poison"]
+        jms.ask("recover", session="manual")
+    assert jms.bodies("in") == ["good"]
+    jms.ask("acknowledge", consumer="in")
+    assert jms.is_quiet("in")
+    jms.consumer("s", "other", "queue:work")
+    (row,) = jms.receive("other")
+    assert (row["id"], row["properties"]["JMSXDeliveryCount"]) == (poison, 2)
+
+
 # -- topics ------------------------------------------------------------------------------------------------------------
 
 

@@ -198,3 +198,17 @@ def test_tags_that_are_not_settled_are_bounded_and_answers_too() -> None:
     for _ in range(63):
         stage.admin("receive", address="orders", count_max=1)
     assert stage.admin("receive", address="orders")["condition"] == "amqp:resource-limit-exceeded"
+
+
+def test_a_drain_that_came_before_the_disk_was_ready_is_answered_by_it() -> None:
+    """The consumer waits for the disk, and the step that lets it in has nothing else for its connection."""
+    stage = Stage()
+    stage.is_disk_held = True
+    conn = stage.accept()
+    said = stage.talk(conn, GO + frames.receiver() + frames.flow(1, 10, drain=True))
+    assert frames.of_kind(said, Flow) == []
+    before = len(stage.sent[conn])
+    stage.is_disk_held = False
+    stage.run()
+    (answer,) = frames.of_kind(bytes(stage.sent[conn][before:]), Flow)
+    assert (answer.link_credit, answer.delivery_count) == (0, 10)

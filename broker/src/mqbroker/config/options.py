@@ -263,6 +263,13 @@ class AddressSettingsTable(Table):
     auto_delete_queues_message_count: int | None = setting(
         0, "Messages that such a queue may still hold; -1: any number.", unit="messages", ge=-1, le=2**40
     )
+    auto_delete_addresses: bool | None = setting(
+        True, "Delete addresses that have no queue any more, and no producer where they gave copies."
+    )
+    auto_delete_addresses_delay: int | None = setting(
+        0, "Time that such an address must have been unused.", unit="ms", ge=0, le=LONG_MS
+    )
+    auto_delete_addresses_skip_usage_check: bool | None = setting(False, "Delete also those that never had a queue.")
     default_address_routing_type: RoutingType | None = setting(
         "ANYCAST", "Routing type where a client does not say: ANYCAST shares messages, MULTICAST copies them."
     )

@@ -96,6 +96,9 @@ class AddressSettings:
     auto_delete_queues: bool
     auto_delete_queues_delay: int
     auto_delete_queues_message_count: int
+    auto_delete_addresses: bool
+    auto_delete_addresses_delay: int
+    auto_delete_addresses_skip_usage_check: bool
     default_address_routing_type: str
     default_max_consumers: int
     default_exclusive_queue: bool

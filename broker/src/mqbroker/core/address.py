@@ -7,10 +7,15 @@ queues. A binding may have a filter, and then gets what matches.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from mqbroker.core.message_view import MessageView
 from mqbroker.core.meter import Meter
 from mqbroker.core.queue import Queue
 from mqbroker.wire.run import Run
+
+if TYPE_CHECKING:
+    from mqbroker.core.idle import Idle
 
 ANYCAST, MULTICAST = "anycast", "multicast"
 
@@ -19,11 +24,11 @@ class Address:
     """A name and its bindings."""
 
     __slots__ = (
-        "_cursor", "_is_choosy", "anycast", "can_page", "is_topic", "meter", "multicast", "name", "pages",
-        "routed_total", "target", "unrouted_total",
+        "_cursor", "_idle", "_is_choosy", "anycast", "can_page", "due_ns", "is_topic", "meter", "multicast", "name",
+        "pages", "producers_count", "routed_total", "scheduled_ns", "target", "unrouted_total", "was_bound",
     )  # fmt: skip
 
-    def __init__(self, name: str, meter: Meter | None = None, *, pages: bool = False) -> None:
+    def __init__(self, name: str, meter: Meter | None = None, idle: Idle | None = None, *, pages: bool = False) -> None:
         self.name = name
         self.pages = pages  # what is too much stays on disk, in queues that allow it
         self.can_page = pages  # and all of them do
@@ -35,12 +40,24 @@ class Address:
         self.unrouted_total = 0
         self._cursor = 0
         self._is_choosy = False
+        self._idle = idle  # is told when a deadline of the address has come
+        self.was_bound = False  # it had a queue
+        self.producers_count = 0  # links on which messages may come
+        self.due_ns = 0
+        self.scheduled_ns = 0
         self.is_topic = False  # somebody wants copies of what is sent here, so no queue of its name is made
+
+    def on_time(self, now_ns: int) -> None:
+        """The address has been idle for a while."""
+        self.due_ns = 0
+        if self._idle is not None:
+            self._idle.address_due(self)
 
     def bind(self, queue: Queue) -> None:
         """Messages of this address reach the queue from now on."""
         (self.anycast if queue.kind.routing == ANYCAST else self.multicast).append(queue)
         queue.meter = self.meter
+        self.was_bound = True
         self._look()
 
     def unbind(self, queue: Queue) -> None:

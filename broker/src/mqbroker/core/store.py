@@ -18,6 +18,7 @@ from mqbroker.core.compaction import Live, store_again
 from mqbroker.core.decisions import Decisions
 from mqbroker.core.diverts import Diverts
 from mqbroker.core.duplicates import Duplicates
+from mqbroker.core.idle import Idle
 from mqbroker.core.kinds import QueueKind, check_name, kind_of
 from mqbroker.core.large import LargeFiles
 from mqbroker.core.leaving import Leaving
@@ -36,13 +37,12 @@ from mqbroker.wire.parts import parts_of
 from mqbroker.wire.run import Run
 
 FULLY_QUALIFIED = "::"
-AUTO_DELETE_IDLE_MS_MIN = 30_000  # Artemis looks that often; a client that comes back at once finds its queue
 
 InDelivery = Callable[[], Iterator[tuple[Queue, Segment]]]
 
 
 class Store:
-    """Addresses, queues, messages. `in_delivery` tells what is with consumers, `schedule` calls a queue when due."""
+    """Addresses, queues, messages. `in_delivery` tells what is with consumers, `schedule` calls who is due."""
 
     def __init__(self, limits: LimitOptions, settings: AddressSettingsOptions, journal: Journal, at: At) -> None:
         self.limits = limits
@@ -54,6 +54,7 @@ class Store:
         self.meters = Meters()
         self.diverts = Diverts((), self)
         self.leaving = Leaving(self)
+        self.idle = Idle(self)
         self.large = LargeFiles(journal)
         self.memory = Memory(limits.global_max_size_bytes, self.large)
         self.paging = Paging(self)
@@ -72,7 +73,7 @@ class Store:
         self._next_queue_id = 1
         self._together: list[tuple[Queue, Segment]] | None = None  # what one commit brings into queues
         self.in_delivery: InDelivery = lambda: iter(())
-        self.schedule: Callable[[Queue], None] = lambda queue: None
+        self.schedule: Callable[[Queue | Address], None] = lambda timed: None
         # Raises Refused where whoever acts has not this permission at this address.
         self.permit: Callable[[str, str], None] = lambda permission, address: None
 
@@ -127,21 +128,18 @@ class Store:
         """An address that nobody is bound to any more is not kept."""
         found = self.addresses.get(name)
         if found is not None and found.is_empty:
-            self._remove_address(name)
+            del self.addresses[name]
+            self.duplicates.forget(name)
 
     def _add_address(self, name: str) -> Address:
         settings = self.settings.of(name)
         pages = settings.address_full_policy == PAGE
-        added = self.addresses[name] = Address(name, self.meters.of(name, settings), pages=pages)
+        added = self.addresses[name] = Address(name, self.meters.of(name, settings), self.idle, pages=pages)
         return added
 
     def takes_when_full(self, address: Address) -> bool:
         """Whether all that comes there can stay on disk while the memory is full."""
         return address.can_page and address.name not in self.diverts.at
-
-    def _remove_address(self, name: str) -> None:
-        del self.addresses[name]
-        self.duplicates.forget(name)
 
     def make_address(self, name: str) -> Address:
         """The address, without a queue where it is new. Raises Refused."""
@@ -155,6 +153,7 @@ class Store:
             self.permit(CREATE_ADDRESS, name)
             found = self._add_address(name)
             found.is_topic = True
+            self.idle.vacated(found)
         return found
 
     def queue_for(self, name: str) -> Queue:
@@ -216,8 +215,8 @@ class Store:
         address.unbind(queue)
         if queue.alone is not None:
             queue.alone.unbind(queue)
-        if address.is_empty and not address.is_topic:
-            self._remove_address(address.name)
+        if address.is_empty:
+            self.idle.vacated(address)
         del self.queues[queue.kind.name]
         self.dirty.pop(queue, None)
         queue.is_deleted = True
@@ -417,7 +416,7 @@ class Store:
         if not queue.consumers:
             if queue.kind.purge_on_no_consumers:
                 self.purge(queue)
-            self._note_idle(queue)
+            self.idle.left(queue)
 
     def purge(self, queue: Queue) -> int:
         """Drop all that is not in delivery; says how many messages."""
@@ -426,20 +425,6 @@ class Store:
             dropped += segment.n
             self.settle(queue, segment)
         return dropped + self.paging.drop(queue, is_settled=True).messages
-
-    def _note_idle(self, queue: Queue) -> None:
-        settings = self.settings.of(queue.kind.address)
-        if queue.kind.auto_created and settings.auto_delete_queues:
-            queue.idle_until_ms = self.at.wall_ms + max(settings.auto_delete_queues_delay, AUTO_DELETE_IDLE_MS_MIN)
-            self.watch(queue)
-
-    def _delete_if_idle(self, queue: Queue) -> None:
-        queue.idle_until_ms = 0
-        settings = self.settings.of(queue.kind.address)
-        allowed = settings.auto_delete_queues_message_count
-        is_unused = not queue.consumers and not queue.arriving_count and not queue.delivering_count
-        if is_unused and settings.auto_delete_queues and (allowed < 0 or queue.message_count <= allowed):
-            self.delete_queue(queue)
 
     # -- time ----------------------------------------------------------------------------------------------------------
 
@@ -456,7 +441,7 @@ class Store:
             return
         queue.come_due(self.at.wall_ms)
         if 0 < queue.idle_until_ms <= self.at.wall_ms:
-            self._delete_if_idle(queue)
+            self.idle.queue_due(queue)
         if not queue.is_deleted:
             self.changed(queue)
             self.watch(queue)

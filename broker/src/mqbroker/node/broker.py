@@ -177,9 +177,10 @@ class Broker:
             elif consumer.queue.is_paused or (consumer.queue not in dirty and consumer.is_served):
                 if self.store.paging.is_due(consumer.queue):
                     continue
-                del self.draining[link]
+                peer = self.draining.pop(link)
                 if link.credit:
                     link.drained()
+                    peer.touch()  # in a step in which only the disk had something to say
         for peer in list(self.touched.values()):
             peer.handle_events()  # a delivery may have ended its link: what that had goes to others
         dirty.update(self.next_turn)

@@ -297,10 +297,13 @@ class Peer:
         """The queues of an address may have been deleted since the link was attached: as if it attached now."""
         try:
             with self.broker.permissions.acting(self.actor):
-                link.owner = self.broker.store.target_for(link.owner.target)
+                found = self.broker.store.target_for(link.owner.target)
         except Refused as refused:
             link.detach(refused.condition, refused.description)
             return False
+        self.broker.store.idle.attached(found)
+        before, link.owner = link.owner, found
+        self.broker.store.idle.detached(before)
         return True
 
     def _aborted(self, event: Aborted) -> None:
@@ -440,11 +443,14 @@ class Peer:
             if taken.token is not None:
                 self.broker.store.give_back(*segment_of(taken), was_delivered=not event.is_orderly)
         if isinstance(link, ReceiverLink):
+            is_producer = link in self.producers
             self.producers.pop(link, None)
             self.uploads.drop(link)
             self.broker.starved.pop(link, None)
             if isinstance(link.owner, Address) and link.owner.meter is not None:
                 link.owner.meter.waiting.pop(link, None)
+            if isinstance(link.owner, Address) and is_producer:
+                self.broker.store.idle.detached(link.owner)
         self.broker.termini.detached(self, link)
 
     def _ended(self, event: Began | Ended | SenderSettled) -> None:

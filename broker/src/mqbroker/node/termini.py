@@ -12,7 +12,7 @@ from mqbroker.amqp.events import Attaching
 from mqbroker.amqp.links import LinkBase, ReceiverLink, SenderLink
 from mqbroker.base.errors import Refused
 from mqbroker.base.notice import Level
-from mqbroker.core.address import ANYCAST, MULTICAST
+from mqbroker.core.address import ANYCAST, MULTICAST, Address
 from mqbroker.core.kinds import kind_of
 from mqbroker.core.permissions import BROWSE, CONSUME, DELETE, SEND
 from mqbroker.core.queue import Queue
@@ -103,6 +103,8 @@ class Termini:
         link.accept(attach, answer, limits.max_message_size_bytes)
         link.large_size_min = limits.amqp_min_large_message_size_bytes
         peer.producers[link] = None
+        if isinstance(link.owner, Address):
+            self._broker.store.idle.attached(link.owner)
         peer.grant(link)
 
     # -- consumers -----------------------------------------------------------------------------------------------------

@@ -1,0 +1,82 @@
+"""Queues and addresses that nobody uses any more, and when they are deleted by themselves.
+
+A queue that was made by itself goes once it had a consumer, has none, and is empty enough. An address goes when no
+queue is bound to it and, where it gives copies, no producer is attached either: those of a shared queue make it again
+by sending, those of a topic would not. Both wait for their delay, and at least as long as Artemis takes to look, so
+that a client that comes back at once finds what it left. Only the address of a shared queue does not wait again after
+its queue, unless it has a delay of its own.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mqbroker.base.time import NS_PER_MS
+
+if TYPE_CHECKING:
+    from mqbroker.core.address import Address
+    from mqbroker.core.queue import Queue
+    from mqbroker.core.store import Store
+
+IDLE_MS_MIN: Final = 30_000
+
+
+class Idle:
+    """See the module's docstring."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    # -- queues --------------------------------------------------------------------------------------------------------
+
+    def left(self, queue: Queue) -> None:
+        """The last consumer of a queue is gone."""
+        store = self._store
+        settings = store.settings.of(queue.kind.address)
+        if queue.kind.auto_created and settings.auto_delete_queues:
+            queue.idle_until_ms = store.at.wall_ms + max(settings.auto_delete_queues_delay, IDLE_MS_MIN)
+            store.watch(queue)
+
+    def queue_due(self, queue: Queue) -> None:
+        """The queue has been idle for long enough, unless somebody has come."""
+        queue.idle_until_ms = 0
+        settings = self._store.settings.of(queue.kind.address)
+        allowed = settings.auto_delete_queues_message_count
+        is_unused = not queue.consumers and not queue.arriving_count and not queue.delivering_count
+        if is_unused and settings.auto_delete_queues and (allowed < 0 or queue.message_count <= allowed):
+            self._store.delete_queue(queue)
+
+    # -- addresses -----------------------------------------------------------------------------------------------------
+
+    def vacated(self, address: Address) -> None:
+        """An address has no queues, or lost a producer: it may be that nobody uses it."""
+        store = self._store
+        settings = store.settings.of(address.name)
+        if not settings.auto_delete_addresses or not self._is_unused(address):
+            return
+        if not address.is_topic and not settings.auto_delete_addresses_delay:
+            store.forget_address(address.name)
+            return
+        delay_ms = max(settings.auto_delete_addresses_delay, IDLE_MS_MIN)
+        address.due_ns = store.at.monotonic_ns + delay_ms * NS_PER_MS
+        store.schedule(address)
+
+    def address_due(self, address: Address) -> None:
+        """The address has been idle for long enough, unless somebody has come or nobody ever was there."""
+        settings = self._store.settings.of(address.name)
+        is_deletable = address.was_bound or settings.auto_delete_addresses_skip_usage_check
+        if settings.auto_delete_addresses and is_deletable and self._is_unused(address):
+            self._store.forget_address(address.name)
+
+    def _is_unused(self, address: Address) -> bool:
+        is_there = self._store.addresses.get(address.name) is address
+        return is_there and address.is_empty and not (address.is_topic and address.producers_count)
+
+    def attached(self, address: Address) -> None:
+        """A producer has come."""
+        address.producers_count += 1
+
+    def detached(self, address: Address) -> None:
+        """A producer has gone."""
+        address.producers_count -= 1
+        self.vacated(address)
