@@ -77,6 +77,17 @@ class Dispatch:
             if seen > rank:
                 self._seen[consumer] = rank
 
+    def arrived(self, rank: int) -> None:
+        """A new message is at this place: one of a higher priority lies before what was looked at.
+
+        Who gets copies does not go back, and so misses it: else it would get again what it has.
+        """
+        if self._queue.kind.non_destructive:
+            return
+        for consumer, seen in self._seen.items():
+            if seen > rank and not consumer.is_browser:
+                self._seen[consumer] = rank
+
     def grouped(self) -> None:
         """A message of a group has come: from now on each message of the queue is looked at."""
         self._has_groups = self.is_selective = True

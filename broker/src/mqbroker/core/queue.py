@@ -145,7 +145,6 @@ class Queue:
             self._schedule(segment, segment.run.deliver_at_ms)
         else:
             self._arrive(segment)
-            self.dispatcher.returned(segment.rank)  # one of a higher priority lies before what was looked at
 
     def is_hungry(self, low_count: int) -> bool:
         """Whether consumers could have more than what is here, or soon can."""
@@ -159,6 +158,8 @@ class Queue:
         if self.kind.last_value and (key := segment.run.traits.last_value):
             self._replace(key, segment)
         self.backlog.add(segment)
+        if self.dispatcher.is_selective:
+            self.dispatcher.arrived(segment.rank)
         self._note_expiry(segment)
         if self.kind.ring_size >= 0:
             self._overflow()
