@@ -53,8 +53,7 @@ class Purge:
             self.store.paging.check_unpaged(self.queue, self.request.operation)
 
     def begin(self) -> None:
-        """Before the first piece: what is paged. Raises Refused."""
-        self.check()
+        """Before the first piece: what is paged."""
         if self.queue.pages is not None:
             dropped = self.store.paging.drop(self.queue, is_settled=True)
             self.count += dropped.messages
@@ -270,7 +269,8 @@ def _start(broker: Broker, job: Purge) -> None:
 
 def _begin(broker: Broker, job: Purge) -> None:
     try:
-        job.begin()
+        job.check()
         broker.jobs.add(job)
+        job.begin()
     except Refused as refused:
         broker.reply_error(job.request.id, refused.condition, refused.description)

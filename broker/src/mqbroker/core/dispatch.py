@@ -83,6 +83,17 @@ class Dispatch:
             if seen > rank:
                 self._seen[consumer] = rank
 
+    def arrived(self, rank: int) -> None:
+        """A new message is at this place: one of a higher priority lies before what was looked at.
+
+        Who gets copies does not go back, and so misses it: else it would get again what it has.
+        """
+        if self._queue.kind.non_destructive:
+            return
+        for consumer, seen in self._seen.items():
+            if seen > rank and not consumer.is_browser:
+                self._seen[consumer] = rank
+
     def bar(self, segment: Segment, consumer: Consumer) -> None:
         """A consumer does not want to see these messages again, which are in delivery."""
         if consumer in self._seen:

@@ -147,7 +147,6 @@ class Queue:
             self._schedule(segment, segment.run.deliver_at_ms)
         else:
             self._arrive(segment)
-            self.dispatcher.returned(segment.rank)  # one of a higher priority lies before what was looked at
 
     def is_hungry(self, low_count: int) -> bool:
         """Whether consumers could have more than what is here, or soon can."""
@@ -162,8 +161,8 @@ class Queue:
             if key:
                 self._replace(key, piece)
             self.backlog.add(piece)
-        if self.dispatcher.is_selective:  # a higher priority is before what consumers have looked at
-            self.dispatcher.returned(segment.rank)
+        if self.dispatcher.is_selective:
+            self.dispatcher.arrived(segment.rank)
         self._note_expiry(segment)
         if self.kind.ring_size >= 0:
             self._overflow()
