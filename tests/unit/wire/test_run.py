@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mqbroker.base.errors import PeerFault
-from mqbroker.wire import header_section, run
+from mqbroker.wire import header_section, run, transfer_tail
 from mqbroker.wire.composites import encode_composite
 from mqbroker.wire.frames import encode_frame, frame_at
 from mqbroker.wire.performatives import Accepted, Transfer, decode_frame, encode
@@ -349,11 +349,11 @@ def test_what_peers_send_does_not_fill_the_caches() -> None:
         assert sum(fast(message.frame)[1]) == 1
         odd = Transfer(handle=0, delivery_id=1000, delivery_tag=b"t", message_format=n)
         fast(encode_frame(0, encode(odd), data(b"x" * 30)))
-    assert len(run._tails) <= run.CACHE_SIZE_MAX
+    assert len(transfer_tail._tails) <= run.CACHE_SIZE_MAX
     assert len(header_section._sections) <= run.CACHE_SIZE_MAX
     long = Message(b"\x00\x53\x70" + encode_value([Symbol("x" * 200)]) + data(b"x"), 1000)
     fast(long.frame)
-    sizes = [len(key) for key in header_section._sections] + [len(tail) for _, tail in run._tails]
+    sizes = [len(key) for key in header_section._sections] + [len(tail) for _, tail in transfer_tail._tails]
     assert max(sizes) <= 64
 
 

@@ -21,15 +21,13 @@ from typing import NamedTuple
 from mqbroker.base.errors import PeerFault, Scope
 from mqbroker.wire.header_section import HEADER_LEAD, Section, section_of
 from mqbroker.wire.large_file import Large
-from mqbroker.wire.performatives import Transfer, decode_performative
 from mqbroker.wire.traits import PLAIN, Traits
+from mqbroker.wire.transfer_tail import TRANSFER, tail_is_settled
 
-TRANSFER = b"\x00\x53\x14"
 COLUMNS_MIN = 16  # below this many frames a loop over frames is faster than whole columns
 FRAME_SIZE_MIN = 20  # a smaller transfer has next to no message
 TAG_SIZE_MAX = 32  # AMQP 1.0 §2.8.7
 CACHE_SIZE_MAX = 1024
-CACHED_BYTES_MAX = 64  # what a peer sends is kept in caches only as far as sensible peers send it
 
 _U32 = Struct(">I")
 _BYTE = [bytes([value]) for value in range(256)]
@@ -157,40 +155,6 @@ class Parsed(NamedTuple):
     next_offset: int
 
 
-# -- what the fields behind the tag mean: parsed once, then looked up -------------------------------------------------
-
-_tails: dict[tuple[int, bytes], bool | None] = {}
-
-
-def _tail_is_settled(field_count: int, tail: bytes) -> bool | None:
-    """The settled flag of the fields behind the tag; None where any of them is unusual, or their number wrong."""
-    key = (field_count, tail)
-    if key in _tails:
-        return _tails[key]
-    if len(tail) > CACHED_BYTES_MAX:
-        return None
-    if len(_tails) >= CACHE_SIZE_MAX:
-        _tails.clear()
-    found = _tails[key] = _decoded_tail(field_count, tail)
-    return found
-
-
-def _decoded_tail(field_count: int, tail: bytes) -> bool | None:
-    fields = _U32.pack(field_count) + b"\x43\x43\xa0\x00" + tail
-    body = TRANSFER + b"\xd0" + _U32.pack(len(fields)) + fields
-    try:
-        transfer, end = decode_performative(body, 0, len(body))
-    except PeerFault:
-        return None
-    if end != len(body) or not isinstance(transfer, Transfer):
-        return None
-    is_unusual = (
-        transfer.message_format or transfer.more or transfer.rcv_settle_mode is not None
-        or transfer.state is not None or transfer.resume or transfer.aborted
-    )  # fmt: skip
-    return None if is_unusual else bool(transfer.settled)
-
-
 # -- parsing ----------------------------------------------------------------------------------------------------------
 
 
@@ -261,7 +225,7 @@ def _shape_from_id(buffer: bytes, places: tuple[int, int, int, int], handle: int
     tag_end = tag_offset + buffer[at + 1]
     if tag_end > list_end or buffer[at + 1] > TAG_SIZE_MAX:
         return None
-    settled = _tail_is_settled(field_count, bytes(buffer[tag_end:list_end]))
+    settled = tail_is_settled(field_count, bytes(buffer[tag_end:list_end]))
     if settled is None:
         return None
     section = section_of(buffer, list_end, end)
