@@ -41,6 +41,7 @@ class LinkBase:
         "peer_handle",
         "session",
         "state",
+        "unsaid",
     )
 
     role = ROLE_SENDER
@@ -56,6 +57,7 @@ class LinkBase:
         self.credit = 0
         self.delivery_count = 0
         self.owner: Any = None
+        self.unsaid: Attach | None = None  # our half, which waits until what it promises holds
 
     def move(self, event: LinkEvent) -> None:
         """Advance the state by its table."""
@@ -66,10 +68,18 @@ class LinkBase:
         """Whether deliveries may flow."""
         return self.state is Link.ATTACHED
 
-    def answer(self, attach: Attach) -> None:
-        """Send our half of the attach."""
+    def answer(self, attach: Attach, *, is_held: bool = False) -> None:
+        """Send our half of the attach; `is_held`: by `say`, or before anything else is said on this link."""
         self.move(LinkEvent.SENT_ATTACH)
-        self.session.send(attach)
+        self.unsaid = attach
+        if not is_held:
+            self.say()
+
+    def say(self) -> None:
+        """Send what `answer` held back, if it did."""
+        if self.unsaid is not None:
+            self.session.send(self.unsaid)
+            self.unsaid = None
 
     def refuse(self, attach: Attach, condition: str, description: str) -> None:
         """Answer an attach with a null terminus and close the link with the reason (§2.6.3)."""
@@ -88,6 +98,7 @@ class LinkBase:
         """Close the link, with a reason if there is one. What it had under way is the owner's to take back."""
         error = None if condition is None else Error(condition=Symbol(condition), description=description)
         self.move(LinkEvent.SENT_DETACH)
+        self.say()
         self.session.flush()
         self.session.send(Detach(handle=self.handle, closed=True, error=error))
         self.session.link_closed_here(self)
@@ -110,7 +121,7 @@ class SenderLink(LinkBase):
             heading(session.channel, handle, True),
         )
 
-    def accept(self, attach: Attach, source: Source, initial_delivery_count: int = 0) -> None:
+    def accept(self, attach: Attach, source: Source, initial_delivery_count: int = 0, *, is_held: bool = False) -> None:
         """Let the peer receive from `source`. Its wish of settle mode is met: settled, or else unsettled."""
         self.send_settled = attach.snd_settle_mode == SETTLE_SETTLED
         self.max_message_size = attach.max_message_size or 0
@@ -121,7 +132,8 @@ class SenderLink(LinkBase):
                 snd_settle_mode=SETTLE_SETTLED if self.send_settled else SETTLE_UNSETTLED,
                 rcv_settle_mode=attach.rcv_settle_mode or 0,
                 source=source, target=attach.target, initial_delivery_count=initial_delivery_count,
-            )
+            ),
+            is_held=is_held,
         )  # fmt: skip
 
     def flow(self, flow: Flow) -> None:

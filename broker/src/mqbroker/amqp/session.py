@@ -124,6 +124,7 @@ class Session(OutgoingTransfers):
             flow = Flow(next_incoming_id=wrap(self.next_incoming_id), incoming_window=INCOMING_WINDOW,
                         next_outgoing_id=wrap(self.next_outgoing_id), outgoing_window=INCOMING_WINDOW)  # fmt: skip
         else:
+            link.say()
             flow = Flow(
                 next_incoming_id=wrap(self.next_incoming_id), incoming_window=INCOMING_WINDOW,
                 next_outgoing_id=wrap(self.next_outgoing_id), outgoing_window=INCOMING_WINDOW, handle=link.handle,
@@ -410,6 +411,7 @@ class Session(OutgoingTransfers):
         link.move(LinkEvent.GOT_DETACH)
         if not was_ours:
             link.move(LinkEvent.SENT_DETACH)
+            link.say()
             self.flush()
             self.send(Detach(handle=link.handle, closed=detach.closed))
             self._forget_work(link, detach.error, is_orderly=True)

@@ -122,7 +122,9 @@ class Termini:
         terms = self._terms(peer, attach.name, source)
         store, queue = self._broker.store, terms.queue
         store.check_consumers(queue)
-        link.accept(attach, _answer(answer, terms.filters))
+        # Who is told that a durable subscription is there must find it after a crash.
+        is_held = terms.is_subscription and queue.kind.is_durable
+        link.accept(attach, _answer(answer, terms.filters), is_held=is_held)
         consumer = link.owner = LinkConsumer(peer, link, queue)
         consumer.is_browser = terms.is_browser
         consumer.ends_queue, consumer.is_subscription = terms.ends_with_link, terms.is_subscription
@@ -189,6 +191,8 @@ class Termini:
         queue.arriving_count -= 1
         consumer.is_arriving = False
         if consumer.link.is_attached and not consumer.peer.connection.is_dead and not queue.is_deleted:
+            consumer.link.say()
+            consumer.peer.touch()
             self._broker.store.join(queue, consumer)
             self.slow_consumers.watch(queue)
         else:
