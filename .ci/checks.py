@@ -70,7 +70,7 @@ def pytest(*arguments: str) -> Command:
 NOT_SLOW = tuple(f"--ignore=tests/{name}" for name in SLOW_FOLDERS)
 ON_HOSTS = "tests/system/mqctl/test_rack.py"
 NOT_HOSTS = ("--ignore=tests/system/rack", f"--ignore={ON_HOSTS}")
-BY_TEST = ("-n", "2", "--dist", "worksteal")
+BY_TEST = ("-n", "3", "--dist", "worksteal")
 BY_FILE = ("-n", "2", "--dist", "loadfile")
 
 PARTS = (
