@@ -8,8 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 CONFTEST = Path(__file__).resolve().parents[1] / "conftest.py"
 WAYS = {
     "mark": "import pytest\n@pytest.mark.skip(reason='no disk')\ndef test_a(): pass\n",
@@ -35,7 +33,6 @@ def run(folder: Path, ci: str) -> str:
     ).stdout
 
 
-@pytest.mark.slow
 def test_a_skip_fails_a_run_that_counts(tmp_path: Path) -> None:
     said = run(tmp_path, "true")
     summary = said.partition("short test summary")[2]
@@ -46,7 +43,6 @@ def test_a_skip_fails_a_run_that_counts(tmp_path: Path) -> None:
     assert "passed" not in said.splitlines()[-1]
 
 
-@pytest.mark.slow
 def test_a_skip_is_a_skip_elsewhere(tmp_path: Path) -> None:
     said = run(tmp_path, "")
     assert "With CI=true" not in said
