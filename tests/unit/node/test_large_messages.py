@@ -106,6 +106,15 @@ def body_in(payload: bytes) -> bytes:
     return b"".join(body_values(payload, scan_sections(payload, 0, len(payload)))[1])
 
 
+def test_a_subscription_without_its_own_messages_is_not_given_large_ones_either() -> None:
+    stage = stage_of()
+    terms = {"address": "news", "source": {"capabilities": (Symbol("topic"),)}}
+    no_local = {Symbol("no-local"): Described(Symbol("apache.org:no-local-filter:list"), [])}
+    own, other = Consumer(stage, "app", filter=no_local, **terms), Consumer(stage, "web", **terms)
+    Producer(stage, "app", "news").publish(content(1))
+    assert (own.bodies, other.bodies) == ([], [content(1)])
+
+
 def is_clean(stage: Stage) -> bool:
     """No file, and nobody who thinks that there is one."""
     broker = stage.broker

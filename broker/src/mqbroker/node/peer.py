@@ -20,6 +20,7 @@ from mqbroker.amqp.events import (
     Detached,
     Empty,
     Ended,
+    Event,
     Incoming,
     LoggedIn,
     LoginDecided,
@@ -225,16 +226,16 @@ class Peer:
 
     def handle_events(self) -> None:
         """Act on everything that the connection told."""
-        events, store = self.connection.events, self.broker.store
-        if not events:
-            return
-        acting_before = store.publisher
-        while events:
+        while events := self.connection.events:
             self.connection.events = []
-            store.publisher = self.container_id
-            for event in events:
-                HANDLERS[type(event)](self, event)
-            events = self.connection.events
+            self.act(*events)
+
+    def act(self, *events: Event) -> None:
+        """Act on what the connection told; what is published meanwhile is its container's."""
+        store = self.broker.store
+        acting_before, store.publisher = store.publisher, self.container_id
+        for event in events:
+            HANDLERS[type(event)](self, event)
         store.publisher = acting_before
 
     def incoming(self, event: Incoming) -> None:

@@ -124,7 +124,7 @@ class Uploads:
             if upload.failure:
                 refuse_run(peer, incoming, f"the message cannot be stored: {upload.failure}", "amqp:internal-error")
             else:
-                peer.incoming(incoming)
+                peer.act(incoming)
         self._finishing = None
         peer.broker.store.large.release(upload.file)
         if not peer.connection.is_dead:
