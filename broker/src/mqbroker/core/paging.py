@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mqbroker.base.errors import Refused
+from mqbroker.base.errors import Bug, Refused
 from mqbroker.core.backlog import Segment
 from mqbroker.core.kinds import QueueKind
 from mqbroker.core.meter import PAGE
 from mqbroker.core.page_moves import PageMoves, runs_in
 from mqbroker.core.paged_files import PagedFiles
 from mqbroker.core.pages import Page, Pages, Piece, Shape
-from mqbroker.core.times import deliver_at_ms, expires_ms
+from mqbroker.core.restore import hold_again
 from mqbroker.journal.places import Slice, Written
 from mqbroker.journal.recovered import Leave
 
@@ -186,7 +186,8 @@ class Paging:
         for piece, data in zip(page.pieces(), found, strict=True):
             if is_wanted:
                 for segment in segments_in(piece, data):
-                    self._take_in(queue, segment)
+                    hold_again(self._store, queue, segment)
+                    queue.come_back(segment, self._store.at.wall_ms)
                     self.files.taken_in(segment.run)
             self.pin(piece, -1)
         if pages is not None and is_wanted:
@@ -194,19 +195,6 @@ class Paging:
             if pages.is_empty:
                 self._end(queue)
             self._store.changed(queue)
-
-    def _take_in(self, queue: Queue, segment: Segment) -> None:
-        store, run = self._store, segment.run
-        run.expires_ms = expires_ms(run, store.settings.of(queue.kind.address))
-        run.deliver_at_ms = deliver_at_ms(run)
-        if not run.live:
-            store.memory.hold(run)
-        run.live += segment.n
-        if queue.meter is not None:
-            queue.meter.add(run.size_bytes(segment.start, segment.n), segment.n)
-        if run.traits.group_id:
-            queue.dispatcher.grouped()
-        queue.come_back(segment, store.at.wall_ms)
 
     def pin(self, piece: Piece, count: int) -> None:
         """So many more refer to a piece."""
@@ -254,7 +242,7 @@ class Paging:
 
 
 def _nobody_reads(slices: tuple[Slice, ...]) -> int:
-    raise NotImplementedError
+    raise Bug("a store without a node reads no pages")
 
 
 def _go_on() -> None:

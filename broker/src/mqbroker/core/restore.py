@@ -80,18 +80,24 @@ def bring_back(store: Store, recovered: Recovered, by_id: dict[int, Queue], file
         store.changed(queue)
 
 
-def _into_memory(store: Store, queue: Queue, segment: Segment) -> None:
+def hold_again(store: Store, queue: Queue, segment: Segment) -> None:
+    """Messages that were read from disk are in memory for one queue more."""
     run = segment.run
     if not run.live:
         run.expires_ms = expires_ms(run, store.settings.of(queue.kind.address))
         run.deliver_at_ms = deliver_at_ms(run)
         store.memory.hold(run)
-        store.large.stored(run)
     run.live += segment.n
     if queue.meter is not None:
         queue.meter.add(run.size_bytes(segment.start, segment.n), segment.n)
     if run.traits.group_id:
         queue.dispatcher.grouped()
+
+
+def _into_memory(store: Store, queue: Queue, segment: Segment) -> None:
+    run = segment.run
+    hold_again(store, queue, segment)
+    store.large.stored(run)
     if run.deliver_at_ms > store.at.wall_ms:
         queue.add_scheduled(segment, run.deliver_at_ms)
     else:
