@@ -234,8 +234,12 @@ class Disk:
         self._offset += size_bytes
         self._synced = group[-1].position
         with self._changed:
+            was_over = self._pending_bytes > self._pending_bytes_limit
             self._pending_bytes -= sum(append.size_bytes for append in group)
-            self._changed.notify_all()
+            if was_over:
+                # Only then may the loop wait in `submit`. After an inline commit this would wake the disk thread, which
+                # has nothing to do, once for each message.
+                self._changed.notify_all()
         self._post(Synced(self._synced))
 
     def _begin_segment(self, append: Append) -> OpenSegment:

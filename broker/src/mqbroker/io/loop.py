@@ -66,6 +66,7 @@ class NodeLoop:
         self._inputs: list[Input] = []
         self._gathered_bytes = 0
         self._is_scheduled = False
+        self._is_committed = False  # by this very turn, inline: `Synced` is among the inputs
         self._is_disk_full = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_ns = 0
@@ -101,9 +102,9 @@ class NodeLoop:
 
     def post_from_thread(self, item: Input) -> None:
         if threading.get_ident() == self._thread_id:
-            # An inline commit reports from the loop's own thread: waking it through its pipe would cost two system
-            # calls.
-            self.post(item)
+            # An inline commit reports from the loop's own thread, within a turn that will look: waking the loop through
+            # its pipe would cost two system calls.
+            self._inputs.append(item)
             return
         try:
             self._loop.call_soon_threadsafe(self.post, item)
@@ -149,10 +150,20 @@ class NodeLoop:
         self._turn()
 
     def _turn(self) -> None:
+        planned = self._step()
+        if planned is not None and self._is_committed:
+            # What was synced in this turn is answered in it. Another round of the loop would look at all sockets first.
+            planned = self._step()
+        self._is_committed = False
+        if planned is not None:
+            self._plan_next(*planned)
+
+    def _step(self) -> tuple[Batch, int] | None:
+        """One call of the core, carried out; the Batch and its time in ns, or None: the node has ended."""
         inputs, self._inputs = self._inputs, []
         self._gathered_bytes = 0
         if self._is_ended or self._core is None or self._disk is None:
-            return
+            return None
         if self._is_disk_full or self._disk.pending_bytes > self._pending_bytes_max:
             self._watch_disk(inputs, self._disk.pending_bytes)
         at = At(time.monotonic_ns(), time.time_ns() // NS_PER_MS)
@@ -161,14 +172,13 @@ class NodeLoop:
             self._carry_out(batch, len(inputs))
         except StorageFault as fault:
             self._end_by_fault(EXIT_STORAGE, "storage-failed", str(fault))
-            return
+            return None
         except Exception as error:
             self.bug(error)
-            return
+            return None
         self.steps_total += 1
         self.steps_ns_total += time.monotonic_ns() - at.monotonic_ns
-        if not self._is_ended:
-            self._plan_next(batch, at.monotonic_ns)
+        return None if self._is_ended else (batch, at.monotonic_ns)
 
     def _watch_disk(self, inputs: list[Input], pending_bytes: int) -> None:
         """Tell the core when the disk falls behind and when it has caught up by half: in between nothing changes."""
@@ -187,9 +197,11 @@ class NodeLoop:
 
     def _hand_over(self, append: Append, inputs_count: int) -> None:
         assert self._disk is not None
-        if append.sync and inputs_count <= INLINE_INPUTS_MAX and self._disk.try_inline(append):
-            return
-        self._disk.submit(append)
+        may_inline = append.sync and inputs_count <= INLINE_INPUTS_MAX and not self._is_committed
+        if may_inline and self._disk.try_inline(append):
+            self._is_committed = True
+        else:
+            self._disk.submit(append)
 
     def _halt(self, effect: Halt) -> None:
         self.end(effect.code)
