@@ -198,14 +198,19 @@ class Broker:
 
     def _collect(self) -> None:
         touched, self.touched = self.touched, {}
+        delivering: list[Effect] = []
+        answering: list[Effect] = []
         for conn, peer in touched.items():
             connection = peer.connection
             connection.flush()
             if connection.out:
-                self.effects.append(Send(conn, connection.out))
+                # Messages leave before answers to those who sent them: their way is the longer one.
+                (delivering if peer.out_bytes else answering).append(Send(conn, connection.out))
                 connection.out = []
                 peer.spoke_ns = self.at.monotonic_ns
             peer.out_bytes = 0
+        self.effects += delivering
+        self.effects += answering
         self.effects.extend(self.closing.values())
         self.closing.clear()
 
