@@ -61,6 +61,7 @@ class Store:
         self.addresses: dict[str, Address] = {}
         self.queues: dict[str, Queue] = {}
         self.dirty: dict[Queue, None] = {}
+        self.ended: dict[Queue, None] = {}  # they were to go, and nothing holds them any more
         self.next_id = journal.next_id
         self.publisher = ""  # the container that acts
         # Since the process began, never less than before: queues may go, these stay.
@@ -360,6 +361,7 @@ class Store:
         if queue.pages is not None:
             self.dirty[queue] = None
         queue.settled(segment.n)
+        self._look_at_end(queue)
         self.acknowledged_total += segment.n
         self.memory.settle(run, segment.n)
 
@@ -377,8 +379,13 @@ class Store:
             delay_ms = redelivery_delay_ms(settings, segment.deliveries, segment.first_id)
             due_ms = self.at.wall_ms + delay_ms if delay_ms else 0
         queue.put_back(segment, due_ms)
+        self._look_at_end(queue)
         self.returned_total += segment.n
         self.changed(queue)
+
+    def _look_at_end(self, queue: Queue) -> None:
+        if queue.is_ending and not queue.delivering_count and not queue.consumers:
+            self.ended[queue] = None
 
     # -- consumers -----------------------------------------------------------------------------------------------------
 
@@ -417,6 +424,7 @@ class Store:
             if queue.kind.purge_on_no_consumers:
                 self.purge(queue)
             self.idle.left(queue)
+            self._look_at_end(queue)
 
     def purge(self, queue: Queue) -> int:
         """Drop all that is not in delivery; says how many messages."""

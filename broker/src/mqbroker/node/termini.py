@@ -128,6 +128,7 @@ class Termini:
         consumer = link.owner = LinkConsumer(peer, link, queue)
         consumer.is_browser = terms.is_browser
         consumer.ends_queue, consumer.is_subscription = terms.ends_with_link, terms.is_subscription
+        queue.is_ending = queue.is_ending and not terms.is_subscription
         # The filter of a subscription is its queue's: what does not match never gets there.
         consumer.filter = None if terms.is_subscription else terms.filters.selector
         consumer.priority = _priority(attach)
@@ -228,9 +229,26 @@ class Termini:
 
     def _end_queue(self, consumer: LinkConsumer) -> None:
         queue = consumer.queue
-        is_idle = not queue.consumers and not queue.arriving_count and not queue.delivering_count
-        if consumer.ends_queue and is_idle and not queue.is_deleted:
+        is_used = bool(queue.consumers or queue.arriving_count)
+        # Whoever consumes from a durable subscription keeps it, whatever another one said.
+        if consumer.ends_queue and not (is_used and queue.kind.is_durable):
+            queue.is_ending = True
+        self._end_if_unused(queue)
+
+    def _end_if_unused(self, queue: Queue) -> None:
+        """A transaction or an administrator may still have messages of it: then it ends when these are settled."""
+        is_used = queue.consumers or queue.arriving_count or queue.delivering_count
+        if queue.is_ending and not is_used and not queue.is_deleted:
             self._broker.store.delete_queue(queue)
+
+    def end_queues(self) -> None:
+        """Those that were to go and that nobody holds any more."""
+        store = self._broker.store
+        ended, store.ended = store.ended, {}
+        for queue in ended:
+            self._end_if_unused(queue)
+            if queue.is_deleted and self._broker.temporary.pop(queue.kind.name, None) is not None:
+                store.forget_address(queue.kind.address)
 
     def _end_temporary(self, name: str) -> None:
         """Whoever uses it is told (§3.5.3, delete-on-close)."""
@@ -242,8 +260,10 @@ class Termini:
                     consumer.link.detach("amqp:resource-deleted", f"the temporary queue {name!r} is gone")
                     consumer.peer.touch()
                     consumer.peer.handle_events()
-            if not queue.consumers and not queue.delivering_count and not queue.arriving_count:
-                store.delete_queue(queue)
+            queue.is_ending = True
+            self._end_if_unused(queue)
+            if not queue.is_deleted:
+                return  # still nobody else's
         store.forget_address(name)
         self._broker.temporary.pop(name, None)
 
