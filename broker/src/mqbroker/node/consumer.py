@@ -16,6 +16,7 @@ from mqbroker.wire.sections import Header, decode_header
 
 if TYPE_CHECKING:
     from mqbroker.node.peer import Peer
+    from mqbroker.wire.performatives import Source
 
 OUT_BYTES_MAX = 4 << 20  # what one step may produce for one connection
 
@@ -30,6 +31,7 @@ class LinkConsumer:
         "is_arriving",
         "is_browser",
         "is_subscription",
+        "lasts_as",
         "link",
         "peer",
         "priority",
@@ -46,6 +48,7 @@ class LinkConsumer:
         self.is_browser = False
         self.ends_queue = False  # the queue ends with the last of such links
         self.is_subscription = False
+        self.lasts_as: Source | None = None  # of a subscription that may outlive its link although it is not durable
         self.download: Download | None = None  # of a large message; the link sends nothing else meanwhile
 
     def capacity(self) -> int:

@@ -454,7 +454,7 @@ class Peer:
                 self.broker.store.idle.detached(link.owner)
         self.broker.termini.detached(self, link)
 
-    def _ended(self, event: Began | Ended | SenderSettled) -> None:
+    def _ended(self, event: Began | SenderSettled) -> None:
         """Nothing to do: links bring their own events, and what we owe goes out by itself."""
 
     def _dead(self, event: Dead) -> None:
@@ -464,6 +464,7 @@ class Peer:
         self.due_ns = 0
         self._release_held(is_told=False)
         self.broker.containers.release(self)
+        self.broker.termini.ended(self, self.connection)
         self.touch()
         if self.conn in self.broker.peers:
             self.broker.closing[self.conn] = Close(self.conn, LINGER_MS)
@@ -487,7 +488,7 @@ HANDLERS: dict[type, Any] = {
     Began: Peer._ended,
     Attaching: Peer._attaching,
     Detached: Peer._detached,
-    Ended: Peer._ended,
+    Ended: lambda peer, event: peer.broker.termini.ended(peer, event.session),
     Dead: Peer._dead,
 }
 """One handler for each kind of event; a server never asks for links, so `Attached` is not among them."""

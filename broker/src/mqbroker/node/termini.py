@@ -19,15 +19,17 @@ from mqbroker.core.queue import Queue
 from mqbroker.core.source_filters import NO_LOCAL_CODE, NO_LOCAL_NAME, SourceFilter, source_filter
 from mqbroker.core.store import FULLY_QUALIFIED
 from mqbroker.node.consumer import LinkConsumer
+from mqbroker.node.lingering import Lingering
 from mqbroker.node.relay import Relay
 from mqbroker.node.slow_consumers import SlowConsumers
 from mqbroker.node.stealing import Stealing
-from mqbroker.node.subscriptions import Subscriptions, name_of
+from mqbroker.node.subscriptions import Subscriptions, is_durable, name_of
 from mqbroker.wire.performatives import Attach, Coordinator, Modified, Source, Target
 from mqbroker.wire.types import Symbol
 
 if TYPE_CHECKING:
     from mqbroker.node.broker import Broker
+    from mqbroker.node.lingering import Scope
     from mqbroker.node.peer import Peer
 
 COPY = "copy"
@@ -56,6 +58,7 @@ class Termini:
         self._broker = broker
         self._subscriptions = Subscriptions(broker.store)
         self._stealing = Stealing()
+        self._lingering = Lingering(self._end_queue)
         self.slow_consumers = SlowConsumers(broker)
 
     def attach(self, peer: Peer, event: Attaching) -> None:
@@ -132,6 +135,8 @@ class Termini:
         # The filter of a subscription is its queue's: what does not match never gets there.
         consumer.filter = None if terms.is_subscription else terms.filters.selector
         consumer.priority = _priority(attach)
+        if terms.ends_with_link and not _wants(source, (SHARED,)):
+            consumer.lasts_as = source
         queue.arriving_count += 1
         consumer.is_arriving = True
         store.consume(queue, lambda: self._start(queue, consumer))
@@ -152,7 +157,10 @@ class Termini:
         ):  # fmt: skip
             store.permit(CONSUME, address)
             filters = _filters(source, knows_no_local=not _wants(source, (SHARED,)))
-            queue = self._subscriptions.queue_for(peer.container_id, link_name, source, filters)
+            queue = None
+            if not is_durable(source) and not _wants(source, (SHARED,)):
+                queue = self._lingering.resume(peer, link_name, source, filters)
+            queue = queue or self._subscriptions.queue_for(peer.container_id, link_name, source, filters)
             return Terms(queue, filters, False, not queue.kind.is_durable, True)
         # A queue may have another name than its address, whose permissions hold.
         store.permit(permission, address if found is None else found.kind.address)
@@ -197,7 +205,7 @@ class Termini:
             self._broker.store.join(queue, consumer)
             self.slow_consumers.watch(queue)
         else:
-            self._end_queue(consumer)
+            self._end_consumer(consumer)
 
     # -- ends ----------------------------------------------------------------------------------------------------------
 
@@ -209,7 +217,9 @@ class Termini:
             if consumer in consumer.queue.consumers:
                 self._broker.store.leave(consumer.queue, consumer)
             consumer.ends_queue = consumer.ends_queue or self._is_unsubscribed(peer, consumer)
-            self._end_queue(consumer)
+            if consumer.lasts_as is not None and self._lingering.keep(peer, consumer, consumer.lasts_as):
+                consumer.ends_queue = False
+            self._end_consumer(consumer)
         name = peer.temporary.pop(link, None)
         if name is not None:
             self._end_temporary(name)
@@ -227,12 +237,20 @@ class Termini:
             return False
         return True
 
-    def _end_queue(self, consumer: LinkConsumer) -> None:
+    def ended(self, peer: Peer, scope: Scope) -> None:
+        """A session or a connection is over, and all of its links."""
+        self._lingering.ended(peer, scope)
+
+    def _end_consumer(self, consumer: LinkConsumer) -> None:
         queue = consumer.queue
         is_used = bool(queue.consumers or queue.arriving_count)
         # Whoever consumes from a durable subscription keeps it, whatever another one said.
         if consumer.ends_queue and not (is_used and queue.kind.is_durable):
             queue.is_ending = True
+        self._end_if_unused(queue)
+
+    def _end_queue(self, queue: Queue) -> None:
+        queue.is_ending = True
         self._end_if_unused(queue)
 
     def _end_if_unused(self, queue: Queue) -> None:
@@ -260,8 +278,7 @@ class Termini:
                     consumer.link.detach("amqp:resource-deleted", f"the temporary queue {name!r} is gone")
                     consumer.peer.touch()
                     consumer.peer.handle_events()
-            queue.is_ending = True
-            self._end_if_unused(queue)
+            self._end_queue(queue)
             if not queue.is_deleted:
                 return  # still nobody else's
         store.forget_address(name)
