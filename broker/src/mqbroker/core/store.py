@@ -26,6 +26,7 @@ from mqbroker.core.memory import Memory
 from mqbroker.core.meter import PAGE, Meters
 from mqbroker.core.paging import Paging
 from mqbroker.core.permissions import CREATE, CREATE_ADDRESS, DELETE, SEND
+from mqbroker.core.qualified import queue_at
 from mqbroker.core.queue import Consumer, Queue, Segment, check_consumers
 from mqbroker.core.restore import bring_back
 from mqbroker.core.selector import compile_selector
@@ -112,11 +113,9 @@ class Store:
         address, mark, queue = target.partition(FULLY_QUALIFIED)
         return self.queue_address(address, queue) if mark else self.address_for(target)
 
-    def queue_address(self, address: str, queue: str) -> Address:
+    def queue_address(self, address: str, queue: str, routing: str = "") -> Address:
         """For those who send to one queue of an address: an address that leads there alone. Raises Refused."""
-        found = self.queues.get(queue)
-        if found is None or found.kind.address != address:
-            raise Refused("amqp:not-found", f"there is no queue {queue!r} at address {address!r}")
+        found = queue_at(self, address, queue, routing)
         alone: Address | None = found.alone
         if alone is None:
             whole = self.addresses[address]

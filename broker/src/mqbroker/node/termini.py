@@ -13,8 +13,8 @@ from mqbroker.amqp.links import LinkBase, ReceiverLink, SenderLink
 from mqbroker.base.errors import Refused
 from mqbroker.base.notice import Level
 from mqbroker.core.address import ANYCAST, MULTICAST, Address
-from mqbroker.core.kinds import kind_of
 from mqbroker.core.permissions import BROWSE, CONSUME, DELETE, SEND
+from mqbroker.core.qualified import queue_at
 from mqbroker.core.queue import Queue
 from mqbroker.core.source_filters import NO_LOCAL_CODE, NO_LOCAL_NAME, SourceFilter, source_filter
 from mqbroker.core.store import FULLY_QUALIFIED
@@ -97,7 +97,7 @@ class Termini:
             address, queue = _parts(target.address)
             self._broker.store.permit(SEND, address)
             if queue:
-                link.owner = self._broker.store.queue_address(address, queue)
+                link.owner = self._broker.store.queue_address(address, queue, _routing(target))
             elif _wants(target, TOPIC):
                 link.owner = self._broker.store.make_address(address)
             else:
@@ -150,7 +150,7 @@ class Termini:
         if queue_name:
             store.permit(permission, address)
             filters = _filters(source)
-            return Terms(self._qualified(address, queue_name, source), filters, is_browser)
+            return Terms(queue_at(store, address, queue_name, _routing(source)), filters, is_browser)
         found = store.queues.get(address)
         if _wants(source, TOPIC) or (
             not _wants(source, QUEUE) and found is None and store.is_multicast(address)
@@ -166,21 +166,6 @@ class Termini:
         store.permit(permission, address if found is None else found.kind.address)
         filters = _filters(source)
         return Terms(store.queue_for(address), filters, is_browser)
-
-    def _qualified(self, address: str, name: str, source: Source) -> Queue:
-        store = self._broker.store
-        found = store.queues.get(name)
-        if found is not None:
-            if found.kind.address != address:
-                why = f"queue {name!r} belongs to address {found.kind.address!r}, not to {address!r}"
-                raise Refused("amqp:precondition-failed", why)
-            return found
-        settings = store.settings.of(address)
-        if not settings.auto_create_queues:
-            raise Refused("amqp:not-found", f"there is no queue {name!r}, and auto-create-queues is off")
-        is_topic = _wants(source, TOPIC) or (not _wants(source, QUEUE) and store.is_multicast(address))
-        routing = MULTICAST if is_topic else ANYCAST
-        return store.create_queue(kind_of(name, address, settings, routing=routing, auto_created=True))
 
     def _look_up(self, peer: Peer, link: SenderLink, attach: Attach) -> None:
         """A link without a source asks whether its subscription exists; JMS clients do so to end it."""
@@ -314,6 +299,11 @@ def _parts(address: object) -> tuple[str, str]:
 
 def _wants(terminus: Source | Target, names: tuple[str, ...]) -> bool:
     return any(name in names for name in terminus.capabilities or ())
+
+
+def _routing(terminus: Source | Target) -> str:
+    """What a new queue is to be: what the client says, if it does."""
+    return MULTICAST if _wants(terminus, TOPIC) else ANYCAST if _wants(terminus, QUEUE) else ""
 
 
 def _filters(source: Source, *, knows_no_local: bool = False) -> SourceFilter:
