@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from mqbroker.node.peer import Peer
     from mqbroker.wire.performatives import Source
 
-OUT_BYTES_MAX = 4 << 20  # what one step may produce for one connection
+# What one step may produce for one connection: little at first, and more the faster its peer reads. A thousand peers
+# that do not read at all must not cost a thousand times what a fast one needs.
+OUT_BYTES_MIN = 256 << 10
+OUT_BYTES_MAX = 4 << 20
 
 
 class LinkConsumer:
@@ -56,7 +59,7 @@ class LinkConsumer:
         link = self.link
         if not link.is_attached or self.peer.is_blocked or self.download is not None:
             return 0
-        if self.peer.out_bytes > OUT_BYTES_MAX:
+        if self.peer.out_bytes > self.peer.out_bytes_max:
             self.peer.broker.next_turn[self.queue] = None
             return 0
         return min(link.credit, link.session.window)
@@ -78,7 +81,7 @@ class LinkConsumer:
         is_copy = self.is_browser or queue.kind.non_destructive
         token = None if is_copy else (queue, segment)
         peer.touch()
-        if peer.out_bytes > OUT_BYTES_MAX:
+        if peer.out_bytes > peer.out_bytes_max:
             peer.broker.next_turn[queue] = None
             return 0
         if link.max_message_size and (
