@@ -34,6 +34,7 @@ from mqbroker.io import identity, users_file
 # Far above what it takes: tests may share two cores with a lot of others.
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0
+MATCHED = ("address-settings", "security-settings")
 COMMAND = [sys.executable, "-m", "mqbroker.app.main"]
 
 
@@ -80,7 +81,7 @@ class NotifySocket:
 class BrokerProcess:
     """One broker. `options` adds to broker.toml, `{"limits": {"link-credit": 10}}`, and `listener` to its listener.
 
-    `{"address-settings": {"orders.#": {…}}}` has the settings by their match.
+    `{"address-settings": {"orders.#": {…}}}` has the settings by their match, and so have security settings.
     `tls` is what clients connect with.
     """
 
@@ -147,10 +148,11 @@ class BrokerProcess:
         tables: dict[str, dict[str, Any]] = {**self.options, "node": node | self.options.get("node", {})}
         lines = []
         for table, values in tables.items():
-            if table != "address-settings":
+            if table not in MATCHED:
                 lines += [f"[{table}]", *_assignments(values)]
-        for match, said in tables.get("address-settings", {}).items():
-            lines += ["[[address-settings]]", *_assignments({"match": match, **said})]
+        for table in MATCHED:
+            for match, said in tables.get(table, {}).items():
+                lines += [f"[[{table}]]", *_assignments({"match": match, **said})]
         lines += ["[[listeners]]", *_assignments(listener)]
         self.config_file.write_text("\n".join(lines) + "\n")
 

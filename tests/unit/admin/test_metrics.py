@@ -81,6 +81,25 @@ def test_messages_are_counted_from_arrival_to_settlement() -> None:
     assert logins == {("default", "success"): 1, ("default", "failure"): 0}
 
 
+def test_messages_are_counted_that_wait_for_their_time_expire_or_die() -> None:
+    stage = Stage(options_with(address_settings={"#": {"dead_letter_address": "dead", "redelivery_delay": 60_000}}))
+    sent(stage, "orders", 1)
+    tag = stage.admin("receive", address="orders", wait_ms=10)["tag"]
+    stage.admin("settle", tag=tag, outcome="modified")
+    stage.admin("send", address="orders", messages=[{"body": "x", "ttl_ms": 100}] * 3)
+    assert (value(stage, "artemis_message_count"), value(stage, "artemis_scheduled_message_count")) == (4, 1)
+    stage.wait(200)
+    assert (value(stage, "artemis_message_count"), value(stage, "artemis_messages_expired")) == (1, 3)
+    sent(stage, "orders", 2)
+    tag = stage.admin("receive", address="orders", count_max=2, wait_ms=10)["tag"]
+    stage.admin("settle", tag=tag, outcome="rejected")
+    assert value(stage, "artemis_messages_killed") == 2
+    of_queues = dict(values_of(stage, per_object=True)["artemis_messages_killed"])
+    assert of_queues == {("default", "orders", "orders"): 2, ("default", "dead", "dead"): 0}
+    stage.wait(60_000)
+    assert value(stage, "artemis_scheduled_message_count") == 0
+
+
 def test_per_object_names_each_queue_and_adds_up_to_the_sums() -> None:
     stage = Stage()
     sent(stage, "orders", 10)

@@ -354,15 +354,17 @@ def test_a_dead_letter_that_is_rejected_is_dropped() -> None:
 
 @pytest.mark.option("address-settings.auto-create-dead-letter-resources")
 @pytest.mark.option("address-settings.dead-letter-queue-prefix")
+@pytest.mark.option("address-settings.dead-letter-queue-suffix")
 def test_dead_letters_of_each_address_may_have_a_queue_of_their_own() -> None:
-    site = Site(dead_letter_address="moved.dead", auto_create_dead_letter_resources=True, dead_letter_queue_prefix="D.")
+    names = {"dead_letter_queue_prefix": "D.", "dead_letter_queue_suffix": ".end"}
+    site = Site(dead_letter_address="moved.dead", auto_create_dead_letter_resources=True, **names)
     for address in ("orders", "orders", "invoices"):
         site.send("one", to=address)
         site.settle(site.take(of=address)[1], "rejected")
-    assert site.queues() == {"orders": 0, "invoices": 0, "D.orders": 2, "D.invoices": 1}
+    assert site.queues() == {"orders": 0, "invoices": 0, "D.orders.end": 2, "D.invoices.end": 1}
     site.stage.crash()
     site.stage.start()
-    assert site.queues() == {"orders": 0, "invoices": 0, "D.orders": 2, "D.invoices": 1}
+    assert site.queues() == {"orders": 0, "invoices": 0, "D.orders.end": 2, "D.invoices.end": 1}
 
 
 # -- redelivery -------------------------------------------------------------------------------------------------------
@@ -444,11 +446,13 @@ def test_expired_messages_may_go_to_an_address_where_they_stay() -> None:
 
 @pytest.mark.option("address-settings.auto-create-expiry-resources")
 @pytest.mark.option("address-settings.expiry-queue-prefix")
+@pytest.mark.option("address-settings.expiry-queue-suffix")
 def test_expired_messages_of_each_address_may_have_a_queue_of_their_own() -> None:
-    site = Site(expiry_address="moved.expired", auto_create_expiry_resources=True, expiry_queue_prefix="E.")
+    names = {"expiry_queue_prefix": "E.", "expiry_queue_suffix": ".end"}
+    site = Site(expiry_address="moved.expired", auto_create_expiry_resources=True, **names)
     site.send("one", ttl_ms=1000)
     site.stage.wait(1100)
-    assert site.queues() == {"orders": 0, "E.orders": 1}
+    assert site.queues() == {"orders": 0, "E.orders.end": 1}
 
 
 @pytest.mark.option("address-settings.expiry-delay")

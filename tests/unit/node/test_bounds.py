@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from mqbroker.node import inputs as given
-from mqbroker.node.consumer import OUT_BYTES_MAX
+from mqbroker.node.consumer import OUT_BYTES_MAX, OUT_BYTES_MIN
 from mqbroker.node.effects import Send
 from mqbroker.wire.performatives import Attach, Flow, Transfer
 
@@ -47,8 +47,25 @@ def test_one_step_makes_no_more_than_its_share_of_output(is_redelivery: bool) ->
     stage.batches.clear()
     said = stage.talk(conn, frames.flow(1, 100_000, window=1 << 30))
     assert transfers(said) == 5000
-    assert max(sent_by_step(stage)) < OUT_BYTES_MAX + 200_000
+    assert max(sent_by_step(stage)) < OUT_BYTES_MIN + 200_000
     assert len(sent_by_step(stage)) > 3
+
+
+def test_who_reads_is_given_more_at_once() -> None:
+    stage = filled(5000, 3000)
+    conn = stage.accept()
+    stage.talk(conn, GO + frames.receiver())
+    largest = []
+    for credit in (500, 1500, 4500):
+        stage.batches.clear()
+        stage.talk(conn, frames.flow(1, credit, window=1 << 30))
+        largest.append(max(sent_by_step(stage)))
+        for is_blocked in (True, False, True, False):
+            stage.give(given.WriteBlocked(conn, is_blocked))
+            stage.run()
+    assert largest[0] < OUT_BYTES_MIN + 200_000
+    assert 3 * OUT_BYTES_MIN < largest[1] < 4 * OUT_BYTES_MIN + 200_000
+    assert largest[1] < largest[2] <= OUT_BYTES_MAX + 200_000
 
 
 def test_a_blocked_connection_is_passed_over_until_it_is_free() -> None:

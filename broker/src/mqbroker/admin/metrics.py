@@ -53,7 +53,10 @@ FAMILIES = {
             "Bytes of memory that messages hold, in percent of global-max-size-bytes.",
         ),
         Family("artemis_disk_store_usage", "gauge", BROKER, "Used share of the journal's file system, 0 to 1."),
-        Family("artemis_message_count", "gauge", QUEUE, "Messages in the queue, those in delivery included."),
+        Family(
+            "artemis_message_count", "gauge", QUEUE,
+            "Messages in the queue, those in delivery and scheduled ones included.",
+        ),
         Family("artemis_delivering_message_count", "gauge", QUEUE, "Messages that consumers have and did not settle."),
         Family("artemis_consumer_count", "gauge", QUEUE, "Consumers of the queue."),
         Family(
@@ -63,6 +66,17 @@ FAMILIES = {
         Family(
             "artemis_messages_acknowledged", "gauge", QUEUE,
             "Messages that left the queue settled since the start of the process.",
+        ),
+        Family(
+            "artemis_scheduled_message_count", "gauge", QUEUE, "Messages in the queue whose time has not come."
+        ),
+        Family(
+            "artemis_messages_expired", "gauge", QUEUE,
+            "Messages that expired in the queue since the start of the process.",
+        ),
+        Family(
+            "artemis_messages_killed", "gauge", QUEUE,
+            "Messages that left the queue as dead letters since the start of the process.",
         ),
         Family(
             "artemis_routed_message_count", "gauge", ADDRESS,
@@ -213,6 +227,9 @@ _QUEUE_NAMES = (
     "artemis_consumer_count",
     "artemis_messages_added",
     "artemis_messages_acknowledged",
+    "artemis_scheduled_message_count",
+    "artemis_messages_expired",
+    "artemis_messages_killed",
 )
 _ADDRESS_NAMES = ("artemis_routed_message_count", "artemis_unrouted_message_count")
 
@@ -220,9 +237,10 @@ _ADDRESS_NAMES = ("artemis_routed_message_count", "artemis_unrouted_message_coun
 def _rows_of_queues(broker: Broker) -> Iterator[tuple[int, ...]]:
     """A row for each queue, in the order of _QUEUE_NAMES. Runs within a step, so it does nothing else."""
     for queue in broker.store.queues.values():
-        delivering = queue.delivering_count
-        count = queue.ready_count + queue.waiting_count + delivering + queue.paged_count
-        yield count, delivering, len(queue.consumers), queue.added_total, queue.acknowledged_total
+        yield (
+            queue.message_count, queue.delivering_count, len(queue.consumers), queue.added_total,
+            queue.acknowledged_total, queue.scheduled_count, queue.expired_total, queue.killed_total,
+        )  # fmt: skip
 
 
 def _sums(broker: Broker) -> Iterator[tuple[str, tuple[str, ...], int]]:

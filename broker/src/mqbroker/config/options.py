@@ -311,6 +311,7 @@ class AddressSettingsTable(Table):
         False, "Keep the dead letters of each address in a queue of their own at the dead-letter address."
     )
     dead_letter_queue_prefix: Name | None = setting("DLQ.", "What the names of those queues begin with.")
+    dead_letter_queue_suffix: Name | None = setting("", "What they end with.")
     redelivery_delay: int | None = setting(0, "Time before a message is delivered again.", unit="ms", ge=0, le=LONG_MS)
     redelivery_delay_multiplier: float | None = setting(
         1.0, "Factor by which that time grows with each delivery in vain.", ge=1.0, le=100.0
@@ -331,6 +332,7 @@ class AddressSettingsTable(Table):
         False, "Keep the expired messages of each address in a queue of their own at the expiry address."
     )
     expiry_queue_prefix: Name | None = setting("EXP.", "What the names of those queues begin with.")
+    expiry_queue_suffix: Name | None = setting("", "What they end with.")
     slow_consumer_threshold: int | None = setting(
         -1, "Messages that a consumer should at least settle in a unit of time while messages wait; -1: any number.",
         unit="messages", ge=-1, le=2**40,

@@ -116,6 +116,7 @@ class AddressSettings:
     max_delivery_attempts: int
     auto_create_dead_letter_resources: bool
     dead_letter_queue_prefix: str
+    dead_letter_queue_suffix: str
     redelivery_delay: int
     redelivery_delay_multiplier: float
     redelivery_collision_avoidance_factor: float
@@ -126,6 +127,7 @@ class AddressSettings:
     max_expiry_delay: int
     auto_create_expiry_resources: bool
     expiry_queue_prefix: str
+    expiry_queue_suffix: str
     slow_consumer_threshold: int
     slow_consumer_threshold_measurement_unit: str
     slow_consumer_policy: str

@@ -29,8 +29,9 @@ class Leaving:
         settings = self._store.settings.of(queue.kind.address)
         for why, segment in queue.take_gone():
             if why == EXPIRED and settings.expiry_address:
-                prefix = settings.expiry_queue_prefix if settings.auto_create_expiry_resources else None
-                self._move(queue, segment, (settings.expiry_address, prefix), "expired")
+                own = settings.expiry_queue_prefix + queue.kind.address + settings.expiry_queue_suffix
+                target = settings.expiry_address, own if settings.auto_create_expiry_resources else ""
+                self._move(queue, segment, target, "expired")
             else:
                 self._store.settle(queue, segment)
 
@@ -39,25 +40,24 @@ class Leaving:
         settings = self._store.settings.of(queue.kind.address)
         queue.killed_total += segment.n
         if settings.dead_letter_address:
-            prefix = settings.dead_letter_queue_prefix if settings.auto_create_dead_letter_resources else None
-            self._move(queue, segment, (settings.dead_letter_address, prefix), cause)
+            own = settings.dead_letter_queue_prefix + queue.kind.address + settings.dead_letter_queue_suffix
+            target = settings.dead_letter_address, own if settings.auto_create_dead_letter_resources else ""
+            self._move(queue, segment, target, cause)
         else:
             self._store.settle(queue, segment)
 
-    def _move(self, queue: Queue, segment: Segment, target: tuple[str, str | None], cause: str) -> None:
+    def _move(self, queue: Queue, segment: Segment, target: tuple[str, str], cause: str) -> None:
         """To another address, in the same append: a crash leaves them here or there, never in both or in none.
 
-        `target`: the address, and what the name of a queue for this origin alone begins with.
+        `target`: the address, and the name of a queue for this origin alone, if there is to be one.
         """
-        name, prefix = target
+        name, own = target
         origin = queue.kind.address
         try:
             if name == origin:
                 raise Refused("amqp:precondition-failed", "it is there already")
-            if prefix is not None and prefix + origin not in self._store.queues:
-                self._store.create_queue(
-                    QueueKind(prefix + origin, name, MULTICAST, auto_created=True, moved_from=origin)
-                )
+            if own and own not in self._store.queues:
+                self._store.create_queue(QueueKind(own, name, MULTICAST, auto_created=True, moved_from=origin))
             address = self._store.address_for(name)
         except Refused:
             self._store.settle(queue, segment)

@@ -52,8 +52,8 @@ class Queue:
     __slots__ = (
         "acknowledged_total", "added_total", "alone", "arriving_count", "backlog", "consumers", "delivering_count",
         "dispatcher", "due_ns", "expired_total", "filter", "gone", "idle_until_ms", "is_consumed", "is_deleted",
-        "is_expiring", "is_paused", "is_used", "journal_id", "killed_total", "kind", "last_values", "meter",
-        "next_expiry_ms", "owner", "pages", "ran_empty", "replaced_total", "scheduled", "scheduled_count",
+        "is_ending", "is_expiring", "is_paused", "is_used", "journal_id", "killed_total", "kind", "last_values",
+        "meter", "next_expiry_ms", "owner", "pages", "ran_empty", "replaced_total", "scheduled", "scheduled_count",
         "scheduled_ns", "waiting", "waiting_count",
     )  # fmt: skip
 
@@ -85,6 +85,7 @@ class Queue:
         self.is_expiring = False  # something in it may expire
         self.is_used = False  # it had a consumer
         self.is_deleted = False
+        self.is_ending = False  # it is to go as soon as nobody uses it
         self.ran_empty = True  # since somebody last looked: all that could be handed out was
         self.next_expiry_ms = 0
         self.idle_until_ms = 0  # from then on it may be deleted if it is still idle

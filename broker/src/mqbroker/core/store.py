@@ -26,6 +26,7 @@ from mqbroker.core.memory import Memory
 from mqbroker.core.meter import PAGE, Meters
 from mqbroker.core.paging import Paging
 from mqbroker.core.permissions import CREATE, CREATE_ADDRESS, DELETE, SEND
+from mqbroker.core.qualified import queue_at
 from mqbroker.core.queue import Consumer, Queue, Segment, check_consumers
 from mqbroker.core.restore import bring_back
 from mqbroker.core.selector import compile_selector
@@ -61,6 +62,7 @@ class Store:
         self.addresses: dict[str, Address] = {}
         self.queues: dict[str, Queue] = {}
         self.dirty: dict[Queue, None] = {}
+        self.ended: dict[Queue, None] = {}  # they were to go, and nothing holds them any more
         self.next_id = journal.next_id
         self.publisher = ""  # the container that acts
         # Since the process began, never less than before: queues may go, these stay.
@@ -111,11 +113,9 @@ class Store:
         address, mark, queue = target.partition(FULLY_QUALIFIED)
         return self.queue_address(address, queue) if mark else self.address_for(target)
 
-    def queue_address(self, address: str, queue: str) -> Address:
+    def queue_address(self, address: str, queue: str, routing: str = "") -> Address:
         """For those who send to one queue of an address: an address that leads there alone. Raises Refused."""
-        found = self.queues.get(queue)
-        if found is None or found.kind.address != address:
-            raise Refused("amqp:not-found", f"there is no queue {queue!r} at address {address!r}")
+        found = queue_at(self, address, queue, routing)
         alone: Address | None = found.alone
         if alone is None:
             whole = self.addresses[address]
@@ -360,6 +360,7 @@ class Store:
         if queue.pages is not None:
             self.dirty[queue] = None
         queue.settled(segment.n)
+        self._look_at_end(queue)
         self.acknowledged_total += segment.n
         self.memory.settle(run, segment.n)
 
@@ -377,8 +378,13 @@ class Store:
             delay_ms = redelivery_delay_ms(settings, segment.deliveries, segment.first_id)
             due_ms = self.at.wall_ms + delay_ms if delay_ms else 0
         queue.put_back(segment, due_ms)
+        self._look_at_end(queue)
         self.returned_total += segment.n
         self.changed(queue)
+
+    def _look_at_end(self, queue: Queue) -> None:
+        if queue.is_ending and not queue.delivering_count and not queue.consumers:
+            self.ended[queue] = None
 
     # -- consumers -----------------------------------------------------------------------------------------------------
 
@@ -417,6 +423,7 @@ class Store:
             if queue.kind.purge_on_no_consumers:
                 self.purge(queue)
             self.idle.left(queue)
+            self._look_at_end(queue)
 
     def purge(self, queue: Queue) -> int:
         """Drop all that is not in delivery; says how many messages."""

@@ -142,6 +142,8 @@ class Broker:
         if self.large.downloads:
             self.large.pump()
         more = self._dispatch() or more
+        if self.store.ended:
+            self.termini.end_queues()
         if self.store.meters.roomy:
             self._relieve_addresses()
         self.local.finish()

@@ -16,8 +16,12 @@ from mqbroker.wire.sections import Header, decode_header
 
 if TYPE_CHECKING:
     from mqbroker.node.peer import Peer
+    from mqbroker.wire.performatives import Source
 
-OUT_BYTES_MAX = 4 << 20  # what one step may produce for one connection
+# What one step may produce for one connection: little at first, and more the faster its peer reads. A thousand peers
+# that do not read at all must not cost a thousand times what a fast one needs.
+OUT_BYTES_MIN = 256 << 10
+OUT_BYTES_MAX = 4 << 20
 
 
 class LinkConsumer:
@@ -30,6 +34,7 @@ class LinkConsumer:
         "is_arriving",
         "is_browser",
         "is_subscription",
+        "lasts_as",
         "link",
         "peer",
         "priority",
@@ -46,6 +51,7 @@ class LinkConsumer:
         self.is_browser = False
         self.ends_queue = False  # the queue ends with the last of such links
         self.is_subscription = False
+        self.lasts_as: Source | None = None  # of a subscription that may outlive its link although it is not durable
         self.download: Download | None = None  # of a large message; the link sends nothing else meanwhile
 
     def capacity(self) -> int:
@@ -53,7 +59,7 @@ class LinkConsumer:
         link = self.link
         if not link.is_attached or self.peer.is_blocked or self.download is not None:
             return 0
-        if self.peer.out_bytes > OUT_BYTES_MAX:
+        if self.peer.out_bytes > self.peer.out_bytes_max:
             self.peer.broker.next_turn[self.queue] = None
             return 0
         return min(link.credit, link.session.window)
@@ -75,7 +81,7 @@ class LinkConsumer:
         is_copy = self.is_browser or queue.kind.non_destructive
         token = None if is_copy else (queue, segment)
         peer.touch()
-        if peer.out_bytes > OUT_BYTES_MAX:
+        if peer.out_bytes > peer.out_bytes_max:
             peer.broker.next_turn[queue] = None
             return 0
         if link.max_message_size and (

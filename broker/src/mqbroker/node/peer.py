@@ -43,7 +43,7 @@ from mqbroker.core.address import Address
 from mqbroker.core.outcomes import apply_outcome
 from mqbroker.core.permissions import Actor
 from mqbroker.node import opening
-from mqbroker.node.consumer import LinkConsumer
+from mqbroker.node.consumer import OUT_BYTES_MAX, OUT_BYTES_MIN, LinkConsumer
 from mqbroker.node.coordinator import CoordinatorEnd, Transactions
 from mqbroker.node.effects import Close, Derive, PauseReading
 from mqbroker.node.full import admitted
@@ -67,8 +67,8 @@ class Peer:
 
     __slots__ = (
         "_deadline_ns", "_heard_ns", "_held", "accepted", "broker", "conn", "connection", "due_ns", "is_blocked",
-        "is_paused", "is_told_empty", "listener", "out_bytes", "producers", "scheduled_ns", "spoke_ns", "temporary",
-        "transactions", "uploads", "user",
+        "is_paused", "is_told_empty", "listener", "out_bytes", "out_bytes_max", "producers", "scheduled_ns", "spoke_ns",
+        "temporary", "transactions", "uploads", "user",
     )  # fmt: skip
 
     def __init__(self, broker: Broker, accepted: Accepted, listener: ListenerOptions) -> None:
@@ -81,6 +81,7 @@ class Peer:
         self.is_paused = False
         self.is_told_empty = False
         self.out_bytes = 0
+        self.out_bytes_max = OUT_BYTES_MIN
         self.producers: dict[ReceiverLink, None] = {}
         self.temporary: dict[LinkBase, str] = {}  # names of temporary queues that end with these links
         self.transactions = Transactions(self)
@@ -138,6 +139,7 @@ class Peer:
         """The transport's buffer is full, or empty enough again."""
         self.is_blocked = is_blocked
         if not is_blocked:
+            self.out_bytes_max = min(self.out_bytes_max * 2, OUT_BYTES_MAX)  # it reads
             self.touch()
             for session in self.connection.sessions:
                 for link in session.by_handle.values():
@@ -454,7 +456,7 @@ class Peer:
                 self.broker.store.idle.detached(link.owner)
         self.broker.termini.detached(self, link)
 
-    def _ended(self, event: Began | Ended | SenderSettled) -> None:
+    def _ended(self, event: Began | SenderSettled) -> None:
         """Nothing to do: links bring their own events, and what we owe goes out by itself."""
 
     def _dead(self, event: Dead) -> None:
@@ -464,6 +466,7 @@ class Peer:
         self.due_ns = 0
         self._release_held(is_told=False)
         self.broker.containers.release(self)
+        self.broker.termini.ended(self, self.connection)
         self.touch()
         if self.conn in self.broker.peers:
             self.broker.closing[self.conn] = Close(self.conn, LINGER_MS)
@@ -487,7 +490,7 @@ HANDLERS: dict[type, Any] = {
     Began: Peer._ended,
     Attaching: Peer._attaching,
     Detached: Peer._detached,
-    Ended: Peer._ended,
+    Ended: lambda peer, event: peer.broker.termini.ended(peer, event.session),
     Dead: Peer._dead,
 }
 """One handler for each kind of event; a server never asks for links, so `Attached` is not among them."""

@@ -13,21 +13,23 @@ from mqbroker.amqp.links import LinkBase, ReceiverLink, SenderLink
 from mqbroker.base.errors import Refused
 from mqbroker.base.notice import Level
 from mqbroker.core.address import ANYCAST, MULTICAST, Address
-from mqbroker.core.kinds import kind_of
 from mqbroker.core.permissions import BROWSE, CONSUME, DELETE, SEND
+from mqbroker.core.qualified import queue_at
 from mqbroker.core.queue import Queue
 from mqbroker.core.source_filters import NO_LOCAL_CODE, NO_LOCAL_NAME, SourceFilter, source_filter
 from mqbroker.core.store import FULLY_QUALIFIED
 from mqbroker.node.consumer import LinkConsumer
+from mqbroker.node.lingering import Lingering
 from mqbroker.node.relay import Relay
 from mqbroker.node.slow_consumers import SlowConsumers
 from mqbroker.node.stealing import Stealing
-from mqbroker.node.subscriptions import Subscriptions, name_of
+from mqbroker.node.subscriptions import Subscriptions, is_durable, name_of
 from mqbroker.wire.performatives import Attach, Coordinator, Modified, Source, Target
 from mqbroker.wire.types import Symbol
 
 if TYPE_CHECKING:
     from mqbroker.node.broker import Broker
+    from mqbroker.node.lingering import Scope
     from mqbroker.node.peer import Peer
 
 COPY = "copy"
@@ -56,6 +58,7 @@ class Termini:
         self._broker = broker
         self._subscriptions = Subscriptions(broker.store)
         self._stealing = Stealing()
+        self._lingering = Lingering(self._end_queue)
         self.slow_consumers = SlowConsumers(broker)
 
     def attach(self, peer: Peer, event: Attaching) -> None:
@@ -94,7 +97,7 @@ class Termini:
             address, queue = _parts(target.address)
             self._broker.store.permit(SEND, address)
             if queue:
-                link.owner = self._broker.store.queue_address(address, queue)
+                link.owner = self._broker.store.queue_address(address, queue, _routing(target))
             elif _wants(target, TOPIC):
                 link.owner = self._broker.store.make_address(address)
             else:
@@ -128,9 +131,12 @@ class Termini:
         consumer = link.owner = LinkConsumer(peer, link, queue)
         consumer.is_browser = terms.is_browser
         consumer.ends_queue, consumer.is_subscription = terms.ends_with_link, terms.is_subscription
+        queue.is_ending = queue.is_ending and not terms.is_subscription
         # The filter of a subscription is its queue's: what does not match never gets there.
         consumer.filter = None if terms.is_subscription else terms.filters.selector
         consumer.priority = _priority(attach)
+        if terms.ends_with_link and not _wants(source, (SHARED,)):
+            consumer.lasts_as = source
         queue.arriving_count += 1
         consumer.is_arriving = True
         store.consume(queue, lambda: self._start(queue, consumer))
@@ -144,34 +150,22 @@ class Termini:
         if queue_name:
             store.permit(permission, address)
             filters = _filters(source)
-            return Terms(self._qualified(address, queue_name, source), filters, is_browser)
+            return Terms(queue_at(store, address, queue_name, _routing(source)), filters, is_browser)
         found = store.queues.get(address)
         if _wants(source, TOPIC) or (
             not _wants(source, QUEUE) and found is None and store.is_multicast(address)
         ):  # fmt: skip
             store.permit(CONSUME, address)
             filters = _filters(source, knows_no_local=not _wants(source, (SHARED,)))
-            queue = self._subscriptions.queue_for(peer.container_id, link_name, source, filters)
+            queue = None
+            if not is_durable(source) and not _wants(source, (SHARED,)):
+                queue = self._lingering.resume(peer, link_name, source, filters)
+            queue = queue or self._subscriptions.queue_for(peer.container_id, link_name, source, filters)
             return Terms(queue, filters, False, not queue.kind.is_durable, True)
         # A queue may have another name than its address, whose permissions hold.
         store.permit(permission, address if found is None else found.kind.address)
         filters = _filters(source)
         return Terms(store.queue_for(address), filters, is_browser)
-
-    def _qualified(self, address: str, name: str, source: Source) -> Queue:
-        store = self._broker.store
-        found = store.queues.get(name)
-        if found is not None:
-            if found.kind.address != address:
-                why = f"queue {name!r} belongs to address {found.kind.address!r}, not to {address!r}"
-                raise Refused("amqp:precondition-failed", why)
-            return found
-        settings = store.settings.of(address)
-        if not settings.auto_create_queues:
-            raise Refused("amqp:not-found", f"there is no queue {name!r}, and auto-create-queues is off")
-        is_topic = _wants(source, TOPIC) or (not _wants(source, QUEUE) and store.is_multicast(address))
-        routing = MULTICAST if is_topic else ANYCAST
-        return store.create_queue(kind_of(name, address, settings, routing=routing, auto_created=True))
 
     def _look_up(self, peer: Peer, link: SenderLink, attach: Attach) -> None:
         """A link without a source asks whether its subscription exists; JMS clients do so to end it."""
@@ -196,7 +190,7 @@ class Termini:
             self._broker.store.join(queue, consumer)
             self.slow_consumers.watch(queue)
         else:
-            self._end_queue(consumer)
+            self._end_consumer(consumer)
 
     # -- ends ----------------------------------------------------------------------------------------------------------
 
@@ -208,7 +202,9 @@ class Termini:
             if consumer in consumer.queue.consumers:
                 self._broker.store.leave(consumer.queue, consumer)
             consumer.ends_queue = consumer.ends_queue or self._is_unsubscribed(peer, consumer)
-            self._end_queue(consumer)
+            if consumer.lasts_as is not None and self._lingering.keep(peer, consumer, consumer.lasts_as):
+                consumer.ends_queue = False
+            self._end_consumer(consumer)
         name = peer.temporary.pop(link, None)
         if name is not None:
             self._end_temporary(name)
@@ -226,11 +222,36 @@ class Termini:
             return False
         return True
 
-    def _end_queue(self, consumer: LinkConsumer) -> None:
+    def ended(self, peer: Peer, scope: Scope) -> None:
+        """A session or a connection is over, and all of its links."""
+        self._lingering.ended(peer, scope)
+
+    def _end_consumer(self, consumer: LinkConsumer) -> None:
         queue = consumer.queue
-        is_idle = not queue.consumers and not queue.arriving_count and not queue.delivering_count
-        if consumer.ends_queue and is_idle and not queue.is_deleted:
+        is_used = bool(queue.consumers or queue.arriving_count)
+        # Whoever consumes from a durable subscription keeps it, whatever another one said.
+        if consumer.ends_queue and not (is_used and queue.kind.is_durable):
+            queue.is_ending = True
+        self._end_if_unused(queue)
+
+    def _end_queue(self, queue: Queue) -> None:
+        queue.is_ending = True
+        self._end_if_unused(queue)
+
+    def _end_if_unused(self, queue: Queue) -> None:
+        """A transaction or an administrator may still have messages of it: then it ends when these are settled."""
+        is_used = queue.consumers or queue.arriving_count or queue.delivering_count
+        if queue.is_ending and not is_used and not queue.is_deleted:
             self._broker.store.delete_queue(queue)
+
+    def end_queues(self) -> None:
+        """Those that were to go and that nobody holds any more."""
+        store = self._broker.store
+        ended, store.ended = store.ended, {}
+        for queue in ended:
+            self._end_if_unused(queue)
+            if queue.is_deleted and self._broker.temporary.pop(queue.kind.name, None) is not None:
+                store.forget_address(queue.kind.address)
 
     def _end_temporary(self, name: str) -> None:
         """Whoever uses it is told (§3.5.3, delete-on-close)."""
@@ -242,8 +263,9 @@ class Termini:
                     consumer.link.detach("amqp:resource-deleted", f"the temporary queue {name!r} is gone")
                     consumer.peer.touch()
                     consumer.peer.handle_events()
-            if not queue.consumers and not queue.delivering_count and not queue.arriving_count:
-                store.delete_queue(queue)
+            self._end_queue(queue)
+            if not queue.is_deleted:
+                return  # still nobody else's
         store.forget_address(name)
         self._broker.temporary.pop(name, None)
 
@@ -277,6 +299,11 @@ def _parts(address: object) -> tuple[str, str]:
 
 def _wants(terminus: Source | Target, names: tuple[str, ...]) -> bool:
     return any(name in names for name in terminus.capabilities or ())
+
+
+def _routing(terminus: Source | Target) -> str:
+    """What a new queue is to be: what the client says, if it does."""
+    return MULTICAST if _wants(terminus, TOPIC) else ANYCAST if _wants(terminus, QUEUE) else ""
 
 
 def _filters(source: Source, *, knows_no_local: bool = False) -> SourceFilter:

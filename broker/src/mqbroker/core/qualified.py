@@ -1,0 +1,31 @@
+"""Fully qualified names, `address::queue`: one queue of an address, for those who consume from it or send to it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mqbroker.base.errors import Refused
+from mqbroker.core.address import ANYCAST, MULTICAST
+from mqbroker.core.kinds import kind_of
+
+if TYPE_CHECKING:
+    from mqbroker.core.queue import Queue
+    from mqbroker.core.store import Store
+
+
+def queue_at(store: Store, address: str, name: str, routing: str = "") -> Queue:
+    """The queue, made where that is allowed. Raises Refused.
+
+    `routing` is what whoever asks wants of a new one; where that is empty the address decides.
+    """
+    found = store.queues.get(name)
+    if found is not None:
+        if found.kind.address != address:
+            why = f"queue {name!r} belongs to address {found.kind.address!r}, not to {address!r}"
+            raise Refused("amqp:precondition-failed", why)
+        return found
+    settings = store.settings.of(address)
+    if not settings.auto_create_queues:
+        raise Refused("amqp:not-found", f"there is no queue {name!r}, and auto-create-queues is off")
+    routing = routing or (MULTICAST if store.is_multicast(address) else ANYCAST)
+    return store.create_queue(kind_of(name, address, settings, routing=routing, auto_created=True))
