@@ -13,8 +13,9 @@ import pytest
 from mqbroker.base.notice import Level
 from mqbroker.config.users import make_verifier
 from mqctl.commands import events, queue_stat
-from mqctl.commands.logs import of_file, of_journal
+from mqctl.dev.log import last_lines
 from mqctl.exits import Exit
+from mqctl.journald import of_journal
 from mqctl.main import execute
 from mqctl.output import Format
 
@@ -285,7 +286,7 @@ def test_logs_of_dev_brokers_and_of_journald(cluster: Cluster) -> None:
     ]  # fmt: skip
     out, _ = cluster.run("logs", "-n", "5", "--host", "dev-1")
     assert "2026-01-01T00:00:00.000Z dev-1 info ready node=a" in out.splitlines()
-    assert len(of_file(log, 1)) == 1
+    assert len(last_lines(log, 1)) == 1
     entry = {"__REALTIME_TIMESTAMP": "1700000000123456", "PRIORITY": "3", "MESSAGE": [111, 107]}
     assert of_journal(entry) == {"time": "2023-11-14T22:13:20.123Z", "level": "error", "message": "ok"}
 
