@@ -19,6 +19,7 @@ from mqbroker.core.queue import Queue
 from mqbroker.core.source_filters import NO_LOCAL_CODE, NO_LOCAL_NAME, SourceFilter, source_filter
 from mqbroker.core.store import FULLY_QUALIFIED
 from mqbroker.node.consumer import LinkConsumer
+from mqbroker.node.redirects import check_is_here
 from mqbroker.node.relay import Relay
 from mqbroker.node.slow_consumers import SlowConsumers
 from mqbroker.node.stealing import Stealing
@@ -69,7 +70,7 @@ class Termini:
                 else:
                     self._consumer(peer, link, attach)
         except Refused as refused:
-            link.refuse(attach, refused.condition, refused.description)
+            link.refuse(attach, refused.condition, refused.description, refused.info)
         peer.touch()
 
     # -- producers -----------------------------------------------------------------------------------------------------
@@ -89,10 +90,11 @@ class Termini:
             answer = Target(address=name, dynamic=True, dynamic_node_properties=target.dynamic_node_properties,
                             capabilities=target.capabilities)  # fmt: skip
         elif target.address is None:
-            link.owner = Relay(self._broker.store, lambda: self._broker.permissions.acting(peer.actor))
+            link.owner = Relay(self._broker, lambda: self._broker.permissions.acting(peer.actor))
         else:
             address, queue = _parts(target.address)
             self._broker.store.permit(SEND, address)
+            check_is_here(self._broker, address, target.address)
             if queue:
                 link.owner = self._broker.store.queue_address(address, queue)
             elif _wants(target, TOPIC):
@@ -143,6 +145,7 @@ class Termini:
         permission = BROWSE if is_browser else CONSUME
         if queue_name:
             store.permit(permission, address)
+            check_is_here(self._broker, address, str(source.address))
             filters = _filters(source)
             return Terms(self._qualified(address, queue_name, source), filters, is_browser)
         found = store.queues.get(address)
@@ -150,11 +153,14 @@ class Termini:
             not _wants(source, QUEUE) and found is None and store.is_multicast(address)
         ):  # fmt: skip
             store.permit(CONSUME, address)
+            check_is_here(self._broker, address, address)
             filters = _filters(source, knows_no_local=not _wants(source, (SHARED,)))
             queue = self._subscriptions.queue_for(peer.container_id, link_name, source, filters)
             return Terms(queue, filters, False, not queue.kind.is_durable, True)
         # A queue may have another name than its address, whose permissions hold.
-        store.permit(permission, address if found is None else found.kind.address)
+        place = address if found is None else found.kind.address
+        store.permit(permission, place)
+        check_is_here(self._broker, place, address)
         filters = _filters(source)
         return Terms(store.queue_for(address), filters, is_browser)
 
