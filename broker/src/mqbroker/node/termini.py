@@ -127,6 +127,7 @@ class Termini:
         # Who is told that a durable subscription is there must find it after a crash.
         is_held = terms.is_subscription and queue.kind.is_durable
         link.accept(attach, _answer(answer, terms.filters), is_held=is_held)
+        link.holds_farewell = is_held
         consumer = link.owner = LinkConsumer(peer, link, queue)
         consumer.is_browser = terms.is_browser
         consumer.ends_queue, consumer.is_subscription = terms.ends_with_link, terms.is_subscription
@@ -190,12 +191,14 @@ class Termini:
                                            distribution_mode=Symbol(COPY)))  # fmt: skip
                 consumer = link.owner = LinkConsumer(peer, link, queue)
                 consumer.is_subscription = True
+                link.holds_farewell = queue.kind.is_durable
                 return
         raise Refused("amqp:not-found", f"there is no subscription {attach.name!r} of {peer.container_id!r}")
 
     def _start(self, queue: Queue, consumer: LinkConsumer) -> None:
-        queue.arriving_count -= 1
-        consumer.is_arriving = False
+        if not consumer.is_arriving:
+            return  # it has left meanwhile
+        self._arrived(consumer)
         if consumer.link.is_attached and not consumer.peer.connection.is_dead and not queue.is_deleted:
             consumer.link.say()
             consumer.peer.touch()
@@ -213,11 +216,28 @@ class Termini:
         if isinstance(consumer, LinkConsumer):
             if consumer in consumer.queue.consumers:
                 self._broker.store.leave(consumer.queue, consumer)
+            elif consumer.is_arriving:
+                self._arrived(consumer)
             consumer.ends_queue = consumer.ends_queue or self._is_unsubscribed(peer, consumer)
-            self._end_queue(consumer)
+            is_ended = self._end_queue(consumer)
+            # Who is told that a durable subscription is gone must not find it after a crash.
+            if is_ended and link.farewell is not None:
+                self._broker.store.decisions.wait(self._part, peer, link)
+            else:
+                self._part(peer, link)
         name = peer.temporary.pop(link, None)
         if name is not None:
             self._end_temporary(name)
+
+    def _part(self, peer: Peer, link: LinkBase) -> None:
+        if link.farewell is not None and not peer.connection.is_dead:
+            link.part()
+            peer.touch()
+
+    @staticmethod
+    def _arrived(consumer: LinkConsumer) -> None:
+        consumer.queue.arriving_count -= 1
+        consumer.is_arriving = False
 
     def _is_unsubscribed(self, peer: Peer, consumer: LinkConsumer) -> bool:
         """Whether the subscriber closed for good, and may. Where it may not, the subscription stays."""
@@ -232,11 +252,14 @@ class Termini:
             return False
         return True
 
-    def _end_queue(self, consumer: LinkConsumer) -> None:
+    def _end_queue(self, consumer: LinkConsumer) -> bool:
+        """Delete the queue if it ends with its consumer, and nobody else needs it; whether it was deleted."""
         queue = consumer.queue
         is_idle = not queue.consumers and not queue.arriving_count and not queue.delivering_count
-        if consumer.ends_queue and is_idle and not queue.is_deleted:
-            self._broker.store.delete_queue(queue)
+        if not consumer.ends_queue or not is_idle or queue.is_deleted:
+            return False
+        self._broker.store.delete_queue(queue)
+        return True
 
     def _end_temporary(self, name: str) -> None:
         """Whoever uses it is told (§3.5.3, delete-on-close)."""
