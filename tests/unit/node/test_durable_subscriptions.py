@@ -5,6 +5,7 @@ moment in which its end is answered.
 from __future__ import annotations
 
 import pytest
+from mqbroker.node import inputs as given
 from mqbroker.wire.performatives import Attach, Detach, Flow, Source, Target
 from mqbroker.wire.types import Symbol
 
@@ -182,3 +183,29 @@ def test_a_consumer_that_left_before_the_disk_knew_it_counts_no_more() -> None:
     stage.is_disk_held = False
     stage.run()
     assert stage.admin("queue-show", name="orders")["consumer_count"] == 1
+
+
+CYCLE = [subscribe(), frames.detach(0)]
+
+
+@pytest.mark.parametrize("synced", [0, 1, 2])
+@pytest.mark.parametrize("asked", range(1, 2 * len(CYCLE) + 1))
+def test_a_crash_leaves_what_was_told_last_or_what_was_asked_since(asked: int, synced: int) -> None:
+    """At every point of two lives of a subscription, with none, one or two of the appends that wait on disk."""
+    stage, conn = held_stage()
+    told_at_start = len(stage.sent[conn])
+    states = [False]  # of the subscription, after each request
+    for number in range(asked):
+        if number < asked - 1:
+            stage.is_disk_held = False
+        stage.talk(conn, CYCLE[number % 2])
+        stage.is_disk_held = True
+        states.append(not states[-1])
+    for append in [stage.pending.pop(0) for _ in range(min(synced, len(stage.pending)))]:
+        stage.give(given.Synced(stage.disk.commit([append])))
+    stage.run()
+    answers = len(frames.of_kind(bytes(stage.sent[conn][told_at_start:]), Attach | Detach))
+    assert answers in (asked - 1, asked)
+    stage.crash()
+    stage.start()
+    assert bool(subscriptions(stage)) in states[answers:]
