@@ -467,7 +467,8 @@ def error_of(condition) -> dict | None:
     """A condition as the test sees it."""
     if condition is None or not condition.name:
         return None
-    return {"condition": condition.name, "description": condition.description or ""}
+    info = {str(name): value for name, value in (condition.info or {}).items()}
+    return {"condition": condition.name, "description": condition.description or "", "info": info}
 
 
 def serve() -> None:

@@ -100,3 +100,23 @@ def test_one_queue_of_an_address(broker: BrokerProcess, client: ProtonClient, qu
     client.sender("c", "out", queue)
     client.send("out", ["a"])
     assert ids(client, "in", 1) == ["a"]
+
+
+@pytest.mark.parametrize("role", ["sender", "receiver"])
+def test_an_address_that_has_moved_says_where(
+    broker: BrokerProcess, client: ProtonClient, queue: str, role: str
+) -> None:
+    broker.options = {"address-settings": {queue: {"redirect-to": "b2.example:5671"}}}
+    broker.write_config()
+    broker.admin("config-reload")
+    client.connect("c", broker)
+    found = getattr(client, role)("c", "link", queue)
+    assert found["is_null"]
+    assert found["refused"]["condition"] == "amqp:link:redirect"
+    assert found["refused"]["info"] == {
+        "hostname": "b2.example", "network-host": "b2.example", "port": 5671, "address": queue,
+    }  # fmt: skip
+    # The connection goes on.
+    client.sender("c", "out", f"{queue}.here")
+    (outcome,) = client.send("out", ["a"])
+    assert outcome["outcome"] == "accepted"

@@ -40,6 +40,7 @@ from mqbroker.node.effects import (
     Derive,
     FinishLarge,
     Halt,
+    LoadConfiguration,
     PauseReading,
     ReadLarge,
     ReadPage,
@@ -136,6 +137,7 @@ class Stage:
     def __init__(self, options: BrokerOptions | None = None, users: dict[str, Verifier] | None = None) -> None:
         self.options = options or options_with()
         self.users = users or {}
+        self.file_faults: list[str] = []  # what is wrong with the files of options and users
         rng = random.Random(0)
         faults = Faults(write_error=0.0, sync_error=0.0)
         self.disk = SimDisk(rng, b"stage".ljust(16, b"\0"), self.options.journal.journal_file_size_bytes, faults)
@@ -289,6 +291,12 @@ class Stage:
         self.run()
         return self._ids
 
+    def configuration(self, effect_id: int) -> given.Done | given.Failed:
+        """What a reload finds in the files."""
+        if self.file_faults:
+            return given.Failed(effect_id, "\n".join(self.file_faults))
+        return given.Done(effect_id, given.Configuration(self.options, self.users))
+
     # -- steps ---------------------------------------------------------------------------------------------------------
 
     def give(self, item: given.Input) -> None:
@@ -354,6 +362,8 @@ class Stage:
                 self.give(given.Done(effect_id, self.disk.read(slices)))
             case WriteLarge() | FinishLarge() | ReadLarge() | DeleteLarge():
                 self.large_effects.append(effect)
+            case LoadConfiguration(effect_id):
+                self.give(self.configuration(effect_id))
             case Halt(code):
                 self.is_up, self.halted = False, code
             case _:

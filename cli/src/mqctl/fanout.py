@@ -6,6 +6,8 @@ never hides the rest.
 
 from __future__ import annotations
 
+import queue
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TypeVar
@@ -14,6 +16,7 @@ from mqctl.errors import CommandError
 
 HOSTS_AT_ONCE = 20
 SIGNAL_LATENCY_S = 0.2
+WAITING_MAX = 1000  # values that nobody has taken yet; a host that says more has to wait
 
 Item = TypeVar("Item")
 Value = TypeVar("Value")
@@ -48,3 +51,46 @@ def _settled(work: Callable[[Item], Value], item: Item, done: Callable[[Item], N
     finally:
         if done is not None:
             done(item)
+
+
+def as_it_comes(
+    items: Sequence[Item], said: Callable[[Item], Iterator[Value]]
+) -> Iterator[tuple[Item, Value | CommandError]]:
+    """What all items say, in the order in which it comes; ends when the last has ended, for each may end by an error.
+
+    `said` makes contact, twenty at a time, and its result is what is said from then on. Ctrl-C waits for nobody:
+    the threads are left behind, and end with the process.
+    """
+    values: queue.Queue[tuple[Item, Value | CommandError | None]] = queue.Queue(WAITING_MAX)
+    entrance = threading.BoundedSemaphore(HOSTS_AT_ONCE)
+    for item in items:
+        threading.Thread(target=_speak, args=(item, said, values, entrance), daemon=True).start()
+    left = len(items)
+    while left:
+        try:
+            # A signal may be taken by another thread: only a wait that ends lets this one see it.
+            item, value = values.get(timeout=SIGNAL_LATENCY_S)
+        except queue.Empty:
+            continue
+        if value is None:
+            left -= 1
+        else:
+            yield item, value
+
+
+def _speak(
+    item: Item,
+    said: Callable[[Item], Iterator[Value]],
+    values: queue.Queue[tuple[Item, Value | CommandError | None]],
+    entrance: threading.BoundedSemaphore,
+) -> None:
+    try:
+        with entrance:
+            source = said(item)
+        for value in source:
+            values.put((item, value))
+    except CommandError as error:
+        values.put((item, error))
+    except Exception as fault:  # the edge of a thread: one host must not hide the rest
+        values.put((item, CommandError(f"{item}: {type(fault).__name__}: {fault}")))
+    values.put((item, None))

@@ -51,6 +51,7 @@ COMMANDS = {
     ("events",): "events",
     ("logs",): "logs",
     ("config", "show"): "config_show",
+    ("config", "reload"): "config_reload",
     ("send",): "send",
     ("receive",): "receive",
     ("uninstall",): "uninstall",

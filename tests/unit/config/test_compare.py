@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from mqbroker.config.compare import Verdict, changes, verdict
+from mqbroker.config.compare import Verdict, changes, taken, verdict
 from mqbroker.config.load import parse
 from mqbroker.config.slices import BrokerOptions
 
@@ -47,3 +47,25 @@ def test_verdict_and_options(old: str, new: str, expected: Verdict, paths: list[
     found = changes(options(old), options(new))
     assert (verdict(found), [change.path for change in found]) == (expected, paths)
     assert all(change.why for change in found)
+
+
+ORDERS = '[[address-settings]]\nmatch = "orders"\nredelivery-delay = {}\n'
+
+
+@pytest.mark.parametrize(
+    ("started", "before", "after", "paths"),
+    [
+        ("", "", "", []),
+        ("", "", "[limits]\nlink-credit = 3\n", []),
+        ("", "", '[node]\nlog-format = "json"\n', ["node.log-format"]),
+        ("", '[node]\nlog-format = "json"\n', "", ["node.log-format"]),
+        ("", '[node]\nlog-format = "json"\n', '[node]\nlog-format = "json"\n', []),
+        # Settings that came after the start are in force, and so is what changes in them.
+        ("", ORDERS.format(1), ORDERS.format(2), ["address-settings.orders.redelivery-delay"]),
+        # A listener that waits for the restart is not; nor is TLS.
+        (CLIENTS, CLIENTS + CLUSTER, CLIENTS + CLUSTER + "connections-max = 5\n", []),
+        (CLIENTS, CLIENTS + TLS, CLIENTS + TLS.replace("/c", "/c2"), []),
+    ],
+)
+def test_what_a_reload_changed(started: str, before: str, after: str, paths: list[str]) -> None:
+    assert [one.path for one in taken(options(started), options(before), options(after))] == paths

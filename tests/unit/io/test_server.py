@@ -25,8 +25,28 @@ from mqbroker.io.listeners import open_listener
 from mqbroker.io.log import Log, LogShape
 from mqbroker.io.notify import Notifier
 from mqbroker.io.server import Reloaded, Server
-from mqbroker.node.effects import AdminReply, Batch, Close, DeleteSegment, Derive, Halt, ReadPage, Send
-from mqbroker.node.inputs import Accepted, AdminRequest, Done, Input, OptionsChanged, Stop, UsersChanged
+from mqbroker.node.effects import (
+    AdminReply,
+    Batch,
+    Close,
+    DeleteSegment,
+    Derive,
+    Halt,
+    LoadConfiguration,
+    ReadPage,
+    Send,
+)
+from mqbroker.node.inputs import (
+    Accepted,
+    AdminRequest,
+    Configuration,
+    Done,
+    Failed,
+    Input,
+    OptionsChanged,
+    Stop,
+    UsersChanged,
+)
 
 from tests.support.broker_process import NotifySocket, free_port
 from tests.unit.io.conftest import CountingDisk, ScriptedCore, until
@@ -64,6 +84,7 @@ class Running:
         self.told = NotifySocket(directory / "notify")
         self.log_text = io.StringIO()
         self.reloaded = Reloaded(None, None)
+        self.looked_closely: list[bool] = []
         self.disk = CountingDiskThread()
         log = Log(self.log_text, LogShape.PLAIN)
         notifier = Notifier({"NOTIFY_SOCKET": str(self.told.path), "WATCHDOG_USEC": "60000"})
@@ -71,11 +92,15 @@ class Running:
 
     async def open(self) -> asyncio.Task[int]:
         await self.server.open()
-        return asyncio.create_task(self.server.run(self.core, self.disk, lambda: self.reloaded))
+        return asyncio.create_task(self.server.run(self.core, self.disk, lambda is_whole: self.reload(is_whole)))
 
     @property
     def log(self) -> str:
         return self.log_text.getvalue()
+
+    def reload(self, is_whole: bool) -> Reloaded:
+        self.looked_closely.append(is_whole)
+        return self.reloaded
 
     async def client(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         return await asyncio.open_connection("127.0.0.1", self.options.listeners[0].port)
@@ -225,6 +250,45 @@ def test_a_faulty_reload_changes_nothing(run: Runner) -> None:
             assert "users=0 options=0" in it.log
             assert it.core.of(UsersChanged) == []
             assert not task.done()
+
+    run(scenario())
+
+
+def asking(inputs: list[Input]) -> Batch:
+    return Batch(effects=[LoadConfiguration(item.id) for item in inputs if isinstance(item, AdminRequest)])
+
+
+def test_an_administrator_has_it_read_whole(run: Runner) -> None:
+    async def scenario() -> None:
+        async with running(ScriptedCore(asking)) as (it, _):
+            await until(lambda: "READY=1" in it.told.drain())
+            options = replace(it.options, node=replace(it.options.node, log_format="json"))
+            it.reloaded = Reloaded({"app": "verifier"}, options)
+            it.server.node.post(AdminRequest(7, 1, "config-reload", {}))
+            await until(lambda: it.core.of(Done))
+            assert it.core.of(Done) == [Done(7, Configuration(options, {"app": "verifier"}))]
+            assert it.looked_closely == [True]
+            # The log has its new form from here on.
+            await until(lambda: it.log.splitlines()[-1].startswith("{"))
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("part", ["users", "options"])
+def test_an_administrator_gets_all_faults_and_nothing_changes(run: Runner, part: str) -> None:
+    async def scenario() -> None:
+        async with running(ScriptedCore(asking)) as (it, _):
+            await until(lambda: "READY=1" in it.told.drain())
+            options = replace(it.options, node=replace(it.options.node, log_format="json"))
+            it.reloaded = Reloaded({"app": "verifier"}, options, ("one is wrong", "two is wrong"))
+            setattr(it.reloaded, part, None)
+            it.server.node.post(AdminRequest(7, 1, "config-reload", {}))
+            await until(lambda: it.core.of(Failed))
+            assert it.core.of(Failed) == [Failed(7, "one is wrong\ntwo is wrong")]
+            it.server.node.post(AdminRequest(8, 1, "x", {}))
+            await until(lambda: len(it.core.of(Failed)) == 2)
+            assert not it.log.splitlines()[-1].startswith("{")
+            assert it.core.of(UsersChanged) + it.core.of(OptionsChanged) == []
 
     run(scenario())
 

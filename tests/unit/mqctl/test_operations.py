@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 from mqbroker.base.notice import Level
+from mqbroker.config.users import make_verifier
 from mqctl.commands import events, queue_stat
-from mqctl.commands.logs import of_file, of_journal
+from mqctl.dev.log import last_lines
 from mqctl.exits import Exit
+from mqctl.journald import of_journal
 from mqctl.main import execute
 from mqctl.output import Format
 
@@ -99,6 +101,40 @@ def test_settings_and_options(cluster: Cluster) -> None:
     assert said["dead-letter-address"] == ("DLQ", "orders")
     (row,) = cluster.rows("config", "show", "link-credit", "--host", "dev-1")
     assert row["option"] == "limits.link-credit"
+
+
+def test_a_reload_says_what_changed_and_what_needs_a_restart(cluster: Cluster) -> None:
+    stage = cluster.first.stage
+    place = {"host": "dev-1", "instance": "default"}
+    assert cluster.run("config", "reload", "--host", "dev-1") == ("", "dev-1: nothing has changed\n")
+    stage.options = options_with(address_settings={"orders": {"dead_letter_address": "DLQ"}})
+    stage.users = {"app": make_verifier("secret", b"0123456789abcdef", ("client",))}
+    assert cluster.rows("config", "reload", "--host", "dev-1") == [
+        place | {"option": "address-settings.orders", "before": None, "after": "orders", "state": "changed"},
+        place | {"option": "user app", "before": None, "after": None, "state": "added"},
+    ]
+    stage.options = options_with(
+        address_settings={"orders": {"dead_letter_address": "DLA"}}, limits={"link_credit": 33}
+    )
+    out, err = cluster.run("config", "reload", "--all", "-o", "csv", code=Exit.DEGRADED)
+    assert [(row["host"], row["option"], row["before"], row["state"]) for row in csv.DictReader(io.StringIO(out))] == [
+        ("dev-1", "address-settings.orders.dead-letter-address", '"DLQ"', "changed"),
+        ("dev-1", "limits.link-credit", "2000", "needs restart"),
+    ]
+    assert "dev-2: nothing has changed" in err
+    assert "systemctl restart" in err
+
+
+def test_a_reload_of_faulty_files_fails_and_names_every_fault(cluster: Cluster) -> None:
+    cluster.first.stage.file_faults = ["broker.toml: node.nme: unknown", "broker.toml: limits.link-credit: too small"]
+    _, err = cluster.run("config", "reload", "--host", "dev-1", code=Exit.FAILED)
+    assert all(fault in err for fault in cluster.first.stage.file_faults)
+    cluster.second.stage.options = options_with()
+    out, err = cluster.run("config", "reload", "--all", "--json", code=Exit.FAILED)
+    assert {row["host"] for row in json.loads(out)["rows"]} == {"dev-2"}
+    assert all(said in err for said in ("nothing was changed", "limits.link-credit", "1 of 2 nodes did not reload"))
+    assert "--host" in cluster.run("config", "reload", code=Exit.USAGE)[1]
+    assert "exclude" in cluster.run("config", "reload", "--all", "--host", "dev-1", code=Exit.USAGE)[1]
 
 
 def test_rates_are_of_queues_that_count_from_the_same_start() -> None:
@@ -250,7 +286,7 @@ def test_logs_of_dev_brokers_and_of_journald(cluster: Cluster) -> None:
     ]  # fmt: skip
     out, _ = cluster.run("logs", "-n", "5", "--host", "dev-1")
     assert "2026-01-01T00:00:00.000Z dev-1 info ready node=a" in out.splitlines()
-    assert len(of_file(log, 1)) == 1
+    assert len(last_lines(log, 1)) == 1
     entry = {"__REALTIME_TIMESTAMP": "1700000000123456", "PRIORITY": "3", "MESSAGE": [111, 107]}
     assert of_journal(entry) == {"time": "2023-11-14T22:13:20.123Z", "level": "error", "message": "ok"}
 

@@ -118,7 +118,8 @@ def test_nothing_is_read_before_it_is_synced() -> None:
     assert queue(script.stage).paged_count == 3
     assert script.stage.pages_read == 0
     said = script.run("sync")
-    assert "c gets: " + " ".join(names(10, 21)) in said
+    got = " ".join(line.removeprefix("c gets: ") for line in said if line.startswith("c gets: "))
+    assert got == " ".join(names(10, 21))
     assert script.stage.pages_read > 0
 
 
@@ -260,7 +261,7 @@ def test_a_selector_gets_what_overtakes_the_messages_that_it_has_passed() -> Non
     script.run("attach p to orders")
     script.run("attach c from orders select=color='red' credit=100")
     script.run("publish p orders count=3 durable color=blue")
-    assert script.run("publish p orders prio=9 durable color=red")[-1] == "c gets: m4"
+    assert "c gets: m4" in script.run("publish p orders prio=9 durable color=red")
     script.run("publish p orders count=6 durable color=blue")
     script.run("publish p orders count=2 durable prio=9 color=red")
     script.run("publish p orders count=2 durable prio=9 color=blue")

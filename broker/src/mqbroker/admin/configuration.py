@@ -27,6 +27,12 @@ def show(broker: Broker, request: AdminRequest) -> None:
     broker.reply(request.id, {"options": list(rows.values())})
 
 
+def reload(broker: Broker, request: AdminRequest) -> None:
+    """`config-reload`: read the files of options and users again; answered with what changed and what did not."""
+    check_names(request, ())
+    broker.reloads.ask(request.id)
+
+
 def _options(options: BrokerOptions) -> Iterator[tuple[str, Any]]:
     for field in dataclasses.fields(options):
         table, head = getattr(options, field.name), toml_name(field.name)

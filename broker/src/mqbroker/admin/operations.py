@@ -5,6 +5,7 @@ The node
     health   {}                                          what the checks of health look at (admin/health.py)
     metrics  {per_object?}                               families of metrics and their values (admin/metrics.py)
     config-show {}                                       {options: [{option, value, pending}]}
+    config-reload {}                                     {changed, users, restart}, or every fault of the files
     events   {after?, level?, name?, limit?}             {events, position, missed}
     stop     {}                                          stop gracefully
 Addresses and queues (admin/addresses.py, admin/queues.py)
@@ -72,6 +73,7 @@ OPERATIONS: dict[str, Callable[[Broker, AdminRequest], None]] = {
     "health": status.show_health,
     "metrics": status.show_metrics,
     "config-show": configuration.show,
+    "config-reload": configuration.reload,
     "events": events.show,
     "stop": status.stop,
     "addresses": addresses.show_all,
@@ -99,7 +101,7 @@ OPERATIONS: dict[str, Callable[[Broker, AdminRequest], None]] = {
 }
 CHANGING = (
     "stop", "queue-create", "queue-delete", "queue-pause", "queue-resume", "send", "settle", "queue-purge",
-    "messages-move", "dead-letters-retry", "connection-close",
+    "messages-move", "dead-letters-retry", "connection-close", "config-reload",
 )  # fmt: skip
 # Nothing may be journalled behind the journal's end.
 WHILE_STOPPING = (

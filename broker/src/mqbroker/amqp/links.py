@@ -33,7 +33,9 @@ class LinkBase:
     __slots__ = (
         "credit",
         "delivery_count",
+        "farewell",
         "handle",
+        "holds_farewell",
         "is_closed",
         "is_ours",
         "name",
@@ -58,6 +60,8 @@ class LinkBase:
         self.delivery_count = 0
         self.owner: Any = None
         self.unsaid: Attach | None = None  # our half, which waits until what it promises holds
+        self.holds_farewell = False  # the answer to a closing detach waits for `part`
+        self.farewell: Detach | None = None  # that answer, while it waits
 
     def move(self, event: LinkEvent) -> None:
         """Advance the state by its table."""
@@ -81,7 +85,12 @@ class LinkBase:
             self.session.send(self.unsaid)
             self.unsaid = None
 
-    def refuse(self, attach: Attach, condition: str, description: str) -> None:
+    def part(self) -> None:
+        """Answer the peer's detach, if that is still to be done and the session is there."""
+        if self.farewell is not None:
+            self.session.part(self)
+
+    def refuse(self, attach: Attach, condition: str, description: str, info: dict[Any, Any] | None = None) -> None:
         """Answer an attach with a null terminus and close the link with the reason (§2.6.3)."""
         is_sender = self.role is ROLE_SENDER
         self.answer(
@@ -92,11 +101,11 @@ class LinkBase:
                 initial_delivery_count=0 if is_sender else None,
             )
         )  # fmt: skip
-        self.detach(condition, description)
+        self.detach(condition, description, info)
 
-    def detach(self, condition: str | None = None, description: str = "") -> None:
+    def detach(self, condition: str | None = None, description: str = "", info: dict[Any, Any] | None = None) -> None:
         """Close the link, with a reason if there is one. What it had under way is the owner's to take back."""
-        error = None if condition is None else Error(condition=Symbol(condition), description=description)
+        error = None if condition is None else Error(Symbol(condition), description, info)
         self.move(LinkEvent.SENT_DETACH)
         self.say()
         self.session.flush()

@@ -380,7 +380,9 @@ class Session(OutgoingTransfers):
         if ours is not None and ours.is_ours and ours.peer_handle < 0:
             self._attached(ours, attach)
             return
-        if ours is not None:
+        if ours is not None and ours.farewell is not None:
+            ours.part()  # who attaches again does not wait for it, and a name is one link's at a time
+        elif ours is not None:
             raise PeerFault("amqp:session:errant-link", f"link {attach.name} is attached already", Scope.SESSION)
         kind = SenderLink if attach.role is ROLE_RECEIVER else ReceiverLink
         link = kind(self, attach.name, self._free_handle(), False)
@@ -409,12 +411,26 @@ class Session(OutgoingTransfers):
         link = self._peer_link(detach.handle)
         was_ours, link.is_closed = link.state is Link.DETACH_SENT, bool(detach.closed)
         link.move(LinkEvent.GOT_DETACH)
-        if not was_ours:
-            link.move(LinkEvent.SENT_DETACH)
-            link.say()
-            self.flush()
-            self.send(Detach(handle=link.handle, closed=detach.closed))
-            self._forget_work(link, detach.error, is_orderly=True)
+        if was_ours:
+            self._forget(link)
+            return
+        link.farewell = Detach(handle=link.handle, closed=detach.closed)
+        if link.holds_farewell and link.is_closed:
+            # The peer may use its handle again at once.
+            del self.by_peer_handle[link.peer_handle]
+            link.peer_handle = -1
+        else:
+            self.part(link)
+        self._forget_work(link, detach.error, is_orderly=True)
+
+    def part(self, link: LinkBase) -> None:
+        """Answer the peer's detach."""
+        assert link.farewell is not None
+        link.move(LinkEvent.SENT_DETACH)
+        link.say()
+        self.flush()
+        self.send(link.farewell)
+        link.farewell = None
         self._forget(link)
 
     def link_closed_here(self, link: LinkBase) -> None:
@@ -448,7 +464,9 @@ class Session(OutgoingTransfers):
         """Hand all links back: session or connection is over. `is_orderly`: the peer said so."""
         self._accepts.clear()
         for link in list(self.by_handle.values()):
-            if link.state is not Link.DETACH_SENT:
+            if link.state is Link.DETACH_RCVD:
+                link.state, link.farewell = Link.DETACHED, None
+            elif link.state is not Link.DETACH_SENT:
                 link.state = Link.DETACHED
                 self._forget_work(link, error, is_orderly=is_orderly)
             self._forget(link)

@@ -13,6 +13,7 @@ A message says what, where, and what to do.
 from __future__ import annotations
 
 import enum
+from typing import Any
 
 
 class Scope(enum.Enum):
@@ -38,12 +39,16 @@ class PeerFault(MqError):
 
 
 class Refused(MqError):
-    """A well-formed request that is denied. `condition` is the AMQP error symbol that the peer is told."""
+    """A well-formed request that is denied. `condition` is the AMQP error symbol that the peer is told.
 
-    def __init__(self, condition: str, description: str) -> None:
+    `info` is what else the error says to programs (AMQP 1.0 §2.8.14).
+    """
+
+    def __init__(self, condition: str, description: str, info: dict[Any, Any] | None = None) -> None:
         super().__init__(f"{condition}: {description}")
         self.condition = condition
         self.description = description
+        self.info = info
 
 
 class StorageFault(MqError):

@@ -55,6 +55,22 @@ def changes(old: BrokerOptions, new: BrokerOptions) -> list[Change]:
     return found
 
 
+def taken(started: BrokerOptions, before: BrokerOptions, after: BrokerOptions) -> list[Change]:
+    """What the reload of `after` changes in a process that has read `before` last and began with `started`.
+
+    What waits for a restart is not among it: it has not come into force and cannot change.
+    """
+    names = {listener.name for listener in started.listeners}
+
+    def of_process(options: BrokerOptions) -> BrokerOptions:
+        kept = tuple(listener for listener in options.listeners if listener.name in names)
+        return dataclasses.replace(options, listeners=kept)
+
+    first, last = of_process(before), of_process(after)
+    waiting = {one.path for other in (first, last) for one in changes(started, other) if one.needs is Verdict.RESTART}
+    return [one for one in changes(first, last) if one.needs is Verdict.RELOAD and one.path not in waiting]
+
+
 def verdict(found: list[Change]) -> Verdict:
     """The strongest need among the changes."""
     if any(change.needs is Verdict.RESTART for change in found):

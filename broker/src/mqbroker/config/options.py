@@ -20,6 +20,7 @@ from mqbroker.config.declaring import (
     IpAddress,
     NodeName,
     OptionalPath,
+    OptionalPlace,
     Places,
     Roles,
     SaslMechanisms,
@@ -113,7 +114,7 @@ class ListenerTable(Table):
     failover_server_list: Places = option(
         [], "Other brokers, each as `host:port`, that clients are told of for the case that this one is gone."
     )
-    redirect_to: Annotated[str, Field(pattern=patterns.OPTIONAL_PLACE)] = option(
+    redirect_to: OptionalPlace = option(
         "", "Broker, as `host:port`, that clients of this listener are sent to when they have logged in; for moves."
     )
     link_stealing: Literal["none", "durable", "all"] = option(
@@ -383,6 +384,7 @@ class AddressSettingsTable(Table):
         le=2**30,
         reload=False,
     )
+    redirect_to: OptionalPlace | None = setting("", "Broker, as `host:port`, that links to the address are sent to.")
 
 
 class SecuritySettingsTable(Table):

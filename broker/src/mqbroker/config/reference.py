@@ -13,7 +13,7 @@ from mqbroker.config.options import BrokerFile
 HEAD = """# Options of `broker.toml`
 
 Every option with its type, default and bounds. `change` says what makes a new value hold in a running broker: `reload`
-(`systemctl reload`) or `restart`. In an inventory the same names are written with underscores:
+(`mqctl config reload`, `systemctl reload`) or `restart`. In an inventory the same names are written with underscores:
 `[limits] link-credit` is `mq_broker_options: {limits: {link_credit: …}}`.
 `mqbroker config check` finds every fault of a file at once; `mqbroker config diff OLD NEW` says what a change needs.
 """

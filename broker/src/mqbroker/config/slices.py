@@ -137,6 +137,7 @@ class AddressSettings:
     max_size_messages: int
     address_full_policy: str
     page_size_bytes: int
+    redirect_to: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,13 +39,14 @@ from mqbroker.node.effects import (
     DeleteSegment,
     Derive,
     FinishLarge,
+    LoadConfiguration,
     PauseReading,
     ReadLarge,
     ReadPage,
     Send,
     WriteLarge,
 )
-from mqbroker.node.inputs import OptionsChanged, Stop, UsersChanged
+from mqbroker.node.inputs import Configuration, Done, Failed, OptionsChanged, Stop, UsersChanged
 
 # After Halt: what is still in the buffers of sockets (last frames, the answer to an admin's stop) has this long to
 # leave.
@@ -62,10 +63,15 @@ class DiskThread(Vital, AppendQueue, Protocol):
 
 @dataclass(slots=True)
 class Reloaded:
-    """What SIGHUP reads again. None: that part was faulty (its faults are logged) and stays as it is."""
+    """What a reload read again. None: that part is faulty. `faults` are of both, and have been logged."""
 
     users: dict[str, Any] | None
     options: BrokerOptions | None
+    faults: tuple[str, ...] = ()
+
+
+# Called with whether the files that options name are looked into as well.
+Reload = Callable[[bool], Reloaded]
 
 
 class Server:
@@ -87,7 +93,7 @@ class Server:
         self._http: HttpServer | None = None
         self._endpoints: Endpoints | None = None
         self._is_stopping = False
-        self._reload: Callable[[], Reloaded] | None = None
+        self._reload: Reload | None = None
 
     async def open(self) -> None:
         """Bind everything. Raises ConfigFault for the first that fails; nothing is accepted before `run`."""
@@ -100,7 +106,7 @@ class Server:
             place = Place("metrics", metrics.local_bind_address, metrics.port, metrics.connections_max)
             self._http = HttpServer(open_listener(place, "metrics"), metrics.connections_max)
 
-    async def run(self, core: Core, disk: DiskThread, reload: Callable[[], Reloaded]) -> int:
+    async def run(self, core: Core, disk: DiskThread, reload: Reload) -> int:
         """Run until the node halts. The result is the exit code of the process."""
         self._reload = reload
         self._loop.set_exception_handler(self._on_exception)
@@ -151,23 +157,35 @@ class Server:
         self._loop.call_later(timeout_ms / 1000, self._hard_stop, f"not done after {timeout_ms} ms")
 
     def reload(self) -> None:
+        """By a signal: nobody waits for an answer, so what is good is taken, and the rest stays as it is."""
         if self._reload is None or self._is_stopping:
             return
         self._notifier.reloading(time.monotonic_ns())
-        reloaded = self._reload()
+        reloaded = self._reload(False)
         if reloaded.users is not None:
             self.node.post(UsersChanged(reloaded.users))
         if reloaded.options is not None:
+            self.node.post(OptionsChanged(reloaded.options))
             self._take_options(reloaded.options)
         else:
             self._take_options(self._options)  # certificates are read again even so
         self._notifier.ready(f"running, {len(self._acceptors)} listeners")
         self._log.info("reloaded", users=int(reloaded.users is not None), options=int(reloaded.options is not None))
 
+    def load_configuration(self, effect: LoadConfiguration) -> None:
+        """By an administrator: all or nothing, and the answer says which."""
+        assert self._reload is not None
+        found = self._reload(True)
+        if found.options is None or found.users is None or found.faults:
+            self.node.post(Failed(effect.id, "\n".join(found.faults)))
+            return
+        self._take_options(found.options)
+        self.node.post(Done(effect.id, Configuration(found.options, found.users)))
+        self._log.info("reloaded", users=1, options=1)
+
     def _take_options(self, options: BrokerOptions) -> None:
         """Only what is declared reloadable; the rest waits for a restart, as `mqbroker config diff` says."""
         self._options = options
-        self.node.post(OptionsChanged(options))
         self._log.change(options.node.log_format)
         by_name = {listener.name: listener for listener in options.listeners}
         for acceptor in self._acceptors:
@@ -194,6 +212,7 @@ class Server:
             FinishLarge: self.large.finish,
             ReadLarge: self.large.read,
             DeleteLarge: self.large.delete,
+            LoadConfiguration: self.load_configuration,
             AdminReply: self._admin.reply,
         }
 

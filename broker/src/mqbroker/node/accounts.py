@@ -11,6 +11,7 @@ class Accounts:
     """Cluster users log in on cluster listeners only, and nobody else does there."""
 
     def __init__(self, users: Mapping[str, Verifier]) -> None:
+        self.users = users
         self._of_cluster = {name: user for name, user in users.items() if CLUSTER_ROLE in user.roles}
         self._others = {name: user for name, user in users.items() if CLUSTER_ROLE not in user.roles}
         self._has_sha512 = {

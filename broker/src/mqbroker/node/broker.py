@@ -40,6 +40,7 @@ from mqbroker.node.login_delays import LoginDelays
 from mqbroker.node.ongoing import segment_of
 from mqbroker.node.peer import Peer
 from mqbroker.node.relay import Relay
+from mqbroker.node.reloads import Reloads
 from mqbroker.node.termini import Termini
 from mqbroker.node.timers import Timers
 from mqbroker.wire.types import Symbol
@@ -91,7 +92,7 @@ class Broker:
         self.store.diverts = Diverts(options.diverts, self.store)
         self.store.load(recovered, setup.large_files)
         self.local = LocalSessions(self)
-        self.jobs = Jobs()
+        self.jobs, self.reloads = Jobs(), Reloads(self)
         self.activity = Activity()
         self.happenings = Happenings()
         for finding in recovered.findings:
@@ -278,14 +279,14 @@ class Broker:
         if self.store.paging.awaits(given_.id):
             self.store.paging.done(given_.id, given_.result)
             return
-        if self.large.completed(given_.id, given_.result, ""):
+        if self.large.completed(given_.id, given_.result, "") or self.reloads.done(given_.id, given_.result):
             return
         peer = self._expected.pop(given_.id, None)
         if peer is not None:
             peer.derived(given_.result)
 
     def _failed(self, given_: given.Failed) -> None:
-        if self.large.completed(given_.id, None, given_.why):
+        if self.large.completed(given_.id, None, given_.why) or self.reloads.failed(given_.id, given_.why):
             return
         peer = self._expected.pop(given_.id, None)
         if peer is not None:
@@ -311,8 +312,12 @@ class Broker:
         self.accounts = Accounts(given_.users)
 
     def _options_changed(self, given_: given.OptionsChanged) -> None:
-        self.offered = given_.options
-        self.store.settings.change(given_.options.address_settings)
+        self.take_options(given_.options)
+
+    def take_options(self, options: BrokerOptions) -> None:
+        """What may change while the process runs; the rest waits for a restart."""
+        self.offered = options
+        self.store.settings.change(options.address_settings)
         self.termini.slow_consumers.watch_all()
 
     def stop(self, given_: given.Stop) -> None:

@@ -18,6 +18,7 @@ from mqbroker.base.errors import PeerFault, Refused
 from mqbroker.base.notice import Level
 from mqbroker.base.serial import wrap
 from mqbroker.base.time import NS_PER_MS
+from mqbroker.core.address import Address
 from mqbroker.core.queue import Queue, Segment
 from mqbroker.core.transaction import Transaction
 from mqbroker.node.ongoing import Enlistment, Ongoing, Settlement, segment_of
@@ -242,8 +243,7 @@ class Transactions:
             self._refuse(event, _unknown(txn_id))
             return
         if ongoing.work.is_open:
-            target = target_of(run, 0) or "" if isinstance(link.owner, Relay) else link.owner.target
-            self._take_in(ongoing, target, run)
+            self._take_in(ongoing, link.owner, run)
         failure = ongoing.work.failure
         if not is_settled:
             outcome = Accepted() if failure is None else Rejected(error=_told(failure))
@@ -258,13 +258,14 @@ class Transactions:
             state = Rejected(error=_told(refused))
             event.link.session.dispose(event.delivery_id, event.delivery_id, state, as_receiver=True)
 
-    def _take_in(self, ongoing: Ongoing, address: str, run: Run) -> None:
+    def _take_in(self, ongoing: Ongoing, owner: Address | Relay, run: Run) -> None:
+        address = target_of(run, 0) or "" if isinstance(owner, Relay) else owner.target
         limit = self._peer.broker.options.limits.transactions_per_connection_max_size_bytes
         size = run.size_bytes(0, run.count)
         broker = self._peer.broker
         try:
             with broker.permissions.acting(self._peer.actor):
-                broker.store.may_send(address)
+                (owner.check if isinstance(owner, Relay) else broker.store.may_send)(address)
             ongoing.work.check(size)
             if self.size_bytes + size > limit:
                 why = f"over {limit} bytes in transactions, which is transactions-per-connection-max-size-bytes"

@@ -122,6 +122,15 @@ class DeleteLarge:
 
 
 @dataclass(frozen=True, slots=True)
+class LoadConfiguration:
+    """Read the files of options and users again, and take what a running process may take; nothing of it if anything
+    is wrong. Done.result: an inputs.Configuration. Failed.why: every fault, one a line.
+    """
+
+    id: int
+
+
+@dataclass(frozen=True, slots=True)
 class AdminReply:
     """The one answer to AdminRequest `id`. Either `result` or `error` is set: {"condition": …, "description": …}."""
 
@@ -139,7 +148,7 @@ class Halt:
 
 Effect = (
     Send | Close | PauseReading | Connect | Derive | DeleteSegment | WriteLarge | FinishLarge | ReadLarge | DeleteLarge
-    | ReadPage | AdminReply | Halt
+    | ReadPage | LoadConfiguration | AdminReply | Halt
 )  # fmt: skip
 
 

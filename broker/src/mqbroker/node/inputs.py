@@ -81,6 +81,13 @@ class Failed:
     why: str
 
 
+class Configuration(NamedTuple):
+    """What effect `LoadConfiguration` found: the options, and the users (name -> verifier, see config.users)."""
+
+    options: BrokerOptions
+    users: dict[str, Any]
+
+
 @dataclass(frozen=True, slots=True)
 class Disk:
     """The disk queue in `io/`: bytes that were handed over in appends and are not synced yet."""

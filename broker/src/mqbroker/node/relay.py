@@ -11,14 +11,16 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 from mqbroker.base.errors import PeerFault, Refused
+from mqbroker.core.store import FULLY_QUALIFIED
 from mqbroker.node.full import is_dropped
+from mqbroker.node.redirects import check_is_here
 from mqbroker.wire.parts import part_of
 from mqbroker.wire.run import Run
 from mqbroker.wire.scan import scan_sections
 from mqbroker.wire.sections import decode_properties
 
 if TYPE_CHECKING:
-    from mqbroker.core.store import Store
+    from mqbroker.node.broker import Broker
 
 
 class Relay:
@@ -29,8 +31,9 @@ class Relay:
     name = ""
     meter = None  # each message meets that of its own address
 
-    def __init__(self, store: Store, acting: Callable[[], AbstractContextManager[None]] = nullcontext) -> None:
-        self._store = store
+    def __init__(self, broker: Broker, acting: Callable[[], AbstractContextManager[None]] = nullcontext) -> None:
+        self._broker = broker
+        self._store = broker.store
         self._acting = acting  # on behalf of the sender
 
     def publish(self, run: Run) -> list[tuple[int, int, bool, Refused | None]]:
@@ -51,13 +54,18 @@ class Relay:
             return False, Refused("amqp:invalid-field", why)
         try:
             with self._acting():
-                self._store.may_send(target)
+                self.check(target)
                 address = self._store.target_for(target)
             if is_dropped(address, end - begin):
                 return False, None
         except Refused as refused:
             return False, refused
         return self._store.publish(address, part_of(run, begin, end)), None
+
+    def check(self, target: str) -> None:
+        """Whether whoever acts may send there, and here is the place for it. Raises Refused."""
+        self._store.may_send(target)
+        check_is_here(self._broker, target.partition(FULLY_QUALIFIED)[0], target)
 
 
 def target_of(run: Run, index: int) -> str | None:

@@ -20,6 +20,7 @@ from mqbroker.core.source_filters import NO_LOCAL_CODE, NO_LOCAL_NAME, SourceFil
 from mqbroker.core.store import FULLY_QUALIFIED
 from mqbroker.node.consumer import LinkConsumer
 from mqbroker.node.lingering import Lingering
+from mqbroker.node.redirects import check_is_here
 from mqbroker.node.relay import Relay
 from mqbroker.node.slow_consumers import SlowConsumers
 from mqbroker.node.stealing import Stealing
@@ -72,7 +73,7 @@ class Termini:
                 else:
                     self._consumer(peer, link, attach)
         except Refused as refused:
-            link.refuse(attach, refused.condition, refused.description)
+            link.refuse(attach, refused.condition, refused.description, refused.info)
         peer.touch()
 
     # -- producers -----------------------------------------------------------------------------------------------------
@@ -92,10 +93,11 @@ class Termini:
             answer = Target(address=name, dynamic=True, dynamic_node_properties=target.dynamic_node_properties,
                             capabilities=target.capabilities)  # fmt: skip
         elif target.address is None:
-            link.owner = Relay(self._broker.store, lambda: self._broker.permissions.acting(peer.actor))
+            link.owner = Relay(self._broker, lambda: self._broker.permissions.acting(peer.actor))
         else:
             address, queue = _parts(target.address)
             self._broker.store.permit(SEND, address)
+            check_is_here(self._broker, address, target.address)
             if queue:
                 link.owner = self._broker.store.queue_address(address, queue, _routing(target))
             elif _wants(target, TOPIC):
@@ -128,6 +130,7 @@ class Termini:
         # Who is told that a durable subscription is there must find it after a crash.
         is_held = terms.is_subscription and queue.kind.is_durable
         link.accept(attach, _answer(answer, terms.filters), is_held=is_held)
+        link.holds_farewell = is_held
         consumer = link.owner = LinkConsumer(peer, link, queue)
         consumer.is_browser = terms.is_browser
         consumer.ends_queue, consumer.is_subscription = terms.ends_with_link, terms.is_subscription
@@ -149,6 +152,7 @@ class Termini:
         permission = BROWSE if is_browser else CONSUME
         if queue_name:
             store.permit(permission, address)
+            check_is_here(self._broker, address, str(source.address))
             filters = _filters(source)
             return Terms(queue_at(store, address, queue_name, _routing(source)), filters, is_browser)
         found = store.queues.get(address)
@@ -156,6 +160,7 @@ class Termini:
             not _wants(source, QUEUE) and found is None and store.is_multicast(address)
         ):  # fmt: skip
             store.permit(CONSUME, address)
+            check_is_here(self._broker, address, address)
             filters = _filters(source, knows_no_local=not _wants(source, (SHARED,)))
             queue = None
             if not is_durable(source) and not _wants(source, (SHARED,)):
@@ -163,7 +168,9 @@ class Termini:
             queue = queue or self._subscriptions.queue_for(peer.container_id, link_name, source, filters)
             return Terms(queue, filters, False, not queue.kind.is_durable, True)
         # A queue may have another name than its address, whose permissions hold.
-        store.permit(permission, address if found is None else found.kind.address)
+        place = address if found is None else found.kind.address
+        store.permit(permission, place)
+        check_is_here(self._broker, place, address)
         filters = _filters(source)
         return Terms(store.queue_for(address), filters, is_browser)
 
@@ -178,12 +185,14 @@ class Termini:
                                            distribution_mode=Symbol(COPY)))  # fmt: skip
                 consumer = link.owner = LinkConsumer(peer, link, queue)
                 consumer.is_subscription = True
+                link.holds_farewell = queue.kind.is_durable
                 return
         raise Refused("amqp:not-found", f"there is no subscription {attach.name!r} of {peer.container_id!r}")
 
     def _start(self, queue: Queue, consumer: LinkConsumer) -> None:
-        queue.arriving_count -= 1
-        consumer.is_arriving = False
+        if not consumer.is_arriving:
+            return  # it has left meanwhile
+        self._arrived(consumer)
         if consumer.link.is_attached and not consumer.peer.connection.is_dead and not queue.is_deleted:
             consumer.link.say()
             consumer.peer.touch()
@@ -201,13 +210,30 @@ class Termini:
         if isinstance(consumer, LinkConsumer):
             if consumer in consumer.queue.consumers:
                 self._broker.store.leave(consumer.queue, consumer)
+            elif consumer.is_arriving:
+                self._arrived(consumer)
             consumer.ends_queue = consumer.ends_queue or self._is_unsubscribed(peer, consumer)
             if consumer.lasts_as is not None and self._lingering.keep(peer, consumer, consumer.lasts_as):
                 consumer.ends_queue = False
-            self._end_consumer(consumer)
+            is_ended = self._end_consumer(consumer)
+            # Who is told that a durable subscription is gone must not find it after a crash.
+            if is_ended and link.farewell is not None:
+                self._broker.store.decisions.wait(self._part, peer, link)
+            else:
+                self._part(peer, link)
         name = peer.temporary.pop(link, None)
         if name is not None:
             self._end_temporary(name)
+
+    def _part(self, peer: Peer, link: LinkBase) -> None:
+        if link.farewell is not None and not peer.connection.is_dead:
+            link.part()
+            peer.touch()
+
+    @staticmethod
+    def _arrived(consumer: LinkConsumer) -> None:
+        consumer.queue.arriving_count -= 1
+        consumer.is_arriving = False
 
     def _is_unsubscribed(self, peer: Peer, consumer: LinkConsumer) -> bool:
         """Whether the subscriber closed for good, and may. Where it may not, the subscription stays."""
@@ -226,23 +252,26 @@ class Termini:
         """A session or a connection is over, and all of its links."""
         self._lingering.ended(peer, scope)
 
-    def _end_consumer(self, consumer: LinkConsumer) -> None:
+    def _end_consumer(self, consumer: LinkConsumer) -> bool:
+        """Delete the queue if it ends with its consumer, and nobody else needs it; whether it was deleted."""
         queue = consumer.queue
         is_used = bool(queue.consumers or queue.arriving_count)
         # Whoever consumes from a durable subscription keeps it, whatever another one said.
         if consumer.ends_queue and not (is_used and queue.kind.is_durable):
             queue.is_ending = True
-        self._end_if_unused(queue)
+        return self._end_if_unused(queue)
 
     def _end_queue(self, queue: Queue) -> None:
         queue.is_ending = True
         self._end_if_unused(queue)
 
-    def _end_if_unused(self, queue: Queue) -> None:
+    def _end_if_unused(self, queue: Queue) -> bool:
         """A transaction or an administrator may still have messages of it: then it ends when these are settled."""
         is_used = queue.consumers or queue.arriving_count or queue.delivering_count
-        if queue.is_ending and not is_used and not queue.is_deleted:
-            self._broker.store.delete_queue(queue)
+        if not queue.is_ending or is_used or queue.is_deleted:
+            return False
+        self._broker.store.delete_queue(queue)
+        return True
 
     def end_queues(self) -> None:
         """Those that were to go and that nobody holds any more."""

@@ -2,38 +2,46 @@
 
 from __future__ import annotations
 
+import csv
 import json
-import time
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from mqctl import journald
 from mqctl.asking import PLACE, AskOptions, nodes_meant
-from mqctl.errors import CommandError
+from mqctl.dev import log as dev_log
+from mqctl.errors import CommandError, UsageError
 from mqctl.exits import Exit
-from mqctl.fanout import on_each
-from mqctl.nodes import Node, shell
-from mqctl.output import Column, Format, Rows, printable, write
+from mqctl.fanout import as_it_comes, on_each
+from mqctl.nodes import Node
+from mqctl.output import Column, Format, Rows, cell_text, chosen_columns, printable, write
 from mqctl.progress import counting
-from mqctl.ssh import shell as remote
 from mqctl.world import World
 
 COLUMNS = (Column("time"), Column("level"), Column("message"))
-LEVELS = ("emerg", "alert", "crit", "error", "warning", "notice", "info", "debug")
-JOURNAL_TIME_S = 60.0
-TAIL_BYTES_MAX = 4 << 20
+SCHEMA = "mqctl.logs/1"
+COUNT_MAX = 10_000
+
+Row = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options(AskOptions):
-    """Which lines."""
+    """Which lines, and whether to wait for more."""
 
     count: Annotated[
-        int, typer.Option("--count", "-n", help="The last so many lines of a node.", min=1, max=10_000)
+        int, typer.Option("--count", "-n", help="The last so many lines of a node.", min=1, max=COUNT_MAX)
     ] = 100
     since: Annotated[str, typer.Option(help="Not older, as journalctl takes it: 'yesterday', '-1h'.")] = ""
+    grep: Annotated[
+        str, typer.Option(help=f"Only lines with a match of this pattern (as of Python's re), of the last {COUNT_MAX}.")
+    ] = ""
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Show new ones as they come, until Ctrl-C.")] = False
 
 
 def run(world: World, options: Options) -> int:
@@ -42,10 +50,15 @@ def run(world: World, options: Options) -> int:
     A line is written as time, node, level and message, or as rows with -o json and -o csv.
     """
     nodes = nodes_meant(world, options)
-    rows: list[dict[str, Any]] = []
+    matches = _matcher(options.grep)
+    if options.since and any(node.access is None for node in nodes):
+        raise UsageError("brokers of `mqctl dev` have no journal, --since does not go with them", "mqctl logs --dev")
+    if options.follow:
+        return follow(world, nodes, options, matches)
+    rows: list[Row] = []
     is_whole = True
     with counting(world, "hosts asked", len(nodes)) as advance:
-        for _, found in on_each(nodes, lambda one: lines_of(world, one, options), lambda _: advance(1)):
+        for _, found in on_each(nodes, lambda one: lines_of(world, one, options, matches), lambda _: advance(1)):
             if isinstance(found, CommandError):
                 is_whole = False
                 world.note(f"mqctl: {found.what}")
@@ -54,57 +67,84 @@ def run(world: World, options: Options) -> int:
     rows.sort(key=lambda row: str(row["time"]))
     if options.shape.format is Format.TABLE and not options.shape.columns:
         for row in rows:
-            place = row["host"] if row["instance"] == "default" else f"{row['host']}/{row['instance']}"
-            world.out.write(printable(f"{row['time']} {place} {row['level']} {row['message']}") + "\n")
+            _write_line(world, line_of(row))
     else:
-        write(Rows("mqctl.logs/1", (*PLACE, *COLUMNS), rows, {"is_whole": is_whole}), options.shape, world.data)
+        write(Rows(SCHEMA, (*PLACE, *COLUMNS), rows, {"is_whole": is_whole}), options.shape, world.data)
     return Exit.DONE if is_whole else Exit.DEGRADED
 
 
-def lines_of(world: World, node: Node, options: Options) -> list[dict[str, Any]]:
-    """The last lines of one node, oldest first."""
-    place = {"host": node.host, "instance": node.instance}
-    if node.access is None:
-        if options.since:
-            raise CommandError(f"{node.name}: brokers of `mqctl dev` have no journal, --since does not go with them")
-        return [place | row for row in of_file(Path(node.socket).parent / "log", options.count)]
-    command = ["journalctl", f"--unit=mqbroker@{node.instance}.service", f"--lines={options.count}", "--output=json"]
-    command += ["--no-pager", "--quiet", *([f"--since={options.since}"] if options.since else [])]
-    result = remote.run(shell(world, node.access), command, timeout_s=JOURNAL_TIME_S)
-    if result.code:
-        raise CommandError(f"{node.name}: journalctl: {result.complaint}", f"mqctl logs --host {node.name}")
-    return [place | of_journal(json.loads(line)) for line in result.out.splitlines() if line.strip()]
-
-
-def of_journal(entry: dict[str, Any]) -> dict[str, Any]:
-    """One entry of journalctl's JSON; a message that is not UTF-8 comes as a list of bytes."""
-    message = entry.get("MESSAGE")
-    text = bytes(message).decode(errors="replace") if isinstance(message, list) else str(message or "")
-    priority = str(entry.get("PRIORITY", "6"))
-    level = LEVELS[int(priority)] if priority in "01234567" else priority
-    return {"time": stamp(int(entry.get("__REALTIME_TIMESTAMP", 0))), "level": level, "message": text}
-
-
-def stamp(time_us: int) -> str:
-    """UTC, with milliseconds, as brokers write it themselves."""
-    seconds, us = divmod(time_us, 1_000_000)
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + f".{us // 1000:03}Z"
-
-
-def of_file(path: Path, count: int) -> list[dict[str, Any]]:
-    """The last lines of the log of a broker of `mqctl dev`; what is no line of the broker's has no time."""
+def _matcher(pattern: str) -> Callable[[Row], bool]:
     try:
-        with path.open("rb") as file:
-            file.seek(max(path.stat().st_size - TAIL_BYTES_MAX, 0))
-            lines = file.read().decode(errors="replace").splitlines()[-count:]
-    except OSError as fault:
-        raise CommandError(f"{path}: {fault.strerror}", "mqctl dev status") from None
-    return [_row(line) for line in lines]
+        found = re.compile(pattern)
+    except re.error as fault:
+        raise UsageError(f"--grep {pattern}: {fault}", "mqctl logs --grep 'login-.*'") from None
+    return lambda row: found.search(row["message"]) is not None
 
 
-def _row(line: str) -> dict[str, Any]:
-    moment, _, rest = line.partition(" ")
-    level, _, message = rest.partition(" ")
-    if moment.endswith("Z") and level.lower() in LEVELS:
-        return {"time": moment, "level": level.lower(), "message": message.strip()}
-    return {"time": "", "level": "", "message": line}
+def lines_of(world: World, node: Node, options: Options, matches: Callable[[Row], bool]) -> list[Row]:
+    """The last lines of one node, oldest first."""
+    looked_at = COUNT_MAX if options.grep else options.count
+    if node.access is None:
+        rows = [_placed(node, row) for row in dev_log.last_lines(_file(node), looked_at)]
+    else:
+        rows = journald.last_lines(world, node, looked_at, options.since)
+    return [row for row in rows if matches(row)][-options.count :]
+
+
+def follow(world: World, nodes: list[Node], options: Options, matches: Callable[[Row], bool]) -> int:
+    """All hosts at once, in the order in which their lines come. It ends by itself only when no host is left."""
+    write_row = _writer(world, options)
+    by_host: dict[str, list[Node]] = {}
+    for node in nodes:
+        by_host.setdefault(node.host, []).append(node)
+    for _, found in as_it_comes(list(by_host.values()), lambda some: _followed(world, some, options)):
+        if isinstance(found, CommandError):
+            world.note(f"mqctl: {found.what}")
+        elif matches(found):
+            write_row(found)
+            world.out.flush()
+    return Exit.DEGRADED
+
+
+def _followed(world: World, nodes: list[Node], options: Options) -> Iterator[Row]:
+    first = nodes[0]
+    if first.access is None:
+        return (_placed(first, row) for row in dev_log.followed(_file(first), options.count))
+    return journald.followed(world, nodes, options.count, options.since)
+
+
+def _writer(world: World, options: Options) -> Callable[[Row], None]:
+    """How one row is written at a time."""
+    shape = options.shape
+    names = [one.name for one in chosen_columns(Rows(SCHEMA, (*PLACE, *COLUMNS)), shape)]
+    if shape.format is Format.JSON:
+        return lambda row: _write_json(world, {name: row[name] for name in names})
+    if shape.format is Format.CSV:
+        writer = csv.writer(world.out, lineterminator="\n")
+        writer.writerow(names)
+        return lambda row: writer.writerow([cell_text(row[name]) for name in names])
+    if shape.columns:
+        return lambda row: _write_line(world, " ".join(cell_text(row[name]) for name in names))
+    return lambda row: _write_line(world, line_of(row))
+
+
+def _write_json(world: World, row: Row) -> None:
+    world.out.write(json.dumps({"schema": SCHEMA, **row}, ensure_ascii=False) + "\n")
+
+
+def _write_line(world: World, text: str) -> None:
+    world.out.write(printable(text) + "\n")
+
+
+def line_of(row: Row) -> str:
+    """One row for people."""
+    place = row["host"] if row["instance"] == "default" else f"{row['host']}/{row['instance']}"
+    return f"{row['time']} {place} {row['level']} {row['message']}"
+
+
+def _placed(node: Node, row: Row) -> Row:
+    return {"host": node.host, "instance": node.instance} | row
+
+
+def _file(node: Node) -> Path:
+    return Path(node.socket).parent / "log"

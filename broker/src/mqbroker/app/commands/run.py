@@ -117,7 +117,7 @@ async def _serve(file: Path, options: BrokerOptions, owner: Identity, log: Log) 
         with notifier.more_time("reading the journal"):
             core, disk = _assemble(server, options, owner, log)
         await server.open()
-        code = await server.run(core, disk, lambda: _reload(file, options, log))
+        code = await server.run(core, disk, lambda is_whole: _reload(file, options, log, is_whole=is_whole))
         if code == exits.DONE and not disk.close():
             code = exits.DISK
         return code
@@ -160,20 +160,30 @@ def _large_files(server: Server) -> dict[int, int]:
         raise fault_of(error, directory.path) from error
 
 
-def _reload(file: Path, running: BrokerOptions, log: Log) -> Reloaded:
-    """Read users and options again. What is faulty is logged and stays as it is."""
-    reloaded = Reloaded(None, None)
+def _reload(file: Path, running: BrokerOptions, log: Log, *, is_whole: bool) -> Reloaded:
+    """Read users and options again. What is faulty is logged and stays as it is.
+
+    `is_whole`: the files of listeners are looked into as well. Without it a bad certificate stops its listener alone
+    from taking it (`Acceptor.change`).
+    """
+    reloaded, faults = Reloaded(None, None), []
     try:
-        reloaded.options = source.read(file)
+        reloaded.options = source.checked(file) if is_whole else source.read(file)
     except source.Unusable as error:
-        for fault in error.faults:
-            log.error("reload-refused", file=str(file), why=str(fault))
-    else:
-        for change in compare.changes(running, reloaded.options):
-            if change.needs is Verdict.RESTART:
-                log.warning("restart-needed", option=change.path, running=str(change.old), file=str(change.new))
+        faults += [(str(file), str(fault)) for fault in error.faults]
     try:
         reloaded.users = dict(users_file.read(Path(running.node.users_file)))
     except ConfigFault as fault:
-        log.error("reload-refused", file=running.node.users_file, why=str(fault))
+        faults.append((running.node.users_file, str(fault)))
+    for path, why in faults:
+        log.error("reload-refused", file=path, why=why)
+    reloaded.faults = tuple(
+        # One line for each, and a fault of the file of users begins with its path.
+        " ".join((why if why.startswith(path) else f"{path}: {why}").split())
+        for path, why in faults
+    )
+    if reloaded.options is not None:
+        for change in compare.changes(running, reloaded.options):
+            if change.needs is Verdict.RESTART:
+                log.warning("restart-needed", option=change.path, running=str(change.old), file=str(change.new))
     return reloaded

@@ -1,0 +1,76 @@
+"""Reloads that administrators ask for: the files are read by `io/`, and the answer says what came of it.
+
+Invariant: all or nothing. Where anything in the files is wrong, everything stays as it was, and the answer names every
+fault. Source: docs/ARCHITECTURE.md, "Follow an option".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from mqbroker.config import compare
+from mqbroker.config.compare import Verdict
+from mqbroker.config.users import Verifier
+from mqbroker.node.accounts import Accounts
+from mqbroker.node.effects import LoadConfiguration
+from mqbroker.node.inputs import Configuration
+
+if TYPE_CHECKING:
+    from mqbroker.node.broker import Broker
+
+
+class Reloads:
+    """Those under way, by the id of their effect."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._requests: dict[int, int] = {}
+
+    def ask(self, request_id: int) -> None:
+        """Have the files read; the request is answered when they are."""
+        effect_id = self._broker.next_effect_id()
+        self._requests[effect_id] = request_id
+        self._broker.effects.append(LoadConfiguration(effect_id))
+
+    def done(self, effect_id: int, found: Any) -> bool:
+        """Take what the files say; whether this was a reload."""
+        request_id = self._requests.pop(effect_id, None)
+        if request_id is None:
+            return False
+        broker, before = self._broker, self._broker.offered
+        users = _users_compared(broker.accounts.users, found.users)
+        self._take(found)
+        waiting = [one for one in compare.changes(broker.options, found.options) if one.needs is Verdict.RESTART]
+        answer = {
+            "changed": [
+                {"option": one.path, "old": one.old, "new": one.new}
+                for one in compare.taken(broker.options, before, found.options)
+            ],
+            "users": users,
+            "restart": [{"option": one.path, "running": one.old, "file": one.new} for one in waiting],
+        }
+        broker.reply(request_id, answer)
+        return True
+
+    def _take(self, found: Configuration) -> None:
+        self._broker.accounts = Accounts(found.users)
+        self._broker.take_options(found.options)
+
+    def failed(self, effect_id: int, why: str) -> bool:
+        """Answer with the faults; whether this was a reload."""
+        request_id = self._requests.pop(effect_id, None)
+        if request_id is None:
+            return False
+        count = len(why.splitlines())
+        said = f"nothing was changed, the files have {count} fault{'s' if count > 1 else ''}:\n{why}"
+        self._broker.reply_error(request_id, "amqp:precondition-failed", said)
+        return True
+
+
+def _users_compared(before: Mapping[str, Verifier], after: Mapping[str, Verifier]) -> dict[str, list[str]]:
+    return {
+        "added": sorted(after.keys() - before.keys()),
+        "changed": sorted(name for name in after.keys() & before.keys() if after[name] != before[name]),
+        "removed": sorted(before.keys() - after.keys()),
+    }
