@@ -81,6 +81,18 @@ def test_messages_are_counted_from_arrival_to_settlement() -> None:
     assert logins == {("default", "success"): 1, ("default", "failure"): 0}
 
 
+def test_messages_whose_time_has_not_come_are_in_the_queue() -> None:
+    stage = Stage(options_with(address_settings={"orders": {"redelivery_delay": 1000}}))
+    sent(stage, "orders", 5)
+    tag = stage.admin("receive", address="orders", count_max=3, wait_ms=10)["tag"]
+    stage.admin("settle", tag=tag, outcome="modified")
+    assert value(stage, "artemis_scheduled_message_count") == 3
+    assert value(stage, "artemis_message_count") == 5
+    stage.wait(1001)
+    assert value(stage, "artemis_scheduled_message_count") == 0
+    assert value(stage, "artemis_message_count") == 5
+
+
 def test_per_object_names_each_queue_and_adds_up_to_the_sums() -> None:
     stage = Stage()
     sent(stage, "orders", 10)

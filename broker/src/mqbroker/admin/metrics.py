@@ -53,8 +53,15 @@ FAMILIES = {
             "Bytes of memory that messages hold, in percent of global-max-size-bytes.",
         ),
         Family("artemis_disk_store_usage", "gauge", BROKER, "Used share of the journal's file system, 0 to 1."),
-        Family("artemis_message_count", "gauge", QUEUE, "Messages in the queue, those in delivery included."),
+        Family(
+            "artemis_message_count", "gauge", QUEUE,
+            "Messages in the queue, those in delivery and those whose time has not come included.",
+        ),
         Family("artemis_delivering_message_count", "gauge", QUEUE, "Messages that consumers have and did not settle."),
+        Family(
+            "artemis_scheduled_message_count", "gauge", QUEUE,
+            "Messages whose time has not come: a delivery delay or time of theirs, or the delay of a redelivery.",
+        ),
         Family("artemis_consumer_count", "gauge", QUEUE, "Consumers of the queue."),
         Family(
             "artemis_messages_added", "gauge", QUEUE,
@@ -210,6 +217,7 @@ def _of_store(broker: Broker) -> dict[str, float]:
 _QUEUE_NAMES = (
     "artemis_message_count",
     "artemis_delivering_message_count",
+    "artemis_scheduled_message_count",
     "artemis_consumer_count",
     "artemis_messages_added",
     "artemis_messages_acknowledged",
@@ -220,9 +228,8 @@ _ADDRESS_NAMES = ("artemis_routed_message_count", "artemis_unrouted_message_coun
 def _rows_of_queues(broker: Broker) -> Iterator[tuple[int, ...]]:
     """A row for each queue, in the order of _QUEUE_NAMES. Runs within a step, so it does nothing else."""
     for queue in broker.store.queues.values():
-        delivering = queue.delivering_count
-        count = queue.ready_count + queue.waiting_count + delivering + queue.paged_count
-        yield count, delivering, len(queue.consumers), queue.added_total, queue.acknowledged_total
+        totals = queue.added_total, queue.acknowledged_total
+        yield queue.message_count, queue.delivering_count, queue.scheduled_count, len(queue.consumers), *totals
 
 
 def _sums(broker: Broker) -> Iterator[tuple[str, tuple[str, ...], int]]:
