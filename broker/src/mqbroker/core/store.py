@@ -354,7 +354,9 @@ class Store:
         if queue.pages is not None:
             self.dirty[queue] = None
         queue.settled(segment.n)
-        self._look_at_end(queue)
+        if not queue.consumers:
+            self._look_at_end(queue)
+            self.idle.drained(queue)
         self.acknowledged_total += segment.n
         self.memory.settle(run, segment.n)
 
