@@ -65,6 +65,18 @@ def test_a_used_and_empty_queue_is_deleted(is_on: bool, left: dict[str, int]) ->
     assert site.queues() == left
 
 
+def test_a_queue_that_empties_by_itself_is_deleted_then() -> None:
+    site = Site()
+    site.send("short", "long", ttl_ms=100_000)
+    site.settle(site.take()[1])
+    site.stage.wait(60_000)
+    assert site.queues() == {"orders": 1}
+    site.stage.wait(41_000)
+    assert site.queues() == {"orders": 0}  # who comes back at once finds it
+    site.stage.wait(31_000)
+    assert site.queues() == {}
+
+
 def test_a_queue_that_nobody_used_or_somebody_made_stays() -> None:
     site = Site()
     site.send("one", to="unused")

@@ -202,9 +202,7 @@ class LimitTable(Table):
         ge=-1,
         le=4 * GIB,
     )
-    link_credit: int = option(
-        2000, "Credit that a publisher is given on its link.", unit="messages", ge=1, le=1_000_000
-    )
+    link_credit: int = option(2000, "Credit that a publisher is given on a link.", unit="messages", ge=1, le=1_000_000)
     sessions_per_connection_max: int = option(256, "Sessions that one connection may begin.", ge=1, le=65536)
     links_per_session_max: int = option(1024, "Links that one session may attach.", ge=1, le=1_000_000)
     queues_max: int = option(100_000, "Queues of this node.", ge=1, le=10_000_000)
@@ -255,12 +253,11 @@ class AddressSettingsTable(Table):
     auto_create_queues: bool | None = setting(
         True, "Create a queue when somebody sends to or receives from an address that has none; else refuse."
     )
+    auto_create_addresses: bool | None = setting(True, "Make an address that is not there for those who use it.")
     auto_delete_queues: bool | None = setting(
         True, "Delete queues that were created by themselves once they have been used, are idle and are empty."
     )
-    auto_delete_queues_delay: int | None = setting(
-        0, "Time that such a queue must have been idle.", unit="ms", ge=0, le=LONG_MS
-    )
+    auto_delete_queues_delay: int | None = setting(0, "Time that it must have been idle.", unit="ms", ge=0, le=LONG_MS)
     auto_delete_queues_message_count: int | None = setting(
         0, "Messages that such a queue may still hold; -1: any number.", unit="messages", ge=-1, le=2**40
     )
@@ -299,14 +296,12 @@ class AddressSettingsTable(Table):
     default_group_first_key: Name | None = setting(
         "", "Property that is set to true on the first message of a group that a consumer gets; empty: none."
     )
-    default_purge_on_no_consumers: bool | None = setting(
-        False, "Drop what is in a queue when its last consumer leaves."
-    )
+    default_purge_on_no_consumers: bool | None = setting(False, "Drop what is in a queue as its last consumer leaves.")
     dead_letter_address: Name | None = setting(
         "", "Address for messages that could not be delivered or were rejected; without one they are dropped."
     )
     max_delivery_attempts: int | None = setting(
-        10, "Deliveries in vain after which a message is a dead letter; -1: no bound.", ge=-1, le=1_000_000
+        10, "Deliveries in vain that make a dead letter; -1: no bound.", ge=-1, le=1_000_000
     )
     auto_create_dead_letter_resources: bool | None = setting(
         False, "Keep the dead letters of each address in a queue of their own at the dead-letter address."
@@ -321,12 +316,10 @@ class AddressSettingsTable(Table):
         0.0, "Share by which that time varies, so that messages do not come back together.", ge=0.0, le=1.0
     )
     max_redelivery_delay: int | None = setting(
-        0, "Longest such time; 0: ten times redelivery-delay.", unit="ms", ge=0, le=LONG_MS
+        0, "Its upper bound; 0: ten times the delay.", unit="ms", ge=0, le=LONG_MS
     )
     expiry_address: Name | None = setting("", "Address for expired messages; without one they are dropped.")
-    expiry_delay: int | None = setting(
-        -1, "Time to live of messages that do not say; -1: for ever.", unit="ms", ge=-1, le=LONG_MS
-    )
+    expiry_delay: int | None = setting(-1, "Time to live where none is said; -1: none.", unit="ms", ge=-1, le=LONG_MS)
     min_expiry_delay: int | None = setting(-1, "Shortest time to live; -1: no bound.", unit="ms", ge=-1, le=LONG_MS)
     max_expiry_delay: int | None = setting(-1, "Longest time to live; -1: no bound.", unit="ms", ge=-1, le=LONG_MS)
     auto_create_expiry_resources: bool | None = setting(

@@ -93,6 +93,7 @@ class AddressSettings:
     """All settings of one address, after matching."""
 
     auto_create_queues: bool
+    auto_create_addresses: bool
     auto_delete_queues: bool
     auto_delete_queues_delay: int
     auto_delete_queues_message_count: int

@@ -37,6 +37,11 @@ class Idle:
             queue.idle_until_ms = store.at.wall_ms + max(settings.auto_delete_queues_delay, IDLE_MS_MIN)
             store.watch(queue)
 
+    def drained(self, queue: Queue) -> None:
+        """Messages left a queue that nobody consumes from: they expired, or a person took them out."""
+        if queue.is_used and not queue.idle_until_ms:
+            self.left(queue)
+
     def queue_due(self, queue: Queue) -> None:
         """The queue has been idle for long enough, unless somebody has come."""
         queue.idle_until_ms = 0

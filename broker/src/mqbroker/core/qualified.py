@@ -24,8 +24,6 @@ def queue_at(store: Store, address: str, name: str, routing: str = "") -> Queue:
             why = f"queue {name!r} belongs to address {found.kind.address!r}, not to {address!r}"
             raise Refused("amqp:precondition-failed", why)
         return found
-    settings = store.settings.of(address)
-    if not settings.auto_create_queues:
-        raise Refused("amqp:not-found", f"there is no queue {name!r}, and auto-create-queues is off")
+    store.settings.check_creation(address, name, is_new=address not in store.addresses)
     routing = routing or (MULTICAST if store.is_multicast(address) else ANYCAST)
-    return store.create_queue(kind_of(name, address, settings, routing=routing, auto_created=True))
+    return store.create_queue(kind_of(name, address, store.settings.of(address), routing=routing, auto_created=True))

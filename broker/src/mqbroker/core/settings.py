@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from mqbroker.base.errors import Refused
 from mqbroker.config.slices import AddressSettings, AddressSettingsOptions
 
 DELIMITER, ANY_WORD, ANY_WORDS = ".", "*", "#"
@@ -41,6 +42,17 @@ class Settings:
                 self._known.clear()
             known = self._known[address] = self._merged(address)
         return known
+
+    def check_creation(self, address: str, queue: str = "", *, is_new: bool = True) -> None:
+        """Whether whoever uses an address, or a queue of it, makes what is not there. Raises Refused.
+
+        `is_new`: neither is the address.
+        """
+        settings = self.of(address)
+        if queue and not settings.auto_create_queues:
+            raise Refused("amqp:not-found", f"there is no queue {queue!r}, and auto-create-queues is off")
+        if is_new and not settings.auto_create_addresses:
+            raise Refused("amqp:not-found", f"there is no address {address!r}, and auto-create-addresses is off")
 
     def said(self, address: str) -> list[tuple[str, Mapping[str, Any]]]:
         """The matches that hold at this address and what each says; later ones win."""

@@ -89,12 +89,10 @@ class Store:
         found = self.addresses.get(name)
         if found is not None and (found.anycast or (not anycast and (found.multicast or found.is_topic))):
             return found
-        settings = self.settings.of(name)
-        if not settings.auto_create_queues:
-            raise Refused("amqp:not-found", f"there is no address {name!r}, and auto-create-queues is off")
         if not anycast and self.is_multicast(name):
             return self.make_address(name)
-        self.create_queue(kind_of(name, name, settings, auto_created=True))
+        self.settings.check_creation(name, name, is_new=name not in self.addresses)
+        self.create_queue(kind_of(name, name, self.settings.of(name), auto_created=True))
         return self.addresses[name]
 
     def is_multicast(self, name: str) -> bool:
@@ -141,15 +139,15 @@ class Store:
         """Whether all that comes there can stay on disk while the memory is full."""
         return address.can_page and address.name not in self.diverts.at
 
-    def make_address(self, name: str) -> Address:
+    def make_address(self, name: str, *, is_temporary: bool = False) -> Address:
         """The address, without a queue where it is new. Raises Refused."""
         check_name("address", name)
         found = self.addresses.get(name)
         if found is None:
             if len(self.addresses) >= self.limits.queues_max:
                 raise Refused("amqp:resource-limit-exceeded", f"there are {len(self.addresses)} addresses: queues-max")
-            if not self.settings.of(name).auto_create_queues:
-                raise Refused("amqp:not-found", f"there is no address {name!r}, and auto-create-queues is off")
+            if not is_temporary:
+                self.settings.check_creation(name)
             self.permit(CREATE_ADDRESS, name)
             found = self._add_address(name)
             found.is_topic = True
@@ -157,16 +155,12 @@ class Store:
         return found
 
     def queue_for(self, name: str) -> Queue:
-        """The queue to consume from, by its own name. Raises Refused."""
+        """The queue to consume from: by its own name, else the first shared one of that address. Raises Refused."""
         found = self.queues.get(name)
-        if found is None:
-            self.address_for(name, anycast=True)
-            found = self.queues.get(name)
-        if found is None:
-            raise Refused(
-                "amqp:not-found", f"there is no queue {name!r}; address {name!r} has only queues of other names"
-            )
-        return found
+        if found is not None:
+            return found
+        address = self.address_for(name, anycast=True)
+        return self.queues.get(name) or address.anycast[0]
 
     def create_queue(self, kind: QueueKind) -> Queue:
         """Make and bind a queue; on disk with this step's append. Raises Refused."""
@@ -360,7 +354,9 @@ class Store:
         if queue.pages is not None:
             self.dirty[queue] = None
         queue.settled(segment.n)
-        self._look_at_end(queue)
+        if not queue.consumers:
+            self._look_at_end(queue)
+            self.idle.drained(queue)
         self.acknowledged_total += segment.n
         self.memory.settle(run, segment.n)
 

@@ -75,7 +75,7 @@ class Subscriptions:
         name = self._free_name(f"temporary.{container}.{link_name}")
         self._store.permit(permission, name)
         if multicast:
-            self._store.make_address(name)
+            self._store.make_address(name, is_temporary=True)
         else:
             settings = self._store.settings.of(name)
             self._store.create_queue(kind_of(name, name, settings, is_durable=False, routing=ANYCAST))
@@ -83,8 +83,6 @@ class Subscriptions:
 
     def _make(self, name: str, address: str, *, durable: bool, wants: dict[str, str]) -> Queue:
         settings = self._store.settings.of(address)
-        if not settings.auto_create_queues and address not in self._store.addresses:
-            raise Refused("amqp:not-found", f"there is no address {address!r}, and auto-create-queues is off")
         self._store.make_address(address)
         kind = kind_of(name, address, settings, routing=MULTICAST, is_durable=durable, **wants)
         return self._store.create_queue(kind)
