@@ -10,7 +10,7 @@ from unittest.mock import patch
 from mqbroker.amqp.events import Whole
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.core import paging
-from mqbroker.core.address import Address
+from mqbroker.core.address import UNKNOWN, Address, Origin
 from mqbroker.core.decisions import Decisions
 from mqbroker.core.dispatch import Dispatch
 from mqbroker.core.large import LargeFiles
@@ -46,16 +46,16 @@ def _commit_before_sync(self: Decisions, action: Callable[..., None], *arguments
         self._forming.append((action, arguments))
 
 
-def _publish_one_by_one(self: Store, posted: list[tuple[Address, Run]], *, must_wait: bool) -> bool:
+def _publish_one_by_one(self: Store, posted: list[tuple[Address, Run]], origin: Origin, *, must_wait: bool) -> bool:
     """Messages of one commit that do not wait for each other."""
     for address, run in posted:
-        must_wait = self.publish(address, run) or must_wait
+        must_wait = self.publish(address, run, origin) or must_wait
     return must_wait
 
 
-def _publish_without_last(self: Store, posted: list[tuple[Address, Run]], *, must_wait: bool) -> bool:
+def _publish_without_last(self: Store, posted: list[tuple[Address, Run]], origin: Origin, *, must_wait: bool) -> bool:
     """The last message of a large transaction is forgotten."""
-    return _PUBLISH(self, posted[:-1] if len(posted) > 3 else posted, must_wait=must_wait)
+    return _PUBLISH(self, posted[:-1] if len(posted) > 3 else posted, origin, must_wait=must_wait)
 
 
 def _commit_by_rollback(self: Transaction) -> None:
@@ -187,9 +187,11 @@ def _arrive_unseen(self: Queue, segment: Segment) -> None:
     self._note_expiry(segment)
 
 
-def _publish_as_new(self: Store, address: Address, run: Run, moved_from: str = "", *, is_known: bool = False) -> bool:
+def _publish_as_new(
+    self: Store, address: Address, run: Run, origin: Origin = UNKNOWN, *, is_known: bool = False
+) -> bool:
     """What a person moves is looked up among the ids that were seen."""
-    return _PUBLISH_ANY(self, address, run, moved_from)
+    return _PUBLISH_ANY(self, address, run, origin)
 
 
 LATER_NS = 60 * NS_PER_MS

@@ -10,6 +10,8 @@ from mqbroker.config.slices import BrokerOptions
 CLIENTS = '[[listeners]]\nname = "clients"\nport = 5672\n'
 TLS = 'tls-certificate-file = "/c"\ntls-key-file = "/k"\n'
 TLS_NAMES = ("tls-certificate-file", "tls-key-file")
+ORDERS = '[[address-settings]]\nmatch = "orders"\nredelivery-delay = {}\n'
+FULL = ORDERS.format(1) + "max-size-bytes = 7\n"
 CLUSTER = '[[listeners]]\nname = "cluster"\nkind = "cluster"\nport = 5673\n'
 
 
@@ -35,6 +37,10 @@ def options(text: str) -> BrokerOptions:
         (CLIENTS, CLIENTS + TLS, Verdict.RESTART, [f"listeners.clients.{name}" for name in TLS_NAMES]),
         (CLIENTS + TLS, CLIENTS, Verdict.RESTART, [f"listeners.clients.{name}" for name in TLS_NAMES]),
         (CLIENTS, CLIENTS + CLUSTER, Verdict.RESTART, ["listeners.cluster"]),
+        ("", ORDERS.format(1), Verdict.RELOAD, ["address-settings.orders"]),
+        (ORDERS.format(1), "", Verdict.RELOAD, ["address-settings.orders"]),
+        ("", FULL, Verdict.RESTART, ["address-settings.orders", "address-settings.orders.max-size-bytes"]),
+        (FULL, "", Verdict.RESTART, ["address-settings.orders", "address-settings.orders.max-size-bytes"]),
         (
             "",
             '[node]\nlog-format = "json"\n[journal]\njournal-sync = false\n',
@@ -47,9 +53,6 @@ def test_verdict_and_options(old: str, new: str, expected: Verdict, paths: list[
     found = changes(options(old), options(new))
     assert (verdict(found), [change.path for change in found]) == (expected, paths)
     assert all(change.why for change in found)
-
-
-ORDERS = '[[address-settings]]\nmatch = "orders"\nredelivery-delay = {}\n'
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from mqbroker.config.slices import DivertOptions
 from mqbroker.wire.performatives import Attach, Open, Rejected, Source, Target, Transfer
 from mqbroker.wire.sections import Properties, build_message
 from mqbroker.wire.types import Described, Symbol, ULong
@@ -111,6 +113,23 @@ def test_a_message_that_a_broker_moves_itself_is_nobodys() -> None:
     """Its consumer rejects it, and is a subscriber of the dead-letter address too."""
     stage = Stage(options_with(address_settings={"orders": {"dead_letter_address": "news"}}))
     own = connected(stage, go("app") + subscriber(BY_NAME))
+    stage.admin("send", address="orders", messages=[{"body": "x"}])
+    stage.talk(own, frames.receiver("orders", handle=2, credit=1))
+    stage.talk(own, frames.disposition(0, 0, Rejected()))
+    assert heard(stage, own) == [b"x", b"x"]
+
+
+def test_what_a_divert_makes_of_it_is_nobodys_either() -> None:
+    """Whoever happens to act when the broker moves a message has not published it."""
+    stage = Stage(
+        replace(
+            options_with(address_settings={"orders": {"dead_letter_address": "dead"}}),
+            diverts=(DivertOptions("copy", "dead", "news", routing_type="MULTICAST", filter="", exclusive=False),),
+        )
+    )
+    own = connected(stage, go("app") + subscriber(BY_NAME) + publisher("dead"))
+    stage.talk(own, frames.transfer(0, b"a"))
+    assert heard(stage, own) == [], "its own is its own, also by a divert"
     stage.admin("send", address="orders", messages=[{"body": "x"}])
     stage.talk(own, frames.receiver("orders", handle=2, credit=1))
     stage.talk(own, frames.disposition(0, 0, Rejected()))

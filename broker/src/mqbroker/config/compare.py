@@ -114,4 +114,20 @@ def _repeated(table: str, old: tuple[Any, ...], new: tuple[Any, ...], reloadable
             found += _fields(place, table, (_values(item), _values(after[name])), reloadable)
         else:
             found.append(Change(place, name, None, whole))
-    return found + [Change(f"{head}.{name}", None, name, whole) for name in after if name not in before]
+            found += _not_reloadable(place, head, _values(item), reloadable) if whole is Verdict.RELOAD else []
+    for name, item in after.items():
+        if name not in before:
+            place = f"{head}.{name}"
+            found.append(Change(place, None, name, whole))
+            rest = _not_reloadable(place, head, _values(item), reloadable) if whole is Verdict.RELOAD else []
+            found += [dataclasses.replace(one, old=None, new=one.old) for one in rest]
+    return found
+
+
+def _not_reloadable(place: str, head: str, values: dict[str, Any], reloadable: set[str]) -> list[Change]:
+    """What goes with a table that a reload takes away, and needs a restart all the same."""
+    return [
+        Change(f"{place}.{toml_name(name)}", value, None, Verdict.RESTART)
+        for name, value in values.items()
+        if f"{head}.{toml_name(name)}" not in reloadable
+    ]

@@ -7,7 +7,7 @@ queues. A binding may have a filter, and then gets what matches.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from mqbroker.core.message_view import MessageView
 from mqbroker.core.meter import Meter
@@ -18,6 +18,16 @@ if TYPE_CHECKING:
     from mqbroker.core.idle import Idle
 
 ANYCAST, MULTICAST = "anycast", "multicast"
+
+
+class Origin(NamedTuple):
+    """Where messages come from: the address that the broker moves them from, or the container that publishes them."""
+
+    moved_from: str = ""
+    publisher: str = ""
+
+
+UNKNOWN = Origin()  # an administrator, for example, has no container
 
 
 class Address:
@@ -81,18 +91,15 @@ class Address:
         """All bound queues."""
         return self.anycast + self.multicast
 
-    def route(
-        self, run: Run, moved_from: str = "", only: str = "", publisher: str = ""
-    ) -> list[tuple[int, int, list[Queue]]]:
+    def route(self, run: Run, origin: Origin = UNKNOWN, only: str = "") -> list[tuple[int, int, list[Queue]]]:
         """Which queues get which part of the run: (index, count, queues).
 
-        `moved_from`: the address it was moved from. `only`: queues of this routing type alone. `publisher`: the
-        container that sends it. The usual case, at most one shared queue and no filters, is one part.
+        `only`: queues of this routing type alone. The usual case, at most one shared queue and no filters, is one part.
         """
         if len(self.anycast) <= 1 and not self._is_choosy and not only:
             queues = self.anycast + self.multicast if self.multicast else self.anycast
             return [(0, run.count, queues)]
-        open_to = [queue for queue in self.queues if _may_take(queue, moved_from, only, publisher)]
+        open_to = [queue for queue in self.queues if _may_take(queue, origin, only)]
         parts: list[tuple[int, int, list[Queue]]] = []
         for index in range(run.count):
             queues = self._queues_for(run, index, open_to)
@@ -114,12 +121,12 @@ class Address:
         return shared + [queue for queue in taking if queue.kind.routing != ANYCAST]
 
 
-def _may_take(queue: Queue, moved_from: str, only: str, publisher: str) -> bool:
+def _may_take(queue: Queue, origin: Origin, only: str) -> bool:
     """Whether the queue is open to messages of this origin, whatever they say."""
     kind = queue.kind
     if only and kind.routing != only:
         return False
-    if kind.moved_from and kind.moved_from != moved_from:
+    if kind.moved_from and kind.moved_from != origin.moved_from:
         return False
     # What is moved by the broker itself was published before.
-    return not kind.no_local or kind.no_local != publisher or bool(moved_from)
+    return not kind.no_local or kind.no_local != origin.publisher or bool(origin.moved_from)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from mqbroker.base.errors import ConfigFault, Refused
 from mqbroker.config.slices import DivertOptions
-from mqbroker.core.address import ANYCAST, MULTICAST, Address
+from mqbroker.core.address import ANYCAST, MULTICAST, Address, Origin
 from mqbroker.core.message_view import MessageView
 from mqbroker.core.meter import DROP
 from mqbroker.core.selector import Selector, compile_selector
@@ -68,23 +68,23 @@ class Diverts:
             )
             self.at.setdefault(one.address, []).append(divert)
 
-    def publish(self, address: Address, run: Run, moved_from: str) -> bool:
+    def publish(self, address: Address, run: Run, origin: Origin) -> bool:
         """Take a run in at an address that has diverts. True: it must wait for this step's append."""
         self._copies_left = COPIES_MAX
-        return self._spread(address, run, (), (moved_from, ""))
+        return self._spread(address, run, (), (origin, ""))
 
-    def _spread(self, address: Address, run: Run, passed: tuple[Divert, ...], terms: tuple[str, str]) -> bool:
+    def _spread(self, address: Address, run: Run, passed: tuple[Divert, ...], terms: tuple[Origin, str]) -> bool:
         waits = False
         here = [divert for divert in self.at.get(address.name, ()) if divert not in passed]
         for begin, end, taking, stays in _split(address.name, run, here):
             for divert in taking:
-                waits = self._forward(divert, self._part(run, begin, end), passed) or waits
+                waits = self._forward(divert, self._part(run, begin, end), passed, terms[0]) or waits
             if stays:
                 whole = end - begin == run.count
                 waits = self._store.take_in(address, run if whole else self._part(run, begin, end), *terms) or waits
         return waits
 
-    def _forward(self, divert: Divert, run: Run, passed: tuple[Divert, ...]) -> bool:
+    def _forward(self, divert: Divert, run: Run, passed: tuple[Divert, ...], origin: Origin) -> bool:
         self._copies_left -= 1
         try:
             address = self._target(divert) if self._copies_left >= 0 else None
@@ -97,7 +97,7 @@ class Diverts:
         if meter is not None and meter.policy == DROP and meter.is_full:
             meter.refused(run.count)
             return False
-        return self._spread(address, run, (*passed, divert), ("", divert.only))
+        return self._spread(address, run, (*passed, divert), (Origin(publisher=origin.publisher), divert.only))
 
     def _target(self, divert: Divert) -> Address:
         store = self._store

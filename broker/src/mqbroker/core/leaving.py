@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mqbroker.base.errors import Refused
-from mqbroker.core.address import MULTICAST
+from mqbroker.core.address import MULTICAST, Origin
 from mqbroker.core.backlog import EXPIRED, Segment
 from mqbroker.core.kinds import QueueKind
 from mqbroker.core.moved import moved
@@ -63,5 +63,5 @@ class Leaving:
             self._store.settle(queue, segment)
             return
         for index in range(segment.start, segment.start + segment.n):
-            self._store.publish(address, moved(segment, index, (origin, queue.kind.name), cause), origin)
+            self._store.publish(address, moved(segment, index, (origin, queue.kind.name), cause), Origin(origin))
         self._store.settle(queue, segment)

@@ -13,7 +13,7 @@ from dataclasses import replace
 from mqbroker.base.errors import Refused
 from mqbroker.base.time import NS_PER_MS, At
 from mqbroker.config.slices import AddressSettingsOptions, LimitOptions
-from mqbroker.core.address import MULTICAST, Address
+from mqbroker.core.address import MULTICAST, UNKNOWN, Address, Origin
 from mqbroker.core.compaction import Live, store_again
 from mqbroker.core.decisions import Decisions
 from mqbroker.core.diverts import Diverts
@@ -64,7 +64,6 @@ class Store:
         self.dirty: dict[Queue, None] = {}
         self.ended: dict[Queue, None] = {}  # they were to go, and nothing holds them any more
         self.next_id = journal.next_id
-        self.publisher = ""  # the container that acts
         # Since the process began, never less than before: queues may go, these stay.
         self.received_total = 0
         self.received_bytes_total = 0
@@ -226,7 +225,7 @@ class Store:
 
     # -- messages ------------------------------------------------------------------------------------------------------
 
-    def publish(self, address: Address, run: Run, moved_from: str = "", *, is_known: bool = False) -> bool:
+    def publish(self, address: Address, run: Run, origin: Origin = UNKNOWN, *, is_known: bool = False) -> bool:
         """Take a run in. True: its acceptance must wait for this step's append (`decisions.wait`).
 
         `is_known`: a person moves it, so that the id that was seen when it came first makes no duplicate of it.
@@ -234,31 +233,31 @@ class Store:
         waits = False
         settings = self.settings.of(address.name)
         for part in parts_of(run):
-            is_new = bool(moved_from) or is_known or not part.traits.duplicate_id
+            is_new = bool(origin.moved_from) or is_known or not part.traits.duplicate_id
             if not is_new and not self.duplicates.is_new(address.name, part):
                 waits = self.duplicates.must_wait(address.name, part) or waits
                 continue
             part.arrived_ms = self.at.wall_ms
             if address.name in self.diverts.at:
-                waits = self.diverts.publish(address, part, moved_from) or waits
+                waits = self.diverts.publish(address, part, origin) or waits
                 continue
             part.expires_ms = expires_ms(part, settings)
-            waits = self._publish(address, part, moved_from) or waits
+            waits = self._publish(address, part, origin) or waits
         return waits
 
-    def take_in(self, address: Address, run: Run, moved_from: str, only: str) -> bool:
+    def take_in(self, address: Address, run: Run, origin: Origin, only: str) -> bool:
         """What diverts leave or bring; `only` queues of this routing type get it. True: as `publish`."""
         run.expires_ms = expires_ms(run, self.settings.of(address.name))
-        return self._publish(address, run, moved_from, only)
+        return self._publish(address, run, origin, only)
 
-    def _publish(self, address: Address, run: Run, moved_from: str, only: str = "") -> bool:
+    def _publish(self, address: Address, run: Run, origin: Origin, only: str = "") -> bool:
         run.first_id = self.next_id
         self.next_id += run.count
         run.deliver_at_ms = deliver_at_ms(run)
         self.received_total += run.count
         self.received_bytes_total += run.size_bytes(0, run.count)
         waits = False
-        for index, count, queues in address.route(run, moved_from, only, self.publisher):
+        for index, count, queues in address.route(run, origin, only):
             if not queues:
                 address.unrouted_total += count
                 self.unrouted_total += count
@@ -291,11 +290,11 @@ class Store:
                     self._together.append((queue, Segment(run, index, count, 0)))
         return waits
 
-    def publish_together(self, posted: list[tuple[Address, Run]], *, must_wait: bool) -> bool:
+    def publish_together(self, posted: list[tuple[Address, Run]], origin: Origin, *, must_wait: bool) -> bool:
         """Take runs in as one: where any of them must wait for this step's append, or `must_wait`, all of them do."""
         together = self._together = []
         for address, run in posted:
-            must_wait = self.publish(address, run) or must_wait
+            must_wait = self.publish(address, run, origin) or must_wait
         self._together = None
         for queue, segment in together:
             self._enqueue(queue, segment, must_wait=must_wait)

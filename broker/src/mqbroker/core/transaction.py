@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from mqbroker.base.errors import Bug, Refused
-from mqbroker.core.address import Address
+from mqbroker.core.address import UNKNOWN, Address, Origin
 from mqbroker.core.outcomes import apply_outcome
 from mqbroker.core.queue import Consumer, Queue, Segment
 from mqbroker.core.store import Store
@@ -126,7 +126,7 @@ class Transaction:
         """The addresses of all that was posted, as they are now. Raises Refused where there is no commit."""
         return {name: self._store.target_for(name) for name, _ in self._posted}
 
-    def commit(self, addresses: dict[str, Address]) -> bool:
+    def commit(self, addresses: dict[str, Address], origin: Origin = UNKNOWN) -> bool:
         """Settle and publish everything, in the order in which it came. True: the answer waits for this append."""
         self._move(TxEvent.COMMIT)
         store, must_wait = self._store, False
@@ -135,7 +135,7 @@ class Transaction:
         for _, run in self._posted:
             store.memory.release(run)  # the store holds what it finds a queue for
         posted = [(addresses[name], run) for name, run in self._posted]
-        must_wait = store.publish_together(posted, must_wait=must_wait)
+        must_wait = store.publish_together(posted, origin, must_wait=must_wait)
         self._forget()
         return must_wait
 

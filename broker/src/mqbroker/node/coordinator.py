@@ -189,7 +189,7 @@ class Transactions:
             broker.counters.rejected += rejected
             broker.notice(Level.WARNING, "message-rejected", conn=self._peer.conn, count=rejected)
         answer = ongoing.id, link, delivery_id, settlements
-        if work.commit(addresses):
+        if work.commit(addresses, self._peer.origin):
             broker.store.decisions.wait(self._committed, *answer)
         else:
             self._committed(*answer)

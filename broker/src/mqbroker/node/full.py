@@ -25,7 +25,7 @@ def admitted(peer: Peer, event: Incoming, meter: Meter) -> Incoming | None:
     why = meter.refused(run.count - count)
     if meter.policy != DROP and is_settled:
         if taken is not None:
-            peer.broker.store.publish(link.owner, taken.run)
+            peer.broker.store.publish(link.owner, taken.run, peer.origin)
         refuse_range(event, count, why)
         return None
     if meter.policy != DROP:

@@ -39,7 +39,7 @@ from mqbroker.base.errors import Refused
 from mqbroker.base.notice import Level
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.config.slices import ListenerOptions
-from mqbroker.core.address import Address
+from mqbroker.core.address import Address, Origin
 from mqbroker.core.outcomes import apply_outcome
 from mqbroker.core.permissions import Actor
 from mqbroker.node import opening
@@ -159,6 +159,11 @@ class Peer:
         return opened.container_id if opened is not None else ""
 
     @property
+    def origin(self) -> Origin:
+        """Where messages of the peer come from."""
+        return Origin(publisher=self.container_id)
+
+    @property
     def actor(self) -> Actor:
         """Whose permissions hold here, as users and their roles are now."""
         if self.user is None:
@@ -233,12 +238,9 @@ class Peer:
             self.act(*events)
 
     def act(self, *events: Event) -> None:
-        """Act on what the connection told; what is published meanwhile is its container's."""
-        store = self.broker.store
-        acting_before, store.publisher = store.publisher, self.container_id
+        """Act on what the connection told."""
         for event in events:
             HANDLERS[type(event)](self, event)
-        store.publisher = acting_before
 
     def incoming(self, event: Incoming) -> None:
         """Messages came in."""
@@ -256,7 +258,7 @@ class Peer:
             refuse_run(self, event, why)
             return
         if isinstance(link.owner, Relay):
-            self._relay(link, link.owner.publish(run), event)
+            self._relay(link, link.owner.publish(run, self.origin), event)
             return
         if link.owner.is_empty and not link.owner.is_topic and not self._bind_again(link):
             return
@@ -266,7 +268,7 @@ class Peer:
                 return
             run = taken.run
         broker.activity.went(link, run.count, broker.at.monotonic_ns)
-        waits = broker.store.publish(link.owner, run)
+        waits = broker.store.publish(link.owner, run, self.origin)
         if waits and not is_settled:
             broker.store.decisions.wait(self._accept, link, first, run.count)
         elif not is_settled:

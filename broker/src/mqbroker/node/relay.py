@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 from mqbroker.base.errors import PeerFault, Refused
+from mqbroker.core.address import Origin
 from mqbroker.core.store import FULLY_QUALIFIED
 from mqbroker.node.full import is_dropped
 from mqbroker.node.redirects import check_is_here
@@ -36,7 +37,7 @@ class Relay:
         self._store = broker.store
         self._acting = acting  # on behalf of the sender
 
-    def publish(self, run: Run) -> list[tuple[int, int, bool, Refused | None]]:
+    def publish(self, run: Run, origin: Origin) -> list[tuple[int, int, bool, Refused | None]]:
         """Route all messages: (index, count, whether acceptance must wait, why not) for each part."""
         targets = [target_of(run, index) for index in range(run.count)]
         found: list[tuple[int, int, bool, Refused | None]] = []
@@ -44,11 +45,11 @@ class Relay:
         for index in range(1, run.count + 1):
             if index < run.count and targets[index] == targets[begin]:
                 continue
-            found.append((begin, index - begin, *self._publish(run, begin, index, targets[begin])))
+            found.append((begin, index - begin, *self._publish(part_of(run, begin, index), targets[begin], origin)))
             begin = index
         return found
 
-    def _publish(self, run: Run, begin: int, end: int, target: str | None) -> tuple[bool, Refused | None]:
+    def _publish(self, run: Run, target: str | None, origin: Origin) -> tuple[bool, Refused | None]:
         if not target:
             why = "the message has no `to`, which a link without an address needs"
             return False, Refused("amqp:invalid-field", why)
@@ -56,11 +57,11 @@ class Relay:
             with self._acting():
                 self.check(target)
                 address = self._store.target_for(target)
-            if is_dropped(address, end - begin):
+            if is_dropped(address, run.count):
                 return False, None
         except Refused as refused:
             return False, refused
-        return self._store.publish(address, part_of(run, begin, end)), None
+        return self._store.publish(address, run, origin), None
 
     def check(self, target: str) -> None:
         """Whether whoever acts may send there, and here is the place for it. Raises Refused."""
