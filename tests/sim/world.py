@@ -60,9 +60,11 @@ def options_for(file_size: int, memory: int, credit: int) -> BrokerOptions:
     )
 
 
-def with_large(options: BrokerOptions, size_min: int, frame_size: int) -> BrokerOptions:
-    """Messages become large early, and come in many frames."""
-    limits = replace(options.limits, amqp_min_large_message_size_bytes=size_min)
+def with_large(options: BrokerOptions, size_min: int, frame_size: int, kept_max: int) -> BrokerOptions:
+    """Messages become large early, and come in many frames; `kept_max` bytes of one stay in memory."""
+    limits = replace(
+        options.limits, amqp_min_large_message_size_bytes=size_min, large_message_in_memory_max_size_bytes=kept_max
+    )
     listeners = tuple(replace(each, max_frame_size_bytes=frame_size) for each in options.listeners)
     return replace(options, limits=limits, listeners=listeners)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from mqbroker.amqp import sasl
 from mqbroker.amqp.events import Began, Dead, Event, LoggedIn, LoginDecided, Opened, SaslDerive
-from mqbroker.amqp.links import LinkBase
+from mqbroker.amqp.links import LinkBase, Partials
 from mqbroker.amqp.session import Session
 from mqbroker.amqp.states import Conn, ConnEvent, Link, Sess, SessEvent, next_conn, next_sess
 from mqbroker.base.errors import PeerFault, Scope
@@ -71,6 +71,7 @@ class Connection:
         self.peer_channel_max = 0
         self.peer_open: Open | None = None
         self.partial_bytes = 0
+        self.partials = Partials()
         self.is_dead = False
         self.is_held = False  # nothing more is taken in before `go_on`
         self.is_transactional = False  # its owner: dispositions may name what earlier ones put into a transaction
@@ -456,6 +457,12 @@ class Connection:
         if self.partial_bytes + size_bytes > self.limits.partial_bytes_max:
             raise PeerFault("amqp:resource-limit-exceeded", "too many bytes in unfinished messages", Scope.LINK)
         self.partial_bytes += size_bytes
+        self.partials.size_bytes += size_bytes
+
+    def shrink_partial(self, size_bytes: int) -> None:
+        """So much of an unfinished message is no more, or unfinished no more."""
+        self.partial_bytes -= size_bytes
+        self.partials.size_bytes -= size_bytes
 
     def heartbeat(self) -> None:
         """An empty frame keeps the connection alive at the peer (§2.4.5)."""

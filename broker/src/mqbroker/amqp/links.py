@@ -10,6 +10,7 @@ the connection. Counters, easily confused: delivery ids belong to the session, c
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from mqbroker.amqp.states import Link, LinkEvent, next_link
@@ -154,7 +155,7 @@ class SenderLink(LinkBase):
 class ReceiverLink(LinkBase):
     """We receive: credit is what we granted and the peer has not used."""
 
-    __slots__ = ("is_starved", "large_size_min", "max_message_size", "partial", "window")
+    __slots__ = ("is_starved", "kept_bytes_max", "large_size_min", "max_message_size", "partial", "window")
 
     role = ROLE_RECEIVER
 
@@ -165,6 +166,7 @@ class ReceiverLink(LinkBase):
         self.is_starved = False
         self.max_message_size = 0
         self.large_size_min = -1  # bytes of a message above which it is told in pieces, -1: never
+        self.kept_bytes_max: Callable[[], int] = _nothing  # up to so many it is told as a whole all the same, now
 
     def accept(self, attach: Attach, target: Target | Coordinator, max_message_size: int) -> None:
         """Let the peer send to `target`; credit follows by `grant`."""
@@ -193,12 +195,26 @@ class ReceiverLink(LinkBase):
     def count_before_large(self, run: Run, count: int) -> int:
         """How many of the first `count` messages of a run come before one that is told in pieces."""
         sizes = (run.size_bytes(index, 1) - run.head_size for index in range(count))
-        return next((index for index, size in enumerate(sizes) if size > self.large_size_min), count)
+        most = max(self.large_size_min, self.kept_bytes_max())
+        return next((index for index, size in enumerate(sizes) if size > most), count)
 
     def use(self, count: int) -> None:
         """`count` deliveries began."""
         self.credit -= count
         self.delivery_count = wrap(self.delivery_count + count)
+
+
+def _nothing() -> int:
+    return 0
+
+
+class Partials:
+    """Unfinished messages of all connections that share this: bytes of them in memory."""
+
+    __slots__ = ("size_bytes",)
+
+    def __init__(self) -> None:
+        self.size_bytes = 0
 
 
 class Partial:

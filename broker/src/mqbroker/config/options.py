@@ -188,11 +188,7 @@ class LimitTable(Table):
         le=1024 * GIB,
     )
     max_message_size_bytes: int = option(
-        100 * MIB,
-        "Largest message that is accepted; it is announced on every link.",
-        unit="bytes",
-        ge=1 * KIB,
-        le=4 * GIB,
+        100 * MIB, "Largest message that is accepted; it is announced on every link.", unit="bytes", ge=KIB, le=4 * GIB
     )
     amqp_min_large_message_size_bytes: int = option(
         100 * KIB,
@@ -200,6 +196,9 @@ class LimitTable(Table):
         unit="bytes",
         ge=-1,
         le=4 * GIB,
+    )
+    large_message_in_memory_max_size_bytes: int = option(
+        MIB, "Large messages up to this size stay in memory while half of it is free.", unit="bytes", ge=0, le=GIB
     )
     link_credit: int = option(
         2000, "Credit that a publisher is given on its link.", unit="messages", ge=1, le=1_000_000

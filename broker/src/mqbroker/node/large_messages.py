@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from mqbroker.amqp.links import Partials
 from mqbroker.base.notice import Level
+from mqbroker.config.slices import LimitOptions
 from mqbroker.node.effects import DeleteLarge, FinishLarge, ReadLarge, WriteLarge
 
 if TYPE_CHECKING:
@@ -19,11 +21,19 @@ if TYPE_CHECKING:
     from mqbroker.node.uploads import Upload
 
 UPLOAD_BYTES_MAX = 1 << 20  # of one connection on their way to files
+KEPT_SHARE = 2  # large messages stay in memory while no more than 1/KEPT_SHARE of it is used
 READS_MAX = 32
 READ_BYTES = 256 << 10
 
 # Called with the result, or with None and why it failed.
 Completion = Callable[[Any, str], None]
+
+
+def kept_bytes_max(limits: LimitOptions) -> int:
+    """Bytes up to which a large message may stay in memory, and all that a connection has not finished with it."""
+    if not 0 <= limits.amqp_min_large_message_size_bytes < limits.max_message_size_bytes:
+        return 0
+    return min(limits.large_message_in_memory_max_size_bytes, limits.max_message_size_bytes)
 
 
 class LargeMessages:
@@ -40,10 +50,18 @@ class LargeMessages:
         self.writing_bytes = 0
         self.finishing_count = 0
         self.downloads: dict[Download, None] = {}
+        self.partials = Partials()
         for file in self._files.begin_above(files):
             self._delete(file)
         for fault in self._files.given_up.values():
             broker.notice(Level.ERROR, "large-message-given-up", why=str(fault))
+
+    def kept_bytes_max(self) -> int:
+        """Bytes up to which a large message stays in memory as any other, by what is there now."""
+        memory = self._broker.store.memory
+        if (memory.held_bytes + self.partials.size_bytes) * KEPT_SHARE > memory.max_bytes:
+            return 0
+        return kept_bytes_max(self._broker.options.limits)
 
     @property
     def is_behind(self) -> bool:
