@@ -92,6 +92,7 @@ class Simulation:
             self.nodes.append(SimNode(self.world, f"node{number}", options, faults))
             if self._has_large:
                 self.nodes[-1].large_sizes = (300, 3000, 40_000)
+                self.nodes[-1].large_gathered_max = (0, 1500, 20_000, 1 << 20)[seed // 12 % 4]
                 self.nodes[-1].large_files.write_error = rng.choice((0.0, 0.0, 0.01))
         self.clients: list[Client] = []
         for node in self.nodes:

@@ -6,6 +6,7 @@ import random
 
 import pytest
 from mqbroker.amqp import events as told
+from mqbroker.node.effects import FinishLarge, WriteLarge
 from mqbroker.wire.large import HEAD_BYTES_MAX
 from mqbroker.wire.performatives import (
     Accepted,
@@ -27,6 +28,7 @@ from tests.support.large_messages import (
     pieces,
     stage_of,
 )
+from tests.support.stage import Stage
 
 
 @pytest.mark.parametrize("durable", [True, False])
@@ -225,6 +227,65 @@ def test_a_stop_waits_for_what_has_come_in_whole() -> None:
     assert [type(outcome) for outcome in producer.outcomes] == [Accepted]
     stage.start()
     assert Consumer(stage).bodies == [content(1)]
+
+
+def gathering(most: int, **limits: int) -> tuple[Stage, int, list[type]]:
+    """A stage, a connection with eight links, and what is asked of the files."""
+    stage = stage_of(limits=limits)
+    stage.broker.large.gathered_bytes_max = most
+    asked: list[type] = []
+    stage.large_files.observe = lambda effect: asked.append(type(effect))
+    conn = stage.accept()
+    hello = frames.anonymous() + frames.opened() + frames.begun()
+    stage.talk(conn, hello + b"".join(frames.sender(handle=handle) for handle in range(8)))
+    return stage, conn, asked
+
+
+def test_pieces_are_gathered_and_the_last_is_written_with_the_end() -> None:
+    for most, wanted in ((BIG * 2, [FinishLarge]), (BIG // 2, [WriteLarge, FinishLarge])):
+        stage, conn, asked = gathering(most)
+        for data in reads(pieces(build_message(content(1)), 500)):
+            stage.talk(conn, data)
+            assert stage.broker.large.partials.size_bytes <= max(most, SIZE_MIN) + 1500
+        assert asked == wanted
+        assert stage.broker.large.partials.size_bytes == 0
+        assert Consumer(stage).bodies == [content(1)]
+
+
+def test_what_all_links_of_a_connection_gather_is_bounded() -> None:
+    stage, conn, asked = gathering(10_000)
+    for handle in range(8):
+        for data in reads(pieces(build_message(content(1)), 500, number=handle, handle=handle, end=8_000)):
+            stage.talk(conn, data)
+            assert stage.broker.large.partials.size_bytes <= 10_000 + SIZE_MIN + 1500
+    assert asked
+    stage.talk(conn, frames.end())
+    assert stage.broker.large.partials.size_bytes == 0
+    assert is_clean(stage)
+
+
+def test_without_room_nothing_is_gathered() -> None:
+    stage, conn, asked = gathering(1 << 20, global_max_size_bytes=1 << 20)
+    other = Producer(stage, "other", "invoices")
+    for _ in range(280):
+        other.send(b"x" * 1900)
+    stage.run()
+    assert not stage.broker.large.has_room
+    for data in reads(pieces(build_message(content(1)), 500)):
+        stage.talk(conn, data)
+        assert stage.broker.large.partials.size_bytes <= SIZE_MIN + 1500
+    assert len(asked) > 20
+
+
+def reads(data: bytes) -> list[bytes]:
+    """Cut behind every third frame."""
+    found, at = [], 0
+    while at < len(data):
+        begin = at
+        for _ in range(3):
+            at += int.from_bytes(data[at : at + 4], "big")
+        found.append(data[begin:at])
+    return found
 
 
 # -- deliveries that never come to their end --------------------------------------------------------------------------

@@ -80,6 +80,7 @@ class Connection:
         self._is_sasl = server is not None or client is not None
         self._is_logged_in = False
         self._buffer = b""
+        self._later: list[bytes] = []  # what came behind that while the connection is held
         self._by_peer_channel: dict[int, Session] = {}
         self._by_channel: dict[int, Session] = {}
         self._blamed: LinkBase | None = None
@@ -100,6 +101,9 @@ class Connection:
         must find the link answered.
         """
         self._handle = handle
+        if self.is_held and not self.is_dead:
+            self._later.append(data)  # many reads, which joined one by one would be copied again and again
+            return
         buffer = self._buffer + data if self._buffer else data
         self._buffer = b""
         offset = 0
@@ -132,15 +136,23 @@ class Connection:
     def go_on(self, handle: Callable[[], None]) -> None:
         """What the connection was held for is done: take in what came meanwhile, as by `receive`."""
         self.is_held = False
-        self.receive(b"", handle)
+        data, self._buffer = self._all_waiting(), b""
+        self.receive(data, handle)
+
+    def _all_waiting(self) -> bytes:
+        if self._later:
+            self._buffer = b"".join((self._buffer, *self._later))
+            self._later.clear()
+        return self._buffer
 
     @property
     def is_close_waiting(self) -> bool:
         """Whether what came while the connection is held ends it in order."""
-        offset, limit = 0, len(self._buffer)
+        buffer = self._all_waiting()
+        offset, limit = 0, len(buffer)
         try:
-            while (frame := frame_at(self._buffer, offset, limit, self.frame_size_max)) is not None:
-                if self._buffer[frame.body_offset : frame.body_offset + 3] == CLOSE_LEAD:
+            while (frame := frame_at(buffer, offset, limit, self.frame_size_max)) is not None:
+                if buffer[frame.body_offset : frame.body_offset + 3] == CLOSE_LEAD:
                     return True
                 offset = frame.end
         except PeerFault:
@@ -376,6 +388,7 @@ class Connection:
             return
         self.is_dead = True
         self._buffer = b""
+        self._later.clear()
         for session in list(self._by_channel.values()):
             session.release(None, is_orderly=is_orderly)
         self._by_channel.clear()

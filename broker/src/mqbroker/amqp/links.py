@@ -24,6 +24,7 @@ from mqbroker.wire.types import Symbol
 if TYPE_CHECKING:
     from mqbroker.amqp.session import Session
 
+SECTION_START_BYTES_MAX = 64  # descriptor and first byte of a section, however it is spelt
 SETTLE_UNSETTLED, SETTLE_SETTLED, SETTLE_MIXED = 0, 1, 2
 ROLE_SENDER, ROLE_RECEIVER = False, True
 
@@ -261,13 +262,18 @@ class Partial:
         if not self.is_large:
             self.parts.append(payload)
 
-    def become_large(self) -> tuple[bytes, bytes] | None:
+    def become_large(self) -> tuple[bytes, list[bytes]] | None:
         """Head and the rest so far, once the head is there. From then on nothing is kept here."""
-        whole = b"".join(self.parts)
-        body = body_offset(whole)
+        size = count = 0
+        while count < len(self.parts) and size <= HEAD_BYTES_MAX + SECTION_START_BYTES_MAX:
+            size += len(self.parts[count])
+            count += 1
+        lead = b"".join(self.parts[:count])
+        body = body_offset(lead)
         if body is None or body > HEAD_BYTES_MAX:
-            self.may_be_large = body is None and len(whole) <= HEAD_BYTES_MAX
+            self.may_be_large = body is None and len(lead) <= HEAD_BYTES_MAX
             return None
         self.is_large = True
+        rest = [lead[body:], *self.parts[count:]]
         self.parts.clear()
-        return whole[:body], whole[body:]
+        return lead[:body], rest

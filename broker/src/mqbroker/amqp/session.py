@@ -260,7 +260,9 @@ class Session(OutgoingTransfers):
             head_and_rest = partial.become_large()
             if head_and_rest is not None:
                 self.connection.shrink_partial(partial.size_bytes)
-                events.append(Piece(link, *head_and_rest))
+                head, rest = head_and_rest
+                events.append(Piece(link, head, rest[0]))
+                events.extend(Piece(link, b"", part) for part in rest[1:])
 
     def _whole(self, link: ReceiverLink, partial: Partial) -> None:
         if partial.is_large:
