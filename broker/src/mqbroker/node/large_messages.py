@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 UPLOAD_BYTES_MAX = 1 << 20  # of one connection on their way to files
 GATHERED_BYTES_MAX = 1 << 20  # of one connection that wait to be written together
 KEPT_SHARE = 2  # large messages stay in memory while no more than 1/KEPT_SHARE of it is used
-READS_MAX = 32
+READS_MAX = 8
 READ_BYTES = 1280 << 10  # so that a body of 1 MiB is one
 
 # Called with the result, or with None and why it failed.
