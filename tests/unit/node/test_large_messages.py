@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 from mqbroker.base.errors import StorageFault
+from mqbroker.core.message_view import MessageView
 from mqbroker.wire.performatives import (
     Modified,
 )
-from mqbroker.wire.sections import build_message
+from mqbroker.wire.sections import Properties, build_message
 from mqbroker.wire.types import Described, Symbol
 
 from tests.support import frames
@@ -245,3 +246,20 @@ def test_administrators_receive_what_is_before_it_and_are_told_of_it() -> None:
     assert answer["condition"] == "amqp:not-implemented"
     assert "message 2 is large" in answer["description"]
     assert Consumer(stage).bodies == [content(1)]
+
+
+@pytest.mark.option("address-settings.default-group-first-key")
+@pytest.mark.parametrize(("key", "wanted"), [("first", [True, None, True]), ("", [None] * 3)])
+def test_the_first_of_a_group_is_marked_as_any_other(key: str, wanted: list[bool | None]) -> None:
+    stage = stage_of(address_settings={"#": {"default_group_first_key": key}})
+    producer = Producer(stage)
+    for number, group in enumerate("aab"):
+        producer.publish(content(number), properties=Properties(group_id=group), application_properties={"n": number})
+    for deliveries in (0, 1):
+        consumer = Consumer(stage)
+        views = [MessageView(bytes(event.run.payload(0))) for event in consumer.incoming]
+        assert [view.value_of("first") for view in views] == wanted
+        assert [view.value_of("n") for view in views] == [0, 1, 2]
+        assert consumer.bodies == [content(number) for number in range(3)]
+        assert {header_of(event).delivery_count or 0 for event in consumer.incoming} == {deliveries}
+        stage.drop(consumer.talker)  # so they come again, with a count
