@@ -89,7 +89,7 @@ class OutgoingTransfers:
         room = self.room
         count = max(-(-len(view) // room), 1)
         fits = min(count, self.peer_window)
-        middle = encode(Transfer(handle=link.handle, settled=link.send_settled, more=True, state=state))
+        middle = encode(_transfer(link, None, state, more=True)) if count > 2 else b""
         for number in range(count):
             part = view[number * room : (number + 1) * room]
             body = middle

@@ -192,7 +192,7 @@ class LimitTable(Table):
     )
     amqp_min_large_message_size_bytes: int = option(
         100 * KIB,
-        "Size above which a message is kept in a file instead of in memory, unless a transaction holds it; -1: never.",
+        "Size above which a message may go into a file, unless a transaction holds it; -1: never.",
         unit="bytes",
         ge=-1,
         le=4 * GIB,
