@@ -145,6 +145,9 @@ ROWS = (
         mix=MIX,
         slow_count=20_000,
     ),
+    # Above what the brokers with such a limit keep in memory: each message becomes a file. Few in flight, because the
+    # producer holds them all.
+    Row("large-1MiB", "non-durable 1 MiB, acknowledged", 600, 1 << 20, in_flight=50, slow_count=200),
     _durable("1", "1 producer, one in flight", (4_000, 0), 1, 1),
     _durable("16", "16 producers, one in flight", (25_000, 10_000), 16, 1),
     _durable("64", "64 producers, one in flight", (50_000, 10_000), 64, 1),

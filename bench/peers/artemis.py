@@ -21,11 +21,12 @@ from bench.peers.peer import Peer
 ARTIFACT = "apache-artemis"
 CREATE_TIMEOUT_S = 120
 GLOBAL_SIZE_MAX_BYTES = 1 << 30
+LARGE_SIZE_MIN_BYTES = 200 << 10  # a message above it may become a file; ours gets the same
 AIO_CODE = "AMQ221012"  # "Using AIO Journal"
 CORE = "{urn:activemq:core}"
 ACCEPTOR = (
     "tcp://127.0.0.1:{port}?protocols=AMQP;useEpoll=true;tcpNoDelay=true;tcpSendBufferSize=1048576;"
-    "tcpReceiveBufferSize=1048576;amqpCredits=2000;amqpLowCredits=1000;amqpMinLargeMessageSize=204800;"
+    "tcpReceiveBufferSize=1048576;amqpCredits=2000;amqpLowCredits=1000;amqpMinLargeMessageSize={large_size_min};"
     "amqpDuplicateDetection=false"
 )
 
@@ -84,7 +85,9 @@ def configure(broker_xml: str, port: int) -> str:
         raise BenchFault("broker.xml of artemis create has no core, acceptors or max-disk-usage: a new layout?")
     usage.text = "99"
     acceptors.clear()
-    ElementTree.SubElement(acceptors, f"{CORE}acceptor", {"name": "amqp"}).text = ACCEPTOR.format(port=port)
+    ElementTree.SubElement(acceptors, f"{CORE}acceptor", {"name": "amqp"}).text = ACCEPTOR.format(
+        port=port, large_size_min=LARGE_SIZE_MIN_BYTES
+    )
     for setting in root.iter(f"{CORE}address-setting"):
         for name in ("default-address-routing-type", "default-queue-routing-type"):
             ElementTree.SubElement(setting, f"{CORE}{name}").text = "ANYCAST"

@@ -1,6 +1,7 @@
 """Our own broker, started as a host's unit starts it: `mqbroker run --config broker.toml`, with its defaults.
 
-Differences from the defaults: the port, the places, and as much memory for messages as the peers have.
+Differences from the defaults: the port, the places, as much memory for messages as the peers have, and the same size
+from which on they may become files.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import tempfile
 from pathlib import Path
 
 from bench.faults import BenchFault
-from bench.peers.artemis import GLOBAL_SIZE_MAX_BYTES
+from bench.peers.artemis import GLOBAL_SIZE_MAX_BYTES, LARGE_SIZE_MIN_BYTES
 from bench.peers.peer import Peer
 
 COMMAND_TIMEOUT_S = 60
@@ -29,6 +30,7 @@ port = {port}
 
 [limits]
 global-max-size-bytes = {global_size_max}
+amqp-min-large-message-size-bytes = {large_size_min}
 """
 
 
@@ -58,6 +60,7 @@ class Mqops(Peer):
             socket=self._sockets / "admin.sock",
             port=self.port,
             global_size_max=GLOBAL_SIZE_MAX_BYTES,
+            large_size_min=LARGE_SIZE_MIN_BYTES,
         )
         self.config.write_text(text)
         (self.directory / "data").mkdir()

@@ -87,10 +87,12 @@ class Simulation:
             if self._has_paging:
                 options = paging(options, rng)
             if self._has_large:
-                options = with_large(options, rng.choice((600, 2000)), rng.choice((512, 2048, 65536)))
+                kept_max = 20_000 if seed % 5 < 2 else 0
+                options = with_large(options, rng.choice((600, 2000)), rng.choice((512, 2048, 65536)), kept_max)
             self.nodes.append(SimNode(self.world, f"node{number}", options, faults))
             if self._has_large:
                 self.nodes[-1].large_sizes = (300, 3000, 40_000)
+                self.nodes[-1].large_gathered_max = (0, 1500, 20_000, 1 << 20)[seed // 12 % 4]
                 self.nodes[-1].large_files.write_error = rng.choice((0.0, 0.0, 0.01))
         self.clients: list[Client] = []
         for node in self.nodes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from mqbroker.node.effects import DeleteLarge, FinishLarge, ReadLarge, WriteLarge
@@ -30,6 +31,7 @@ class SimLargeFiles:
         self._unlinked: dict[int, SimFile] = {}
         self.write_error = 0.0
         self.finished_count = 0
+        self.observe: Callable[[LargeEffect], None] = lambda effect: None
 
     @property
     def sizes(self) -> dict[int, int]:
@@ -42,11 +44,13 @@ class SimLargeFiles:
 
     def carry_out(self, effect: LargeEffect) -> tuple[bytes | None, str]:
         """The result, and why it failed."""
+        self.observe(effect)
         match effect:
             case WriteLarge(_, file, offset, chunks):
                 return None, self._write(file, offset, b"".join(chunks))
-            case FinishLarge(_, file, sync):
-                return None, self._finish(file, sync)
+            case FinishLarge(_, file, offset, chunks, sync):
+                why = self._write(file, offset, b"".join(chunks)) if chunks else ""
+                return None, why or self._finish(file, sync)
             case ReadLarge(_, file, offset, size):
                 data = bytes(self._files[file].cached[offset : offset + size])
                 assert len(data) == size, "read behind the end"

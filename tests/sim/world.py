@@ -60,9 +60,11 @@ def options_for(file_size: int, memory: int, credit: int) -> BrokerOptions:
     )
 
 
-def with_large(options: BrokerOptions, size_min: int, frame_size: int) -> BrokerOptions:
-    """Messages become large early, and come in many frames."""
-    limits = replace(options.limits, amqp_min_large_message_size_bytes=size_min)
+def with_large(options: BrokerOptions, size_min: int, frame_size: int, kept_max: int) -> BrokerOptions:
+    """Messages become large early, and come in many frames; `kept_max` bytes of one stay in memory."""
+    limits = replace(
+        options.limits, amqp_min_large_message_size_bytes=size_min, large_message_in_memory_max_size_bytes=kept_max
+    )
     listeners = tuple(replace(each, max_frame_size_bytes=frame_size) for each in options.listeners)
     return replace(options, limits=limits, listeners=listeners)
 
@@ -156,6 +158,7 @@ class SimNode:
         self.disk = SimDisk(world.rng, name.encode().ljust(16, b"\0"), options.journal.journal_file_size_bytes, faults)
         self.large_files = SimLargeFiles(world.rng)
         self.large_sizes: tuple[int, ...] = ()  # bytes of messages that clients send; none: as they do otherwise
+        self.large_gathered_max = 0
         self._large_effects: list[LargeEffect] = []
         self._is_working = False
         self.pipes: dict[int, Pipe] = {}
@@ -184,6 +187,7 @@ class SimNode:
         self.positions = {marker: at for marker, at in self.positions.items() if at <= recovered.last_position}
         setup = Setup(self.name, USERS, perform, b"simulated", self.large_files.sizes)
         self.broker = Broker(self.options, recovered, setup, self.world.at)
+        self.broker.large.gathered_bytes_max = self.large_gathered_max
         self.is_up = True
         self.is_frozen = False
         self._life += 1

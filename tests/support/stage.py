@@ -143,6 +143,7 @@ class Stage:
         self.disk = SimDisk(rng, b"stage".ljust(16, b"\0"), self.options.journal.journal_file_size_bytes, faults)
         self.large_files = SimLargeFiles(rng)
         self.is_large_held = False  # the files of large messages are slow
+        self.large_gathered_max = 0  # what a read brings of them is written at once
         self.large_effects: list[LargeEffect] = []
         self.now_ns = NS_PER_MS
         self.is_disk_held = False
@@ -172,6 +173,7 @@ class Stage:
         )
         setup = Setup("stage", self.users, perform, b"secret", self.large_files.sizes)
         self.broker = Broker(self.options, recovered, setup, self.at)
+        self.broker.large.gathered_bytes_max = self.large_gathered_max
         self.is_up, self.halted = True, None
         self.step()
         self.run()

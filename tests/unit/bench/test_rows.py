@@ -1,8 +1,10 @@
 """The table of rows and what becomes of it on the load generator's command line."""
 
 import pytest
+from mqbroker.config.options import defaults
 
 from bench import load, rows
+from bench.peers.artemis import LARGE_SIZE_MIN_BYTES
 from bench.peers.rabbitmq import Rabbitmq
 
 
@@ -51,6 +53,15 @@ def test_sizes_settlement_producers_and_windows_are_covered() -> None:
     durable = {(row.producers, row.in_flight, row.consumer) for row in rows.ROWS if row.durable}
     assert {(1, 1, False), (16, 1, False), (1, 1000, False), (1, 1000, True)} <= durable
     assert _row("latency").rate == 5000
+
+
+def test_one_row_is_above_what_brokers_keep_in_memory_and_the_plain_ones_are_below() -> None:
+    plain = [row for row in rows.ROWS if row.name.startswith("plain")]
+    assert max(max(row.sizes) for row in plain) + 1000 < LARGE_SIZE_MIN_BYTES
+    large = _row("large-1MiB")
+    assert large.size >= defaults().limits.large_message_in_memory_max_size_bytes > LARGE_SIZE_MIN_BYTES
+    assert not large.durable
+    assert not large.settled
 
 
 def test_warm_up_is_long_enough_for_a_jvm() -> None:

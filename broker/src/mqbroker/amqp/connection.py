@@ -12,7 +12,7 @@ from typing import Any
 
 from mqbroker.amqp import sasl
 from mqbroker.amqp.events import Began, Dead, Event, LoggedIn, LoginDecided, Opened, SaslDerive
-from mqbroker.amqp.links import LinkBase
+from mqbroker.amqp.links import LinkBase, Partials
 from mqbroker.amqp.session import Session
 from mqbroker.amqp.states import Conn, ConnEvent, Link, Sess, SessEvent, next_conn, next_sess
 from mqbroker.base.errors import PeerFault, Scope
@@ -71,6 +71,7 @@ class Connection:
         self.peer_channel_max = 0
         self.peer_open: Open | None = None
         self.partial_bytes = 0
+        self.partials = Partials()
         self.is_dead = False
         self.is_held = False  # nothing more is taken in before `go_on`
         self.is_transactional = False  # its owner: dispositions may name what earlier ones put into a transaction
@@ -79,6 +80,7 @@ class Connection:
         self._is_sasl = server is not None or client is not None
         self._is_logged_in = False
         self._buffer = b""
+        self._later: list[bytes] = []  # what came behind that while the connection is held
         self._by_peer_channel: dict[int, Session] = {}
         self._by_channel: dict[int, Session] = {}
         self._blamed: LinkBase | None = None
@@ -99,6 +101,9 @@ class Connection:
         must find the link answered.
         """
         self._handle = handle
+        if self.is_held and not self.is_dead:
+            self._later.append(data)  # many reads, which joined one by one would be copied again and again
+            return
         buffer = self._buffer + data if self._buffer else data
         self._buffer = b""
         offset = 0
@@ -131,15 +136,23 @@ class Connection:
     def go_on(self, handle: Callable[[], None]) -> None:
         """What the connection was held for is done: take in what came meanwhile, as by `receive`."""
         self.is_held = False
-        self.receive(b"", handle)
+        data, self._buffer = self._all_waiting(), b""
+        self.receive(data, handle)
+
+    def _all_waiting(self) -> bytes:
+        if self._later:
+            self._buffer = b"".join((self._buffer, *self._later))
+            self._later.clear()
+        return self._buffer
 
     @property
     def is_close_waiting(self) -> bool:
         """Whether what came while the connection is held ends it in order."""
-        offset, limit = 0, len(self._buffer)
+        buffer = self._all_waiting()
+        offset, limit = 0, len(buffer)
         try:
-            while (frame := frame_at(self._buffer, offset, limit, self.frame_size_max)) is not None:
-                if self._buffer[frame.body_offset : frame.body_offset + 3] == CLOSE_LEAD:
+            while (frame := frame_at(buffer, offset, limit, self.frame_size_max)) is not None:
+                if buffer[frame.body_offset : frame.body_offset + 3] == CLOSE_LEAD:
                     return True
                 offset = frame.end
         except PeerFault:
@@ -375,6 +388,7 @@ class Connection:
             return
         self.is_dead = True
         self._buffer = b""
+        self._later.clear()
         for session in list(self._by_channel.values()):
             session.release(None, is_orderly=is_orderly)
         self._by_channel.clear()
@@ -456,6 +470,12 @@ class Connection:
         if self.partial_bytes + size_bytes > self.limits.partial_bytes_max:
             raise PeerFault("amqp:resource-limit-exceeded", "too many bytes in unfinished messages", Scope.LINK)
         self.partial_bytes += size_bytes
+        self.partials.size_bytes += size_bytes
+
+    def shrink_partial(self, size_bytes: int) -> None:
+        """So much of an unfinished message is no more, or unfinished no more."""
+        self.partial_bytes -= size_bytes
+        self.partials.size_bytes -= size_bytes
 
     def heartbeat(self) -> None:
         """An empty frame keeps the connection alive at the peer (§2.4.5)."""

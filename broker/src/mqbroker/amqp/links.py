@@ -10,6 +10,7 @@ the connection. Counters, easily confused: delivery ids belong to the session, c
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from mqbroker.amqp.states import Link, LinkEvent, next_link
@@ -23,6 +24,7 @@ from mqbroker.wire.types import Symbol
 if TYPE_CHECKING:
     from mqbroker.amqp.session import Session
 
+SECTION_START_BYTES_MAX = 64  # descriptor and first byte of a section, however it is spelt
 SETTLE_UNSETTLED, SETTLE_SETTLED, SETTLE_MIXED = 0, 1, 2
 ROLE_SENDER, ROLE_RECEIVER = False, True
 
@@ -163,7 +165,7 @@ class SenderLink(LinkBase):
 class ReceiverLink(LinkBase):
     """We receive: credit is what we granted and the peer has not used."""
 
-    __slots__ = ("is_starved", "large_size_min", "max_message_size", "partial", "window")
+    __slots__ = ("is_starved", "kept_bytes_max", "large_size_min", "max_message_size", "partial", "window")
 
     role = ROLE_RECEIVER
 
@@ -174,6 +176,7 @@ class ReceiverLink(LinkBase):
         self.is_starved = False
         self.max_message_size = 0
         self.large_size_min = -1  # bytes of a message above which it is told in pieces, -1: never
+        self.kept_bytes_max: Callable[[], int] = _nothing  # up to so many it is told as a whole all the same, now
 
     def accept(self, attach: Attach, target: Target | Coordinator, max_message_size: int) -> None:
         """Let the peer send to `target`; credit follows by `grant`."""
@@ -202,12 +205,26 @@ class ReceiverLink(LinkBase):
     def count_before_large(self, run: Run, count: int) -> int:
         """How many of the first `count` messages of a run come before one that is told in pieces."""
         sizes = (run.size_bytes(index, 1) - run.head_size for index in range(count))
-        return next((index for index, size in enumerate(sizes) if size > self.large_size_min), count)
+        most = max(self.large_size_min, self.kept_bytes_max())
+        return next((index for index, size in enumerate(sizes) if size > most), count)
 
     def use(self, count: int) -> None:
         """`count` deliveries began."""
         self.credit -= count
         self.delivery_count = wrap(self.delivery_count + count)
+
+
+def _nothing() -> int:
+    return 0
+
+
+class Partials:
+    """Unfinished messages of all connections that share this: bytes of them in memory."""
+
+    __slots__ = ("size_bytes",)
+
+    def __init__(self) -> None:
+        self.size_bytes = 0
 
 
 class Partial:
@@ -254,13 +271,18 @@ class Partial:
         if not self.is_large:
             self.parts.append(payload)
 
-    def become_large(self) -> tuple[bytes, bytes] | None:
+    def become_large(self) -> tuple[bytes, list[bytes]] | None:
         """Head and the rest so far, once the head is there. From then on nothing is kept here."""
-        whole = b"".join(self.parts)
-        body = body_offset(whole)
+        size = count = 0
+        while count < len(self.parts) and size <= HEAD_BYTES_MAX + SECTION_START_BYTES_MAX:
+            size += len(self.parts[count])
+            count += 1
+        lead = b"".join(self.parts[:count])
+        body = body_offset(lead)
         if body is None or body > HEAD_BYTES_MAX:
-            self.may_be_large = body is None and len(whole) <= HEAD_BYTES_MAX
+            self.may_be_large = body is None and len(lead) <= HEAD_BYTES_MAX
             return None
         self.is_large = True
+        rest = [lead[body:], *self.parts[count:]]
         self.parts.clear()
-        return whole[:body], whole[body:]
+        return lead[:body], rest

@@ -7,11 +7,12 @@ of one message are held back, because the window is closed, nothing else is sent
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from mqbroker.amqp.unsettled import Unsettled
 from mqbroker.base.serial import wrap
-from mqbroker.wire.frames import encode_frame
+from mqbroker.wire.frames import encode_frame, frame_head
 from mqbroker.wire.performatives import DeliveryState, Transfer, encode
 from mqbroker.wire.run import Run, encode_run
 
@@ -20,6 +21,14 @@ if TYPE_CHECKING:
     from mqbroker.amqp.links import LinkBase, SenderLink
 
 HEAD_GROWTH = 16  # bytes that a transfer's head may grow by when it is sent on
+
+
+def _transfer(link: SenderLink, identity: int | None, state: DeliveryState | None, *, more: bool) -> Transfer:
+    """One of the transfers of a message: its first one names the delivery."""
+    transfer = Transfer(handle=link.handle, settled=link.send_settled, more=more, state=state)
+    if identity is not None:
+        transfer = replace(transfer, delivery_id=identity, delivery_tag=identity.to_bytes(4, "big"), message_format=0)
+    return transfer
 
 
 class OutgoingTransfers:
@@ -78,18 +87,18 @@ class OutgoingTransfers:
         view = memoryview(whole)
         identity = wrap(self.next_delivery_id)
         room = self.room
-        frames: list[bytes] = []
-        for start in range(0, max(len(view), 1), room):
-            more = start + room < len(view)
-            transfer = Transfer(
-                handle=link.handle, delivery_id=identity if start == 0 else None,
-                delivery_tag=identity.to_bytes(4, "big") if start == 0 else None,
-                message_format=0 if start == 0 else None, settled=link.send_settled, more=more, state=state,
-            )  # fmt: skip
-            frames.append(encode_frame(self.channel, encode(transfer), view[start : start + room]))
-        fits = min(len(frames), self.peer_window)
-        self.connection.out.extend(frames[:fits])
-        self._held.extend(frames[fits:])
+        count = max(-(-len(view) // room), 1)
+        fits = min(count, self.peer_window)
+        middle = encode(_transfer(link, None, state, more=True)) if count > 2 else b""
+        for number in range(count):
+            part = view[number * room : (number + 1) * room]
+            body = middle
+            if number in (0, count - 1):
+                body = encode(_transfer(link, identity if number == 0 else None, state, more=number < count - 1))
+            if number < fits:
+                self.connection.out += frame_head(self.channel, body, len(part)), part
+            else:
+                self._held.append(encode_frame(self.channel, body, part))
         self._held_of = link
         self._sent(link, 1, fits, token)
         return 1
@@ -101,7 +110,9 @@ class OutgoingTransfers:
         also on a link that sends settled.
         """
         identity = self.next_delivery_id
-        went = self._piece(link, head, identity, has_more=True)
+        went = min(len(head), self.room)
+        body = encode(_transfer(link, wrap(identity), None, more=True))
+        self.connection.out += frame_head(self.channel, body, went), head[:went]
         self._sent(link, 1, 1, token)
         if link.send_settled:
             self.unsettled.add(identity, 1, link, token)
@@ -109,23 +120,17 @@ class OutgoingTransfers:
 
     def continue_message(self, link: SenderLink, data: memoryview, *, has_more: bool) -> int:
         """Further transfers of it as the window allows; says how much went. `has_more`: this is not the rest of it."""
-        went = 0
+        went, room = 0, self.room
+        middle = encode(_transfer(link, None, None, more=True))
         while went < len(data) and self.window:
-            went += self._piece(link, data[went:], None, has_more=has_more)
+            part = data[went : went + room]
+            went += len(part)
+            is_last = not has_more and went == len(data)
+            body = encode(_transfer(link, None, None, more=False)) if is_last else middle
+            self.connection.out += frame_head(self.channel, body, len(part)), part
             self.next_outgoing_id += 1
             self.peer_window -= 1
         return went
-
-    def _piece(self, link: SenderLink, data: memoryview, identity: int | None, *, has_more: bool) -> int:
-        size = min(len(data), self.room)
-        tag = None if identity is None else wrap(identity).to_bytes(4, "big")
-        transfer = Transfer(
-            handle=link.handle, delivery_id=None if identity is None else wrap(identity), delivery_tag=tag,
-            message_format=None if identity is None else 0, settled=link.send_settled,
-            more=has_more or size < len(data),
-        )  # fmt: skip
-        self.connection.out.append(encode_frame(self.channel, encode(transfer), data[:size]))
-        return size
 
     @property
     def room(self) -> int:

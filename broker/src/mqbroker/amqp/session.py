@@ -225,7 +225,7 @@ class Session(OutgoingTransfers):
             raise PeerFault("amqp:invalid-field", "the transfers of a delivery name different transactions", Scope.LINK)
         if transfer.aborted:
             link.partial = None
-            self.connection.partial_bytes -= partial.held_bytes
+            self.connection.shrink_partial(partial.held_bytes)
             self.connection.events.append(Aborted(link))
             return
         if transfer.delivery_id not in (None, partial.delivery_id):
@@ -234,7 +234,7 @@ class Session(OutgoingTransfers):
         self._grow(link, partial, buffer[payload_offset : frame.end])
         if not transfer.more:
             link.partial = None
-            self.connection.partial_bytes -= partial.held_bytes
+            self.connection.shrink_partial(partial.held_bytes)
             if partial.is_resumed:
                 self.connection.events.append(Aborted(link))
                 return
@@ -244,7 +244,9 @@ class Session(OutgoingTransfers):
             self._whole(link, partial)
 
     def _grow(self, link: ReceiverLink, partial: Partial, payload: bytes) -> None:
-        """One transfer more of a delivery. Above a size it is told in pieces, as soon as its head is complete."""
+        """One transfer more of a delivery. Above a size it is told in pieces, as soon as its head is complete, unless
+        all that the connection has not finished is little enough.
+        """
         events = self.connection.events
         if partial.is_large:
             partial.add(payload)
@@ -253,11 +255,14 @@ class Session(OutgoingTransfers):
             return
         self.connection.grow_partial(len(payload))
         partial.add(payload)
-        if partial.may_be_large and 0 <= link.large_size_min < partial.size_bytes:
+        is_above = partial.may_be_large and 0 <= link.large_size_min < partial.size_bytes
+        if is_above and self.connection.partial_bytes > link.kept_bytes_max():
             head_and_rest = partial.become_large()
             if head_and_rest is not None:
-                self.connection.partial_bytes -= partial.size_bytes
-                events.append(Piece(link, *head_and_rest))
+                self.connection.shrink_partial(partial.size_bytes)
+                head, rest = head_and_rest
+                events.append(Piece(link, head, rest[0]))
+                events.extend(Piece(link, b"", part) for part in rest[1:])
 
     def _whole(self, link: ReceiverLink, partial: Partial) -> None:
         if partial.is_large:
@@ -439,7 +444,7 @@ class Session(OutgoingTransfers):
 
     def _forget_work(self, link: LinkBase, error: Error | None, *, is_orderly: bool) -> None:
         if isinstance(link, ReceiverLink) and link.partial is not None:
-            self.connection.partial_bytes -= link.partial.held_bytes
+            self.connection.shrink_partial(link.partial.held_bytes)
             link.partial = None
         self._drop_held(link)
         returned = self.unsettled.take_link(link)

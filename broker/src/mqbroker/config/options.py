@@ -189,18 +189,17 @@ class LimitTable(Table):
         le=1024 * GIB,
     )
     max_message_size_bytes: int = option(
-        100 * MIB,
-        "Largest message that is accepted; it is announced on every link.",
-        unit="bytes",
-        ge=1 * KIB,
-        le=4 * GIB,
+        100 * MIB, "Largest message that is accepted; it is announced on every link.", unit="bytes", ge=KIB, le=4 * GIB
     )
     amqp_min_large_message_size_bytes: int = option(
         100 * KIB,
-        "Size above which a message is kept in a file instead of in memory, unless a transaction holds it; -1: never.",
+        "Size above which a message may go into a file, unless a transaction holds it; -1: never.",
         unit="bytes",
         ge=-1,
         le=4 * GIB,
+    )
+    large_message_in_memory_max_size_bytes: int = option(
+        MIB, "Large messages up to this size stay in memory while half of it is free.", unit="bytes", ge=0, le=GIB
     )
     link_credit: int = option(2000, "Credit that a publisher is given on a link.", unit="messages", ge=1, le=1_000_000)
     sessions_per_connection_max: int = option(256, "Sessions that one connection may begin.", ge=1, le=65536)

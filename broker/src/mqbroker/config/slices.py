@@ -77,6 +77,7 @@ class LimitOptions:
     global_max_size_bytes: int
     max_message_size_bytes: int
     amqp_min_large_message_size_bytes: int
+    large_message_in_memory_max_size_bytes: int
     link_credit: int
     sessions_per_connection_max: int
     links_per_session_max: int

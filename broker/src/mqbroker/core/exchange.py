@@ -2,12 +2,14 @@
 
     {"type": "journal", "schema": …, "node_id": …, "boot": …, "next_id": …, "was_clean": …}
     {"type": "queue", "id": 1, "attributes": {"name": "orders", …}}
+    {"type": "file", "file": …, "offset": 0, "data": "base64"}
     {"type": "messages", "first_id": 7, "arrived_ms": …, "queues": {"1": 0}, "frames": ["base64", …]}
     {"type": "end", "queues": 1, "messages": 1}
 
 A row of messages holds consecutive ids of one run, which are in the same queues with the same delivery counts (the
 values of `queues`); a frame is the transfer frame as it is stored. After a kill the messages of queues that had
-consumers count one delivery more, as they do when a broker starts. Rows come in the order of ids, so both ways need
+consumers count one delivery more, as they do when a broker starts. Files of large messages come before them
+(core/exchange_bodies.py). Rows come in the order of ids, so both ways need
 memory for one row; the last row says that none is missing.
 """
 
@@ -20,6 +22,7 @@ from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 from mqbroker.base.errors import ConfigFault, PeerFault, StorageFault
+from mqbroker.core.exchange_bodies import Bodies, BodiesIn, Read, rows_of_file
 from mqbroker.core.queue import QueueKind
 from mqbroker.core.restore import by_count, counts_by_queue, run_of
 from mqbroker.journal.append import Append
@@ -44,8 +47,8 @@ class Piece(NamedTuple):
     queues: dict[int, int]
 
 
-def rows_of(recovered: Recovered, node_id: str) -> Iterator[dict[str, Any]]:
-    """All rows. Raises StorageFault where a record's frames are not a run."""
+def rows_of(recovered: Recovered, node_id: str, read: Read | None = None) -> Iterator[dict[str, Any]]:
+    """All rows; those of files only with `read`. Raises StorageFault where a record's frames are not a run."""
     yield {
         "type": "journal", "schema": SCHEMA, "node_id": node_id, "boot": recovered.boot,
         "next_id": recovered.next_id, "was_clean": recovered.was_clean,
@@ -54,10 +57,14 @@ def rows_of(recovered: Recovered, node_id: str) -> Iterator[dict[str, Any]]:
         yield {"type": "queue", "id": queue_id, "attributes": attributes}
     messages = 0
     parsed: tuple[RecoveredRun, Run] | None = None
+    files: set[int] = set()
     for piece in pieces_of(recovered):
         if parsed is None or parsed[0] is not piece.record:
             parsed = piece.record, run_of(piece.record)
         run = parsed[1]
+        if run.large is not None and read is not None and run.large.file not in files:
+            files.add(run.large.file)
+            yield from rows_of_file(run.large, read)
         indexes = range(piece.first - run.first_id, piece.end - run.first_id)
         yield {
             "type": "messages", "first_id": piece.first, "arrived_ms": run.arrived_ms,
@@ -69,7 +76,7 @@ def rows_of(recovered: Recovered, node_id: str) -> Iterator[dict[str, Any]]:
 
 
 def large_runs(recovered: Recovered) -> Iterator[Run]:
-    """Messages that are live and have their bodies in files, which rows do not hold."""
+    """Messages that are live and have their bodies in files."""
     for record in recovered.runs:
         if record.live and is_large(bytes(record.frames[:6])):
             yield run_of(record)
@@ -98,8 +105,9 @@ def pieces_of(recovered: Recovered) -> list[Piece]:
 class Importer:
     """Rows into a new journal, in their order. Every error names the line (from 1) and says what is wrong with it."""
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: Journal, bodies: Bodies) -> None:
         self._journal = journal
+        self._bodies = BodiesIn(bodies)
         self._line = 0
         self._is_begun = False
         self._queues: dict[int, str] = {}
@@ -129,6 +137,8 @@ class Importer:
                 self._queue(int(row["id"]), dict(row["attributes"]))
             elif kind == "messages":
                 self._messages(row)
+            elif kind == "file":
+                self._require(self._bodies.take(row))
             elif kind == "end":
                 self._end(row)
             else:
@@ -181,17 +191,24 @@ class Importer:
         """Whether a broker could load it."""
         try:
             run = run_of(record)
-            is_one = run.large is None and len(parts_of(run)) == 1
+            is_one = len(parts_of(run)) == 1
         except (StorageFault, PeerFault):
             is_one = False
         if not is_one:
             raise self._fault(f"the frames from message {record.first_id} on are not those of one run")
+        if run.large is not None and (why := self._bodies.needed(run.large)):
+            raise self._fault(f"message {record.first_id} has its body in a file: {why}")
 
     def _end(self, row: dict[str, Any]) -> None:
         if (row["queues"], row["messages"]) != (self.queues, self.messages):
             wanted = f"{row['queues']} queues and {row['messages']} messages"
             raise self._fault(f"rows are missing: there were {self.queues} and {self.messages}, and should be {wanted}")
+        self._require(self._bodies.end())
         self.is_complete = True
+
+    def _require(self, why: str) -> None:
+        if why:
+            raise self._fault(why)
 
     def _fault(self, why: str) -> ConfigFault:
         return ConfigFault(f"line {self._line}", why)

@@ -21,7 +21,7 @@ _NAME = re.compile(r"(\d+)\.msg")
 
 
 class LargeDirectory:
-    """`sizes` first; then `write`, `finish` and `delete` belong to one thread, `read` to any."""
+    """`sizes` first; then `write`, `finish` and `delete` belong to one thread, reads to any."""
 
     def __init__(self, path: Path, files: Files | None = None) -> None:
         self.path = path
@@ -72,6 +72,13 @@ class LargeDirectory:
         if len(data) != size_bytes:
             raise OSError(errno.EIO, f"{len(data)} bytes at byte {offset}, not {size_bytes}", str(self.path_of(file)))
         return data
+
+    def read_cached(self, file: int, offset: int, size_bytes: int) -> bytearray | None:
+        """The same where the kernel has it in memory, else None: for who must not wait for the disk."""
+        try:
+            return self._files.read_cached(self.path_of(file), offset, size_bytes)
+        except OSError:
+            return None  # not at hand, or a file system that cannot tell; an error comes again to who may wait
 
     def delete(self, file: int) -> None:
         """Also of a file that was never made. Not synced: what a power cut brings back, a start deletes again."""

@@ -1,14 +1,17 @@
 """The threads that work on files of large messages: one writes, finishes and deletes, one reads.
 
-Invariants: what is asked for one file is done in that order (a read only after what it reads was finished); each
-effect comes back as exactly one Done or Failed, but a read that fails ends the node. What is queued is bounded by the
-core, which counts bytes and reads under way. The threads begin with the first large message.
+What was written a moment ago is in the kernel's memory, and read from there without a thread: changes of threads cost
+more than that. Invariants: what is asked for one file is done in that order (a read only after what it reads was
+finished); each effect comes back as exactly one Done or Failed, but a read that fails ends the node, and of a deletion
+only the failure is told. What is queued is bounded by the core, which counts bytes and reads under way. The threads
+begin with the first large message.
 """
 
 from __future__ import annotations
 
 import queue
 import threading
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +22,8 @@ from mqbroker.node.effects import DeleteLarge, FinishLarge, ReadLarge, WriteLarg
 from mqbroker.node.inputs import Done, Failed, Input
 
 CLOSE_S_MAX = 10.0
+# Files whose names and data the kernel probably has at hand: of others even the opening may wait for the disk.
+RECENT_MAX = 1024
 
 
 class LargeMessages:
@@ -30,6 +35,7 @@ class LargeMessages:
         self.directory = directory
         self._post = post
         self._on_fatal = on_fatal
+        self._recent: OrderedDict[int, None] = OrderedDict()
         self._writer = Tasks("large-writer", self._broken)
         self._reader = Tasks("large-reader", self._broken)
 
@@ -37,12 +43,21 @@ class LargeMessages:
         self._writer.add(lambda: self._tell(effect.id, self.directory.write, effect.file, effect.offset, effect.chunks))
 
     def finish(self, effect: FinishLarge) -> None:
-        self._writer.add(lambda: self._tell(effect.id, lambda: self.directory.finish(effect.file, sync=effect.sync)))
+        self._recent[effect.file] = None
+        if len(self._recent) > RECENT_MAX:
+            self._recent.popitem(last=False)
+        self._writer.add(lambda: self._tell(effect.id, self._finish, effect))
 
     def delete(self, effect: DeleteLarge) -> None:
-        self._writer.add(lambda: self._tell(effect.id, self.directory.delete, effect.file))
+        self._recent.pop(effect.file, None)
+        self._writer.add(lambda: self._delete(effect))
 
     def read(self, effect: ReadLarge) -> None:
+        if effect.file in self._recent:
+            data = self.directory.read_cached(effect.file, effect.offset, effect.size_bytes)
+            if data is not None:
+                self._post(Done(effect.id, data))
+                return
         self._reader.add(lambda: self._read(effect))
 
     def close(self) -> None:
@@ -56,9 +71,23 @@ class LargeMessages:
         try:
             action(*arguments)
         except OSError as error:
-            self._post(Failed(effect_id, f"{error.filename or self.directory.path}: {error.strerror}"))
+            self._failed(effect_id, error)
         else:
             self._post(Done(effect_id))
+
+    def _failed(self, effect_id: int, error: OSError) -> None:
+        self._post(Failed(effect_id, f"{error.filename or self.directory.path}: {error.strerror}"))
+
+    def _finish(self, effect: FinishLarge) -> None:
+        if effect.chunks:
+            self.directory.write(effect.file, effect.offset, effect.chunks)
+        self.directory.finish(effect.file, sync=effect.sync)
+
+    def _delete(self, effect: DeleteLarge) -> None:
+        try:
+            self.directory.delete(effect.file)
+        except OSError as error:
+            self._failed(effect.id, error)
 
     def _read(self, effect: ReadLarge) -> None:
         try:

@@ -116,6 +116,8 @@ class LinkConsumer:
         if deliveries:
             size = run.section.size_bytes
             head = _header_with(run.payload(index), size, deliveries) + head[size:]
+        if queue.dispatcher.opens_group and queue.kind.group_first_key:
+            head = marked(head, queue.kind.group_first_key)
         self.download = Download(self, queue, large)
         self.download.begin(head, token)
         self.peer.broker.activity.went(self.link, 1, self.peer.broker.at.monotonic_ns)

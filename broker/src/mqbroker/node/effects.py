@@ -93,13 +93,16 @@ class WriteLarge:
 
 @dataclass(frozen=True, slots=True)
 class FinishLarge:
-    """Nothing more is written to this file. With `sync`, it and its name are on disk before Done comes.
+    """Write the rest of a file, which may be all or nothing of it. With `sync`, it and its name are on disk before
+    Done comes.
 
-    Failed where any of its writes had failed.
+    Failed where any of its writes has failed.
     """
 
     id: int
     file: int
+    offset: int
+    chunks: tuple[bytes, ...] = field(repr=False)
     sync: bool
 
 
@@ -115,7 +118,7 @@ class ReadLarge:
 
 @dataclass(frozen=True, slots=True)
 class DeleteLarge:
-    """Delete the file of a large message, if it is there. Done or Failed follows."""
+    """Delete the file of a large message, if it is there. Failed follows where that cannot be done, else nothing."""
 
     id: int
     file: int

@@ -8,22 +8,41 @@ Source: docs/adr/0009-large-messages.md.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from mqbroker.amqp.links import Partials
 from mqbroker.base.notice import Level
+from mqbroker.config.slices import LimitOptions
 from mqbroker.node.effects import DeleteLarge, FinishLarge, ReadLarge, WriteLarge
 
 if TYPE_CHECKING:
     from mqbroker.node.broker import Broker
     from mqbroker.node.downloads import Download
-    from mqbroker.node.uploads import Upload
 
 UPLOAD_BYTES_MAX = 1 << 20  # of one connection on their way to files
-READS_MAX = 32
-READ_BYTES = 256 << 10
+GATHERED_BYTES_MAX = 1 << 20  # of one connection that wait to be written together
+KEPT_SHARE = 2  # large messages stay in memory while no more than 1/KEPT_SHARE of it is used
+READS_MAX = 8
+READ_BYTES = 1280 << 10  # so that a body of 1 MiB is one
 
 # Called with the result, or with None and why it failed.
 Completion = Callable[[Any, str], None]
+
+
+class FilePiece(NamedTuple):
+    """Bytes on their way into a file."""
+
+    file: int
+    offset: int
+    size_bytes: int
+    chunks: tuple[bytes, ...]
+
+
+def kept_bytes_max(limits: LimitOptions) -> int:
+    """Bytes up to which a large message may stay in memory, and all that a connection has not finished with it."""
+    if not 0 <= limits.amqp_min_large_message_size_bytes < limits.max_message_size_bytes:
+        return 0
+    return min(limits.large_message_in_memory_max_size_bytes, limits.max_message_size_bytes)
 
 
 class LargeMessages:
@@ -40,10 +59,22 @@ class LargeMessages:
         self.writing_bytes = 0
         self.finishing_count = 0
         self.downloads: dict[Download, None] = {}
+        self.partials = Partials()
+        self.gathered_bytes_max = GATHERED_BYTES_MAX
         for file in self._files.begin_above(files):
             self._delete(file)
         for fault in self._files.given_up.values():
             broker.notice(Level.ERROR, "large-message-given-up", why=str(fault))
+
+    def kept_bytes_max(self) -> int:
+        """Bytes up to which a large message stays in memory as any other, by what is there now."""
+        return kept_bytes_max(self._broker.options.limits) if self.has_room else 0
+
+    @property
+    def has_room(self) -> bool:
+        """Whether there is memory for large messages, finished or not."""
+        memory = self._broker.store.memory
+        return (memory.held_bytes + self.partials.size_bytes) * KEPT_SHARE <= memory.max_bytes
 
     @property
     def is_behind(self) -> bool:
@@ -60,30 +91,32 @@ class LargeMessages:
 
     # -- effects -------------------------------------------------------------------------------------------------------
 
-    def write(self, upload: Upload, chunks: tuple[bytes, ...], completion: Completion) -> None:
+    def write(self, piece: FilePiece, completion: Completion) -> None:
         """Append to a file that is being uploaded."""
-        size_bytes = sum(map(len, chunks))
-        self.writing_bytes += size_bytes
+        self.writing_bytes += piece.size_bytes
 
         def written(result: Any, why: str) -> None:
-            self.writing_bytes -= size_bytes
-            completion(size_bytes, why)
+            self.writing_bytes -= piece.size_bytes
+            completion(result, why)
 
-        self._broker.effects.append(WriteLarge(self._expect(written), upload.file, upload.size_bytes, chunks))
+        self._broker.effects.append(WriteLarge(self._expect(written), piece.file, piece.offset, piece.chunks))
 
-    def finish(self, upload: Upload, completion: Completion, *, sync: bool) -> None:
-        """All of a file was written."""
+    def finish(self, piece: FilePiece, completion: Completion, *, sync: bool) -> None:
+        """Append the rest, and that is all of the file."""
         self.finishing_count += 1
+        self.writing_bytes += piece.size_bytes
 
         def finished(result: Any, why: str) -> None:
             self.finishing_count -= 1
+            self.writing_bytes -= piece.size_bytes
             completion(result, why)
             if not self.finishing_count:
                 actions, self._when_finished = self._when_finished, []
                 for action in actions:
                     action()
 
-        self._broker.effects.append(FinishLarge(self._expect(finished), upload.file, sync))
+        effect = FinishLarge(self._expect(finished), piece.file, piece.offset, piece.chunks, sync)
+        self._broker.effects.append(effect)
 
     def when_finished(self, action: Callable[[], None]) -> None:
         """Do something when every message that has come in whole is published."""

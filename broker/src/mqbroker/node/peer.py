@@ -48,6 +48,7 @@ from mqbroker.node.coordinator import CoordinatorEnd, Transactions
 from mqbroker.node.effects import Close, Derive, PauseReading
 from mqbroker.node.full import admitted
 from mqbroker.node.inputs import Accepted
+from mqbroker.node.large_messages import kept_bytes_max
 from mqbroker.node.login_delays import Key, network_of
 from mqbroker.node.ongoing import segment_of
 from mqbroker.node.refusals import refuse_run
@@ -97,13 +98,14 @@ class Peer:
             ConnectionLimits(
                 listener.max_frame_size_bytes, listener.frame_size_before_open_bytes, listener.idle_timeout_ms,
                 limits.sessions_per_connection_max, limits.links_per_session_max,
-                limits.max_message_size_bytes + listener.max_frame_size_bytes,
+                limits.max_message_size_bytes + listener.max_frame_size_bytes + kept_bytes_max(limits),
             ),
             server=sasl.Server(
                 self._mechanisms(), broker.accounts.of(listener.kind), accepted.entropy, broker.node_secret,
                 self._external(),
             ),
         )  # fmt: skip
+        self.connection.partials = broker.large.partials
         broker.timers.add(self)
 
     def _mechanisms(self) -> tuple[str, ...]:

@@ -107,6 +107,7 @@ class Termini:
         limits = self._broker.options.limits
         link.accept(attach, answer, limits.max_message_size_bytes)
         link.large_size_min = limits.amqp_min_large_message_size_bytes
+        link.kept_bytes_max = self._broker.large.kept_bytes_max
         peer.producers[link] = None
         if isinstance(link.owner, Address):
             self._broker.store.idle.attached(link.owner)

@@ -1,8 +1,9 @@
 """Large messages of one connection on their way into files.
 
-Pieces are handed over once a read, in order. When the last one has come, the connection takes nothing more in until
-the file is finished: only then the message is published, so neither its order on the link nor the journal's promise
-depends on when the disk is done. What fails on the way is refused, and its file deleted: nothing was promised yet.
+Pieces are gathered and handed over in order, many in one, because each time costs a change of threads. When the last
+one has come, the connection takes nothing more in until the file is finished: only then the message is published, so
+neither its order on the link nor the journal's promise depends on when the disk is done. What fails on the way is
+refused, and its file deleted: nothing was promised yet.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from mqbroker.amqp.events import Incoming, Piece, Whole
 from mqbroker.amqp.links import ReceiverLink
 from mqbroker.base.notice import Level
-from mqbroker.node.large_messages import UPLOAD_BYTES_MAX
+from mqbroker.node.large_messages import UPLOAD_BYTES_MAX, FilePiece
 from mqbroker.node.refusals import refuse_run
 from mqbroker.wire.header_section import section_of
 from mqbroker.wire.large import large_run
@@ -23,14 +24,18 @@ if TYPE_CHECKING:
 
 
 class Upload:
-    """One message. `size_bytes`: what was handed over; `failure`: why it cannot be taken in."""
+    """One message. `size_bytes`: what was handed over; `failure`: why it cannot be taken in.
 
-    __slots__ = ("chunks", "failure", "file", "head", "size_bytes")
+    `gathered_bytes` of `chunks` wait to be handed over.
+    """
+
+    __slots__ = ("chunks", "failure", "file", "gathered_bytes", "head", "size_bytes")
 
     def __init__(self, file: int, head: bytes) -> None:
         self.file = file
         self.head = head
         self.chunks: list[bytes] = []
+        self.gathered_bytes = 0
         self.size_bytes = 0
         self.failure = ""
 
@@ -38,12 +43,13 @@ class Upload:
 class Uploads:
     """All of a connection. `closed_why`: it is gone in order, but the message that came last is to be published yet."""
 
-    __slots__ = ("_by_link", "_finishing", "_peer", "_writing_bytes", "closed_why")
+    __slots__ = ("_by_link", "_finishing", "_gathered_bytes", "_peer", "_writing_bytes", "closed_why")
 
     def __init__(self, peer: Peer) -> None:
         self._peer = peer
         self._by_link: dict[ReceiverLink, Upload] = {}
         self._finishing: Upload | None = None
+        self._gathered_bytes = 0
         self._writing_bytes = 0
         self.closed_why: str | None = None
 
@@ -67,35 +73,52 @@ class Uploads:
             upload = self._by_link[event.link] = Upload(self._peer.broker.store.large.begin(), event.head)
         if not upload.failure:
             upload.chunks.append(event.data)
+            self._gather(upload, len(event.data))
+
+    def _gather(self, upload: Upload, size_bytes: int) -> None:
+        upload.gathered_bytes += size_bytes
+        self._gathered_bytes += size_bytes
+        self._peer.broker.large.partials.size_bytes += size_bytes
 
     def flush(self) -> None:
-        """Hand over what one read brought."""
+        """After each read: hand over what has been gathered if that is much, or there is no room for it."""
         if not self._by_link and self._finishing is None:
             return
-        for upload in self._by_link.values():
-            self._write(upload)
+        large = self._peer.broker.large
+        if self._gathered_bytes > large.gathered_bytes_max or not large.has_room:
+            for upload in self._by_link.values():
+                self._write(upload)
         if self.is_behind:
             self._peer.pause(True)
 
     def _write(self, upload: Upload) -> None:
-        if not upload.chunks or upload.failure:
+        if not upload.chunks:
             return
-        chunks, upload.chunks = tuple(upload.chunks), []
-        size_bytes = sum(map(len, chunks))
-        self._writing_bytes += size_bytes
+        piece = self._piece_of(upload)
+        self._writing_bytes += piece.size_bytes
 
         def written(_: Any, why: str) -> None:
-            self._writing_bytes -= size_bytes
+            self._writing_bytes -= piece.size_bytes
             self._fail(upload, why)
             self._peer.pause_if_needed()
 
-        self._peer.broker.large.write(upload, chunks, written)
-        upload.size_bytes += size_bytes
+        self._peer.broker.large.write(piece, written)
+
+    def _piece_of(self, upload: Upload) -> FilePiece:
+        """What has been gathered of a message; it is in good hands now."""
+        piece = FilePiece(upload.file, upload.size_bytes, upload.gathered_bytes, tuple(upload.chunks))
+        upload.size_bytes += piece.size_bytes
+        self._forget(upload)
+        return piece
+
+    def _forget(self, upload: Upload) -> None:
+        upload.chunks.clear()
+        self._gather(upload, -upload.gathered_bytes)
 
     def _fail(self, upload: Upload, why: str) -> None:
         if why and not upload.failure:
             upload.failure = why
-            upload.chunks.clear()
+            self._forget(upload)
             self._peer.broker.notice(Level.ERROR, "large-message-failed", conn=self._peer.conn, why=why)
 
     def whole(self, event: Whole) -> None:
@@ -104,7 +127,6 @@ class Uploads:
         if upload is None:
             self._go_on()
             return
-        self._write(upload)
         self._finishing = upload
         section = section_of(upload.head, 0, len(upload.head))
         is_safe = section is not None and section.is_durable and self._peer.broker.options.journal.journal_sync
@@ -112,7 +134,7 @@ class Uploads:
         def finished(_: Any, why: str) -> None:
             self._finished(upload, event, why)
 
-        self._peer.broker.large.finish(upload, finished, sync=is_safe)
+        self._peer.broker.large.finish(self._piece_of(upload), finished, sync=is_safe)
 
     def _finished(self, upload: Upload, event: Whole, why: str) -> None:
         """The file is whole: now it is a message like any other."""
@@ -146,4 +168,5 @@ class Uploads:
         """A delivery was aborted, or its link is gone: nothing of it stays."""
         upload = self._by_link.pop(link, None)
         if upload is not None:
+            self._forget(upload)
             self._peer.broker.store.large.release(upload.file)

@@ -84,5 +84,10 @@ def encode_frame(channel: int, body: bytes, payload: Buffer = b"", type: int = A
     return b"".join((_PREAMBLE.pack(size, 2, type, channel), body, payload))
 
 
+def frame_head(channel: int, body: bytes, payload_size: int) -> bytes:
+    """All of an AMQP frame but its payload, for who has that elsewhere and need not copy it."""
+    return _PREAMBLE.pack(_FRAME_SIZE_MIN + len(body) + payload_size, 2, AMQP_FRAME, channel) + body
+
+
 def _framing_fault(why: str, offset: int) -> PeerFault:
     return PeerFault("amqp:connection:framing-error", f"{why} at byte {offset}", Scope.CONNECTION)

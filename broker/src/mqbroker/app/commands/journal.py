@@ -10,7 +10,7 @@ import argparse
 import json
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -22,18 +22,21 @@ from mqbroker.base.errors import ConfigFault, StorageFault
 from mqbroker.config.options import defaults
 from mqbroker.config.slices import JournalOptions
 from mqbroker.core.exchange import Importer, large_runs, rows_of
+from mqbroker.core.exchange_bodies import Read
 from mqbroker.core.large import DIRECTORY, fault_of
 from mqbroker.io import identity, placing
 from mqbroker.io.disk import Disk
 from mqbroker.io.files import MappedFiles
 from mqbroker.io.identity import Identity
 from mqbroker.io.journal_directory import UNNAMED_SUFFIX, JournalDirectory
+from mqbroker.io.journal_directory import fault_of as io_fault_of
 from mqbroker.io.large_directory import LargeDirectory
 from mqbroker.journal.format import FORMAT_VERSION
 from mqbroker.journal.plan import Journal
 from mqbroker.journal.recovered import Recovered
 
 IMPORTING_NAME = "journal.importing"
+IMPORTING_LARGE_NAME = f"{DIRECTORY}.importing"
 LINE_BYTES_MAX = 1 << 30
 
 
@@ -69,8 +72,8 @@ def run(args: argparse.Namespace) -> int:
         owner = _owner(directory)
         found = _look(directory, owner, options)
         if args.action == "export":
-            _refuse_large(directory, found)
-            return _export(args, found, owner)
+            _check_large(directory, found)
+            return _export(args, rows_of(found, owner.node_id, _reader(directory)))
         if args.action == "info":
             return _info(args, found, owner)
         _check_large(directory, found)
@@ -140,16 +143,21 @@ def _check_large(directory: Path, found: Recovered) -> None:
             raise fault
 
 
-def _refuse_large(directory: Path, found: Recovered) -> None:
-    count = sum(1 for _ in large_runs(found))
-    if count:
-        why = f"{count} large messages have their bodies in files, which an export does not hold; consume them first"
-        raise ConfigFault(str(directory / DIRECTORY), why)
+def _reader(directory: Path) -> Read:
+    large = LargeDirectory(directory / DIRECTORY)
+
+    def read(file: int, offset: int, size_bytes: int) -> bytes:
+        try:
+            return large.read(file, offset, size_bytes)
+        except OSError as error:
+            raise io_fault_of(error, large.path_of(file)) from None
+
+    return read
 
 
-def _export(args: argparse.Namespace, found: Recovered, owner: Identity) -> int:
+def _export(args: argparse.Namespace, rows: Iterator[dict[str, Any]]) -> int:
     if args.file is None:
-        for row in rows_of(found, owner.node_id):
+        for row in rows:
             sys.stdout.write(json.dumps(row, ensure_ascii=False) + "\n")
         sys.stdout.flush()
         return exits.DONE
@@ -157,7 +165,7 @@ def _export(args: argparse.Namespace, found: Recovered, owner: Identity) -> int:
         # Messages are private, and a file that is there is somebody's.
         with args.file.open("x", encoding="utf-8") as file:
             args.file.chmod(0o600)
-            for row in rows_of(found, owner.node_id):
+            for row in rows:
                 file.write(json.dumps(row, ensure_ascii=False) + "\n")
     except OSError as error:
         raise ConfigFault(str(args.file), f"cannot be written ({error.strerror}); name a new file") from None
@@ -172,22 +180,21 @@ def _import(args: argparse.Namespace, directory: Path, options: JournalOptions) 
     if identity.has_journal(directory):
         why = "has a journal already; `mqbroker identity new` sets one aside, or name another directory"
         raise ConfigFault(str(directory), why)
-    place = directory / IMPORTING_NAME
-    shutil.rmtree(place, ignore_errors=True)  # what an import left that was killed
+    place, large = directory / IMPORTING_NAME, directory / IMPORTING_LARGE_NAME
+    _clear(place, large)  # what an import left that was killed
     try:
         made = JournalDirectory(place, owner.node_id_bytes, replace(options, journal_sync=True))
         with _lines(args.file) as lines:
-            importer = _written(made, lines)
-        placing.give_path_to_owner(place)
-        for file in sorted(place.iterdir()):
-            if file.name.endswith(UNNAMED_SUFFIX):
-                file.unlink()
-            else:
-                placing.give_path_to_owner(file)
-        place.rename(directory / identity.JOURNAL_NAME)
-        placing.sync_directory(directory)
+            importer = _written(made, lines, FiledBodies(large))
+        for file in place.glob(f"*{UNNAMED_SUFFIX}"):
+            file.unlink()
+        if large.exists():
+            # Without a journal the files of another one are nobody's: a start would delete them.
+            _clear(directory / DIRECTORY)
+            _put(large, directory / DIRECTORY)
+        _put(place, directory / identity.JOURNAL_NAME)
     finally:
-        shutil.rmtree(place, ignore_errors=True)
+        _clear(place, large)
     if args.json:
         print(json.dumps({"schema": 1, "queues": importer.queues, "messages": importer.messages}))
     else:
@@ -195,11 +202,50 @@ def _import(args: argparse.Namespace, directory: Path, options: JournalOptions) 
     return exits.DONE
 
 
-def _written(place: JournalDirectory, lines: BinaryIO) -> Importer:
+def _clear(*places: Path) -> None:
+    for place in places:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def _put(place: Path, where: Path) -> None:
+    """Give a folder and what is in it to the owner of the data directory, and its name; on disk when this returns."""
+    placing.give_path_to_owner(place)
+    for file in sorted(place.iterdir()):
+        placing.give_path_to_owner(file)
+    place.rename(where)
+    placing.sync_directory(where.parent)
+
+
+class FiledBodies:
+    """Bodies of large messages on their way into files."""
+
+    def __init__(self, path: Path) -> None:
+        self._directory = LargeDirectory(path)
+
+    def write(self, file: int, offset: int, data: bytes) -> None:
+        """As Bodies does."""
+        self._do(file, lambda: self._directory.write(file, offset, (data,)))
+
+    def finish(self, file: int) -> None:
+        """As Bodies does."""
+        self._do(file, lambda: self._directory.finish(file, sync=True))
+
+    def close(self) -> None:
+        """Nothing more comes."""
+        self._directory.close()
+
+    def _do(self, file: int, action: Callable[[], None]) -> None:
+        try:
+            action()
+        except OSError as error:
+            raise io_fault_of(error, self._directory.path_of(file)) from None
+
+
+def _written(place: JournalDirectory, lines: BinaryIO, bodies: FiledBodies) -> Importer:
     """All lines as a journal on disk."""
     recovered = place.load()
     journal = Journal(place.options, recovered)
-    importer = Importer(journal)
+    importer = Importer(journal, bodies)
     faults: list[StorageFault] = []
     disk = Disk(place, recovered, lambda done: None, faults.append)
     try:
@@ -211,6 +257,7 @@ def _written(place: JournalDirectory, lines: BinaryIO) -> Importer:
         if last is not None:
             disk.submit(last)
     finally:
+        bodies.close()
         is_written = disk.close()
     if faults or not is_written:
         raise faults[0] if faults else StorageFault(str(place.path), -1, "the disk does not answer", "look at the disk")
