@@ -206,11 +206,12 @@ def with_queues(count: int) -> Stage:
 @pytest.mark.slow
 def test_sums_over_50_000_queues_are_small_and_quick(capsys: pytest.CaptureFixture[str]) -> None:
     stage = with_queues(50_000)
-    started_s = time.perf_counter()
+    # Time of the processor: the machine may have more to do than this.
+    started_s = time.process_time()
     values = values_of(stage)
-    read_s = time.perf_counter() - started_s
+    read_s = time.process_time() - started_s
     text, _ = render(values | metrics.of_world("default", AROUND), "")
-    took_s = time.perf_counter() - started_s
+    took_s = time.process_time() - started_s
     with capsys.disabled():
         print(f"\n50,000 queues, sums: read in {read_s:.3f} s, {took_s:.3f} s in all, {len(text)} bytes")
     assert b'mqbroker_queues{broker="default"} 50000.0\n' in text
