@@ -40,10 +40,12 @@ from mqbroker.node.effects import (
     Derive,
     FinishLarge,
     Halt,
+    JoinGroup,
     PauseReading,
     ReadLarge,
     ReadPage,
     Send,
+    SendDatagram,
     WriteLarge,
 )
 from mqbroker.wire.performatives import Open
@@ -133,9 +135,17 @@ class Talker:
 class Stage:
     """See the module's docstring."""
 
-    def __init__(self, options: BrokerOptions | None = None, users: dict[str, Verifier] | None = None) -> None:
+    def __init__(
+        self,
+        options: BrokerOptions | None = None,
+        users: dict[str, Verifier] | None = None,
+        identity: Mapping[str, Any] | None = None,
+    ) -> None:
         self.options = options or options_with()
         self.users = users or {}
+        self.identity = dict(identity or {})  # changes of Setup
+        self.network_trouble = ""  # why nothing can be joined or sent, where that is so
+        self.network_effects: list[JoinGroup | SendDatagram] = []
         rng = random.Random(0)
         faults = Faults(write_error=0.0, sync_error=0.0)
         self.disk = SimDisk(rng, b"stage".ljust(16, b"\0"), self.options.journal.journal_file_size_bytes, faults)
@@ -169,6 +179,7 @@ class Stage:
             leave_of(Settings(self.options.address_settings), self.options.limits.global_max_size_bytes)
         )
         setup = Setup("stage", self.users, perform, b"secret", self.large_files.sizes)
+        setup = replace(setup, **self.identity)
         self.broker = Broker(self.options, recovered, setup, self.at)
         self.is_up, self.halted = True, None
         self.step()
@@ -354,6 +365,10 @@ class Stage:
                 self.give(given.Done(effect_id, self.disk.read(slices)))
             case WriteLarge() | FinishLarge() | ReadLarge() | DeleteLarge():
                 self.large_effects.append(effect)
+            case JoinGroup(effect_id) | SendDatagram(effect_id):
+                self.network_effects.append(effect)
+                trouble = self.network_trouble
+                self.give(given.Failed(effect_id, trouble) if trouble else given.Done(effect_id))
             case Halt(code):
                 self.is_up, self.halted = False, code
             case _:

@@ -22,6 +22,7 @@ from mqbroker.core.large import DIRECTORY
 from mqbroker.io.admin_socket import AdminServer
 from mqbroker.io.connections import Connections
 from mqbroker.io.connectors import Connectors
+from mqbroker.io.discovery import DiscoveryEndpoints
 from mqbroker.io.endpoints import Endpoints, Sources, Vital
 from mqbroker.io.http import HttpServer
 from mqbroker.io.large_directory import LargeDirectory
@@ -39,10 +40,12 @@ from mqbroker.node.effects import (
     DeleteSegment,
     Derive,
     FinishLarge,
+    JoinGroup,
     PauseReading,
     ReadLarge,
     ReadPage,
     Send,
+    SendDatagram,
     WriteLarge,
 )
 from mqbroker.node.inputs import OptionsChanged, Stop, UsersChanged
@@ -83,6 +86,7 @@ class Server:
         self._pool = DerivePool(self.node.post_from_thread)
         directory = LargeDirectory(Path(options.node.data_directory) / DIRECTORY)
         self.large = LargeMessages(directory, self.node.post_from_thread, self.node.storage_failed)
+        self._discovery = DiscoveryEndpoints(options, self.node, self._loop)
         self._acceptors: list[Acceptor] = []
         self._http: HttpServer | None = None
         self._endpoints: Endpoints | None = None
@@ -133,6 +137,7 @@ class Server:
             self._http.stop()
         if self._endpoints is not None:
             self._endpoints.close()
+        self._discovery.close()
         self._pool.close()
         self.large.close()
 
@@ -194,6 +199,8 @@ class Server:
             FinishLarge: self.large.finish,
             ReadLarge: self.large.read,
             DeleteLarge: self.large.delete,
+            JoinGroup: self._discovery.join,
+            SendDatagram: self._discovery.send,
             AdminReply: self._admin.reply,
         }
 

@@ -31,6 +31,7 @@ from mqbroker.node.accounts import Accounts
 from mqbroker.node.activity import Activity
 from mqbroker.node.containers import Containers
 from mqbroker.node.counters import Counters
+from mqbroker.node.discovery import Discovery
 from mqbroker.node.effects import AdminReply, Batch, Close, DeleteSegment, Effect, Halt, ReadPage, Send
 from mqbroker.node.happenings import Happenings
 from mqbroker.node.jobs import Jobs
@@ -55,7 +56,7 @@ class Setup:
 
     `users` maps names to verifiers (config/users.py); `operations` answers admin requests (admin/); `secret` are random
     bytes that nobody else knows, new in each process; `large_files` maps the ids of files of large messages that are
-    there to their sizes in bytes.
+    there to their sizes in bytes; `cluster_key` is made of the cluster's secret, where there are discovery groups.
     """
 
     node_id: str
@@ -63,6 +64,8 @@ class Setup:
     operations: Operations
     secret: bytes = field(repr=False)
     large_files: Mapping[int, int] = field(default_factory=dict)
+    cluster_key: bytes = field(default=b"", repr=False)
+    boot_id: str = ""
 
 
 class Broker:
@@ -91,8 +94,7 @@ class Broker:
         self.store.diverts = Diverts(options.diverts, self.store)
         self.store.load(recovered, setup.large_files)
         self.local = LocalSessions(self)
-        self.jobs = Jobs()
-        self.activity = Activity()
+        self.jobs, self.activity = Jobs(), Activity()
         self.happenings = Happenings()
         for finding in recovered.findings:
             self.happenings.add(finding, at.wall_ms)
@@ -110,9 +112,9 @@ class Broker:
         self._operations = setup.operations
         self._listeners = {listener.name: listener for listener in options.listeners}
         self._expected: dict[int, Peer] = {}
-        self._effect_id = 0
-        self.is_disk_full = False
+        self._effect_id, self.is_disk_full = 0, False
         self.large = LargeMessages(self, setup.large_files)
+        self.discovery = Discovery(self, setup.cluster_key, setup.boot_id)
         self._handlers: dict[type, Callable[[Any], None]] = {
             given.Received: self._received,
             given.Synced: self._synced,
@@ -122,6 +124,7 @@ class Broker:
             given.Done: self._done,
             given.Failed: self._failed,
             given.Disk: self._disk,
+            given.Datagram: self.discovery.heard,
             given.AdminRequest: self._admin,
             given.AdminClosed: self._admin_closed,
             given.UsersChanged: self._users_changed,
@@ -271,14 +274,14 @@ class Broker:
         if self.store.paging.awaits(given_.id):
             self.store.paging.done(given_.id, given_.result)
             return
-        if self.large.completed(given_.id, given_.result, ""):
+        if self.large.completed(given_.id, given_.result, "") or self.discovery.completed(given_.id, ""):
             return
         peer = self._expected.pop(given_.id, None)
         if peer is not None:
             peer.derived(given_.result)
 
     def _failed(self, given_: given.Failed) -> None:
-        if self.large.completed(given_.id, None, given_.why):
+        if self.large.completed(given_.id, None, given_.why) or self.discovery.completed(given_.id, given_.why):
             return
         peer = self._expected.pop(given_.id, None)
         if peer is not None:
@@ -312,6 +315,7 @@ class Broker:
         """First everything that was taken in is answered, then connections close, then the journal, then the node."""
         if not self.is_stopping:
             self.is_stopping = True
+            self.discovery.stop()
             self.large.when_finished(lambda: self.store.decisions.wait_for_earlier(self._close_all))
 
     def _close_all(self) -> None:

@@ -89,6 +89,15 @@ class Disk:
 
 
 @dataclass(frozen=True, slots=True)
+class Datagram:
+    """Something came to a discovery group that `JoinGroup` asked for. `source` is its sender's address and port."""
+
+    group: str
+    source: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class AdminRequest:
     """One request of the admin socket. Answered by exactly one `AdminReply` with the same `id`.
 
@@ -129,6 +138,6 @@ class Stop:
 
 
 Input = (
-    Received | Synced | Accepted | Connected | Closed | WriteBlocked | Done | Failed | Disk
+    Received | Synced | Accepted | Connected | Closed | WriteBlocked | Done | Failed | Disk | Datagram
     | AdminRequest | AdminClosed | UsersChanged | OptionsChanged | Stop
 )  # fmt: skip
