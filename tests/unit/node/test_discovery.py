@@ -279,3 +279,14 @@ def test_each_group_is_joined_once() -> None:
     stage = Air().add("mq1", options(discovery_groups=[PLACE, {**PLACE, "name": "other", "group-port": 9877}]))
     joins = [effect.group for effect in stage.network_effects if isinstance(effect, JoinGroup)]
     assert joins == ["lan", "other"]
+
+
+def test_a_new_secret_is_taken_while_the_node_runs() -> None:
+    air = Air()
+    first, second = air.add("mq1", key=OTHER_KEY), air.add("mq2")
+    air.wait(2000)
+    assert (heard(first), heard(second)) == ([], [])
+    first.give(given.ClusterKeyChanged(KEY))
+    first.run()
+    air.wait(2500)
+    assert (heard(first), heard(second)) == (["mq2"], ["mq1"])

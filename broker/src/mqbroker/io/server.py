@@ -48,7 +48,7 @@ from mqbroker.node.effects import (
     SendDatagram,
     WriteLarge,
 )
-from mqbroker.node.inputs import OptionsChanged, Stop, UsersChanged
+from mqbroker.node.inputs import ClusterKeyChanged, OptionsChanged, Stop, UsersChanged
 
 # After Halt: what is still in the buffers of sockets (last frames, the answer to an admin's stop) has this long to
 # leave.
@@ -69,6 +69,7 @@ class Reloaded:
 
     users: dict[str, Any] | None
     options: BrokerOptions | None
+    cluster_key: bytes | None = None
 
 
 class Server:
@@ -162,6 +163,8 @@ class Server:
         reloaded = self._reload()
         if reloaded.users is not None:
             self.node.post(UsersChanged(reloaded.users))
+        if reloaded.cluster_key:
+            self.node.post(ClusterKeyChanged(reloaded.cluster_key))
         if reloaded.options is not None:
             self._take_options(reloaded.options)
         else:

@@ -94,8 +94,7 @@ class Broker:
         self.store.diverts = Diverts(options.diverts, self.store)
         self.store.load(recovered, setup.large_files)
         self.local = LocalSessions(self)
-        self.jobs, self.activity = Jobs(), Activity()
-        self.happenings = Happenings()
+        self.jobs, self.activity, self.happenings = Jobs(), Activity(), Happenings()
         for finding in recovered.findings:
             self.happenings.add(finding, at.wall_ms)
         self.termini = Termini(self)
@@ -111,8 +110,8 @@ class Broker:
         self._notices: list[Notice] = []
         self._operations = setup.operations
         self._listeners = {listener.name: listener for listener in options.listeners}
-        self._expected: dict[int, Peer] = {}
         self._effect_id, self.is_disk_full = 0, False
+        self._expected: dict[int, Peer] = {}
         self.large = LargeMessages(self, setup.large_files)
         self.discovery = Discovery(self, setup.cluster_key, setup.boot_id)
         self._handlers: dict[type, Callable[[Any], None]] = {
@@ -128,6 +127,7 @@ class Broker:
             given.AdminRequest: self._admin,
             given.AdminClosed: self._admin_closed,
             given.UsersChanged: self._users_changed,
+            given.ClusterKeyChanged: self.discovery.key_changed,
             given.OptionsChanged: self._options_changed,
             given.Stop: self.stop,
         }

@@ -17,7 +17,7 @@ from mqbroker.cluster.discovery.entries import Change, EntryTable, Kind
 from mqbroker.cluster.discovery.group import DiscoveryGroup
 from mqbroker.config.slices import BroadcastGroupOptions
 from mqbroker.node.effects import JoinGroup, SendDatagram
-from mqbroker.node.inputs import Datagram
+from mqbroker.node.inputs import ClusterKeyChanged, Datagram
 
 if TYPE_CHECKING:
     from mqbroker.node.broker import Broker
@@ -89,6 +89,12 @@ class Discovery:
         if not self._broker.is_stopping:
             group.heard(given.data, given.source, self._broker.at.monotonic_ns)
             self._broker.timers.add(group)
+
+    def key_changed(self, given: ClusterKeyChanged) -> None:
+        """From now on the cluster has another secret. Who does not know it yet falls silent for us."""
+        self._key = given.key
+        for group in self.groups.values():
+            group.key = given.key
 
     def completed(self, effect_id: int, why: str) -> bool:
         """Whether a completion was one of discovery's; `why` is empty where it went well."""

@@ -180,4 +180,9 @@ def _reload(file: Path, running: BrokerOptions, log: Log) -> Reloaded:
         reloaded.users = dict(users_file.read(Path(running.node.users_file)))
     except ConfigFault as fault:
         log.error("reload-refused", file=running.node.users_file, why=str(fault))
+    try:
+        # Some ten ms of the loop, where there are groups; nothing where there are none.
+        reloaded.cluster_key = cluster_secret.key(running)
+    except ConfigFault as fault:
+        log.error("reload-refused", file=running.node.cluster_secret_file, why=str(fault))
     return reloaded

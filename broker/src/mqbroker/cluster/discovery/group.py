@@ -36,7 +36,7 @@ class DiscoveryGroup:
         self.options = options
         self.table = table
         self._world = world
-        self._key = key
+        self.key = key
         self.state = State.IDLE
         self.trouble = ""  # why the last join failed, where it did
         self.is_waiting = True  # for the first entry
@@ -100,7 +100,7 @@ class DiscoveryGroup:
         """A datagram has come."""
         if self.state is State.LISTENING:
             self._expect_something(now_ns)
-        found = unseal(data, self._key)
+        found = unseal(data, self.key)
         drop = found if isinstance(found, Drop) else self.table.hear(found, source, now_ns)
         if drop is not None:
             self._dropped(drop, source, now_ns)
