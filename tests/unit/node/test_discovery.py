@@ -194,6 +194,7 @@ def test_two_nodes_with_one_id_are_told_of_by_all() -> None:
     for stage in (original, copy, other):
         assert events(stage).count("node-id-conflict") == 1
         assert stage.admin("discovery")["conflicts"] == ["00000001-0000-4000-8000-000000000000"]
+    assert [stage.admin("health")["has_rival"] for stage in (original, copy, other)] == [True, True, False]
     remedies = [notice.fields["remedy"] for notice in other.notices if notice.event == "node-id-conflict"]
     assert "mqbroker identity new" in str(remedies[0])
     del air.stages["mq2"]
