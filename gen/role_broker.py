@@ -33,7 +33,22 @@ MATCHED = {
         "The most specific match holds as a whole; without any, everybody who is logged in may do all.",
     ),
     "diverts": ("Messages of an address that go to another as well, or instead; names with underscores.",),
+    "connectors": (
+        "How other nodes reach the instances, names with underscores.",
+        "The instance's port_offset is added to each port.",
+        "Where host is left out, it is the address that listeners are bound to.",
+    ),
+    "broadcast_groups": (
+        "Where every instance announces itself, names with underscores.",
+        "Where local_bind_address is left out, it is the address that listeners are bound to.",
+    ),
+    "discovery_groups": (
+        "Where every instance listens for others, names with underscores.",
+        "Where local_bind_address is left out, it is the address that listeners are bound to.",
+    ),
 }
+# Options that need not be written for each host: the role knows them.
+KNOWN_TO_ROLE = frozenset({("connectors", "host")})
 KINDS = {"string": "str", "integer": "int", "boolean": "bool", "array": "list", "number": "float"}
 
 
@@ -105,7 +120,7 @@ def _spec(entry: Entry) -> dict[str, Any]:
     made["description"] = [_sentence(entry)]
     if entry.choices:
         made["choices"] = list(entry.choices)
-    if entry.required:
+    if entry.required and (entry.table, entry.yaml_name) not in KNOWN_TO_ROLE:
         made["required"] = True
     return made
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(__file__).resolve().parents[2] / "broker" / "src" / "mqbroker"
-PURE = ("base", "config", "wire", "amqp", "journal", "core", "node", "admin")
+PURE = ("base", "config", "wire", "amqp", "journal", "core", "cluster", "node", "admin")
 
 MODULES = frozenset((
     "asyncio", "uvloop", "socket", "selectors", "select", "ssl", "signal", "subprocess", "multiprocessing",

@@ -27,6 +27,9 @@ def by_role(variables: HostVariables, instance: Instance, address: str) -> str:
         "broker_address_settings": variables.mq_address_settings,
         "broker_security_settings": variables.mq_security_settings,
         "broker_diverts": variables.mq_diverts,
+        "broker_connectors": variables.mq_connectors,
+        "broker_broadcast_groups": variables.mq_broadcast_groups,
+        "broker_discovery_groups": variables.mq_discovery_groups,
         "broker_allow_plaintext": variables.mq_allow_plaintext,
         "broker_metrics_port": variables.mq_metrics_port,
         "broker_metrics_local_bind_address": variables.mq_metrics_local_bind_address,
@@ -74,6 +77,30 @@ CASES: dict[str, tuple[dict[str, Any], Instance, str]] = {
         },
         Instance(name="default"),
         "127.0.0.1",
+    ),
+    "discovery": (
+        {
+            "mq_cluster_interface": "eth1",
+            "mq_allow_plaintext": True,
+            "mq_connectors": [
+                {"name": "cluster", "port": 5673},
+                {"name": "other", "port": 5674, "host": "mq1.example.org", "tls_enabled": True},
+            ],
+            "mq_broadcast_groups": [
+                {"name": "lan", "group_address": "231.7.7.7", "group_port": 9876, "connector_ref": "cluster"},
+            ],
+            "mq_discovery_groups": [
+                {"name": "lan", "group_address": "231.7.7.7", "group_port": 9876, "refresh_timeout": 5000},
+                {
+                    "name": "far",
+                    "group_address": "231.7.7.8",
+                    "group_port": 9876,
+                    "local_bind_address": "192.0.2.11",
+                },
+            ],
+        },
+        Instance(name="second", port_offset=10),
+        "198.51.100.11",
     ),
     "no metrics": ({"mq_metrics_port": 0}, Instance(name="second", port_offset=10), "127.0.0.1"),
     "metrics elsewhere": (

@@ -82,7 +82,8 @@ class BrokerProcess:
     """One broker. `options` adds to broker.toml, `{"limits": {"link-credit": 10}}`, and `listener` to its listener.
 
     `{"address-settings": {"orders.#": {…}}}` has the settings by their match, and so have security settings.
-    `tls` is what clients connect with.
+    Tables that may be repeated are lists. `tls` is what clients connect with; `within` are the words of a command that
+    runs another, in a network of its own.
     """
 
     host = "127.0.0.1"
@@ -92,10 +93,11 @@ class BrokerProcess:
     def __init__(
         self,
         directory: Path,
-        options: dict[str, dict[str, Any]] | None = None,
+        options: dict[str, Any] | None = None,
         listener: dict[str, Any] | None = None,
         environment: dict[str, str] | None = None,
         tls: ssl.SSLContext | None = None,
+        within: tuple[str, ...] = (),
     ) -> None:
         self.directory = directory
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -111,6 +113,7 @@ class BrokerProcess:
         self.options = options or {}
         self.listener = listener or {}
         self.tls = tls
+        self.within = within
         self.process: subprocess.Popen[bytes] | None = None
         self._is_prepared = False
 
@@ -145,10 +148,13 @@ class BrokerProcess:
     def write_config(self) -> None:
         node = {"name": "test", "data-directory": str(self.data_directory), "admin-socket": str(self.admin_socket)}
         listener = {"name": "clients", "port": self.port} | self.listener
-        tables: dict[str, dict[str, Any]] = {**self.options, "node": node | self.options.get("node", {})}
+        tables: dict[str, Any] = {**self.options, "node": node | self.options.get("node", {})}
         lines = []
         for table, values in tables.items():
-            if table not in MATCHED:
+            if isinstance(values, list):
+                for row in values:
+                    lines += [f"[[{table}]]", *_assignments(row)]
+            elif table not in MATCHED:
                 lines += [f"[{table}]", *_assignments(values)]
         for table in MATCHED:
             for match, said in tables.get(table, {}).items():
@@ -193,7 +199,7 @@ class BrokerProcess:
         self.notify.forget()
         environment = {**os.environ, "NOTIFY_SOCKET": str(self.notify.path), **self.environment}
         with self.log_file.open("ab") as log:
-            arguments = [*COMMAND, "run", "--config", str(self.config_file)]
+            arguments = [*self.within, *COMMAND, "run", "--config", str(self.config_file)]
             self.process = subprocess.Popen(
                 arguments, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment
             )

@@ -40,11 +40,13 @@ from mqbroker.node.effects import (
     Derive,
     FinishLarge,
     Halt,
+    JoinGroup,
     LoadConfiguration,
     PauseReading,
     ReadLarge,
     ReadPage,
     Send,
+    SendDatagram,
     WriteLarge,
 )
 from mqbroker.wire.performatives import Open
@@ -134,10 +136,18 @@ class Talker:
 class Stage:
     """See the module's docstring."""
 
-    def __init__(self, options: BrokerOptions | None = None, users: dict[str, Verifier] | None = None) -> None:
+    def __init__(
+        self,
+        options: BrokerOptions | None = None,
+        users: dict[str, Verifier] | None = None,
+        identity: Mapping[str, Any] | None = None,
+    ) -> None:
         self.options = options or options_with()
         self.users = users or {}
         self.file_faults: list[str] = []  # what is wrong with the files of options and users
+        self.identity = dict(identity or {})  # changes of Setup
+        self.network_trouble = ""  # why nothing can be joined or sent, where that is so
+        self.network_effects: list[JoinGroup | SendDatagram] = []
         rng = random.Random(0)
         faults = Faults(write_error=0.0, sync_error=0.0)
         self.disk = SimDisk(rng, b"stage".ljust(16, b"\0"), self.options.journal.journal_file_size_bytes, faults)
@@ -172,6 +182,7 @@ class Stage:
             leave_of(Settings(self.options.address_settings), self.options.limits.global_max_size_bytes)
         )
         setup = Setup("stage", self.users, perform, b"secret", self.large_files.sizes)
+        setup = replace(setup, **self.identity)
         self.broker = Broker(self.options, recovered, setup, self.at)
         self.broker.large.gathered_bytes_max = self.large_gathered_max
         self.is_up, self.halted = True, None
@@ -366,6 +377,10 @@ class Stage:
                 self.large_effects.append(effect)
             case LoadConfiguration(effect_id):
                 self.give(self.configuration(effect_id))
+            case JoinGroup(effect_id) | SendDatagram(effect_id):
+                self.network_effects.append(effect)
+                trouble = self.network_trouble
+                self.give(given.Failed(effect_id, trouble) if trouble else given.Done(effect_id))
             case Halt(code):
                 self.is_up, self.halted = False, code
             case _:

@@ -48,6 +48,8 @@ COMMANDS = {
     ("session", "list"): "session_list",
     ("consumer", "list"): "consumer_list",
     ("producer", "list"): "producer_list",
+    ("discovery", "list"): "discovery_list",
+    ("discovery", "groups"): "discovery_groups",
     ("events",): "events",
     ("logs",): "logs",
     ("config", "show"): "config_show",
@@ -71,6 +73,7 @@ GROUPS = {
     "session": "Sessions of clients.",
     "consumer": "Consumers of queues.",
     "producer": "Producers to addresses.",
+    "discovery": "How brokers find each other.",
     "config": "Options of running brokers.",
     "dev": "Brokers on loopback, for developing an application.",
 }

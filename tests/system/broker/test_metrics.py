@@ -96,12 +96,12 @@ def test_health_of_a_broker_that_is_well(make_broker: Make) -> None:
     assert broker.get("/readyz") == (200, "text/plain; charset=utf-8", "ready\n")
     assert broker.get("/primary")[0] == 200
     assert broker.get("/backup")[0] == 503
-    for name in ("disk-space", "journal", "listeners", "memory"):
+    for name in ("disk-space", "journal", "listeners", "memory", "node-id"):
         assert check(broker, name)[0] == 200, name
     assert check(broker, "listeners")[1]["listeners"] == {"clients": "accepting"}
     for path in ("/checks/nothing", "/checks/"):
         status, _, why = broker.get(path)
-        assert (status, why.endswith("there are disk-space, journal, listeners, memory\n")) == (404, True)
+        assert (status, why.endswith("there are disk-space, journal, listeners, memory, node-id\n")) == (404, True)
     status, _, why = broker.get("/nowhere")
     assert status == 404
     assert "/readyz" in why

@@ -10,6 +10,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -173,6 +174,23 @@ def test_a_changed_option_is_planned_and_rolled_out(site: Site) -> None:
     site.run("rollout", "--limit", "mq1", "--yes")
     rest = site.document("plan", code=3)["rows"]
     assert {row["host"] for row in rest} == {"mq2", "mq3"}
+
+
+def test_brokers_discover_each_other_over_the_cluster_card(site: Site) -> None:
+    group = "{name: lan, group_address: 231.7.7.7, group_port: 9876"
+    site.set_options(
+        "mq_broker_options:\n  limits:\n    link_credit: 77\n"
+        "mq_connectors:\n  - {name: cluster, port: 5673}\n"
+        f"mq_broadcast_groups:\n  - {group}, connector_ref: cluster}}\n"
+        f"mq_discovery_groups:\n  - {group}}}\n"
+    )
+    site.run("rollout", "--yes")
+    reached = {host: f"amqp://198.51.100.{11 + number}:5673" for number, host in enumerate(HOSTS)}
+    wanted = {(host, place) for host in HOSTS for one, place in reached.items() if one != host}
+    deadline_s = time.monotonic() + 90
+    while (found := {(row["host"], row["connector"]) for row in site.document("discovery", "list")["rows"]}) != wanted:
+        assert time.monotonic() < deadline_s, (found, site.run("discovery", "groups").stdout)
+    assert site.document("rollout", "--yes")["changed"] == 0
 
 
 def test_a_changed_password_is_planned_without_being_shown(site: Site) -> None:

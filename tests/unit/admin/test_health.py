@@ -32,6 +32,7 @@ def test_all_is_well(name: str) -> None:
         ("journal", {}, {"is_disk_alive": False}, "see the log"),
         ("listeners", {}, {"listeners": {"clients": "", "cluster": "closed"}}, "cluster (closed)"),
         ("memory", {"has_room": False}, {}, "limits.global-max-size-bytes"),
+        ("node-id", {"has_rival": True}, {}, "mqbroker identity new"),
     ],
 )
 def test_each_check_turns(name: str, node: dict[str, Any], around: dict[str, Any], word: str) -> None:

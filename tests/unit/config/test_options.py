@@ -18,6 +18,9 @@ SLICES = {
     "address_settings": slices.AddressSettings,
     "security_settings": slices.SecuritySettings,
     "diverts": slices.DivertOptions,
+    "connectors": slices.ConnectorOptions,
+    "broadcast_groups": slices.BroadcastGroupOptions,
+    "discovery_groups": slices.DiscoveryGroupOptions,
     "metrics": slices.MetricOptions,
 }
 KINDS = {"string": str, "integer": int, "boolean": bool, "array": tuple[str, ...], "number": float}
@@ -47,7 +50,7 @@ def test_declaration_is_complete(entry: catalogue.Entry) -> None:
         assert entry.maximum is not None
         if not entry.required:
             assert entry.minimum <= entry.default <= entry.maximum
-    if entry.table == "address_settings":
+    if entry.table in ("address_settings", "broadcast_groups", "discovery_groups"):
         return  # their names are Artemis's, which has units in its manual only
     for unit in ("ms", "bytes"):
         assert (f"-{unit}" in entry.name) == (entry.unit == unit)

@@ -39,6 +39,7 @@ from mqbroker.node.effects import (
 from mqbroker.node.inputs import (
     Accepted,
     AdminRequest,
+    ClusterKeyChanged,
     Configuration,
     Done,
     Failed,
@@ -217,11 +218,12 @@ def test_reload_takes_users_and_what_may_change(run: Runner) -> None:
                 node=replace(it.options.node, log_format="json"),
                 listeners=(first, it.options.listeners[1]),
             )
-            it.reloaded = Reloaded({"app": "verifier"}, options)
+            it.reloaded = Reloaded({"app": "verifier"}, options, b"key")
             os.kill(os.getpid(), signal.SIGHUP)
             await until(lambda: it.core.of(UsersChanged))
             assert it.core.of(UsersChanged) == [UsersChanged({"app": "verifier"})]
             assert it.core.of(OptionsChanged) == [OptionsChanged(options)]
+            assert it.core.of(ClusterKeyChanged) == [ClusterKeyChanged(b"key")]
             assert it.told.drain()[0] == "RELOADING=1"
             assert "READY=1" in it.told.lines
             assert json.loads(it.log.splitlines()[-1]) | {"time": ""} == {
@@ -248,7 +250,7 @@ def test_a_faulty_reload_changes_nothing(run: Runner) -> None:
             os.kill(os.getpid(), signal.SIGHUP)
             await until(lambda: "reloaded" in it.log)
             assert "users=0 options=0" in it.log
-            assert it.core.of(UsersChanged) == []
+            assert it.core.of(UsersChanged) == it.core.of(ClusterKeyChanged) == []
             assert not task.done()
 
     run(scenario())

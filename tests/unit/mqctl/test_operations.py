@@ -21,6 +21,8 @@ from mqctl.output import Format
 
 from tests.support.admin_stage import AdminStage
 from tests.support.stage import Stage, options_with
+from tests.unit.node.test_discovery import PLACE, Air
+from tests.unit.node.test_discovery import options as discovery_options
 
 
 class Cluster:
@@ -332,3 +334,35 @@ def test_a_node_that_does_not_answer_is_critical_and_a_wrong_command_line_unknow
     out, _ = cluster.run("check", code=2)
     assert out.startswith("MQ CRITICAL - no broker answers at")
     cluster.run("check", "--nonsense", code=3)
+
+
+# -- discovery ---------------------------------------------------------------------------------------------------------
+
+
+def test_discovery_lists_who_is_heard_and_what_groups_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    air = Air()
+    two_groups = [PLACE, {**PLACE, "name": "other"}]
+    first, second = air.add("mq1", discovery_options("mq1", discovery_groups=two_groups)), air.add("mq2")
+    air.wait(100)
+
+    def rows(*words: str) -> list[tuple[Any, ...]]:
+        capsys.readouterr()
+        assert execute([*words, "--json", "--dev", "--directory", str(tmp_path)]) == 0
+        found = json.loads(capsys.readouterr().out)["rows"]
+        return [(row["host"], row["group"], row.get("node", row.get("state"))) for row in found]
+
+    with AdminStage(tmp_path, "dev-1", first), AdminStage(tmp_path, "dev-2", second):
+        assert rows("discovery", "list") == [
+            ("dev-1", "lan", "mq2"),
+            ("dev-1", "other", "mq2"),
+            ("dev-2", "lan", "mq1"),
+        ]
+        assert rows("discovery", "list", "--group", "other") == [("dev-1", "other", "mq2")]
+        assert rows("discovery", "groups", "--host", "dev-2") == [
+            ("dev-2", "lan", "sending"),
+            ("dev-2", "lan", "listening"),
+        ]
+
+
+def test_discovery_of_brokers_without_groups_is_empty(cluster: Cluster) -> None:
+    assert cluster.rows("discovery", "list") == cluster.rows("discovery", "groups") == []

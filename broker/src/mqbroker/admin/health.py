@@ -64,6 +64,8 @@ def of_node(broker: Broker) -> Facts:
         "journal_segments": broker.journal.segments_count,
         "journal_position": broker.journal.position,
         "synced_position": broker.store.decisions.synced,
+        "node_id": broker.node_id,
+        "has_rival": broker.node_id in broker.discovery.conflicts,
     }
 
 
@@ -108,11 +110,23 @@ def _listeners(node: Facts, around: Surroundings) -> Verdict:
     return Verdict(True, f"{len(around.listeners)} listeners accept connections", facts)
 
 
+def _node_id(node: Facts, around: Surroundings) -> Verdict:
+    facts = {"node_id": node["node_id"]}
+    if not node["has_rival"]:
+        return Verdict(True, "no other broker is heard with this node id", facts)
+    why = (
+        "another broker announces itself with this node id; stop the one whose data was copied, and run "
+        "`mqbroker identity new` there"
+    )
+    return Verdict(False, why, facts)
+
+
 CHECKS: dict[str, Callable[[Facts, Surroundings], Verdict]] = {
     "disk-space": _disk_space,
     "journal": _journal,
     "listeners": _listeners,
     "memory": _memory,
+    "node-id": _node_id,
 }
 
 

@@ -16,6 +16,7 @@ from mqbroker.admin.health import Space
 from mqbroker.base.errors import Refused
 from mqbroker.base.histogram import Histogram
 from mqbroker.base.time import NS_PER_S
+from mqbroker.cluster.discovery.datagram import Drop
 from mqbroker.node.broker import Broker
 
 OBJECTS_MAX = 100_000  # queues and addresses that one answer names; above, only sums are given
@@ -133,6 +134,18 @@ FAMILIES = {
         Family("mqbroker_messages_acknowledged_total", "counter", BROKER, "Messages that left their queue settled."),
         Family("mqbroker_connections_accepted_total", "counter", BROKER, "Connections accepted."),
         Family("mqbroker_logins_failed_total", "counter", BROKER, "Logins that failed."),
+        Family("mqbroker_discovery_nodes", "gauge", BROKER, "Nodes that discovery groups hear, once for each group."),
+        Family("mqbroker_node_id_conflicts", "gauge", BROKER, "Node ids that two brokers seem to have."),
+        Family("mqbroker_discovery_broadcasts_total", "counter", BROKER, "Announcements of this node that were sent."),
+        Family(
+            "mqbroker_discovery_broadcasts_failed_total", "counter", BROKER,
+            "Announcements of this node that could not be sent.",
+        ),
+        Family("mqbroker_discovery_datagrams_heard_total", "counter", BROKER, "Announcements of others that counted."),
+        Family(
+            "mqbroker_discovery_datagrams_dropped_total", "counter", (*BROKER, "reason"),
+            "Datagrams that discovery groups got and dropped.",
+        ),
         Family("mqbroker_received_bytes_total", "counter", BROKER, "Bytes read from connections."),
         Family("mqbroker_sent_bytes_total", "counter", BROKER, "Bytes written to connections."),
         Family("mqbroker_journal_appends_total", "counter", BROKER, "Appends written to the journal."),
@@ -161,10 +174,13 @@ class Measured:
 def of_node(broker: Broker, *, per_object: bool) -> Values:
     """What the node itself knows. Raises Refused where there are more objects than one answer may name."""
     name = broker.options.node.name
-    plain = {**_of_broker(broker), **_of_store(broker)}
+    plain = {**_of_broker(broker), **_of_store(broker), **_of_discovery(broker)}
     values: Values = {key: [((name,), value)] for key, value in plain.items()}
     results = (("success", broker.counters.logins), ("failure", broker.counters.logins_failed))
     values["artemis_authentication_count"] = [((name, result), count) for result, count in results]
+    values["mqbroker_discovery_datagrams_dropped_total"] = [
+        ((name, drop.value), sum(group.dropped[drop] for group in broker.discovery.groups.values())) for drop in Drop
+    ]
     values["mqbroker_info"] = [((name, broker.node_id, __version__), 1)]
     for key in (*_QUEUE_NAMES, *_ADDRESS_NAMES):
         values[key] = []
@@ -193,6 +209,17 @@ def _of_broker(broker: Broker) -> dict[str, float]:
         "mqbroker_messages_rejected_total": counters.rejected,
         "mqbroker_connections_accepted_total": counters.connections,
         "mqbroker_logins_failed_total": counters.logins_failed,
+    }
+
+
+def _of_discovery(broker: Broker) -> dict[str, float]:
+    found = broker.discovery
+    return {
+        "mqbroker_discovery_nodes": found.entries_count,
+        "mqbroker_node_id_conflicts": len(found.conflicts),
+        "mqbroker_discovery_broadcasts_total": sum(each.sent_total for each in found.broadcasters.values()),
+        "mqbroker_discovery_broadcasts_failed_total": sum(each.failed_total for each in found.broadcasters.values()),
+        "mqbroker_discovery_datagrams_heard_total": sum(each.heard_total for each in found.groups.values()),
     }
 
 

@@ -35,6 +35,8 @@ Clients (admin/connections.py)
     consumers    {connection?, user?, container_id?, queue?}     {consumers, is_whole}
     producers    {connection?, user?, container_id?, address?}   {producers, is_whole}
     connection-close {connection | user | container_id}  {closed}
+The cluster (admin/discovery.py)
+    discovery    {}                                      {groups, nodes, conflicts}
 
 Arguments are checked here: a wrong one is an error that names it. What changes anything leaves a notice `admin` with
 its outcome.
@@ -44,7 +46,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mqbroker.admin import addresses, browsing, configuration, connections, events, messages, moves, queues, status
+from mqbroker.admin import (
+    addresses,
+    browsing,
+    configuration,
+    connections,
+    discovery,
+    events,
+    messages,
+    moves,
+    queues,
+    status,
+)
 from mqbroker.base.errors import PeerFault, Refused
 from mqbroker.node.broker import Broker
 from mqbroker.node.inputs import AdminRequest
@@ -98,6 +111,7 @@ OPERATIONS: dict[str, Callable[[Broker, AdminRequest], None]] = {
     "consumers": connections.show_consumers,
     "producers": connections.show_producers,
     "connection-close": connections.close,
+    "discovery": discovery.show,
 }
 CHANGING = (
     "stop", "queue-create", "queue-delete", "queue-pause", "queue-resume", "send", "settle", "queue-purge",
@@ -107,5 +121,5 @@ CHANGING = (
 WHILE_STOPPING = (
     "status", "health", "metrics", "stop", "addresses", "address-show", "address-settings-show", "queues",
     "queue-show", "connections", "sessions", "consumers", "producers", "browse", "message-show", "config-show",
-    "events",
+    "events", "discovery",
 )  # fmt: skip

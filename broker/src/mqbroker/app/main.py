@@ -20,6 +20,7 @@ COMMANDS = {
     "config": "check, compare and document options",
     "identity": "show, make or repair the identity of a data directory",
     "journal": "look into the journal of a broker that does not run, or move it",
+    "secret": "keep the secret of the cluster",
     "users": "keep the users that may log in",
     "version": "print the version",
 }

@@ -11,7 +11,7 @@ from mqbroker.base.errors import ConfigFault, MqError
 from mqbroker.config.load import parse
 from mqbroker.config.slices import BrokerOptions
 from mqbroker.core import diverts
-from mqbroker.io import tls
+from mqbroker.io import cluster_secret, tls
 
 CONFIG_DIRECTORY = Path("/etc/mq")
 
@@ -61,7 +61,7 @@ def read(file: Path) -> BrokerOptions:
 def checked(file: Path) -> BrokerOptions:
     """As `read`; selectors and files that listeners need for TLS are good as well. Raises Unusable with every fault."""
     options = read(file)
-    found = tls.faults_of(options) + diverts.faults_of(options.diverts)
+    found = tls.faults_of(options) + diverts.faults_of(options.diverts) + cluster_secret.faults_of(options)
     if found:
         raise Unusable(file, found)
     return options
@@ -78,6 +78,11 @@ def complain(error: MqError) -> None:
         _lines(f"mqbroker: {error.file}: {fault}" for fault in error.faults)
     else:
         _lines([f"mqbroker: {error}"])
+
+
+def doubt(file: Path, found: Iterable[ConfigFault]) -> None:
+    """One line on standard error for each thing that is allowed and hardly meant."""
+    _lines(f"mqbroker: {file}: warning: {one}" for one in found)
 
 
 def _lines(lines: Iterable[str]) -> None:

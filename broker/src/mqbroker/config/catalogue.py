@@ -9,7 +9,10 @@ from mqbroker.config.declaring import Table, toml_name, yaml_name
 from mqbroker.config.options import BrokerFile
 
 # Tables that may be repeated, each with the option that tells one from another.
-REPEATED_TABLES = {"listeners": "name", "address_settings": "match", "security_settings": "match", "diverts": "name"}
+REPEATED_TABLES = {
+    "listeners": "name", "address_settings": "match", "security_settings": "match", "diverts": "name",
+    "connectors": "name", "broadcast_groups": "name", "discovery_groups": "name",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from mqbroker.base.errors import ConfigFault
-from mqbroker.config import catalogue, faults, suggest
+from mqbroker.config import catalogue, clustering, faults, suggest
 from mqbroker.config.declaring import Table, toml_name, yaml_name
 from mqbroker.config.load import overlap, tls_faults
 from mqbroker.config.options import ListenerTable
@@ -243,6 +243,35 @@ def _matched(variables: Vars, table: str) -> list[ConfigFault]:
     return found
 
 
+def _clustering(variables: Vars) -> list[ConfigFault]:
+    """Connectors and groups, with the address of the host where they name none."""
+    common = variables.get("mq_local_bind_address") or (OPAQUE if variables.get("mq_cluster_interface") else LOOPBACK)
+    found, raw = [], {}
+    for table, added in (
+        ("connectors", {"host": common}),
+        ("broadcast_groups", {"local_bind_address": common}),
+        ("discovery_groups", {"local_bind_address": common}),
+    ):
+        rows = [added | row for row in _rows(variables, f"mq_{table}")]
+        for number, row in enumerate(rows):
+            found += _row_faults(f"mq_{table}.{number}", catalogue.tables()[table], row)
+        raw[toml_name(table)] = [{toml_name(name): value for name, value in row.items()} for row in rows]
+    found = [clustering.migration(one) if ".jgroups_" in one.path else one for one in found]
+    for fault in clustering.faults(raw, unknown=OPAQUE):
+        found.append(ConfigFault(f"mq_{yaml_name(fault.path)}", fault.why))
+    return found + _connector_ports(variables)
+
+
+def _connector_ports(variables: Vars) -> list[ConfigFault]:
+    offsets = [row.get("port_offset", 0) for row in _rows(variables, "mq_instances")]
+    offset = max((one for one in offsets if isinstance(one, int)), default=0)
+    return [
+        ConfigFault(f"mq_connectors.{number}.port", f"is above {PORT_MAX} with the port_offset {offset}")
+        for number, row in enumerate(_rows(variables, "mq_connectors"))
+        if isinstance(row.get("port"), int) and row["port"] <= PORT_MAX < row["port"] + offset
+    ]
+
+
 def _together_faults(path: str, row: Mapping[str, Any]) -> list[ConfigFault]:
     """Faults between options of a listener, where Ansible need not be asked for one of them."""
     if any(value == OPAQUE for value in row.values()):
@@ -391,5 +420,6 @@ HOST_CHECKS: tuple[Callable[[Vars], list[ConfigFault]], ...] = (
     _address_settings,
     _security_settings,
     _diverts,
+    _clustering,
     _instances,
 )

@@ -14,9 +14,10 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from mqbroker.base.errors import ConfigFault
-from mqbroker.config import faults
+from mqbroker.config import clustering, faults
 from mqbroker.config.declaring import SOCKET_PATH_BYTES_MAX, Table
-from mqbroker.config.options import BrokerFile, DivertTable, LimitTable, ListenerTable, MetricTable, to_slices
+from mqbroker.config.monitoring import MetricTable
+from mqbroker.config.options import BrokerFile, DivertTable, LimitTable, ListenerTable, to_slices
 from mqbroker.config.slices import BrokerOptions, NodeOptions
 
 TEXT_CHARACTERS_MAX = 1024 * 1024
@@ -39,7 +40,10 @@ def parse(text: str) -> BrokerOptions | list[ConfigFault]:
     try:
         file = BrokerFile.model_validate(raw)
     except ValidationError as error:
-        found = faults.from_validation(BrokerFile, error)
+        found = [
+            clustering.migration(one) if clustering.is_of_jgroups(one) else one
+            for one in faults.from_validation(BrokerFile, error)
+        ]
     found += _together(raw)
     if found or file is None:
         return found
@@ -59,6 +63,7 @@ def _together(raw: dict[str, Any]) -> list[ConfigFault]:
     for head in ("address-settings", "security-settings"):
         found += _match_faults(head, raw.get(head, []))
     found += _divert_faults(raw.get("diverts", []))
+    found += clustering.faults(raw)
     limits = _table_or_none(LimitTable, raw.get("limits", {}))
     if limits is not None and limits.max_message_size_bytes > limits.global_max_size_bytes:
         why = f"must not be above limits.global-max-size-bytes, which is {limits.global_max_size_bytes}"
@@ -209,6 +214,7 @@ def _path_faults(node: NodeOptions) -> list[ConfigFault]:
         "node.data-directory": node.data_directory,
         "node.admin-socket": node.admin_socket,
         "node.users-file": node.users_file,
+        "node.cluster-secret-file": node.cluster_secret_file,
     }
     for path, value in paths.items():
         if not value.startswith("/") or "{" in value:

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from mqbroker.config import patterns
+from mqbroker.config import clustering, patterns
 from mqbroker.config.declaring import (
     GIB,
     KIB,
@@ -28,6 +28,7 @@ from mqbroker.config.declaring import (
     option,
     setting,
 )
+from mqbroker.config.monitoring import MetricTable
 from mqbroker.config.slices import (
     AddressMatch,
     AddressSettings,
@@ -55,6 +56,11 @@ class NodeTable(Table):
     )
     users_file: AbsolutePath = option(
         "{data-directory}/users.json", "Absolute path of the file of users, kept by `mqbroker users`."
+    )
+    cluster_secret_file: AbsolutePath = option(
+        "{data-directory}/cluster-secret",
+        "Absolute path of the file of the cluster's secret, kept by `mqbroker secret`; read where there are broadcast "
+        "or discovery groups.",
     )
     stop_timeout_ms: int = option(
         10_000,
@@ -411,18 +417,6 @@ class DivertTable(Table):
     )
 
 
-class MetricTable(Table):
-    """Metrics and health over HTTP. They show names and numbers, never messages; whoever reaches the port is served."""
-
-    local_bind_address: IpAddress = option(
-        "127.0.0.1", "IP address of this host that metrics and health are served on."
-    )
-    port: int = option(0, "TCP port of metrics and health; 0 serves neither.", ge=0, le=65535)
-    connections_max: int = option(
-        32, "HTTP connections at the same time; further ones are answered with 503.", reload=True, ge=1, le=1000
-    )
-
-
 class BrokerFile(Table):
     """A whole `broker.toml`."""
 
@@ -433,12 +427,15 @@ class BrokerFile(Table):
     address_settings: list[AddressSettingsTable] = Field(default_factory=list, max_length=10_000)
     security_settings: list[SecuritySettingsTable] = Field(default_factory=list, max_length=10_000)
     diverts: list[DivertTable] = Field(default_factory=list, max_length=10_000)
+    connectors: list[clustering.ConnectorTable] = Field(default_factory=list, max_length=64)
+    broadcast_groups: list[clustering.BroadcastGroupTable] = Field(default_factory=list, max_length=16)
+    discovery_groups: list[clustering.DiscoveryGroupTable] = Field(default_factory=list, max_length=16)
     metrics: MetricTable = Field(default_factory=MetricTable)
 
 
 def _node_slice(table: NodeTable) -> NodeOptions:
     values = table.model_dump()
-    for name in ("data_directory", "admin_socket", "users_file"):
+    for name in ("data_directory", "admin_socket", "users_file", "cluster_secret_file"):
         filled = values[name].replace("{name}", table.name)
         values[name] = filled.replace("{data-directory}", values["data_directory"])
     return NodeOptions(**values)
@@ -480,6 +477,9 @@ def to_slices(file: BrokerFile) -> BrokerOptions:
         address_settings=_settings_slice(file.address_settings),
         security_settings=tuple(_security_slice(table) for table in file.security_settings),
         diverts=tuple(DivertOptions(**table.model_dump()) for table in file.diverts),
+        connectors=tuple(clustering.connector(table) for table in file.connectors),
+        broadcast_groups=tuple(clustering.broadcast_group(table) for table in file.broadcast_groups),
+        discovery_groups=tuple(clustering.discovery_group(table) for table in file.discovery_groups),
         metrics=MetricOptions(**file.metrics.model_dump()),
     )
 

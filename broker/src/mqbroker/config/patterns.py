@@ -15,6 +15,7 @@ NETWORK_CARD: Final = r"^[^\s/]{1,15}$"
 _HOST: Final = r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9][A-Za-z0-9._-]{0,252})"
 _PORT: Final = r"(6553[0-5]|655[0-2][0-9]|65[0-4][0-9]{2}|6[0-4][0-9]{3}|[1-5][0-9]{4}|[1-9][0-9]{0,3})"
 PLACE: Final = rf"^{_HOST}:{_PORT}$"
+HOST: Final = r"^([0-9A-Fa-f:]*:[0-9A-Fa-f:.]*|[A-Za-z0-9][A-Za-z0-9._-]{0,252})$"
 OPTIONAL_PLACE: Final = rf"^({_HOST}:{_PORT})?$"
 
 SENTENCES: Final = {
@@ -26,6 +27,7 @@ SENTENCES: Final = {
     ROLE: "must be lower-case letters, digits, dashes or underscores and start with a letter",
     OPTIONAL_ROLE: "must be lower-case letters, digits, dashes or underscores and start with a letter, or be empty",
     NETWORK_CARD: "must be the name of a network card, 1 to 15 characters",
+    HOST: "must be an IP address or the name of a host",
     PLACE: "must be a host and its port as in broker-2.example:5672 or [::1]:5672",
     OPTIONAL_PLACE: "must be a host and its port as in broker-2.example:5672 or [::1]:5672, or empty",
 }

@@ -19,6 +19,7 @@ class NodeOptions:
     data_directory: str
     admin_socket: str
     users_file: str
+    cluster_secret_file: str
     stop_timeout_ms: int
     log_format: str
 
@@ -186,6 +187,42 @@ class DivertOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class ConnectorOptions:
+    """One `[[connectors]]` table."""
+
+    name: str
+    host: str
+    port: int
+    tls_enabled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BroadcastGroupOptions:
+    """One `[[broadcast-groups]]` table. Port -1: any."""
+
+    name: str
+    local_bind_address: str
+    local_bind_port: int
+    group_address: str
+    group_port: int
+    broadcast_period: int
+    connector_ref: str
+    time_to_live: int
+
+
+@dataclass(frozen=True, slots=True)
+class DiscoveryGroupOptions:
+    """One `[[discovery-groups]]` table."""
+
+    name: str
+    local_bind_address: str
+    group_address: str
+    group_port: int
+    refresh_timeout: int
+    initial_wait_timeout: int
+
+
+@dataclass(frozen=True, slots=True)
 class MetricOptions:
     """Table `[metrics]`. Port 0: nothing is served."""
 
@@ -205,4 +242,7 @@ class BrokerOptions:
     address_settings: AddressSettingsOptions
     security_settings: tuple[SecuritySettings, ...]
     diverts: tuple[DivertOptions, ...]
+    connectors: tuple[ConnectorOptions, ...]
+    broadcast_groups: tuple[BroadcastGroupOptions, ...]
+    discovery_groups: tuple[DiscoveryGroupOptions, ...]
     metrics: MetricOptions

@@ -13,7 +13,10 @@ from mqbroker.config.declaring import toml_name
 from mqbroker.config.variables import LOOPBACK, HostVariables, Instance
 
 TABLE_ORDER = ("node", "journal", "limits", "metrics")
-REPEATED_ORDER = ("listeners", "address_settings", "security_settings", "diverts")
+REPEATED_ORDER = (
+    "listeners", "address_settings", "security_settings", "diverts", "connectors", "broadcast_groups",
+    "discovery_groups",
+)  # fmt: skip
 
 
 def tables_of(variables: HostVariables, instance: Instance, address: str | None = None) -> dict[str, Any]:
@@ -35,6 +38,10 @@ def tables_of(variables: HostVariables, instance: Instance, address: str | None 
     made["address_settings"] = [dict(row) for row in variables.mq_address_settings]
     made["security_settings"] = [dict(row) for row in variables.mq_security_settings]
     made["diverts"] = [dict(row) for row in variables.mq_diverts]
+    made["connectors"] = [{"host": bound_to, **_shifted(row, instance)} for row in variables.mq_connectors]
+    common = {"local_bind_address": bound_to}
+    made["broadcast_groups"] = [common | row for row in variables.mq_broadcast_groups]
+    made["discovery_groups"] = [common | row for row in variables.mq_discovery_groups]
     return made
 
 
@@ -46,9 +53,12 @@ def _metrics(variables: HostVariables, instance: Instance) -> dict[str, Any]:
 
 def _listener(row: Mapping[str, Any], variables: HostVariables, instance: Instance, bound_to: str) -> dict[str, Any]:
     common = {"local_bind_address": bound_to, "allow_plaintext": variables.mq_allow_plaintext}
+    return common | _shifted(row, instance)
+
+
+def _shifted(row: Mapping[str, Any], instance: Instance) -> dict[str, Any]:
     port = row.get("port", 0)
-    shifted = port + instance.port_offset if isinstance(port, int) else port
-    return {**common, **row, "port": shifted}
+    return {**row, "port": port + instance.port_offset if isinstance(port, int) else port}
 
 
 def toml_text(tables: Mapping[str, Any]) -> str:

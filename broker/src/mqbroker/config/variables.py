@@ -23,7 +23,7 @@ SECRET_CHARACTERS_MIN = 16
 
 # The role decides these from the instance; an override would tear unit file, directories and broker.toml apart.
 OWNED_BY_ROLE = {
-    "node": frozenset({"name", "data_directory", "admin_socket", "users_file"}),
+    "node": frozenset({"name", "data_directory", "admin_socket", "users_file", "cluster_secret_file"}),
     "metrics": frozenset({"local_bind_address", "port"}),
 }
 # Where a user writes what the role sets and users may choose.
@@ -114,6 +114,17 @@ class HostVariables(Variables):
     )
     mq_diverts: list[dict[str, Any]] = _declared(
         [], "Diverts in every broker, options as in [[diverts]].", max_length=10_000
+    )
+    mq_connectors: list[dict[str, Any]] = _declared(
+        [],
+        "How other nodes reach the brokers of a host, options as in [[connectors]]; port_offset is added to each port.",
+        max_length=64,
+    )
+    mq_broadcast_groups: list[dict[str, Any]] = _declared(
+        [], "Where every broker announces itself, options as in [[broadcast-groups]].", max_length=16
+    )
+    mq_discovery_groups: list[dict[str, Any]] = _declared(
+        [], "Where every broker listens for others, options as in [[discovery-groups]].", max_length=16
     )
     mq_broker_options: dict[str, dict[str, Any]] = _declared(
         {}, "Options of broker.toml by table: {limits: {link_credit: 500}}."

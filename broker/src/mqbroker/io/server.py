@@ -22,6 +22,7 @@ from mqbroker.core.large import DIRECTORY
 from mqbroker.io.admin_socket import AdminServer
 from mqbroker.io.connections import Connections
 from mqbroker.io.connectors import Connectors
+from mqbroker.io.discovery import DiscoveryEndpoints
 from mqbroker.io.endpoints import Endpoints, Sources, Vital
 from mqbroker.io.http import HttpServer
 from mqbroker.io.large_directory import LargeDirectory
@@ -39,14 +40,16 @@ from mqbroker.node.effects import (
     DeleteSegment,
     Derive,
     FinishLarge,
+    JoinGroup,
     LoadConfiguration,
     PauseReading,
     ReadLarge,
     ReadPage,
     Send,
+    SendDatagram,
     WriteLarge,
 )
-from mqbroker.node.inputs import Configuration, Done, Failed, OptionsChanged, Stop, UsersChanged
+from mqbroker.node.inputs import ClusterKeyChanged, Configuration, Done, Failed, OptionsChanged, Stop, UsersChanged
 
 # After Halt: what is still in the buffers of sockets (last frames, the answer to an admin's stop) has this long to
 # leave.
@@ -68,6 +71,7 @@ class Reloaded:
     users: dict[str, Any] | None
     options: BrokerOptions | None
     faults: tuple[str, ...] = ()
+    cluster_key: bytes | None = None
 
 
 # Called with whether the files that options name are looked into as well.
@@ -89,6 +93,7 @@ class Server:
         self._pool = DerivePool(self.node.post_from_thread)
         directory = LargeDirectory(Path(options.node.data_directory) / DIRECTORY)
         self.large = LargeMessages(directory, self.node.post_from_thread, self.node.storage_failed)
+        self._discovery = DiscoveryEndpoints(options, self.node, self._loop)
         self._acceptors: list[Acceptor] = []
         self._http: HttpServer | None = None
         self._endpoints: Endpoints | None = None
@@ -139,6 +144,7 @@ class Server:
             self._http.stop()
         if self._endpoints is not None:
             self._endpoints.close()
+        self._discovery.close()
         self._pool.close()
         self.large.close()
 
@@ -164,6 +170,8 @@ class Server:
         reloaded = self._reload(False)
         if reloaded.users is not None:
             self.node.post(UsersChanged(reloaded.users))
+        if reloaded.cluster_key:
+            self.node.post(ClusterKeyChanged(reloaded.cluster_key))
         if reloaded.options is not None:
             self.node.post(OptionsChanged(reloaded.options))
             self._take_options(reloaded.options)
@@ -180,6 +188,8 @@ class Server:
             self.node.post(Failed(effect.id, "\n".join(found.faults)))
             return
         self._take_options(found.options)
+        if found.cluster_key:
+            self.node.post(ClusterKeyChanged(found.cluster_key))
         self.node.post(Done(effect.id, Configuration(found.options, found.users)))
         self._log.info("reloaded", users=1, options=1)
 
@@ -213,6 +223,8 @@ class Server:
             ReadLarge: self.large.read,
             DeleteLarge: self.large.delete,
             LoadConfiguration: self.load_configuration,
+            JoinGroup: self._discovery.join,
+            SendDatagram: self._discovery.send,
             AdminReply: self._admin.reply,
         }
 

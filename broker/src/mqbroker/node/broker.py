@@ -31,6 +31,7 @@ from mqbroker.node.accounts import Accounts
 from mqbroker.node.activity import Activity
 from mqbroker.node.containers import Containers
 from mqbroker.node.counters import Counters
+from mqbroker.node.discovery import Discovery
 from mqbroker.node.effects import AdminReply, Batch, Close, DeleteSegment, Effect, Halt, ReadPage, Send
 from mqbroker.node.happenings import Happenings
 from mqbroker.node.jobs import Jobs
@@ -56,7 +57,7 @@ class Setup:
 
     `users` maps names to verifiers (config/users.py); `operations` answers admin requests (admin/); `secret` are random
     bytes that nobody else knows, new in each process; `large_files` maps the ids of files of large messages that are
-    there to their sizes in bytes.
+    there to their sizes in bytes; `cluster_key` is made of the cluster's secret, where there are discovery groups.
     """
 
     node_id: str
@@ -64,6 +65,8 @@ class Setup:
     operations: Operations
     secret: bytes = field(repr=False)
     large_files: Mapping[int, int] = field(default_factory=dict)
+    cluster_key: bytes = field(default=b"", repr=False)
+    boot_id: str = ""
 
 
 class Broker:
@@ -93,8 +96,7 @@ class Broker:
         self.store.load(recovered, setup.large_files)
         self.local = LocalSessions(self)
         self.jobs, self.reloads = Jobs(), Reloads(self)
-        self.activity = Activity()
-        self.happenings = Happenings()
+        self.activity, self.happenings = Activity(), Happenings()
         for finding in recovered.findings:
             self.happenings.add(finding, at.wall_ms)
         self.termini = Termini(self)
@@ -110,10 +112,10 @@ class Broker:
         self._notices: list[Notice] = []
         self._operations = setup.operations
         self._listeners = {listener.name: listener for listener in options.listeners}
+        self._effect_id, self.is_disk_full = 0, False
         self._expected: dict[int, Peer] = {}
-        self._effect_id = 0
-        self.is_disk_full = False
         self.large = LargeMessages(self, setup.large_files)
+        self.discovery = Discovery(self, setup.cluster_key, setup.boot_id)
         self._handlers: dict[type, Callable[[Any], None]] = {
             given.Received: self._received,
             given.Synced: self._synced,
@@ -123,9 +125,11 @@ class Broker:
             given.Done: self._done,
             given.Failed: self._failed,
             given.Disk: self._disk,
+            given.Datagram: self.discovery.heard,
             given.AdminRequest: self._admin,
             given.AdminClosed: self._admin_closed,
             given.UsersChanged: self._users_changed,
+            given.ClusterKeyChanged: self.discovery.key_changed,
             given.OptionsChanged: self._options_changed,
             given.Stop: self.stop,
         }
@@ -281,12 +285,16 @@ class Broker:
             return
         if self.large.completed(given_.id, given_.result, "") or self.reloads.done(given_.id, given_.result):
             return
+        if self.discovery.completed(given_.id, ""):
+            return
         peer = self._expected.pop(given_.id, None)
         if peer is not None:
             peer.derived(given_.result)
 
     def _failed(self, given_: given.Failed) -> None:
         if self.large.completed(given_.id, None, given_.why) or self.reloads.failed(given_.id, given_.why):
+            return
+        if self.discovery.completed(given_.id, given_.why):
             return
         peer = self._expected.pop(given_.id, None)
         if peer is not None:
@@ -324,6 +332,7 @@ class Broker:
         """First everything that was taken in is answered, then connections close, then the journal, then the node."""
         if not self.is_stopping:
             self.is_stopping = True
+            self.discovery.stop()
             self.large.when_finished(lambda: self.store.decisions.wait_for_earlier(self._close_all))
 
     def _close_all(self) -> None:

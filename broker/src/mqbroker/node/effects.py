@@ -134,6 +134,23 @@ class LoadConfiguration:
 
 
 @dataclass(frozen=True, slots=True)
+class JoinGroup:
+    """Listen at the place of this discovery group, in place of an ear that it may have. Done or Failed follows."""
+
+    id: int
+    group: str
+
+
+@dataclass(frozen=True, slots=True)
+class SendDatagram:
+    """Send to the place of this broadcast group. Done or Failed follows."""
+
+    id: int
+    group: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class AdminReply:
     """The one answer to AdminRequest `id`. Either `result` or `error` is set: {"condition": …, "description": …}."""
 
@@ -151,7 +168,7 @@ class Halt:
 
 Effect = (
     Send | Close | PauseReading | Connect | Derive | DeleteSegment | WriteLarge | FinishLarge | ReadLarge | DeleteLarge
-    | ReadPage | LoadConfiguration | AdminReply | Halt
+    | ReadPage | LoadConfiguration | JoinGroup | SendDatagram | AdminReply | Halt
 )  # fmt: skip
 
 

@@ -5,7 +5,7 @@ Connection ids and request ids are integers that `io/` (or the simulator) hands 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from mqbroker.amqp.certificate import Certificate
@@ -96,6 +96,15 @@ class Disk:
 
 
 @dataclass(frozen=True, slots=True)
+class Datagram:
+    """Something came to a discovery group that `JoinGroup` asked for. `source` is its sender's address and port."""
+
+    group: str
+    source: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class AdminRequest:
     """One request of the admin socket. Answered by exactly one `AdminReply` with the same `id`.
 
@@ -124,6 +133,13 @@ class UsersChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class ClusterKeyChanged:
+    """The file of the cluster's secret was read again; the key is made of it."""
+
+    key: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class OptionsChanged:
     """The file of options was read again. `io/` takes what may change while the process runs (config.slices)."""
 
@@ -136,6 +152,6 @@ class Stop:
 
 
 Input = (
-    Received | Synced | Accepted | Connected | Closed | WriteBlocked | Done | Failed | Disk
-    | AdminRequest | AdminClosed | UsersChanged | OptionsChanged | Stop
+    Received | Synced | Accepted | Connected | Closed | WriteBlocked | Done | Failed | Disk | Datagram
+    | AdminRequest | AdminClosed | UsersChanged | ClusterKeyChanged | OptionsChanged | Stop
 )  # fmt: skip

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from mqbroker.app import exits, source
-from mqbroker.config import compare, reference
+from mqbroker.config import clustering, compare, reference
 from mqbroker.config.compare import Change, Verdict
 
 
@@ -41,6 +41,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _check(file: Path) -> int:
     options = source.checked(file)
+    source.doubt(file, clustering.doubts(options))
     print(f"{file}: good, node {options.node.name} with {len(options.listeners)} listener(s)")
     return exits.DONE
 

@@ -19,12 +19,12 @@ from mqbroker.admin.operations import perform
 from mqbroker.app import exits, source
 from mqbroker.base.errors import ConfigFault, StorageFault
 from mqbroker.base.time import NS_PER_MS, At
-from mqbroker.config import compare
+from mqbroker.config import clustering, compare
 from mqbroker.config.compare import Verdict
 from mqbroker.config.slices import BrokerOptions
 from mqbroker.core.paging import leave_of
 from mqbroker.core.settings import Settings
-from mqbroker.io import identity, users_file
+from mqbroker.io import cluster_secret, identity, users_file
 from mqbroker.io.data_lock import DataLock
 from mqbroker.io.disk import Disk
 from mqbroker.io.identity import Identity, IdentityMismatch
@@ -74,6 +74,8 @@ def _run_node(file: Path) -> int:
     options = source.checked(file)
     log = Log(sys.stderr, shape_for(sys.stderr, dict(os.environ)))
     log.change(options.node.log_format)
+    for doubt in clustering.doubts(options):
+        log.warning("option-doubtful", option=doubt.path, why=doubt.why)
     _allow_descriptors(options, log)
     directory = Path(options.node.data_directory)
     machine = identity.machine_id()
@@ -138,7 +140,9 @@ def _assemble(server: Server, options: BrokerOptions, owner: Identity, log: Log)
     users = users_file.read(Path(options.node.users_file))
     now = At(time.monotonic_ns(), time.time_ns() // NS_PER_MS)
     large_files = _large_files(server)
-    core = Broker(options, recovered, Setup(owner.node_id, dict(users), perform, os.urandom(32), large_files), now)
+    key, boot_id = cluster_secret.key(options), os.urandom(16).hex()
+    setup = Setup(owner.node_id, dict(users), perform, os.urandom(32), large_files, key, boot_id)
+    core = Broker(options, recovered, setup, now)
     disk = Disk(journal, recovered, server.node.post_from_thread, server.node.storage_failed)
     log.info(
         "recovered",
@@ -175,6 +179,11 @@ def _reload(file: Path, running: BrokerOptions, log: Log, *, is_whole: bool) -> 
         reloaded.users = dict(users_file.read(Path(running.node.users_file)))
     except ConfigFault as fault:
         faults.append((running.node.users_file, str(fault)))
+    try:
+        # Some ten ms of the loop, where there are groups; nothing where there are none.
+        reloaded.cluster_key = cluster_secret.key(running)
+    except ConfigFault as fault:
+        faults.append((running.node.cluster_secret_file, str(fault)))
     for path, why in faults:
         log.error("reload-refused", file=path, why=why)
     reloaded.faults = tuple(

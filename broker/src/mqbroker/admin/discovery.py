@@ -1,0 +1,87 @@
+"""Discovery: the groups of a node and the nodes that it hears."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mqbroker.base.time import NS_PER_MS
+from mqbroker.cluster.discovery.broadcaster import Broadcaster
+from mqbroker.cluster.discovery.datagram import Drop
+from mqbroker.cluster.discovery.group import DiscoveryGroup
+from mqbroker.node.broker import Broker
+from mqbroker.node.inputs import AdminRequest
+
+
+def show(broker: Broker, request: AdminRequest) -> None:
+    """`discovery`: groups of both kinds, and the nodes that are heard.
+
+    What a node hears of itself is among `dropped_by_reason`, and not in `dropped`, which should stay 0.
+    """
+    found = broker.discovery
+    broker.reply(
+        request.id,
+        {
+            "groups": [
+                *(_broadcast(each) for each in found.broadcasters.values()),
+                *(_listening(each) for each in found.groups.values()),
+            ],
+            "nodes": [row for each in found.groups.values() for row in _nodes(each, broker.at.monotonic_ns)],
+            "conflicts": found.conflicts,
+        },
+    )
+
+
+def _broadcast(group: Broadcaster) -> dict[str, Any]:
+    options = group.options
+    return {
+        "group": options.name,
+        "kind": "broadcast",
+        "place": f"{options.group_address}:{options.group_port}",
+        "local": options.local_bind_address or None,
+        "state": "failing" if group.trouble else "sending",
+        "trouble": group.trouble or None,
+        "connector": options.connector_ref,
+        "sent": group.sent_total,
+        "failed": group.failed_total,
+        "heard": None,
+        "dropped": None,
+        "dropped_by_reason": None,
+    }
+
+
+def _listening(group: DiscoveryGroup) -> dict[str, Any]:
+    options = group.options
+    return {
+        "group": options.name,
+        "kind": "discovery",
+        "place": f"{options.group_address}:{options.group_port}",
+        "local": options.local_bind_address or None,
+        "state": group.state.value,
+        "trouble": group.trouble or None,
+        "connector": None,
+        "sent": None,
+        "failed": None,
+        "heard": group.heard_total,
+        "dropped": sum(count for drop, count in group.dropped.items() if drop is not Drop.OWN),
+        "dropped_by_reason": {drop.value: count for drop, count in group.dropped.items()},
+    }
+
+
+def _nodes(group: DiscoveryGroup, now_ns: int) -> list[dict[str, Any]]:
+    conflicts = group.table.conflicts
+    return [
+        {
+            "group": group.options.name,
+            "node": entry.announcement.name,
+            "node_id": entry.announcement.node_id,
+            "boot_id": entry.announcement.boot_id,
+            "connector": entry.announcement.connectors[0].uri,
+            "connectors": [one.uri for one in entry.announcement.connectors],
+            "source": entry.source,
+            "age_ms": (now_ns - entry.heard_ns) // NS_PER_MS,
+            "known_for_ms": (now_ns - entry.found_ns) // NS_PER_MS,
+            "period_ms": entry.announcement.period_ms,
+            "conflict": entry.announcement.node_id in conflicts,
+        }
+        for entry in group.table.entries
+    ]

@@ -1,0 +1,57 @@
+"""A broadcast group: announces this node, first at once, then every `broadcast-period`.
+
+One datagram is on its way at a time. The first failure is told, further ones are counted only, until one succeeds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mqbroker.base.notice import Level
+from mqbroker.base.time import NS_PER_MS
+from mqbroker.cluster.discovery.world import World
+from mqbroker.config.slices import BroadcastGroupOptions
+
+
+class Broadcaster:
+    """`announce` makes the next datagram. Has a deadline like everybody in node/timers.py."""
+
+    def __init__(
+        self, options: BroadcastGroupOptions, world: World, announce: Callable[[], bytes], now_ns: int
+    ) -> None:
+        self.options = options
+        self._world = world
+        self._announce = announce
+        self._is_on_its_way = False
+        self.trouble = ""  # why the last one failed, where it did
+        self.sent_total = 0
+        self.failed_total = 0
+        self.due_ns = now_ns
+        self.scheduled_ns = 0
+
+    def on_time(self, now_ns: int) -> None:
+        """Announce, unless the datagram before is still on its way."""
+        self.due_ns = now_ns + self.options.broadcast_period * NS_PER_MS
+        if not self._is_on_its_way:
+            self._is_on_its_way = True
+            self._world.send(self.options.name, self._announce())
+
+    def sent(self) -> None:
+        """The datagram has left."""
+        self._is_on_its_way = False
+        self.sent_total += 1
+        if self.trouble:
+            self.trouble = ""
+            self._world.tell(Level.INFO, "broadcast-works-again", group=self.options.name)
+
+    def failed(self, why: str) -> None:
+        """It could not be sent."""
+        self._is_on_its_way = False
+        self.failed_total += 1
+        if not self.trouble:
+            self._world.tell(Level.ERROR, "broadcast-failed", group=self.options.name, why=why)
+        self.trouble = why
+
+    def stop(self) -> None:
+        """Say nothing more."""
+        self.due_ns = 0

@@ -1,0 +1,209 @@
+"""The table of nodes that are heard, by node id.
+
+An entry is replaced by each datagram that is newer, and ends when none came for `refresh-timeout`, by a timer and the
+monotonic clock. Two things are remembered beyond that, within bounds: the last `seq` of each process that a node was
+seen as, so that nothing recorded counts twice, and which process came later, so that an earlier one never takes the
+place of a later one. Where the earlier one goes on speaking, two processes have one id: a conflict.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from mqbroker.base.time import NS_PER_MS
+from mqbroker.cluster.discovery.announcement import Announcement
+from mqbroker.cluster.discovery.datagram import Drop
+
+ENTRIES_MAX: Final = 1000
+KNOWN_MAX: Final = 4 * ENTRIES_MAX  # ids that are remembered, those of ended entries included
+BOOTS_MAX: Final = 8  # processes that are remembered of one id
+CONFLICT_PERIODS: Final = 2  # longer than this an earlier process speaks only where there is a conflict
+CALM_PERIODS: Final = 3  # so long without a word of it, and what comes next begins to count anew
+
+
+class Kind(enum.Enum):
+    """What happened to the table."""
+
+    FOUND = "found"
+    CHANGED = "changed"
+    RESTARTED = "restarted"
+    LOST = "lost"
+    CONFLICT = "conflict"
+    CONFLICT_OVER = "conflict-over"
+
+
+@dataclass(slots=True)
+class Entry:
+    """A node that is heard: what it said last, from where, and since when (monotonic)."""
+
+    announcement: Announcement
+    source: str
+    found_ns: int
+    heard_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What listeners are told. For a conflict the announcement is that of the other process."""
+
+    kind: Kind
+    announcement: Announcement
+    source: str
+
+
+@dataclass(slots=True)
+class Contention:
+    """An earlier process of an id that speaks beside the later one."""
+
+    change: Change
+    since_ns: int
+    last_ns: int
+    is_conflict: bool = False
+
+
+@dataclass(slots=True)
+class Known:
+    """The processes of an id, each with its last seq; the last one is the one that counts."""
+
+    boots: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def current(self) -> str:
+        """The boot id of the process that came last."""
+        return next(reversed(self.boots))
+
+    def add(self, boot_id: str, seq: int) -> None:
+        """One more process, later than all before."""
+        self.boots[boot_id] = seq
+        if len(self.boots) > BOOTS_MAX:
+            del self.boots[next(iter(self.boots))]
+
+
+class EntryTable:
+    """See the module's docstring. `listeners` are called in order, within `hear` and `expire`."""
+
+    def __init__(self, node_id: str, boot_id: str, refresh_timeout_ms: int) -> None:
+        self._node_id = node_id
+        self._boot_id = boot_id
+        self._own = Known()  # other processes that were heard under our own id
+        self._timeout_ns = refresh_timeout_ms * NS_PER_MS
+        self._entries: dict[str, Entry] = {}  # in the order in which they were heard last
+        self._known: dict[str, Known] = {}  # likewise
+        self._contentions: dict[str, Contention] = {}
+        self.listeners: list[Callable[[Change], None]] = []
+
+    @property
+    def entries(self) -> list[Entry]:
+        """All, by node id."""
+        return [self._entries[node_id] for node_id in sorted(self._entries)]
+
+    @property
+    def conflicts(self) -> list[str]:
+        """Node ids that two processes have now."""
+        return sorted(node_id for node_id, one in self._contentions.items() if one.is_conflict)
+
+    @property
+    def due_ns(self) -> int:
+        """When `expire` has something to do; 0: never."""
+        dues = [one.last_ns + self._timeout_ns for one in self._contentions.values()]
+        if self._entries:
+            dues.append(next(iter(self._entries.values())).heard_ns + self._timeout_ns)
+        return min(dues, default=0)
+
+    def clear(self) -> None:
+        """Forget all, and tell nobody."""
+        self._entries.clear()
+        self._contentions.clear()
+
+    def hear(self, announcement: Announcement, source: str, now_ns: int) -> Drop | None:
+        """Take in what a node says of itself; None, or why it does not count."""
+        node_id, boot_id, seq = announcement.node_id, announcement.boot_id, announcement.seq
+        is_own = node_id == self._node_id
+        if is_own and boot_id == self._boot_id:
+            return Drop.OWN
+        known = self._own if is_own else self._known.get(node_id)
+        if known is not None and seq <= known.boots.get(boot_id, 0):
+            return Drop.REPLAYED
+        if is_own:
+            self._own.add(boot_id, seq)
+            self._contend(announcement, source, now_ns)
+            return Drop.OWN_ID
+        if known is not None and boot_id in known.boots and boot_id != known.current and node_id in self._entries:
+            known.boots[boot_id] = seq
+            self._contend(announcement, source, now_ns)
+            return Drop.EARLIER_BOOT
+        if node_id not in self._entries and len(self._entries) >= ENTRIES_MAX:
+            return Drop.FULL
+        self._remember(known, announcement)
+        self._replace(announcement, source, now_ns)
+        return None
+
+    def expire(self, now_ns: int) -> None:
+        """End what was not heard for too long."""
+        for node_id, entry in list(self._entries.items()):
+            if now_ns - entry.heard_ns < self._timeout_ns:
+                break
+            del self._entries[node_id]
+            self._tell(Change(Kind.LOST, entry.announcement, entry.source))
+        for node_id, one in list(self._contentions.items()):
+            if now_ns - one.last_ns >= self._timeout_ns:
+                del self._contentions[node_id]
+                if one.is_conflict:
+                    self._tell(Change(Kind.CONFLICT_OVER, one.change.announcement, one.change.source))
+
+    def _remember(self, known: Known | None, announcement: Announcement) -> None:
+        node_id, boot_id = announcement.node_id, announcement.boot_id
+        if known is None:
+            known = Known()
+            if len(self._known) >= KNOWN_MAX:
+                del self._known[next(iter(self._known))]
+        else:
+            del self._known[node_id]
+        if known.boots and boot_id != known.current:
+            known.boots.pop(boot_id, None)
+        self._known[node_id] = known
+        known.add(boot_id, announcement.seq)
+
+    def _replace(self, announcement: Announcement, source: str, now_ns: int) -> None:
+        node_id = announcement.node_id
+        before = self._entries.pop(node_id, None)
+        found_ns = now_ns if before is None else before.found_ns
+        self._entries[node_id] = Entry(announcement, source, found_ns, now_ns)
+        kind = _difference(before, announcement)
+        if kind is Kind.RESTARTED:
+            # Whoever spoke beside the process that has ended now has to be heard beside the new one first.
+            self._calm(node_id)
+        if kind is not None:
+            self._tell(Change(kind, announcement, source))
+
+    def _contend(self, announcement: Announcement, source: str, now_ns: int) -> None:
+        period_ns = announcement.period_ms * NS_PER_MS
+        change = Change(Kind.CONFLICT, announcement, source)
+        one = self._contentions.get(announcement.node_id)
+        if one is None or (not one.is_conflict and now_ns - one.last_ns > CALM_PERIODS * period_ns):
+            one = self._contentions[announcement.node_id] = Contention(change, now_ns, now_ns)
+        one.last_ns = now_ns
+        if not one.is_conflict and now_ns - one.since_ns > CONFLICT_PERIODS * period_ns:
+            one.is_conflict = True
+            self._tell(change)
+
+    def _calm(self, node_id: str) -> None:
+        one = self._contentions.get(node_id)
+        if one is not None and not one.is_conflict:
+            del self._contentions[node_id]
+
+    def _tell(self, change: Change) -> None:
+        for listener in self.listeners:
+            listener(change)
+
+
+def _difference(before: Entry | None, now: Announcement) -> Kind | None:
+    """What listeners have to know of, if anything: a repeated datagram is none."""
+    if before is None:
+        return Kind.FOUND
+    if before.announcement.boot_id != now.boot_id:
+        return Kind.RESTARTED
+    return Kind.CHANGED if before.announcement.connectors != now.connectors else None

@@ -1,0 +1,49 @@
+"""The states of a discovery group's ear: whether it is joined to its place in the network.
+
+A join is asked for and answered once. Where it fails it is tried again; where nothing at all is heard it is asked for
+anew, because a network card that went away and came back has forgotten its memberships without a word.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Final
+
+from mqbroker.base.errors import Bug
+
+
+class State(enum.Enum):
+    """Whether a group hears."""
+
+    IDLE = "idle"
+    JOINING = "joining"
+    LISTENING = "listening"
+    FAILED = "failed"
+    REJOINING = "rejoining"
+
+
+class Event(enum.Enum):
+    """What happens to it."""
+
+    TIME = "time"
+    JOINED = "joined"
+    REFUSED = "refused"
+
+
+NEXT: Final[dict[tuple[State, Event], State]] = {
+    (State.IDLE, Event.TIME): State.JOINING,
+    (State.JOINING, Event.JOINED): State.LISTENING,
+    (State.JOINING, Event.REFUSED): State.FAILED,
+    (State.FAILED, Event.TIME): State.JOINING,
+    (State.LISTENING, Event.TIME): State.REJOINING,
+    (State.REJOINING, Event.JOINED): State.LISTENING,
+    (State.REJOINING, Event.REFUSED): State.FAILED,
+}
+
+
+def after(state: State, event: Event) -> State:
+    """The next state. A pair that is missing is our own fault."""
+    try:
+        return NEXT[state, event]
+    except KeyError:
+        raise Bug(f"a discovery group is {state.value}, and got {event.value}") from None

@@ -1,0 +1,20 @@
+"""What discovery asks of whoever carries it out. The node makes effects and notices of it."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from mqbroker.base.notice import Level
+
+
+class World(Protocol):
+    """Each `join` and each `send` is answered once, by `joined`, `sent` or `failed` of who asked."""
+
+    def join(self, group: str) -> None:
+        """Have the place of this discovery group listened at."""
+
+    def send(self, group: str, data: bytes) -> None:
+        """Have a datagram sent to the place of this broadcast group."""
+
+    def tell(self, level: Level, event: str, **fields: str | int) -> None:
+        """Have something logged."""

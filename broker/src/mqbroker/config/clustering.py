@@ -1,0 +1,197 @@
+"""Options of what nodes say to each other, declared as those in options.py are. Names and defaults are Artemis's.
+
+What groups and connectors may hold together is checked here as well; faults keep a broker from starting, doubts are
+told and nothing more.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, Final
+
+from pydantic import AfterValidator, Field
+from pydantic_core import PydanticCustomError
+
+from mqbroker.base.errors import ConfigFault
+from mqbroker.config import patterns
+from mqbroker.config.declaring import NodeName, Table, option
+from mqbroker.config.slices import BroadcastGroupOptions, BrokerOptions, ConnectorOptions, DiscoveryGroupOptions
+
+PERIOD_MS_MAX: Final = 3_600_000
+HEADS: Final = ("connectors", "broadcast-groups", "discovery-groups")
+JGROUPS: Final = "jgroups-"
+
+
+def _multicast_address(value: str) -> str:
+    try:
+        address = ipaddress.IPv4Address(value)
+    except ValueError:
+        address = ipaddress.IPv4Address("0.0.0.0")
+    if not address.is_multicast or value == "224.0.0.0":
+        sentence = "must be an IPv4 multicast address from 224.0.0.1 to 239.255.255.255, such as 231.7.7.7"
+        raise PydanticCustomError("multicast_address", sentence)
+    return value
+
+
+def _optional_ipv4(value: str) -> str:
+    if value:
+        try:
+            address = ipaddress.IPv4Address(value)
+        except ValueError:
+            address = None
+        if address is None or address.is_multicast or address.is_unspecified:
+            sentence = "must be an IPv4 address of this host such as 192.0.2.11, or empty"
+            raise PydanticCustomError("ipv4_address", sentence)
+    return value
+
+
+def _reachable(value: str) -> str:
+    try:
+        address = ipaddress.ip_address(value)
+    except ValueError:
+        return value  # a name
+    if address.is_unspecified or address.is_multicast:
+        raise PydanticCustomError("reachable", "must be one address of this host: others connect to it")
+    return value
+
+
+MulticastAddress = Annotated[str, AfterValidator(_multicast_address)]
+OptionalIpv4 = Annotated[str, AfterValidator(_optional_ipv4)]
+Host = Annotated[str, Field(pattern=patterns.HOST), AfterValidator(_reachable)]
+
+
+class ConnectorTable(Table):
+    """How other nodes reach this one. The table may be repeated; broadcast groups name one."""
+
+    name: NodeName = option(..., "Name of the connector, distinct within the file.")
+    host: Host = option(..., "IP address or name by which other nodes reach this host.")
+    port: int = option(..., "TCP port of the listener that the connector leads to.", ge=1, le=65535)
+    tls_enabled: bool = option(False, "Whether that listener has TLS; others are told so.")
+
+
+class BroadcastGroupTable(Table):
+    """Where this node announces itself, by UDP multicast. The table may be repeated."""
+
+    name: NodeName = option(..., "Name of the group, distinct within the file.")
+    local_bind_address: OptionalIpv4 = option(
+        "", "IPv4 address of the network card that is sent from; empty leaves the choice to the host's routes."
+    )
+    local_bind_port: int = option(
+        -1, "UDP port that is sent from, where local-bind-address is set; -1: any.", ge=-1, le=65535
+    )
+    group_address: MulticastAddress = option(..., "Multicast address that is sent to, 224.0.0.1 to 239.255.255.255.")
+    group_port: int = option(..., "UDP port that is sent to.", ge=1, le=65535)
+    broadcast_period: int = option(
+        2000, "Time between two announcements; the first comes at once.", unit="ms", ge=50, le=PERIOD_MS_MAX
+    )
+    connector_ref: NodeName = option(..., "Name of the connector that is announced.")
+    time_to_live: int = option(
+        1, "Routers that an announcement may cross, plus one: 1 stays on the network of the card.", ge=0, le=255
+    )
+
+
+class DiscoveryGroupTable(Table):
+    """Where this node listens for others that announce themselves. The table may be repeated."""
+
+    name: NodeName = option(..., "Name of the group, distinct within the file.")
+    local_bind_address: OptionalIpv4 = option(
+        "", "IPv4 address of the network card that is listened on; empty leaves the choice to the host's routes."
+    )
+    group_address: MulticastAddress = option(..., "Multicast address that is listened to.")
+    group_port: int = option(..., "UDP port that is listened on.", ge=1, le=65535)
+    refresh_timeout: int = option(
+        10_000, "Time without an announcement after which a node counts as gone.", unit="ms", ge=100, le=PERIOD_MS_MAX
+    )
+    initial_wait_timeout: int = option(
+        10_000, "Time from the start within which a first node should be heard; then a warning.",
+        unit="ms", ge=1, le=PERIOD_MS_MAX,
+    )  # fmt: skip
+
+
+def connector(table: ConnectorTable) -> ConnectorOptions:
+    """Its slice."""
+    return ConnectorOptions(**table.model_dump())
+
+
+def broadcast_group(table: BroadcastGroupTable) -> BroadcastGroupOptions:
+    """Its slice."""
+    return BroadcastGroupOptions(**table.model_dump())
+
+
+def discovery_group(table: DiscoveryGroupTable) -> DiscoveryGroupOptions:
+    """Its slice."""
+    return DiscoveryGroupOptions(**table.model_dump())
+
+
+def faults(raw: Mapping[str, Any], unknown: object = None) -> Iterator[ConfigFault]:
+    """What these tables may not hold together, in a file as TOML has it. Nothing is said of the value `unknown`."""
+    tables = {head: _rows(raw.get(head)) for head in HEADS}
+    for head, rows in tables.items():
+        yield from _names_twice(head, rows, unknown)
+    names = [row.get("name") for _, row in tables["connectors"]]
+    known = ", ".join(str(name) for name in names) or "none"
+    places: dict[tuple[str, ...], int] = {}
+    for number, row in tables["broadcast-groups"]:
+        path, wanted = f"broadcast-groups.{number}", row.get("connector-ref")
+        if isinstance(wanted, str) and wanted not in names and unknown not in (wanted, *names):
+            why = f"there is no connector {wanted}; declare it as [[connectors]] (there are: {known})"
+            yield ConfigFault(f"{path}.connector-ref", why)
+        place = tuple(str(row.get(name, "")) for name in ("local-bind-address", "group-address", "group-port"))
+        if place in places and unknown not in place:
+            why = f"is that of broadcast-groups.{places[place]}, and so is the port; a node is announced there once"
+            yield ConfigFault(f"{path}.group-address", why)
+        places.setdefault(place, number)
+
+
+def is_of_jgroups(fault: ConfigFault) -> bool:
+    """Whether a fault is about an option of JGroups."""
+    head, _, rest = fault.path.partition(".")
+    return head in HEADS and rest.rpartition(".")[2].startswith(JGROUPS)
+
+
+def migration(fault: ConfigFault) -> ConfigFault:
+    """What to do about such an option."""
+    why = (
+        "JGroups is not used here: remove jgroups-file and jgroups-channel, and set group-address and group-port for "
+        "discovery by UDP multicast"
+    )
+    return ConfigFault(fault.path, why)
+
+
+def doubts(options: BrokerOptions) -> Iterator[ConfigFault]:
+    """What is allowed and hardly meant."""
+    for number, group in enumerate(options.broadcast_groups):
+        if group.local_bind_port != -1 and not group.local_bind_address:
+            why = f"is {group.local_bind_port} and means nothing without local-bind-address; set that, or remove this"
+            yield ConfigFault(f"broadcast-groups.{number}.local-bind-port", why)
+    for number, listened in enumerate(options.discovery_groups):
+        place = (listened.group_address, listened.group_port)
+        periods = [
+            one.broadcast_period
+            for one in options.broadcast_groups
+            if (one.group_address, one.group_port) == place and listened.refresh_timeout < 2 * one.broadcast_period
+        ]
+        if periods:
+            why = (
+                f"is {listened.refresh_timeout} ms, less than two broadcast periods of {max(periods)} ms: one lost "
+                "datagram makes a node seem gone; raise it, or lower broadcast-period"
+            )
+            yield ConfigFault(f"discovery-groups.{number}.refresh-timeout", why)
+
+
+def _names_twice(head: str, rows: Sequence[tuple[int, Mapping[str, Any]]], unknown: object) -> Iterator[ConfigFault]:
+    seen: dict[str, int] = {}
+    for number, row in rows:
+        name = row.get("name")
+        if not isinstance(name, str) or name == unknown:
+            continue
+        if name in seen:
+            why = f"{name} is declared twice, first as {head}.{seen[name]}; rename one of them"
+            yield ConfigFault(f"{head}.{number}.name", why)
+        seen.setdefault(name, number)
+
+
+def _rows(tables: object) -> list[tuple[int, Mapping[str, Any]]]:
+    found = enumerate(tables if isinstance(tables, list) else [])
+    return [(number, item) for number, item in found if isinstance(item, dict)]

@@ -1,0 +1,89 @@
+"""The file of the cluster's secret: one line, mode 0600, the same on all nodes of a cluster.
+
+It is read where there are broadcast or discovery groups, and only then. What Artemis ships as its default, and other
+well-known passwords, are refused.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mqbroker.base.errors import ConfigFault
+from mqbroker.cluster.discovery.datagram import derive_key
+from mqbroker.config.slices import BrokerOptions
+from mqbroker.config.users import WELL_KNOWN_PASSWORDS
+from mqbroker.config.variables import SECRET_CHARACTERS_MIN
+from mqbroker.io import placing
+
+FILE_BYTES_MAX = 1024
+OPTION = "node.cluster-secret-file"
+REMEDY = "run `mqbroker secret set --stdin` with the secret of the cluster"
+
+
+def checked(secret: str) -> str:
+    """A secret that may be used. Raises ConfigFault, which does not show it."""
+    if secret.strip().lower() in WELL_KNOWN_PASSWORDS:
+        raise ConfigFault("secret", "is a well-known default; `mqctl init` makes a random one")
+    if len(secret) < SECRET_CHARACTERS_MIN:
+        raise ConfigFault(
+            "secret", f"has less than {SECRET_CHARACTERS_MIN} characters; `mqctl init` makes a random one"
+        )
+    if len(secret.encode()) > FILE_BYTES_MAX - 1 or not secret.isprintable():
+        raise ConfigFault("secret", f"must be one line of at most {FILE_BYTES_MAX - 1} bytes")
+    return secret
+
+
+def read(file: Path) -> str | None:
+    """The secret, None where there is no file. Raises ConfigFault."""
+    try:
+        with file.open("rb") as stream:
+            content = stream.read(FILE_BYTES_MAX + 1)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ConfigFault(OPTION, f"{file} cannot be read: {error.strerror}") from None
+    try:
+        return checked(content.decode().removesuffix("\n"))
+    except UnicodeDecodeError:
+        raise ConfigFault(OPTION, f"{file} is not UTF-8; {REMEDY}") from None
+    except ConfigFault as fault:
+        raise ConfigFault(OPTION, f"the secret in {file} {fault.why}") from None
+
+
+def write(file: Path, secret: str) -> bool:
+    """Put a secret in its place; whether that changed anything. Raises ConfigFault."""
+    content = f"{checked(secret)}\n".encode()
+    try:
+        if file.exists() and file.read_bytes() == content and file.stat().st_mode & 0o077 == 0:
+            return False
+        placing.replace(file, content)
+    except OSError as error:
+        raise ConfigFault(str(file), f"cannot be written: {error.strerror}") from None
+    return True
+
+
+def is_needed(options: BrokerOptions) -> bool:
+    """Whether a node with these options has to know the secret."""
+    return bool(options.broadcast_groups or options.discovery_groups)
+
+
+def faults_of(options: BrokerOptions) -> list[ConfigFault]:
+    """What is wrong with the file, where it is needed."""
+    if not is_needed(options):
+        return []
+    try:
+        secret = read(Path(options.node.cluster_secret_file))
+    except ConfigFault as fault:
+        return [fault]
+    if secret is None:
+        why = f"there is no {options.node.cluster_secret_file}, and groups prove by it who they are; {REMEDY}"
+        return [ConfigFault(OPTION, why)]
+    return []
+
+
+def key(options: BrokerOptions) -> bytes:
+    """The key of all datagrams; empty where none is needed. Raises ConfigFault."""
+    for fault in faults_of(options):
+        raise fault
+    secret = read(Path(options.node.cluster_secret_file)) if is_needed(options) else None
+    return b"" if secret is None else derive_key(secret)

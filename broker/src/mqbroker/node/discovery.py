@@ -1,0 +1,169 @@
+"""Discovery of a node: its broadcast and discovery groups, wired to timers, effects and notices.
+
+Without groups there is nothing here that costs anything. All groups of a process share one boot id and one `seq`, so
+whoever hears two of them takes them for one node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from mqbroker.base.notice import Level
+from mqbroker.cluster.discovery.announcement import Announcement, Connector
+from mqbroker.cluster.discovery.broadcaster import Broadcaster
+from mqbroker.cluster.discovery.datagram import seal
+from mqbroker.cluster.discovery.entries import Change, EntryTable, Kind
+from mqbroker.cluster.discovery.group import DiscoveryGroup
+from mqbroker.config.slices import BroadcastGroupOptions
+from mqbroker.node.effects import JoinGroup, SendDatagram
+from mqbroker.node.inputs import ClusterKeyChanged, Datagram
+
+if TYPE_CHECKING:
+    from mqbroker.node.broker import Broker
+
+# Notices: level, event, and what to do where somebody should.
+CHANGES = {
+    Kind.FOUND: (Level.INFO, "discovery-node-found", ""),
+    Kind.CHANGED: (Level.INFO, "discovery-node-changed", ""),
+    Kind.RESTARTED: (Level.INFO, "discovery-node-restarted", ""),
+    Kind.LOST: (Level.WARNING, "discovery-node-lost", ""),
+    Kind.CONFLICT: (
+        Level.ERROR, "node-id-conflict",
+        "two brokers run with one node id: stop the one whose data was copied and run `mqbroker identity new` there",
+    ),
+    Kind.CONFLICT_OVER: (Level.INFO, "node-id-conflict-over", ""),
+}  # fmt: skip
+
+
+class Discovery:
+    """See the module's docstring. It is the World of its groups."""
+
+    def __init__(self, broker: Broker, key: bytes, boot_id: str) -> None:
+        self._broker = broker
+        self._key = key
+        self._boot_id = boot_id
+        self._seq = 0
+        self._awaited: dict[int, Callable[[str], None]] = {}
+        options, now_ns = broker.options, broker.at.monotonic_ns
+        self._connectors = {
+            one.name: Connector(one.name, "amqps" if one.tls_enabled else "amqp", one.host, one.port)
+            for one in options.connectors
+        }
+        self.broadcasters = {
+            each.name: Broadcaster(each, self, self._announcer(each), now_ns) for each in options.broadcast_groups
+        }
+        self.groups: dict[str, DiscoveryGroup] = {}
+        for listened in options.discovery_groups:
+            table = EntryTable(broker.node_id, boot_id, listened.refresh_timeout)
+            table.listeners.append(self._noticer(listened.name))
+            group = self.groups[listened.name] = DiscoveryGroup(listened, self, key, table)
+            group.start(now_ns)
+        for broadcaster in self.broadcasters.values():
+            broker.timers.add(broadcaster)
+        for group in self.groups.values():
+            broker.timers.add(group)
+
+    def stop(self) -> None:
+        """A node that stops announces itself no more."""
+        for broadcaster in self.broadcasters.values():
+            broadcaster.stop()
+        for group in self.groups.values():
+            group.stop()
+
+    @property
+    def entries_count(self) -> int:
+        """Entries of all groups."""
+        return sum(len(group.table.entries) for group in self.groups.values())
+
+    @property
+    def conflicts(self) -> list[str]:
+        """Node ids that two brokers have now."""
+        return sorted({node_id for group in self.groups.values() for node_id in group.table.conflicts})
+
+    # -- inputs --------------------------------------------------------------------------------------------------------
+
+    def heard(self, given: Datagram) -> None:
+        """Something came to a group."""
+        group = self.groups[given.group]
+        if not self._broker.is_stopping:
+            group.heard(given.data, given.source, self._broker.at.monotonic_ns)
+            self._broker.timers.add(group)
+
+    def key_changed(self, given: ClusterKeyChanged) -> None:
+        """From now on the cluster has another secret. Who does not know it yet falls silent for us."""
+        self._key = given.key
+        for group in self.groups.values():
+            group.key = given.key
+
+    def completed(self, effect_id: int, why: str) -> bool:
+        """Whether a completion was one of discovery's; `why` is empty where it went well."""
+        then = self._awaited.pop(effect_id, None)
+        if then is not None:
+            then(why)
+        return then is not None
+
+    # -- World ---------------------------------------------------------------------------------------------------------
+
+    def join(self, group: str) -> None:
+        """See World."""
+        self._broker.effects.append(JoinGroup(self._expect(lambda why: self._joined(group, why)), group))
+
+    def send(self, group: str, data: bytes) -> None:
+        """See World."""
+        self._broker.effects.append(SendDatagram(self._expect(lambda why: self._sent(group, why)), group, data))
+
+    def tell(self, level: Level, event: str, **fields: str | int) -> None:
+        """See World."""
+        self._broker.notice(level, event, **fields)
+
+    def _expect(self, then: Callable[[str], None]) -> int:
+        effect_id = self._broker.next_effect_id()
+        self._awaited[effect_id] = then
+        return effect_id
+
+    def _joined(self, name: str, why: str) -> None:
+        group, now_ns = self.groups[name], self._broker.at.monotonic_ns
+        if why:
+            group.failed(why, now_ns)
+        else:
+            group.joined(now_ns)
+        if self._broker.is_stopping:
+            group.stop()
+        self._broker.timers.add(group)
+
+    def _sent(self, name: str, why: str) -> None:
+        broadcaster = self.broadcasters[name]
+        if why:
+            broadcaster.failed(why)
+        else:
+            broadcaster.sent()
+
+    # -- groups --------------------------------------------------------------------------------------------------------
+
+    def _announcer(self, options: BroadcastGroupOptions) -> Callable[[], bytes]:
+        def announce() -> bytes:
+            self._seq += 1
+            said = Announcement(
+                node_id=self._broker.node_id,
+                boot_id=self._boot_id,
+                seq=self._seq,
+                name=self._broker.options.node.name,
+                period_ms=options.broadcast_period,
+                connectors=(self._connectors[options.connector_ref],),
+            )
+            return seal(said, self._key)
+
+        return announce
+
+    def _noticer(self, group: str) -> Callable[[Change], None]:
+        def tell(change: Change) -> None:
+            level, event, remedy = CHANGES[change.kind]
+            said = change.announcement
+            fields: dict[str, str | int] = {
+                "group": group, "node": said.name, "node_id": said.node_id, "boot_id": said.boot_id,
+                "connector": said.connectors[0].uri, "source": change.source,
+            }  # fmt: skip
+            self.tell(level, event, **fields, **({"remedy": remedy} if remedy else {}))
+
+        return tell
