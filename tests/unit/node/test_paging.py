@@ -240,21 +240,6 @@ def test_a_deleted_queue_leaves_nothing_behind() -> None:
     assert script.stage.broker.store.memory.held_bytes == 0
 
 
-def test_requests_for_single_messages_are_refused_while_a_queue_has_pages() -> None:
-    script = talk()
-    script.run("attach p to orders")
-    script.run("publish p orders count=9 durable")
-    script.run("publish p orders count=9 durable color=red")
-    for operation, arguments in [
-        ("queue-purge", {"name": "orders", "selector": "color = 'red'"}),
-        ("messages-move", {"queue": "orders", "address": "other"}),
-        ("dead-letters-retry", {"queue": "orders"}),
-    ]:
-        error = script.stage.admin(operation, **arguments)
-        assert error["condition"] == "amqp:precondition-failed"
-        assert "9 messages of queue 'orders' are paged" in error["description"]
-
-
 def test_a_selector_gets_what_overtakes_the_messages_that_it_has_passed() -> None:
     script = talk()
     script.run("attach p to orders")
