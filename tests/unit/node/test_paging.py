@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 from mqbroker.admin import metrics
+from mqbroker.config.slices import DivertOptions
+from mqbroker.core.diverts import Diverts
 
 from tests.golden.conversation import Conversation, ScriptStage
 from tests.support.stage import Stage
@@ -285,12 +287,84 @@ def test_scheduled_and_expired_messages_are_seen_when_they_are_read() -> None:
     assert consumed(script, 2) == ["m12", "m13"]
 
 
-def test_queues_that_need_their_messages_do_not_page() -> None:
+def test_queues_that_need_their_messages_do_not_page_and_hold_producers_back() -> None:
     script = talk(default_ring_size=20)
     script.run("attach p to orders")
     script.run("publish p orders count=15 durable")
     script.run("publish p orders count=15 durable")
-    assert (queue(script.stage).message_count, queue(script.stage).pages) == (20, None)
+    ring = queue(script.stage)
+    assert (ring.message_count, ring.pages) == (8, None), "its bound holds, as with BLOCK"
+    assert script.stage.broker.store.addresses["orders"].meter.is_blocking
+    script.run("attach c from orders")
+    assert consumed(script, 8) == names(1, 8)
+    script.run("publish p orders durable")
+    assert ring.message_count > 0
+
+
+def test_an_address_pages_again_when_no_queue_of_it_needs_its_messages() -> None:
+    script = talk()
+    for name, ring_size in (("plain", -1), ("ring", 1000)):
+        kind = {"address": "orders", "routing_type": "multicast", "ring_size": ring_size}
+        script.stage.admin("queue-create", name=name, **kind)
+    script.run("attach p to orders")
+    script.run("publish p orders count=30 durable")
+    meter = script.stage.broker.store.addresses["orders"].meter
+    assert (meter.is_blocking, queue(script.stage, "plain").message_count) == (True, 8)
+    script.stage.admin("queue-delete", name="ring")
+    assert script.run("publish p orders count=30 durable")[0].startswith("p learns accepted")
+    assert queue(script.stage, "plain").paged_count > 0
+
+
+def full(limits: dict[str, Any] | None = None, **settings: Any) -> Conversation:
+    """The memory is full of messages at `orders`, which pages, as `#` may say too."""
+    script = talk(limits={"global_max_size_bytes": 4000, **(limits or {})}, max_size_messages=-1, **settings)
+    script.run("attach p to orders")
+    for _ in range(10):
+        script.run("publish p orders count=2 size=200 durable")
+    assert script.stage.broker.store.memory.is_full
+    return script
+
+
+def test_with_the_memory_full_a_sender_without_an_address_is_refused_only_where_nothing_pages() -> None:
+    script = full()
+    script.run("connect q")
+    script.run("attach q to nobody")
+    assert script.run("publish q nobody to=orders durable")[0].startswith("q learns accepted")
+    assert "q learns rejected (amqp:resource-limit-exceeded)" in script.run("publish q nobody to=other durable")[0]
+
+
+def test_with_the_memory_full_transactions_go_on_where_their_addresses_page() -> None:
+    script = full()
+    script.run("declare p t1")
+    said = script.run("publish p orders count=3 size=200 durable txn=t1")
+    assert "rejected" not in " ".join(said)
+    script.run("commit p t1")
+    orders = queue(script.stage)
+    assert orders.message_count == 23
+    script.run("declare p t2")
+    said = script.run("publish p orders count=9 size=200 durable txn=t2")
+    assert "rejected" in " ".join(said), "no more than a quarter above the bound is held for what is not committed"
+    script.run("rollback p t2")
+    assert orders.message_count == 23
+
+
+@pytest.mark.parametrize(("policy", "is_taken"), [("PAGE", True), ("BLOCK", False)])
+def test_with_the_memory_full_diverts_go_on_where_all_that_they_lead_to_pages(policy: str, is_taken: bool) -> None:
+    script = Conversation()
+    script.stage = ScriptStage(
+        script,
+        address_settings={"#": {"address_full_policy": "PAGE"}, "more": {"address_full_policy": policy}},
+        limits={"global_max_size_bytes": 4000, "link_credit": 5},
+    )
+    store = script.stage.broker.store
+    ways = (("orders", "copies"), ("copies", "more"), ("more", "copies"))
+    store.diverts = Diverts(tuple(DivertOptions(one, one, two, "", False, "STRIP") for one, two in ways), store)
+    script.run("connect p")
+    script.run("attach p to orders")
+    for _ in range(20):
+        script.run("publish p orders size=200 durable")
+    assert (queue(script.stage, "orders").message_count == 20) == is_taken
+    assert script.stage.broker.store.memory.held_bytes < 6000
 
 
 def test_a_full_node_pages_what_has_no_bound_of_its_own() -> None:

@@ -54,11 +54,13 @@ class Verdict:
 
 def of_node(broker: Broker) -> Facts:
     """What the node itself knows; cheap, however many queues there are."""
-    memory = broker.store.memory
+    store, memory = broker.store, broker.store.memory
+    holds_back = not memory.has_room and not all(map(store.takes_when_full, store.addresses.values()))
     return {
         "state": STOPPING if broker.is_stopping else ACTIVE,
         "grants_credit": broker.may_grant,
         "has_room": memory.has_room,
+        "holds_back": holds_back,
         "held_bytes": memory.held_bytes,
         "global_max_size_bytes": memory.max_bytes,
         "journal_segments": broker.journal.segments_count,
@@ -96,6 +98,8 @@ def _memory(node: Facts, around: Surroundings) -> Verdict:
     held = f"messages hold {node['held_bytes']} of {node['global_max_size_bytes']} bytes"
     if node["has_room"]:
         return Verdict(True, held, facts)
+    if not node["holds_back"]:
+        return Verdict(True, f"{held}; all addresses page, so what is too much stays on disk", facts)
     why = f"{held}, so publishers get no credit; consume messages or raise limits.global-max-size-bytes"
     return Verdict(False, why, facts)
 

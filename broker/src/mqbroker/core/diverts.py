@@ -68,6 +68,18 @@ class Diverts:
             )
             self.at.setdefault(one.address, []).append(divert)
 
+    def may_page(self, name: str) -> bool:
+        """Whether all addresses that diverts of this one lead to, over others too, keep on disk what is too much."""
+        passed, left = {name}, [name]
+        while left:
+            for divert in self.at.get(left.pop(), ()):
+                if not self._store.can_page_at(divert.target):
+                    return False
+                if divert.target not in passed:
+                    passed.add(divert.target)
+                    left.append(divert.target)
+        return True
+
     def publish(self, address: Address, run: Run, moved_from: str) -> bool:
         """Take a run in at an address that has diverts. True: it must wait for this step's append."""
         self._copies_left = COPIES_MAX

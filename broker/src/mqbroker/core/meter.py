@@ -3,8 +3,8 @@
 A message counts once for each queue that it is in, from its arrival until it is settled; its bytes are those of its
 frames. Addresses without a bound have no meter, and cost nothing. Policies: BLOCK gives producers no credit until there
 is room again (what they may still send is taken in), FAIL rejects, DROP accepts and drops, PAGE takes everything and
-keeps what is too much on disk (paging.py): there a meter knows what is in memory. Source: Artemis's manual, "Flow
-control", "Paging".
+keeps what is too much on disk (paging.py): there a meter knows what is in memory. Where a queue of the address needs
+its messages in memory, PAGE is BLOCK. Source: Artemis's manual, "Flow control", "Paging".
 """
 
 from __future__ import annotations
@@ -37,17 +37,24 @@ class Meters:
 class Meter:
     """See the module's docstring. `waiting` are the producers without credit: link -> whose it is."""
 
-    __slots__ = ("_all", "_bytes_max", "_count_max", "count", "name", "policy", "size_bytes", "waiting")
+    __slots__ = ("_all", "_bytes_max", "_count_max", "_said", "count", "name", "policy", "size_bytes", "waiting")
 
     def __init__(self, meters: Meters, name: str, settings: AddressSettings) -> None:
         self.name = name
-        self.policy = settings.address_full_policy
+        self.policy = self._said = settings.address_full_policy
         self.count = 0
         self.size_bytes = 0
         self.waiting: dict[Any, Any] = {}
         self._all = meters
         self._bytes_max = settings.max_size_bytes
         self._count_max = settings.max_size_messages
+
+    def set_paging(self, can_page: bool) -> None:
+        """Whether all queues of the address can page; what waited for room need not wait where they can."""
+        if self._said == PAGE:
+            self.policy = PAGE if can_page else BLOCK
+            if can_page and self.waiting:
+                self._all.roomy[self] = None
 
     def add(self, size_bytes: int, count: int) -> None:
         """Messages are in one more queue."""

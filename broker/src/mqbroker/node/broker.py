@@ -329,11 +329,14 @@ class Broker:
         return self.store.memory.has_room and not self.is_disk_full and not self.is_stopping
 
     def may_grant_at(self, address: Address | Relay) -> bool:
-        """The same for those who send to an address: one that pages needs no room in memory."""
+        """The same for those who send to an address: one that pages needs no room in memory.
+
+        Who has no address cannot be held back for one: what does not fit is refused message by message.
+        """
         if self.may_grant:
             return True
-        is_paging = isinstance(address, Address) and self.store.takes_when_full(address)
-        return is_paging and not self.is_disk_full and not self.is_stopping
+        is_taken = not isinstance(address, Address) or self.store.takes_when_full(address)
+        return is_taken and not self.is_disk_full and not self.is_stopping
 
     def _relieve(self) -> None:
         """Give credit to those who waited for room."""

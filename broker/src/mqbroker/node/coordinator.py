@@ -19,6 +19,7 @@ from mqbroker.base.notice import Level
 from mqbroker.base.serial import wrap
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.core.queue import Queue, Segment
+from mqbroker.core.store import FULLY_QUALIFIED
 from mqbroker.core.transaction import Transaction
 from mqbroker.node.ongoing import Enlistment, Ongoing, Settlement, segment_of
 from mqbroker.node.relay import Relay, target_of
@@ -265,7 +266,8 @@ class Transactions:
         try:
             with broker.permissions.acting(self._peer.actor):
                 broker.store.may_send(address)
-            ongoing.work.check(size)
+            name = address.partition(FULLY_QUALIFIED)[0]
+            ongoing.work.check(size, may_page=broker.store.memory.is_full and broker.store.can_page_at(name))
             if self.size_bytes + size > limit:
                 why = f"over {limit} bytes in transactions, which is transactions-per-connection-max-size-bytes"
                 raise Refused("amqp:resource-limit-exceeded", why)

@@ -53,6 +53,10 @@ class Relay:
             with self._acting():
                 self._store.may_send(target)
                 address = self._store.target_for(target)
+            memory = self._store.memory
+            if memory.is_full and not self._store.takes_when_full(address):
+                why = f"the broker holds {memory.held_bytes} bytes of messages, which is global-max-size"
+                raise Refused("amqp:resource-limit-exceeded", why)
             if is_dropped(address, end - begin):
                 return False, None
         except Refused as refused:
