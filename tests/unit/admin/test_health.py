@@ -42,7 +42,8 @@ def test_each_check_turns(name: str, node: dict[str, Any], around: dict[str, Any
 
 def test_room_on_the_disk_follows_the_options() -> None:
     journal = replace(defaults().journal, journal_file_size_bytes=1000, disk_pending_bytes_max=7)
-    assert space_free_bytes_min(journal) == 2007
+    assert space_free_bytes_min(replace(journal, min_disk_free_bytes=5)) == 2007
+    assert space_free_bytes_min(replace(journal, min_disk_free_bytes=5000)) == 5000
 
 
 def test_a_file_system_that_says_nothing_counts_as_full() -> None:

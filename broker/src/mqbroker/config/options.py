@@ -172,6 +172,11 @@ class JournalTable(Table):
         ge=64 * KIB,
         le=GIB,
     )
+    min_disk_free_bytes: int = option(
+        256 * MIB,
+        "Free bytes of the journal's file system below which no messages are taken in; 0 turns it off.",
+        unit="bytes", ge=0, le=2**50,
+    )  # fmt: skip
     persist_id_cache: bool = option(
         True, "Keep the ids of duplicate detection on disk, so that they outlive the process; see id-cache-size."
     )
@@ -354,19 +359,13 @@ class AddressSettingsTable(Table):
     max_size_bytes: int | None = setting(
         -1,
         "Bytes of messages in the queues of an address above which it is full; -1: no bound.",
-        unit="bytes",
-        ge=-1,
-        le=2**50,
-        reload=False,
-    )
+        unit="bytes", ge=-1, le=2**50, reload=False,
+    )  # fmt: skip
     max_size_messages: int | None = setting(
         -1,
         "Messages in the queues of an address above which it is full; -1: no bound.",
-        unit="messages",
-        ge=-1,
-        le=2**40,
-        reload=False,
-    )
+        unit="messages", ge=-1, le=2**40, reload=False,
+    )  # fmt: skip
     address_full_policy: FullPolicy | None = setting(
         "BLOCK",
         "What happens at a full address: BLOCK gives producers no credit, FAIL rejects, DROP accepts and drops, "
@@ -376,11 +375,8 @@ class AddressSettingsTable(Table):
     page_size_bytes: int | None = setting(
         10 * 2**20,
         "Bytes of messages that are read back together where an address pages; at most a quarter of its bounds.",
-        unit="bytes",
-        ge=1024,
-        le=2**30,
-        reload=False,
-    )
+        unit="bytes", ge=1024, le=2**30, reload=False,
+    )  # fmt: skip
 
 
 class SecuritySettingsTable(Table):

@@ -67,6 +67,7 @@ class JournalOptions:
     journal_compact_min_files: int
     journal_compact_percentage: int
     disk_pending_bytes_max: int
+    min_disk_free_bytes: int
     persist_id_cache: bool
 
 

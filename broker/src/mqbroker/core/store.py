@@ -139,6 +139,8 @@ class Store:
 
     def takes_when_full(self, address: Address) -> bool:
         """Whether all that comes there, and what diverts make of it, can stay on disk while the memory is full."""
+        if self.memory.is_shut:
+            return False
         return address.can_page and (address.name not in self.diverts.at or self.diverts.may_page(address.name))
 
     def can_page_at(self, name: str) -> bool:

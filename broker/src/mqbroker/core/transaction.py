@@ -21,7 +21,6 @@ from mqbroker.wire.run import Run
 
 Retired = tuple[Queue, Segment, Any, Consumer | None]  # messages, their outcome, and whose deliveries they are
 
-MORE_SHARE = 4
 PARTS_MAX = 50_000  # runs and ranges of one transaction: a commit is one step, and everybody waits for it
 
 
@@ -86,7 +85,7 @@ class Transaction:
         """Whether so many more bytes fit, and one more part beside `more_parts` others. Raises Refused.
 
         `may_page`: they go to an address that keeps on disk what is too much, once they are committed; until then they
-        are in memory, beyond its bound by one part in MORE_SHARE.
+        are in memory, beyond its bound by a quarter.
         """
         limit, memory = self._store.limits.transaction_max_size_bytes, self._store.memory
         why = ""
@@ -94,8 +93,8 @@ class Transaction:
             why = f"over {limit} bytes in one transaction, which is transaction-max-size-bytes"
         elif self.parts_count + more_parts >= PARTS_MAX:
             why = f"over {PARTS_MAX} messages and acknowledgements in one transaction"
-        elif size_bytes and memory.held_bytes >= memory.max_bytes + may_page * memory.max_bytes // MORE_SHARE:
-            why = f"the broker holds {memory.held_bytes} bytes of messages, which is global-max-size"
+        elif size_bytes and memory.is_full and not (may_page and memory.held_bytes < memory.max_bytes * 5 // 4):
+            why = memory.why_full
         if why:
             raise Refused("amqp:resource-limit-exceeded", why)
 

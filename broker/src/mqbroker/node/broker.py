@@ -97,7 +97,7 @@ class Broker:
         for finding in recovered.findings:
             self.happenings.add(finding, at.wall_ms)
         self.termini = Termini(self)
-        self.is_stopping = False
+        self.is_stopping = self.is_disk_full = False
         self.effects: list[Effect] = []
         self.touched: dict[int, Peer] = {}
         self.starved: dict[ReceiverLink, Peer] = {}
@@ -111,7 +111,6 @@ class Broker:
         self._listeners = {listener.name: listener for listener in options.listeners}
         self._expected: dict[int, Peer] = {}
         self._effect_id = 0
-        self.is_disk_full = False
         self.large = LargeMessages(self, setup.large_files)
         self._handlers: dict[type, Callable[[Any], None]] = {
             given.Received: self._received,
@@ -122,6 +121,7 @@ class Broker:
             given.Done: self._done,
             given.Failed: self._failed,
             given.Disk: self._disk,
+            given.Space: self._space,
             given.AdminRequest: self._admin,
             given.AdminClosed: self._admin_closed,
             given.UsersChanged: self._users_changed,
@@ -294,6 +294,12 @@ class Broker:
                 peer.pause_if_needed()
         self._relieve()
 
+    def _space(self, given_: given.Space) -> None:
+        self.store.memory.is_shut = given_.is_low
+        event = "disk-nearly-full" if given_.is_low else "disk-has-room"
+        self.notice(Level.ERROR if given_.is_low else Level.INFO, event, free_bytes=given_.free_bytes)
+        self._relieve()
+
     def _admin(self, given_: given.AdminRequest) -> None:
         self._operations(self, given_)
 
@@ -335,7 +341,10 @@ class Broker:
         """
         if self.may_grant:
             return True
-        is_taken = not isinstance(address, Address) or self.store.takes_when_full(address)
+        if isinstance(address, Address):
+            is_taken = self.store.takes_when_full(address)
+        else:
+            is_taken = not self.store.memory.is_shut
         return is_taken and not self.is_disk_full and not self.is_stopping
 
     def _relieve(self) -> None:

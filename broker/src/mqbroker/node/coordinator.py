@@ -267,7 +267,9 @@ class Transactions:
             with broker.permissions.acting(self._peer.actor):
                 broker.store.may_send(address)
             name = address.partition(FULLY_QUALIFIED)[0]
-            ongoing.work.check(size, may_page=broker.store.memory.is_full and broker.store.can_page_at(name))
+            memory = broker.store.memory
+            may_page = memory.is_full and not memory.is_shut and broker.store.can_page_at(name)
+            ongoing.work.check(size, may_page=may_page)
             if self.size_bytes + size > limit:
                 why = f"over {limit} bytes in transactions, which is transactions-per-connection-max-size-bytes"
                 raise Refused("amqp:resource-limit-exceeded", why)

@@ -89,6 +89,14 @@ class Disk:
 
 
 @dataclass(frozen=True, slots=True)
+class Space:
+    """Whether less is free on the file system of the journal than the options want."""
+
+    is_low: bool
+    free_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class AdminRequest:
     """One request of the admin socket. Answered by exactly one `AdminReply` with the same `id`.
 
@@ -130,5 +138,5 @@ class Stop:
 
 Input = (
     Received | Synced | Accepted | Connected | Closed | WriteBlocked | Done | Failed | Disk
-    | AdminRequest | AdminClosed | UsersChanged | OptionsChanged | Stop
+    | Space | AdminRequest | AdminClosed | UsersChanged | OptionsChanged | Stop
 )  # fmt: skip

@@ -87,6 +87,8 @@ class LocalSessions:
         if largest > store.limits.max_message_size_bytes:
             raise Refused("amqp:link:message-size-exceeded", f"a message of {largest} bytes exceeds max-message-size")
         target = store.address_for(address)
+        if store.memory.is_shut:
+            raise Refused("amqp:resource-limit-exceeded", store.memory.why_full)
         is_over = sum(map(len, payloads)) + store.memory.held_bytes > store.memory.max_bytes
         if is_over and not store.takes_when_full(target):
             raise Refused("amqp:resource-limit-exceeded", "the messages do not fit under global-max-size")

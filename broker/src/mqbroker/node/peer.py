@@ -249,8 +249,7 @@ class Peer:
             return
         is_addressed = isinstance(link.owner, Address)  # else each message meets its own address
         if is_addressed and broker.store.memory.is_full and not broker.store.takes_when_full(link.owner):
-            why = f"the broker holds {broker.store.memory.held_bytes} bytes of messages, which is global-max-size"
-            refuse_run(self, event, why)
+            refuse_run(self, event, broker.store.memory.why_full)
             return
         if isinstance(link.owner, Relay):
             self._relay(link, link.owner.publish(run), event)

@@ -55,8 +55,7 @@ class Relay:
                 address = self._store.target_for(target)
             memory = self._store.memory
             if memory.is_full and not self._store.takes_when_full(address):
-                why = f"the broker holds {memory.held_bytes} bytes of messages, which is global-max-size"
-                raise Refused("amqp:resource-limit-exceeded", why)
+                raise Refused("amqp:resource-limit-exceeded", memory.why_full)
             if is_dropped(address, end - begin):
                 return False, None
         except Refused as refused:
