@@ -110,7 +110,8 @@ def test_messages_in_one_read_are_taken_up_to_the_one_that_is_too_large() -> Non
 @pytest.mark.option("limits.global-max-size-bytes")
 @pytest.mark.parametrize("is_settled", [False, True])
 def test_a_full_node_refuses_and_gives_credit_when_there_is_room(is_settled: bool) -> None:
-    stage = Stage(options_with(limits={"global_max_size_bytes": 10_000, "link_credit": 4}))
+    limits = {"global_max_size_bytes": 10_000, "link_credit": 4}
+    stage = Stage(options_with(limits=limits, address_settings={"#": {"address_full_policy": "BLOCK"}}))
     conn = stage.accept()
     stage.talk(conn, GO + frames.sender())
     for number in range(3):

@@ -10,9 +10,9 @@ from mqbroker.config.slices import DivertOptions
 from mqbroker.core.diverts import Diverts
 
 from tests.golden.conversation import Conversation, ScriptStage
-from tests.support.stage import Stage
+from tests.support.stage import Stage, options_with
 
-BOUND = {"max_size_messages": 8, "address_full_policy": "PAGE"}
+BOUND = {"max_size_messages": 8}  # PAGE is what an address does where nothing else is said
 
 
 def talk(*clients: str, limits: dict[str, Any] | None = None, **settings: Any) -> Conversation:
@@ -316,7 +316,7 @@ def test_an_address_pages_again_when_no_queue_of_it_needs_its_messages() -> None
 
 
 def full(limits: dict[str, Any] | None = None, **settings: Any) -> Conversation:
-    """The memory is full of messages at `orders`, which pages, as `#` may say too."""
+    """The memory is full of messages at `orders`, which pages."""
     script = talk(limits={"global_max_size_bytes": 4000, **(limits or {})}, max_size_messages=-1, **settings)
     script.run("attach p to orders")
     for _ in range(10):
@@ -327,6 +327,8 @@ def full(limits: dict[str, Any] | None = None, **settings: Any) -> Conversation:
 
 def test_with_the_memory_full_a_sender_without_an_address_is_refused_only_where_nothing_pages() -> None:
     script = full()
+    other = {"other": {"address_full_policy": "BLOCK"}}
+    script.stage.broker.store.settings.change(options_with(address_settings=other).address_settings)
     script.run("connect q")
     script.run("attach q to nobody")
     assert script.run("publish q nobody to=orders durable")[0].startswith("q learns accepted")

@@ -187,7 +187,7 @@ class LimitTable(Table):
 
     global_max_size_bytes: int = option(
         256 * MIB,
-        "Memory for messages of all queues; at this size publishers get no credit.",
+        "Memory for messages of all queues; at this size addresses page, or publishers get no credit.",
         unit="bytes",
         ge=MIB,
         le=1024 * GIB,
@@ -367,9 +367,9 @@ class AddressSettingsTable(Table):
         unit="messages", ge=-1, le=2**40, reload=False,
     )  # fmt: skip
     address_full_policy: FullPolicy | None = setting(
-        "BLOCK",
-        "What happens at a full address: BLOCK gives producers no credit, FAIL rejects, DROP accepts and drops, "
-        "PAGE keeps on disk what is too much, also where `global-max-size-bytes` is reached.",
+        "PAGE",
+        "What happens at a full address: PAGE keeps on disk what is too much, also where `global-max-size-bytes` is "
+        "reached, BLOCK gives producers no credit, FAIL rejects, DROP accepts and drops.",
         reload=False,
     )
     page_size_bytes: int | None = setting(
