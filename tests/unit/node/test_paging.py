@@ -514,3 +514,50 @@ def test_segments_with_pages_stay_and_go_when_these_are_read() -> None:
     script.run("publish p busy durable")
     script.run("publish p busy durable")
     assert journal.segments_count <= 2
+
+
+@pytest.mark.option("address-settings.page-limit-messages")
+@pytest.mark.option("address-settings.page-full-policy")
+@pytest.mark.parametrize(
+    ("policy", "said"), [("FAIL", "rejected (amqp:resource-limit-exceeded)"), ("DROP", "accepted")]
+)
+def test_what_is_paged_has_a_bound_of_messages(policy: str, said: str) -> None:
+    script = talk(page_limit_messages=10, page_full_policy=policy)
+    script.run("attach p to orders")
+    lines = [line for _ in range(30) for line in script.run("publish p orders durable")]
+    orders, meters = queue(script.stage), script.stage.broker.store.meters
+    assert (orders.message_count, orders.paged_count) == (18, 10)
+    assert (meters.refused_total, meters.dropped_total) == ((12, 0) if policy == "FAIL" else (0, 12))
+    assert lines[-1] == f"p learns {said}: m30"
+    one = {"address": "orders", "messages": [{"body": "x"}]}
+    answer = script.stage.admin("send", **one)
+    assert answer == {"accepted": 1} if policy == "DROP" else "page-limit-messages" in answer["description"]
+    script.run("connect q")
+    script.run("attach q to nobody")
+    assert f"q learns {said}: m31" in script.run("publish q nobody to=orders durable")
+    script.run("attach c from orders")
+    assert consumed(script, 9) == names(1, 9)
+    assert script.run("publish p orders durable")[0].startswith("p learns accepted: m32")
+    assert consumed(script, 20) == [*names(10, 18), "m32"]
+
+
+@pytest.mark.option("address-settings.page-limit-bytes")
+def test_what_is_paged_has_a_bound_of_bytes_for_all_queues_together() -> None:
+    script = talk(page_limit_bytes=4000)
+    for name in ("one", "two"):
+        script.stage.admin("queue-create", name=name, address="orders", routing_type="multicast")
+    script.run("attach p to orders")
+    for _ in range(20):
+        script.run("publish p orders size=300 durable")
+    paged = [queue(script.stage, name).pages for name in ("one", "two")]
+    assert 4000 <= sum(each.size_bytes for each in paged) < 5000
+    assert script.stage.broker.store.meters.refused_total > 5
+
+
+def test_a_bound_of_pages_alone_counts_where_the_node_is_full() -> None:
+    script = full(page_limit_messages=5)
+    for _ in range(5):
+        script.run("publish p orders count=2 size=200 durable")
+    orders = queue(script.stage)
+    assert orders.paged_count == 5
+    assert script.stage.broker.store.meters.refused_total == 30 - orders.message_count > 0

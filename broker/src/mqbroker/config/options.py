@@ -168,10 +168,8 @@ class JournalTable(Table):
     disk_pending_bytes_max: int = option(
         16 * MIB,
         "Bytes on their way to the disk above which publishers are held back.",
-        unit="bytes",
-        ge=64 * KIB,
-        le=GIB,
-    )
+        unit="bytes", ge=64 * KIB, le=GIB,
+    )  # fmt: skip
     min_disk_free_bytes: int = option(
         256 * MIB,
         "Free bytes of the journal's file system below which no messages are taken in; 0 turns it off.",
@@ -188,17 +186,13 @@ class LimitTable(Table):
     global_max_size_bytes: int = option(
         256 * MIB,
         "Memory for messages of all queues; at this size addresses page, or publishers get no credit.",
-        unit="bytes",
-        ge=MIB,
-        le=1024 * GIB,
-    )
+        unit="bytes", ge=MIB, le=1024 * GIB,
+    )  # fmt: skip
     max_message_size_bytes: int = option(
         100 * MIB,
         "Largest message that is accepted; it is announced on every link.",
-        unit="bytes",
-        ge=1 * KIB,
-        le=4 * GIB,
-    )
+        unit="bytes", ge=1 * KIB, le=4 * GIB,
+    )  # fmt: skip
     amqp_min_large_message_size_bytes: int = option(
         100 * KIB,
         "Size above which a message is kept in a file instead of in memory, unless a transaction holds it; -1: never.",
@@ -371,6 +365,17 @@ class AddressSettingsTable(Table):
         "What happens at a full address: PAGE keeps on disk what is too much, also where `global-max-size-bytes` is "
         "reached, BLOCK gives producers no credit, FAIL rejects, DROP accepts and drops.",
         reload=False,
+    )
+    page_limit_bytes: int | None = setting(
+        -1, "Bytes of messages that the queues of an address may page; -1: no bound.",
+        unit="bytes", ge=-1, le=2**50, reload=False,
+    )  # fmt: skip
+    page_limit_messages: int | None = setting(
+        -1, "Messages that the queues of an address may page; -1: no bound.",
+        unit="messages", ge=-1, le=2**40, reload=False,
+    )  # fmt: skip
+    page_full_policy: Literal["DROP", "FAIL"] | None = setting(
+        "FAIL", "What happens where those are reached: FAIL rejects, DROP accepts and drops.", reload=False
     )
     page_size_bytes: int | None = setting(
         10 * 2**20,

@@ -135,6 +135,9 @@ class AddressSettings:
     max_size_bytes: int
     max_size_messages: int
     address_full_policy: str
+    page_limit_bytes: int
+    page_limit_messages: int
+    page_full_policy: str
     page_size_bytes: int
 
 

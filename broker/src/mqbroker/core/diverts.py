@@ -16,7 +16,6 @@ from mqbroker.base.errors import ConfigFault, Refused
 from mqbroker.config.slices import DivertOptions
 from mqbroker.core.address import ANYCAST, MULTICAST, Address
 from mqbroker.core.message_view import MessageView
-from mqbroker.core.meter import DROP
 from mqbroker.core.selector import Selector, compile_selector
 from mqbroker.wire.parts import part_of
 
@@ -106,7 +105,7 @@ class Diverts:
             self._store.unrouted_total += run.count
             return False
         meter = address.meter
-        if meter is not None and meter.policy == DROP and meter.is_full:
+        if meter is not None and meter.drops and not meter.takes(1):
             meter.refused(run.count)
             return False
         return self._spread(address, run, (*passed, divert), ("", divert.only))

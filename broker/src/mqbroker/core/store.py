@@ -51,12 +51,12 @@ class Store:
         self.at = at
         self.decisions = Decisions(journal.position - 1)
         self.duplicates = Duplicates(self.settings, journal, self.decisions)
-        self.meters = Meters()
         self.diverts = Diverts((), self)
         self.leaving = Leaving(self)
         self.idle = Idle(self)
         self.large = LargeFiles(journal)
         self.memory = Memory(limits.global_max_size_bytes, self.large)
+        self.meters = Meters(self.memory)
         self.paging = Paging(self)
         self.addresses: dict[str, Address] = {}
         self.queues: dict[str, Queue] = {}
