@@ -549,7 +549,7 @@ def test_a_sender_is_told_that_the_broker_is_full_and_goes_on_when_there_is_room
     make_broker: Make, jms: JmsClient, rhea: LinkClient
 ) -> None:
     limits = {"global-max-size-bytes": MIB, "max-message-size-bytes": MIB, "link-credit": 4}
-    broker = make_broker(options={"limits": limits})
+    broker = make_broker(options={"limits": limits, "address-settings": {"#": {"address-full-policy": "BLOCK"}}})
     broker.start()
     jms.connect("c", broker)
     jms.session("c", "s")

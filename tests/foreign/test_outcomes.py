@@ -211,7 +211,7 @@ def test_a_full_broker_grants_no_credit_and_goes_on_when_there_is_room(
 ) -> None:
     """What was sent ahead and does not fit is refused with the reason; a consumer makes room and credit comes again."""
     limits = {"global-max-size-bytes": 2 << 20, "max-message-size-bytes": 1 << 20, "link-credit": 10}
-    broker = make_broker(options={"limits": limits})
+    broker = make_broker(options={"limits": limits, "address-settings": {"#": {"address-full-policy": "BLOCK"}}})
     broker.start()
     producer, consumer = make_client(), make_client()
     producer.connect("c", broker)

@@ -16,9 +16,10 @@ from mqbroker.core.dispatch import Dispatch
 from mqbroker.core.large import LargeFiles
 from mqbroker.core.leaving import Leaving
 from mqbroker.core.moved import moved
-from mqbroker.core.pages import Pages, Piece
+from mqbroker.core.pages import Page, Pages, Piece
 from mqbroker.core.paging import Paging
 from mqbroker.core.queue import Queue, Segment
+from mqbroker.core.restore import hold_again
 from mqbroker.core.store import Store
 from mqbroker.core.transaction import Transaction
 from mqbroker.journal.duplicates import DuplicateIds
@@ -214,9 +215,9 @@ def _page_only_when_full(self: Paging, address: Address, queues: list[Queue]) ->
     return _TAKERS(self, address, queues)
 
 
-def _read_without_last(piece: Piece, data: bytes) -> Iterator[Segment]:
+def _read_without_last(piece: Piece, runs: list[Run]) -> Iterator[Segment]:
     """The last message of a piece does not come back."""
-    for segment in _SEGMENTS_IN(piece, data):
+    for segment in _SEGMENTS_IN(piece, runs):
         yield segment if segment.n == 1 else segment._replace(n=segment.n - 1)
 
 
@@ -224,6 +225,13 @@ def _forget_pins(self: Pages, written: Written, count: int, size_bytes: int, pos
     """Segments go although pages are in them."""
     written.pins = 0
     _ADD(self, written, count, size_bytes, position)
+
+
+def _take_without_pages(self: Paging, queue: Queue, page: Page, segment: Segment) -> Segment:
+    """What is picked out of a page stays there as well."""
+    hold_again(self._store, queue, segment)
+    queue.delivering_count += segment.n
+    return segment
 
 
 _TAKERS = Paging.takers
@@ -281,6 +289,7 @@ PAGING_BUGS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "new messages overtake pages": lambda: patch.object(Paging, "takers", _page_only_when_full),
     "the last message of a piece is not read": lambda: patch.object(paging, "segments_in", _read_without_last),
     "pages do not keep their segments": lambda: patch.object(Pages, "add", _forget_pins),
+    "what is moved out of a page stays there": lambda: patch.object(Paging, "take", _take_without_pages),
 }
 
 # Found in histories whose clients use what queues can do.

@@ -234,13 +234,16 @@ class Consumer(Client):
             sections = scan_sections(payload, 0, len(payload))
             header = decode_header(payload, 0, len(payload))[0] if sections.header >= 0 else Header()
             body = b"".join(body_values(payload, sections)[1])
-            consumer = f"{self.name}.{self.incarnation}"
-            message_id = self.history.receive(consumer, self.queue, body, header.delivery_count)
+            message_id = self.note(body, header.delivery_count)
             if message_id is not None:
                 self._decide(event.delivery_id + index, message_id)
         link = event.link
         if link.credit * 2 <= link.window and link.is_attached:
             link.grant(link.window)
+
+    def note(self, body: bytes, delivery_count: int) -> str | None:
+        """It got a message."""
+        return self.history.receive(f"{self.name}.{self.incarnation}", self.queue, body, delivery_count)
 
     def _decide(self, delivery_id: int, message_id: str) -> None:
         assert self.session is not None

@@ -14,6 +14,7 @@ from mqbroker.wire.performatives import Accepted
 from tests.sim.clients import Client, Consumer, Producer
 from tests.sim.disk import Faults
 from tests.sim.features import Browser, Drain, Person, Publisher, Sight, Subscriber, Taker
+from tests.sim.keepers import MOVED, Keeper, MovedDrain
 from tests.sim.model import Model
 from tests.sim.places import Place, drawn, with_places
 from tests.sim.transactors import Transactor
@@ -49,6 +50,7 @@ class Verdict:
     ends: Counter[str] = field(
         default_factory=Counter
     )  # of messages that left their queue otherwise than to a consumer
+    moved: int = 0  # messages that an administrator moved out of a queue that may page
 
 
 def kind_of(seed: int) -> str:
@@ -209,6 +211,15 @@ class Simulation:
             request, node = rng.choice((person.purge, person.move, person.retry)), rng.choice(self.nodes)
             self.world.after(rng.random() * BUSY_MS, partial(request, node))
 
+    def _plan_keeping(self) -> None:
+        """The same where queues page."""
+        rng = self.world.rng
+        for _ in range(rng.choice((0, 6, 12))):
+            node = rng.choice(self.nodes)
+            queues = list(dict.fromkeys(each.queue for each in self.clients if isinstance(each, Producer)))
+            keeper = Keeper(self.history, [queue for queue in queues if queue.startswith(node.name)])
+            self.world.after(rng.random() * BUSY_MS / 4, partial(keeper.act, node))  # while there is much
+
     # -- the whole -----------------------------------------------------------------------------------------------------
 
     def run(self) -> Verdict:
@@ -216,6 +227,8 @@ class Simulation:
         self._plan_faults()
         if self.kind == FEATURES:
             self._plan_requests()
+        if self._has_paging:
+            self._plan_keeping()
         for at_ms in range(0, BUSY_MS, 250):
             self.world.run(at_ms)
             for node in self.nodes:
@@ -239,7 +252,7 @@ class Simulation:
             sum(node.epoch for node in self.nodes), self.world.steps, self.counts,
             Counter(transacted.outcome for transacted in self.history.transactions.values()),
             sum(node.pages_read for node in self.nodes),
-            sum(node.large_files.finished_count for node in self.nodes), self.model.ends,
+            sum(node.large_files.finished_count for node in self.nodes), self.model.ends, len(self.history.moved),
         )  # fmt: skip
 
     def _drain(self) -> int:
@@ -248,7 +261,8 @@ class Simulation:
                 if self.kind == FEATURES:
                     Drain(self.world, node, self.model, self._place_of(queue.kind.address), (queue.kind.address, name))
                 else:
-                    Consumer(self.world, node, f"drain-{name}", self.history, name, is_drain=True)
+                    drain = MovedDrain if name.endswith(MOVED) else Consumer
+                    drain(self.world, node, f"drain-{name}", self.history, name, is_drain=True)
         self.world.run(BUSY_MS + QUIET_MS, lambda: self._depth() == 0)
         self.world.run(self.world.now_ns // 1_000_000 + 500)
         return self._depth()

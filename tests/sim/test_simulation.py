@@ -107,12 +107,14 @@ def _with_paging(count: int) -> range:
 
 @pytest.mark.parametrize("seeds", [_with_paging(60)[start : start + 20] for start in (0, 20, 40)], ids=str)
 def test_what_is_paged_comes_back_in_order_whatever_happens(seeds: range) -> None:
-    pages = 0
+    pages = moved = 0
     for seed in seeds:
         verdict = run(seed)
         assert verdict.violations == [], _replay(seed)
         pages += verdict.pages_read
+        moved += verdict.moved
     assert pages > 200
+    assert moved > 50
 
 
 @pytest.mark.parametrize("bug", PAGING_BUGS)

@@ -50,10 +50,12 @@ USERS: dict[str, Verifier] = {"sim": make_verifier(PASSWORD, b"0123456789abcdef"
 
 
 def options_for(file_size: int, memory: int, credit: int) -> BrokerOptions:
-    """Small limits, so that a short history reaches them."""
+    """Small limits, so that a short history reaches them; nothing pages (`paging` says otherwise)."""
     base = defaults()
+    built_in = replace(base.address_settings.built_in, address_full_policy="BLOCK")
     return replace(
         base,
+        address_settings=replace(base.address_settings, built_in=built_in),
         listeners=(default_listener(),),
         journal=replace(base.journal, journal_file_size_bytes=file_size, journal_compact_min_files=3),
         limits=replace(base.limits, global_max_size_bytes=memory, link_credit=credit),

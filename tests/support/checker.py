@@ -66,6 +66,7 @@ class History:
     settle_tried: set[str] = field(default_factory=set)
     settle_confirmed: set[str] = field(default_factory=set)
     released: set[str] = field(default_factory=set)
+    moved: set[str] = field(default_factory=set)
     received: Counter[str] = field(default_factory=Counter)
     violations: list[str] = field(default_factory=list)
     transactions: dict[str, Transacted] = field(default_factory=dict)
@@ -83,6 +84,33 @@ class History:
 
     def receive(self, consumer: str, queue: str, body: bytes, delivery_count: int) -> str | None:
         """A consumer got a message. Its id, None where it is not one of ours."""
+        message_id = self._known(consumer, queue, body)
+        if message_id is None:
+            return None
+        sent = self.sent[message_id]
+        is_second = self.received[message_id] > 0
+        if is_second and delivery_count == 0 and message_id not in self.released:
+            self.violations.append(f"unflagged duplicate: {message_id} came to {consumer} again")
+        if delivery_count == 0 and not is_second:
+            key = (consumer, queue, sent.producer)
+            if self._last.get(key, -1) >= sent.number:
+                self.violations.append(f"order: {message_id} came to {consumer} after {self._last[key]}")
+            self._last[key] = sent.number
+        self.received[message_id] += 1
+        return message_id
+
+    def receive_moved(self, consumer: str, queue: str, body: bytes) -> str | None:
+        """The same of a message that a person moved away from `queue`; it counts as new where it came to."""
+        message_id = self._known(consumer, queue, body)
+        if message_id is None:
+            return None
+        if message_id in self.moved:
+            self.violations.append(f"doubled: {message_id} was moved, and came to {consumer} twice")
+        self.moved.add(message_id)
+        self.received[message_id] += 1
+        return message_id
+
+    def _known(self, consumer: str, queue: str, body: bytes) -> str | None:
         message_id = id_in(body)
         sent = self.sent.get(message_id or "")
         if message_id is None or sent is None:
@@ -96,15 +124,6 @@ class History:
             self.violations.append(f"settled-then-redelivered: {message_id} came to {consumer}")
         if sent.outcome in ("rejected", "uncommitted"):
             self.violations.append(f"unexpected: {message_id} was {sent.outcome} and came to {consumer}")
-        is_second = self.received[message_id] > 0
-        if is_second and delivery_count == 0 and message_id not in self.released:
-            self.violations.append(f"unflagged duplicate: {message_id} came to {consumer} again")
-        if delivery_count == 0 and not is_second:
-            key = (consumer, queue, sent.producer)
-            if self._last.get(key, -1) >= sent.number:
-                self.violations.append(f"order: {message_id} came to {consumer} after {self._last[key]}")
-            self._last[key] = sent.number
-        self.received[message_id] += 1
         return message_id
 
     def check_drained(self, left: int) -> list[str]:

@@ -160,6 +160,8 @@ class Stage:
         self.is_up = False
         self.halted: int | None = None
         self.pages_read = 0
+        self.are_pages_held = False  # the disk is slow to read
+        self.page_reads: list[ReadPage] = []
         self.pending: list[Append] = []
         self.appends: list[Append] = []
         self.notices: list[Notice] = []
@@ -178,6 +180,7 @@ class Stage:
 
     def start(self) -> None:
         """Boot from the disk."""
+        self.page_reads.clear()
         recovered = self.disk.load(
             leave_of(Settings(self.options.address_settings), self.options.limits.global_max_size_bytes)
         )
@@ -236,6 +239,13 @@ class Stage:
             group = [append for append in self.pending if append.segment == self.pending[0].segment]
             del self.pending[: len(group)]
             self.give(given.Synced(self.disk.commit(group)))
+
+    def read_pages(self, count: int = 1 << 30) -> None:
+        """So many of the reads that were asked for are done."""
+        while self.page_reads and count:
+            count -= 1
+            effect = self.page_reads.pop(0)
+            self.give(given.Done(effect.id, self.disk.read(effect.slices)))
 
     def work_on_files(self, count: int = 1 << 30) -> None:
         """The thread for large messages does so many things."""
@@ -333,7 +343,14 @@ class Stage:
         raise AssertionError("the conversation does not end")
 
     def step(self) -> Batch:
-        """One step of the node and all that it asks for."""
+        """One step of the node and all that it asks for, and more steps as long as it wants them."""
+        for _ in range(ROUNDS_MAX):
+            batch = self._step()
+            if not batch.more or not self.is_up:
+                return batch
+        raise AssertionError("the node always wants one step more")
+
+    def _step(self) -> Batch:
         inputs, self._inputs = self._inputs, []
         batch = self.broker.step(inputs, self.at)
         self.batches.append(batch)
@@ -343,8 +360,6 @@ class Stage:
             self.appends.append(batch.append)
         for effect in batch.effects:
             self._carry_out(effect)
-        if batch.more and self.is_up:
-            return self.step()
         return batch
 
     def _carry_out(self, effect: object) -> None:
@@ -370,9 +385,11 @@ class Stage:
             case DeleteSegment(effect_id, segment):
                 self.disk.delete(segment)
                 self.give(given.Done(effect_id))
-            case ReadPage(effect_id, slices):
+            case ReadPage():
                 self.pages_read += 1
-                self.give(given.Done(effect_id, self.disk.read(slices)))
+                self.page_reads.append(effect)
+                if not self.are_pages_held:
+                    self.read_pages()
             case WriteLarge() | FinishLarge() | ReadLarge() | DeleteLarge():
                 self.large_effects.append(effect)
             case LoadConfiguration(effect_id):

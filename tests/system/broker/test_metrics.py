@@ -109,7 +109,8 @@ def test_health_of_a_broker_that_is_well(make_broker: Make) -> None:
 
 def test_memory_that_is_full_is_a_check_and_no_end_of_readiness(make_broker: Make) -> None:
     limits = {"global-max-size-bytes": 1 << 20, "max-message-size-bytes": 1 << 19}
-    broker = started(make_broker, limits=limits)
+    settings = {"address-settings": {"#": {"address-full-policy": "BLOCK"}}}
+    broker = started(make_broker, limits=limits, **settings)
     broker.admin("send", address="orders", messages=[{"body": "x" * 100_000}] * 9)
     broker.admin("send", address="orders", messages=[{"body": "x" * 90_000}])
     status, row = check(broker, "memory")

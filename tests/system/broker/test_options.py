@@ -115,7 +115,9 @@ def test_a_message_over_the_bound_is_refused(make_broker: Make) -> None:
 @pytest.mark.option("limits.global-max-size-bytes")
 def test_what_does_not_fit_into_memory_is_refused(make_broker: Make) -> None:
     limits = {"global-max-size-bytes": 1 << 20, "max-message-size-bytes": 1 << 19}
-    broker = started(make_broker, options={"limits": limits})
+    broker = started(
+        make_broker, options={"limits": limits, "address-settings": {"#": {"address-full-policy": "BLOCK"}}}
+    )
     for _ in range(9):
         send(broker, "orders", "x" * 100_000)
     with pytest.raises(BrokerFailed, match="global-max-size"):

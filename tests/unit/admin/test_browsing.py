@@ -102,3 +102,84 @@ def test_wrong_arguments(operation: str, arguments: dict[str, Any], said: str) -
     site = Site()
     site.send("orders", "one")
     assert said in site.refused(operation, **arguments)[1]
+
+
+# -- what is paged -----------------------------------------------------------------------------------------------------
+
+
+def paged(count: int = 40) -> Site:
+    site = Site({"orders": {"max_size_messages": 8, "address_full_policy": "PAGE", "redelivery_delay": 60_000}})
+    for number in range(count):
+        site.send("orders", str(number), application_properties={"last": number == count - 1})
+    return site
+
+
+@pytest.mark.parametrize("limit", [1, 7, 1000])
+def test_what_is_paged_is_shown_behind_the_rest_and_stays(limit: int) -> None:
+    site = paged()
+    before = site.do("queue-show", name="orders")
+    found = pages(site, limit=limit)
+    assert [int(body) for page in found for body in page] == list(range(40))
+    assert max(map(len, found)) <= limit
+    assert site.do("queue-show", name="orders") == before
+    answer = site.do("browse", queue="orders", limit=1000)
+    assert {one["state"] for one in answer["messages"]} == {"ready", "paged"}
+    assert site.stage.broker.store.memory.held_bytes < 10 * 300
+
+
+def test_a_selector_finds_the_last_message_of_the_last_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    site = paged()
+    assert [page for page in pages(site, selector="last = TRUE") if page] == [["39"]]
+    monkeypatch.setattr(browsing, "LOOKS_MAX", 10)
+    found = pages(site, selector="last = TRUE")
+    assert found[-1] == ["39"]
+    assert len(found) >= 4
+
+
+def test_what_is_read_for_consumers_meanwhile_is_not_missed() -> None:
+    site = paged()
+    first = site.do("browse", queue="orders", limit=12)
+    assert [one["body"] for one in first["messages"]] == [str(number) for number in range(12)]
+    request = site.stage.ask("receive", 3, address="orders", count_max=8, wait_ms=1)
+    site.stage.wait(2)
+    assert len(site.stage.replies[request].result["messages"]) == 8
+    held = site.stage.broker.store.queues["orders"]
+    assert held.paged_count < 32
+    bodies: list[str] = []
+    place = first["next"]
+    states = set()
+    while place is not None:
+        answer = site.do("browse", queue="orders", limit=5, **{"from": place})
+        bodies += [one["body"] for one in answer["messages"]]
+        states |= {one["state"] for one in answer["messages"]}
+        place = answer["next"]
+    assert bodies == [str(number) for number in range(12, 40)]
+
+
+def test_one_message_that_is_paged_or_was() -> None:
+    site = paged()
+    shown = site.do("message-show", queue="orders", id=30)
+    assert (shown["body"], shown["state"], shown["message_id_in_queue"]) == ("29", "paged", 30)
+    assert "has no message 99" in site.refused("message-show", queue="orders", id=99)[1]
+    site.take("orders", 3, session=3)
+    assert site.do("message-show", queue="orders", id=2)["state"] == "delivering"
+    site.do("queue-purge", name="orders", selector="last = TRUE")
+    assert "has no message 40" in site.refused("message-show", queue="orders", id=40)[1]
+
+
+def test_looking_at_pages_ends_with_the_queue_and_with_the_node() -> None:
+    site = paged()
+    site.stage.are_pages_held = True
+    request = site.stage.ask("browse", queue="orders")
+    assert request not in site.stage.replies
+    assert site.do("queue-delete", name="orders")["messages"] == 40
+    error = site.stage.replies[request].error
+    assert error is not None
+    assert error["condition"] == "amqp:resource-deleted"
+    site = paged()
+    site.stage.are_pages_held = True
+    request = site.stage.ask("message-show", queue="orders", id=30)
+    site.stage.stop()
+    error = site.stage.replies[request].error
+    assert error is not None
+    assert error["condition"] == "amqp:connection:forced"

@@ -31,7 +31,7 @@ def test_all_is_well(name: str) -> None:
         ("disk-space", {}, {"space": Space(1 << 40, (1 << 30) - 1)}, "make room"),
         ("journal", {}, {"is_disk_alive": False}, "see the log"),
         ("listeners", {}, {"listeners": {"clients": "", "cluster": "closed"}}, "cluster (closed)"),
-        ("memory", {"has_room": False}, {}, "limits.global-max-size-bytes"),
+        ("memory", {"has_room": False, "holds_back": True}, {}, "limits.global-max-size-bytes"),
         ("node-id", {"has_rival": True}, {}, "mqbroker identity new"),
     ],
 )
@@ -43,7 +43,8 @@ def test_each_check_turns(name: str, node: dict[str, Any], around: dict[str, Any
 
 def test_room_on_the_disk_follows_the_options() -> None:
     journal = replace(defaults().journal, journal_file_size_bytes=1000, disk_pending_bytes_max=7)
-    assert space_free_bytes_min(journal) == 2007
+    assert space_free_bytes_min(replace(journal, min_disk_free_bytes=5)) == 2007
+    assert space_free_bytes_min(replace(journal, min_disk_free_bytes=5000)) == 5000
 
 
 def test_a_file_system_that_says_nothing_counts_as_full() -> None:
@@ -51,13 +52,15 @@ def test_a_file_system_that_says_nothing_counts_as_full() -> None:
     assert Space(100, 25).used_share == 0.75
 
 
-def test_memory_turns_with_what_the_node_holds() -> None:
-    stage = Stage(options_with(limits={"global_max_size_bytes": 1 << 20, "max_message_size_bytes": 1 << 19}))
+@pytest.mark.parametrize("policy", ["BLOCK", "PAGE"])
+def test_memory_turns_with_what_the_node_holds_where_it_holds_publishers_back(policy: str) -> None:
+    limits = {"global_max_size_bytes": 1 << 20, "max_message_size_bytes": 1 << 19}
+    stage = Stage(options_with(limits=limits, address_settings={"#": {"address_full_policy": policy}}))
     assert CHECKS["memory"](health.of_node(stage.broker), AROUND).is_good
     for _ in range(10):
         stage.admin("send", address="orders", messages=[{"body": "x" * 100_000}])
     verdict = CHECKS["memory"](health.of_node(stage.broker), AROUND)
-    assert not verdict.is_good
+    assert verdict.is_good == (policy == "PAGE")
     assert verdict.facts["held_bytes"] > 900_000
 
 

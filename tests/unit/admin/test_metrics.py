@@ -153,7 +153,7 @@ def test_rejected_messages_are_counted() -> None:
 
 def test_messages_refused_because_memory_is_full_are_counted() -> None:
     limits = {"global_max_size_bytes": 1 << 20, "max_message_size_bytes": 1 << 19, "link_credit": 20}
-    stage = Stage(options_with(limits=limits))
+    stage = Stage(options_with(limits=limits, address_settings={"#": {"address_full_policy": "BLOCK"}}))
     conn = stage.accept()
     stage.talk(conn, GO + frames.sender())
     for number in range(20):
@@ -167,7 +167,7 @@ def test_messages_refused_because_memory_is_full_are_counted() -> None:
 
 def test_full_addresses_and_duplicates_are_counted() -> None:
     settings = {
-        "orders": {"max_size_messages": 1},
+        "orders": {"max_size_messages": 1, "address_full_policy": "BLOCK"},
         "drops": {"max_size_messages": 0, "address_full_policy": "DROP"},
         "fails": {"max_size_messages": 0, "address_full_policy": "FAIL"},
     }

@@ -51,7 +51,7 @@ def test_everything_that_is_wanted_is_taken_once(
     def wants(segment: Segment, index: int) -> bool:
         return (segment.run.first_id + index) % modulus == 0
 
-    picker = Picker(queue, next_id, None if modulus == 1 else wants)
+    picker = Picker(queue, (0, next_id), None if modulus == 1 else wants)
     taken: list[Segment] = []
     while not picker.is_done:
         piece = picker.piece(Budget(*bounds))
@@ -70,7 +70,7 @@ def test_everything_that_is_wanted_is_taken_once(
 @given(CONTENTS, st.integers(0, 10))
 def test_no_more_than_so_many(contents: list[tuple[int, int, bool]], count_max: int) -> None:
     queue, next_id = filled(contents)
-    picker = Picker(queue, next_id, count_max=count_max)
+    picker = Picker(queue, (0, next_id), count_max=count_max)
     taken: list[int] = []
     while not picker.is_done:
         taken += ids(picker.piece(Budget(2, 100, 1 << 20)))
@@ -79,7 +79,7 @@ def test_no_more_than_so_many(contents: list[tuple[int, int, bool]], count_max: 
 
 def test_what_comes_while_it_works_is_passed_over() -> None:
     queue, next_id = filled([(2, 4, False)])
-    picker = Picker(queue, next_id)
+    picker = Picker(queue, (0, next_id))
     first = picker.piece(Budget(1, 100, 1 << 20))
     queue.add(Segment(run_of(next_id, 3, 4), 0, 3, 0))
     queue.add(Segment(run_of(next_id + 3, 3, 0), 0, 3, 0))

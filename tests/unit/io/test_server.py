@@ -218,7 +218,7 @@ def test_reload_takes_users_and_what_may_change(run: Runner) -> None:
                 node=replace(it.options.node, log_format="json"),
                 listeners=(first, it.options.listeners[1]),
             )
-            it.reloaded = Reloaded({"app": "verifier"}, options, b"key")
+            it.reloaded = Reloaded({"app": "verifier"}, options, cluster_key=b"key")
             os.kill(os.getpid(), signal.SIGHUP)
             await until(lambda: it.core.of(UsersChanged))
             assert it.core.of(UsersChanged) == [UsersChanged({"app": "verifier"})]

@@ -127,7 +127,8 @@ def test_messages_in_one_read_are_taken_up_to_the_one_that_is_too_large() -> Non
 @pytest.mark.option("limits.global-max-size-bytes")
 @pytest.mark.parametrize("is_settled", [False, True])
 def test_a_full_node_refuses_and_gives_credit_when_there_is_room(is_settled: bool) -> None:
-    stage = Stage(options_with(limits={"global_max_size_bytes": 10_000, "link_credit": 4}))
+    limits = {"global_max_size_bytes": 10_000, "link_credit": 4}
+    stage = Stage(options_with(limits=limits, address_settings={"#": {"address_full_policy": "BLOCK"}}))
     conn = stage.accept()
     stage.talk(conn, GO + frames.sender())
     for number in range(3):
@@ -145,6 +146,31 @@ def test_a_full_node_refuses_and_gives_credit_when_there_is_room(is_settled: boo
     assert [len(message["body"]) for message in answer["messages"]] == [5000, 5000]
     stage.admin("settle", tag=answer["tag"])
     assert [each.link_credit for each in frames.of_kind(bytes(stage.sent[conn][before:]), Flow)] == [4]
+
+
+@pytest.mark.parametrize("policy", ["BLOCK", "PAGE"])
+def test_a_disk_that_is_nearly_full_takes_nothing_in_and_gives_everything_out(policy: str) -> None:
+    stage = Stage(options_with(limits={"link_credit": 4}, address_settings={"#": {"address_full_policy": policy}}))
+    conn = stage.accept()
+    stage.talk(conn, GO + frames.sender())
+    stage.talk(conn, frames.transfer(0, b"first", settled=False))
+    stage.give(given.Space(True, 1000))
+    stage.run()
+    before = len(stage.sent[conn])
+    said = stage.talk(conn, b"".join(frames.transfer(n, b"more", settled=False) for n in (1, 2, 3)))
+    assert frames.of_kind(said, Flow) == []
+    refused = stage.admin("send", address="orders", messages=[{"body": "more"}])
+    assert "the disk is nearly full" in refused["description"]
+    assert stage.admin("queues")["queues"][0]["message_count"] == 1
+    answer = stage.admin("receive", address="orders")
+    assert stage.admin("settle", tag=answer["tag"]) == {}
+    stage.give(given.Space(False, 1 << 40))
+    stage.run()
+    assert frames.of_kind(bytes(stage.sent[conn][before:]), Flow)[-1].link_credit == 4
+    assert stage.admin("send", address="orders", messages=[{"body": "more"}]) == {"accepted": 1}
+    assert [notice.event for notice in stage.notices if notice.event.startswith("disk")] == [
+        "disk-nearly-full", "disk-has-room",
+    ]  # fmt: skip
 
 
 # -- admin ------------------------------------------------------------------------------------------------------------

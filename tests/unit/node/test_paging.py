@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 from mqbroker.admin import metrics
+from mqbroker.config.slices import DivertOptions
+from mqbroker.core.diverts import Diverts
 
 from tests.golden.conversation import Conversation, ScriptStage
-from tests.support.stage import Stage
+from tests.support.stage import Stage, options_with
 
-BOUND = {"max_size_messages": 8, "address_full_policy": "PAGE"}
+BOUND = {"max_size_messages": 8}  # PAGE is what an address does where nothing else is said
 
 
 def talk(*clients: str, limits: dict[str, Any] | None = None, **settings: Any) -> Conversation:
@@ -241,21 +243,6 @@ def test_a_deleted_queue_leaves_nothing_behind() -> None:
     assert script.stage.broker.store.memory.held_bytes == 0
 
 
-def test_requests_for_single_messages_are_refused_while_a_queue_has_pages() -> None:
-    script = talk()
-    script.run("attach p to orders")
-    script.run("publish p orders count=9 durable")
-    script.run("publish p orders count=9 durable color=red")
-    for operation, arguments in [
-        ("queue-purge", {"name": "orders", "selector": "color = 'red'"}),
-        ("messages-move", {"queue": "orders", "address": "other"}),
-        ("dead-letters-retry", {"queue": "orders"}),
-    ]:
-        error = script.stage.admin(operation, **arguments)
-        assert error["condition"] == "amqp:precondition-failed"
-        assert "9 messages of queue 'orders' are paged" in error["description"]
-
-
 def test_a_selector_gets_what_overtakes_the_messages_that_it_has_passed() -> None:
     script = talk()
     script.run("attach p to orders")
@@ -301,12 +288,86 @@ def test_scheduled_and_expired_messages_are_seen_when_they_are_read() -> None:
     assert consumed(script, 2) == ["m12", "m13"]
 
 
-def test_queues_that_need_their_messages_do_not_page() -> None:
+def test_queues_that_need_their_messages_do_not_page_and_hold_producers_back() -> None:
     script = talk(default_ring_size=20)
     script.run("attach p to orders")
     script.run("publish p orders count=15 durable")
     script.run("publish p orders count=15 durable")
-    assert (queue(script.stage).message_count, queue(script.stage).pages) == (20, None)
+    ring = queue(script.stage)
+    assert (ring.message_count, ring.pages) == (8, None), "its bound holds, as with BLOCK"
+    assert script.stage.broker.store.addresses["orders"].meter.is_blocking
+    script.run("attach c from orders")
+    assert consumed(script, 8) == names(1, 8)
+    script.run("publish p orders durable")
+    assert ring.message_count > 0
+
+
+def test_an_address_pages_again_when_no_queue_of_it_needs_its_messages() -> None:
+    script = talk()
+    for name, ring_size in (("plain", -1), ("ring", 1000)):
+        kind = {"address": "orders", "routing_type": "multicast", "ring_size": ring_size}
+        script.stage.admin("queue-create", name=name, **kind)
+    script.run("attach p to orders")
+    script.run("publish p orders count=30 durable")
+    meter = script.stage.broker.store.addresses["orders"].meter
+    assert (meter.is_blocking, queue(script.stage, "plain").message_count) == (True, 8)
+    script.stage.admin("queue-delete", name="ring")
+    assert script.run("publish p orders count=30 durable")[0].startswith("p learns accepted")
+    assert queue(script.stage, "plain").paged_count > 0
+
+
+def full(limits: dict[str, Any] | None = None, **settings: Any) -> Conversation:
+    """The memory is full of messages at `orders`, which pages."""
+    script = talk(limits={"global_max_size_bytes": 4000, **(limits or {})}, max_size_messages=-1, **settings)
+    script.run("attach p to orders")
+    for _ in range(10):
+        script.run("publish p orders count=2 size=200 durable")
+    assert script.stage.broker.store.memory.is_full
+    return script
+
+
+def test_with_the_memory_full_a_sender_without_an_address_is_refused_only_where_nothing_pages() -> None:
+    script = full()
+    other = {"other": {"address_full_policy": "BLOCK"}}
+    script.stage.broker.store.settings.change(options_with(address_settings=other).address_settings)
+    script.run("connect q")
+    script.run("attach q to nobody")
+    assert script.run("publish q nobody to=orders durable")[0].startswith("q learns accepted")
+    assert "q learns rejected (amqp:resource-limit-exceeded)" in script.run("publish q nobody to=other durable")[0]
+
+
+def test_with_the_memory_full_transactions_go_on_where_their_addresses_page() -> None:
+    script = full()
+    script.run("declare p t1")
+    said = script.run("publish p orders count=3 size=200 durable txn=t1")
+    assert "rejected" not in " ".join(said)
+    script.run("commit p t1")
+    orders = queue(script.stage)
+    assert orders.message_count == 23
+    script.run("declare p t2")
+    said = script.run("publish p orders count=9 size=200 durable txn=t2")
+    assert "rejected" in " ".join(said), "no more than a quarter above the bound is held for what is not committed"
+    script.run("rollback p t2")
+    assert orders.message_count == 23
+
+
+@pytest.mark.parametrize(("policy", "is_taken"), [("PAGE", True), ("BLOCK", False)])
+def test_with_the_memory_full_diverts_go_on_where_all_that_they_lead_to_pages(policy: str, is_taken: bool) -> None:
+    script = Conversation()
+    script.stage = ScriptStage(
+        script,
+        address_settings={"#": {"address_full_policy": "PAGE"}, "more": {"address_full_policy": policy}},
+        limits={"global_max_size_bytes": 4000, "link_credit": 5},
+    )
+    store = script.stage.broker.store
+    ways = (("orders", "copies"), ("copies", "more"), ("more", "copies"))
+    store.diverts = Diverts(tuple(DivertOptions(one, one, two, "", False, "STRIP") for one, two in ways), store)
+    script.run("connect p")
+    script.run("attach p to orders")
+    for _ in range(20):
+        script.run("publish p orders size=200 durable")
+    assert (queue(script.stage, "orders").message_count == 20) == is_taken
+    assert script.stage.broker.store.memory.held_bytes < 6000
 
 
 def test_a_full_node_pages_what_has_no_bound_of_its_own() -> None:
@@ -454,3 +515,50 @@ def test_segments_with_pages_stay_and_go_when_these_are_read() -> None:
     script.run("publish p busy durable")
     script.run("publish p busy durable")
     assert journal.segments_count <= 2
+
+
+@pytest.mark.option("address-settings.page-limit-messages")
+@pytest.mark.option("address-settings.page-full-policy")
+@pytest.mark.parametrize(
+    ("policy", "said"), [("FAIL", "rejected (amqp:resource-limit-exceeded)"), ("DROP", "accepted")]
+)
+def test_what_is_paged_has_a_bound_of_messages(policy: str, said: str) -> None:
+    script = talk(page_limit_messages=10, page_full_policy=policy)
+    script.run("attach p to orders")
+    lines = [line for _ in range(30) for line in script.run("publish p orders durable")]
+    orders, meters = queue(script.stage), script.stage.broker.store.meters
+    assert (orders.message_count, orders.paged_count) == (18, 10)
+    assert (meters.refused_total, meters.dropped_total) == ((12, 0) if policy == "FAIL" else (0, 12))
+    assert lines[-1] == f"p learns {said}: m30"
+    one = {"address": "orders", "messages": [{"body": "x"}]}
+    answer = script.stage.admin("send", **one)
+    assert answer == {"accepted": 1} if policy == "DROP" else "page-limit-messages" in answer["description"]
+    script.run("connect q")
+    script.run("attach q to nobody")
+    assert f"q learns {said}: m31" in script.run("publish q nobody to=orders durable")
+    script.run("attach c from orders")
+    assert consumed(script, 9) == names(1, 9)
+    assert script.run("publish p orders durable")[0].startswith("p learns accepted: m32")
+    assert consumed(script, 20) == [*names(10, 18), "m32"]
+
+
+@pytest.mark.option("address-settings.page-limit-bytes")
+def test_what_is_paged_has_a_bound_of_bytes_for_all_queues_together() -> None:
+    script = talk(page_limit_bytes=4000)
+    for name in ("one", "two"):
+        script.stage.admin("queue-create", name=name, address="orders", routing_type="multicast")
+    script.run("attach p to orders")
+    for _ in range(20):
+        script.run("publish p orders size=300 durable")
+    paged = [queue(script.stage, name).pages for name in ("one", "two")]
+    assert 4000 <= sum(each.size_bytes for each in paged) < 5000
+    assert script.stage.broker.store.meters.refused_total > 5
+
+
+def test_a_bound_of_pages_alone_counts_where_the_node_is_full() -> None:
+    script = full(page_limit_messages=5)
+    for _ in range(5):
+        script.run("publish p orders count=2 size=200 durable")
+    orders = queue(script.stage)
+    assert orders.paged_count == 5
+    assert script.stage.broker.store.meters.refused_total == 30 - orders.message_count > 0

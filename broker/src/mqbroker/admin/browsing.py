@@ -1,7 +1,8 @@
 """Looking at messages without taking any: a queue page by page, or one message by its id.
 
 A page ends at a bound of messages, of bytes or of messages looked at, and says where the next one begins; nothing is
-kept between pages, so a queue may change under a reader, who then sees what is there when a page is made.
+kept between pages, so a queue may change under a reader, who then sees what is there when a page is made. What the
+queue itself has paged is read from disk, in as many steps as that takes, and comes last, in the order of ids.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from mqbroker.admin.arguments import argument, check_names, number, queue_named,
 from mqbroker.base.errors import Refused
 from mqbroker.core.backlog import PRIORITY_MAX, rank_of
 from mqbroker.core.dispatch import view_of
+from mqbroker.core.page_look import PageLook
 from mqbroker.core.queue import Queue, Segment
 from mqbroker.core.selector import Selector
 from mqbroker.node.broker import Broker
@@ -25,9 +27,10 @@ PAGE_BYTES_MAX = 4 << 20
 BODY_BYTES_MAX = 1 << 20  # larger messages are shown without their bodies in pages
 ID_MAX = 2**63
 
-READY, SCHEDULED, WAITING, DELIVERING = "ready", "scheduled", "waiting", "delivering"
+READY, SCHEDULED, PAGED, WAITING, DELIVERING = "ready", "scheduled", "paged", "waiting", "delivering"
 
-# Where a page begins: among the deliverable messages, or behind them among the scheduled ones; due time, then rank.
+# Where a page begins: among the deliverable messages, behind them among the scheduled ones (due time, then rank), or
+# behind those among what is on disk alone (id).
 Place = tuple[str, int, int]
 
 
@@ -56,7 +59,7 @@ class Page:
 
 
 def browse(broker: Broker, request: AdminRequest) -> None:
-    """`browse`: deliverable messages in their order, then scheduled ones by their time."""
+    """`browse`: deliverable messages in their order, then scheduled ones by their time, then what is paged."""
     check_names(request, ("queue", "selector", "from", "limit"))
     queue = queue_named(broker, request, "queue")
     place = _place_of(request)
@@ -66,10 +69,110 @@ def browse(broker: Broker, request: AdminRequest) -> None:
         following = _ready(queue, page, place) or (SCHEDULED, 0, 0)
     if following is not None and following[0] == SCHEDULED:
         following = _scheduled(queue, page, following)
-    broker.reply(
-        request.id,
-        {"messages": page.messages, "next": None if following is None else ":".join(map(str, following))},
-    )
+        if following is None and queue.pages is not None:
+            following = (PAGED, 0, queue.pages.first_id)
+    if following is None or following[0] != PAGED or page.is_full:
+        _answer(broker, request, page, following)
+    else:
+        broker.jobs.add(Browse(broker, request, page, PageLook(broker.store, queue, _ids(broker, following))))
+
+
+def _answer(broker: Broker, request: AdminRequest, page: Page, following: Place | None) -> None:
+    place = None if following is None else ":".join(map(str, following))
+    broker.reply(request.id, {"messages": page.messages, "next": place})
+
+
+def _ids(broker: Broker, place: Place) -> tuple[int, int]:
+    return place[2], broker.store.next_id
+
+
+class Looking:
+    """A request that looks at messages that are paged, as a `node.jobs.Job`."""
+
+    def __init__(self, broker: Broker, request: AdminRequest, look: PageLook) -> None:
+        self._broker = broker
+        self._request = request
+        self._look = look
+
+    @property
+    def is_waiting(self) -> bool:
+        """See `node.jobs.Job`."""
+        return self._look.is_waiting
+
+    def run(self) -> bool:
+        """See `node.jobs.Job`."""
+        look = self._look
+        if look.queue.is_deleted:
+            self._fail("amqp:resource-deleted", "the queue was deleted")
+            return False
+        if look.is_behind:
+            self._came_in(look.front)
+        if not look.is_behind:
+            self._paged()
+            look.go_on()
+        if self._answered():
+            return False
+        look.ask()
+        return True
+
+    def _paged(self) -> None:
+        for segment in self._look.segments():
+            for index in range(segment.start, segment.start + segment.n):
+                if self._see(segment, index, PAGED):
+                    return
+
+    def _came_in(self, end: int) -> None:
+        """What was read for somebody else since is in memory."""
+        look, queue = self._look, self._look.queue
+        found = [(segment, READY) for segment in queue.backlog.of_ids(look.at, end)]
+        found += [(segment, SCHEDULED) for _, _, segment in queue.scheduled]
+        for segment, state in sorted(found, key=_first_id):
+            low = max(look.at, segment.first_id)
+            for message_id in range(low, min(segment.first_id + segment.n, end)):
+                if self._see(segment, message_id - segment.run.first_id, state):
+                    return
+        look.at = end
+
+    def _see(self, segment: Segment, index: int, state: str) -> bool:
+        """Look at a message, and go behind it. True: not at this one any more, the answer ends before it."""
+        raise NotImplementedError
+
+    def _answered(self) -> bool:
+        """Whether there was enough for an answer, which is given."""
+        raise NotImplementedError
+
+    def abandon(self) -> None:
+        """See `node.jobs.Job`."""
+        self._fail("amqp:connection:forced", "the broker stops")
+
+    def _fail(self, condition: str, why: str) -> None:
+        self._broker.reply_error(self._request.id, condition, f"{self._request.operation}: {why}")
+
+
+def _first_id(found: tuple[Segment, str]) -> int:
+    return found[0].first_id
+
+
+class Browse(Looking):
+    """`browse` where it comes to what is paged."""
+
+    def __init__(self, broker: Broker, request: AdminRequest, page: Page, look: PageLook) -> None:
+        super().__init__(broker, request, look)
+        self._page = page
+
+    def _see(self, segment: Segment, index: int, state: str) -> bool:
+        if self._page.is_full:
+            return True
+        self._page.look(segment, index, state)
+        self._look.at = segment.run.first_id + index + 1
+        return False
+
+    def _answered(self) -> bool:
+        is_done = self._look.is_done
+        if not is_done and not self._page.is_full:
+            return False
+        _answer(self._broker, self._request, self._page, None if is_done else (PAGED, 0, self._look.at))
+        return True
 
 
 def _ready(queue: Queue, page: Page, place: Place) -> Place | None:
@@ -95,7 +198,7 @@ def _scheduled(queue: Queue, page: Page, place: Place) -> Place | None:
 def _place_of(request: AdminRequest) -> Place:
     text: str = argument(request, "from", str, f"{READY}:0:0")
     words = text.split(":")
-    if len(words) != 3 or words[0] not in (READY, SCHEDULED) or not all(word.isdecimal() for word in words[1:]):
+    if len(words) != 3 or words[0] not in (READY, SCHEDULED, PAGED) or not all(word.isdecimal() for word in words[1:]):
         raise Refused("amqp:invalid-field", f"browse: argument 'from' is what 'next' said before, not {text[:80]!r}")
     return words[0], int(words[1]), int(words[2])
 
@@ -110,10 +213,37 @@ def show(broker: Broker, request: AdminRequest) -> None:
     queue = queue_named(broker, request, "queue")
     wanted = number(request, "id", None, (1, ID_MAX))
     found = _found(broker, queue, wanted)
-    if found is None:
+    if found is not None:
+        broker.reply(request.id, _with_state(shown(found[0], wanted - found[0].run.first_id), found[1]))
+    elif queue.pages is not None:
+        broker.jobs.add(Show(broker, request, PageLook(broker.store, queue, (wanted, wanted + 1))))
+    else:
         raise Refused("amqp:not-found", f"message-show: queue {queue.kind.name!r} has no message {wanted}")
-    segment, state = found
-    broker.reply(request.id, _with_state(shown(segment, wanted - segment.run.first_id), state))
+
+
+class Show(Looking):
+    """`message-show` of a message that may be paged."""
+
+    _seen: tuple[Segment, str] | None = None
+
+    def _see(self, segment: Segment, index: int, state: str) -> bool:
+        self._seen = segment, state
+        self._look.at += 1
+        return False
+
+    def _answered(self) -> bool:
+        if not self._look.is_done:
+            return False
+        queue, wanted = self._look.queue, self._look.before_id - 1
+        found = self._seen or _found(self._broker, queue, wanted)  # it may be with a consumer by now
+        if found is not None:
+            shown_ = shown(found[0], wanted - found[0].run.first_id)
+            self._broker.reply(self._request.id, _with_state(shown_, found[1]))
+        else:
+            self._fail(
+                "amqp:not-found", f"queue {self._look.queue.kind.name!r} has no message {self._look.before_id - 1}"
+            )
+        return self._look.is_done
 
 
 def _found(broker: Broker, queue: Queue, wanted: int) -> tuple[Segment, str] | None:

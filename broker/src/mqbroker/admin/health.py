@@ -54,11 +54,14 @@ class Verdict:
 
 def of_node(broker: Broker) -> Facts:
     """What the node itself knows; cheap, however many queues there are."""
-    memory = broker.store.memory
+    store, memory = broker.store, broker.store.memory
+    is_full = not memory.has_room and not memory.is_shut  # a full disk is another check's
+    holds_back = is_full and not all(map(store.takes_when_full, store.addresses.values()))
     return {
         "state": STOPPING if broker.is_stopping else ACTIVE,
         "grants_credit": broker.may_grant,
-        "has_room": memory.has_room,
+        "has_room": memory.has_room or memory.is_shut,
+        "holds_back": holds_back,
         "held_bytes": memory.held_bytes,
         "global_max_size_bytes": memory.max_bytes,
         "journal_segments": broker.journal.segments_count,
@@ -71,7 +74,8 @@ def of_node(broker: Broker) -> Facts:
 
 def space_free_bytes_min(journal: JournalOptions) -> int:
     """Room for the next journal files and for all that may be on its way to the disk."""
-    return JOURNAL_FILES_FREE_MIN * journal.journal_file_size_bytes + journal.disk_pending_bytes_max
+    needed = JOURNAL_FILES_FREE_MIN * journal.journal_file_size_bytes + journal.disk_pending_bytes_max
+    return max(needed, journal.min_disk_free_bytes)
 
 
 def _disk_space(node: Facts, around: Surroundings) -> Verdict:
@@ -79,9 +83,7 @@ def _disk_space(node: Facts, around: Surroundings) -> Verdict:
     facts = {"free_bytes": space.free_bytes, "size_bytes": space.size_bytes, "free_bytes_min": needed}
     if space.free_bytes >= needed:
         return Verdict(True, f"{space.free_bytes} bytes are free, at least {needed} are needed", facts)
-    why = (
-        f"only {space.free_bytes} bytes are free, {needed} are needed for the next journal files; make room on the disk"
-    )
+    why = f"only {space.free_bytes} bytes are free, {needed} are needed to take messages in; make room on the disk"
     return Verdict(False, why, facts)
 
 
@@ -98,6 +100,8 @@ def _memory(node: Facts, around: Surroundings) -> Verdict:
     held = f"messages hold {node['held_bytes']} of {node['global_max_size_bytes']} bytes"
     if node["has_room"]:
         return Verdict(True, held, facts)
+    if not node["holds_back"]:
+        return Verdict(True, f"{held}; all addresses page, so what is too much stays on disk", facts)
     why = f"{held}, so publishers get no credit; consume messages or raise limits.global-max-size-bytes"
     return Verdict(False, why, facts)
 

@@ -15,7 +15,8 @@ from mqbroker.core.address import Address
 from mqbroker.core.dispatch import view_of
 from mqbroker.core.message_view import MessageView
 from mqbroker.core.moved import ORIGIN_QUEUE, retried, transferred
-from mqbroker.core.picking import Budget, Picker
+from mqbroker.core.paged_picking import PagedPicker
+from mqbroker.core.picking import Budget
 from mqbroker.core.queue import Queue, Segment
 from mqbroker.core.selector import Selector
 from mqbroker.node.broker import Broker
@@ -43,26 +44,25 @@ class Purge:
         self.request = request
         self.queue = queue
         self.selector: Selector | None = selector_of(request)
-        self.check()
         self.count = 0
         self.picker = self.pick()
 
-    def check(self) -> None:
-        """Raises Refused where single messages are meant and some are not in memory."""
-        if self.selector is not None:
-            self.store.paging.check_unpaged(self.queue, self.request.operation)
+    @property
+    def is_waiting(self) -> bool:
+        """See `node.jobs.Job`."""
+        return self.picker.is_waiting
 
     def begin(self) -> None:
-        """Before the first piece: what is paged."""
-        if self.queue.pages is not None:
+        """Before the first piece: where all is meant, what is paged goes unread."""
+        if self.selector is None and self.queue.pages is not None:
             dropped = self.store.paging.drop(self.queue, is_settled=True)
             self.count += dropped.messages
             if dropped.is_settled:
                 self.store.decisions.wait(_go_on)
 
-    def pick(self) -> Picker:
+    def pick(self) -> PagedPicker:
         """What is wanted of the queue."""
-        return Picker(self.queue, self.store.next_id, self.wants if self.selector is not None else None)
+        return PagedPicker(self.store, self.queue, self.wants if self.selector is not None else None)
 
     def wants(self, segment: Segment, index: int) -> bool:
         """Whether this message is meant."""
@@ -133,11 +133,11 @@ class Move(Purge):
         named: str = argument(request, "address", str)
         return named
 
-    def check(self) -> None:
-        self.store.paging.check_unpaged(self.queue, self.request.operation)
+    def begin(self) -> None:
+        """Pages are read when it comes to them."""
 
-    def pick(self) -> Picker:
-        return Picker(self.queue, self.store.next_id, self.wants, self.count_max)
+    def pick(self) -> PagedPicker:
+        return PagedPicker(self.store, self.queue, self.wants, self.count_max)
 
     def prepare(self) -> None:
         self.ready.clear()
@@ -269,7 +269,6 @@ def _start(broker: Broker, job: Purge) -> None:
 
 def _begin(broker: Broker, job: Purge) -> None:
     try:
-        job.check()
         broker.jobs.add(job)
         job.begin()
     except Refused as refused:

@@ -24,7 +24,8 @@ Messages (admin/messages.py, admin/browsing.py, admin/moves.py)
               application_properties?}]}
     receive  {address, count_max?, wait_ms?, selector?}  {messages, tag}
     settle   {tag, outcome: accepted | released | modified | rejected}
-    browse   {queue, selector?, from?, limit?}           {messages, next}: nothing is taken
+    browse   {queue, selector?, from?, limit?}           {messages, next}: nothing is taken; what is paged
+                                                         comes last
     message-show {queue, id}                             one message, wherever in the queue it is
     queue-purge   {name, selector?}                      {purged}
     messages-move {queue, address, selector?, count_max?}    {moved, left}

@@ -15,9 +15,10 @@ from pydantic import ValidationError
 
 from mqbroker.base.errors import ConfigFault
 from mqbroker.config import clustering, faults
+from mqbroker.config.address_options import DivertTable
 from mqbroker.config.declaring import SOCKET_PATH_BYTES_MAX, Table
 from mqbroker.config.monitoring import MetricTable
-from mqbroker.config.options import BrokerFile, DivertTable, LimitTable, ListenerTable, to_slices
+from mqbroker.config.options import BrokerFile, LimitTable, ListenerTable, to_slices
 from mqbroker.config.slices import BrokerOptions, NodeOptions
 
 TEXT_CHARACTERS_MAX = 1024 * 1024

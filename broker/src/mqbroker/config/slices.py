@@ -68,6 +68,7 @@ class JournalOptions:
     journal_compact_min_files: int
     journal_compact_percentage: int
     disk_pending_bytes_max: int
+    min_disk_free_bytes: int
     persist_id_cache: bool
 
 
@@ -139,6 +140,9 @@ class AddressSettings:
     max_size_bytes: int
     max_size_messages: int
     address_full_policy: str
+    page_limit_bytes: int
+    page_limit_messages: int
+    page_full_policy: str
     page_size_bytes: int
     redirect_to: str
 

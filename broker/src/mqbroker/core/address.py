@@ -77,6 +77,8 @@ class Address:
 
     def _look(self) -> None:
         self.can_page = self.pages and all(queue.kind.may_page for queue in self.queues)
+        if self.meter is not None and self.target == self.name:
+            self.meter.set_queues(self.queues, can_page=self.can_page)
         self._is_choosy = any(
             queue.filter is not None or queue.kind.moved_from or queue.kind.no_local for queue in self.queues
         )

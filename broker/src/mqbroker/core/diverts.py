@@ -16,7 +16,6 @@ from mqbroker.base.errors import ConfigFault, Refused
 from mqbroker.config.slices import DivertOptions
 from mqbroker.core.address import ANYCAST, MULTICAST, Address, Origin
 from mqbroker.core.message_view import MessageView
-from mqbroker.core.meter import DROP
 from mqbroker.core.selector import Selector, compile_selector
 from mqbroker.wire.parts import part_of
 
@@ -68,6 +67,18 @@ class Diverts:
             )
             self.at.setdefault(one.address, []).append(divert)
 
+    def may_page(self, name: str) -> bool:
+        """Whether all addresses that diverts of this one lead to, over others too, keep on disk what is too much."""
+        passed, left = {name}, [name]
+        while left:
+            for divert in self.at.get(left.pop(), ()):
+                if not self._store.can_page_at(divert.target):
+                    return False
+                if divert.target not in passed:
+                    passed.add(divert.target)
+                    left.append(divert.target)
+        return True
+
     def publish(self, address: Address, run: Run, origin: Origin) -> bool:
         """Take a run in at an address that has diverts. True: it must wait for this step's append."""
         self._copies_left = COPIES_MAX
@@ -94,7 +105,7 @@ class Diverts:
             self._store.unrouted_total += run.count
             return False
         meter = address.meter
-        if meter is not None and meter.policy == DROP and meter.is_full:
+        if meter is not None and meter.drops and not meter.takes(1):
             meter.refused(run.count)
             return False
         return self._spread(address, run, (*passed, divert), (Origin(publisher=origin.publisher), divert.only))

@@ -22,11 +22,12 @@ SHARE = 4  # a buffer of which less than 1/SHARE is live is copied
 class Memory:
     """Bytes held by messages against `global-max-size`."""
 
-    __slots__ = ("_large", "_left_bytes", "held_bytes", "max_bytes", "unused_bytes")
+    __slots__ = ("_large", "_left_bytes", "held_bytes", "is_shut", "max_bytes", "unused_bytes")
 
     def __init__(self, max_bytes: int, large: LargeFiles) -> None:
         self._large = large  # what is in files is held there
         self.max_bytes = max_bytes
+        self.is_shut = False  # whatever the memory holds: the disk is nearly full
         self.held_bytes = 0
         self.unused_bytes = 0
         self._left_bytes = 0  # unused, and what the last sweep could not free
@@ -34,12 +35,19 @@ class Memory:
     @property
     def is_full(self) -> bool:
         """Whether nothing more may be taken in."""
-        return self.held_bytes >= self.max_bytes
+        return self.held_bytes >= self.max_bytes or self.is_shut
 
     @property
     def has_room(self) -> bool:
         """Whether credit may be granted again: a margin below the limit, so that it does not flap."""
-        return self.held_bytes < self.max_bytes - self.max_bytes // 8
+        return self.held_bytes < self.max_bytes - self.max_bytes // 8 and not self.is_shut
+
+    @property
+    def why_full(self) -> str:
+        """What those are told whose messages are not taken in."""
+        if self.is_shut:
+            return "the disk is nearly full: less is free than min-disk-free"
+        return f"the broker holds {self.held_bytes} bytes of messages, which is global-max-size"
 
     def hold(self, run: Run) -> None:
         """A run came in. Its share of a buffer that it has not for itself is copied out."""

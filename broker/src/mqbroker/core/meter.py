@@ -3,17 +3,22 @@
 A message counts once for each queue that it is in, from its arrival until it is settled; its bytes are those of its
 frames. Addresses without a bound have no meter, and cost nothing. Policies: BLOCK gives producers no credit until there
 is room again (what they may still send is taken in), FAIL rejects, DROP accepts and drops, PAGE takes everything and
-keeps what is too much on disk (paging.py): there a meter knows what is in memory. Source: Artemis's manual, "Flow
-control", "Paging".
+keeps what is too much on disk (paging.py): there a meter knows what is in memory. Where a queue of the address needs
+its messages in memory, PAGE is BLOCK. What is paged may be bounded too (`page-limit-…`): beyond that, messages are
+rejected or dropped. Source: Artemis's manual, "Flow control", "Paging".
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mqbroker.config.slices import AddressSettings
 from mqbroker.core.backlog import Segment
+from mqbroker.core.memory import Memory
 from mqbroker.wire.run import Run
+
+if TYPE_CHECKING:
+    from mqbroker.core.queue import Queue
 
 DROP, FAIL, BLOCK, PAGE = "DROP", "FAIL", "BLOCK", "PAGE"
 ROOM_PERCENT = 85  # below this share of its bounds an address takes more, so that credit does not flap
@@ -22,14 +27,16 @@ ROOM_PERCENT = 85  # below this share of its bounds an address takes more, so th
 class Meters:
     """All addresses that have a bound. `roomy` are those with room again for producers that wait."""
 
-    def __init__(self) -> None:
+    def __init__(self, memory: Memory | None = None) -> None:
+        self.memory = memory
         self.roomy: dict[Meter, None] = {}
         self.refused_total = 0
         self.dropped_total = 0
 
     def of(self, name: str, settings: AddressSettings) -> Meter | None:
         """One for a new address, if it needs one."""
-        if settings.max_size_bytes < 0 and settings.max_size_messages < 0:
+        bounds = (settings.max_size_bytes, settings.max_size_messages)
+        if max(*bounds, settings.page_limit_bytes, settings.page_limit_messages) < 0:
             return None
         return Meter(self, name, settings)
 
@@ -37,17 +44,32 @@ class Meters:
 class Meter:
     """See the module's docstring. `waiting` are the producers without credit: link -> whose it is."""
 
-    __slots__ = ("_all", "_bytes_max", "_count_max", "count", "name", "policy", "size_bytes", "waiting")
+    __slots__ = (
+        "_all", "_bytes_max", "_count_max", "_page_bytes_max", "_page_count_max", "_page_drops", "_queues", "_said",
+        "count", "name", "policy", "size_bytes", "waiting",
+    )  # fmt: skip
 
     def __init__(self, meters: Meters, name: str, settings: AddressSettings) -> None:
         self.name = name
-        self.policy = settings.address_full_policy
+        self.policy = self._said = settings.address_full_policy
         self.count = 0
         self.size_bytes = 0
         self.waiting: dict[Any, Any] = {}
         self._all = meters
         self._bytes_max = settings.max_size_bytes
         self._count_max = settings.max_size_messages
+        self._page_bytes_max = settings.page_limit_bytes
+        self._page_count_max = settings.page_limit_messages
+        self._page_drops = settings.page_full_policy == DROP
+        self._queues: list[Queue] = []
+
+    def set_queues(self, queues: list[Queue], *, can_page: bool) -> None:
+        """What the address is bound to. Where all of them can page, who waited for room need not wait any more."""
+        self._queues = queues
+        if self._said == PAGE:
+            self.policy = PAGE if can_page else BLOCK
+            if can_page and self.waiting:
+                self._all.roomy[self] = None
 
     def add(self, size_bytes: int, count: int) -> None:
         """Messages are in one more queue."""
@@ -89,14 +111,39 @@ class Meter:
             return wanted
         return max(1, min(wanted, self._count_max - self.count))
 
+    @property
+    def drops(self) -> bool:
+        """Whether what does not fit is accepted and dropped."""
+        return self.policy == DROP or (self.policy == PAGE and self._page_drops)
+
+    def _page_room(self) -> tuple[int, int] | None:
+        """Bytes and messages that may still be paged in each queue, None where there is no bound, or no need to page.
+
+        Below 0: no bound of this kind.
+        """
+        if self._page_bytes_max < 0 and self._page_count_max < 0:
+            return None
+        pages = [queue.pages for queue in self._queues if queue.pages is not None]
+        is_tight = self.is_full or (self._all.memory is not None and self._all.memory.is_full)
+        if not pages and not is_tight:
+            return None
+        size_bytes, count = sum(each.size_bytes for each in pages), sum(each.count for each in pages)
+        share = max(len(self._queues), 1)
+        most = ((self._page_bytes_max, size_bytes), (self._page_count_max, count))
+        bytes_left, count_left = (-1 if bound < 0 else max(bound - held, 0) // share for bound, held in most)
+        return bytes_left, count_left
+
     def takes(self, count: int) -> bool:
         """Whether so many messages come in together."""
         if self.policy == PAGE:
-            return True
+            room = self._page_room()
+            return room is None or (room[0] != 0 and not 0 <= room[1] < count)
         return not self.is_full and (self._count_max < 0 or self.count + count <= self._count_max)
 
     def fitting(self, run: Run) -> int:
         """How many messages of a run come in before the address is full."""
+        if self.policy == PAGE:
+            return self._fitting_pages(run)
         if (
             not self.is_full
             and self._count_max < 0
@@ -114,12 +161,26 @@ class Meter:
             size_bytes += run.size_bytes(index, 1)
         return left
 
+    def _fitting_pages(self, run: Run) -> int:
+        room = self._page_room()
+        if room is None:
+            return run.count
+        bytes_left, count_left = room
+        left = run.count if count_left < 0 else min(run.count, count_left)
+        for index in range(left if bytes_left >= 0 else 0):
+            if bytes_left <= 0:
+                return index
+            bytes_left -= run.size_bytes(index, 1)
+        return left
+
     def refused(self, count: int) -> str:
         """So many did not fit: count them, and say why."""
-        if self.policy == DROP:
+        if self.drops:
             self._all.dropped_total += count
         else:
             self._all.refused_total += count
+        if self.policy == PAGE:
+            return f"the queues of address {self.name!r} have paged page-limit-bytes or page-limit-messages"
         return (
             f"address {self.name!r} is full: it holds {self.count} messages and {self.size_bytes} bytes "
             "(max-size-messages, max-size-bytes)"

@@ -146,9 +146,15 @@ def runs_in(piece: Piece, data: bytes) -> list[Run]:
         found = [one for one in records.decode(memoryview(data)) if isinstance(one, records.Run)]
     except records.Malformed as error:
         raise _fault(piece, str(error)) from error
-    if not found or found[0].first_id > piece.first_id or found[-1].first_id + found[-1].n < piece.end:
+    runs = [run_of(RecoveredRun(one.first_id, one.n, one.frames, place.segment, {}, one.arrived_ms)) for one in found]
+    check_held(piece, runs)
+    return runs
+
+
+def check_held(piece: Piece, runs: list[Run]) -> None:
+    """Raises StorageFault where these runs, which lie in a piece's place, are not its messages."""
+    if not runs or runs[0].first_id > piece.first_id or runs[-1].first_id + runs[-1].count < piece.end:
         raise _fault(piece, f"it does not hold the {piece.n} messages from {piece.first_id} on")
-    return [run_of(RecoveredRun(one.first_id, one.n, one.frames, place.segment, {}, one.arrived_ms)) for one in found]
 
 
 def _fault(piece: Piece, why: str) -> StorageFault:

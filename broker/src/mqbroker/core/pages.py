@@ -8,7 +8,7 @@ journal: who takes a piece over, or drops it, removes its pin. Source: docs/adr/
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -67,10 +67,19 @@ def _first(move: Moved) -> int:
     return move[0]
 
 
-class Page:
-    """See the module's docstring. `position`: of the append that holds the last of it."""
+def _around(piece: Piece, first: int, end: int) -> Iterator[Piece]:
+    """What is left of a piece without the ids from `first` to before `end`."""
+    if piece.first_id < first:
+        yield piece._replace(n=min(first, piece.end) - piece.first_id)
+    if end < piece.end:
+        begin = max(end, piece.first_id)
+        yield piece._replace(first_id=begin, n=piece.end - begin)
 
-    __slots__ = ("_columns", "_is_durable", "count", "fresh", "position", "size_bytes")
+
+class Page:
+    """See the module's docstring. `position`: of the append that holds the last of it; `is_out`: it left its queue."""
+
+    __slots__ = ("_columns", "_is_durable", "count", "fresh", "is_out", "position", "size_bytes")
 
     def __init__(self, *, is_durable: bool) -> None:
         self._is_durable = is_durable
@@ -79,6 +88,27 @@ class Page:
         self.count = 0
         self.size_bytes = 0
         self.position = 0
+        self.is_out = False
+
+    @property
+    def first_id(self) -> int:
+        """Of its first message; there must be one."""
+        starts = self._columns[0]
+        return starts[0] if starts else self.fresh[0].first_id
+
+    @property
+    def end(self) -> int:
+        """The id behind its last message; there must be one."""
+        if self.fresh:
+            return self.fresh[-1].first_id + self.fresh[-1].count
+        return self._columns[0][-1] + self._columns[2][-1]
+
+    def next_id(self, first: int) -> int:
+        """Of the first message with an id from `first` on; there must be one."""
+        at = self._index(first)
+        if at < len(self._columns[0]):
+            return max(first, self._columns[0][at])
+        return max(first, next(one.first_id for one in self.fresh if first < one.first_id + one.count))
 
     def pack(self) -> None:
         """What has its place by now goes into the columns."""
@@ -88,15 +118,41 @@ class Page:
 
     def put(self, piece: Piece) -> None:
         """At the end."""
-        first_id, count, deliveries, is_durable, (segment, offset, length, crc) = piece
-        values = (first_id, offset, count, deliveries, segment, length, crc, is_durable)
-        for column, value in zip(self._columns, values, strict=True):
+        for column, value in zip(self._columns, _row(piece), strict=True):
             column.append(value)
 
     def pieces(self) -> Iterator[Piece]:
         """All that have their place."""
-        for first_id, offset, count, deliveries, segment, length, crc, is_durable in zip(*self._columns, strict=True):
-            yield Piece(first_id, count, deliveries, bool(is_durable), Slice(segment, offset, length, crc))
+        return map(_piece, zip(*self._columns, strict=True))
+
+    def from_id(self, first: int) -> Iterator[Piece]:
+        """Those that have their place and ids from `first` on; the first of them may begin before it."""
+        at = self._index(first)
+        while at < len(self._columns[0]):
+            yield self._at(at)
+            at += 1
+
+    def _index(self, first: int) -> int:
+        """Of the first piece with ids from `first` on."""
+        starts, counts = self._columns[0], self._columns[2]
+        at = bisect_right(starts, first)
+        return at - 1 if at and starts[at - 1] + counts[at - 1] > first else at
+
+    def _at(self, index: int) -> Piece:
+        return _piece(tuple(column[index] for column in self._columns))
+
+    def take_out(self, first: int, end: int) -> tuple[list[Piece], list[Piece]]:
+        """Messages with ids from `first` to before `end` leave: which pieces are no more, and what is left of them."""
+        low, high = self._index(first), bisect_left(self._columns[0], end)
+        gone = [self._at(index) for index in range(low, high)]
+        left = [part for piece in gone for part in _around(piece, first, end)]
+        for number, column in enumerate(self._columns):
+            column[low:high] = array(column.typecode, [_row(piece)[number] for piece in left])
+        taken = sum(piece.n for piece in gone) - sum(piece.n for piece in left)
+        if taken:
+            self.size_bytes -= self.size_bytes * taken // self.count
+            self.count -= taken
+        return gone, left
 
     def reaches(self, first: int, end: int) -> bool:
         """Whether any of its pieces, which have their place, may have ids from `first` to before `end`."""
@@ -117,6 +173,16 @@ class Page:
                 gone.append(piece)
                 new += parts
         return gone, new
+
+
+def _row(piece: Piece) -> tuple[int, ...]:
+    first_id, count, deliveries, is_durable, (segment, offset, length, crc) = piece
+    return first_id, offset, count, deliveries, segment, length, crc, is_durable
+
+
+def _piece(row: tuple[int, ...]) -> Piece:
+    first_id, offset, count, deliveries, segment, length, crc, is_durable = row
+    return Piece(first_id, count, deliveries, bool(is_durable), Slice(segment, offset, length, crc))
 
 
 class Pages:
@@ -186,13 +252,34 @@ class Pages:
         """The first page is going to be read; what comes goes into another one. There must be one, on disk."""
         page = self._pages.popleft()
         page.pack()
+        page.is_out = True
         self.reading = page
         return page
 
-    def seal(self) -> None:
-        """The first page takes no more: somebody waits for it, and it is to be on disk soon."""
-        if len(self._pages) == 1 and self._pages[0].count:
+    def seal(self, page: Page) -> None:
+        """The page takes no more: somebody waits for it, and it is to be on disk soon."""
+        if self._pages[-1] is page and page.count:
             self._pages.append(Page(is_durable=self._is_durable))
+
+    @property
+    def first_id(self) -> int:
+        """Of the first message, which may be on its way; there must be one."""
+        return (self.reading or self._pages[0]).first_id
+
+    def page_of(self, first: int) -> Page | None:
+        """The first page with ids from `first` on, without that which is being read."""
+        return next((page for page in self._pages if page.count and first < page.end), None)
+
+    def take_out(self, page: Page, first: int, end: int) -> tuple[list[Piece], list[Piece]]:
+        """As for a page, which is one of these and is not being read."""
+        count, size_bytes = page.count, page.size_bytes
+        changed = page.take_out(first, end)
+        self.count -= count - page.count
+        self.size_bytes -= size_bytes - page.size_bytes
+        if not page.count:
+            page.is_out = True
+            self._pages.remove(page)
+        return changed
 
     def finished(self) -> None:
         """What was being read is in memory."""
@@ -232,6 +319,7 @@ class Pages:
         pages = [page for page in self._pages if page.count]
         for page in pages:
             page.pack()
+            page.is_out = True
         self._pages.clear()
         self.reading = None
         self.count = self.size_bytes = 0

@@ -7,26 +7,28 @@ its way, a node READS_MAX. Source: docs/adr/0008-paging.md; Artemis's manual, "P
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mqbroker.base.errors import Bug, Refused
+from mqbroker.base.errors import Bug
 from mqbroker.core.backlog import Segment
 from mqbroker.core.kinds import QueueKind
 from mqbroker.core.meter import PAGE
-from mqbroker.core.page_moves import PageMoves, runs_in
+from mqbroker.core.page_moves import PageMoves, check_held, runs_in
 from mqbroker.core.paged_files import PagedFiles
 from mqbroker.core.pages import Page, Pages, Piece, Shape
-from mqbroker.core.restore import hold_again
+from mqbroker.core.restore import hold_again, set_times
 from mqbroker.journal.places import Slice, Written
 from mqbroker.journal.recovered import Leave
 
 if TYPE_CHECKING:
     from mqbroker.config.slices import AddressSettings
     from mqbroker.core.address import Address
+    from mqbroker.core.page_look import PageLook
     from mqbroker.core.queue import Queue
     from mqbroker.core.settings import Settings
     from mqbroker.core.store import Store
+    from mqbroker.wire.run import Run
 
 READS_MAX = 4
 PAGES_OF_BOUND = 4  # a page is no more than this part of its address's bounds
@@ -51,6 +53,7 @@ class Paging:
         self.paged_total = 0
         self.moves = PageMoves(store, self)
         self._reads: dict[int, tuple[Queue, Page]] = {}
+        self._looks: dict[int, tuple[PageLook, list[Piece]]] = {}
         self._wanting: dict[Queue, None] = {}
         self._held_back: dict[Queue, None] = {}  # they want a page, and the memory is full
         self._unsynced: dict[Queue, None] = {}  # they want a page that is not on disk yet
@@ -157,13 +160,17 @@ class Paging:
             return
         store = self._store
         if page.position > store.decisions.synced:
-            pages.seal()
             self._unsynced[queue] = None
-            if page.position == store.journal.position:
-                store.decisions.wait(_go_on)  # so that this append does not wait for others to be written
+            self.hurry(pages, page)
             return
         page = pages.begin()
-        self._reads[self.read(tuple(piece.place for piece in page.pieces()))] = queue, page
+        self._reads[self.read(_places(page.pieces()))] = queue, page
+
+    def hurry(self, pages: Pages, page: Page) -> None:
+        """Somebody waits for a page that is not on disk yet."""
+        pages.seal(page)
+        if page.position == self._store.journal.position:
+            self._store.decisions.wait(_go_on)  # so that this append does not wait for others to be written
 
     def synced(self) -> None:
         """More is on disk."""
@@ -173,28 +180,71 @@ class Paging:
 
     def awaits(self, effect_id: int) -> bool:
         """Whether this effect reads a page."""
-        return effect_id in self._reads or effect_id == self.moves.loading
+        return effect_id in self._reads or effect_id in self._looks or effect_id == self.moves.loading
 
     def done(self, effect_id: int, found: list[bytes]) -> None:
         """A page has been read. Raises StorageFault where the bytes are not what was written."""
         if effect_id == self.moves.loading:
             self.moves.loaded(found)
             return
-        queue, page = self._reads.pop(effect_id)
-        pages = queue.pages
-        is_wanted = pages is not None and pages.reading is page
-        for piece, data in zip(page.pieces(), found, strict=True):
-            if is_wanted:
-                for segment in segments_in(piece, data):
-                    hold_again(self._store, queue, segment)
-                    queue.come_back(segment, self._store.at.wall_ms)
-                    self.files.taken_in(segment.run)
+        if effect_id in self._looks:
+            look, pieces = self._looks.pop(effect_id)
+            look.found(self._segments(look.queue, pieces, found))
+        else:
+            queue, page = self._reads.pop(effect_id)
+            pieces = list(page.pieces())
+            if queue.pages is not None and queue.pages.reading is page:
+                self._come_back(queue, queue.pages, self._segments(queue, pieces, found))
+        for piece in pieces:
             self.pin(piece, -1)
-        if pages is not None and is_wanted:
-            pages.finished()
-            if pages.is_empty:
-                self._end(queue)
-            self._store.changed(queue)
+
+    def _segments(self, queue: Queue, pieces: list[Piece], found: list[bytes]) -> Iterator[Segment]:
+        """What was read, ready to be looked at."""
+        runs: list[Run] = []
+        for piece, runs_here in _with_runs(pieces, dict(zip(_places(pieces), found, strict=True))):
+            if runs_here is not runs:
+                runs = runs_here
+                for run in runs:
+                    set_times(self._store, queue, run)
+            yield from segments_in(piece, runs)
+
+    def _come_back(self, queue: Queue, pages: Pages, segments: Iterator[Segment]) -> None:
+        for segment in segments:
+            hold_again(self._store, queue, segment)
+            if segment.run.traits.group_id:
+                queue.dispatcher.grouped()
+            queue.come_back(segment, self._store.at.wall_ms)
+            self.files.taken_in(segment.run)
+        pages.finished()
+        if pages.is_empty:
+            self._end(queue)
+        self._store.changed(queue)
+
+    # -- for those who look at single messages -------------------------------------------------------------------------
+
+    def read_for(self, look: PageLook, pieces: list[Piece]) -> int:
+        """Read pieces that stay where they are; the effect's id. Their segments stay as long."""
+        for piece in pieces:
+            self.pin(piece, 1)
+        effect_id = self.read(_places(pieces))
+        self._looks[effect_id] = look, pieces
+        return effect_id
+
+    def take(self, queue: Queue, page: Page, segment: Segment) -> Segment:
+        """Messages of a page that were read for a look leave it: they are in memory, and in delivery."""
+        pages = queue.pages
+        assert pages is not None
+        gone, left = pages.take_out(page, segment.first_id, segment.first_id + segment.n)
+        for piece in left:
+            self.pin(piece, 1)
+        for piece in gone:
+            self.pin(piece, -1)
+        hold_again(self._store, queue, segment)
+        self.files.taken_in(segment.run)
+        queue.delivering_count += segment.n
+        if pages.is_empty:
+            self._end(queue)
+        return segment
 
     def pin(self, piece: Piece, count: int) -> None:
         """So many more refer to a piece."""
@@ -232,14 +282,6 @@ class Paging:
         for each in (self.queues, self._wanting, self._held_back, self._unsynced):
             each.pop(queue, None)
 
-    def check_unpaged(self, queue: Queue, operation: str) -> None:
-        """For who has to look at single messages. Raises Refused while some of them are on disk."""
-        if queue.pages is not None:
-            why = (
-                f"{queue.pages.count} messages of queue {queue.kind.name!r} are paged; have them consumed, or purge all"
-            )
-            raise Refused("amqp:precondition-failed", f"{operation}: {why}")
-
 
 def _nobody_reads(slices: tuple[Slice, ...]) -> int:
     raise Bug("a store without a node reads no pages")
@@ -269,9 +311,25 @@ def leave_of(settings: Settings, kept_bytes_max: int) -> Leave:
     return Leave(may_leave, kept_bytes_max)
 
 
-def segments_in(piece: Piece, data: bytes) -> Iterator[Segment]:
-    """The messages of a piece. Raises StorageFault where they are not there."""
-    for run in runs_in(piece, data):
+def _places(pieces: Iterable[Piece]) -> tuple[Slice, ...]:
+    """Each once: of a place of which messages in the middle are gone, several pieces are left."""
+    return tuple(dict.fromkeys(piece.place for piece in pieces))
+
+
+def _with_runs(pieces: Iterable[Piece], found: Mapping[Slice, bytes]) -> Iterator[tuple[Piece, list[Run]]]:
+    """Pieces with what is in their places; neighbours in one place have the same runs."""
+    place: Slice | None = None
+    runs: list[Run] = []
+    for piece in pieces:
+        if piece.place != place:
+            place, runs = piece.place, runs_in(piece, found[piece.place])
+        yield piece, runs
+
+
+def segments_in(piece: Piece, runs: list[Run]) -> Iterator[Segment]:
+    """The messages of a piece, of the runs in its place. Raises StorageFault where they are not there."""
+    check_held(piece, runs)
+    for run in runs:
         begin, end = max(piece.first_id, run.first_id), min(piece.end, run.first_id + run.count)
         if begin < end:
             yield Segment(run, begin - run.first_id, end - begin, piece.deliveries)

@@ -2,7 +2,8 @@
 
 A picker goes once over what was deliverable or scheduled when it began, in order, and takes what is wanted. What comes
 later, and what is in delivery, is passed over. What a piece took counts as in delivery until the caller settles it,
-which it must do in the same step: so a crash finds each message in its old place or in its new one.
+which it must do in the same step: so a crash finds each message in its old place or in its new one. Of queues that page
+see paged_picking.py.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from mqbroker.core.backlog import Segment
+from mqbroker.core.backlog import PRIORITY_MAX, Segment, rank_of
 from mqbroker.core.queue import Queue
 
 Wants = Callable[[Segment, int], bool]
@@ -32,13 +33,16 @@ class Budget:
 
 
 class Picker:
-    """See the module's docstring. `wants` None: everything; `count_max` -1: as many as there are."""
+    """See the module's docstring. `ids`: from the first to before the second. `wants` None: everything; `count_max` -1:
+    as many as there are.
+    """
 
-    def __init__(self, queue: Queue, before_id: int, wants: Wants | None = None, count_max: int = -1) -> None:
+    def __init__(self, queue: Queue, ids: tuple[int, int], wants: Wants | None = None, count_max: int = -1) -> None:
         self._queue = queue
-        self._before_id = before_id
+        self._ids = ids
         self._wants = wants
         self._left = count_max
+        self._priority = PRIORITY_MAX  # of the next one
         self._rank = 0  # of the next one
         self._due = (0, 0)  # due time and rank of the next one
         self._is_backlog_done = False
@@ -59,8 +63,19 @@ class Picker:
         return taken
 
     def _of_backlog(self, budget: Budget, taken: list[Segment]) -> bool:
+        """The ids of each priority lie together."""
+        while self._priority >= 0:
+            self._rank = max(self._rank, rank_of(self._priority, self._ids[0]))
+            if not self._of_priority(rank_of(self._priority, self._ids[1]), budget, taken):
+                return False
+            self._priority -= 1
+        return not budget.is_spent
+
+    def _of_priority(self, end_rank: int, budget: Budget, taken: list[Segment]) -> bool:
         queue = self._queue
         for segment in queue.backlog.from_rank(self._rank):
+            if segment.rank >= end_rank:
+                break
             if budget.is_spent:
                 return False
             first = segment.start + max(self._rank - segment.rank, 0)
@@ -70,7 +85,7 @@ class Picker:
             self._rank = segment.rank + stop - segment.start
             if stop < segment.start + segment.n:
                 return False
-        return not budget.is_spent
+        return True
 
     def _of_scheduled(self, budget: Budget, taken: list[Segment]) -> bool:
         """A sorted list is a heap, so sorting it keeps what the queue relies on, and gives places to go on from."""
@@ -84,6 +99,11 @@ class Picker:
             due_ms, rank, segment = entries[at]
             at += 1
             skip = max(self._due[1] - rank, 0) if due_ms == self._due[0] else 0
+            skip = max(skip, self._ids[0] - segment.first_id)
+            if skip >= segment.n:
+                self._due = (due_ms, rank + segment.n)
+                kept.append((due_ms, rank, segment))
+                continue
             ranges, stop = self._look(segment, segment.start + skip, budget)
             is_cut = stop < segment.start + segment.n
             self._due = (due_ms, rank + stop - segment.start)
@@ -103,35 +123,40 @@ class Picker:
         return at
 
     def _look(self, segment: Segment, first: int, budget: Budget) -> tuple[list[tuple[int, int]], int]:
-        """Ranges of wanted indexes from `first` on, and the index where the budget ended."""
-        end = segment.start + segment.n
+        if segment.first_id < self._ids[1]:
+            return look(segment, first, self._wants, budget)
         budget.looks -= 1
-        if segment.first_id >= self._before_id:
-            return [], end
-        if self._wants is None:
-            return self._take_first(segment, first, budget)
-        ranges: list[tuple[int, int]] = []
-        index = first
-        while index < end and (index == first or not budget.is_spent):
-            budget.looks -= 1
-            if self._wants(segment, index):
-                budget.messages -= 1
-                budget.size_bytes -= segment.run.size_bytes(index, 1)
-                if ranges and ranges[-1][1] == index:
-                    ranges[-1] = (ranges[-1][0], index + 1)
-                else:
-                    ranges.append((index, index + 1))
-            index += 1
-        return ranges, index
+        return [], segment.start + segment.n
 
-    @staticmethod
-    def _take_first(segment: Segment, first: int, budget: Budget) -> tuple[list[tuple[int, int]], int]:
-        count = min(segment.start + segment.n - first, budget.messages)
-        while count > 1 and segment.run.size_bytes(first, count) > budget.size_bytes:
-            count //= 2
-        budget.messages -= count
-        budget.size_bytes -= segment.run.size_bytes(first, count)
-        return [(first, first + count)], first + count
+
+def look(segment: Segment, first: int, wants: Wants | None, budget: Budget) -> tuple[list[tuple[int, int]], int]:
+    """Ranges of wanted indexes from `first` on, and the index where the budget ended."""
+    end = segment.start + segment.n
+    budget.looks -= 1
+    if wants is None:
+        return _take_first(segment, first, budget)
+    ranges: list[tuple[int, int]] = []
+    index = first
+    while index < end and (index == first or not budget.is_spent):
+        budget.looks -= 1
+        if wants(segment, index):
+            budget.messages -= 1
+            budget.size_bytes -= segment.run.size_bytes(index, 1)
+            if ranges and ranges[-1][1] == index:
+                ranges[-1] = (ranges[-1][0], index + 1)
+            else:
+                ranges.append((index, index + 1))
+        index += 1
+    return ranges, index
+
+
+def _take_first(segment: Segment, first: int, budget: Budget) -> tuple[list[tuple[int, int]], int]:
+    count = min(segment.start + segment.n - first, budget.messages)
+    while count > 1 and segment.run.size_bytes(first, count) > budget.size_bytes:
+        count //= 2
+    budget.messages -= count
+    budget.size_bytes -= segment.run.size_bytes(first, count)
+    return [(first, first + count)], first + count
 
 
 def _place(entry: tuple[int, int, Segment]) -> tuple[int, int]:

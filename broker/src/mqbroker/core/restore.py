@@ -80,24 +80,29 @@ def bring_back(store: Store, recovered: Recovered, by_id: dict[int, Queue], file
         store.changed(queue)
 
 
+def set_times(store: Store, queue: Queue, run: Run) -> None:
+    """What a run that was read from disk is to know before anybody looks at it."""
+    run.expires_ms = expires_ms(run, store.settings.of(queue.kind.address))
+    run.deliver_at_ms = deliver_at_ms(run)
+
+
 def hold_again(store: Store, queue: Queue, segment: Segment) -> None:
-    """Messages that were read from disk are in memory for one queue more."""
+    """Messages that were read from disk, and know their times, are in memory for one queue more."""
     run = segment.run
     if not run.live:
-        run.expires_ms = expires_ms(run, store.settings.of(queue.kind.address))
-        run.deliver_at_ms = deliver_at_ms(run)
         store.memory.hold(run)
     run.live += segment.n
     if queue.meter is not None:
         queue.meter.add(run.size_bytes(segment.start, segment.n), segment.n)
-    if run.traits.group_id:
-        queue.dispatcher.grouped()
 
 
 def _into_memory(store: Store, queue: Queue, segment: Segment) -> None:
     run = segment.run
+    set_times(store, queue, run)
     hold_again(store, queue, segment)
     store.large.stored(run)
+    if run.traits.group_id:
+        queue.dispatcher.grouped()
     if run.deliver_at_ms > store.at.wall_ms:
         queue.add_scheduled(segment, run.deliver_at_ms)
     else:

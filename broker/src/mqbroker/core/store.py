@@ -52,12 +52,12 @@ class Store:
         self.at = at
         self.decisions = Decisions(journal.position - 1)
         self.duplicates = Duplicates(self.settings, journal, self.decisions)
-        self.meters = Meters()
         self.diverts = Diverts((), self)
         self.leaving = Leaving(self)
         self.idle = Idle(self)
         self.large = LargeFiles(journal)
         self.memory = Memory(limits.global_max_size_bytes, self.large)
+        self.meters = Meters(self.memory)
         self.paging = Paging(self)
         self.addresses: dict[str, Address] = {}
         self.queues: dict[str, Queue] = {}
@@ -135,8 +135,15 @@ class Store:
         return added
 
     def takes_when_full(self, address: Address) -> bool:
-        """Whether all that comes there can stay on disk while the memory is full."""
-        return address.can_page and address.name not in self.diverts.at
+        """Whether all that comes there, and what diverts make of it, can stay on disk while the memory is full."""
+        if self.memory.is_shut:
+            return False
+        return address.can_page and (address.name not in self.diverts.at or self.diverts.may_page(address.name))
+
+    def can_page_at(self, name: str) -> bool:
+        """Whether what comes to an address, which need not exist yet, can stay on disk."""
+        found = self.addresses.get(name)
+        return self.settings.of(name).address_full_policy == PAGE if found is None else found.can_page
 
     def make_address(self, name: str, *, is_temporary: bool = False) -> Address:
         """The address, without a queue where it is new. Raises Refused."""
@@ -268,7 +275,8 @@ class Store:
             if run.section.is_durable:
                 durable = [queue.journal_id for queue in queues if queue.journal_id]
                 waits = waits or bool(durable)
-            if address.pages and (paged := self.paging.takers(address, queues)):
+            is_tight = self.memory.held_bytes >= self.memory.max_bytes or address.meter or self.paging.queues
+            if address.pages and is_tight and (paged := self.paging.takers(address, queues)):
                 self.paging.publish(Segment(run, index, count, 0), tuple(durable), paged)
                 queues = [queue for queue in queues if queue not in paged]
                 if not queues:

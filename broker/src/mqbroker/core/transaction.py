@@ -81,16 +81,20 @@ class Transaction:
 
     # -- work ----------------------------------------------------------------------------------------------------------
 
-    def check(self, size_bytes: int = 0, more_parts: int = 0) -> None:
-        """Whether so many more bytes fit, and one more part beside `more_parts` others. Raises Refused."""
+    def check(self, size_bytes: int = 0, more_parts: int = 0, *, may_page: bool = False) -> None:
+        """Whether so many more bytes fit, and one more part beside `more_parts` others. Raises Refused.
+
+        `may_page`: they go to an address that keeps on disk what is too much, once they are committed; until then they
+        are in memory, beyond its bound by a quarter.
+        """
         limit, memory = self._store.limits.transaction_max_size_bytes, self._store.memory
         why = ""
         if self.size_bytes + size_bytes > limit:
             why = f"over {limit} bytes in one transaction, which is transaction-max-size-bytes"
         elif self.parts_count + more_parts >= PARTS_MAX:
             why = f"over {PARTS_MAX} messages and acknowledgements in one transaction"
-        elif size_bytes and memory.is_full:
-            why = f"the broker holds {memory.held_bytes} bytes of messages, which is global-max-size"
+        elif size_bytes and memory.is_full and not (may_page and memory.held_bytes < memory.max_bytes * 5 // 4):
+            why = memory.why_full
         if why:
             raise Refused("amqp:resource-limit-exceeded", why)
 

@@ -32,6 +32,7 @@ from mqbroker.io.log import Log
 from mqbroker.io.loop import EXIT_HARD_STOP, AppendQueue, Core, Handlers, NodeLoop
 from mqbroker.io.notify import Notifier, Watchdog
 from mqbroker.io.pool import DerivePool
+from mqbroker.io.space_watch import SpaceWatch
 from mqbroker.node.effects import (
     AdminReply,
     Close,
@@ -95,6 +96,7 @@ class Server:
         self.large = LargeMessages(directory, self.node.post_from_thread, self.node.storage_failed)
         self._discovery = DiscoveryEndpoints(options, self.node, self._loop)
         self._acceptors: list[Acceptor] = []
+        self._space = SpaceWatch(self.node.post, options.node.data_directory, options.journal.min_disk_free_bytes)
         self._http: HttpServer | None = None
         self._endpoints: Endpoints | None = None
         self._is_stopping = False
@@ -128,6 +130,7 @@ class Server:
         gc.collect()
         gc.freeze()
         watchdog.start()
+        self._space.start()
         self._log_start()
         self._notifier.ready(f"running, {len(self._acceptors)} listeners")
         code = await self.node.ended
@@ -145,6 +148,7 @@ class Server:
         if self._endpoints is not None:
             self._endpoints.close()
         self._discovery.close()
+        self._space.stop()
         self._pool.close()
         self.large.close()
 

@@ -100,7 +100,7 @@ class Broker:
         for finding in recovered.findings:
             self.happenings.add(finding, at.wall_ms)
         self.termini = Termini(self)
-        self.is_stopping = False
+        self.is_stopping = self.is_disk_full = False
         self.effects: list[Effect] = []
         self.touched: dict[int, Peer] = {}
         self.starved: dict[ReceiverLink, Peer] = {}
@@ -112,11 +112,14 @@ class Broker:
         self._notices: list[Notice] = []
         self._operations = setup.operations
         self._listeners = {listener.name: listener for listener in options.listeners}
-        self._effect_id, self.is_disk_full = 0, False
+        self._effect_id = 0
         self._expected: dict[int, Peer] = {}
         self.large = LargeMessages(self, setup.large_files)
         self.discovery = Discovery(self, setup.cluster_key, setup.boot_id)
-        self._handlers: dict[type, Callable[[Any], None]] = {
+        self._handlers = self._handlers_of_inputs()
+
+    def _handlers_of_inputs(self) -> dict[type, Callable[[Any], None]]:
+        return {
             given.Received: self._received,
             given.Synced: self._synced,
             given.Accepted: self._accepted,
@@ -126,6 +129,7 @@ class Broker:
             given.Failed: self._failed,
             given.Disk: self._disk,
             given.Datagram: self.discovery.heard,
+            given.Space: self._space,
             given.AdminRequest: self._admin,
             given.AdminClosed: self._admin_closed,
             given.UsersChanged: self._users_changed,
@@ -310,6 +314,12 @@ class Broker:
                 peer.pause_if_needed()
         self._relieve()
 
+    def _space(self, given_: given.Space) -> None:
+        self.store.memory.is_shut = given_.is_low
+        event = "disk-nearly-full" if given_.is_low else "disk-has-room"
+        self.notice(Level.ERROR if given_.is_low else Level.INFO, event, free_bytes=given_.free_bytes)
+        self._relieve()
+
     def _admin(self, given_: given.AdminRequest) -> None:
         self._operations(self, given_)
 
@@ -350,11 +360,17 @@ class Broker:
         return self.store.memory.has_room and not self.is_disk_full and not self.is_stopping
 
     def may_grant_at(self, address: Address | Relay) -> bool:
-        """The same for those who send to an address: one that pages needs no room in memory."""
+        """The same for those who send to an address: one that pages needs no room in memory.
+
+        Who has no address cannot be held back for one: what does not fit is refused message by message.
+        """
         if self.may_grant:
             return True
-        is_paging = isinstance(address, Address) and self.store.takes_when_full(address)
-        return is_paging and not self.is_disk_full and not self.is_stopping
+        if isinstance(address, Address):
+            is_taken = self.store.takes_when_full(address)
+        else:
+            is_taken = not self.store.memory.is_shut
+        return is_taken and not self.is_disk_full and not self.is_stopping
 
     def _relieve(self) -> None:
         """Give credit to those who waited for room."""

@@ -20,6 +20,7 @@ from mqbroker.base.serial import wrap
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.core.address import Address
 from mqbroker.core.queue import Queue, Segment
+from mqbroker.core.store import FULLY_QUALIFIED
 from mqbroker.core.transaction import Transaction
 from mqbroker.node.ongoing import Enlistment, Ongoing, Settlement, segment_of
 from mqbroker.node.relay import Relay, target_of
@@ -266,7 +267,10 @@ class Transactions:
         try:
             with broker.permissions.acting(self._peer.actor):
                 (owner.check if isinstance(owner, Relay) else broker.store.may_send)(address)
-            ongoing.work.check(size)
+            name = address.partition(FULLY_QUALIFIED)[0]
+            memory = broker.store.memory
+            may_page = memory.is_full and not memory.is_shut and broker.store.can_page_at(name)
+            ongoing.work.check(size, may_page=may_page)
             if self.size_bytes + size > limit:
                 why = f"over {limit} bytes in transactions, which is transactions-per-connection-max-size-bytes"
                 raise Refused("amqp:resource-limit-exceeded", why)

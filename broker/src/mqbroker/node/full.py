@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from mqbroker.amqp.events import Incoming
 from mqbroker.base.errors import Refused
-from mqbroker.core.meter import BLOCK, DROP, PAGE, Meter
+from mqbroker.core.meter import BLOCK, Meter
 from mqbroker.node.refusals import refuse_range
 from mqbroker.wire.parts import part_of
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 def admitted(peer: Peer, event: Incoming, meter: Meter) -> Incoming | None:
     """The messages that the address takes; the rest is refused, or accepted and dropped, at once."""
     link, run, first, is_settled = event
-    count = run.count if meter.policy in (BLOCK, PAGE) else meter.fitting(run)
+    count = run.count if meter.policy == BLOCK else meter.fitting(run)
     if count == run.count:
         return event
     taken = Incoming(link, part_of(run, 0, count), first, is_settled) if count else None
     why = meter.refused(run.count - count)
-    if meter.policy != DROP and is_settled:
+    if not meter.drops and is_settled:
         if taken is not None:
             peer.broker.store.publish(link.owner, taken.run, peer.origin)
         refuse_range(event, count, why)
         return None
-    if meter.policy != DROP:
+    if not meter.drops:
         refuse_range(event, count, why)
     elif not is_settled:
         link.session.accept(first + count, run.count - count)
@@ -43,9 +43,9 @@ def is_dropped(address: Address, count: int) -> bool:
     Raises Refused where they are refused instead.
     """
     meter = address.meter
-    if meter is None or meter.takes(count if meter.policy != DROP else 1):
+    if meter is None or meter.takes(1 if meter.drops else count):
         return False
     why = meter.refused(count)
-    if meter.policy != DROP:
+    if not meter.drops:
         raise Refused("amqp:resource-limit-exceeded", why)
     return True

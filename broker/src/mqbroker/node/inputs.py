@@ -105,6 +105,14 @@ class Datagram:
 
 
 @dataclass(frozen=True, slots=True)
+class Space:
+    """Whether less is free on the file system of the journal than the options want."""
+
+    is_low: bool
+    free_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class AdminRequest:
     """One request of the admin socket. Answered by exactly one `AdminReply` with the same `id`.
 
@@ -153,5 +161,5 @@ class Stop:
 
 Input = (
     Received | Synced | Accepted | Connected | Closed | WriteBlocked | Done | Failed | Disk | Datagram
-    | AdminRequest | AdminClosed | UsersChanged | ClusterKeyChanged | OptionsChanged | Stop
+    | Space | AdminRequest | AdminClosed | UsersChanged | ClusterKeyChanged | OptionsChanged | Stop
 )  # fmt: skip

@@ -1,7 +1,7 @@
 """Requests that take many steps: each step runs one bounded piece of one of them, in turn.
 
 A job answers its request itself. None goes on while the disk is far behind (the next `Synced` makes a step) or when
-the node stops. Bounded: at most JOBS_MAX at a time.
+the node stops; one that waits for what it has asked for lets others go first. Bounded: at most JOBS_MAX at a time.
 """
 
 from __future__ import annotations
@@ -16,6 +16,10 @@ JOBS_MAX = 16
 
 class Job(Protocol):
     """One request under way."""
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it can do nothing before an input comes, which makes a step."""
 
     def run(self) -> bool:
         """Do one piece; whether there is more to do. It answers when there is none."""
@@ -33,7 +37,7 @@ class Jobs:
     def add(self, job: Job) -> None:
         """Run it from now on. Raises Refused when there are too many."""
         if len(self._jobs) >= JOBS_MAX:
-            why = f"{JOBS_MAX} requests that move or purge messages are under way; try again when one is done"
+            why = f"{JOBS_MAX} requests that look at, move or purge messages are under way; try again when one is done"
             raise Refused("amqp:resource-limit-exceeded", why)
         self._jobs.append(job)
 
@@ -43,9 +47,12 @@ class Jobs:
         if is_stopping:
             while jobs:
                 jobs.popleft().abandon()
-        if not jobs or is_held:
+        if is_held:
             return False
-        job = jobs.popleft()
+        job = next((each for each in jobs if not each.is_waiting), None)
+        if job is None:
+            return False
+        jobs.remove(job)
         if job.run():
             jobs.append(job)
-        return bool(jobs)
+        return any(not each.is_waiting for each in jobs)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from mqbroker.base.errors import Refused
 from mqbroker.base.time import NS_PER_MS
-from mqbroker.core.meter import DROP
 from mqbroker.core.queue import Filter, Queue, Segment
 from mqbroker.node.full import is_dropped
 from mqbroker.node.shown import shown
@@ -87,11 +86,13 @@ class LocalSessions:
         if largest > store.limits.max_message_size_bytes:
             raise Refused("amqp:link:message-size-exceeded", f"a message of {largest} bytes exceeds max-message-size")
         target = store.address_for(address)
+        if store.memory.is_shut:
+            raise Refused("amqp:resource-limit-exceeded", store.memory.why_full)
         is_over = sum(map(len, payloads)) + store.memory.held_bytes > store.memory.max_bytes
         if is_over and not store.takes_when_full(target):
             raise Refused("amqp:resource-limit-exceeded", "the messages do not fit under global-max-size")
         # All or none, but where more than fits is dropped.
-        is_all_taken = target.meter is None or (target.meter.policy != DROP and not is_dropped(target, len(payloads)))
+        is_all_taken = target.meter is None or (not target.meter.drops and not is_dropped(target, len(payloads)))
         waits = False
         for payload in payloads:
             if is_all_taken or not is_dropped(target, 1):

@@ -253,11 +253,9 @@ class Peer:
         if type(link.owner) is CoordinatorEnd:
             self.transactions.requested(event)
             return
-        if broker.store.memory.is_full and not (
-            isinstance(link.owner, Address) and broker.store.takes_when_full(link.owner)
-        ):
-            why = f"the broker holds {broker.store.memory.held_bytes} bytes of messages, which is global-max-size"
-            refuse_run(self, event, why)
+        is_addressed = isinstance(link.owner, Address)  # else each message meets its own address
+        if is_addressed and broker.store.memory.is_full and not broker.store.takes_when_full(link.owner):
+            refuse_run(self, event, broker.store.memory.why_full)
             return
         if isinstance(link.owner, Relay):
             self._relay(link, link.owner.publish(run, self.origin), event)

@@ -57,6 +57,9 @@ class Relay:
             with self._acting():
                 self.check(target)
                 address = self._store.target_for(target)
+            memory = self._store.memory
+            if memory.is_full and not self._store.takes_when_full(address):
+                raise Refused("amqp:resource-limit-exceeded", memory.why_full)
             if is_dropped(address, run.count):
                 return False, None
         except Refused as refused:

@@ -30,7 +30,7 @@ class Options(ActOptions):
 def run(world: World, options: Options) -> int:
     """Show messages of a queue without taking any, bodies one a line, -o json as JSON lines with everything.
 
-    Deliverable messages come in their order, then scheduled ones by their time.
+    Deliverable messages come in their order, then scheduled ones by their time, then what is paged.
     """
     node = the_node(world, options)
     emit = writer_of(world, options.shape)

@@ -1,0 +1,209 @@
+"""Options of addresses: what holds for the messages at those that match, who may do what there, and diverts.
+
+Declared as those in options.py are.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from mqbroker.config.declaring import NodeName, OptionalPlace, Roles, Table, option, setting
+
+FullPolicy = Literal["DROP", "FAIL", "BLOCK", "PAGE"]
+RateUnit = Literal["MESSAGES_PER_SECOND", "MESSAGES_PER_MINUTE", "MESSAGES_PER_HOUR", "MESSAGES_PER_DAY"]
+RoutingType = Literal["ANYCAST", "MULTICAST"]
+Name = Annotated[str, Field(max_length=1024)]
+FullName = Annotated[str, Field(min_length=1, max_length=1024)]
+LONG_MS = 10 * 365 * 86_400_000
+
+
+class AddressSettingsTable(Table):
+    """What holds at the addresses that match. The table may be repeated: option by option the most specific match wins.
+
+    Words of an address are separated by dots; `*` stands for one word, `#` for any number of them.
+    """
+
+    match: str = option(
+        ..., "Address, or pattern of addresses, that the settings are for.", reload=True, min_length=1, max_length=1024
+    )
+    auto_create_queues: bool | None = setting(
+        True, "Create a queue when somebody sends to or receives from an address that has none; else refuse."
+    )
+    auto_create_addresses: bool | None = setting(True, "Make an address that is not there for those who use it.")
+    auto_delete_queues: bool | None = setting(
+        True, "Delete queues that were created by themselves once they have been used, are idle and are empty."
+    )
+    auto_delete_queues_delay: int | None = setting(0, "Time that it must have been idle.", unit="ms", ge=0, le=LONG_MS)
+    auto_delete_queues_message_count: int | None = setting(
+        0, "Messages that such a queue may still hold; -1: any number.", unit="messages", ge=-1, le=2**40
+    )
+    auto_delete_addresses: bool | None = setting(
+        True, "Delete addresses that have no queue any more, and no producer where they gave copies."
+    )
+    auto_delete_addresses_delay: int | None = setting(
+        0, "Time that such an address must have been unused.", unit="ms", ge=0, le=LONG_MS
+    )
+    auto_delete_addresses_skip_usage_check: bool | None = setting(False, "Delete also those that never had a queue.")
+    default_address_routing_type: RoutingType | None = setting(
+        "ANYCAST", "Routing type where a client does not say: ANYCAST shares messages, MULTICAST copies them."
+    )
+    default_max_consumers: int | None = setting(-1, "Consumers of one queue; -1: no bound.", ge=-1, le=1_000_000)
+    default_exclusive_queue: bool | None = setting(False, "One consumer gets all messages, the others stand by.")
+    default_last_value_queue: bool | None = setting(False, "Keep only the last message of each `_AMQ_LVQ_NAME`.")
+    default_last_value_key: Name | None = setting(
+        "", "Property by which last-value queues tell messages apart instead; naming one makes such queues."
+    )
+    default_non_destructive: bool | None = setting(
+        False, "Consumers get copies; messages leave by expiry, replacement or administration alone."
+    )
+    default_ring_size: int | None = setting(
+        -1, "Messages that a queue keeps, older ones make room; -1: no bound.", unit="messages", ge=-1, le=2**40
+    )
+    default_consumers_before_dispatch: int | None = setting(
+        0, "Consumers that must be there before the first message is handed out.", ge=0, le=1_000_000
+    )
+    default_delay_before_dispatch: int | None = setting(
+        -1, "Time to wait for them, from the first consumer on; -1: for ever.", unit="ms", ge=-1, le=LONG_MS
+    )
+    default_group_rebalance: bool | None = setting(False, "Groups find their consumers anew when one more comes.")
+    default_group_buckets: int | None = setting(
+        -1, "Number of classes that groups are put into, to bound memory; -1: each group for itself.", ge=-1, le=65536
+    )
+    default_group_first_key: Name | None = setting(
+        "", "Property that is set to true on the first message of a group that a consumer gets; empty: none."
+    )
+    default_purge_on_no_consumers: bool | None = setting(False, "Drop what is in a queue as its last consumer leaves.")
+    dead_letter_address: Name | None = setting(
+        "", "Address for messages that could not be delivered or were rejected; without one they are dropped."
+    )
+    max_delivery_attempts: int | None = setting(
+        10, "Deliveries in vain that make a dead letter; -1: no bound.", ge=-1, le=1_000_000
+    )
+    auto_create_dead_letter_resources: bool | None = setting(
+        False, "Keep the dead letters of each address in a queue of their own at the dead-letter address."
+    )
+    dead_letter_queue_prefix: Name | None = setting("DLQ.", "What the names of those queues begin with.")
+    dead_letter_queue_suffix: Name | None = setting("", "What they end with.")
+    redelivery_delay: int | None = setting(0, "Time before a message is delivered again.", unit="ms", ge=0, le=LONG_MS)
+    redelivery_delay_multiplier: float | None = setting(
+        1.0, "Factor by which that time grows with each delivery in vain.", ge=1.0, le=100.0
+    )
+    redelivery_collision_avoidance_factor: float | None = setting(
+        0.0, "Share by which that time varies, so that messages do not come back together.", ge=0.0, le=1.0
+    )
+    max_redelivery_delay: int | None = setting(
+        0, "Its upper bound; 0: ten times the delay.", unit="ms", ge=0, le=LONG_MS
+    )
+    expiry_address: Name | None = setting("", "Address for expired messages; without one they are dropped.")
+    expiry_delay: int | None = setting(-1, "Time to live where none is said; -1: none.", unit="ms", ge=-1, le=LONG_MS)
+    min_expiry_delay: int | None = setting(-1, "Shortest time to live; -1: no bound.", unit="ms", ge=-1, le=LONG_MS)
+    max_expiry_delay: int | None = setting(-1, "Longest time to live; -1: no bound.", unit="ms", ge=-1, le=LONG_MS)
+    auto_create_expiry_resources: bool | None = setting(
+        False, "Keep the expired messages of each address in a queue of their own at the expiry address."
+    )
+    expiry_queue_prefix: Name | None = setting("EXP.", "What the names of those queues begin with.")
+    expiry_queue_suffix: Name | None = setting("", "What they end with.")
+    slow_consumer_threshold: int | None = setting(
+        -1, "Messages that a consumer should at least settle in a unit of time while messages wait; -1: any number.",
+        unit="messages", ge=-1, le=2**40,
+    )  # fmt: skip
+    slow_consumer_threshold_measurement_unit: RateUnit | None = setting(
+        "MESSAGES_PER_SECOND", "Unit of slow-consumer-threshold."
+    )
+    slow_consumer_policy: Literal["KILL", "NOTIFY"] | None = setting(
+        "NOTIFY", "What happens to a slow consumer: its connection is closed (KILL), or the log and events tell of it."
+    )
+    slow_consumer_check_period: int | None = setting(
+        5, "Time between two looks at the consumers of a queue.", unit="s", ge=1, le=86_400
+    )
+    id_cache_size: int | None = setting(
+        20_000,
+        "Ids (`_AMQ_DUPL_ID`) that an address remembers: a message with one of them is accepted and dropped; 0: none.",
+        unit="messages",
+        ge=0,
+        le=1_000_000,
+    )
+    max_size_bytes: int | None = setting(
+        -1,
+        "Bytes of messages in the queues of an address above which it is full; -1: no bound.",
+        unit="bytes",
+        ge=-1,
+        le=2**50,
+        reload=False,
+    )
+    max_size_messages: int | None = setting(
+        -1,
+        "Messages in the queues of an address above which it is full; -1: no bound.",
+        unit="messages",
+        ge=-1,
+        le=2**40,
+        reload=False,
+    )
+    address_full_policy: FullPolicy | None = setting(
+        "PAGE",
+        "What happens at a full address: PAGE keeps on disk what is too much, also where `global-max-size-bytes` is "
+        "reached, BLOCK gives producers no credit, FAIL rejects, DROP accepts and drops.",
+        reload=False,
+    )
+    page_limit_bytes: int | None = setting(
+        -1,
+        "Bytes of messages that the queues of an address may page; -1: no bound.",
+        unit="bytes",
+        ge=-1,
+        le=2**50,
+        reload=False,
+    )
+    page_limit_messages: int | None = setting(
+        -1,
+        "Messages that the queues of an address may page; -1: no bound.",
+        unit="messages",
+        ge=-1,
+        le=2**40,
+        reload=False,
+    )
+    page_full_policy: Literal["DROP", "FAIL"] | None = setting(
+        "FAIL", "What happens where those are reached: FAIL rejects, DROP accepts and drops.", reload=False
+    )
+    page_size_bytes: int | None = setting(
+        10 * 2**20,
+        "Bytes of messages that are read back together where an address pages; at most a quarter of its bounds.",
+        unit="bytes",
+        ge=1024,
+        le=2**30,
+        reload=False,
+    )
+    redirect_to: OptionalPlace | None = setting("", "Broker, as `host:port`, that links to the address are sent to.")
+
+
+class SecuritySettingsTable(Table):
+    """Roles that may do something at the addresses that match. The table may be repeated: the most specific match wins.
+
+    It holds as a whole, nothing is added from others. Without any table everybody who is logged in may do everything.
+    """
+
+    match: str = option(
+        ..., "Address, or pattern of addresses, that the permissions are for.", min_length=1, max_length=1024
+    )
+    send: Roles = option([], "Roles that may send to matching addresses.")
+    consume: Roles = option([], "Roles that may consume from queues of matching addresses.")
+    browse: Roles = option([], "Roles that may browse queues of matching addresses.")
+    create_address: Roles = option([], "Roles that may have matching addresses made by using them.")
+    create_durable_queue: Roles = option([], "Roles that may have durable queues made at matching addresses.")
+    create_non_durable_queue: Roles = option([], "Roles that may have queues made there that are not durable.")
+    delete_durable_queue: Roles = option([], "Roles that may end durable subscriptions of matching addresses.")
+    delete_non_durable_queue: Roles = option([], "Roles that may replace subscriptions there that are not durable.")
+
+
+class DivertTable(Table):
+    """Messages of an address that go to another as well, or instead. The table may be repeated."""
+
+    name: NodeName = option(..., "Name of the divert, distinct within the file.")
+    address: FullName = option(..., "Address whose messages are diverted.")
+    forwarding_address: FullName = option(..., "Address that they go to.")
+    filter: str = option("", "Selector: only messages that match are diverted; empty means all.", max_length=4096)
+    exclusive: bool = option(False, "Messages that are diverted do not stay at their address.")
+    routing_type: Literal["STRIP", "PASS", "ANYCAST", "MULTICAST"] = option(
+        "STRIP", "Queues of the forwarding address that are reached: those of one routing type, or (STRIP, PASS) all."
+    )

@@ -1,0 +1,58 @@
+"""Looks at the room on the journal's file system now and then, and tells the node when it becomes scarce, or enough.
+
+Owns one task. A disk without room ends the node, so publishers are held back before (`min-disk-free-bytes`), and
+consumers make room. Invariant: the node is told of changes only, and a margin keeps them apart. The look may hang with
+the file system, so it runs in a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Callable
+
+from mqbroker.io.worker import Worker
+from mqbroker.node.inputs import Space
+
+SCAN_PERIOD_S = 5.0
+
+
+class SpaceWatch:
+    """See the module's docstring. `path`: something on that file system."""
+
+    def __init__(self, post: Callable[[Space], None], path: str, free_bytes_min: int) -> None:
+        self._post = post
+        self._path = path
+        self._free_bytes_min = free_bytes_min
+        self._worker = Worker()
+        self._is_low = False
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Look from now on, if anybody wants that."""
+        if self._free_bytes_min:
+            self._task = asyncio.get_running_loop().create_task(self._watch())
+
+    def stop(self) -> None:
+        """Look no more."""
+        if self._task is not None:
+            self._task.cancel()
+        self._worker.close()
+
+    async def _watch(self) -> None:
+        while True:
+            with contextlib.suppress(OSError):  # whoever writes there will say what is wrong
+                self.saw(await self._worker.run(self._free_bytes))
+            await asyncio.sleep(SCAN_PERIOD_S)
+
+    def _free_bytes(self) -> int:
+        found = os.statvfs(self._path)
+        return found.f_bavail * found.f_frsize
+
+    def saw(self, free_bytes: int) -> None:
+        """So much is free."""
+        enough = self._free_bytes_min * 5 // 4 if self._is_low else self._free_bytes_min
+        if (free_bytes < enough) != self._is_low:
+            self._is_low = not self._is_low
+            self._post(Space(self._is_low, free_bytes))
