@@ -6,12 +6,14 @@
     ├── ConnectionFailed    no connection: none could be made, or it was lost and is not coming back
     │   └── LoginRefused    the broker does not let this user in; trying again does not help
     ├── Closed              used after `close`
+    │   └── NothingMore     a browser that has seen all there was
     ├── LinkFailed          a sender or receiver was refused, or ended by the broker; `condition` says why
     ├── SendFailed          the message has no good outcome
     │   ├── Rejected        the broker refused it, and will again; `condition` says why
     │   ├── Released        the broker did not take it: it may be sent again
     │   ├── Modified        the same, and it may have been looked at
-    │   └── OutcomeUnknown  the connection ended before the outcome came: it may have been taken, or not
+    │   ├── OutcomeUnknown  the connection ended before the outcome came: it may have been taken, or not
+    │   └── ManyFailed      of messages that were sent together, some have no good outcome: `failures` has them
     └── TransactionFailed   the transaction is rolled back; nothing of it happened
         └── TransactionInDoubt  the connection ended during the commit: all of it happened, or nothing
 
@@ -20,7 +22,12 @@ A message says what, where, and what to do. Time that is up is the built-in Time
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from mqbroker.base.errors import MqError
+
+if TYPE_CHECKING:
+    from mqbroker.client.message import Message
 
 
 class ClientError(MqError):
@@ -52,6 +59,10 @@ class Closed(ClientError):
     """Used after it was closed by the application itself."""
 
 
+class NothingMore(Closed):
+    """A browser that has seen all there was."""
+
+
 class LinkFailed(ClientError):
     """A sender or receiver that was refused, or that the broker ended."""
 
@@ -79,6 +90,16 @@ class Modified(SendFailed):
 
 class OutcomeUnknown(SendFailed):
     """Sent, and nobody knows whether it was taken."""
+
+
+class ManyFailed(SendFailed):
+    """`failures` has messages with their errors, as many as are kept; `count` is the number of all."""
+
+    def __init__(self, count: int, failures: list[tuple[Message, ClientError]]) -> None:
+        first = failures[0][1] if failures else None
+        super().__init__(f"{count} messages were not accepted; the first: {first}", first.condition if first else "")
+        self.count = count
+        self.failures = failures
 
 
 class TransactionFailed(ClientError):

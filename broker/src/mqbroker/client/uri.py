@@ -14,9 +14,11 @@ from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any, Final, NamedTuple
 
+from mqbroker.base.errors import ConfigFault
 from mqbroker.client.errors import UriFault
 from mqbroker.client.options import FOREVER, Settings
 from mqbroker.config.suggest import unknown
+from mqbroker.config.users import password_bytes
 
 SCHEMES: Final = {"amqp": False, "tcp": False, "amqps": True, "ssl": True}
 PORTS: Final = {False: 5672, True: 5671}
@@ -217,4 +219,9 @@ def checked(settings: Settings) -> Settings:
             name, read = readers[each.name]
             read(name, f"{value:.6f}" if isinstance(value, float) else str(value))
     _policy("connection-load-balancing-policy", settings.connection_load_balancing_policy)
+    try:
+        if settings.user is not None:
+            password_bytes(settings.password)
+    except ConfigFault as fault:
+        raise UriFault(f"the password of user {settings.user!r} {fault.why}") from None
     return settings
