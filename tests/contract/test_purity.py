@@ -14,8 +14,8 @@ import pytest
 
 SOURCE = Path(__file__).resolve().parents[2] / "broker" / "src" / "mqbroker"
 PURE = ("base", "config", "wire", "amqp", "journal", "core", "node", "admin", "client")
-# The shells of the client stand in its own room, beside the module that gives the blocking one its name.
-SHELLS = ("client/io/", "client/sync.py")
+# The shells of the client stand in its own room.
+SHELLS = "client/io/"
 
 MODULES = frozenset((
     "asyncio", "uvloop", "socket", "selectors", "select", "ssl", "signal", "subprocess", "multiprocessing",

@@ -489,6 +489,15 @@ def test_a_durable_subscription_stays_until_it_is_ended_for_good() -> None:
     assert "app.mine" not in app.stage.broker.store.queues
 
 
+def test_a_name_may_be_attached_again_at_once() -> None:
+    app = connected()
+    terms = ReceiverTerms(address="news", subscription="mine")
+    receiver(app, address="news", subscription="mine")
+    app.ask(CloseEnd(R, False, "closed"), OpenReceiver(3, terms, "again"))
+    assert app.answers["again"] == "news"
+    assert 3 not in app.gone
+
+
 def test_a_temporary_queue_has_a_new_name_after_a_reconnect() -> None:
     app = connected()
     receiver(app, address="", temporary=True)

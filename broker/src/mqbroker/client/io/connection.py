@@ -15,7 +15,7 @@ from mqbroker.client import inputs
 from mqbroker.client.errors import ConnectionFailed, UriFault
 from mqbroker.client.io.driver import LOG, Driver
 from mqbroker.client.io.opening import Opening
-from mqbroker.client.io.receiver import ReceivedMessage, Receiver, ReceiverOpening
+from mqbroker.client.io.receiver import Receiver, ReceiverOpening
 from mqbroker.client.io.requests import Requests
 from mqbroker.client.io.sender import Sender
 from mqbroker.client.io.transaction import Transaction
@@ -137,9 +137,7 @@ class Connection:
         """A transaction, to be entered with `async with`."""
         return Transaction(self._driver)
 
-    async def request(
-        self, address: str, message: Message | bytes | str, timeout: float | None = 30.0
-    ) -> ReceivedMessage:
+    async def request(self, address: str, message: Message | bytes | str, timeout: float | None = 30.0) -> Message:
         """Send a request and wait for its reply. Raises TimeoutError after `timeout` seconds, and as `Sender.send`."""
         whole = message if isinstance(message, Message) else Message(message)
         return await self._requests.request(address, whole, timeout)

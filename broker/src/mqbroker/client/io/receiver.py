@@ -117,12 +117,17 @@ class Receiver:
 
     async def receive_many(self, count_max: int = 100, timeout: float | None = None) -> list[ReceivedMessage]:
         """Those that are there, at most so many; waits for the first, and says [] after `timeout` seconds."""
+        return cast(list[ReceivedMessage], await self.next_many(count_max, timeout))
+
+    async def next_many(self, count_max: int, timeout: float | None) -> list[Delivery]:
+        """The same, of this receiver's own class."""
         try:
-            found = [await self.receive(timeout)]
+            async with asyncio.timeout(timeout):
+                found = [await self.next()]
         except TimeoutError:
             return []
         while len(found) < count_max and (message := self.take()) is not None:
-            found.append(cast(ReceivedMessage, message))
+            found.append(message)
         return found
 
     def __aiter__(self) -> AsyncIterator[ReceivedMessage]:
@@ -187,24 +192,43 @@ class Receiver:
 
     async def settle(self, message: Delivery, state: DeliveryState, transaction: Transaction | None = None) -> bool:
         """Used by the messages."""
+        known = self.judge(message, transaction)
+        if known is not None:
+            return known
+        if not self.is_confirming or transaction is not None:
+            self.tell(message, state, transaction)
+            return True
+        told: bool = await self._driver.ask(
+            lambda token: inputs.Settle(self._handle, message.epoch, message.delivery_id, state, None, token)
+        )
+        return told
+
+    def judge(self, message: Delivery, transaction: Transaction | None) -> bool | None:
+        """What a settlement says where nobody is to be told; None, once, where the broker is. Raises ClientError."""
         if message.is_settled:
             if self._terms.settled or self._terms.browse:
                 return True  # nothing is to be settled here
             raise ClientError("the message was settled before: settle each message once")
         if transaction is not None and transaction.txn.epoch != message.epoch:
             raise TransactionFailed("the message came on another connection than that of the transaction")
-        if message.epoch != self._epoch or self._error is not None:
+        if not self.is_current(message):
             return False
         message.is_settled = True
-        if self._terms.browse:
-            return True
+        return True if self._terms.browse else None
+
+    def tell(self, message: Delivery, state: DeliveryState, transaction: Transaction | None = None) -> None:
+        """Give the outcome to the broker, if its connection still stands by then."""
         txn = None if transaction is None else transaction.txn
-        place = self._handle, message.epoch, message.delivery_id, state, txn
-        if not self._terms.confirm or transaction is not None:
-            self._driver.put(inputs.Settle(*place, None))
-            return True
-        told: bool = await self._driver.ask(lambda token: inputs.Settle(*place, token))
-        return told
+        self._driver.put(inputs.Settle(self._handle, message.epoch, message.delivery_id, state, txn, None))
+
+    def is_current(self, message: Delivery) -> bool:
+        """Whether the connection on which the message came still stands, as far as is known."""
+        return message.epoch == self._epoch and self._error is None
+
+    @property
+    def is_confirming(self) -> bool:
+        """Whether settlements wait for the broker's own."""
+        return self._terms.confirm
 
     def _refuse(self, message: Delivery, fault: MessageFault) -> None:
         if not message.is_settled:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mqbroker.client.errors import ClientError, MessageFault, OutcomeUnknown
-from mqbroker.client.io.receiver import ReceivedMessage, Receiver
+from mqbroker.client.io.receiver import Receiver
 from mqbroker.client.io.sender import Sender
 from mqbroker.client.message import Message
 
@@ -30,7 +30,7 @@ class Requests:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._waiting: dict[str, asyncio.Future[ReceivedMessage]] = {}
+        self._waiting: dict[str, asyncio.Future[Message]] = {}
         self._senders: OrderedDict[str, Sender] = OrderedDict()
         self._replies: Receiver | None = None
         self._reader: asyncio.Task[None] | None = None
@@ -38,13 +38,13 @@ class Requests:
         self._prefix = os.urandom(8).hex()
         self._count = 0
 
-    async def request(self, address: str, message: Message, timeout: float | None) -> ReceivedMessage:
+    async def request(self, address: str, message: Message, timeout: float | None) -> Message:
         """The reply. Raises TimeoutError, and what sending raises."""
         if len(self._waiting) >= WAITING_MAX:
             raise ClientError(f"{WAITING_MAX} requests wait for replies; wait for some of them first")
         self._count += 1
         correlation = f"{self._prefix}-{self._count}"
-        future: asyncio.Future[ReceivedMessage] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         try:
             async with asyncio.timeout(timeout):
                 replies, sender = await self._ready(address)

@@ -112,12 +112,7 @@ class Sender:
 
     async def post(self, message: Message | bytes | str, *, transaction: Transaction | None = None) -> None:
         """Send a message without waiting for its outcome, which `flush` tells. Waits while too many have none."""
-        self._posted.count += 1
-        try:
-            await self._put(_as_message(message), self._posted, transaction)
-        except BaseException:
-            self._posted.count -= 1
-            raise
+        await self._post_to(self._posted, message, transaction)
 
     async def flush(self) -> None:
         """Wait until everything that was posted has its outcome. Raises ManyFailed if any was not accepted."""
@@ -134,15 +129,26 @@ class Sender:
         together = Posted()
         sent = 0
         async for message in _each(messages):
-            together.count += 1
-            try:
-                await self._put(_as_message(message), together, transaction)
-            except BaseException:
-                together.count -= 1
-                raise
+            await self._post_to(together, message, transaction)
             sent += 1
         await together.wait()
         return sent
+
+    async def post_all(
+        self, messages: list[Message | bytes | str], together: Posted, transaction: Transaction | None
+    ) -> int:
+        """Used by the blocking sender: a part of many."""
+        for message in messages:
+            await self._post_to(together, message, transaction)
+        return len(messages)
+
+    async def _post_to(self, posted: Posted, message: Message | bytes | str, transaction: Transaction | None) -> None:
+        posted.count += 1
+        try:
+            await self._put(_as_message(message), posted, transaction)
+        except BaseException:
+            posted.count -= 1
+            raise
 
     async def close(self) -> None:
         """Wait for what is under way, then end. Raises ManyFailed if something posted was not accepted."""
