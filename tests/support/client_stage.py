@@ -44,6 +44,7 @@ class App:
         self.arrived: list[tuple[int, effects.Arrived, int, Message]] = []
         self.interrupted: list[int] = []
         self.at_end: list[int] = []
+        self.restored: dict[int, str] = {}
         self.gone: dict[int, BaseException] = {}
         self.told: list[str] = []
         self.wake_at_ns: int | None = None
@@ -174,6 +175,8 @@ class App:
                     self.arrived.append((handle, effect, index, decode_message(bytes(run.payload(index)))))
             case effects.Interrupted(handle):
                 self.interrupted.append(handle)
+            case effects.Restored(handle, address):
+                self.restored[handle] = address
             case effects.AtEnd(handle):
                 self.at_end.append(handle)
             case effects.Gone(handle, error):

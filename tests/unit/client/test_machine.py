@@ -380,11 +380,11 @@ def test_no_more_waits_than_the_credit() -> None:
     app.send(S, *range(50))
     receiver(app, credit=10)
     assert len(app.arrived) == 10
-    app.ask(Took(R, 4))
+    app.ask(Took(R, app.machine.epoch, 4))
     assert len(app.arrived) == 10
-    app.ask(Took(R, 2))
+    app.ask(Took(R, app.machine.epoch, 2))
     assert len(app.arrived) == 16
-    app.ask(Took(R, 10))
+    app.ask(Took(R, app.machine.epoch, 10))
     assert app.bodies(R) == list(range(26))
 
 
@@ -444,8 +444,8 @@ def test_browsers_end() -> None:
     app.send(S, *range(25))
     receiver(app, handle=5, browse=True, credit=10)
     assert app.at_end == [R]
-    app.ask(Took(5, 10))
-    app.ask(Took(5, 10))
+    app.ask(Took(5, app.machine.epoch, 10))
+    app.ask(Took(5, app.machine.epoch, 10))
     assert app.at_end == [R, 5]
     assert app.bodies(5) == list(range(25))
     assert count_in(app) == 25

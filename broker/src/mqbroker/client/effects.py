@@ -69,6 +69,13 @@ class Interrupted(NamedTuple):
     handle: int
 
 
+class Restored(NamedTuple):
+    """A sender or receiver stands again, on another connection; a temporary queue under another address."""
+
+    handle: int
+    address: str
+
+
 class AtEnd(NamedTuple):
     """A browser has seen all there was."""
 
@@ -89,7 +96,7 @@ class Told(NamedTuple):
     is_up: bool
 
 
-Effect = Dial | Write | HangUp | Answer | Failure | Outcomes | Arrived | Interrupted | AtEnd | Gone | Told
+Effect = Dial | Write | HangUp | Answer | Failure | Outcomes | Arrived | Interrupted | Restored | AtEnd | Gone | Told
 
 
 @dataclass(slots=True)

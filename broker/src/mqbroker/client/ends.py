@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mqbroker.amqp.events import Attached, Detached
 from mqbroker.amqp.links import ReceiverLink, SenderLink
+from mqbroker.base.errors import PeerFault, Refused
 from mqbroker.base.time import NS_PER_MS
-from mqbroker.client.effects import Answer, Failure, Gone
+from mqbroker.client.effects import Answer, Failure, Gone, Restored
 from mqbroker.client.errors import ClientError, Closed, LinkFailed
 from mqbroker.wire.performatives import Attach, Error
 
@@ -45,7 +46,11 @@ class End:
     def attach(self) -> None:
         """Ask for the link on the present connection."""
         self.is_ready = False
-        self.link = self.make_link()
+        try:
+            self.link = self.make_link()
+        except (PeerFault, Refused) as error:  # no handle is free, or AMQP cannot say what is wanted
+            self.fail(LinkFailed(f"{self.kind} of {self.shown}: {error.description}", error.condition))
+            return
         self.link.owner = self
         self.due_ns = self.machine.at.monotonic_ns + self.machine.settings.call_timeout_ms * NS_PER_MS
 
@@ -63,6 +68,8 @@ class End:
         if self.token is not None:
             self.machine.effects.append(Answer(self.token, self.address))
             self.token = None
+        else:
+            self.machine.effects.append(Restored(self.handle, self.address))
 
     def opened(self, attach: Attach) -> None:
         """The link stands."""

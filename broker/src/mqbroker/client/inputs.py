@@ -96,9 +96,10 @@ class Post(NamedTuple):
 
 
 class Took(NamedTuple):
-    """The application took so many of the messages that waited for it."""
+    """The application took so many of the messages that waited for it on that connection."""
 
     handle: int
+    epoch: int
     messages: int
 
 

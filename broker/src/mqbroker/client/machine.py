@@ -11,12 +11,14 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from mqbroker.amqp.events import (
+    Aborted,
     Attached,
     Attaching,
     Began,
     CreditGiven,
     Dead,
     Detached,
+    Empty,
     Ended,
     Event,
     Incoming,
@@ -68,6 +70,14 @@ class Machine(Reaching):
         self._write()
         return Batch(self.effects, self._wake_at_ns(), self._has_more)
 
+    def outstanding(self) -> list[given.Sending]:
+        """Messages without an outcome, for who has to give up on this machine."""
+        found = [each for end in self.ends.values() if isinstance(end, SenderEnd) for each in end.pending]
+        for taken in self._session.unsettled if self._session is not None else ():
+            if isinstance(taken.link.owner, SenderEnd):
+                found += taken.token[taken.skip : taken.skip + taken.n]
+        return found
+
     def may_write(self, end: SenderEnd) -> bool:
         """Whether the transport takes more now; if not, the end is asked again."""
         if self._is_blocked:
@@ -112,6 +122,14 @@ class Machine(Reaching):
         end = event.link.owner
         if isinstance(end, ReceiverEnd) and end.link is event.link:
             end.arrived(event)
+
+    def _void(self, event: Aborted | Empty) -> None:
+        """A delivery that came to nothing has used up credit."""
+        end = event.link.owner
+        if isinstance(event, Empty) and not event.is_settled and event.link.is_attached:
+            event.link.session.accept(event.delivery_id, 1)
+        if isinstance(end, ReceiverEnd) and end.link is event.link:
+            end.took(0)
 
     def _settled(self, event: Settled) -> None:
         for taken in event.taken:
@@ -176,7 +194,7 @@ class Machine(Reaching):
 
     def _took(self, request: given.Took) -> None:
         end = self.ends.get(request.handle)
-        if isinstance(end, ReceiverEnd):
+        if isinstance(end, ReceiverEnd) and request.epoch == self.epoch:
             end.took(request.messages)
 
     def _settle(self, request: given.Settle) -> None:
@@ -236,6 +254,8 @@ EVENTS: Final[dict[type[Event], Callable[[Machine, Any], None]]] = {
     Opened: Machine._opened,
     Began: Machine._began,
     Incoming: Machine._incoming,
+    Aborted: Machine._void,
+    Empty: Machine._void,
     Settled: Machine._settled,
     Retired: Machine._retired,
     SenderSettled: Machine._sender_settled,
@@ -246,4 +266,3 @@ EVENTS: Final[dict[type[Event], Callable[[Machine, Any], None]]] = {
     Ended: Machine._ended,
     Dead: Machine._dead,
 }
-"""What needs no handler: empty and aborted deliveries use up credit, which is given again with the next grant."""

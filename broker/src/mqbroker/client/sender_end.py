@@ -60,6 +60,8 @@ class SenderEnd(End):
                 return
             if not self._send_some(link, min(room, BATCH_MAX)):
                 return
+        if link is not None and self.is_ready and link.is_attached and link.is_draining and link.credit:
+            link.drained()
 
     def _send_some(self, link: SenderLink, room: int) -> bool:
         first = self.pending[0]

@@ -39,6 +39,7 @@ class Runner:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="mqbroker-client", daemon=True)
         self._lock = threading.Lock()
+        self._soon: list[Callable[[], None]] = []
         self._is_over = False
         self._thread.start()
 
@@ -75,9 +76,18 @@ class Runner:
     def soon(self, work: Callable[[], None]) -> bool:
         """Have it done in the loop without waiting. False: the loop has ended."""
         with self._lock:
-            if not self._is_over:
-                self._loop.call_soon_threadsafe(work)
-            return not self._is_over
+            if self._is_over:
+                return False
+            self._soon.append(work)
+            if len(self._soon) == 1:  # else the loop was told, and has not come to it
+                self._loop.call_soon_threadsafe(self._do_soon)
+            return True
+
+    def _do_soon(self) -> None:
+        with self._lock:
+            works, self._soon = self._soon, []
+        for work in works:
+            work()
 
     def end(self) -> None:
         """Stop the loop; from then on nothing can be called."""

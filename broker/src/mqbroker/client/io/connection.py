@@ -176,7 +176,10 @@ class Connection:
     def _told(self, text: str) -> None:
         LOG.info("%s", text)
         if self._on_event is not None:
-            self._on_event(text)
+            try:
+                self._on_event(text)
+            except Exception:  # the application's, which must not end the connection
+                LOG.exception("on_event failed")
 
 
 def _shared_policy(name: str, endpoints: tuple[Endpoint, ...]) -> Callable[[int], int]:

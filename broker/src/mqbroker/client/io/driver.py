@@ -33,6 +33,7 @@ class Owner(Protocol):
     def gone(self, error: ClientError) -> None: ...
     def arrived(self, epoch: int, run: Run, delivery_id: int, is_settled: bool) -> None: ...
     def interrupted(self) -> None: ...
+    def restored(self, address: str) -> None: ...
     def at_end(self) -> None: ...
     def outcomes(self, sendings: list[inputs.Sending], failure: Callable[[], ClientError] | None) -> None: ...
 
@@ -70,6 +71,7 @@ class Driver:
         self._context = context
         self._told = told
         self._inputs: list[inputs.Input] = []
+        self._asked: set[asyncio.Future[Any]] = set()
         self._is_scheduled = False
         self._dialling: tuple[int, asyncio.Task[None]] | None = None
         self._transport: tuple[int, asyncio.Transport] | None = None
@@ -88,6 +90,8 @@ class Driver:
     def ask(self, make: Callable[[asyncio.Future[Any]], inputs.Input]) -> asyncio.Future[Any]:
         """Put a request whose answer is the future's."""
         future: asyncio.Future[Any] = self.loop.create_future()
+        self._asked.add(future)
+        future.add_done_callback(self._asked.discard)
         self.put(make(future))
         return future
 
@@ -101,13 +105,34 @@ class Driver:
         self._is_scheduled = False
         given, self._inputs = self._inputs, []
         at = At(time.monotonic_ns(), time.time_ns() // 1_000_000)
-        batch = self.machine.step(given, at)
-        for effect in batch.effects:
-            _HANDLERS[type(effect)](self, effect)
+        try:
+            batch = self.machine.step(given, at)
+            for effect in batch.effects:
+                _HANDLERS[type(effect)](self, effect)
+        except Exception as error:  # the edge: whoever waits must not wait for ever
+            self._break(error, given)
+            return
         if (batch.more or self._inputs) and not self._is_scheduled:
             self._is_scheduled = True
             self.loop.call_soon(self._turn)
         self._set_timer(batch.wake_at_ns, at.monotonic_ns)
+
+    def _break(self, error: Exception, given: list[inputs.Input]) -> None:
+        """A fault of ours: everybody is told, and nothing goes on."""
+        LOG.error("internal fault of the client", exc_info=error)
+
+        def fault() -> ClientError:
+            return ClientError(f"internal fault of the client, please report it: {type(error).__name__}: {error}")
+
+        self._is_scheduled = True  # no turn follows
+        posted = [item.sending for item in (*given, *self._inputs) if isinstance(item, inputs.Post)]
+        for sending in dict.fromkeys((*self.machine.outstanding(), *posted)):
+            sending.token[0].outcomes([sending], fault)
+        for owner in list(self.owners.values()):
+            owner.gone(fault())
+        for future in [each for each in self._asked if not each.done()]:
+            future.set_exception(fault())
+        self._hang_up(effects.HangUp(self._transport[0] if self._transport is not None else -1))
 
     def _set_timer(self, wake_at_ns: int | None, now_ns: int) -> None:
         if self._timer is not None:
@@ -191,6 +216,11 @@ class Driver:
         if owner is not None:
             owner.interrupted()
 
+    def _restored(self, effect: effects.Restored) -> None:
+        owner = self.owners.get(effect.handle)
+        if owner is not None:
+            owner.restored(effect.address)
+
     def _at_end(self, effect: effects.AtEnd) -> None:
         owner = self.owners.get(effect.handle)
         if owner is not None:
@@ -222,6 +252,7 @@ _HANDLERS: dict[type, Callable[[Driver, Any], None]] = {
     effects.Outcomes: Driver._outcomes,
     effects.Arrived: Driver._arrived,
     effects.Interrupted: Driver._interrupted,
+    effects.Restored: Driver._restored,
     effects.AtEnd: Driver._at_end,
     effects.Gone: Driver._gone,
     effects.Told: Driver._tell,

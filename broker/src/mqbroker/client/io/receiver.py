@@ -9,15 +9,16 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from mqbroker.base.errors import Refused
 from mqbroker.client import inputs
 from mqbroker.client.errors import ClientError, Closed, MessageFault, NothingMore, TransactionFailed
 from mqbroker.client.io.driver import LOG, Driver
 from mqbroker.client.io.opening import Opening
 from mqbroker.client.message import Message, decode_message
 from mqbroker.client.options import ReceiverTerms
-from mqbroker.wire.performatives import Accepted, DeliveryState, Error, Modified, Rejected, Released
+from mqbroker.wire.performatives import Accepted, DeliveryState, Error, Modified, Rejected, Released, encode
 from mqbroker.wire.run import Run
 from mqbroker.wire.types import Symbol
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from mqbroker.client.io.transaction import Transaction
 
 ACCEPTED, RELEASED = Accepted(), Released()
+S = TypeVar("S", Rejected, Modified)
 
 
 class Delivery(Message):
@@ -100,20 +102,34 @@ class Receiver:
         self._taken_count = 0  # that the machine was not told of
         self._epoch = -1
         self._is_at_end = False
+        self._attached = asyncio.Event()
         self._error: ClientError | None = None
 
     async def open(self) -> Receiver:
         """Used by `Connection.receiver`."""
         terms = self._terms
         self.address = await self._driver.ask(lambda token: inputs.OpenReceiver(self._handle, terms, token))
+        self._attached.set()
         return self
+
+    async def attached(self) -> None:
+        """Wait until it stands: at once, or after a reconnect. Raises what has ended it."""
+        await self._attached.wait()
+        self._raise_error()
+
+    def _raise_error(self) -> None:
+        if self._error is not None:
+            raise type(self._error)(self._error.why, self._error.condition)
 
     # -- taking --------------------------------------------------------------------------------------------------------
 
     async def receive(self, timeout: float | None = None) -> ReceivedMessage:
         """The next message. Raises TimeoutError after `timeout` seconds; LinkFailed, ConnectionFailed, Closed."""
-        async with asyncio.timeout(timeout):
-            return cast(ReceivedMessage, await self.next())
+        message = self.take()
+        if message is None:
+            async with asyncio.timeout(timeout):
+                message = await self.next()
+        return cast(ReceivedMessage, message)
 
     async def receive_many(self, count_max: int = 100, timeout: float | None = None) -> list[ReceivedMessage]:
         """Those that are there, at most so many; waits for the first, and says [] after `timeout` seconds."""
@@ -142,8 +158,7 @@ class Receiver:
     async def next(self) -> Delivery:
         """The next message, of this receiver's own class."""
         while (message := self.take()) is None:
-            if self._error is not None:
-                raise type(self._error)(self._error.why, self._error.condition)
+            self._raise_error()
             if self._is_at_end:
                 raise NothingMore(f"{self.address!r} has nothing more to browse")
             await self._wait()
@@ -169,7 +184,7 @@ class Receiver:
             block.index += 1
             if block.index >= block.run.count:
                 self._blocks.popleft()
-            self._took()
+            self._took(block.epoch)
             message = self.message_class()
             message.receiver, message.epoch, message.is_settled = self, block.epoch, block.is_settled
             message.delivery_id = (block.delivery_id + index) & 0xFFFFFFFF
@@ -182,10 +197,10 @@ class Receiver:
             return message
         return None
 
-    def _took(self) -> None:
+    def _took(self, epoch: int) -> None:
         self._taken_count += 1
         if self._taken_count * 2 >= self._terms.credit or not self._blocks:
-            self._driver.put(inputs.Took(self._handle, self._taken_count))
+            self._driver.put(inputs.Took(self._handle, epoch, self._taken_count))
             self._taken_count = 0
 
     # -- settling ------------------------------------------------------------------------------------------------------
@@ -269,8 +284,14 @@ class Receiver:
         self._blocks.clear()
         self._taken_count = 0
         self._epoch = -1
+        self._attached.clear()
         if self.on_interrupted is not None:
             self.on_interrupted()
+
+    def restored(self, address: str) -> None:
+        """It goes on, a temporary queue under another name."""
+        self.address = address
+        self._attached.set()
 
     def at_end(self) -> None:
         """A browser has seen everything."""
@@ -281,6 +302,7 @@ class Receiver:
         """The receiver has ended."""
         if self._error is None:
             self._error = error
+            self._attached.set()
             self._blocks.clear()
             self._wake_all()
 
@@ -310,10 +332,19 @@ class ReceiverOpening(Opening[Receiver]):
 
 def rejected(why: str, condition: str) -> Rejected:
     """The outcome of a message that is of no use."""
-    return Rejected(error=Error(condition=Symbol(condition), description=why or None))
+    return _sayable(Rejected(error=Error(condition=Symbol(condition), description=why or None)))
 
 
 def modified(delivery_failed: bool, undeliverable_here: bool, annotations: dict[str, Any] | None) -> Modified:
     """The outcome of a message that goes back with a remark."""
     told = None if annotations is None else {Symbol(key): value for key, value in annotations.items()}
-    return Modified(delivery_failed, undeliverable_here, told)
+    return _sayable(Modified(delivery_failed, undeliverable_here, told))
+
+
+def _sayable(state: S) -> S:
+    """The same outcome. Raises MessageFault for what AMQP cannot carry, while its author can still be told."""
+    try:
+        encode(state)
+    except Refused as refused:
+        raise MessageFault(f"the outcome cannot be told: {refused.description}") from None
+    return state

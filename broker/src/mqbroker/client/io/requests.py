@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mqbroker.client.errors import ClientError, MessageFault, OutcomeUnknown
+from mqbroker.client.io.driver import LOG
 from mqbroker.client.io.receiver import Receiver
 from mqbroker.client.io.sender import Sender
 from mqbroker.client.message import Message
@@ -68,7 +69,6 @@ class Requests:
             self._reader.cancel()
             with suppress(asyncio.CancelledError):
                 await self._reader
-        self._interrupted()
 
     async def _ready(self, address: str) -> tuple[Receiver, Sender]:
         async with self._lock:
@@ -76,7 +76,9 @@ class Requests:
                 self._replies = await self._connection.temporary_queue()
                 self._replies.on_interrupted = self._interrupted
                 self._reader = asyncio.get_running_loop().create_task(self._read(self._replies))
-        return self._replies, await self._sender(address)
+        sender = await self._sender(address)
+        await self._replies.attached()
+        return self._replies, sender
 
     async def _sender(self, address: str) -> Sender:
         async with self._lock:
@@ -90,12 +92,16 @@ class Requests:
             return found
 
     async def _read(self, replies: Receiver) -> None:
-        with suppress(ClientError):
+        try:
             async for reply in replies:
                 await reply.accept()
                 future = self._waiting.get(str(reply.correlation_id))
                 if future is not None and not future.done():
                     future.set_result(reply)
+        except ClientError as error:
+            LOG.warning("replies cannot be received any more: %s", error)
+        finally:
+            self._interrupted()
 
     def _interrupted(self) -> None:
         for future in self._waiting.values():

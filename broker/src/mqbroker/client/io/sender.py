@@ -240,6 +240,9 @@ class Sender:
     def interrupted(self) -> None:
         """What had no outcome is the machine's to send again."""
 
+    def restored(self, address: str) -> None:
+        """It goes on."""
+
     def at_end(self) -> None:
         """A sender has no end of messages."""
 
