@@ -85,6 +85,23 @@ def test_many_in_flight(broker: BrokerProcess) -> None:
     connected(broker, work, pending_max=100)
 
 
+def test_ids_against_duplicates_are_the_senders_own(broker: BrokerProcess) -> None:
+    async def work(c: mq.Connection) -> None:
+        sender = await c.sender("orders", duplicate_detection=True)
+        message = mq.Message("twice", application_properties={"a": 1})
+        await sender.send(message)
+        await sender.send(message)
+        assert message.application_properties == {"a": 1}
+        await sender.send(mq.Message("once", application_properties={"_AMQ_DUPL_ID": "own"}))
+        await sender.send(mq.Message("once", application_properties={"_AMQ_DUPL_ID": "own"}))
+        assert await bodies(c, "orders") == ["twice", "twice", "once"]
+        async with c.browse("orders") as browser:
+            assert len(await browser.receive_many(10, timeout=30)) == 3
+            assert await browser.receive_many(10, timeout=30) == []
+
+    connected(broker, work)
+
+
 def test_outcomes_of_a_receiver(broker: BrokerProcess) -> None:
     async def work(c: mq.Connection) -> None:
         sender = await c.sender("orders")

@@ -91,10 +91,14 @@ def test_faults_say_what_and_where(text: str, words: str) -> None:
 
 
 def test_faults_show_no_password() -> None:
-    for text in ("amqp://u:secret@a:0", "mqtt://u:secret@a", "amqp:u:secret@a"):
+    for text in ("amqp://u:secret@a:0", "mqtt://u:secret@a", "amqp:u:secret@a", "amqp://u:secret?@a", "u:secret"):
         with pytest.raises(UriFault) as raised:
             parse_uri(text)
         assert "secret" not in str(raised.value)
+
+
+def test_settings_show_no_password() -> None:
+    assert "secret" not in repr(parse_uri("amqp://u:secret@a"))
 
 
 def test_values_of_a_call_have_the_same_bounds() -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mqbroker.amqp.events import Attached, Detached
 from mqbroker.amqp.links import ReceiverLink, SenderLink
+from mqbroker.amqp.redirect import redirect_of
 from mqbroker.base.errors import PeerFault, Refused
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.client.effects import Answer, Failure, Gone, Restored
@@ -119,5 +120,6 @@ class End:
         if error is None:
             return LinkFailed(f"{what}: the link ended without a reason, or what came on it broke its limits")
         condition = str(error.condition)
-        remedy = REMEDIES.get(condition)
+        place = redirect_of(error)
+        remedy = REMEDIES.get(condition) if place is None else f"connect to {place.host}:{place.port} for it"
         return LinkFailed(f"{what}: {error.description or 'ended'}{f'; {remedy}' if remedy else ''}", condition)

@@ -7,7 +7,7 @@ under the names here. Times in ms, sizes in bytes.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypedDict
 
 FOREVER = -1
@@ -25,7 +25,7 @@ class Settings:
     """
 
     user: str | None = None
-    password: str = ""
+    password: str = field(default="", repr=False)
     container_id: str = ""
     initial_connect_attempts: int = 0
     reconnect_attempts: int = 0
@@ -43,7 +43,7 @@ class Settings:
     tls_ca_file: str = ""
     tls_certificate_file: str = ""
     tls_key_file: str = ""
-    tls_key_password: str = ""
+    tls_key_password: str = field(default="", repr=False)
 
 
 class ConnectOptions(TypedDict, total=False):

@@ -66,7 +66,7 @@ def parse_uri(text: str) -> Target:
     else:
         scheme, separator, rest = head.partition("://")
         if not separator:
-            raise UriFault(f"{_shown(head)!r} has no scheme: write amqp://host:5672")
+            raise UriFault("the URI has no scheme: write amqp://host:5672")
         login, at, hosts = rest.rpartition("@")
         parts = [f"{scheme}://{login + at if not index else ''}{host}" for index, host in enumerate(hosts.split(","))]
     for part in parts:
@@ -82,7 +82,8 @@ def parse_uri(text: str) -> Target:
 def _endpoint(text: str) -> tuple[Endpoint, str | None, str]:
     scheme, mark, rest = text.partition("://")
     if not mark or scheme.lower() not in SCHEMES:
-        raise UriFault(f"{_shown(text)!r}: the scheme is one of {', '.join(SCHEMES)}, as in amqp://host:5672")
+        what = f"scheme {scheme!r}" if mark else "a broker of the URI without a scheme"
+        raise UriFault(f"{what}: the scheme is one of {', '.join(SCHEMES)}, as in amqp://host:5672")
     has_tls = SCHEMES[scheme.lower()]
     login, at, place = rest.rpartition("@")
     user, _, password = login.partition(":")
@@ -90,14 +91,10 @@ def _endpoint(text: str) -> tuple[Endpoint, str | None, str]:
     match = re.fullmatch(r"(\[[0-9A-Fa-f:.%a-z]+\]|[^:/\[\]@\s]+)(?::([0-9]{1,5}))?", place)
     port = PORTS[has_tls] if match is None or match[2] is None else int(match[2])
     if match is None or not 0 < port <= PORT_MAX:
-        raise UriFault(f"{place!r} is no host:port with a port from 1 to {PORT_MAX} (IPv6 stands in brackets)")
+        why = f"a broker of the URI is no host:port with a port from 1 to {PORT_MAX}; IPv6 stands in brackets"
+        raise UriFault(f"{why}, and in a password ? @ , stand as %3F %40 %2C")
     endpoint = Endpoint(match[1].strip("[]"), port, has_tls)
     return endpoint, _decoded(user, "user") if at else None, _decoded(password, "password")
-
-
-def _shown(text: str) -> str:
-    """Without what stands before @, which may be a password."""
-    return text.rpartition("@")[2][:80]
 
 
 def _decoded(text: str, what: str) -> str:

@@ -15,7 +15,7 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack, cast
 
-from mqbroker.client.errors import Closed
+from mqbroker.client.errors import Closed, NothingMore
 from mqbroker.client.io import connection as aio
 from mqbroker.client.io import receiver as aio_receiver
 from mqbroker.client.io import sender as aio_sender
@@ -245,6 +245,12 @@ class Receiver(Block):
         """Those that are there, at most so many; waits for the first, and says [] after `timeout` seconds."""
         if self._chunk:
             return [self._chunk.popleft() for _ in range(min(count_max, len(self._chunk)))]
+        try:
+            return self._next_many(count_max, timeout)
+        except NothingMore:
+            return []
+
+    def _next_many(self, count_max: int, timeout: float | None = None) -> list[ReceivedMessage]:
         return [self._ours(each) for each in self._runner.call(self._inner.next_many(count_max, timeout))]
 
     def __iter__(self) -> Iterator[ReceivedMessage]:
@@ -255,7 +261,7 @@ class Receiver(Block):
         while True:
             if not self._chunk:
                 try:
-                    self._chunk.extend(self.receive_many(CHUNK_MAX))
+                    self._chunk.extend(self._next_many(CHUNK_MAX))
                 except Closed:
                     raise StopIteration from None
             message = self._chunk.popleft()

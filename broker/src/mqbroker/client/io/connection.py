@@ -184,8 +184,9 @@ class Connection:
 
 def _shared_policy(name: str, endpoints: tuple[Endpoint, ...]) -> Callable[[int], int]:
     key = name, endpoints
-    if key not in _policies:
-        _policies[key] = policy_named(name, random.randrange)
+    policy = _policies.get(key)
+    if policy is None:  # several threads may come here at once
+        policy = _policies.setdefault(key, policy_named(name, random.randrange))
         if len(_policies) > POLICIES_MAX:
             _policies.popitem(last=False)
-    return _policies[key]
+    return policy

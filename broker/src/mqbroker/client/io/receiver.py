@@ -133,10 +133,13 @@ class Receiver:
 
     async def receive_many(self, count_max: int = 100, timeout: float | None = None) -> list[ReceivedMessage]:
         """Those that are there, at most so many; waits for the first, and says [] after `timeout` seconds."""
-        return cast(list[ReceivedMessage], await self.next_many(count_max, timeout))
+        try:
+            return cast(list[ReceivedMessage], await self.next_many(count_max, timeout))
+        except NothingMore:
+            return []
 
     async def next_many(self, count_max: int, timeout: float | None) -> list[Delivery]:
-        """The same, of this receiver's own class."""
+        """The same, of this receiver's own class. Raises NothingMore where a browser is at its end."""
         try:
             async with asyncio.timeout(timeout):
                 found = [await self.next()]

@@ -10,6 +10,7 @@ import asyncio
 import os
 from collections import deque
 from collections.abc import AsyncIterable, Callable, Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from mqbroker.client import inputs
@@ -184,8 +185,10 @@ class Sender:
 
     def _encoded(self, message: Message) -> bytes:
         if self._id_prefix and DUPLICATE_ID not in message.application_properties:
+            # In a copy: the application may send the same object again, and that is another message.
             self._id_count += 1
-            message.application_properties[DUPLICATE_ID] = f"{self._id_prefix}-{self._id_count}"
+            identity = {DUPLICATE_ID: f"{self._id_prefix}-{self._id_count}"}
+            message = replace(message, application_properties=message.application_properties | identity)
         return encode_message(message)
 
     def _is_full(self, size: int) -> bool:
