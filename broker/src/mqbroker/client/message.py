@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, Final, Literal
 
 from mqbroker.base.errors import PeerFault, Refused
@@ -55,7 +56,9 @@ _PROPERTIES: Final = {
     "expires_at_ms": "absolute_expiry_time", "created_at_ms": "creation_time", "group_id": "group_id",
     "group_sequence": "group_sequence", "reply_to_group_id": "reply_to_group_id",
 }  # fmt: skip
-_HEAD_LEAD: Final = b"\x00\x53\x70\xc0"
+_read_properties: Final = attrgetter(*_PROPERTIES)
+_NO_PROPERTIES: Final = (None,) * len(_PROPERTIES)
+_HEAD_LEAD: Final = b"\x00\x53\x70"
 _HEAD_MIN: Final = 8
 _HEAD_BYTES_MAX: Final = 64
 _DATA_LEAD: Final = b"\x00\x53\x75"
@@ -138,8 +141,9 @@ def encode_message(message: Message) -> bytes:
             parts.append(_annotations(DELIVERY_ANNOTATIONS, message.delivery_annotations))
         if message.annotations:
             parts.append(_annotations(MESSAGE_ANNOTATIONS, message.annotations))
-        named = {theirs: held for ours, theirs in _PROPERTIES.items() if (held := getattr(message, ours)) is not None}
-        if named:
+        values = _read_properties(message)
+        if values != _NO_PROPERTIES:
+            named = {name: held for name, held in zip(_PROPERTIES.values(), values, strict=True) if held is not None}
             parts.append(_properties(named))
         if message.application_properties:
             parts.append(_application_properties(message.application_properties))
@@ -216,9 +220,9 @@ def decode_message(payload: bytes, into: Message | None = None) -> Message:
 
 def _read_plain(message: Message, payload: bytes) -> bool:
     """A header section in its usual form, and one data section. False: it is not so, and nothing was written."""
-    if payload[:4] != _HEAD_LEAD or len(payload) < _HEAD_MIN:
+    if payload[:3] != _HEAD_LEAD or len(payload) < _HEAD_MIN or payload[3] not in (codes.LIST0, codes.LIST8):
         return False
-    at = 5 + payload[4]
+    at = 4 if payload[3] == codes.LIST0 else 5 + payload[4]
     header = _read_heads.get(payload[:at]) or _new_head(payload, at)
     if payload[at : at + 3] != _DATA_LEAD or at + 8 > len(payload):
         return False
