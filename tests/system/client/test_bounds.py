@@ -148,3 +148,23 @@ def test_callbacks_that_fail(broker: BrokerProcess, caplog: pytest.LogCaptureFix
 
     run(work())
     assert "on_event failed" in caplog.text
+
+
+def test_a_fault_of_our_own_leaves_nobody_waiting(broker: BrokerProcess) -> None:
+    async def work() -> None:
+        async with mq.connect(uri(broker)) as c:
+            sender, receiver = await c.sender("orders"), await c.receiver("empty")
+            waiting = asyncio.create_task(receiver.receive())
+            sending = asyncio.create_task(sender.send("x"))
+            await asyncio.sleep(0)
+            c._driver.put(object())  # type: ignore[arg-type]  # no input that there is
+            for task in (sending, waiting):
+                with pytest.raises(mq.ClientError, match="please report it"):
+                    await task
+            with pytest.raises(mq.ClientError, match="please report it"):
+                await sender.send("late")
+            with pytest.raises(mq.ClientError, match="please report it"):
+                await c.sender("late")
+            assert sender.pending_count == 0
+
+    run(work())

@@ -157,7 +157,8 @@ class Connection:
     async def abandon(self) -> None:
         """Close without waiting for outcomes."""
         await self._requests.close()
-        await self._driver.ask(inputs.Shut)
+        if self._driver.fault is None:
+            await self._driver.ask(inputs.Shut)
 
     def _context(self) -> ssl.SSLContext:
         if self._tls is None:

@@ -68,6 +68,7 @@ class Driver:
         self.owners: dict[int, Owner] = {}
         self.is_up = False
         self.has_certificate = False
+        self.fault: Callable[[], ClientError] | None = None  # ours, after which nothing goes on
         self._context = context
         self._told = told
         self._inputs: list[inputs.Input] = []
@@ -83,6 +84,8 @@ class Driver:
     def put(self, item: inputs.Input) -> None:
         """An input for the next step."""
         self._inputs.append(item)
+        if self.fault is not None and isinstance(item, inputs.Post):
+            item.sending.token[0].outcomes([item.sending], self.fault)
         if not self._is_scheduled:
             self._is_scheduled = True
             self.loop.call_soon(self._turn)
@@ -90,6 +93,9 @@ class Driver:
     def ask(self, make: Callable[[asyncio.Future[Any]], inputs.Input]) -> asyncio.Future[Any]:
         """Put a request whose answer is the future's."""
         future: asyncio.Future[Any] = self.loop.create_future()
+        if self.fault is not None:
+            future.set_exception(self.fault())
+            return future
         self._asked.add(future)
         future.add_done_callback(self._asked.discard)
         self.put(make(future))
@@ -124,6 +130,7 @@ class Driver:
         def fault() -> ClientError:
             return ClientError(f"internal fault of the client, please report it: {type(error).__name__}: {error}")
 
+        self.fault = fault
         self._is_scheduled = True  # no turn follows
         posted = [item.sending for item in (*given, *self._inputs) if isinstance(item, inputs.Post)]
         for sending in dict.fromkeys((*self.machine.outstanding(), *posted)):
