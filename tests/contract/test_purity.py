@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(__file__).resolve().parents[2] / "broker" / "src" / "mqbroker"
-PURE = ("base", "config", "wire", "amqp", "journal", "core", "cluster", "node", "admin")
+PURE = ("base", "config", "wire", "amqp", "journal", "core", "cluster", "node", "admin", "client")
+# The shells of the client stand in its own room.
+SHELLS = "client/io/"
 
 MODULES = frozenset((
     "asyncio", "uvloop", "socket", "selectors", "select", "ssl", "signal", "subprocess", "multiprocessing",
@@ -32,7 +34,8 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
 
 
 def pure_files() -> list[Path]:
-    return sorted(file for room in PURE for file in (SOURCE / room).rglob("*.py"))
+    files = sorted(file for room in PURE for file in (SOURCE / room).rglob("*.py"))
+    return [file for file in files if not str(file.relative_to(SOURCE)).startswith(SHELLS)]
 
 
 def uses(tree: ast.AST) -> Iterator[tuple[int, str]]:
@@ -69,7 +72,7 @@ def test_room_is_pure(file: Path) -> None:
 
 def test_every_room_is_looked_at() -> None:
     rooms = {path.name for path in SOURCE.iterdir() if (path / "__init__.py").exists()}
-    assert rooms == {*PURE, "io", "app", "client"}
+    assert rooms == {*PURE, "io", "app"}
     assert len(pure_files()) > 50
 
 

@@ -14,7 +14,17 @@ from mqbroker.wire import header_section, run, transfer_tail
 from mqbroker.wire.composites import encode_composite
 from mqbroker.wire.frames import encode_frame, frame_at
 from mqbroker.wire.performatives import Accepted, Transfer, decode_frame, encode
-from mqbroker.wire.run import COLUMNS_MIN, Run, encode_run, heading, id_columns, parse_run, payload_with_count, single
+from mqbroker.wire.run import (
+    COLUMNS_MIN,
+    Run,
+    encode_payloads,
+    encode_run,
+    heading,
+    id_columns,
+    parse_run,
+    payload_with_count,
+    single,
+)
 from mqbroker.wire.scan import HEADER, section_at
 from mqbroker.wire.sections import Header, build_message, decode_header
 from mqbroker.wire.types import Symbol, encode_value
@@ -492,3 +502,19 @@ def test_a_redelivery_replaces_the_header_section_only() -> None:
     header = b"\x00\x53\x70\xc0\x06\x05\x41\x40\x40\x42\x52\x03"
     parts = payload_with_count(found, 0, header)
     assert b"".join(parts) == header + message[found.section.size_bytes :]
+
+
+@pytest.mark.parametrize("is_settled", [False, True])
+def test_payloads_become_transfers_under_ascending_ids(is_settled: bool) -> None:
+    payloads = [build_message(b"x" * size) for size in (1, 300, 0)]
+    block = encode_payloads(payloads, heading(3, 300, is_settled), 0xFFFFFFFF)
+    found, offset = [], 0
+    while offset < len(block):
+        frame = frame_at(block, offset, len(block), 1 << 20)
+        assert frame is not None
+        transfer, payload = decode_frame(block, frame)
+        assert isinstance(transfer, Transfer)
+        assert (frame.channel, transfer.handle, bool(transfer.settled)) == (3, 300, is_settled)
+        found.append((transfer.delivery_id, block[payload : frame.end]))
+        offset = frame.end
+    assert found == [(0xFFFFFFFF, payloads[0]), (0, payloads[1]), (1, payloads[2])]

@@ -313,7 +313,9 @@ class Connection:
 
     def _sasl_outcome(self, client: sasl.Client, outcome: SaslOutcome) -> None:
         if outcome.code != 0:
-            self._die("amqp:unauthorized-access", f"the server refused the login (SASL code {outcome.code})")
+            # 2 to 4 are faults of the server's own, which may pass (§5.3.3.6).
+            condition = "amqp:unauthorized-access" if outcome.code == 1 else "amqp:internal-error"
+            self._die(condition, f"the server refused the login (SASL code {outcome.code})")
         elif not client.is_server_genuine(outcome.additional_data):
             self._die("amqp:unauthorized-access", "the server could not prove that it knows the password's verifier")
         else:

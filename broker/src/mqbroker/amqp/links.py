@@ -105,13 +105,23 @@ class LinkBase:
         )  # fmt: skip
         self.detach(condition, description, info)
 
-    def detach(self, condition: str | None = None, description: str = "", info: dict[Any, Any] | None = None) -> None:
-        """Close the link, with a reason if there is one. What it had under way is the owner's to take back."""
+    def detach(
+        self,
+        condition: str | None = None,
+        description: str = "",
+        info: dict[Any, Any] | None = None,
+        *,
+        is_closed: bool = True,
+    ) -> None:
+        """Close the link, with a reason if there is one. What it had under way is the owner's to take back.
+
+        Without `is_closed` its terminus lives on, as that of a durable subscription does (§2.6.4).
+        """
         error = None if condition is None else Error(Symbol(condition), description, info)
         self.move(LinkEvent.SENT_DETACH)
         self.say()
         self.session.flush()
-        self.session.send(Detach(handle=self.handle, closed=True, error=error))
+        self.session.send(Detach(handle=self.handle, closed=is_closed, error=error))
         self.session.link_closed_here(self)
 
 

@@ -14,7 +14,7 @@ from mqbroker.amqp.unsettled import Unsettled
 from mqbroker.base.serial import wrap
 from mqbroker.wire.frames import encode_frame, frame_head
 from mqbroker.wire.performatives import DeliveryState, Transfer, encode
-from mqbroker.wire.run import Run, encode_run
+from mqbroker.wire.run import Run, encode_payloads, encode_run
 
 if TYPE_CHECKING:
     from mqbroker.amqp.connection import Connection
@@ -62,6 +62,16 @@ class OutgoingTransfers:
                 return self.send_message(link, [run.payload(index)], token)
         block = encode_run(run, index, count, link.heads[is_settled], wrap(first))
         self.connection.out.append(block)
+        self._sent(link, count, count, token)
+        return count
+
+    def send_payloads(self, link: SenderLink, payloads: list[bytes], token: Any) -> int:
+        """Send messages that are in no run, each of which fits a frame of the peer's; says how many went."""
+        count = min(len(payloads), self.window)
+        if count <= 0:
+            return 0
+        heading = link.heads[link.send_settled]
+        self.connection.out.append(encode_payloads(payloads[:count], heading, wrap(self.next_delivery_id)))
         self._sent(link, count, count, token)
         return count
 

@@ -453,7 +453,9 @@ class Session(OutgoingTransfers):
     def _forget(self, link: LinkBase) -> None:
         self.by_handle.pop(link.handle, None)
         self.by_peer_handle.pop(link.peer_handle, None)
-        self.by_name.pop((link.name, link.role), None)
+        # We may have attached another one of its name meanwhile, before the answer to our detach came.
+        if self.by_name.get((link.name, link.role)) is link:
+            del self.by_name[link.name, link.role]
 
     def got_end(self, end: End) -> None:
         """The peer ends the session, or answers our end."""

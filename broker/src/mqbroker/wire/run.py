@@ -449,6 +449,19 @@ def _encode_joined(run: Run, index: int, count: int, head: Heading, delivery_id:
     return b"".join(parts)
 
 
+def encode_payloads(payloads: Sequence[bytes], head: Heading, delivery_id: int) -> bytes:
+    """Transfer frames of whole messages under ascending delivery ids, one frame each."""
+    pack = _head_struct(len(head.prefix), 4).pack
+    prefix = _sized_prefix(head, 4)
+    head_size = head.fixed_size + 4
+    parts: list[bytes] = []
+    for payload in payloads:
+        parts.append(pack(head_size + len(payload), prefix, delivery_id, b"\xa0\x04", delivery_id, head.tail))
+        parts.append(payload)
+        delivery_id = (delivery_id + 1) & 0xFFFFFFFF
+    return b"".join(parts)
+
+
 def _patch_columns(block: bytearray, run: Run, count: int, constants: tuple[bytes, bytes, bytes], first: int) -> None:
     """Write whole columns; those that already hold the right byte in every frame are left alone."""
     stride = run.stride

@@ -1,0 +1,1 @@
+"""The shells of the client: asyncio, and a blocking one on top of it."""

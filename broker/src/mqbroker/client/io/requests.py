@@ -1,0 +1,110 @@
+"""Request and reply over a temporary queue: one for each connection, made with the first request.
+
+Replies find their request by its correlation id. A reconnect ends the temporary queue, so requests that wait then fail:
+whether they were worked on is not known.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import OrderedDict
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from mqbroker.client.errors import ClientError, MessageFault, OutcomeUnknown
+from mqbroker.client.io.driver import LOG
+from mqbroker.client.io.receiver import Receiver
+from mqbroker.client.io.sender import Sender
+from mqbroker.client.message import Message
+
+if TYPE_CHECKING:
+    from mqbroker.client.io.connection import Connection
+
+SENDERS_MAX = 32
+WAITING_MAX = 10_000
+
+
+class Requests:
+    """Of one connection."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._waiting: dict[str, asyncio.Future[Message]] = {}
+        self._senders: OrderedDict[str, Sender] = OrderedDict()
+        self._replies: Receiver | None = None
+        self._reader: asyncio.Task[None] | None = None
+        self._lock = asyncio.Lock()
+        self._prefix = os.urandom(8).hex()
+        self._count = 0
+
+    async def request(self, address: str, message: Message, timeout: float | None) -> Message:
+        """The reply. Raises TimeoutError, and what sending raises."""
+        if len(self._waiting) >= WAITING_MAX:
+            raise ClientError(f"{WAITING_MAX} requests wait for replies; wait for some of them first")
+        self._count += 1
+        correlation = f"{self._prefix}-{self._count}"
+        future: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        try:
+            async with asyncio.timeout(timeout):
+                replies, sender = await self._ready(address)
+                self._waiting[correlation] = future
+                await sender.send(replace(message, reply_to=replies.address, correlation_id=correlation))
+                return await future
+        finally:
+            self._waiting.pop(correlation, None)
+
+    async def reply(self, request: Message, message: Message) -> None:
+        """Send a reply to where the request asks for it."""
+        if not request.reply_to:
+            raise MessageFault("the message has no reply_to: whoever sent it expects no reply")
+        sender = await self._sender("")
+        correlation = request.id if request.correlation_id is None else request.correlation_id
+        await sender.send(replace(message, to=request.reply_to, correlation_id=correlation))
+
+    async def close(self) -> None:
+        """End with the connection."""
+        if self._reader is not None:
+            self._reader.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._reader
+
+    async def _ready(self, address: str) -> tuple[Receiver, Sender]:
+        async with self._lock:
+            if self._replies is None or self._reader is None or self._reader.done():
+                self._replies = await self._connection.temporary_queue()
+                self._replies.on_interrupted = self._interrupted
+                self._reader = asyncio.get_running_loop().create_task(self._read(self._replies))
+        sender = await self._sender(address)
+        await self._replies.attached()
+        return self._replies, sender
+
+    async def _sender(self, address: str) -> Sender:
+        async with self._lock:
+            found = self._senders.get(address)
+            if found is None or found.is_gone:
+                found = self._senders[address] = await self._connection.sender(address)
+            self._senders.move_to_end(address)
+            idle = [name for name, each in self._senders.items() if each is not found and not each.pending_count]
+            if len(self._senders) > SENDERS_MAX and idle:
+                await self._senders.pop(idle[0]).close()
+            return found
+
+    async def _read(self, replies: Receiver) -> None:
+        try:
+            async for reply in replies:
+                await reply.accept()
+                future = self._waiting.get(str(reply.correlation_id))
+                if future is not None and not future.done():
+                    future.set_result(reply)
+        except ClientError as error:
+            LOG.warning("replies cannot be received any more: %s", error)
+        finally:
+            self._interrupted()
+
+    def _interrupted(self) -> None:
+        for future in self._waiting.values():
+            if not future.done():
+                why = "the connection was lost while a reply was due: the request may have been worked on"
+                future.set_exception(OutcomeUnknown(why))

@@ -1,0 +1,60 @@
+"""Transactions: messages that are sent and messages that are accepted become so together, or not at all."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from types import TracebackType
+
+from mqbroker.client import inputs
+from mqbroker.client.errors import ClientError, TransactionFailed
+from mqbroker.client.io.driver import Driver
+
+
+class Transaction:
+    """One transaction: `async with connection.transaction() as tx`, which commits, or rolls back on an error.
+
+    What belongs to it says so: `sender.send(message, transaction=tx)`, `message.accept(transaction=tx)`. It ends with
+    its connection at the latest.
+    """
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self._txn: inputs.Txn | None = None
+
+    @property
+    def txn(self) -> inputs.Txn:
+        """What names it. Raises TransactionFailed outside of its time."""
+        if self._txn is None:
+            raise TransactionFailed("the transaction has not begun, or has ended: begin one with `async with`")
+        return self._txn
+
+    async def begin(self) -> Transaction:
+        """Begin; `async with` does it."""
+        self._txn = await self._driver.ask(inputs.Begin)
+        return self
+
+    async def commit(self) -> None:
+        """All of it happens. Raises TransactionFailed, or TransactionInDoubt if the answer was lost."""
+        await self._finish(is_commit=True)
+
+    async def rollback(self) -> None:
+        """Nothing of it happens; messages that were accepted in it come again."""
+        await self._finish(is_commit=False)
+
+    async def _finish(self, *, is_commit: bool) -> None:
+        txn, self._txn = self.txn, None
+        await self._driver.ask(lambda token: inputs.Finish(txn, is_commit, token))
+
+    async def __aenter__(self) -> Transaction:
+        return await self.begin()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._txn is None:
+            return  # committed or rolled back by hand
+        if kind is None:
+            await self.commit()
+        else:
+            with suppress(ClientError):  # the error that brought us here says more
+                await self.rollback()

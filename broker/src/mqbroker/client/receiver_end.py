@@ -1,0 +1,145 @@
+"""Receiving: credit is given as the application takes messages, and outcomes go back in ranges.
+
+Invariant: credit given and not used, and messages that wait for the application, are together never above the credit
+of the receiver. A browser is drained instead, which tells when there is nothing more (AMQP 1.0 §2.6.7).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mqbroker.amqp.events import Detached, Incoming
+from mqbroker.amqp.links import ReceiverLink
+from mqbroker.amqp.session import INCOMING_WINDOW
+from mqbroker.base.serial import wrap
+from mqbroker.client.effects import Answer, Arrived, AtEnd, Interrupted
+from mqbroker.client.ends import End
+from mqbroker.client.errors import ClientError
+from mqbroker.client.inputs import Settle
+from mqbroker.client.options import ReceiverTerms
+from mqbroker.client.termini import receiver_attach, receiver_name
+from mqbroker.wire.performatives import Accepted, Attach, Disposition, Flow, TransactionalState
+
+if TYPE_CHECKING:
+    from mqbroker.client.machine import Machine
+
+
+class ReceiverEnd(End):
+    """One receiver."""
+
+    kind = "receiver"
+    link: ReceiverLink | None
+
+    def __init__(self, machine: Machine, handle: int, terms: ReceiverTerms, token: Any) -> None:
+        super().__init__(machine, handle, terms.address, token)
+        self.terms = terms
+        self.waiting_count = 0  # messages that the application has not taken
+        self._confirming: dict[int, Any] = {}  # delivery id -> token
+        self._granted = 0  # of a drain: what came of it says whether there is more
+        self._arrived = 0
+
+    def make_link(self) -> ReceiverLink:
+        attach = receiver_attach(
+            receiver_name(self.handle, self.terms), self.terms, self.machine.settings.max_message_size
+        )
+        return self.machine.session.attach_receiver(attach)
+
+    def opened(self, attach: Attach) -> None:
+        if attach.source is not None and attach.source.address:
+            self.address = attach.source.address
+        self._grant()
+
+    # -- credit --------------------------------------------------------------------------------------------------------
+
+    def took(self, count: int) -> None:
+        """The application took messages."""
+        self.waiting_count -= count
+        link = self.link
+        if link is None or not self.is_ready or not link.is_attached:
+            return
+        if self.terms.browse:
+            if link.credit == 0 and not self.waiting_count and self._arrived == self._granted:
+                self._grant()
+        elif (link.credit + self.waiting_count) * 2 <= self.terms.credit:
+            self._grant()
+
+    def _grant(self) -> None:
+        link = self.link
+        assert link is not None
+        credit = self.terms.credit - self.waiting_count
+        self._granted, self._arrived = credit, 0
+        if self.terms.browse:
+            self.machine.browsing[self] = None
+        link.credit = link.window = credit
+        session = link.session
+        session.send(
+            Flow(
+                next_incoming_id=wrap(session.next_incoming_id), incoming_window=INCOMING_WINDOW,
+                next_outgoing_id=wrap(session.next_outgoing_id), outgoing_window=INCOMING_WINDOW, handle=link.handle,
+                delivery_count=link.delivery_count, link_credit=credit, drain=self.terms.browse,
+            )
+        )  # fmt: skip
+
+    def look_for_end(self) -> None:
+        """Whether a drain brought less than it might: then there is nothing more."""
+        if self.link is not None and self.is_ready and self.link.credit == 0 and self._arrived < self._granted:
+            del self.machine.browsing[self]
+            self.machine.effects.append(AtEnd(self.handle))
+
+    # -- messages ------------------------------------------------------------------------------------------------------
+
+    def arrived(self, event: Incoming) -> None:
+        """Messages came."""
+        self.waiting_count += event.run.count
+        self._arrived += event.run.count
+        self.machine.effects.append(
+            Arrived(self.handle, self.machine.epoch, event.run, event.delivery_id, event.is_settled)
+        )
+
+    def settle(self, request: Settle) -> None:
+        """An outcome. Says whether it went to the broker, by True or False, where a token asks."""
+        link = self.link
+        if link is None or not link.is_attached or request.epoch != self.machine.epoch:
+            self._answer(request.token, False)
+            return
+        first, state = request.delivery_id, request.state
+        if request.txn is not None:
+            wrapped = TransactionalState(txn_id=request.txn.id, outcome=state)  # type: ignore[arg-type]  # an outcome
+            link.session.flush()
+            link.session.send(Disposition(role=True, first=first, last=first, settled=True, state=wrapped))
+        elif self.terms.confirm:
+            link.session.outcome(first, first, state)
+            self._confirming[first] = request.token
+            return
+        elif isinstance(state, Accepted):
+            link.session.accept(first, 1)
+        else:
+            link.session.dispose(first, first, state, as_receiver=True)
+        self._answer(request.token, True)
+
+    def confirmed(self, first: int, last: int) -> None:
+        """The broker settled its deliveries first…last."""
+        for number in [each for each in self._confirming if (each - first) & 0xFFFFFFFF <= last - first]:
+            self._answer(self._confirming.pop(number), True)
+
+    def _answer(self, token: Any, value: bool) -> None:
+        if token is not None:
+            self.machine.effects.append(Answer(token, value))
+
+    # -- ends ----------------------------------------------------------------------------------------------------------
+
+    def interrupted(self, event: Detached | None) -> None:
+        self._drop()
+        self.machine.effects.append(Interrupted(self.handle))
+
+    def fail(self, error: ClientError, event: Detached | None = None) -> None:
+        self._drop()
+        super().fail(error, event)
+
+    def _drop(self) -> None:
+        """Nothing that came before counts any more."""
+        self.machine.browsing.pop(self, None)
+        self.waiting_count = 0
+        waiting, self._confirming = self._confirming, {}
+        for token in waiting.values():
+            self._answer(token, False)
