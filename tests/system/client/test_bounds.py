@@ -13,6 +13,8 @@ from tests.support.broker_process import BrokerProcess
 
 TIMEOUT_S = 60.0
 
+BLOCK = {"address-full-policy": "BLOCK"}
+
 
 def uri(*brokers: BrokerProcess, query: str = "") -> str:
     places = ",".join(f"{each.host}:{each.port}" for each in brokers)
@@ -28,7 +30,7 @@ def run(work: Awaitable[None]) -> None:
 
 def test_a_full_address_makes_senders_wait(make_broker: Callable[..., BrokerProcess]) -> None:
     broker = make_broker(
-        options={"address-settings": {"orders": {"max-size-messages": 20}}, "limits": {"link-credit": 5}}
+        options={"address-settings": {"orders": {"max-size-messages": 20, **BLOCK}}, "limits": {"link-credit": 5}}
     )
     broker.start()
 
@@ -54,7 +56,7 @@ def test_a_full_address_makes_senders_wait(make_broker: Callable[..., BrokerProc
 
 def test_bytes_bound_a_sender_too(make_broker: Callable[..., BrokerProcess]) -> None:
     broker = make_broker(
-        options={"address-settings": {"orders": {"max-size-messages": 1}}, "limits": {"link-credit": 1}}
+        options={"address-settings": {"orders": {"max-size-messages": 1, **BLOCK}}, "limits": {"link-credit": 1}}
     )
     broker.start()
 
