@@ -69,7 +69,7 @@ def test_request_and_reply_over_a_temporary_queue(broker: BrokerProcess, client:
     refused = client.receiver("answers", "thief", reply_to)
     assert refused["refused"]["condition"] == "amqp:not-allowed"
     client.ask("close_link", name="replies")
-    (outcome,) = client.send("back", ["late"], address=f"{queue}::none")
+    (outcome,) = client.send("back", ["late"], address=f"{queue}::")
     assert outcome["outcome"] == "rejected"
 
 

@@ -124,7 +124,7 @@ def test_a_client_that_falls_silent_is_closed_and_its_messages_go_to_others(
 
 REFUSED_SENDERS: dict[str, tuple[dict[str, Any], str]] = {
     "long name": ({"address": "x" * 1025}, "amqp:invalid-field"),
-    "no such queue": ({"address": "orders::none"}, "amqp:not-found"),
+    "half a name": ({"address": "orders::"}, "amqp:invalid-field"),
 }
 REFUSED_RECEIVERS: dict[str, tuple[dict[str, Any], str]] = {
     "bad selector": ({"address": "orders", "selector": "color = 'blue"}, "amqp:invalid-field"),
