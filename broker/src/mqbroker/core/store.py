@@ -13,9 +13,10 @@ from dataclasses import replace
 from mqbroker.base.errors import Refused
 from mqbroker.base.time import NS_PER_MS, At
 from mqbroker.config.slices import AddressSettingsOptions, LimitOptions
-from mqbroker.core.address import MULTICAST, Address
+from mqbroker.core.address import FULLY_QUALIFIED, MULTICAST, Address
 from mqbroker.core.compaction import Live, store_again
 from mqbroker.core.decisions import Decisions
+from mqbroker.core.declared import Declared
 from mqbroker.core.diverts import Diverts
 from mqbroker.core.duplicates import Duplicates
 from mqbroker.core.idle import Idle
@@ -37,8 +38,6 @@ from mqbroker.journal.recovered import Recovered
 from mqbroker.wire.parts import parts_of
 from mqbroker.wire.run import Run
 
-FULLY_QUALIFIED = "::"
-
 InDelivery = Callable[[], Iterator[tuple[Queue, Segment]]]
 
 
@@ -56,6 +55,7 @@ class Store:
         self.diverts = Diverts((), self)
         self.leaving = Leaving(self)
         self.idle = Idle(self)
+        self.declared = Declared(self)
         self.large = LargeFiles(journal)
         self.memory = Memory(limits.global_max_size_bytes, self.large)
         self.paging = Paging(self)
@@ -100,7 +100,7 @@ class Store:
         found = self.addresses.get(name)
         if found is not None and (found.anycast or found.multicast or found.is_topic):
             return not found.anycast
-        return self.settings.of(name).default_address_routing_type == MULTICAST.upper()
+        return self.declared.routing_of(name) == MULTICAST
 
     def may_send(self, target: str) -> None:
         """Whether whoever acts may send there: to an address, or to `address::queue`. Raises Refused."""
@@ -125,11 +125,12 @@ class Store:
     def forget_address(self, name: str) -> None:
         """An address that nobody is bound to any more is not kept."""
         found = self.addresses.get(name)
-        if found is not None and found.is_empty:
+        if found is not None and found.is_empty and not found.is_declared:
             del self.addresses[name]
             self.duplicates.forget(name)
 
-    def _add_address(self, name: str) -> Address:
+    def add_address(self, name: str) -> Address:
+        """One that is not there, whoever wants it."""
         settings = self.settings.of(name)
         pages = settings.address_full_policy == PAGE
         added = self.addresses[name] = Address(name, self.meters.of(name, settings), self.idle, pages=pages)
@@ -149,9 +150,12 @@ class Store:
             if not is_temporary:
                 self.settings.check_creation(name)
             self.permit(CREATE_ADDRESS, name)
-            found = self._add_address(name)
+            found = self.add_address(name)
             found.is_topic = True
             self.idle.vacated(found)
+        else:
+            self.declared.check(name, MULTICAST)
+            found.is_topic = found.is_topic or found.is_empty
         return found
 
     def queue_for(self, name: str) -> Queue:
@@ -172,6 +176,7 @@ class Store:
             raise Refused("amqp:resource-limit-exceeded", f"there are {len(self.queues)} queues, which is queues-max")
         if kind.selector:
             compile_selector(kind.selector)
+        self.declared.check(kind.address, kind.routing)
         if kind.address not in self.addresses:
             self.permit(CREATE_ADDRESS, kind.address)
         self.permit(CREATE[kind.is_durable], kind.address)
@@ -187,7 +192,7 @@ class Store:
             queue.filter = compile_selector(kind.selector)
         address = self.addresses.get(kind.address)
         if address is None:
-            address = self._add_address(kind.address)
+            address = self.add_address(kind.address)
         address.bind(queue)
         return queue
 
@@ -219,7 +224,7 @@ class Store:
     def pause(self, queue: Queue, is_paused: bool) -> None:
         """Hand out nothing from this queue, or again; a durable queue stays so over restarts."""
         queue.kind = replace(queue.kind, paused=is_paused)
-        queue.is_paused = is_paused
+        queue.is_paused = is_paused or self.addresses[queue.kind.address].is_paused
         if queue.journal_id:
             self.journal.declare(queue.journal_id, queue.kind.attributes())
         self.changed(queue)
@@ -486,6 +491,7 @@ class Store:
         `large_files`: id -> bytes of all files of large messages. Raises StorageFault where one is missing.
         """
         self.duplicates.load(recovered)
+        self.declared.load(recovered)
         by_id: dict[int, Queue] = {}
         for queue_id, attributes in recovered.queues.items():
             self._next_queue_id = max(self._next_queue_id, queue_id + 1)

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 from mqbroker.base.errors import PeerFault, Refused
-from mqbroker.core.store import FULLY_QUALIFIED
+from mqbroker.core.address import FULLY_QUALIFIED
 from mqbroker.node.full import is_dropped
 from mqbroker.node.redirects import check_is_here
 from mqbroker.wire.parts import part_of
