@@ -27,7 +27,7 @@ from mqbroker.core.memory import Memory
 from mqbroker.core.meter import PAGE, Meters
 from mqbroker.core.paging import Paging
 from mqbroker.core.permissions import CREATE, CREATE_ADDRESS, DELETE, SEND
-from mqbroker.core.qualified import queue_at
+from mqbroker.core.qualified import queue_at, target_at
 from mqbroker.core.queue import Consumer, Queue, Segment, check_consumers
 from mqbroker.core.restore import bring_back
 from mqbroker.core.selector import compile_selector
@@ -106,10 +106,9 @@ class Store:
         """Whether whoever acts may send there: to an address, or to `address::queue`. Raises Refused."""
         self.permit(SEND, target.partition(FULLY_QUALIFIED)[0])
 
-    def target_for(self, target: str) -> Address:
-        """Where messages go that name their target themselves: an address, or `address::queue`. Raises Refused."""
-        address, mark, queue = target.partition(FULLY_QUALIFIED)
-        return self.queue_address(address, queue) if mark else self.address_for(target)
+    def target_for(self, target: str, routing: str = "") -> Address:
+        """Where messages go that name their target, and perhaps a routing, themselves. Raises Refused."""
+        return target_at(self, target, routing)
 
     def queue_address(self, address: str, queue: str, routing: str = "") -> Address:
         """For those who send to one queue of an address: an address that leads there alone. Raises Refused."""
