@@ -6,12 +6,24 @@ from typing import Any
 
 import pytest
 from mqbroker.amqp import events as told
-from mqbroker.wire.performatives import Attach, Source, Target
+from mqbroker.wire.performatives import (
+    Accepted,
+    Attach,
+    Declare,
+    Disposition,
+    Source,
+    Target,
+    TransactionalState,
+    Transfer,
+    encode,
+)
 from mqbroker.wire.run import single
 from mqbroker.wire.sections import build_message
 from mqbroker.wire.types import Symbol
 
+from tests.support import frames
 from tests.support.stage import Stage, Talker, options_with
+from tests.support.transactions import VALUE, coordinator_attach
 from tests.unit.admin.site import Site
 
 SMALL = {"journal_file_size_bytes": 8192, "journal_compact_min_files": 2, "journal_compact_percentage": 90}
@@ -273,6 +285,27 @@ def test_two_who_delete_by_force_at_once() -> None:
     assert first.result == {"name": "shop", "queues": ["q"], "messages": 0}
     assert second.error is not None
     assert second.error["condition"] == "amqp:not-found"
+
+
+def test_while_a_transaction_holds_messages_all_queues_stay() -> None:
+    site = Site()
+    site.do("queue-create", name="a", address="shop", routing_type="multicast")
+    site.do("queue-create", name="b", address="shop", routing_type="multicast")
+    site.send("shop", "one")
+    conn = site.stage.accept()
+    declare = Transfer(handle=0, delivery_id=0, delivery_tag=b"0", message_format=0, settled=False)
+    hello = frames.anonymous() + frames.opened() + frames.begun() + frames.frame(coordinator_attach())
+    said = site.stage.talk(conn, hello + frames.frame(declare, VALUE + encode(Declare())))
+    (declared,) = frames.of_kind(said, Disposition)
+    site.stage.talk(conn, frames.receiver("shop::b", 2, credit=1))
+    state = TransactionalState(txn_id=declared.state.txn_id, outcome=Accepted())
+    site.stage.talk(conn, frames.disposition(0, 0, state))
+    condition, why = site.refused("address-delete", name="shop", force=True)
+    assert condition == "amqp:precondition-failed"
+    assert "queue 'b' is in use" in why
+    assert site.counts() == {"a": 1, "b": 1}
+    site.stage.talk(conn, frames.close())
+    assert site.do("address-delete", name="shop", force=True)["messages"] == 2
 
 
 def test_what_is_said_of_addresses_is_audited() -> None:

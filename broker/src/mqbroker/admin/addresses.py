@@ -131,9 +131,12 @@ def _delete_now(broker: Broker, request: AdminRequest, address: Address) -> None
         broker.reply_error(request.id, "amqp:not-found", f"address {address.name!r} was deleted meanwhile")
         return
     _evict(broker, address)
-    held = [queue.kind.name for queue in address.queues if queue.delivering_count or queue.arriving_count]
+    held = [
+        queue.kind.name for queue in address.queues
+        if queue.consumers or queue.arriving_count or queue.delivering_count
+    ]  # fmt: skip
     if held:  # looked at before, so that all queues go or none
-        why = f"address-delete: messages of queue {held[0]!r} are in a transaction; try again"
+        why = f"address-delete: queue {held[0]!r} is in use, by a transaction for example; try again"
         broker.reply_error(request.id, "amqp:precondition-failed", why)
         return
     _delete(broker, request, address)
