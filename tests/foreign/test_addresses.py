@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from tests.foreign.client import ProtonClient
@@ -120,3 +122,20 @@ def test_an_address_that_has_moved_says_where(
     client.sender("c", "out", f"{queue}.here")
     (outcome,) = client.send("out", ["a"])
     assert outcome["outcome"] == "accepted"
+
+
+def test_prefixes_of_a_listener_say_what_is_meant(
+    make_broker: Callable[..., BrokerProcess], client: ProtonClient
+) -> None:
+    broker = make_broker(listener={"anycast-prefix": "queue://", "multicast-prefix": "topic://"})
+    broker.start()
+    client.connect("c", broker)
+    assert client.receiver("c", "one", "topic://news", credit=10)["address"] == "topic://news"
+    client.receiver("c", "two", "topic://news", credit=10)
+    client.sender("c", "out", None)
+    client.send("out", ["a"], address="topic://news")
+    assert ids(client, "one", 1) == ids(client, "two", 1) == ["a"]
+    client.send("out", ["b"], address="queue://orders")
+    wait_for_depth(broker, "orders", 1)
+    client.receiver("c", "in", "queue://orders", credit=10)
+    assert ids(client, "in", 1) == ["b"]

@@ -40,10 +40,14 @@ class State:
     ids: dict[str, dict[int, bytes]] = field(default_factory=dict)
     consumed: set[int] = field(default_factory=set)
     boot: int = 0
+    addresses: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def copy(self) -> State:
         ids = {address: dict(held) for address, held in self.ids.items()}
-        return State(dict(self.queues), dict(self.live), dict(self.counts), ids, set(self.consumed), self.boot)
+        return State(
+            dict(self.queues), dict(self.live), dict(self.counts), ids, set(self.consumed), self.boot,
+            dict(self.addresses),
+        )  # fmt: skip
 
 
 def contents(found: Recovered) -> State:
@@ -57,7 +61,7 @@ def contents(found: Recovered) -> State:
                 live[queue, number] = bodies[number - run.first_id] + b">"
     counts = {(c.queue_id, c.first_id + i): c.delivery_count for c in found.counts for i in range(c.n)}
     ids = {address: {one.number: one.duplicate_id for one in stored} for address, stored in found.duplicates.items()}
-    return State(found.queues, live, counts, ids, set(found.consumed), found.boot)
+    return State(found.queues, live, counts, ids, set(found.consumed), found.boot, found.addresses)
 
 
 class Model:
@@ -65,6 +69,7 @@ class Model:
 
     def __init__(self, seed: int, body_bytes: int = 12) -> None:
         self.random = random.Random(seed)
+        self._sayings = random.Random(seed)  # of their own, so that messages come as they always came
         self.state = State()
         self.next_id = 1
         self.next_queue = 1
@@ -95,6 +100,8 @@ class Model:
             self._drop(journal)
         if self.random.random() < 0.02:
             self._forget(journal)
+        if self._sayings.random() < 0.05:
+            self._say(journal)
         self._compact(journal)
 
     def settle_all(self, journal: Journal) -> None:
@@ -167,6 +174,16 @@ class Model:
             while len(held) > ID_CACHES[address]:
                 del held[min(held)]
             journal.duplicates.add(address, number, held[number], min(held))
+
+    def _say(self, journal: Journal) -> None:
+        """An administrator makes, changes or deletes an address."""
+        name = f"address.é{self._sayings.randint(1, 4)}"
+        if name in self.state.addresses and self._sayings.random() < 0.5:
+            del self.state.addresses[name]
+            journal.drop_address(name)
+            return
+        self.state.addresses[name] = {"paused": self._sayings.random() < 0.5}
+        journal.declare_address(name, self.state.addresses[name])
 
     def _forget(self, journal: Journal) -> None:
         if self.state.ids:

@@ -53,6 +53,8 @@ def history(actions: list[tuple[str, str, int]], *, is_clean: bool) -> Recovered
     stage.admin("queue-create", name="a", address="news", routing_type="multicast")
     stage.admin("queue-create", name="b", address="news", routing_type="multicast", ring_size=4)
     stage.admin("queue-create", name="DLQ")
+    stage.admin("address-create", name="kept", routing_types=["multicast"])
+    stage.admin("address-pause", name="news")
     for number, (what, name, count) in enumerate(actions):
         if what == "send":
             bodies = [{"body": f"{number}-{each}" * 50, "durable": each != 3} for each in range(count)]
@@ -94,6 +96,8 @@ def test_a_round_trip_changes_nothing(actions: list[tuple[str, str, int]], is_cl
     assert list(rows_of(back, NODE))[1:] == rows[1:]
     assert back.was_clean
     assert back.queues == found.queues
+    assert back.addresses == found.addresses
+    assert set(back.addresses) == {"kept", "news"}
 
 
 def test_a_broker_goes_on_with_what_was_imported() -> None:

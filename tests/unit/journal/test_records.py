@@ -78,6 +78,12 @@ def test_duplicates(address: str, oldest: int, ids: list[tuple[int, bytes]]) -> 
     assert decode(records.encode_duplicates(duplicates)) == [duplicates]
 
 
+@given(st.text(max_size=50), st.binary(max_size=100))
+def test_address(name: str, attributes: bytes) -> None:
+    payload = records.encode_address(name, attributes) + records.encode_address_drop(name)
+    assert decode(payload) == [records.Address(name, attributes), records.AddressDrop(name)]
+
+
 @given(st.binary(max_size=200))
 def test_any_bytes_are_records_or_malformed(payload: bytes) -> None:
     with contextlib.suppress(Malformed):

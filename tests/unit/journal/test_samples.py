@@ -34,7 +34,7 @@ def as_json(state: State) -> dict[str, Any]:
         },
         "consumed": sorted(state.consumed),
         "boot": state.boot,
-    }
+    } | ({"addresses": dict(sorted(state.addresses.items()))} if state.addresses else {})
 
 
 @pytest.mark.parametrize("version", range(1, FORMAT_VERSION + 1))
@@ -73,6 +73,7 @@ def write_sample(folder: Path) -> None:
     assert min(disk.files) > 1
     assert found.counts
     assert found.duplicates
+    assert found.addresses
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     for number, content in disk.files.items():

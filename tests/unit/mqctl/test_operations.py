@@ -176,8 +176,30 @@ def test_the_life_of_a_queue(cluster: Cluster) -> None:
     assert cluster.rows("queue", "list") == []
 
 
+def test_the_life_of_an_address(cluster: Cluster) -> None:
+    there = ("--host", "dev-1")
+    (made,) = cluster.rows("address", "create", "news", "--routing", "both", *there)
+    assert (made["host"], made["name"], made["routing_types"]) == ("dev-1", "news", ["anycast", "multicast"])
+    cluster.run("queue", "create", "q", "--address", "news", "--routing", "multicast", *there)
+    (paused,) = cluster.rows("address", "pause", "news", "--no-persist", *there)
+    assert (paused["paused"], paused["changed"]) == (True, True)
+    assert [row["paused"] for row in cluster.rows("address", "list", *there)] == [True]
+    assert [row["paused"] for row in cluster.rows("queue", "list", *there)] == [True]
+    assert cluster.rows("address", "resume", "news", *there)[0]["paused"] is False
+    cluster.run("send", "news", "one", *there)
+    _, err = cluster.run("address", "delete", "news", "--yes", *there, code=Exit.FAILED)
+    assert "1 queues and 0 producers" in err
+    (gone,) = cluster.rows("address", "delete", "news", "--yes", "--force", *there)
+    assert (gone["queues"], gone["messages"]) == (["q"], 1)
+    assert cluster.rows("address", "list", *there) == []
+    cluster.run("address", "create", "orders", *there)
+    assert cluster.rows("address", "list", *there)[0]["routing_types"] == ["anycast"]
+    assert cluster.rows("address", "delete", "orders", "--yes", *there)[0]["queues"] == []
+
+
 @pytest.mark.parametrize(
-    "words", [["queue", "delete", "q"], ["queue", "purge", "q"], ["message", "move", "q", "r"],
+    "words", [["queue", "delete", "q"], ["address", "delete", "q", "--force"], ["queue", "purge", "q"],
+              ["message", "move", "q", "r"],
               ["message", "retry-dead-letters", "q"], ["connection", "close", "1"]],
 )  # fmt: skip
 def test_what_cannot_be_taken_back_asks_and_without_a_terminal_refuses(cluster: Cluster, words: list[str]) -> None:
@@ -200,6 +222,9 @@ def test_what_changes_something_wants_one_node(cluster: Cluster) -> None:
     [
         (["queue", "show", "nowhere"], "there is no queue 'nowhere'"),
         (["address", "show", "nowhere"], "there is no address 'nowhere'"),
+        (["address", "delete", "nowhere", "--yes"], "there is no address 'nowhere'"),
+        (["address", "pause", "nowhere"], "address-pause: there is no address 'nowhere'"),
+        (["address", "create", "a::b"], "not of an address"),
         (["queue", "purge", "nowhere", "--yes"], "there is no queue 'nowhere'"),
         (["queue", "create", "q", "--selector", "a ="], "column"),
         (["message", "browse", "nowhere"], "there is no queue 'nowhere'"),

@@ -1,15 +1,18 @@
-"""Addresses: what they are bound to, what went through them, and which settings hold there."""
+"""Addresses: what they are bound to, what went through them, which settings hold there; made, paused, deleted."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
-from mqbroker.admin.arguments import argument
-from mqbroker.admin.queues import attributes_of
+from mqbroker.admin.arguments import argument, check_names
+from mqbroker.admin.queues import ROUTING_TYPES, attributes_of, evict
+from mqbroker.amqp.links import ReceiverLink
 from mqbroker.base.errors import Refused
 from mqbroker.core.address import Address
 from mqbroker.node.broker import Broker
 from mqbroker.node.inputs import AdminRequest
+from mqbroker.node.peer import Peer
 
 
 def show_all(broker: Broker, request: AdminRequest) -> None:
@@ -20,10 +23,7 @@ def show_all(broker: Broker, request: AdminRequest) -> None:
 
 def show(broker: Broker, request: AdminRequest) -> None:
     """`address-show`: one address with its queues in full."""
-    name = argument(request, "name", str)
-    found = broker.store.addresses.get(name)
-    if found is None:
-        raise Refused("amqp:not-found", f"address-show: there is no address {name!r}")
+    found = _address_named(broker, request)
     queues = sorted(found.queues, key=lambda queue: queue.kind.name)
     broker.reply(request.id, _described(found) | {"queues": [attributes_of(queue) for queue in queues]})
 
@@ -51,7 +51,9 @@ def _described(address: Address) -> dict[str, Any]:
     kinds = [("anycast", address.anycast), ("multicast", address.multicast)]
     return {
         "name": address.name,
-        "routing_types": [name for name, bound in kinds if bound],
+        "routing_types": [name for name, bound in kinds if bound or name in address.routing_types],
+        "auto_created": not address.routing_types,
+        "paused": address.is_paused,
         "queues": sorted(queue.kind.name for queue in queues),
         "message_count": sum(queue.message_count for queue in queues),
         "paged_count": sum(queue.paged_count for queue in queues),
@@ -59,3 +61,111 @@ def _described(address: Address) -> dict[str, Any]:
         "routed": address.routed_total,
         "unrouted": address.unrouted_total,
     }
+
+
+def _address_named(broker: Broker, request: AdminRequest) -> Address:
+    name = argument(request, "name", str)
+    found = broker.store.addresses.get(name)
+    if found is None:
+        raise Refused("amqp:not-found", f"{request.operation}: there is no address {name!r}")
+    return found
+
+
+# -- create and pause -------------------------------------------------------------------------------------------------
+
+
+def create(broker: Broker, request: AdminRequest) -> None:
+    """`address-create`: without a queue. It stays until it is deleted, and only queues of its routing types come."""
+    check_names(request, ("name", "routing_types"))
+    name = argument(request, "name", str)
+    said = argument(request, "routing_types", list, ["anycast"])
+    if not said or any(each not in ROUTING_TYPES for each in said):
+        what = f"address-create: routing_types are anycast, multicast, or both, not {said!r}"
+        raise Refused("amqp:invalid-field", what)
+    address = broker.store.declared.create(name, tuple(each for each in ROUTING_TYPES if each in said))
+    broker.store.decisions.wait(broker.reply, request.id, _described(address))
+
+
+def pause(broker: Broker, request: AdminRequest) -> None:
+    """`address-pause`: its queues hand out nothing any more, nor do those that come later."""
+    check_names(request, ("name", "persist"))
+    _set_paused(broker, request, True)
+
+
+def resume(broker: Broker, request: AdminRequest) -> None:
+    """`address-resume`: queues that were paused by themselves stay so."""
+    check_names(request, ("name",))
+    _set_paused(broker, request, False)
+
+
+def _set_paused(broker: Broker, request: AdminRequest, is_paused: bool) -> None:
+    address = _address_named(broker, request)
+    result = {"name": address.name, "paused": is_paused, "changed": address.is_paused != is_paused}
+    if broker.store.declared.pause(address, is_paused, is_kept=argument(request, "persist", bool, True)):
+        broker.store.decisions.wait(broker.reply, request.id, result)
+    else:
+        broker.store.decisions.wait_for_earlier(broker.reply, request.id, result)
+
+
+# -- delete -----------------------------------------------------------------------------------------------------------
+
+
+def delete(broker: Broker, request: AdminRequest) -> None:
+    """`address-delete`. `force` deletes its queues and detaches who uses it, else these are a refusal."""
+    check_names(request, ("name", "force"))
+    address = _address_named(broker, request)
+    if argument(request, "force", bool, False):
+        _evict(broker, address)
+        # Consumers that were let in and wait for the disk are told of by decisions that are before this one.
+        broker.store.decisions.wait_for_earlier(_delete_now, broker, request, address)
+        return
+    producers = list(_producers_at(broker, address))
+    if address.queues or producers:
+        why = f"{len(address.queues)} queues and {len(producers)} producers; delete and close them, or use force"
+        raise Refused("amqp:precondition-failed", f"address-delete: address {address.name!r} has {why}")
+    _delete(broker, request, address)
+
+
+def _delete_now(broker: Broker, request: AdminRequest, address: Address) -> None:
+    if broker.store.addresses.get(address.name) is not address:
+        broker.reply_error(request.id, "amqp:not-found", f"address {address.name!r} was deleted meanwhile")
+        return
+    _evict(broker, address)
+    held = [
+        queue.kind.name for queue in address.queues
+        if queue.consumers or queue.arriving_count or queue.delivering_count
+    ]  # fmt: skip
+    if held:  # looked at before, so that all queues go or none
+        why = f"address-delete: queue {held[0]!r} is in use, by a transaction for example; try again"
+        broker.reply_error(request.id, "amqp:precondition-failed", why)
+        return
+    _delete(broker, request, address)
+
+
+def _delete(broker: Broker, request: AdminRequest, address: Address) -> None:
+    queues = sorted(address.queues, key=lambda queue: queue.kind.name)
+    dropped = sum([broker.store.delete_queue(queue) for queue in queues])
+    is_told = broker.store.declared.delete(address) or any(queue.kind.is_durable for queue in queues)
+    result = {"name": address.name, "queues": [queue.kind.name for queue in queues], "messages": dropped}
+    if is_told:
+        broker.store.decisions.wait(broker.reply, request.id, result)
+    else:
+        broker.reply(request.id, result)
+
+
+def _evict(broker: Broker, address: Address) -> None:
+    """Detach everybody who consumes there or sends there."""
+    for queue in address.queues:
+        evict(broker, queue)
+    for peer, link in list(_producers_at(broker, address)):
+        link.detach("amqp:resource-deleted", f"an administrator deletes address {address.name!r}")
+        peer.touch()
+        peer.handle_events()
+
+
+def _producers_at(broker: Broker, address: Address) -> Iterator[tuple[Peer, ReceiverLink]]:
+    """Links on which messages may come, also those to one queue of it."""
+    for peer in broker.peers.values():
+        for link in peer.producers:
+            if isinstance(link.owner, Address) and link.owner.name == address.name and link.is_attached:
+                yield peer, link

@@ -12,6 +12,9 @@ Addresses and queues (admin/addresses.py, admin/queues.py)
     addresses    {}                                      one object an address
     address-show {name}                                  with its queues
     address-settings-show {address}                      what holds there, and which match says so
+    address-create {name, routing_types?}                without a queue; routing_types: anycast, multicast, or both
+    address-delete {name, force?}                        {queues, messages}: what was there
+    address-pause  {name, persist?}, address-resume {name}   {changed}: all its queues, also those that come later
     queues       {}                                      one object a queue
     queue-show   {name}                                  with all that makes it what it is
     queue-create {name, address?, routing_type?, durable?, max_consumers?, exclusive?, last_value?, non_destructive?,
@@ -93,6 +96,10 @@ OPERATIONS: dict[str, Callable[[Broker, AdminRequest], None]] = {
     "addresses": addresses.show_all,
     "address-show": addresses.show,
     "address-settings-show": addresses.show_settings,
+    "address-create": addresses.create,
+    "address-delete": addresses.delete,
+    "address-pause": addresses.pause,
+    "address-resume": addresses.resume,
     "queues": queues.show_all,
     "queue-show": queues.show,
     "queue-create": queues.create,
@@ -116,7 +123,8 @@ OPERATIONS: dict[str, Callable[[Broker, AdminRequest], None]] = {
 }
 CHANGING = (
     "stop", "queue-create", "queue-delete", "queue-pause", "queue-resume", "send", "settle", "queue-purge",
-    "messages-move", "dead-letters-retry", "connection-close", "config-reload",
+    "messages-move", "dead-letters-retry", "connection-close", "config-reload", "address-create", "address-delete",
+    "address-pause", "address-resume",
 )  # fmt: skip
 # Nothing may be journalled behind the journal's end.
 WHILE_STOPPING = (

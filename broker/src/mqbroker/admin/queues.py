@@ -64,7 +64,7 @@ def show(broker: Broker, request: AdminRequest) -> None:
     """`queue-show`: one queue with everything that makes it what it is."""
     queue = queue_named(broker, request)
     kind = {name: getattr(queue.kind, field) for name, (field, _) in CHOICES.items()}
-    rest = {"auto_created": queue.kind.auto_created, "moved_from": queue.kind.moved_from}
+    rest = {"auto_created": queue.kind.auto_created, "moved_from": queue.kind.moved_from, "paused": queue.is_paused}
     broker.reply(request.id, attributes_of(queue) | kind | rest)
 
 
@@ -105,13 +105,15 @@ def resume(broker: Broker, request: AdminRequest) -> None:
 
 def _set_paused(broker: Broker, request: AdminRequest, is_paused: bool) -> None:
     queue = queue_named(broker, request)
-    has_changed = queue.is_paused != is_paused
-    result = {"name": queue.kind.name, "paused": is_paused, "changed": has_changed}
-    if not has_changed:
+    has_changed = queue.kind.paused != is_paused
+    if has_changed:
+        broker.store.pause(queue, is_paused)
+    # The queues of a paused address hand out nothing, whatever is said of them.
+    result = {"name": queue.kind.name, "paused": queue.is_paused, "changed": has_changed}
+    if has_changed:
+        _reply_when_safe(broker, request, queue.kind, result)
+    else:
         broker.store.decisions.wait_for_earlier(broker.reply, request.id, result)
-        return
-    broker.store.pause(queue, is_paused)
-    _reply_when_safe(broker, request, queue.kind, result)
 
 
 def _reply_when_safe(broker: Broker, request: AdminRequest, kind: QueueKind, result: dict[str, Any]) -> None:
@@ -134,7 +136,7 @@ def delete(broker: Broker, request: AdminRequest) -> None:
     if not is_forced:
         _delete(broker, request, queue)
         return
-    _evict(broker, queue)
+    evict(broker, queue)
     # Consumers that were let in and wait for the disk are told of by decisions that are before this one.
     broker.store.decisions.wait_for_earlier(_delete_now, broker, request, queue)
 
@@ -143,7 +145,7 @@ def _delete_now(broker: Broker, request: AdminRequest, queue: Queue) -> None:
     if queue.is_deleted:
         broker.reply_error(request.id, "amqp:not-found", f"queue {queue.kind.name!r} was deleted meanwhile")
         return
-    _evict(broker, queue)
+    evict(broker, queue)
     try:
         _delete(broker, request, queue)
     except Refused as refused:
@@ -155,7 +157,7 @@ def _delete(broker: Broker, request: AdminRequest, queue: Queue) -> None:
     _reply_when_safe(broker, request, queue.kind, {"name": queue.kind.name, "messages": dropped})
 
 
-def _evict(broker: Broker, queue: Queue) -> None:
+def evict(broker: Broker, queue: Queue) -> None:
     """Detach everybody who consumes from the queue, or is about to; what they had is in the queue again."""
     why = f"an administrator deletes queue {queue.kind.name!r}"
     broker.local.withdraw(queue, why)

@@ -52,6 +52,7 @@ IpAddress = Annotated[str, AfterValidator(_ip_address)]
 RoleName = Annotated[str, Field(pattern=patterns.ROLE)]
 Roles = Annotated[list[RoleName], Field(max_length=1000)]
 Places = Annotated[list[Annotated[str, Field(pattern=patterns.PLACE)]], Field(max_length=64)]
+Prefix = Annotated[str, Field(pattern=patterns.PREFIX)]
 OptionalPlace = Annotated[str, Field(pattern=patterns.OPTIONAL_PLACE)]
 SaslMechanisms = Annotated[list[SaslMechanism], Field(min_length=1), AfterValidator(_distinct)]
 

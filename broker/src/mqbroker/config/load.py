@@ -135,6 +135,8 @@ def _listener_faults(listeners: list[tuple[int, ListenerTable]]) -> list[ConfigF
         if one.frame_size_before_open_bytes > one.max_frame_size_bytes:
             why = f"must not be above max-frame-size-bytes, which is {one.max_frame_size_bytes}"
             found.append(ConfigFault(f"{path}.frame-size-before-open-bytes", why))
+        if one.anycast_prefix and one.anycast_prefix == one.multicast_prefix:
+            found.append(ConfigFault(f"{path}.multicast-prefix", "must differ from anycast-prefix"))
         for earlier_number, earlier in listeners[:place]:
             if earlier.name == one.name:
                 why = f"listener {one.name} is declared twice, first as listeners.{earlier_number}; rename one of them"

@@ -23,6 +23,7 @@ from mqbroker.config.declaring import (
     OptionalPath,
     OptionalPlace,
     Places,
+    Prefix,
     SaslMechanisms,
     Table,
     option,
@@ -122,6 +123,8 @@ class ListenerTable(Table):
     redirect_to: OptionalPlace = option(
         "", "Broker, as `host:port`, that clients of this listener are sent to when they have logged in; for moves."
     )
+    anycast_prefix: Prefix = option("", "Beginning of names that ask for a queue, as `queue://` does; empty: none.")
+    multicast_prefix: Prefix = option("", "Beginning of names that ask for a topic, as `topic://` does; empty: none.")
     link_stealing: Literal["none", "durable", "all"] = option(
         "durable",
         "Links that end where they are when their container attaches them by the same name in another session or "

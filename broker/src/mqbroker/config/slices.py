@@ -44,6 +44,8 @@ class ListenerOptions:
     anonymous_role: str
     failover_server_list: tuple[str, ...]
     redirect_to: str
+    anycast_prefix: str
+    multicast_prefix: str
     link_stealing: str
     idle_timeout_ms: int
     login_timeout_ms: int

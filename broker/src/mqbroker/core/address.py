@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from mqbroker.core.idle import Idle
 
 ANYCAST, MULTICAST = "anycast", "multicast"
+FULLY_QUALIFIED = "::"
 
 
 class Origin(NamedTuple):
@@ -34,8 +35,9 @@ class Address:
     """A name and its bindings."""
 
     __slots__ = (
-        "_cursor", "_idle", "_is_choosy", "anycast", "can_page", "due_ns", "is_topic", "meter", "multicast", "name",
-        "pages", "producers_count", "routed_total", "scheduled_ns", "target", "unrouted_total", "was_bound",
+        "_cursor", "_idle", "_is_choosy", "anycast", "can_page", "due_ns", "is_pause_kept", "is_paused", "is_topic",
+        "meter", "multicast", "name", "pages", "producers_count", "routed_total", "routing_types", "scheduled_ns",
+        "target", "unrouted_total", "was_bound",
     )  # fmt: skip
 
     def __init__(self, name: str, meter: Meter | None = None, idle: Idle | None = None, *, pages: bool = False) -> None:
@@ -56,6 +58,9 @@ class Address:
         self.due_ns = 0
         self.scheduled_ns = 0
         self.is_topic = False  # somebody wants copies of what is sent here, so no queue of its name is made
+        self.routing_types: tuple[str, ...] = ()  # what its queues may be; empty: no administrator made it
+        self.is_paused = False  # its queues hand out nothing
+        self.is_pause_kept = False  # also after a restart
 
     def on_time(self, now_ns: int) -> None:
         """The address has been idle for a while."""
@@ -67,6 +72,7 @@ class Address:
         """Messages of this address reach the queue from now on."""
         (self.anycast if queue.kind.routing == ANYCAST else self.multicast).append(queue)
         queue.meter = self.meter
+        queue.is_paused = queue.is_paused or self.is_paused
         self.was_bound = True
         self._look()
 
@@ -82,6 +88,11 @@ class Address:
         self._is_choosy = any(
             queue.filter is not None or queue.kind.moved_from or queue.kind.no_local for queue in self.queues
         )
+
+    @property
+    def is_declared(self) -> bool:
+        """Whether an administrator made or paused it, so that it does not go by itself."""
+        return bool(self.routing_types) or self.is_paused
 
     @property
     def is_empty(self) -> bool:

@@ -3,6 +3,7 @@
     {"type": "journal", "schema": …, "node_id": …, "boot": …, "next_id": …, "was_clean": …}
     {"type": "queue", "id": 1, "attributes": {"name": "orders", …}}
     {"type": "file", "file": …, "offset": 0, "data": "base64"}
+    {"type": "address", "name": "news", "attributes": {"routing_types": ["multicast"]}}
     {"type": "messages", "first_id": 7, "arrived_ms": …, "queues": {"1": 0}, "frames": ["base64", …]}
     {"type": "end", "queues": 1, "messages": 1}
 
@@ -22,7 +23,9 @@ from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 from mqbroker.base.errors import ConfigFault, PeerFault, StorageFault
+from mqbroker.core.declared import check_attributes
 from mqbroker.core.exchange_bodies import Bodies, BodiesIn, Read, rows_of_file
+from mqbroker.core.kinds import NAME_SIZE_MAX
 from mqbroker.core.queue import QueueKind
 from mqbroker.core.restore import by_count, counts_by_queue, run_of
 from mqbroker.journal.append import Append
@@ -55,6 +58,8 @@ def rows_of(recovered: Recovered, node_id: str, read: Read | None = None) -> Ite
     }  # fmt: skip
     for queue_id, attributes in sorted(recovered.queues.items()):
         yield {"type": "queue", "id": queue_id, "attributes": attributes}
+    for name, attributes in sorted(recovered.addresses.items()):
+        yield {"type": "address", "name": name, "attributes": attributes}
     messages = 0
     parsed: tuple[RecoveredRun, Run] | None = None
     files: set[int] = set()
@@ -112,6 +117,7 @@ class Importer:
         self._is_begun = False
         self._queues: dict[int, str] = {}
         self._names: dict[str, int] = {}
+        self._addresses: set[str] = set()
         self._last_id = 0
         self._size_bytes = 0
         self.messages = 0
@@ -135,6 +141,8 @@ class Importer:
                 self._begin(row)
             elif kind == "queue":
                 self._queue(int(row["id"]), dict(row["attributes"]))
+            elif kind == "address":
+                self._address(str(row["name"]), dict(row["attributes"]))
             elif kind == "messages":
                 self._messages(row)
             elif kind == "file":
@@ -169,6 +177,13 @@ class Importer:
         self._queues[queue_id] = kind.name
         self._names[kind.name] = queue_id
         self._journal.declare(queue_id, attributes)
+
+    def _address(self, name: str, attributes: dict[str, Any]) -> None:
+        check_attributes(attributes)
+        if not 0 < len(name) <= NAME_SIZE_MAX or name in self._addresses:
+            raise self._fault(f"address {name!r} is there already, or its name is empty or too long")
+        self._addresses.add(name)
+        self._journal.declare_address(name, attributes)
 
     def _messages(self, row: dict[str, Any]) -> None:
         first, frames = int(row["first_id"]), [base64.b64decode(text, validate=True) for text in row["frames"]]

@@ -17,6 +17,7 @@ from mqbroker.core.backlog import Segment
 from mqbroker.core.compaction import Live, Stored, store_again
 from mqbroker.core.pages import Moved, Piece
 from mqbroker.core.restore import run_of
+from mqbroker.core.upkeep import live_of_ids
 from mqbroker.journal import records
 from mqbroker.journal.recovered import RecoveredRun
 
@@ -105,7 +106,7 @@ class PageMoves:
                     yield queue, piece
 
     def _live(self, ranges: Ranges, runs: list[Run]) -> Iterator[Live]:
-        for queue, segment in self._store.live_of_ids(ranges):
+        for queue, segment in live_of_ids(self._store, ranges):
             yield Live(queue, segment, False)
         for queue, piece in self._paged(ranges):
             at = max(bisect_right(runs, piece.first_id, key=_first) - 1, 0)

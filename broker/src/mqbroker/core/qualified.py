@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mqbroker.base.errors import Refused
-from mqbroker.core.address import ANYCAST, MULTICAST
+from mqbroker.core.address import ANYCAST, FULLY_QUALIFIED, MULTICAST
 from mqbroker.core.kinds import kind_of
 
 if TYPE_CHECKING:
+    from mqbroker.core.address import Address
     from mqbroker.core.queue import Queue
     from mqbroker.core.store import Store
 
@@ -27,3 +28,16 @@ def queue_at(store: Store, address: str, name: str, routing: str = "") -> Queue:
     store.settings.check_creation(address, name, is_new=address not in store.addresses)
     routing = routing or (MULTICAST if store.is_multicast(address) else ANYCAST)
     return store.create_queue(kind_of(name, address, store.settings.of(address), routing=routing, auto_created=True))
+
+
+def target_at(store: Store, target: str, routing: str = "") -> Address:
+    """Where messages go that name their target, an address or `address::queue`. Raises Refused.
+
+    `routing`: what whoever sends wants of a new one; where that is empty the address decides.
+    """
+    address, mark, queue = target.partition(FULLY_QUALIFIED)
+    if mark:
+        return store.queue_address(address, queue, routing)
+    if routing == MULTICAST:
+        return store.make_address(address)
+    return store.address_for(address, anycast=routing == ANYCAST)

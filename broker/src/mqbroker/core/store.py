@@ -13,9 +13,9 @@ from dataclasses import replace
 from mqbroker.base.errors import Refused
 from mqbroker.base.time import NS_PER_MS, At
 from mqbroker.config.slices import AddressSettingsOptions, LimitOptions
-from mqbroker.core.address import MULTICAST, UNKNOWN, Address, Origin
-from mqbroker.core.compaction import Live, store_again
+from mqbroker.core.address import FULLY_QUALIFIED, MULTICAST, UNKNOWN, Address, Origin
 from mqbroker.core.decisions import Decisions
+from mqbroker.core.declared import Declared
 from mqbroker.core.diverts import Diverts
 from mqbroker.core.duplicates import Duplicates
 from mqbroker.core.idle import Idle
@@ -26,7 +26,7 @@ from mqbroker.core.memory import Memory
 from mqbroker.core.meter import PAGE, Meters
 from mqbroker.core.paging import Paging
 from mqbroker.core.permissions import CREATE, CREATE_ADDRESS, DELETE, SEND
-from mqbroker.core.qualified import queue_at
+from mqbroker.core.qualified import queue_at, target_at
 from mqbroker.core.queue import Consumer, Queue, Segment, check_consumers
 from mqbroker.core.restore import bring_back
 from mqbroker.core.selector import compile_selector
@@ -36,8 +36,6 @@ from mqbroker.journal.plan import Journal
 from mqbroker.journal.recovered import Recovered
 from mqbroker.wire.parts import parts_of
 from mqbroker.wire.run import Run
-
-FULLY_QUALIFIED = "::"
 
 InDelivery = Callable[[], Iterator[tuple[Queue, Segment]]]
 
@@ -55,6 +53,7 @@ class Store:
         self.diverts = Diverts((), self)
         self.leaving = Leaving(self)
         self.idle = Idle(self)
+        self.declared = Declared(self)
         self.large = LargeFiles(journal)
         self.memory = Memory(limits.global_max_size_bytes, self.large)
         self.meters = Meters(self.memory)
@@ -99,16 +98,15 @@ class Store:
         found = self.addresses.get(name)
         if found is not None and (found.anycast or found.multicast or found.is_topic):
             return not found.anycast
-        return self.settings.of(name).default_address_routing_type == MULTICAST.upper()
+        return self.declared.routing_of(name) == MULTICAST
 
     def may_send(self, target: str) -> None:
         """Whether whoever acts may send there: to an address, or to `address::queue`. Raises Refused."""
         self.permit(SEND, target.partition(FULLY_QUALIFIED)[0])
 
-    def target_for(self, target: str) -> Address:
-        """Where messages go that name their target themselves: an address, or `address::queue`. Raises Refused."""
-        address, mark, queue = target.partition(FULLY_QUALIFIED)
-        return self.queue_address(address, queue) if mark else self.address_for(target)
+    def target_for(self, target: str, routing: str = "") -> Address:
+        """Where messages go that name their target, and perhaps a routing, themselves. Raises Refused."""
+        return target_at(self, target, routing)
 
     def queue_address(self, address: str, queue: str, routing: str = "") -> Address:
         """For those who send to one queue of an address: an address that leads there alone. Raises Refused."""
@@ -124,11 +122,12 @@ class Store:
     def forget_address(self, name: str) -> None:
         """An address that nobody is bound to any more is not kept."""
         found = self.addresses.get(name)
-        if found is not None and found.is_empty:
+        if found is not None and found.is_empty and not found.is_declared:
             del self.addresses[name]
             self.duplicates.forget(name)
 
-    def _add_address(self, name: str) -> Address:
+    def add_address(self, name: str) -> Address:
+        """One that is not there, whoever wants it."""
         settings = self.settings.of(name)
         pages = settings.address_full_policy == PAGE
         added = self.addresses[name] = Address(name, self.meters.of(name, settings), self.idle, pages=pages)
@@ -155,9 +154,12 @@ class Store:
             if not is_temporary:
                 self.settings.check_creation(name)
             self.permit(CREATE_ADDRESS, name)
-            found = self._add_address(name)
+            found = self.add_address(name)
             found.is_topic = True
             self.idle.vacated(found)
+        else:
+            self.declared.check(name, MULTICAST)
+            found.is_topic = found.is_topic or found.is_empty
         return found
 
     def queue_for(self, name: str) -> Queue:
@@ -178,6 +180,7 @@ class Store:
             raise Refused("amqp:resource-limit-exceeded", f"there are {len(self.queues)} queues, which is queues-max")
         if kind.selector:
             compile_selector(kind.selector)
+        self.declared.check(kind.address, kind.routing)
         if kind.address not in self.addresses:
             self.permit(CREATE_ADDRESS, kind.address)
         self.permit(CREATE[kind.is_durable], kind.address)
@@ -193,7 +196,7 @@ class Store:
             queue.filter = compile_selector(kind.selector)
         address = self.addresses.get(kind.address)
         if address is None:
-            address = self._add_address(kind.address)
+            address = self.add_address(kind.address)
         address.bind(queue)
         return queue
 
@@ -225,7 +228,7 @@ class Store:
     def pause(self, queue: Queue, is_paused: bool) -> None:
         """Hand out nothing from this queue, or again; a durable queue stays so over restarts."""
         queue.kind = replace(queue.kind, paused=is_paused)
-        queue.is_paused = is_paused
+        queue.is_paused = is_paused or self.addresses[queue.kind.address].is_paused
         if queue.journal_id:
             self.journal.declare(queue.journal_id, queue.kind.attributes())
         self.changed(queue)
@@ -456,35 +459,6 @@ class Store:
             self.changed(queue)
             self.watch(queue)
 
-    # -- upkeep --------------------------------------------------------------------------------------------------------
-
-    def live_segments(self) -> Iterator[tuple[Queue, Segment]]:
-        """Everything that is not settled."""
-        for queue in self.queues.values():
-            for segment in queue.segments():
-                yield queue, segment
-        yield from self.in_delivery()
-
-    def live_of_ids(self, ranges: list[tuple[int, int]]) -> Iterator[tuple[Queue, Segment]]:
-        low, high = min(first for first, _ in ranges), max(first + count for first, count in ranges)
-        for queue in self.queues.values():
-            for segment in queue.segments_of(low, high):
-                yield queue, segment
-        yield from self.in_delivery()
-
-    def upkeep(self) -> bool:
-        """One bounded piece of compaction and of memory's sweep; whether there may be more."""
-        if self.paging.queues or self.paging.moves.is_unfinished:
-            more = self.paging.moves.upkeep()
-        else:
-            ranges = self.journal.compactable()
-            more = bool(ranges)
-            if ranges:
-                store_again(self.journal, ranges, (Live(*pair) for pair in self.live_of_ids(ranges)))
-        if self.memory.is_sweep_due():
-            self.memory.sweep((segment.run, segment.start, segment.n) for _, segment in self.live_segments())
-        return more
-
     # -- recovery ------------------------------------------------------------------------------------------------------
 
     def load(self, recovered: Recovered, large_files: Mapping[int, int]) -> None:
@@ -493,6 +467,7 @@ class Store:
         `large_files`: id -> bytes of all files of large messages. Raises StorageFault where one is missing.
         """
         self.duplicates.load(recovered)
+        self.declared.load(recovered)
         by_id: dict[int, Queue] = {}
         for queue_id, attributes in recovered.queues.items():
             self._next_queue_id = max(self._next_queue_id, queue_id + 1)

@@ -20,6 +20,7 @@ from mqbroker.wire.performatives import Rejected
 from mqbroker.wire.run import Run
 
 Retired = tuple[Queue, Segment, Any, Consumer | None]  # messages, their outcome, and whose deliveries they are
+Wanted = tuple[str, str]  # the target of messages, and the routing that is wanted there
 
 PARTS_MAX = 50_000  # runs and ranges of one transaction: a commit is one step, and everybody waits for it
 
@@ -57,7 +58,7 @@ class Transaction:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._posted: list[tuple[str, Run]] = []
+        self._posted: list[tuple[Wanted, Run]] = []
         self._retired: list[Retired] = []
         self.state = Tx.OPEN
         self.failure: Refused | None = None
@@ -98,12 +99,12 @@ class Transaction:
         if why:
             raise Refused("amqp:resource-limit-exceeded", why)
 
-    def post(self, address: str, run: Run) -> None:
-        """Messages for an address, seen by nobody before the commit."""
+    def post(self, address: str, run: Run, routing: str = "") -> None:
+        """Messages for an address, seen by nobody before the commit. `routing`: see `Store.target_for`."""
         self._move(TxEvent.WORK)
         self._store.memory.hold(run)
         self.size_bytes += run.held_bytes
-        self._posted.append((address, run))
+        self._posted.append(((address, routing), run))
 
     def retire(self, queue: Queue, segment: Segment, outcome: Any, consumer: Consumer | None = None) -> None:
         """Messages in delivery with that consumer, and the outcome that they get by the commit."""
@@ -126,11 +127,11 @@ class Transaction:
 
     # -- ends ----------------------------------------------------------------------------------------------------------
 
-    def prepare(self) -> dict[str, Address]:
+    def prepare(self) -> dict[Wanted, Address]:
         """The addresses of all that was posted, as they are now. Raises Refused where there is no commit."""
-        return {name: self._store.target_for(name) for name, _ in self._posted}
+        return {wanted: self._store.target_for(*wanted) for wanted, _ in self._posted}
 
-    def commit(self, addresses: dict[str, Address], origin: Origin = UNKNOWN) -> bool:
+    def commit(self, addresses: dict[Wanted, Address], origin: Origin = UNKNOWN) -> bool:
         """Settle and publish everything, in the order in which it came. True: the answer waits for this append."""
         self._move(TxEvent.COMMIT)
         store, must_wait = self._store, False
@@ -138,7 +139,7 @@ class Transaction:
             must_wait = apply_outcome(store, *retired) or must_wait
         for _, run in self._posted:
             store.memory.release(run)  # the store holds what it finds a queue for
-        posted = [(addresses[name], run) for name, run in self._posted]
+        posted = [(addresses[wanted], run) for wanted, run in self._posted]
         must_wait = store.publish_together(posted, origin, must_wait=must_wait)
         self._forget()
         return must_wait

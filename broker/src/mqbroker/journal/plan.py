@@ -27,6 +27,8 @@ from mqbroker.journal.records import (
     Checkpoint,
     Count,
     Kind,
+    encode_address,
+    encode_address_drop,
     encode_checkpoint,
     encode_count,
     encode_number,
@@ -62,6 +64,7 @@ class Journal:
         self._boot = recovered.boot + 1
         self._trim = recovered.trim
         self._queues = {number: _encode(attributes) for number, attributes in recovered.queues.items()}
+        self._addresses = {name: _encode(attributes) for name, attributes in recovered.addresses.items()}
         self._consumed: dict[int, None] = {}
 
         self._trim_position: int | None = None
@@ -210,6 +213,16 @@ class Journal:
         self._ledger.drop(queue_id)
         self._add(encode_number(Kind.QUEUE_DROP, queue_id))
 
+    def declare_address(self, name: str, attributes: dict[str, Any]) -> None:
+        """An administrator said this of an address, or something else than before. It must be JSON."""
+        encoded = self._addresses[name] = _encode(attributes)
+        self._add(encode_address(name, encoded))
+
+    def drop_address(self, name: str) -> None:
+        """Nothing is to be kept of an address any more."""
+        self._addresses.pop(name, None)
+        self._add(encode_address_drop(name))
+
     def consumed(self, queue_id: int) -> None:
         """The queue has or had a consumer in this run of the process. Repeated calls cost nothing."""
         if queue_id not in self._consumed:
@@ -314,7 +327,8 @@ class Journal:
         segment = self._ledger.current
         if segment is not None and segment.used_bytes > FILE_HEADER_BYTES and self._fits(segment):
             return segment
-        checkpoint = encode_checkpoint(self._checkpoint())
+        addresses = [encode_address(name, attributes) for name, attributes in self._addresses.items()]
+        checkpoint = encode_checkpoint(self._checkpoint()) + b"".join(addresses)
         self._chunks.insert(0, checkpoint)
         self._size_bytes += len(checkpoint)
         if segment is not None and segment.used_bytes == FILE_HEADER_BYTES and self._fits(segment):

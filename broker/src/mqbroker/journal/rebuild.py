@@ -27,6 +27,7 @@ class Rebuild:
         self.trim = 1
         self.was_clean = True
         self._attributes: dict[int, bytes] = {}
+        self._addresses: dict[str, bytes] = {}
         self._consumed: dict[int, None] = {}
         self._dropped: dict[int, None] = {}
         self._counts: dict[int, RangeMap[int]] = {}
@@ -49,6 +50,8 @@ class Rebuild:
             records.Trim: self._trim,
             records.Checkpoint: self._checkpoint,
             records.Duplicates: self._duplicate_ids,
+            records.Address: self._address,
+            records.AddressDrop: self._address_drop,
         }
 
     def begin_segment(self, number: int) -> None:
@@ -75,6 +78,10 @@ class Rebuild:
 
     def queues(self) -> dict[int, dict[str, Any]]:
         return {queue_id: json.loads(attributes) for queue_id, attributes in self._attributes.items()}
+
+    def addresses(self) -> dict[str, dict[str, Any]]:
+        """Those of which an administrator said something."""
+        return {name: json.loads(attributes) for name, attributes in self._addresses.items()}
 
     def consumed(self) -> tuple[int, ...]:
         return tuple(sorted(self._consumed))
@@ -161,6 +168,12 @@ class Rebuild:
         self._consumed.pop(record.queue_id, None)
         self._counts.pop(record.queue_id, None)
 
+    def _address(self, record: records.Address) -> None:
+        self._addresses[record.name] = record.attributes
+
+    def _address_drop(self, record: records.AddressDrop) -> None:
+        self._addresses.pop(record.name, None)
+
     def _queue_consumed(self, record: records.Consumed) -> None:
         self._consumed[record.queue_id] = None
 
@@ -195,6 +208,7 @@ class Rebuild:
         self.next_id = max(self.next_id, record.next_id)
         self.trim = max(self.trim, record.trim)
         self._attributes = {queue_id: attributes for queue_id, (attributes, _) in record.queues.items()}
+        self._addresses = {}  # they come right behind it, in the same entry
         self._consumed = {queue_id: None for queue_id, (_, was_consumed) in record.queues.items() if was_consumed}
 
     def _kill(self, run: RecoveredRun, queue_id: int, first: int, end: int) -> None:

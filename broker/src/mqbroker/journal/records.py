@@ -12,10 +12,13 @@
     TRIM        segment u64                           nothing before this segment is needed any more
     DUPLICATES  oldest number u64 | address length u16 | address | (number u64 | length u16 | id) …
                 no ids: the address has forgotten all of them
+    ADDRESS     name length u16 | name | attributes, JSON
+    ADDRESS_DROP  name length u16 | name
     CHECKPOINT  boot u64 | next id u64 | trim u64 | (queue id u64 | was consumed u8 | length u32 | attributes) …
 
 `frames` are opaque here. A RUN without queues is for paging alone: recovery passes over it. A CHECKPOINT opens every
-segment, so that all segments before it can go once no message of theirs is live. Every record may be applied twice with
+segment, so that all segments before it can go once no message of theirs is live; an ADDRESS follows it for each address
+of which an administrator said something, and there are no others then. Every record may be applied twice with
 the same outcome as once.
 """
 
@@ -41,6 +44,8 @@ class Kind(enum.IntEnum):
     TRIM = 9
     CHECKPOINT = 10
     DUPLICATES = 11
+    ADDRESS = 12
+    ADDRESS_DROP = 13
 
 
 _RECORD = struct.Struct(">BI")
@@ -57,6 +62,7 @@ _CHECKPOINT = struct.Struct(">QQQ")
 _CHECKPOINT_QUEUE = struct.Struct(">QBI")
 _DUPLICATES = struct.Struct(">QH")
 _DUPLICATE = struct.Struct(">QH")
+_NAME = struct.Struct(">H")
 
 DUPLICATE_HEAD_BYTES = _DUPLICATE.size
 RANGE_COUNT_MAX = 0xFFFF_FFFF
@@ -135,7 +141,21 @@ class Duplicates(NamedTuple):
     ids: list[tuple[int, bytes]]
 
 
-Record = Run | Settle | Queue | QueueDrop | Consumed | Count | Start | Stop | Trim | Checkpoint | Duplicates
+class Address(NamedTuple):
+    """An administrator said of this address what `attributes` hold (JSON)."""
+
+    name: str
+    attributes: bytes
+
+
+class AddressDrop(NamedTuple):
+    name: str
+
+
+Record = (
+    Run | Settle | Queue | QueueDrop | Consumed | Count | Start | Stop | Trim | Checkpoint | Duplicates | Address
+    | AddressDrop
+)  # fmt: skip
 
 
 class Malformed(Exception):
@@ -192,6 +212,18 @@ def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
         parts.append(attributes)
     parts[0] = _RECORD.pack(Kind.CHECKPOINT, sum(map(len, parts)))
     return b"".join(parts)
+
+
+def encode_address(name: str, attributes: bytes) -> bytes:
+    """A name has less than 64 KiB."""
+    encoded = name.encode()
+    head = _RECORD.pack(Kind.ADDRESS, _NAME.size + len(encoded) + len(attributes))
+    return head + _NAME.pack(len(encoded)) + encoded + attributes
+
+
+def encode_address_drop(name: str) -> bytes:
+    encoded = name.encode()
+    return _RECORD.pack(Kind.ADDRESS_DROP, _NAME.size + len(encoded)) + _NAME.pack(len(encoded)) + encoded
 
 
 def encode_duplicates(duplicates: Duplicates) -> bytes:
@@ -285,6 +317,18 @@ def _decode_duplicates(body: memoryview) -> Duplicates:
     return Duplicates(address, oldest, ids)
 
 
+def _decode_address(body: memoryview) -> Address:
+    (length,) = _NAME.unpack_from(body)
+    end = _NAME.size + length
+    if end > len(body):
+        raise Malformed("the record of an address ends inside its name")
+    try:
+        name = bytes(body[_NAME.size : end]).decode()
+    except UnicodeDecodeError as error:
+        raise Malformed(f"the name of an address is not UTF-8: {error}") from error
+    return Address(name, bytes(body[end:]))
+
+
 def _number(body: memoryview) -> int:
     number: int = _U64.unpack_from(body)[0]
     return number
@@ -302,4 +346,6 @@ _DECODERS: dict[int, Callable[[memoryview], Record]] = {
     Kind.TRIM: lambda body: Trim(_number(body)),
     Kind.CHECKPOINT: _decode_checkpoint,
     Kind.DUPLICATES: _decode_duplicates,
+    Kind.ADDRESS: _decode_address,
+    Kind.ADDRESS_DROP: lambda body: AddressDrop(_decode_address(body).name),
 }

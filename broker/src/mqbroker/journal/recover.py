@@ -171,6 +171,7 @@ class _Recovery:
         rebuild = self._rebuild
         recovered = Recovered(
             queues=rebuild.queues(),
+            addresses=rebuild.addresses(),
             consumed=rebuild.consumed(),
             next_id=rebuild.next_id,
             boot=rebuild.boot,

@@ -74,6 +74,7 @@ class Recovered:
     """
 
     queues: dict[int, dict[str, Any]] = field(default_factory=dict)
+    addresses: dict[str, dict[str, Any]] = field(default_factory=dict)
     runs: list[RecoveredRun] = field(default_factory=list)
     counts: list[Count] = field(default_factory=list)
     duplicates: dict[str, list[StoredId]] = field(default_factory=dict)

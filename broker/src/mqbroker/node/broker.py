@@ -22,6 +22,7 @@ from mqbroker.core.diverts import Diverts
 from mqbroker.core.permissions import Permissions
 from mqbroker.core.queue import Queue, Segment
 from mqbroker.core.store import Store
+from mqbroker.core.upkeep import upkeep
 from mqbroker.journal.append import Append
 from mqbroker.journal.places import Slice
 from mqbroker.journal.plan import Journal
@@ -158,7 +159,7 @@ class Broker:
         self.local.finish()
         if self.store.paging.queues:
             self.store.paging.run()
-        more = self.store.upkeep() or more
+        more = upkeep(self.store) or more
         for segment in self.journal.deletable():
             self.effects.append(DeleteSegment(self.next_effect_id(), segment))
         append = self._seal()

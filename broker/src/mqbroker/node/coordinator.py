@@ -18,11 +18,11 @@ from mqbroker.base.errors import PeerFault, Refused
 from mqbroker.base.notice import Level
 from mqbroker.base.serial import wrap
 from mqbroker.base.time import NS_PER_MS
-from mqbroker.core.address import Address
+from mqbroker.core.address import FULLY_QUALIFIED, Address
 from mqbroker.core.queue import Queue, Segment
-from mqbroker.core.store import FULLY_QUALIFIED
 from mqbroker.core.transaction import Transaction
 from mqbroker.node.ongoing import Enlistment, Ongoing, Settlement, segment_of
+from mqbroker.node.prefixes import Place
 from mqbroker.node.relay import Relay, target_of
 from mqbroker.wire.performatives import (
     Accepted,
@@ -260,13 +260,16 @@ class Transactions:
             event.link.session.dispose(event.delivery_id, event.delivery_id, state, as_receiver=True)
 
     def _take_in(self, ongoing: Ongoing, owner: Address | Relay, run: Run) -> None:
-        address = target_of(run, 0) or "" if isinstance(owner, Relay) else owner.target
+        address, routing = owner.place_of(run, 0) if isinstance(owner, Relay) else Place(owner.target)
         limit = self._peer.broker.options.limits.transactions_per_connection_max_size_bytes
         size = run.size_bytes(0, run.count)
         broker = self._peer.broker
         try:
             with broker.permissions.acting(self._peer.actor):
-                (owner.check if isinstance(owner, Relay) else broker.store.may_send)(address)
+                if isinstance(owner, Relay):
+                    owner.check(address, target_of(run, 0) or "")
+                else:
+                    broker.store.may_send(address)
             name = address.partition(FULLY_QUALIFIED)[0]
             memory = broker.store.memory
             may_page = memory.is_full and not memory.is_shut and broker.store.can_page_at(name)
@@ -278,7 +281,7 @@ class Transactions:
             self._peer.broker.counters.refused += run.count
             self._fail(ongoing, Refused(ROLLBACK, f"{refused.condition}: {refused.description}"))
             return
-        ongoing.work.post(address, run)
+        ongoing.work.post(address, run, routing)
 
     def retire(self, event: Retired) -> None:
         """Deliveries of ours get an outcome as part of a transaction."""

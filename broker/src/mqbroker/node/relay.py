@@ -11,9 +11,9 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 from mqbroker.base.errors import PeerFault, Refused
-from mqbroker.core.address import Origin
-from mqbroker.core.store import FULLY_QUALIFIED
+from mqbroker.core.address import FULLY_QUALIFIED, Origin
 from mqbroker.node.full import is_dropped
+from mqbroker.node.prefixes import Place, Prefixes
 from mqbroker.node.redirects import check_is_here
 from mqbroker.wire.parts import part_of
 from mqbroker.wire.run import Run
@@ -22,6 +22,8 @@ from mqbroker.wire.sections import decode_properties
 
 if TYPE_CHECKING:
     from mqbroker.node.broker import Broker
+
+NO_PREFIXES = Prefixes("", "")
 
 
 class Relay:
@@ -32,10 +34,16 @@ class Relay:
     name = ""
     meter = None  # each message meets that of its own address
 
-    def __init__(self, broker: Broker, acting: Callable[[], AbstractContextManager[None]] = nullcontext) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        acting: Callable[[], AbstractContextManager[None]] = nullcontext,
+        prefixes: Prefixes = NO_PREFIXES,
+    ) -> None:
         self._broker = broker
         self._store = broker.store
         self._acting = acting  # on behalf of the sender
+        self._prefixes = prefixes  # of the listener that it came to
 
     def publish(self, run: Run, origin: Origin) -> list[tuple[int, int, bool, Refused | None]]:
         """Route all messages: (index, count, whether acceptance must wait, why not) for each part."""
@@ -55,8 +63,9 @@ class Relay:
             return False, Refused("amqp:invalid-field", why)
         try:
             with self._acting():
-                self.check(target)
-                address = self._store.target_for(target)
+                place = self._prefixes.place_of(target)
+                self.check(place.name, target)
+                address = self._store.target_for(*place)
             memory = self._store.memory
             if memory.is_full and not self._store.takes_when_full(address):
                 raise Refused("amqp:resource-limit-exceeded", memory.why_full)
@@ -66,10 +75,17 @@ class Relay:
             return False, refused
         return self._store.publish(address, run, origin), None
 
-    def check(self, target: str) -> None:
-        """Whether whoever acts may send there, and here is the place for it. Raises Refused."""
+    def place_of(self, run: Run, index: int) -> Place:
+        """What a message of the run names as its target."""
+        return self._prefixes.place_of(target_of(run, index) or "")
+
+    def check(self, target: str, named: str) -> None:
+        """Whether whoever acts may send there, and here is the place for it. Raises Refused.
+
+        `named`: how the sender wrote it.
+        """
         self._store.may_send(target)
-        check_is_here(self._broker, target.partition(FULLY_QUALIFIED)[0], target)
+        check_is_here(self._broker, target.partition(FULLY_QUALIFIED)[0], named)
 
 
 def target_of(run: Run, index: int) -> str | None:

@@ -12,14 +12,14 @@ from mqbroker.amqp.events import Attaching
 from mqbroker.amqp.links import LinkBase, ReceiverLink, SenderLink
 from mqbroker.base.errors import Refused
 from mqbroker.base.notice import Level
-from mqbroker.core.address import ANYCAST, MULTICAST, Address
+from mqbroker.core.address import ANYCAST, FULLY_QUALIFIED, MULTICAST, Address
 from mqbroker.core.permissions import BROWSE, CONSUME, DELETE, SEND
 from mqbroker.core.qualified import queue_at
 from mqbroker.core.queue import Queue
 from mqbroker.core.source_filters import NO_LOCAL_CODE, NO_LOCAL_NAME, SourceFilter, source_filter
-from mqbroker.core.store import FULLY_QUALIFIED
 from mqbroker.node.consumer import LinkConsumer
 from mqbroker.node.lingering import Lingering
+from mqbroker.node.prefixes import QUEUE, TOPIC, Prefixes
 from mqbroker.node.redirects import check_is_here
 from mqbroker.node.relay import Relay
 from mqbroker.node.slow_consumers import SlowConsumers
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 COPY = "copy"
 SHARED = "shared"
-TOPIC, QUEUE = ("topic", "temporary-topic"), ("queue", "temporary-queue")
 OUTCOMES = tuple(Symbol(f"amqp:{name}:list") for name in ("accepted", "rejected", "released", "modified"))
 DEFAULT_OUTCOME = Modified(delivery_failed=True)
 PRIORITY_MAX = 0x7FFFFFFF
@@ -93,11 +92,13 @@ class Termini:
             answer = Target(address=name, dynamic=True, dynamic_node_properties=target.dynamic_node_properties,
                             capabilities=target.capabilities)  # fmt: skip
         elif target.address is None:
-            link.owner = Relay(self._broker, lambda: self._broker.permissions.acting(peer.actor))
+            prefixes = Prefixes.of(peer.listener)
+            link.owner = Relay(self._broker, lambda: self._broker.permissions.acting(peer.actor), prefixes)
         else:
+            target = Prefixes.of(peer.listener).meant(target)
             address, queue = _parts(target.address)
             self._broker.store.permit(SEND, address)
-            check_is_here(self._broker, address, target.address)
+            check_is_here(self._broker, address, str(answer.address))
             if queue:
                 link.owner = self._broker.store.queue_address(address, queue, _routing(target))
             elif _wants(target, TOPIC):
@@ -120,12 +121,12 @@ class Termini:
         if source is None:
             self._look_up(peer, link, attach)
             return
-        answer = source
+        answer, source = source, Prefixes.of(peer.listener).meant(source)
         if source.dynamic:
             name = self._temporary(peer, link, source, CONSUME)
             answer = source = Source(address=name, dynamic=True, capabilities=source.capabilities,
                                      dynamic_node_properties=source.dynamic_node_properties)  # fmt: skip
-        terms = self._terms(peer, attach.name, source)
+        terms = self._terms(peer, attach.name, source, str(answer.address))
         store, queue = self._broker.store, terms.queue
         store.check_consumers(queue)
         # Who is told that a durable subscription is there must find it after a crash.
@@ -145,7 +146,7 @@ class Termini:
         consumer.is_arriving = True
         store.consume(queue, lambda: self._start(queue, consumer))
 
-    def _terms(self, peer: Peer, link_name: str, source: Source) -> Terms:
+    def _terms(self, peer: Peer, link_name: str, source: Source, named: str) -> Terms:
         store = self._broker.store
         address, queue_name = _parts(source.address)
         self._check_owner(peer, queue_name or address)
@@ -153,7 +154,7 @@ class Termini:
         permission = BROWSE if is_browser else CONSUME
         if queue_name:
             store.permit(permission, address)
-            check_is_here(self._broker, address, str(source.address))
+            check_is_here(self._broker, address, named)
             filters = _filters(source)
             return Terms(queue_at(store, address, queue_name, _routing(source)), filters, is_browser)
         found = store.queues.get(address)
@@ -161,7 +162,7 @@ class Termini:
             not _wants(source, QUEUE) and found is None and store.is_multicast(address)
         ):  # fmt: skip
             store.permit(CONSUME, address)
-            check_is_here(self._broker, address, address)
+            check_is_here(self._broker, address, named)
             filters = _filters(source, knows_no_local=not _wants(source, (SHARED,)))
             queue = None
             if not is_durable(source) and not _wants(source, (SHARED,)):
@@ -171,7 +172,7 @@ class Termini:
         # A queue may have another name than its address, whose permissions hold.
         place = address if found is None else found.kind.address
         store.permit(permission, place)
-        check_is_here(self._broker, place, address)
+        check_is_here(self._broker, place, named)
         filters = _filters(source)
         return Terms(store.queue_for(address), filters, is_browser)
 

@@ -12,6 +12,7 @@ COLUMNS = (
     Column("address"),
     Column("routing_types"),
     Column("queues"),
+    Column("paused"),
     Column("messages", is_number=True),
     Column("routed", is_number=True),
     Column("unrouted", is_number=True),
