@@ -6,7 +6,9 @@ The bytes are those of `journal.format`, so recovery reads what a real disk woul
 from __future__ import annotations
 
 import random
+from collections import Counter
 from dataclasses import dataclass
+from functools import partial
 from zlib import crc32
 
 from mqbroker.journal.append import Append
@@ -14,6 +16,8 @@ from mqbroker.journal.format import FILE_HEADER_BYTES, decode_file_header, encod
 from mqbroker.journal.places import Slice
 from mqbroker.journal.recover import recover
 from mqbroker.journal.recovered import Leave, Recovered
+
+from tests.sim.flips import Files, flip
 
 SECTOR = 512
 
@@ -30,6 +34,7 @@ class Faults:
     sync_error: float = 0.0
     torn: float = 0.5
     lose_unsynced: float = 0.7
+    flips: int = 0  # bits that flip before a start, one after the other, each in files that are put back
 
 
 class SimDisk:
@@ -47,6 +52,8 @@ class SimDisk:
         self._segment = -1
         self.synced_position = 0
         self._has_failed = False
+        self._flip_rng = random.Random(0)  # of its own, so that a history is the same with flips and without
+        self.flips: Counter[str] = Counter()  # by how they were found
 
     # -- while the node runs -------------------------------------------------------------------------------------------
 
@@ -154,8 +161,10 @@ class SimDisk:
         """What recovery makes of the files; its cuts are carried out as `io/` does."""
         self._writes.clear()
         self._has_failed = False
-        files = [(n, bytes(content)) for n, content in sorted(self.stable.items())]
-        recovered = recover(files, self._node_id, leave=leave)
+        files = {n: bytes(content) for n, content in sorted(self.stable.items())}
+        for _ in range(self.faults.flips if files else 0):
+            self.flips[flip(files, partial(self._recover, leave), self._flip_rng)] += 1
+        recovered = self._recover(leave, files)
         for cut in recovered.cuts:
             content = self.stable[cut.segment]
             content[cut.offset :] = bytes(len(content) - cut.offset)
@@ -164,3 +173,6 @@ class SimDisk:
         self._offset = recovered.segments[-1].used_bytes if recovered.segments else 0
         self.synced_position = recovered.last_position
         return recovered
+
+    def _recover(self, leave: Leave | None, files: Files, on_damage: str = "stop") -> Recovered:
+        return recover(sorted(files.items()), self._node_id, on_damage, leave)

@@ -66,7 +66,7 @@ def seeds_of(kind: str, count: int) -> list[int]:
 class Simulation:
     """Builds a history from its seed and runs it."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, flips: int = 0) -> None:
         self.seed = seed
         self.kind = kind_of(seed)
         self._has_paging = seed >= PAGING_FROM and seed % 3 == 0 and self.kind != FEATURES
@@ -76,7 +76,7 @@ class Simulation:
         self.model = Model()
         self.counts: dict[str, int] = {}
         rng = self.world.rng
-        faults = Faults(write_error=rng.choice((0, 0, 0.003)), sync_error=rng.choice((0, 0, 0.003)))
+        faults = Faults(write_error=rng.choice((0, 0, 0.003)), sync_error=rng.choice((0, 0, 0.003)), flips=flips)
         self.nodes = []
         for number in range(rng.choice((1, 1, 2))):
             options = options_for(

@@ -75,6 +75,24 @@ def test_same_seed_same_trace(seed: int) -> None:
     assert run(seed).trace == run(seed).trace
 
 
+FLIPPED = (*range(4), *seeds_of(TRANSACTIONS, 4), *seeds_of(FEATURES, 4), *range(PAGING_FROM, PAGING_FROM + 24, 6))
+
+
+def test_a_bit_that_flips_in_any_file_is_found_before_anything_is_served() -> None:
+    found: Counter[str] = Counter()
+    for seed in FLIPPED:
+        simulation = Simulation(seed, flips=8)
+        verdict = simulation.run()
+        assert verdict.violations == [], _replay(seed)
+        for node in simulation.nodes:
+            found += node.disk.flips
+        if seed < 2:
+            assert verdict.trace == run(seed).trace, "a file that is put back changes nothing"
+    assert found["entry"] > 100
+    assert found["header"] > 0
+    assert found["nothing was there"] > 0
+
+
 def test_histories_contain_what_they_are_meant_to() -> None:
     """Faults really strike and messages really flow: a simulation that tests nothing would be green."""
     verdicts = [run(seed) for seed in range(20)]

@@ -97,10 +97,15 @@ def row_of(node: Node, found: Mapping[str, Any], names: Mapping[str, str]) -> di
 
 def the_node(world: World, options: ActOptions) -> Node:
     """The one node that is meant."""
+    return the_only_node(world, options, options.host)
+
+
+def the_only_node(world: World, options: NodeOptions, name: str) -> Node:
+    """The node of that name; without a name there must be no choice."""
     nodes = nodes_of(world, options)
-    if not options.host and len(nodes) > 1:
+    if not name and len(nodes) > 1:
         raise UsageError(f"there are {len(nodes)} nodes and no --host", f"--host {nodes[0].name}")
-    return choose(nodes, options.host)
+    return choose(nodes, name)
 
 
 def act(world: World, node: Node, operation: str, /, **arguments: Any) -> dict[str, Any]:

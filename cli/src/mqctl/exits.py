@@ -25,7 +25,7 @@ MEANINGS = {
     Exit.DONE: "done, nothing to report",
     Exit.FAILED: "failed; the last line on standard error says what, where and which command to try next",
     Exit.USAGE: "the command line or the inventory is wrong; nothing was touched",
-    Exit.DEGRADED: "degraded (some hosts did not answer or do not run) or differences found (`plan`)",
+    Exit.DEGRADED: "degraded (hosts do not answer or do not run), differences (`plan`) or damage (`journal check`)",
     Exit.RUNNING: "still running: the time was up before the end was seen; look again",
     Exit.INTERRUPTED: "interrupted by Ctrl-C",
 }

@@ -58,6 +58,10 @@ COMMANDS = {
     ("logs",): "logs",
     ("config", "show"): "config_show",
     ("config", "reload"): "config_reload",
+    ("journal", "info"): "journal_info",
+    ("journal", "check"): "journal_check",
+    ("journal", "export"): "journal_export",
+    ("journal", "import"): "journal_import",
     ("send",): "send",
     ("receive",): "receive",
     ("uninstall",): "uninstall",
@@ -79,6 +83,7 @@ GROUPS = {
     "producer": "Producers to addresses.",
     "discovery": "How brokers find each other.",
     "config": "Options of running brokers.",
+    "journal": "Journals of brokers that do not run.",
     "dev": "Brokers on loopback, for developing an application.",
 }
 SETTINGS: dict[str, Any] = {"no_args_is_help": True, "pretty_exceptions_enable": False, "rich_markup_mode": None}

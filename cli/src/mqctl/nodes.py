@@ -5,6 +5,7 @@ A node is named `host` where its instance is `default`, else `host/instance`; th
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ from mqctl.admin import AdminSession, SocketStream
 from mqctl.declare import InventoryOptions
 from mqctl.dev import state
 from mqctl.errors import UsageError
-from mqctl.ssh.shell import Shell, open_stream
+from mqctl.ssh.shell import CommandStream, Shell, open_stream
 from mqctl.ssh.variables import Access
 from mqctl.world import World
 
@@ -86,3 +87,14 @@ def open_admin(world: World, node: Node, answer_time_s: float = 30.0) -> AdminSe
         return AdminSession(node.name, SocketStream(node.socket), answer_time_s)
     command = [BROKER, "admin", "--stdio", "--instance", node.instance]
     return AdminSession(node.name, open_stream(shell(world, node.access), command), answer_time_s)
+
+
+def open_broker_command(world: World, node: Node, words: Sequence[str]) -> CommandStream:
+    """A sub-command of `mqbroker` where the node is, with the node's options and the rights to read its files."""
+    if node.access is not None:
+        return open_stream(shell(world, node.access), [BROKER, *words, "--instance", node.instance])
+    from mqctl.dev.process import broker_program
+    from mqctl.ssh.local import LocalStream
+
+    options_file = Path(node.socket).parent / "broker.toml"
+    return LocalStream(shlex.join([broker_program(), *words, "--config", str(options_file)]), b"")

@@ -106,6 +106,30 @@ def test_damage_is_named_by_file_and_offset(tmp_path: Path, capsys: pytest.Captu
     assert file.read_bytes() == content
 
 
+def test_who_wants_json_is_told_of_damage_in_json_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = made(tmp_path / "d")
+    file = data / "journal" / FILE
+    content = bytearray(file.read_bytes())
+    content[FILE_HEADER_BYTES + 40] ^= 1
+    file.write_bytes(content)
+    assert main(["journal", "check", "--json", "--data-directory", str(data)]) == exits.FAILED
+    said = capsys.readouterr()
+    row = json.loads(said.out)
+    assert (row["good"], row["file"], row["offset"]) == (False, str(file), FILE_HEADER_BYTES)
+    assert f"{row['why']}; {row['remedy']}" in said.err
+    lock = DataLock(data)
+    assert main(["journal", "check", "--json", "--data-directory", str(data)]) == exits.FAILED
+    assert capsys.readouterr().out == "", "a broker that runs is no damage"
+    lock.release()
+
+
+def test_a_directory_in_which_no_broker_has_run_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    identity.init(tmp_path / "d", identity.machine_id())
+    for action in ("info", "check", "export"):
+        assert main(["journal", action, "--data-directory", str(tmp_path / "d")]) == exits.FAILED
+        assert "has no journal: no broker has run in it yet" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("is_clean", [True, False])
 def test_export_and_import(
     is_clean: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

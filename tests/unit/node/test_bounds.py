@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 from mqbroker.node import inputs as given
+from mqbroker.node.broker import DISPATCH_MAX
 from mqbroker.node.consumer import OUT_BYTES_MAX, OUT_BYTES_MIN
 from mqbroker.node.effects import Send
-from mqbroker.wire.performatives import Attach, Flow, Transfer
+from mqbroker.wire.performatives import Attach, Flow, Source, Target, Transfer
+from mqbroker.wire.types import Symbol
 
 from tests.support import frames
 from tests.support.stage import Stage, options_with
@@ -78,6 +80,64 @@ def test_a_blocked_connection_is_passed_over_until_it_is_free() -> None:
     stage.give(given.WriteBlocked(conn, False))
     stage.run()
     assert transfers(bytes(stage.sent[conn][before:])) == 10
+
+
+READERS = 1000
+BROWSING = Attach(name="r", handle=1, role=True, snd_settle_mode=1, target=Target(),
+                  source=Source(address="orders", distribution_mode=Symbol("copy")))  # fmt: skip
+
+
+def with_bystanders(count: int, size: int) -> tuple[Stage, int, int]:
+    """A node with messages in `orders`, and a sender to and a receiver of `others`, apart from them."""
+    stage = filled(count, size)
+    sender, receiver = stage.accept(), stage.accept()
+    stage.talk(receiver, GO + frames.receiver("others", credit=1000))
+    stage.talk(sender, GO + frames.sender("others"))
+    return stage, sender, receiver
+
+
+def steps_of(stage: Stage) -> list[dict[int, int]]:
+    """For each step so far, the messages that it sent, by connection."""
+    steps = []
+    for batch in stage.batches:
+        sent = {each.conn: transfers(b"".join(each.chunks)) for each in batch.effects if isinstance(each, Send)}
+        steps.append({conn: count for conn, count in sent.items() if count})
+    return steps
+
+
+def steps_of_messages(stage: Stage, sender: int, count: int) -> list[dict[int, int]]:
+    """The steps in which so many messages go from the sender to the receiver, one after the other."""
+    stage.batches.clear()
+    for number in range(count):
+        stage.talk(sender, frames.transfer(number + 1, b"x"))
+    return steps_of(stage)
+
+
+def test_readers_that_do_not_read_take_no_steps_of_others() -> None:
+    """What a bystander is sent, and in which step, is the same with a thousand of them as with none."""
+    alone, sender, receiver = with_bystanders(400, 8000)
+    stage, *same = with_bystanders(400, 8000)
+    assert same == [sender, receiver]
+    readers = [stage.accept() for _ in range(READERS)]
+    for conn in readers:
+        stage.talk(conn, GO + frames.frame(BROWSING))
+    stage.batches.clear()
+    # All ask in one step for all that there is, and the bystander's message comes last. Their transports are full after
+    # the first bytes, and say so before the next step.
+    asked = [given.Received(conn, frames.flow(1, 100_000, window=1 << 30)) for conn in readers]
+    first = stage.broker.step([*asked, given.Received(sender, frames.transfer(0, b"x"))], stage.at)
+    second = stage.broker.step([given.WriteBlocked(conn, True) for conn in readers], stage.at)
+    stage.batches += [first, second]
+    assert max(sent_by_step(stage)) < OUT_BYTES_MIN + 200_000
+    burst, after = steps_of(stage)
+    assert DISPATCH_MAX // 2 < burst.pop(receiver, 0) + sum(burst.values()) <= DISPATCH_MAX + READERS
+    assert after.pop(receiver, 0) + steps_of(stage)[0].get(receiver, 0) == 1, "one step of theirs comes before it"
+    assert after == {}, "who does not read gets nothing more"
+    alone.talk(sender, frames.transfer(0, b"x"))
+    stage.run()
+    steps = steps_of_messages(stage, sender, 50)
+    assert steps == steps_of_messages(alone, sender, 50)
+    assert sum(step.get(receiver, 0) for step in steps) == 50
 
 
 @pytest.mark.option("limits.consumers-per-queue-max")

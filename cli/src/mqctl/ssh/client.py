@@ -15,7 +15,7 @@ from mqctl.errors import Unreachable, UsageError
 from mqctl.ssh.auth import Strategy
 from mqctl.ssh.hostkeys import HostKeyRefused, Policy, read
 from mqctl.ssh.settings import Hop
-from mqctl.ssh.shell import OUTPUT_BYTES_MAX, Result
+from mqctl.ssh.shell import EXIT_WAIT_S_MAX, OUTPUT_BYTES_MAX, Result
 from mqctl.ssh.variables import Access, Become
 
 SESSIONS_MAX = 8  # sshd allows ten on a connection (MaxSessions)
@@ -243,9 +243,17 @@ class SshStream:
             self._is_closed = True
             self._connection.release(self._channel)
 
+    def end_input(self) -> None:
+        """See CommandStream."""
+        self._channel.shutdown_write()
+
+    def exit_code(self) -> int:
+        """See CommandStream."""
+        return self._channel.recv_exit_status() if self._channel.status_event.wait(EXIT_WAIT_S_MAX) else -1
+
     def complaint(self) -> str:
         """The last line on standard error, once output has ended."""
-        code = self._channel.recv_exit_status() if self._channel.status_event.wait(5) else -1
+        code = self.exit_code()
         errors = bytearray()
         while self._channel.recv_stderr_ready() and len(errors) < 65536:
             errors += self._channel.recv_stderr(65536)

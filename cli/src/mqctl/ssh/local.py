@@ -10,7 +10,7 @@ import tempfile
 from typing import IO
 
 from mqctl.errors import CommandError
-from mqctl.ssh.shell import Result
+from mqctl.ssh.shell import EXIT_WAIT_S_MAX, Result
 from mqctl.ssh.variables import Become
 
 
@@ -30,10 +30,22 @@ class LocalStream:
         if prefix:
             self.sendall(prefix)
 
+    def end_input(self) -> None:
+        """See CommandStream."""
+        self._socket.shutdown(socket.SHUT_WR)
+
+    def exit_code(self) -> int:
+        """See CommandStream."""
+        try:
+            return self._child.wait(timeout=EXIT_WAIT_S_MAX)
+        except subprocess.TimeoutExpired:
+            return -1
+
     def complaint(self) -> str:
         """The last line on standard error."""
+        code = self.exit_code()  # before the seek: the child writes through the same open file
         self._errors.seek(0)
-        return Result(self._child.poll() or 0, b"", self._errors.read(65536)).complaint
+        return Result(code, b"", self._errors.read(65536)).complaint
 
     def close(self) -> None:
         """End of input; the child is given a moment, then ended."""

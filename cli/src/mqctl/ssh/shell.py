@@ -14,6 +14,7 @@ from mqctl.errors import CommandError
 from mqctl.ssh.variables import Become
 
 OUTPUT_BYTES_MAX = 32 * 2**20
+EXIT_WAIT_S_MAX = 5.0  # from the end of the output of a command to its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,18 @@ class Stream(Protocol):
         ...
 
 
+class CommandStream(Stream, Protocol):
+    """A command that ends by itself."""
+
+    def end_input(self) -> None:
+        """There is no more for it to read."""
+        ...
+
+    def exit_code(self) -> int:
+        """How it ended, once its output has ended; -1 if nobody knows, because the way to it broke."""
+        ...
+
+
 class Shell(Protocol):
     """A way in. `is_root`: who is logged in has all rights already."""
 
@@ -55,7 +68,7 @@ class Shell(Protocol):
         """Run a command line of the remote shell as the user that is logged in."""
         ...
 
-    def open_plain(self, command: str, prefix: bytes) -> Stream:
+    def open_plain(self, command: str, prefix: bytes) -> CommandStream:
         """Start a command line of the remote shell; `prefix` is what it reads first."""
         ...
 
@@ -85,7 +98,7 @@ def run(shell: Shell, command: Sequence[str], stdin: bytes = b"", timeout_s: flo
     return result
 
 
-def open_stream(shell: Shell, command: Sequence[str]) -> Stream:
+def open_stream(shell: Shell, command: Sequence[str]) -> CommandStream:
     """Start a command with rights and talk to it."""
     line, prefix = elevated(shell, command)
     return shell.open_plain(line, prefix)

@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
         directory = Path(whole.node.data_directory)
     else:
         directory = args.data_directory
-    with unused(directory):
+    with unused(directory), _damage_told(args):
         if args.action == "import":
             return _import(args, directory, options)
         owner = _owner(directory)
@@ -80,6 +80,18 @@ def run(args: argparse.Namespace) -> int:
         return _check(args, found, owner)
 
 
+@contextmanager
+def _damage_told(args: argparse.Namespace) -> Iterator[None]:
+    """Who checks and wants JSON is told of damage in JSON too, so that it is not taken for another failure."""
+    try:
+        yield
+    except StorageFault as fault:
+        if args.action == "check" and args.json:
+            place = {"file": fault.file, "offset": fault.offset if fault.offset >= 0 else None}
+            print(json.dumps({"schema": 1, "good": False, **place, "why": fault.why, "remedy": fault.remedy}))
+        raise
+
+
 def _owner(directory: Path) -> Identity:
     found = identity.load(directory)
     if found is None:
@@ -88,6 +100,8 @@ def _owner(directory: Path) -> Identity:
 
 
 def _look(directory: Path, owner: Identity, options: JournalOptions) -> Recovered:
+    if not identity.has_journal(directory):
+        raise ConfigFault(str(directory), "has no journal: no broker has run in it yet; `import` makes one")
     place = JournalDirectory(directory / identity.JOURNAL_NAME, owner.node_id_bytes, options, MappedFiles())
     return place.look()
 

@@ -1,0 +1,45 @@
+"""`mqctl journal check`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mqctl import journals
+from mqctl.asking import PLACE, AskOptions
+from mqctl.output import Column, Rows
+from mqctl.world import World
+
+COLUMNS = (
+    Column("good"),
+    Column("messages", is_number=True),
+    Column("file"),
+    Column("offset", is_number=True),
+    Column("remedy", wide_only=True),
+    Column("findings", wide_only=True),
+    Column("why"),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(AskOptions):
+    """Which nodes."""
+
+
+def run(world: World, options: Options) -> int:
+    """Read all of the journals of brokers that do not run; nothing is changed.
+
+    Exit code 3 if one is damaged, or if a node is missing because its broker runs or its host does not answer; 1 if
+    all are missing. What a start would cut off, because a power cut tore it, is no damage: it is in `findings`.
+    """
+    rows = Rows("mqctl.journal-check/1", (*PLACE, *COLUMNS))
+    found = journals.show(world, options, "check", rows, row_of)
+    return journals.code_of(rows, is_good=all(row["good"] for row in found))
+
+
+def row_of(found: Mapping[str, Any]) -> dict[str, Any]:
+    """What a host says; findings as text."""
+    said = {name: found.get(name) for name in (one.name for one in COLUMNS)}
+    findings = found.get("findings") or []
+    return said | {"findings": [" ".join(f"{name}={value}" for name, value in one.items()) for one in findings]}
