@@ -29,8 +29,9 @@ EXIT_STORAGE = 74  # EX_IOERR
 # What one turn may gather before the core sees it. libuv reads a fast connection up to 32 times in a turn, so without
 # a bound a few hundred of them could hold gigabytes.
 GATHERED_BYTES_MAX = 8 << 20
-# An inline commit stops the loop for one sync. Only worth it when hardly anybody else waits for this turn.
-INLINE_INPUTS_MAX = 2
+# An inline commit stops the loop for one sync, which is worth it where the turn had little to do: two changes of
+# threads cost more than the sync of a good disk. Where much came in, the next work and the sync had better overlap.
+INLINE_RECEIVED_BYTES_MAX = 32 << 10
 
 
 class Core(Protocol):
@@ -161,7 +162,7 @@ class NodeLoop:
     def _step(self) -> tuple[Batch, int] | None:
         """One call of the core, carried out; the Batch and its time in ns, or None: the node has ended."""
         inputs, self._inputs = self._inputs, []
-        self._gathered_bytes = 0
+        received_bytes, self._gathered_bytes = self._gathered_bytes, 0
         if self._is_ended or self._core is None or self._disk is None:
             return None
         if self._is_disk_full or self._disk.pending_bytes > self._pending_bytes_max:
@@ -169,7 +170,7 @@ class NodeLoop:
         at = At(time.monotonic_ns(), time.time_ns() // NS_PER_MS)
         try:
             batch = self._core.step(inputs, at)
-            self._carry_out(batch, len(inputs))
+            self._carry_out(batch, received_bytes)
         except StorageFault as fault:
             self._end_by_fault(EXIT_STORAGE, "storage-failed", str(fault))
             return None
@@ -186,19 +187,19 @@ class NodeLoop:
             self._is_disk_full = not self._is_disk_full
             inputs.append(Disk(pending_bytes))
 
-    def _carry_out(self, batch: Batch, inputs_count: int) -> None:
+    def _carry_out(self, batch: Batch, received_bytes: int) -> None:
         if batch.append is not None:
-            self._hand_over(batch.append, inputs_count)
+            self._hand_over(batch.append, received_bytes)
         handlers = self._handlers
         for effect in batch.effects:
             handlers[type(effect)](effect)
         for notice in batch.notices:
             self._log.emit(notice)
 
-    def _hand_over(self, append: Append, inputs_count: int) -> None:
+    def _hand_over(self, append: Append, received_bytes: int) -> None:
         assert self._disk is not None
-        may_inline = append.sync and inputs_count <= INLINE_INPUTS_MAX and not self._is_committed
-        if may_inline and self._disk.try_inline(append):
+        is_small = received_bytes <= INLINE_RECEIVED_BYTES_MAX
+        if append.sync and is_small and not self._is_committed and self._disk.try_inline(append):
             self._is_committed = True
         else:
             self._disk.submit(append)
