@@ -22,6 +22,7 @@ from mqbroker.core.queue import Queue, Segment
 from mqbroker.core.restore import hold_again
 from mqbroker.core.store import Store
 from mqbroker.core.transaction import Transaction
+from mqbroker.core.upkeep import upkeep
 from mqbroker.journal.duplicates import DuplicateIds
 from mqbroker.journal.places import Written
 from mqbroker.journal.plan import Journal
@@ -113,18 +114,18 @@ def _settle_and_note(self: Leaving, queue: Queue, segment: Segment, target: tupl
     self._store.settle(queue, segment)
 
 
-def _store_noted(self: Store) -> bool:
+def _store_noted(store: Store) -> bool:
     """Some steps later."""
-    noted = self.__dict__.get("noted", [])
-    while noted and noted[0][0] <= self.at.monotonic_ns:
+    noted = store.__dict__.get("noted", [])
+    while noted and noted[0][0] <= store.at.monotonic_ns:
         _, target, run, origin = noted.pop(0)
-        self.publish(self.address_for(target), run, origin)
-    return _UPKEEP(self)
+        store.publish(store.address_for(target), run, Origin(moved_from=origin))
+    return _UPKEEP(store)
 
 
 @contextmanager
 def _move_in_two_steps() -> Iterator[None]:
-    with patch.object(Leaving, "_move", _settle_and_note), patch.object(Store, "upkeep", _store_noted):
+    with patch.object(Leaving, "_move", _settle_and_note), patch("mqbroker.node.broker.upkeep", _store_noted):
         yield
 
 
@@ -196,7 +197,7 @@ def _publish_as_new(
 
 
 LATER_NS = 60 * NS_PER_MS
-_UPKEEP = Store.upkeep
+_UPKEEP = upkeep
 _PUBLISH_ANY = Store.publish
 _PUT_BACK = Queue.put_back
 _DELIVER = LinkConsumer.deliver
