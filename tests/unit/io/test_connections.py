@@ -149,6 +149,7 @@ def test_a_slow_reader_blocks_and_unblocks(run: Runner) -> None:
     run(scenario())
 
 
+@pytest.mark.slow
 def test_a_peer_that_asks_and_never_reads_is_not_read_either(run: Runner) -> None:
     async def scenario() -> None:
         # Each received byte costs a hundred in answers, and the core ignores that writing is blocked.

@@ -113,6 +113,7 @@ def steps_of_messages(stage: Stage, sender: int, count: int) -> list[dict[int, i
     return steps_of(stage)
 
 
+@pytest.mark.slow
 def test_readers_that_do_not_read_take_no_steps_of_others() -> None:
     """What a bystander is sent, and in which step, is the same with a thousand of them as with none."""
     alone, sender, receiver = with_bystanders(400, 8000)

@@ -73,6 +73,7 @@ VALUES = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(st.dictionaries(st.sampled_from(sorted(json.loads(to_json(said())))), VALUES))
 def test_any_values_give_an_announcement_or_malformed(changes: dict[str, Any]) -> None:
