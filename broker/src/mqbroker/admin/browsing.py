@@ -7,6 +7,7 @@ queue itself has paged is read from disk, in as many steps as that takes, and co
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 from mqbroker.admin.arguments import argument, check_names, number, queue_named, selector_of
@@ -86,7 +87,7 @@ def _ids(broker: Broker, place: Place) -> tuple[int, int]:
     return place[2], broker.store.next_id
 
 
-class Looking:
+class Looking(ABC):
     """A request that looks at messages that are paged, as a `node.jobs.Job`."""
 
     def __init__(self, broker: Broker, request: AdminRequest, look: PageLook) -> None:
@@ -133,13 +134,13 @@ class Looking:
                     return
         look.at = end
 
+    @abstractmethod
     def _see(self, segment: Segment, index: int, state: str) -> bool:
         """Look at a message, and go behind it. True: not at this one any more, the answer ends before it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _answered(self) -> bool:
         """Whether there was enough for an answer, which is given."""
-        raise NotImplementedError
 
     def abandon(self) -> None:
         """See `node.jobs.Job`."""
@@ -240,10 +241,8 @@ class Show(Looking):
             shown_ = shown(found[0], wanted - found[0].run.first_id)
             self._broker.reply(self._request.id, _with_state(shown_, found[1]))
         else:
-            self._fail(
-                "amqp:not-found", f"queue {self._look.queue.kind.name!r} has no message {self._look.before_id - 1}"
-            )
-        return self._look.is_done
+            self._fail("amqp:not-found", f"queue {queue.kind.name!r} has no message {wanted}")
+        return True
 
 
 def _found(broker: Broker, queue: Queue, wanted: int) -> tuple[Segment, str] | None:

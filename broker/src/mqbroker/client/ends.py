@@ -6,6 +6,7 @@ An end is attached again whenever a connection stands, until the application clo
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Final
 
 from mqbroker.amqp.events import Attached, Detached
@@ -29,7 +30,7 @@ REMEDIES: Final = {
 }
 
 
-class End:
+class End(ABC):
     """Base of senders, receivers and the coordinator's link."""
 
     kind = "link"
@@ -55,8 +56,9 @@ class End:
         self.link.owner = self
         self.due_ns = self.machine.at.monotonic_ns + self.machine.settings.call_timeout_ms * NS_PER_MS
 
+    @abstractmethod
     def make_link(self) -> SenderLink | ReceiverLink:
-        raise NotImplementedError
+        """The link on the present session, attached. Raises PeerFault or Refused where there can be none."""
 
     def attached(self, event: Attached) -> None:
         """The broker answered. An answer without a terminus is a refusal, whose reason follows (§2.6.3)."""
@@ -72,7 +74,7 @@ class End:
         else:
             self.machine.effects.append(Restored(self.handle, self.address))
 
-    def opened(self, attach: Attach) -> None:
+    def opened(self, attach: Attach) -> None:  # noqa: B027 - an offer to subclasses, not a duty
         """The link stands."""
 
     def detached(self, event: Detached) -> None:
@@ -85,7 +87,7 @@ class End:
         elif not self.is_closing:
             self.fail(self.why_ended(event.error), event)
 
-    def interrupted(self, event: Detached | None) -> None:
+    def interrupted(self, event: Detached | None) -> None:  # noqa: B027 - an offer to subclasses, not a duty
         """The connection is gone, and another one may come."""
 
     def fail(self, error: ClientError, event: Detached | None = None) -> None:

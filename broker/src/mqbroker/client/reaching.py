@@ -6,6 +6,7 @@ machine's. Invariant: bytes of a transport that was given up change nothing.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any, Final
 
 from mqbroker.amqp import sasl
@@ -32,7 +33,7 @@ UNAUTHORIZED: Final = "amqp:unauthorized-access"
 PRODUCT: Final = {Symbol("product"): "mqbroker client"}
 
 
-class Reaching:
+class Reaching(ABC):
     """See the module's docstring."""
 
     def __init__(self, settings: Settings, places: Places) -> None:
@@ -68,9 +69,9 @@ class Reaching:
     def _after_ms(self, duration_ms: int) -> int:
         return self.at.monotonic_ns + duration_ms * NS_PER_MS
 
+    @abstractmethod
     def handle_events(self) -> None:
         """Act on everything that the connection told."""
-        raise NotImplementedError
 
     # -- getting there -------------------------------------------------------------------------------------------------
 

@@ -35,8 +35,7 @@ class Declared:
             raise Refused("amqp:invalid-field", f"{name!r} is the name of a queue at an address, not of an address")
         if name in store.addresses:
             raise Refused("amqp:precondition-failed", f"address {name!r} exists")
-        if len(store.addresses) >= store.limits.queues_max:
-            raise Refused("amqp:resource-limit-exceeded", f"there are {len(store.addresses)} addresses: queues-max")
+        store.check_addresses()
         address = store.add_address(name)
         self._say(address, routing_types)
         self._record(address)

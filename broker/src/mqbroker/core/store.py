@@ -126,6 +126,11 @@ class Store:
             del self.addresses[name]
             self.duplicates.forget(name)
 
+    def check_addresses(self) -> None:
+        """Whether there may be one address more. Raises Refused."""
+        if len(self.addresses) >= self.limits.queues_max:
+            raise Refused("amqp:resource-limit-exceeded", f"there are {len(self.addresses)} addresses: queues-max")
+
     def add_address(self, name: str) -> Address:
         """One that is not there, whoever wants it."""
         settings = self.settings.of(name)
@@ -149,8 +154,7 @@ class Store:
         check_name("address", name)
         found = self.addresses.get(name)
         if found is None:
-            if len(self.addresses) >= self.limits.queues_max:
-                raise Refused("amqp:resource-limit-exceeded", f"there are {len(self.addresses)} addresses: queues-max")
+            self.check_addresses()
             if not is_temporary:
                 self.settings.check_creation(name)
             self.permit(CREATE_ADDRESS, name)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import Future
@@ -104,14 +105,14 @@ async def _within(work: Coroutine[Any, Any, V], timeout: float | None) -> V:
         return await work
 
 
-class Block:
+class Block(ABC):
     """`with`: closed at its end, or abandoned if an exception ends it."""
 
-    def close(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def close(self) -> None: ...
 
-    def abandon(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def abandon(self) -> None: ...
 
     def __enter__(self) -> Self:
         return self
