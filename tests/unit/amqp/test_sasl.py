@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mqbroker.amqp.certificate import Identity
 from mqbroker.amqp.sasl import Challenge, Client, Derive, Server, Verdict
+from mqbroker.amqp.verified_passwords import VerifiedPasswords
 from mqbroker.base.errors import PeerFault
 from mqbroker.config.users import Verifier, make_verifier
 
@@ -26,7 +27,7 @@ USERS = {
 
 
 def server(entropy: bytes = b"s" * 32, mechanisms: tuple[str, ...] = ALL) -> Server:
-    return Server(mechanisms, USERS, entropy, b"node secret")
+    return Server(mechanisms, USERS, entropy, VerifiedPasswords(b"node secret"))
 
 
 def login(client: Client, at: Server) -> tuple[Verdict, bytes | None]:
@@ -123,7 +124,7 @@ def test_anonymous() -> None:
 
 
 def with_certificate(identity: Identity | None) -> Server:
-    return Server(("EXTERNAL", *ALL), USERS, b"s" * 32, b"node secret", identity)
+    return Server(("EXTERNAL", *ALL), USERS, b"s" * 32, VerifiedPasswords(b"node secret"), identity)
 
 
 def test_external_lets_in_whom_the_certificate_names() -> None:
@@ -191,6 +192,39 @@ def test_an_authzid_that_is_the_user_is_fine_and_any_other_is_not() -> None:
     assert server().init("PLAIN", b"admin\0app\0right") == Verdict(False, "app")
     assert isinstance(server().init("SCRAM-SHA-256", b"n,a=app,n=app,r=abc"), Challenge)
     assert server().init("SCRAM-SHA-256", b"n,a=admin,n=app,r=abc") == Verdict(False, "app")
+
+
+def plain(passwords: VerifiedPasswords, user: str, password: str, users: dict[str, Verifier] = USERS) -> Server:
+    """A login by PLAIN that waits for its key."""
+    at = Server(("PLAIN",), users, b"s" * 32, passwords)
+    assert isinstance(at.init("PLAIN", f"\0{user}\0{password}".encode()), Derive)
+    return at
+
+
+def test_a_password_that_was_right_is_recalled_and_no_other() -> None:
+    passwords = VerifiedPasswords(b"secret")
+    assert plain(passwords, "app", "right").recalled() is None
+    assert login(Client("app", "right", b"c" * 32), Server(("PLAIN",), USERS, b"s" * 32, passwords))[0].is_good
+    assert plain(passwords, "app", "right").recalled() == Verdict(True, "app")
+    for user, password in (("app", "wrong"), ("IX", "right"), ("nobody", "right")):
+        assert plain(passwords, user, password).recalled() is None
+        assert plain(VerifiedPasswords(b"secret"), user, password).recalled() is None
+
+
+def test_what_failed_is_not_remembered() -> None:
+    passwords = VerifiedPasswords(b"secret")
+    for user in ("app", "nobody"):
+        assert not login(Client(user, "wrong", b"c" * 32), Server(("PLAIN",), USERS, b"s" * 32, passwords))[0].is_good
+    assert len(passwords) == 0
+
+
+@pytest.mark.parametrize("salt", [b"app".ljust(16, b"."), b"another salt ..."])
+def test_a_password_of_before_is_not_recalled_with_another_verifier(salt: bytes) -> None:
+    passwords = VerifiedPasswords(b"secret")
+    login(Client("app", "right", b"c" * 32), Server(("PLAIN",), USERS, b"s" * 32, passwords))
+    changed = {"app": make_verifier("other", salt, ("client",))}
+    assert plain(passwords, "app", "right", changed).recalled() is None
+    assert plain(passwords, "app", "right", {}).recalled() is None
 
 
 # -- bad ends ---------------------------------------------------------------------------------------------------------

@@ -107,8 +107,7 @@ class Connection:
         buffer = self._buffer + data if self._buffer else data
         self._buffer = b""
         offset = 0
-        limit = len(buffer)
-        following = limit
+        limit = following = len(buffer)
         while offset < limit and not (self.is_dead or self._is_deriving or self.is_held):
             self._blamed = self._session = None
             try:
@@ -233,8 +232,7 @@ class Connection:
             self.state = Conn.HDR_EXCH
             if self._server is not None:
                 self.out.append(SASL_HEADER)
-                names = tuple(map(Symbol, self._server.mechanisms))
-                self._sasl_send(SaslMechanisms(sasl_server_mechanisms=names))
+                self._sasl_send(SaslMechanisms(sasl_server_mechanisms=tuple(map(Symbol, self._server.mechanisms))))
             return
         if header == AMQP_HEADER and not wants_sasl:
             self._amqp_header()
@@ -282,7 +280,7 @@ class Connection:
             self._sasl_send(SaslChallenge(challenge=step.data))
         elif isinstance(step, sasl.Derive):
             self._is_deriving = True
-            self.events.append(SaslDerive(step.password, step.salt, step.iterations))
+            self.events.append(SaslDerive(server.user, step.tag, step.password, step.salt, step.iterations))
         else:
             self._verdict, self._is_deriving = step, True
             self.events.append(LoginDecided(server.user, server.mechanism, step.is_good, step.why))
@@ -310,6 +308,13 @@ class Connection:
             self._is_deriving = False
             self._sasl_step(self._server.derived(salted))
             self.receive(b"", handle)
+
+    def recall(self) -> bool:
+        """Whether the login does without that key (sasl.py:Server.recalled)."""
+        verdict = self._server.recalled() if self._server is not None and self._is_deriving else None
+        if verdict is not None:
+            self._sasl_step(verdict)
+        return verdict is not None
 
     def _sasl_outcome(self, client: sasl.Client, outcome: SaslOutcome) -> None:
         if outcome.code != 0:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -102,9 +102,14 @@ class CreditGiven(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SaslDerive:
-    """A PLAIN login needs PBKDF2 of the password; answer with `Connection.derived(key)`."""
+    """A PLAIN login needs PBKDF2 of the password; answer with `Connection.derived(key)`, or see `recall` there.
 
-    password: bytes
+    Equal `tag`, equal key.
+    """
+
+    user: str
+    tag: bytes = field(repr=False)
+    password: bytes = field(repr=False)
     salt: bytes
     iterations: int
 

@@ -2,8 +2,9 @@
 appendix A EXTERNAL).
 
 Both ends as small machines: message in, message or verdict out. Passwords are compared with SCRAM verifiers only;
-PLAIN needs a key derivation, which is asked for as a value because it takes milliseconds. An unknown user takes the
-same way as a known one, with a salt made from its name, so that names cannot be probed.
+PLAIN needs a key derivation, which is asked for as a value because it takes milliseconds, or the memory that this
+password was right before. An unknown user takes the same way as a known one, with a salt made from its name, so that
+names cannot be probed.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from mqbroker.amqp.certificate import Identity
+from mqbroker.amqp.verified_passwords import VerifiedPasswords
 from mqbroker.base.errors import ConfigFault, PeerFault
 from mqbroker.config.users import HASH_NAME, KEY_BYTES, Keys, password_bytes, user_name
 
@@ -43,8 +45,9 @@ class Challenge:
 
 @dataclass(frozen=True, slots=True)
 class Derive:
-    """PBKDF2-HMAC-SHA-256 is needed; go on with `derived`."""
+    """PBKDF2-HMAC-SHA-256 is needed; go on with `derived`, or where that may be, `recalled`. Equal `tag`, equal key."""
 
+    tag: bytes
     password: bytes
     salt: bytes
     iterations: int
@@ -63,17 +66,18 @@ class Verdict:
 class Server:
     """The server's half of one login. Raises PeerFault for messages that are not of the mechanism's form.
 
-    `external`: whom the peer's certificate names, where it presented one that is good.
+    `passwords` are of the process; `external`: whom the peer's certificate names, where it presented one that is good.
     """
 
-    def __init__(self, mechanisms: tuple[str, ...], users: dict[str, Any], entropy: bytes, secret: bytes = b"",
-                 external: Identity | None = None) -> None:  # fmt: skip
+    def __init__(self, mechanisms: tuple[str, ...], users: dict[str, Any], entropy: bytes,
+                 passwords: VerifiedPasswords | None = None, external: Identity | None = None) -> None:  # fmt: skip
         self.mechanisms = mechanisms
         self.mechanism = ""
         self.user = ""
         self._users = users
         self._entropy = entropy
-        self._secret = secret or entropy  # of the node: keys the salts of unknown users
+        self._passwords = VerifiedPasswords(entropy) if passwords is None else passwords
+        self._tag = b""
         self._external = external
         self._scram: _ScramServer | None = None
 
@@ -112,7 +116,19 @@ class Server:
         """The key that `Derive` asked for is there."""
         stored = hashlib.sha256(hmac.digest(salted, b"Client Key", HASH_NAME)).digest()
         keys, is_known = self._keys(HASH_NAME)
-        return Verdict(hmac.compare_digest(stored, keys.stored_key) and is_known, self.user)
+        is_good = hmac.compare_digest(stored, keys.stored_key) and is_known
+        if is_good:
+            self._passwords.add(self.user, self._tag)
+        return Verdict(is_good, self.user)
+
+    def recalled(self) -> Verdict | None:
+        """The verdict without the key that `Derive` asked for: a good one, where this password was right before.
+
+        It comes sooner than a bad one can. So whoever may not tell a good one at once must not ask.
+        """
+        if not self._passwords.holds(self.user, self._tag) or self.user not in self._users:
+            return None
+        return Verdict(True, self.user)
 
     def _as_in_certificate(self, response: bytes | None) -> Challenge | Verdict:
         """The client says as whom it wants to act: nothing, or the very user that its certificate names."""
@@ -145,14 +161,16 @@ class Server:
             password = password_bytes(_text(parts[2]))
         except ConfigFault:
             return Verdict(False, self.user)
-        return Derive(password, verifier.salt, verifier.iterations)
+        keys, _ = self._keys(HASH_NAME)
+        self._tag = self._passwords.tag(self.user, verifier.salt, verifier.iterations, keys, password)
+        return Derive(self._tag, password, verifier.salt, verifier.iterations)
 
     def _verifier(self) -> Verifier:
         known: Verifier | None = self._users.get(self.user)
         if known is not None:
             return known
         # One salt whatever the mechanism, as those have whom we know.
-        return _Unknown(hmac.digest(self._secret, self.user.encode(), "sha256")[:16], ITERATIONS)
+        return _Unknown(self._passwords.stand_in_salt(self.user), ITERATIONS)
 
     def _keys(self, hash_name: str) -> tuple[Keys, bool]:
         """The user's keys and whether they count: a stand-in's let nobody in."""

@@ -28,6 +28,8 @@ def saslprep(what: str, text: str) -> str:
     """The prepared form of `text`. Raises ConfigFault that names `what`, never the text: it may be a password."""
     if len(text) > TEXT_CHARACTERS_MAX:
         raise ConfigFault(what, f"is longer than {TEXT_CHARACTERS_MAX} characters")
+    if text and text.isascii() and text.isprintable():
+        return text  # nothing below applies to these, and logins should not cost a look at each character
     mapped = "".join(
         " " if stringprep.in_table_c12(character) else character
         for character in text

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 from mqbroker.base.errors import Refused
@@ -44,15 +44,17 @@ class QueueKind:
 
     def attributes(self) -> dict[str, Any]:
         """What the journal keeps: what differs from the defaults, and always name and address."""
-        held = asdict(self)
-        return {"name": self.name, "address": self.address, "routing": self.routing} | {
-            one.name: held[one.name] for one in fields(self) if held[one.name] != one.default and one.name != "routing"
-        }
+        held = {"name": self.name, "address": self.address, "routing": self.routing}
+        return held | {name: value for name, default in OPTIONAL if (value := getattr(self, name)) != default}
 
     @classmethod
     def of(cls, attributes: dict[str, Any]) -> QueueKind:
         """The way back of `attributes`."""
         return cls(**attributes)
+
+
+OPTIONAL = tuple((one.name, one.default) for one in fields(QueueKind) if one.name not in ("name", "address", "routing"))
+"""What is kept only where it differs from its default."""
 
 
 def kind_of(name: str, address: str, settings: AddressSettings, **changes: Any) -> QueueKind:

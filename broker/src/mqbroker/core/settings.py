@@ -33,6 +33,7 @@ class Settings:
             reverse=True,
         )
         self._known: dict[str, AddressSettings] = {}
+        self._made: dict[tuple[int, ...], AddressSettings] = {}  # by the places of the matches that hold
 
     def of(self, address: str) -> AddressSettings:
         """What holds at this address."""
@@ -40,6 +41,7 @@ class Settings:
         if known is None:
             if len(self._known) >= CACHED_MAX:
                 self._known.clear()
+                self._made.clear()
             known = self._known[address] = self._merged(address)
         return known
 
@@ -56,14 +58,23 @@ class Settings:
 
     def said(self, address: str) -> list[tuple[str, Mapping[str, Any]]]:
         """The matches that hold at this address and what each says; later ones win."""
+        found = [self._matches[place] for place in self._matching(address)]
+        return [(DELIMITER.join(pattern), values) for pattern, values in found]
+
+    def _matching(self, address: str) -> tuple[int, ...]:
         words = address.split(DELIMITER)
-        return [(DELIMITER.join(pattern), values) for pattern, values in self._matches if matches(pattern, words)]
+        return tuple(place for place, (pattern, _) in enumerate(self._matches) if matches(pattern, words))
 
     def _merged(self, address: str) -> AddressSettings:
-        values: dict[str, Any] = {}
-        for _, said in self.said(address):
-            values.update(said)
-        return replace(self._built_in, **values)
+        """One value for all addresses that the same matches hold at."""
+        matching = self._matching(address)
+        made = self._made.get(matching)
+        if made is None:
+            values: dict[str, Any] = {}
+            for place in matching:
+                values.update(self._matches[place][1])
+            made = self._made[matching] = replace(self._built_in, **values)
+        return made
 
 
 def matches(pattern: list[str], words: list[str]) -> bool:

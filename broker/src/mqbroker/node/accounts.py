@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from mqbroker.amqp.verified_passwords import VerifiedPasswords
 from mqbroker.config.users import CLUSTER_ROLE, Verifier
 
 
 class Accounts:
-    """Cluster users log in on cluster listeners only, and nobody else does there."""
+    """Cluster users log in on cluster listeners only, and nobody else does there.
 
-    def __init__(self, users: Mapping[str, Verifier]) -> None:
+    Which passwords were right is remembered as long as these users hold. `secret` is the process's.
+    """
+
+    def __init__(self, users: Mapping[str, Verifier], secret: bytes) -> None:
         self.users = users
+        self.passwords = VerifiedPasswords(secret)
         self._of_cluster = {name: user for name, user in users.items() if CLUSTER_ROLE in user.roles}
         self._others = {name: user for name, user in users.items() if CLUSTER_ROLE not in user.roles}
         self._has_sha512 = {

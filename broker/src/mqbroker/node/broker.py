@@ -39,6 +39,7 @@ from mqbroker.node.jobs import Jobs
 from mqbroker.node.large_messages import LargeMessages
 from mqbroker.node.local import LocalSessions
 from mqbroker.node.login_delays import LoginDelays
+from mqbroker.node.logins import Logins
 from mqbroker.node.ongoing import segment_of
 from mqbroker.node.peer import Peer
 from mqbroker.node.relay import Relay
@@ -76,8 +77,8 @@ class Broker:
     def __init__(self, options: BrokerOptions, recovered: Recovered, setup: Setup, at: At) -> None:
         self.options = options
         self.offered = options  # as the file of options says by now
-        self.accounts = Accounts(setup.users)
-        self.login_delays = LoginDelays()
+        self.accounts = Accounts(setup.users, setup.secret)
+        self.login_delays, self.logins = LoginDelays(), Logins(self)
         self.node_id = self.container_id = setup.node_id
         self.node_secret = setup.secret
         self.open_properties = {
@@ -114,7 +115,6 @@ class Broker:
         self._operations = setup.operations
         self._listeners = {listener.name: listener for listener in options.listeners}
         self._effect_id = 0
-        self._expected: dict[int, Peer] = {}
         self.large = LargeMessages(self, setup.large_files)
         self.discovery = Discovery(self, setup.cluster_key, setup.boot_id)
         self._handlers = self._handlers_of_inputs()
@@ -274,11 +274,6 @@ class Broker:
         self._effect_id += 1
         return self._effect_id
 
-    def expect(self, peer: Peer) -> int:
-        """An id for an effect whose completion is this peer's."""
-        self._expected[self.next_effect_id()] = peer
-        return self._effect_id
-
     def _read_page(self, slices: tuple[Slice, ...]) -> int:
         effect_id = self.next_effect_id()
         self.effects.append(ReadPage(effect_id, slices))
@@ -292,19 +287,14 @@ class Broker:
             return
         if self.discovery.completed(given_.id, ""):
             return
-        peer = self._expected.pop(given_.id, None)
-        if peer is not None:
-            peer.derived(given_.result)
+        self.logins.checked(given_.id, given_.result)
 
     def _failed(self, given_: given.Failed) -> None:
         if self.large.completed(given_.id, None, given_.why) or self.reloads.failed(given_.id, given_.why):
             return
         if self.discovery.completed(given_.id, given_.why):
             return
-        peer = self._expected.pop(given_.id, None)
-        if peer is not None:
-            peer.close("amqp:internal-error", "the login could not be checked; try again")
-        else:
+        if not self.logins.failed(given_.id):
             self.notice(Level.WARNING, "effect-failed", id=given_.id, why=given_.why)
 
     def _disk(self, given_: given.Disk) -> None:
@@ -328,7 +318,7 @@ class Broker:
         self.local.closed(given_.session)
 
     def _users_changed(self, given_: given.UsersChanged) -> None:
-        self.accounts = Accounts(given_.users)
+        self.accounts = Accounts(given_.users, self.node_secret)
 
     def _options_changed(self, given_: given.OptionsChanged) -> None:
         self.take_options(given_.options)

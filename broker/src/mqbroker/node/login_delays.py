@@ -48,6 +48,11 @@ class LoginDelays:
     def __len__(self) -> int:
         return len(self._entries)
 
+    def is_clear(self, key: Key, now_ns: int) -> bool:
+        """Whether a good outcome would be told at once: nobody failed there lately."""
+        self._forget(now_ns)
+        return key not in self._entries
+
     def decided(self, key: Key, is_good: bool, now_ns: int) -> int | None:
         """In how many ns the outcome may be told (0: at once); then call `told`. None: it must not be told at all."""
         self._forget(now_ns)

@@ -45,11 +45,12 @@ from mqbroker.core.permissions import Actor
 from mqbroker.node import opening
 from mqbroker.node.consumer import OUT_BYTES_MAX, OUT_BYTES_MIN, LinkConsumer
 from mqbroker.node.coordinator import CoordinatorEnd, Transactions
-from mqbroker.node.effects import Close, Derive, PauseReading
+from mqbroker.node.effects import Close, PauseReading
 from mqbroker.node.full import admitted
 from mqbroker.node.inputs import Accepted
 from mqbroker.node.large_messages import kept_bytes_max
-from mqbroker.node.login_delays import Key, network_of
+from mqbroker.node.login_delays import Key
+from mqbroker.node.logins import login_key
 from mqbroker.node.ongoing import segment_of
 from mqbroker.node.refusals import refuse_run
 from mqbroker.node.relay import Relay
@@ -101,7 +102,7 @@ class Peer:
                 limits.max_message_size_bytes + listener.max_frame_size_bytes + kept_bytes_max(limits),
             ),
             server=sasl.Server(
-                self._mechanisms(), broker.accounts.of(listener.kind), accepted.entropy, broker.node_secret,
+                self._mechanisms(), broker.accounts.of(listener.kind), accepted.entropy, broker.accounts.passwords,
                 self._external(),
             ),
         )  # fmt: skip
@@ -385,11 +386,6 @@ class Peer:
             if event.link.is_draining:
                 self.broker.draining[event.link] = self
 
-    def _derive(self, event: SaslDerive) -> None:
-        self.broker.effects.append(
-            Derive(self.broker.expect(self), "sha256", event.password, event.salt, event.iterations)
-        )
-
     def _logged_in(self, event: LoggedIn) -> None:
         self.user = event.user
         self.broker.counters.logins += 1
@@ -401,8 +397,7 @@ class Peer:
             why = {"why": event.why} if event.why else {}
             self.broker.notice(Level.WARNING, "login-failed", conn=self.conn, peer=self.accepted.peer, user=event.user,
                                mechanism=event.mechanism, **why)  # fmt: skip
-        key = (network_of(self.accepted.peer), event.user)
-        now_ns = self.broker.at.monotonic_ns
+        key, now_ns = login_key(self, event.user), self.broker.at.monotonic_ns
         delay_ns = self.broker.login_delays.decided(key, event.is_good, now_ns)
         if not delay_ns:
             self.connection.conclude(self.handle_events, is_busy=delay_ns is None)
@@ -484,7 +479,7 @@ HANDLERS: dict[type, Any] = {
     Settled: Peer._settled,
     Retired: lambda peer, event: peer.transactions.retire(event),
     CreditGiven: Peer._credit_given,
-    SaslDerive: Peer._derive,
+    SaslDerive: lambda peer, event: peer.broker.logins.check(peer, event),
     LoggedIn: Peer._logged_in,
     LoginDecided: Peer._login_decided,
     Opened: Peer._opened,

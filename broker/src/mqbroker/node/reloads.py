@@ -54,7 +54,7 @@ class Reloads:
         return True
 
     def _take(self, found: Configuration) -> None:
-        self._broker.accounts = Accounts(found.users)
+        self._broker.accounts = Accounts(found.users, self._broker.node_secret)
         self._broker.take_options(found.options)
 
     def failed(self, effect_id: int, why: str) -> bool:

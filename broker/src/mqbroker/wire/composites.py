@@ -11,6 +11,7 @@ its default, and a field that holds its default is sent as null. Source: AMQP 1.
 from __future__ import annotations
 
 import dataclasses
+import operator
 import struct
 from collections.abc import Callable
 from types import NoneType
@@ -61,6 +62,7 @@ class Codec(NamedTuple):
     symbol: str
     prefix: bytes
     fields: tuple[Field, ...]
+    values_of: Callable[[Any], tuple[Any, ...]]
     count_min: int
     defaults: tuple[Any, ...]
 
@@ -77,7 +79,8 @@ def composite(code: int, symbol: str) -> Callable[[type[_Class]], type[_Class]]:
         fields = tuple(_declared_fields(made))
         count_min = max((index + 1 for index, field in enumerate(fields) if field.mandatory), default=0)
         defaults = tuple(field.default for field in fields)
-        codec = Codec(made, code, symbol, bytes((0, codes.SMALLULONG, code)), fields, count_min, defaults)
+        prefix = bytes((0, codes.SMALLULONG, code))
+        codec = Codec(made, code, symbol, prefix, fields, _getter(made), count_min, defaults)
         _BY_CODE[code] = _BY_SYMBOL[symbol] = _BY_CLASS[made] = codec
         return made
 
@@ -94,6 +97,14 @@ def _declared_fields(made: Any) -> list[Field]:
         default = declared.default if has_default else None
         fields.append(Field(declared.name.replace("_", "-"), kind, mandatory, default))
     return fields
+
+
+def _getter(made: Any) -> Callable[[Any], tuple[Any, ...]]:
+    """What gives all values of an instance, in one call where there are several."""
+    names = [declared.name for declared in dataclasses.fields(made)]
+    if len(names) > 1:
+        return operator.attrgetter(*names)
+    return lambda value: tuple(getattr(value, name) for name in names)
 
 
 def invalid_field(why: str, offset: int) -> PeerFault:
@@ -179,25 +190,20 @@ def _list_bounds(buffer: Buffer, offset: int, end: int) -> tuple[int, int, int]:
 def encode_composite(value: Any) -> bytes:
     """An instance of a composite class with its descriptor, trailing nulls trimmed."""
     codec = _BY_CLASS[type(value)]
-    parts = []
+    parts: list[bytes] = []
     count = 0
-    for index, field in enumerate(codec.fields):
-        held = getattr(value, field.name.replace("-", "_"))
-        if held is None and field.mandatory:
-            raise Bug(f"{codec.symbol} is sent without its mandatory field {field.name}")
-        if held is None or (held == field.default and not field.mandatory):
-            parts.append(b"\x40")
-        else:
-            parts.append(_encode_field(codec, field, held))
-            count = index + 1
-    return codec.prefix + encode_list(count, b"".join(parts[:count]))
-
-
-def _encode_field(codec: Codec, field: Field, value: Any) -> bytes:
     try:
-        return field.kind.write(value)
+        for (name, kind, mandatory, default), held in zip(codec.fields, codec.values_of(value), strict=True):
+            if held is None and mandatory:
+                raise Bug(f"{codec.symbol} is sent without its mandatory field {name}")
+            if held is None or (held == default and not mandatory):
+                parts.append(b"\x40")
+            else:
+                parts.append(kind.write(held))
+                count = len(parts)
     except (struct.error, OverflowError, UnicodeEncodeError, TypeError, AttributeError) as error:
-        raise encode_refusal(f"{codec.symbol}, {field.name}: {error}") from None
+        raise encode_refusal(f"{codec.symbol}, {codec.fields[len(parts)].name}: {error}") from None
+    return codec.prefix + encode_list(count, b"".join(parts[:count]))
 
 
 # -- kinds of fields --------------------------------------------------------------------------------------------------

@@ -1,0 +1,71 @@
+"""Passwords that are being checked, which takes milliseconds in another thread.
+
+A password that was right before needs no check, and equal ones that come together are checked once: a thousand clients
+of one user that are back after a restart cost one key derivation. Both make a right password faster than a wrong one,
+so they are for those alone to whom a good outcome would be told at once; whoever has failed lately waits for a check of
+its own. Invariant: each peer that waits is told once. Source: docs/SECURITY.md, "Logging in".
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mqbroker.amqp.events import SaslDerive
+from mqbroker.node.effects import Derive
+from mqbroker.node.login_delays import Key, network_of
+
+if TYPE_CHECKING:
+    from mqbroker.node.broker import Broker
+    from mqbroker.node.peer import Peer
+
+
+def login_key(peer: Peer, user: str) -> Key:
+    """By what failures are counted."""
+    return network_of(peer.accepted.peer), user
+
+
+class Logins:
+    """Those under way. Bounded by the number of connections, each of which waits for one check at most."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._waiting: dict[int, list[Peer]] = {}  # by the id of their effect
+        self._shared: dict[bytes, int] = {}  # tag of a password -> effect
+        self._tags: dict[int, bytes] = {}
+
+    def check(self, peer: Peer, event: SaslDerive) -> None:
+        """Have the password checked, if that takes a key."""
+        broker = self._broker
+        if not broker.login_delays.is_clear(login_key(peer, event.user), broker.at.monotonic_ns):
+            self._derive(peer, event)
+        elif peer.connection.recall():
+            return
+        elif event.tag in self._shared:
+            self._waiting[self._shared[event.tag]].append(peer)
+        else:
+            effect_id = self._derive(peer, event)
+            self._shared[event.tag], self._tags[effect_id] = effect_id, event.tag
+
+    def _derive(self, peer: Peer, event: SaslDerive) -> int:
+        effect_id = self._broker.next_effect_id()
+        self._waiting[effect_id] = [peer]
+        self._broker.effects.append(Derive(effect_id, "sha256", event.password, event.salt, event.iterations))
+        return effect_id
+
+    def checked(self, effect_id: int, key: bytes) -> None:
+        """The key is there."""
+        for peer in self._taken(effect_id):
+            peer.derived(key)
+
+    def failed(self, effect_id: int) -> bool:
+        """There will be no key; whether this was a check."""
+        peers = self._taken(effect_id)
+        for peer in peers:
+            peer.close("amqp:internal-error", "the login could not be checked; try again")
+        return bool(peers)
+
+    def _taken(self, effect_id: int) -> list[Peer]:
+        tag = self._tags.pop(effect_id, None)
+        if tag is not None:
+            del self._shared[tag]
+        return self._waiting.pop(effect_id, [])
