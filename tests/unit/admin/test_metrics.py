@@ -6,10 +6,12 @@ import time
 from typing import Any
 
 import pytest
+from mqbroker import __version__
 from mqbroker.admin import metrics
 from mqbroker.admin.health import Space
 from mqbroker.admin.metrics import FAMILIES, Measured, Values
 from mqbroker.base.histogram import Histogram
+from mqbroker.base.native import NATIVE
 from mqbroker.core.queue import QueueKind
 from mqbroker.io.exposition import render
 from mqbroker.node import inputs as given
@@ -41,6 +43,13 @@ def test_every_family_is_filled_and_nothing_else() -> None:
     assert set(filled) == set(FAMILIES)
     assert all(labels[0] == "default" for samples in filled.values() for labels, _ in samples)
     assert not set(values_of(stage)) & set(metrics.of_world("default", AROUND))
+
+
+def test_the_build_is_named_by_metric_and_status() -> None:
+    stage = Stage()
+    ((labels, _),) = values_of(stage)["mqbroker_info"]
+    assert labels == ("default", stage.broker.node_id, __version__, NATIVE)
+    assert stage.admin("status")["native"] is (NATIVE == "yes")
 
 
 @pytest.mark.parametrize("family", FAMILIES.values(), ids=lambda family: family.name)

@@ -11,6 +11,7 @@ import pytest
 from mqbroker import __version__
 from mqbroker.app import exits
 from mqbroker.app.main import COMMANDS, main
+from mqbroker.base.native import NATIVE
 from mqbroker.config import reference
 
 
@@ -22,7 +23,7 @@ def toml(directory: Path, name: str, text: str) -> str:
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["version"]) == exits.DONE
-    assert capsys.readouterr().out == f"{__version__}\n"
+    assert capsys.readouterr().out == f"{__version__}\nnative: {NATIVE}\n"
 
 
 def test_help_names_commands_and_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
@@ -57,7 +58,7 @@ def test_wrong_usage(words: list[str]) -> None:
 def test_light_commands_do_not_load_the_broker() -> None:
     code = "import sys; from mqbroker.app.main import main; main(['version']); print('asyncio' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
-    assert done.stdout.split() == [__version__, "False"]
+    assert done.stdout.splitlines() == [__version__, f"native: {NATIVE}", "False"]
 
 
 def test_check_good(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,6 +15,7 @@ from mqbroker import __version__
 from mqbroker.admin.health import Space
 from mqbroker.base.errors import Refused
 from mqbroker.base.histogram import Histogram
+from mqbroker.base.native import NATIVE
 from mqbroker.base.time import NS_PER_S
 from mqbroker.cluster.discovery.datagram import Drop
 from mqbroker.node.broker import Broker
@@ -87,7 +88,9 @@ FAMILIES = {
             "artemis_unrouted_message_count", "gauge", ADDRESS,
             "Messages to the address that reached no queue, since the start of the process.",
         ),
-        Family("mqbroker_info", "gauge", (*BROKER, "node_id", "version"), "Always 1; the labels say what runs."),
+        Family(
+            "mqbroker_info", "gauge", (*BROKER, "node_id", "version", "native"), "Always 1; the labels say what runs."
+        ),
         Family("mqbroker_uptime_seconds", "gauge", BROKER, "Time since the start of the node."),
         Family("mqbroker_queues", "gauge", BROKER, "Queues."),
         Family("mqbroker_addresses", "gauge", BROKER, "Addresses."),
@@ -181,7 +184,7 @@ def of_node(broker: Broker, *, per_object: bool) -> Values:
     values["mqbroker_discovery_datagrams_dropped_total"] = [
         ((name, drop.value), sum(group.dropped[drop] for group in broker.discovery.groups.values())) for drop in Drop
     ]
-    values["mqbroker_info"] = [((name, broker.node_id, __version__), 1)]
+    values["mqbroker_info"] = [((name, broker.node_id, __version__, NATIVE), 1)]
     for key in (*_QUEUE_NAMES, *_ADDRESS_NAMES):
         values[key] = []
     for key, labels, value in _objects(broker) if per_object else _sums(broker):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from mqbroker import __version__
 from mqbroker.admin import health, metrics
 from mqbroker.admin.arguments import argument
+from mqbroker.base.native import IS_NATIVE
 from mqbroker.base.notice import Level
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.node.broker import Broker
@@ -20,6 +21,7 @@ def show(broker: Broker, request: AdminRequest) -> None:
             "node": broker.options.node.name,
             "node_id": broker.node_id,
             "version": __version__,
+            "native": IS_NATIVE,
             "state": "stopping" if broker.is_stopping else "active",
             "uptime_ms": (broker.at.monotonic_ns - broker.started_at.monotonic_ns) // NS_PER_MS,
             "connections": len(broker.peers),

@@ -22,7 +22,7 @@ COMMANDS = {
     "journal": "look into the journal of a broker that does not run, or move it",
     "secret": "keep the secret of the cluster",
     "users": "keep the users that may log in",
-    "version": "print the version",
+    "version": "print the version, and whether this is a native build",
 }
 
 

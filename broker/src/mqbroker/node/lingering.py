@@ -8,7 +8,7 @@ durable subscription (subscriptions.py). Their number is bounded by `queues-max`
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from mqbroker.amqp.states import Link
 from mqbroker.base.time import NS_PER_S
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mqbroker.node.peer import Peer
     from mqbroker.wire.performatives import Source
 
-    Scope = Session | Connection
+    Scope: TypeAlias = Session | Connection
 
 Key = tuple[str | None, str, str]
 SESSION_END, CONNECTION_CLOSE = "session-end", "connection-close"

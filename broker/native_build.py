@@ -1,0 +1,87 @@
+"""Build hook of the wheel: with MQBROKER_NATIVE=1 the modules that pyproject.toml lists are compiled by mypyc.
+
+Without it the wheel is pure, as is every editable install. Sources are compiled in a folder of their own, so nothing
+lands in the checkout, and stay in the wheel beside what was compiled of them: Python prefers the latter, tracebacks
+show the former. docs/adr/0013-native-build.md says why, and what differs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+SWITCH = "MQBROKER_NATIVE"
+TOOLS = ["mypy>=2.4,<2.5", "setuptools>=65"]
+GROUP = "mqbroker_native"  # the library that holds all of them: calls between modules do not go through Python
+OPTIMIZATION = "1"
+
+
+def is_wanted() -> bool:
+    """Whether the environment asks for native modules."""
+    said = os.environ.get(SWITCH, "")
+    if said not in ("", "0", "1"):
+        raise ValueError(f"{SWITCH} must be 0 or 1, not {said!r}")
+    return said == "1"
+
+
+class NativeBuild(BuildHookInterface[Any]):
+    """Adds the compiled modules to a wheel, and the tag of the Python and the platform that they are for."""
+
+    def dependencies(self) -> list[str]:
+        """What builds, and what the types of our sources come from."""
+        return [*TOOLS, *self.metadata.core.dependencies] if is_wanted() else []
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        if version != "standard" or not is_wanted():
+            return
+        self._scratch = tempfile.TemporaryDirectory(prefix="mqbroker-native-")
+        place = Path(self._scratch.name)
+        shutil.copytree(Path(self.root) / "src" / "mqbroker", place / "mqbroker")
+        built = compile_modules(place, [f"mqbroker/{name}.py" for name in self.config["modules"]])
+        build_data["pure_python"] = False
+        build_data["infer_tag"] = True
+        build_data["force_include"].update({str(file): str(file.relative_to(place / "built")) for file in built})
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        if hasattr(self, "_scratch"):
+            self._scratch.cleanup()
+
+
+def compile_modules(place: Path, files: list[str]) -> list[Path]:
+    """Compile files below `place`; the libraries, below `place/built`. The same sources give the same bytes."""
+    # Here, as a pure wheel needs none of them; setuptools first, as it brings the distutils that the others take.
+    import setuptools
+    from mypyc.build import mypycify
+    from setuptools.command.build_ext import build_ext
+
+    with contextlib.chdir(place):
+        os.environ["MYPYPATH"] = str(place)
+        extensions = mypycify(
+            [*files, "--config-file=", "--strict", "--explicit-package-bases"],
+            opt_level=OPTIMIZATION, debug_level="0", multi_file=True, group_name=GROUP,
+        )  # fmt: skip
+        command = build_ext(setuptools.Distribution({"name": "mqbroker", "ext_modules": extensions}))
+        command.build_lib, command.build_temp = "built", "objects"
+        command.build_extensions = lambda: _build_side_by_side(command)
+        command.ensure_finalized()
+        command.run()
+        return sorted(Path(place, "built").rglob("*.so"))
+
+
+def _build_side_by_side(command: Any) -> None:
+    """Build what a build_ext is to build, with a C compiler for each processor."""
+    compile_all = command.compiler.compile
+
+    def compile_each(sources: list[str], **options: Any) -> list[str]:
+        with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+            return [made for (made,) in pool.map(lambda one: compile_all([one], **options), sources)]
+
+    command.compiler.compile = compile_each
+    type(command).build_extensions(command)

@@ -1,0 +1,105 @@
+"""The native build: its wheel is made for real, and what holds for Python's modules is shown of the compiled ones."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from mqbroker.client import Message, sync
+
+from tests.support.broker_process import BrokerProcess
+
+ROOT = Path(__file__).resolve().parents[3]
+BUILD_TIME_S_MAX = 600
+RUN_TIME_S_MAX = 300
+# Some of each kind of history; what they come to is compared with what Python's modules come to.
+HISTORIES = """
+import hashlib
+from mqbroker.base.native import NATIVE
+from tests.sim.histories import FEATURES, LARGE_FROM, PAGING_FROM, TRANSACTIONS, Simulation, seeds_of
+print(NATIVE)
+for seed in [*range(6), *seeds_of(TRANSACTIONS, 3), *seeds_of(FEATURES, 3), PAGING_FROM, PAGING_FROM + 1, LARGE_FROM]:
+    verdict = Simulation(seed).run()
+    digest = hashlib.sha256(repr(verdict.trace).encode()).hexdigest()
+    print(seed, verdict.violations, verdict.accepted, verdict.received, digest)
+"""
+GOLDEN = """
+import sys
+import pytest
+from mqbroker.base.native import IS_NATIVE
+assert IS_NATIVE
+sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "tests/golden"]))
+"""
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(BUILD_TIME_S_MAX + RUN_TIME_S_MAX)]
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the content of the native wheel."""
+    out = tmp_path_factory.mktemp("native")
+    command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "--no-index"]
+    subprocess.run(
+        [*command, "--wheel-dir", out, ROOT / "broker"],
+        env={**os.environ, "MQBROKER_NATIVE": "1"},
+        check=True,
+        timeout=BUILD_TIME_S_MAX,
+    )
+    (wheel,) = out.glob("*.whl")
+    assert wheel.name.split("-")[2:4] == [f"cp{sys.version_info.major}{sys.version_info.minor}"] * 2
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(out / "content")
+    return out / "content"
+
+
+def printed(code: str, first: Path | None) -> str:
+    """What Python code prints, with `first` before all other places that modules are found in."""
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    places = [*([str(first)] if first else []), environ.get("PYTHONPATH", ""), str(ROOT)]
+    environ["PYTHONPATH"] = os.pathsep.join(place for place in places if place)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env=environ, capture_output=True, text=True, timeout=RUN_TIME_S_MAX,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_histories_come_to_the_same_as_with_pythons_modules(installed: Path) -> None:
+    native, python = printed(HISTORIES, installed).splitlines(), printed(HISTORIES, None).splitlines()
+    assert (native[0], python[0]) == ("yes", "no")
+    assert native[1:] == python[1:]
+    assert len(native) > 10
+
+
+def test_golden_conversations_hold(installed: Path) -> None:
+    assert " passed" in printed(GOLDEN, installed)
+
+
+def test_durable_messages_survive_kill_9(installed: Path, make_broker: Callable[..., BrokerProcess]) -> None:
+    path = os.pathsep.join(filter(None, (str(installed), os.environ.get("PYTHONPATH"))))
+    broker = make_broker(environment={"PYTHONPATH": path})
+    broker.start()
+    assert broker.admin("status")["native"] is True
+    uri = f"amqp://{broker.user}:{broker.password}@{broker.host}:{broker.port}"
+    sent = [f"message {number}" for number in range(500)]
+    with sync.connect(uri) as connection, connection.sender("orders") as sender:
+        for text in sent:
+            sender.send(Message(text, durable=True))
+    broker.kill()
+    broker.start()
+    found = []
+    with sync.connect(uri) as connection:
+        for message in connection.receiver("orders", credit=100):
+            found.append(message.text)
+            message.accept()
+            if len(found) == len(sent):
+                break
+    assert found == sent
+    assert broker.stop() == 0
+    assert "Traceback" not in broker.log
