@@ -12,6 +12,8 @@ TLS = 'tls-certificate-file = "/c"\ntls-key-file = "/k"\n'
 TLS_NAMES = ("tls-certificate-file", "tls-key-file")
 ORDERS = '[[address-settings]]\nmatch = "orders"\nredelivery-delay = {}\n'
 FULL = ORDERS.format(1) + "max-size-bytes = 7\n"
+SECURITY = '[[security-settings]]\nmatch = "orders"\nsend = ["{}"]\n'
+DIVERT = '[[diverts]]\nname = "d"\naddress = "orders"\nforwarding-address = "{}"\n'
 CLUSTER = '[[listeners]]\nname = "cluster"\nkind = "cluster"\nport = 5673\n'
 
 
@@ -39,6 +41,12 @@ def options(text: str) -> BrokerOptions:
         (CLIENTS, CLIENTS + CLUSTER, Verdict.RESTART, ["listeners.cluster"]),
         ("", ORDERS.format(1), Verdict.RELOAD, ["address-settings.orders"]),
         (ORDERS.format(1), "", Verdict.RELOAD, ["address-settings.orders"]),
+        ("", SECURITY.format("a"), Verdict.RELOAD, ["security-settings.orders"]),
+        (SECURITY.format("a"), SECURITY.format("b"), Verdict.RELOAD, ["security-settings.orders.send"]),
+        (SECURITY.format("a"), "", Verdict.RELOAD, ["security-settings.orders"]),
+        ("", DIVERT.format("a"), Verdict.RELOAD, ["diverts.d"]),
+        (DIVERT.format("a"), DIVERT.format("b"), Verdict.RELOAD, ["diverts.d.forwarding-address"]),
+        (DIVERT.format("a"), "", Verdict.RELOAD, ["diverts.d"]),
         ("", FULL, Verdict.RESTART, ["address-settings.orders", "address-settings.orders.max-size-bytes"]),
         (FULL, "", Verdict.RESTART, ["address-settings.orders", "address-settings.orders.max-size-bytes"]),
         (

@@ -172,3 +172,22 @@ def test_an_address_that_may_not_be_made_gets_nothing() -> None:
 def test_filters_that_are_no_selectors_are_found() -> None:
     (fault,) = faults_of((divert("good", "a", "b", filter="x = 1"), divert("bad", "a", "b", filter="x = = 1")))
     assert fault.path == "diverts.1.filter"
+
+
+def reload(stage: Stage, *diverts: DivertOptions) -> None:
+    stage.options = replace(stage.options, diverts=diverts)
+    assert stage.admin("config-reload")["restart"] == []
+
+
+@pytest.mark.option("diverts.name")
+def test_a_reload_brings_changes_and_takes_away_diverts() -> None:
+    stage = stage_with()
+    reload(stage, divert("d", "orders", "audit"))
+    send(stage, "red")
+    assert held(stage) == {"orders": ["red0"], "audit": ["red0"]}
+    reload(stage, divert("d", "orders", "ledger", exclusive=True, filter="color = 'red'"), divert("e", "prices", "x"))
+    send(stage, "red", "blue")
+    assert held(stage) == {"orders": ["blue1"], "ledger": ["red0"]}
+    reload(stage)
+    send(stage, "red")
+    assert held(stage) == {"orders": ["red0"]}

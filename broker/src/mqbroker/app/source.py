@@ -58,8 +58,17 @@ def read(file: Path) -> BrokerOptions:
     return options
 
 
+def sound(file: Path) -> BrokerOptions:
+    """As `read`; selectors are good as well, so that a broker can take the options. Raises Unusable."""
+    options = read(file)
+    found = diverts.faults_of(options.diverts)
+    if found:
+        raise Unusable(file, found)
+    return options
+
+
 def checked(file: Path) -> BrokerOptions:
-    """As `read`; selectors and files that listeners need for TLS are good as well. Raises Unusable with every fault."""
+    """As `sound`; files that listeners need for TLS are good as well. Raises Unusable with every fault."""
     options = read(file)
     found = tls.faults_of(options) + diverts.faults_of(options.diverts) + cluster_secret.faults_of(options)
     if found:

@@ -184,26 +184,42 @@ class SecuritySettingsTable(Table):
     """
 
     match: str = option(
-        ..., "Address, or pattern of addresses, that the permissions are for.", min_length=1, max_length=1024
+        ...,
+        "Address, or pattern of addresses, that the permissions are for.",
+        reload=True,
+        min_length=1,
+        max_length=1024,
     )
-    send: Roles = option([], "Roles that may send to matching addresses.")
-    consume: Roles = option([], "Roles that may consume from queues of matching addresses.")
-    browse: Roles = option([], "Roles that may browse queues of matching addresses.")
-    create_address: Roles = option([], "Roles that may have matching addresses made by using them.")
-    create_durable_queue: Roles = option([], "Roles that may have durable queues made at matching addresses.")
-    create_non_durable_queue: Roles = option([], "Roles that may have queues made there that are not durable.")
-    delete_durable_queue: Roles = option([], "Roles that may end durable subscriptions of matching addresses.")
-    delete_non_durable_queue: Roles = option([], "Roles that may replace subscriptions there that are not durable.")
+    send: Roles = option([], "Roles that may send to matching addresses.", reload=True)
+    consume: Roles = option([], "Roles that may consume from queues of matching addresses.", reload=True)
+    browse: Roles = option([], "Roles that may browse queues of matching addresses.", reload=True)
+    create_address: Roles = option([], "Roles that may have matching addresses made by using them.", reload=True)
+    create_durable_queue: Roles = option(
+        [], "Roles that may have durable queues made at matching addresses.", reload=True
+    )
+    create_non_durable_queue: Roles = option(
+        [], "Roles that may have queues made there that are not durable.", reload=True
+    )
+    delete_durable_queue: Roles = option(
+        [], "Roles that may end durable subscriptions of matching addresses.", reload=True
+    )
+    delete_non_durable_queue: Roles = option(
+        [], "Roles that may replace subscriptions there that are not durable.", reload=True
+    )
 
 
 class DivertTable(Table):
     """Messages of an address that go to another as well, or instead. The table may be repeated."""
 
-    name: NodeName = option(..., "Name of the divert, distinct within the file.")
-    address: FullName = option(..., "Address whose messages are diverted.")
-    forwarding_address: FullName = option(..., "Address that they go to.")
-    filter: str = option("", "Selector: only messages that match are diverted; empty means all.", max_length=4096)
-    exclusive: bool = option(False, "Messages that are diverted do not stay at their address.")
+    name: NodeName = option(..., "Name of the divert, distinct within the file.", reload=True)
+    address: FullName = option(..., "Address whose messages are diverted.", reload=True)
+    forwarding_address: FullName = option(..., "Address that they go to.", reload=True)
+    filter: str = option(
+        "", "Selector: only messages that match are diverted; empty means all.", reload=True, max_length=4096
+    )
+    exclusive: bool = option(False, "Messages that are diverted do not stay at their address.", reload=True)
     routing_type: Literal["STRIP", "PASS", "ANYCAST", "MULTICAST"] = option(
-        "STRIP", "Queues of the forwarding address that are reached: those of one routing type, or (STRIP, PASS) all."
+        "STRIP",
+        "Queues of the forwarding address that are reached: those of one routing type, or (STRIP, PASS) all.",
+        reload=True,
     )

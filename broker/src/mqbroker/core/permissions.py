@@ -33,10 +33,14 @@ class Permissions:
     """See the module's docstring."""
 
     def __init__(self, tables: tuple[SecuritySettings, ...]) -> None:
+        self._actor: Actor | None = None
+        self.change(tables)
+
+    def change(self, tables: tuple[SecuritySettings, ...]) -> None:
+        """Other permissions hold from now on."""
         words = [(table.match.split(DELIMITER), table) for table in tables]
         self._tables = sorted(words, key=lambda pair: generality(pair[0]))
         self._known: dict[str, SecuritySettings | None] = {}
-        self._actor: Actor | None = None
 
     @contextmanager
     def acting(self, actor: Actor) -> Iterator[None]:

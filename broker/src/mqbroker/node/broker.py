@@ -41,6 +41,7 @@ from mqbroker.node.local import LocalSessions
 from mqbroker.node.login_delays import LoginDelays
 from mqbroker.node.ongoing import segment_of
 from mqbroker.node.peer import Peer
+from mqbroker.node.rebinding import withdraw
 from mqbroker.node.relay import Relay
 from mqbroker.node.reloads import Reloads
 from mqbroker.node.termini import Termini
@@ -329,6 +330,7 @@ class Broker:
 
     def _users_changed(self, given_: given.UsersChanged) -> None:
         self.accounts = Accounts(given_.users)
+        withdraw(self)
 
     def _options_changed(self, given_: given.OptionsChanged) -> None:
         self.take_options(given_.options)
@@ -337,6 +339,9 @@ class Broker:
         """What may change while the process runs; the rest waits for a restart."""
         self.offered = options
         self.store.settings.change(options.address_settings)
+        self.store.diverts = Diverts(options.diverts, self.store)
+        self.permissions.change(options.security_settings)
+        withdraw(self)
         self.termini.slow_consumers.watch_all()
 
     def stop(self, given_: given.Stop) -> None:
