@@ -14,6 +14,8 @@ ORDERS = '[[address-settings]]\nmatch = "orders"\nredelivery-delay = {}\n'
 FULL = ORDERS.format(1) + "max-size-bytes = 7\n"
 SECURITY = '[[security-settings]]\nmatch = "orders"\nsend = ["{}"]\n'
 DIVERT = '[[diverts]]\nname = "d"\naddress = "orders"\nforwarding-address = "{}"\n'
+ENDS = '[[address-settings]]\nmatch = "#"\nconfig-delete-diverts = "{}"\n'
+ADDRESS = '[[addresses]]\nname = "orders"\n[[addresses.anycast]]\nname = "orders"\nmax-consumers = {}\n'
 CLUSTER = '[[listeners]]\nname = "cluster"\nkind = "cluster"\nport = 5673\n'
 
 
@@ -46,7 +48,18 @@ def options(text: str) -> BrokerOptions:
         (SECURITY.format("a"), "", Verdict.RELOAD, ["security-settings.orders"]),
         ("", DIVERT.format("a"), Verdict.RELOAD, ["diverts.d"]),
         (DIVERT.format("a"), DIVERT.format("b"), Verdict.RELOAD, ["diverts.d.forwarding-address"]),
-        (DIVERT.format("a"), "", Verdict.RELOAD, ["diverts.d"]),
+        (DIVERT.format("a"), "", Verdict.RESTART, ["diverts.d"]),
+        (DIVERT.format("a") + ENDS.format("FORCE"), ENDS.format("FORCE"), Verdict.RELOAD, ["diverts.d"]),
+        # What holds is said by the new file, and by its most specific match.
+        (
+            DIVERT.format("a") + ENDS.format("FORCE"),
+            ENDS.format("FORCE") + '[[address-settings]]\nmatch = "orders"\nconfig-delete-diverts = "OFF"\n',
+            Verdict.RESTART,
+            ["address-settings.orders", "diverts.d"],
+        ),
+        ("", ADDRESS.format(5), Verdict.RELOAD, ["addresses.orders"]),
+        (ADDRESS.format(5), ADDRESS.format(6), Verdict.RELOAD, ["addresses.orders.anycast"]),
+        (ADDRESS.format(5), "", Verdict.RELOAD, ["addresses.orders"]),
         ("", FULL, Verdict.RESTART, ["address-settings.orders", "address-settings.orders.max-size-bytes"]),
         (FULL, "", Verdict.RESTART, ["address-settings.orders", "address-settings.orders.max-size-bytes"]),
         (

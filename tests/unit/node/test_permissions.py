@@ -190,9 +190,10 @@ def test_users_have_their_roles_as_they_are_when_a_link_is_attached() -> None:
 
 def reload(script: Conversation, tables: dict[str, dict[str, list[str]]]) -> list[str]:
     """Other permissions while the node runs; what the clients hear of it."""
+    script.lines = []
     script.stage.give(given.OptionsChanged(replace(script.stage.options, **changed(tables))))
     script.stage.run()
-    return script.run("wait 0")
+    return script.lines
 
 
 def changed(tables: dict[str, dict[str, list[str]]]) -> dict[str, Any]:

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
-from mqbroker.config.declaring import NodeName, OptionalPlace, Roles, Table, option, setting
+from mqbroker.config.declaring import NodeName, OptionalPlace, Roles, Table, distinct, option, setting
 
 FullPolicy = Literal["DROP", "FAIL", "BLOCK", "PAGE"]
 RateUnit = Literal["MESSAGES_PER_SECOND", "MESSAGES_PER_MINUTE", "MESSAGES_PER_HOUR", "MESSAGES_PER_DAY"]
 RoutingType = Literal["ANYCAST", "MULTICAST"]
+RoutingTypes = Annotated[list[RoutingType], Field(max_length=2), AfterValidator(distinct)]
+Deletion = Literal["OFF", "FORCE"]
 Name = Annotated[str, Field(max_length=1024)]
 FullName = Annotated[str, Field(min_length=1, max_length=1024)]
 LONG_MS = 10 * 365 * 86_400_000
@@ -174,7 +176,76 @@ class AddressSettingsTable(Table):
         le=2**30,
         reload=False,
     )
+    config_delete_queues: Deletion | None = setting(
+        "OFF", "What becomes of a queue that `[[addresses]]` declared and no longer does: FORCE deletes it as it is."
+    )
+    config_delete_addresses: Deletion | None = setting(
+        "OFF", "What becomes of such an address: FORCE deletes it with all of its queues."
+    )
+    config_delete_diverts: Deletion | None = setting(
+        "OFF", "What becomes of a divert from the address that is gone from the file: FORCE ends it on reload, else "
+        "it stays until a restart."
+    )  # fmt: skip
     redirect_to: OptionalPlace | None = setting("", "Broker, as `host:port`, that links to the address are sent to.")
+
+
+class QueueTable(Table):
+    """A queue of a declared address. What is left out is as the settings of the address say."""
+
+    name: FullName = option(..., "Name of the queue, distinct among all queues of the file.", reload=True)
+    durable: bool = option(True, "Keep the queue, and durable messages in it, over restarts.", reload=True)
+    filter: str = option(
+        "", "Selector: only messages that match come into the queue; empty means all.", reload=True, max_length=4096
+    )
+    max_consumers: int | None = option(None, "Consumers; -1: no bound.", reload=True, ge=-1, le=1_000_000)
+    exclusive: bool | None = option(None, "One consumer gets all messages, the others stand by.", reload=True)
+    last_value: bool | None = option(None, "Keep only the last message of each `_AMQ_LVQ_NAME`.", reload=True)
+    last_value_key: Name | None = option(
+        None,
+        "Property by which a last-value queue tells messages apart instead; naming one makes it such.",
+        reload=True,
+    )
+    non_destructive: bool | None = option(
+        None, "Consumers get copies; messages leave by expiry, replacement or administration alone.", reload=True
+    )
+    ring_size: int | None = option(
+        None, "Messages that it keeps, older ones make room; -1: no bound.",
+        unit="messages", reload=True, ge=-1, le=2**40,
+    )  # fmt: skip
+    consumers_before_dispatch: int | None = option(
+        None, "Consumers that must be there before the first message is handed out.", reload=True, ge=0, le=1_000_000
+    )
+    delay_before_dispatch: int | None = option(
+        None, "Time to wait for them, from the first consumer on; -1: for ever.",
+        unit="ms", reload=True, ge=-1, le=LONG_MS,
+    )  # fmt: skip
+    group_rebalance: bool | None = option(None, "Groups find their consumers anew when one more comes.", reload=True)
+    group_buckets: int | None = option(
+        None, "Number of classes that groups are put into; -1: each group for itself.", reload=True, ge=-1, le=65536
+    )
+    group_first_key: Name | None = option(
+        None, "Property that is set to true on the first message of a group that a consumer gets.", reload=True
+    )
+    purge_on_no_consumers: bool | None = option(None, "Drop what is in it as its last consumer leaves.", reload=True)
+
+
+class AddressTable(Table):
+    """An address that is there from the start. The table may be repeated; its queues are tables of their own.
+
+    What is missing is made at start and on reload, queues that are there get the options of the file. What is gone from
+    the file stays unless `config-delete-addresses` or `config-delete-queues` says otherwise.
+    """
+
+    name: FullName = option(..., "Name of the address, distinct within the file.", reload=True)
+    routing_types: RoutingTypes = option(
+        [], "What its queues may be; empty: both, and `default-address-routing-type` decides at first.", reload=True
+    )
+    anycast: list[QueueTable] = option(
+        [], "Queues that share the messages, each a `[[addresses.anycast]]`.", reload=True, max_length=10_000
+    )
+    multicast: list[QueueTable] = option(
+        [], "Queues that get a copy each, each a `[[addresses.multicast]]`.", reload=True, max_length=10_000
+    )
 
 
 class SecuritySettingsTable(Table):

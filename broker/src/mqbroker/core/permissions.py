@@ -14,8 +14,9 @@ from typing import NamedTuple
 
 from mqbroker.base.errors import Refused
 from mqbroker.config.declaring import toml_name
+from mqbroker.config.matching import DELIMITER, generality, matches
 from mqbroker.config.slices import SecuritySettings
-from mqbroker.core.settings import CACHED_MAX, DELIMITER, generality, matches
+from mqbroker.core.settings import CACHED_MAX
 
 SEND, CONSUME, BROWSE, CREATE_ADDRESS = "send", "consume", "browse", "create_address"
 CREATE = {True: "create_durable_queue", False: "create_non_durable_queue"}

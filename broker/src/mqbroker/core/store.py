@@ -14,6 +14,7 @@ from mqbroker.base.errors import Refused
 from mqbroker.base.time import NS_PER_MS, At
 from mqbroker.config.slices import AddressSettingsOptions, LimitOptions
 from mqbroker.core.address import FULLY_QUALIFIED, MULTICAST, UNKNOWN, Address, Origin
+from mqbroker.core.configured import Configured
 from mqbroker.core.decisions import Decisions
 from mqbroker.core.declared import Declared
 from mqbroker.core.diverts import Diverts
@@ -54,6 +55,7 @@ class Store:
         self.leaving = Leaving(self)
         self.idle = Idle(self)
         self.declared = Declared(self)
+        self.configured = Configured(self)
         self.large = LargeFiles(journal)
         self.memory = Memory(limits.global_max_size_bytes, self.large)
         self.meters = Meters(self.memory)
@@ -228,6 +230,22 @@ class Store:
         self.dirty.pop(queue, None)
         queue.is_deleted = True
         return dropped
+
+    def change_queue(self, queue: Queue, kind: QueueKind) -> None:
+        """It is of another kind from now on, with the same name, place and content. Raises Refused."""
+        if kind == queue.kind:
+            return
+        if kind.selector != queue.kind.selector:
+            queue.filter = compile_selector(kind.selector) if kind.selector else None
+        before, queue.kind = queue.kind, kind
+        queue.idle_until_ms = 0
+        queue.dispatcher.changed(before)
+        self.addresses[kind.address].look()
+        if queue.alone is not None:
+            queue.alone.look()
+        if queue.journal_id:
+            self.journal.declare(queue.journal_id, kind.attributes())
+        self.changed(queue)
 
     def pause(self, queue: Queue, is_paused: bool) -> None:
         """Hand out nothing from this queue, or again; a durable queue stays so over restarts."""

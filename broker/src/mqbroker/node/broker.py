@@ -18,7 +18,6 @@ from mqbroker.base.notice import Level, Notice
 from mqbroker.base.time import At
 from mqbroker.config.slices import BrokerOptions
 from mqbroker.core.address import Address
-from mqbroker.core.diverts import Diverts
 from mqbroker.core.permissions import Permissions
 from mqbroker.core.queue import Queue, Segment
 from mqbroker.core.store import Store
@@ -32,6 +31,7 @@ from mqbroker.node.accounts import Accounts
 from mqbroker.node.activity import Activity
 from mqbroker.node.containers import Containers
 from mqbroker.node.counters import Counters
+from mqbroker.node.deployment import deploy
 from mqbroker.node.discovery import Discovery
 from mqbroker.node.effects import AdminReply, Batch, Close, DeleteSegment, Effect, Halt, ReadPage, Send
 from mqbroker.node.happenings import Happenings
@@ -94,7 +94,6 @@ class Broker:
         self.permissions = Permissions(options.security_settings)
         self.store.permit = self.permissions.check
         self.store.paging.read = self._read_page
-        self.store.diverts = Diverts(options.diverts, self.store)
         self.store.load(recovered, setup.large_files)
         self.local = LocalSessions(self)
         self.jobs, self.reloads = Jobs(), Reloads(self)
@@ -119,6 +118,7 @@ class Broker:
         self.large = LargeMessages(self, setup.large_files)
         self.discovery = Discovery(self, setup.cluster_key, setup.boot_id)
         self._handlers = self._handlers_of_inputs()
+        deploy(self, options)
 
     def _handlers_of_inputs(self) -> dict[type, Callable[[Any], None]]:
         return {
@@ -335,14 +335,15 @@ class Broker:
     def _options_changed(self, given_: given.OptionsChanged) -> None:
         self.take_options(given_.options)
 
-    def take_options(self, options: BrokerOptions) -> None:
-        """What may change while the process runs; the rest waits for a restart."""
+    def take_options(self, options: BrokerOptions) -> list[str]:
+        """What may change while the process runs; the rest waits for a restart. Says what could not be done."""
         self.offered = options
         self.store.settings.change(options.address_settings)
-        self.store.diverts = Diverts(options.diverts, self.store)
         self.permissions.change(options.security_settings)
         withdraw(self)
+        remarks = deploy(self, options)
         self.termini.slow_consumers.watch_all()
+        return remarks
 
     def stop(self, given_: given.Stop) -> None:
         """First everything that was taken in is answered, then connections close, then the journal, then the node."""
