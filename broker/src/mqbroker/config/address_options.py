@@ -37,6 +37,9 @@ class AddressSettingsTable(Table):
     auto_delete_queues: bool | None = setting(
         True, "Delete queues that were created by themselves once they have been used, are idle and are empty."
     )
+    auto_delete_created_queues: bool | None = setting(
+        False, "The same of queues that somebody made, durable subscriptions among them, but not of declared ones."
+    )
     auto_delete_queues_delay: int | None = setting(0, "Time that it must have been idle.", unit="ms", ge=0, le=LONG_MS)
     auto_delete_queues_message_count: int | None = setting(
         0, "Messages that such a queue may still hold; -1: any number.", unit="messages", ge=-1, le=2**40
@@ -88,6 +91,9 @@ class AddressSettingsTable(Table):
     )
     dead_letter_queue_prefix: Name | None = setting("DLQ.", "What the names of those queues begin with.")
     dead_letter_queue_suffix: Name | None = setting("", "What they end with.")
+    send_to_dla_on_no_route: bool | None = setting(
+        False, "Send messages that reach no queue of their address to the dead-letter address, else they are dropped."
+    )
     redelivery_delay: int | None = setting(0, "Time before a message is delivered again.", unit="ms", ge=0, le=LONG_MS)
     redelivery_delay_multiplier: float | None = setting(
         1.0, "Factor by which that time grows with each delivery in vain.", ge=1.0, le=100.0
@@ -119,6 +125,9 @@ class AddressSettingsTable(Table):
     )
     slow_consumer_check_period: int | None = setting(
         5, "Time between two looks at the consumers of a queue.", unit="s", ge=1, le=86_400
+    )
+    enable_ingress_timestamp: bool | None = setting(
+        False, "Say in the annotation `x-opt-ingress-time` of each message when it came, in ms since 1970."
     )
     id_cache_size: int | None = setting(
         20_000,

@@ -100,6 +100,7 @@ class AddressSettings:
     auto_create_queues: bool
     auto_create_addresses: bool
     auto_delete_queues: bool
+    auto_delete_created_queues: bool
     auto_delete_queues_delay: int
     auto_delete_queues_message_count: int
     auto_delete_addresses: bool
@@ -123,6 +124,7 @@ class AddressSettings:
     auto_create_dead_letter_resources: bool
     dead_letter_queue_prefix: str
     dead_letter_queue_suffix: str
+    send_to_dla_on_no_route: bool
     redelivery_delay: int
     redelivery_delay_multiplier: float
     redelivery_collision_avoidance_factor: float
@@ -138,6 +140,7 @@ class AddressSettings:
     slow_consumer_threshold_measurement_unit: str
     slow_consumer_policy: str
     slow_consumer_check_period: int
+    enable_ingress_timestamp: bool
     id_cache_size: int
     max_size_bytes: int
     max_size_messages: int

@@ -88,10 +88,27 @@ class Configured:
         found.is_ending = False
         differing = [name for field, name in FIXED.items() if getattr(found.kind, field) != getattr(kind, field)]
         kept = {field: getattr(found.kind, field) for field in (*FIXED, "paused", "no_local", "moved_from")}
-        self._store.change_queue(found, replace(kind, **kept))
+        self._change(found, replace(kind, **kept))
         if not differing:
             return []
         return [f"queue {kind.name!r} keeps its {', '.join(differing)}; delete it to have it made anew"]
+
+    def _change(self, queue: Queue, kind: QueueKind) -> None:
+        """It is of another kind from now on, with the same name, place and content. Raises Refused."""
+        store, before = self._store, queue.kind
+        if kind == before:
+            return
+        if kind.selector != before.selector:
+            queue.filter = compile_selector(kind.selector) if kind.selector else None
+        queue.kind = kind
+        queue.idle_until_ms = 0
+        queue.dispatcher.changed(before)
+        store.addresses[kind.address].look()
+        if queue.alone is not None:
+            queue.alone.look()
+        if queue.journal_id:
+            store.journal.declare(queue.journal_id, kind.attributes())
+        store.changed(queue)
 
     def _kind(self, address: str, routing: str, options: QueueOptions) -> QueueKind:
         said = {name: getattr(options, name) for name in options.__slots__ if name != "name"}

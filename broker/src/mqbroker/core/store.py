@@ -20,6 +20,7 @@ from mqbroker.core.declared import Declared
 from mqbroker.core.diverts import Diverts
 from mqbroker.core.duplicates import Duplicates
 from mqbroker.core.idle import Idle
+from mqbroker.core.ingress import stamped
 from mqbroker.core.kinds import QueueKind, check_name, kind_of
 from mqbroker.core.large import LargeFiles
 from mqbroker.core.leaving import Leaving
@@ -231,22 +232,6 @@ class Store:
         queue.is_deleted = True
         return dropped
 
-    def change_queue(self, queue: Queue, kind: QueueKind) -> None:
-        """It is of another kind from now on, with the same name, place and content. Raises Refused."""
-        if kind == queue.kind:
-            return
-        if kind.selector != queue.kind.selector:
-            queue.filter = compile_selector(kind.selector) if kind.selector else None
-        before, queue.kind = queue.kind, kind
-        queue.idle_until_ms = 0
-        queue.dispatcher.changed(before)
-        self.addresses[kind.address].look()
-        if queue.alone is not None:
-            queue.alone.look()
-        if queue.journal_id:
-            self.journal.declare(queue.journal_id, kind.attributes())
-        self.changed(queue)
-
     def pause(self, queue: Queue, is_paused: bool) -> None:
         """Hand out nothing from this queue, or again; a durable queue stays so over restarts."""
         queue.kind = replace(queue.kind, paused=is_paused)
@@ -264,7 +249,11 @@ class Store:
         """
         waits = False
         settings = self.settings.of(address.name)
-        for part in parts_of(run):
+        if settings.enable_ingress_timestamp and not origin.moved_from and not is_known:
+            parts = [part for one in stamped(run, self.at.wall_ms) for part in parts_of(one)]
+        else:
+            parts = parts_of(run)
+        for part in parts:
             is_new = bool(origin.moved_from) or is_known or not part.traits.duplicate_id
             if not is_new and not self.duplicates.is_new(address.name, part):
                 waits = self.duplicates.must_wait(address.name, part) or waits
@@ -289,10 +278,13 @@ class Store:
         self.received_total += run.count
         self.received_bytes_total += run.size_bytes(0, run.count)
         waits = False
+        unrouted: list[Segment] | None = None
         for index, count, queues in address.route(run, origin, only):
             if not queues:
                 address.unrouted_total += count
                 self.unrouted_total += count
+                unrouted = [] if unrouted is None else unrouted
+                unrouted.append(Segment(run, index, count, 0))
                 continue
             address.routed_total += count
             self.added_total += count * len(queues)
@@ -321,6 +313,9 @@ class Store:
                     self._enqueue(queue, Segment(run, index, count, 0))
                 else:
                     self._together.append((queue, Segment(run, index, count, 0)))
+        if unrouted is not None and not origin.moved_from:
+            # Behind all that was stored of the run, because ids ascend in the journal.
+            waits = self.leaving.astray(address.name, unrouted) or waits
         return waits
 
     def publish_together(self, posted: list[tuple[Address, Run]], origin: Origin, *, must_wait: bool) -> bool:

@@ -109,6 +109,7 @@ class Broker:
         self.closing: dict[int, Close] = {}
         self.containers = Containers()
         self.temporary: dict[str, int] = {}  # temporary queues and addresses: the connections that made them
+        self.store.idle.spares = self.termini.ends_itself
         self.next_turn: dict[Queue, None] = {}  # queues whose consumers got all that one step may give
         self._notices: list[Notice] = []
         self._operations = setup.operations

@@ -263,6 +263,11 @@ class Termini:
             queue.is_ending = True
         return self._end_if_unused(queue)
 
+    def ends_itself(self, queue: Queue) -> bool:
+        """Whether the queue is there for a link: a temporary one, or a subscription that is not durable."""
+        kind = queue.kind
+        return kind.name in self._broker.temporary or (kind.routing == MULTICAST and not kind.is_durable)
+
     def end_queue(self, queue: Queue) -> None:
         """It goes as soon as nobody uses it, at once where nobody does."""
         queue.is_ending = True
