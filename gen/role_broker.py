@@ -32,6 +32,10 @@ MATCHED = {
         "Roles that have permissions at the addresses that match, names with underscores.",
         "The most specific match holds as a whole; without any, everybody who is logged in may do all.",
     ),
+    "addresses": (
+        "Addresses that are there from the start and their queues, names with underscores.",
+        "What of a queue is left out is as the address settings say.",
+    ),
     "diverts": ("Messages of an address that go to another as well, or instead; names with underscores.",),
     "connectors": (
         "How other nodes reach the instances, names with underscores.",
@@ -49,7 +53,7 @@ MATCHED = {
 }
 # Options that need not be written for each host: the role knows them.
 KNOWN_TO_ROLE = frozenset({("connectors", "host")})
-KINDS = {"string": "str", "integer": "int", "boolean": "bool", "array": "list", "number": "float"}
+KINDS = {"string": "str", "integer": "int", "boolean": "bool", "array": "list", "tables": "list", "number": "float"}
 
 
 def files() -> dict[str, str]:
@@ -117,6 +121,10 @@ def _spec(entry: Entry) -> dict[str, Any]:
     made: dict[str, Any] = {"type": KINDS[entry.kind]}
     if entry.kind == "array":
         made["elements"] = "str"
+    elif entry.kind == "tables":
+        made["elements"] = "dict"
+        inner = next(iter(catalogue.nested(entry.table)))
+        made["options"] = {each.yaml_name: _spec(each) for each in catalogue.entries() if each.table == inner}
     made["description"] = [_sentence(entry)]
     if entry.choices:
         made["choices"] = list(entry.choices)
@@ -132,7 +140,7 @@ def _sentence(entry: Entry) -> str:
         facts.append(f"unit {entry.unit}")
     if entry.minimum is not None:
         facts.append(f"{entry.minimum} to {entry.maximum}")
-    if not entry.required:
+    if entry.default is not None and entry.kind != "tables":
         default = ", ".join(entry.default) if isinstance(entry.default, list) else entry.default
         facts.append(f"default {str(default).lower() if isinstance(default, bool) else default}")
     return f"{entry.sentence} ({'; '.join(facts)})" if facts else entry.sentence

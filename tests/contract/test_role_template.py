@@ -26,6 +26,7 @@ def by_role(variables: HostVariables, instance: Instance, address: str) -> str:
         "broker_listeners": variables.mq_listeners,
         "broker_address_settings": variables.mq_address_settings,
         "broker_security_settings": variables.mq_security_settings,
+        "broker_addresses": variables.mq_addresses,
         "broker_diverts": variables.mq_diverts,
         "broker_connectors": variables.mq_connectors,
         "broker_broadcast_groups": variables.mq_broadcast_groups,
@@ -64,6 +65,15 @@ CASES: dict[str, tuple[dict[str, Any], Instance, str]] = {
             "mq_security_settings": [
                 {"match": "#", "send": [], "consume": ["client", "audit"]},
                 {"match": "orders.#", "send": ["shop"]},
+            ],
+            "mq_addresses": [
+                {
+                    "name": "orders",
+                    "routing_types": ["ANYCAST", "MULTICAST"],
+                    "anycast": [{"name": "orders", "max_consumers": 5, "filter": "kind = 'é\"'"}, {"name": "o2"}],
+                    "multicast": [{"name": "audit", "durable": False}],
+                },
+                {"name": "prices"},
             ],
             "mq_diverts": [
                 {

@@ -109,7 +109,7 @@ def test_addresses_with_their_queues_and_counts() -> None:
     assert row == {
         "name": "news", "routing_types": ["anycast", "multicast"], "queues": ["a", "b", "c"], "message_count": 2,
         "paged_count": 0, "paging": False, "paused": False, "auto_created": True,
-        "routed": 1, "unrouted": 0,
+        "configured": False, "routed": 1, "unrouted": 0,
     }  # fmt: skip
     shown = site.do("address-show", name="news")
     assert [(queue["name"], queue["message_count"]) for queue in shown["queues"]] == [("a", 1), ("b", 0), ("c", 1)]

@@ -12,6 +12,10 @@ TLS = 'tls-certificate-file = "/c"\ntls-key-file = "/k"\n'
 TLS_NAMES = ("tls-certificate-file", "tls-key-file")
 ORDERS = '[[address-settings]]\nmatch = "orders"\nredelivery-delay = {}\n'
 FULL = ORDERS.format(1) + "max-size-bytes = 7\n"
+SECURITY = '[[security-settings]]\nmatch = "orders"\nsend = ["{}"]\n'
+DIVERT = '[[diverts]]\nname = "d"\naddress = "orders"\nforwarding-address = "{}"\n'
+ENDS = '[[address-settings]]\nmatch = "#"\nconfig-delete-diverts = "{}"\n'
+ADDRESS = '[[addresses]]\nname = "orders"\n[[addresses.anycast]]\nname = "orders"\nmax-consumers = {}\n'
 CLUSTER = '[[listeners]]\nname = "cluster"\nkind = "cluster"\nport = 5673\n'
 
 
@@ -39,6 +43,23 @@ def options(text: str) -> BrokerOptions:
         (CLIENTS, CLIENTS + CLUSTER, Verdict.RESTART, ["listeners.cluster"]),
         ("", ORDERS.format(1), Verdict.RELOAD, ["address-settings.orders"]),
         (ORDERS.format(1), "", Verdict.RELOAD, ["address-settings.orders"]),
+        ("", SECURITY.format("a"), Verdict.RELOAD, ["security-settings.orders"]),
+        (SECURITY.format("a"), SECURITY.format("b"), Verdict.RELOAD, ["security-settings.orders.send"]),
+        (SECURITY.format("a"), "", Verdict.RELOAD, ["security-settings.orders"]),
+        ("", DIVERT.format("a"), Verdict.RELOAD, ["diverts.d"]),
+        (DIVERT.format("a"), DIVERT.format("b"), Verdict.RELOAD, ["diverts.d.forwarding-address"]),
+        (DIVERT.format("a"), "", Verdict.RESTART, ["diverts.d"]),
+        (DIVERT.format("a") + ENDS.format("FORCE"), ENDS.format("FORCE"), Verdict.RELOAD, ["diverts.d"]),
+        # What holds is said by the new file, and by its most specific match.
+        (
+            DIVERT.format("a") + ENDS.format("FORCE"),
+            ENDS.format("FORCE") + '[[address-settings]]\nmatch = "orders"\nconfig-delete-diverts = "OFF"\n',
+            Verdict.RESTART,
+            ["address-settings.orders", "diverts.d"],
+        ),
+        ("", ADDRESS.format(5), Verdict.RELOAD, ["addresses.orders"]),
+        (ADDRESS.format(5), ADDRESS.format(6), Verdict.RELOAD, ["addresses.orders.anycast"]),
+        (ADDRESS.format(5), "", Verdict.RELOAD, ["addresses.orders"]),
         ("", FULL, Verdict.RESTART, ["address-settings.orders", "address-settings.orders.max-size-bytes"]),
         (FULL, "", Verdict.RESTART, ["address-settings.orders", "address-settings.orders.max-size-bytes"]),
         (

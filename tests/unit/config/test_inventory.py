@@ -239,6 +239,24 @@ def test_broker_options(options: Any, path: str, why: str) -> None:
     assert why in faults(mq_broker_options=options)[path]
 
 
+def test_addresses_and_their_queues_are_checked_before_any_host_is_touched() -> None:
+    rows = [
+        {"name": "orders", "routing_types": ["ANYCAST"], "anycast": [{"name": "a", "max_consumers": -2}]},
+        {"name": "orders", "anycast": [{"name": "b", "ring_sise": 3}], "multicast": [{"durable": True}]},
+        {"name": "prices", "routing_types": ["MULTICAST"], "anycast": [{"name": "c"}], "multicast": [{"name": "c"}]},
+        {"name": "news", "routing_types": "{{ some }}", "anycast": [{"name": "{{ other }}"}, {"name": "{{ third }}"}]},
+    ]
+    assert sorted(faults(mq_addresses=rows)) == [
+        "mq_addresses.0.anycast.0.max_consumers", "mq_addresses.1.anycast.0.ring_sise",
+        "mq_addresses.1.multicast.0.name", "mq_addresses.2.anycast", "mq_addresses.2.multicast.0.name",
+    ]  # fmt: skip
+    assert "add ANYCAST there" in faults(mq_addresses=rows)["mq_addresses.2.anycast"]
+    assert faults(mq_addresses=[rows[2], {"name": "prices"}]).keys() >= {"mq_addresses.1.name"}
+    assert faults(mq_broker_options={"addresses": {}})["mq_broker_options.addresses"].startswith(
+        "is written as mq_addr"
+    )
+
+
 def test_security_settings_are_checked_before_any_host_is_touched() -> None:
     rows = [{"match": "#", "send": ["Shop"]}, {"match": "#"}, {"match": "a", "consumes": ["x"]}, {"send": []}]
     assert sorted(faults(mq_security_settings=rows)) == [

@@ -17,13 +17,16 @@ SLICES = {
     "limits": slices.LimitOptions,
     "address_settings": slices.AddressSettings,
     "security_settings": slices.SecuritySettings,
+    "addresses": slices.AddressOptions,
     "diverts": slices.DivertOptions,
     "connectors": slices.ConnectorOptions,
     "broadcast_groups": slices.BroadcastGroupOptions,
     "discovery_groups": slices.DiscoveryGroupOptions,
     "metrics": slices.MetricOptions,
 }
-KINDS = {"string": str, "integer": int, "boolean": bool, "array": tuple[str, ...], "number": float}
+NESTED = {"addresses.anycast": slices.QueueOptions}
+KINDS: dict[str, object] = {"string": str, "integer": int, "boolean": bool, "array": tuple[str, ...], "number": float,
+         "tables": tuple[slices.QueueOptions, ...]}  # fmt: skip
 
 
 @pytest.mark.parametrize("table", SLICES)
@@ -33,6 +36,17 @@ def test_slice_mirrors_its_table(table: str) -> None:
     fields = [(field.name, hints[field.name]) for field in dataclasses.fields(SLICES[table]) if field.name != "match"]
     # A pattern is no setting: it says where the settings hold.
     assert fields == [row for row in declared if row[0] != "match"]
+
+
+def test_slices_of_tables_inside_of_tables_mirror_them_too() -> None:
+    for table, slice_ in NESTED.items():
+        hints = typing.get_type_hints(slice_)
+        rows = [entry for entry in catalogue.entries() if entry.table == table]
+        assert [field.name for field in dataclasses.fields(slice_)] == [entry.yaml_name for entry in rows]
+        for entry in rows:
+            kind = KINDS[entry.kind]
+            is_left_out = entry.default is None and not entry.required
+            assert hints[entry.yaml_name] == (typing.Optional[kind] if is_left_out else kind)  # noqa: UP045
 
 
 def test_every_table_has_a_slice() -> None:
@@ -48,9 +62,9 @@ def test_declaration_is_complete(entry: catalogue.Entry) -> None:
     if entry.kind == "integer":
         assert entry.minimum is not None
         assert entry.maximum is not None
-        if not entry.required:
+        if entry.default is not None:
             assert entry.minimum <= entry.default <= entry.maximum
-    if entry.table in ("address_settings", "broadcast_groups", "discovery_groups"):
+    if entry.table in ("address_settings", "addresses.anycast", "broadcast_groups", "discovery_groups"):
         return  # their names are Artemis's, which has units in its manual only
     for unit in ("ms", "bytes"):
         assert (f"-{unit}" in entry.name) == (entry.unit == unit)

@@ -172,3 +172,43 @@ def test_an_address_that_may_not_be_made_gets_nothing() -> None:
 def test_filters_that_are_no_selectors_are_found() -> None:
     (fault,) = faults_of((divert("good", "a", "b", filter="x = 1"), divert("bad", "a", "b", filter="x = = 1")))
     assert fault.path == "diverts.1.filter"
+
+
+def reload(stage: Stage, *diverts: DivertOptions) -> list[dict[str, Any]]:
+    """What waits for a restart."""
+    stage.options = replace(stage.options, diverts=diverts)
+    waiting: list[dict[str, Any]] = stage.admin("config-reload")["restart"]
+    return waiting
+
+
+@pytest.mark.option("diverts.name")
+@pytest.mark.option("address-settings.config-delete-diverts")
+def test_a_reload_brings_changes_and_ends_diverts() -> None:
+    stage = stage_with(address_settings={"#": {"config_delete_diverts": "FORCE"}})
+    assert reload(stage, divert("d", "orders", "audit")) == []
+    send(stage, "red")
+    assert held(stage) == {"orders": ["red0"], "audit": ["red0"]}
+    changed = divert("d", "orders", "ledger", exclusive=True, filter="color = 'red'")
+    assert reload(stage, changed, divert("e", "prices", "x")) == []
+    send(stage, "red", "blue")
+    assert held(stage) == {"orders": ["blue1"], "ledger": ["red0"]}
+    assert reload(stage) == []
+    send(stage, "red")
+    assert held(stage) == {"orders": ["red0"]}
+
+
+@pytest.mark.option("address-settings.config-delete-diverts")
+def test_a_divert_that_is_gone_from_the_file_stays_until_a_restart_and_administrators_are_told() -> None:
+    first, second = divert("first", "orders", "audit"), divert("second", "orders", "ledger")
+    stage = stage_with(first)
+    reload(stage, first, second)
+    told = [{"option": f"diverts.{name}", "running": name, "file": None} for name in ("first", "second")]
+    assert reload(stage) == told
+    send(stage, "red")
+    assert held(stage) == {"orders": ["red0"], "audit": ["red0"], "ledger": ["red0"]}
+    assert reload(stage, second) == told[:1]
+    assert reload(stage) == told
+    stage.crash()
+    stage.start()
+    send(stage, "red")
+    assert held(stage) == {"orders": ["red0"]}

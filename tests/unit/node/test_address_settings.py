@@ -10,6 +10,7 @@ from mqbroker.core.message_view import MessageView
 from mqbroker.core.queue import Filter, Queue, Segment
 from mqbroker.node import inputs as given
 
+from tests.golden.conversation import Conversation, ScriptStage
 from tests.support import frames
 from tests.support.stage import Stage, options_with
 
@@ -84,6 +85,36 @@ def test_a_queue_that_nobody_used_or_somebody_made_stays() -> None:
     site.take(of="made")
     site.stage.wait(100_000)
     assert site.queues() == {"unused": 1, "made": 0}
+
+
+@pytest.mark.option("address-settings.auto-delete-created-queues")
+@pytest.mark.parametrize("is_on", [True, False])
+def test_queues_that_somebody_made_may_go_by_themselves_too(is_on: bool) -> None:
+    site = Site(auto_delete_created_queues=is_on, auto_delete_queues=False)
+    for name in ("made", "held", "unused"):
+        site.stage.admin("queue-create", name=name)
+    site.send("one", to="held")
+    site.send("two", to="own")
+    site.take(of="made")
+    site.settle(site.take(of="held")[1], "released")
+    site.settle(site.take(of="own")[1])
+    site.stage.wait(31_000)
+    assert site.queues() == {"held": 1, "unused": 0, "own": 0} | ({} if is_on else {"made": 0})
+
+
+def test_queues_that_are_there_for_a_link_end_with_it_and_not_before() -> None:
+    script = Conversation()
+    said = {"#": {"auto_delete_created_queues": True}}
+    script.stage = ScriptStage(script, listener={"idle_timeout_ms": 3_600_000}, address_settings=said)
+    for command in ("connect c", "attach c from temporary", "attach c from prices topic durable as=s",
+                    "suspend c prices"):  # fmt: skip
+        script.run(command)
+    queues = script.stage.broker.store.queues
+    (name,) = (name for name in queues if name.startswith("temporary"))
+    queue = queues[name]
+    script.stage.broker.store.idle.left(queue)
+    script.stage.wait(31_000)
+    assert list(queues) == [name], "a durable subscription is a queue that somebody made"
 
 
 @pytest.mark.option("address-settings.auto-delete-queues-delay")
@@ -341,6 +372,56 @@ def test_deliveries_in_vain_make_a_dead_letter(address: str, left: dict[str, int
         notes = site.annotations(address)
         assert notes["x-opt-ORIG-ADDRESS"] == notes["x-opt-ORIG-QUEUE"] == "orders"
         assert notes["x-opt-CAUSE"] == "delivered 3 times in vain"
+
+
+@pytest.mark.option("address-settings.send-to-dla-on-no-route")
+@pytest.mark.parametrize("is_on", [True, False])
+@pytest.mark.parametrize("own", [True, False])
+def test_messages_that_reach_no_queue(is_on: bool, own: bool) -> None:
+    site = Site(send_to_dla_on_no_route=is_on, dead_letter_address="moved.dead", auto_create_dead_letter_resources=own)
+    site.stage.admin("queue-create", name="q", address="orders", selector="color = 'red'")
+    messages = [{"body": color, "application_properties": {"color": color}} for color in ("red", "blue", "red", "grey")]
+    assert site.stage.admin("send", address="orders", messages=messages) == {"accepted": 4}
+    dead = "DLQ.orders" if own else "moved.dead"
+    left = {"q": 2} | ({dead: 2} if is_on else {})
+    assert site.queues() == left
+    assert site.stage.broker.store.unrouted_total == 2
+    site.stage.crash()
+    site.stage.start()
+    assert site.queues() == left
+    assert site.take(4, "q")[0] == ["red", "red"]
+    if is_on:
+        notes = site.annotations(dead)
+        assert (notes["x-opt-ORIG-ADDRESS"], notes["x-opt-CAUSE"]) == ("orders", "no queue of its address takes it")
+        assert "x-opt-ORIG-QUEUE" not in notes
+
+
+def test_a_run_of_which_some_reach_no_queue_is_whole_after_a_crash_and_accepted_when_it_is_on_disk() -> None:
+    script = Conversation()
+    said = {"#": {"send_to_dla_on_no_route": True, "dead_letter_address": "dead"}}
+    script.stage = ScriptStage(script, address_settings=said)
+    stage = script.stage
+    stage.admin("queue-create", name="q", address="orders", selector="color = 'red'")
+    script.run("connect c")
+    script.run("attach c to orders")
+    script.run("hold disk")
+    assert script.run("publish c orders count=3 durable") == []
+    assert script.run("sync") == ["c learns accepted: m1 m2 m3"]
+    script.run("publish c orders count=2 durable color=red")
+    script.run("publish c orders durable")
+    script.run("sync")
+    script.run("crash")
+    script.run("start")
+    counts = {row["name"]: row["message_count"] for row in stage.admin("queues")["queues"]}
+    assert counts == {"q": 2, "dead": 4}
+
+
+@pytest.mark.parametrize("dead", ["orders", "", "dead.topic"])
+def test_a_message_that_reaches_no_queue_there_either_is_dropped(dead: str) -> None:
+    site = Site(send_to_dla_on_no_route=True, dead_letter_address=dead, default_address_routing_type="MULTICAST")
+    site.send("one")
+    assert site.queues() == {}
+    assert site.stage.broker.store.unrouted_total == (2 if dead == "dead.topic" else 1)
 
 
 def test_without_a_bound_a_message_is_never_dead() -> None:

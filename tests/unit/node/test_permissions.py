@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -184,7 +185,94 @@ def test_users_have_their_roles_as_they_are_when_a_link_is_attached() -> None:
     assert why(script.run("attach c to orders")) == ""
     script.stage.give(given.UsersChanged({}))
     assert why(script.run("attach c to prices")) == "send", "a user who is gone has no roles"
-    assert script.run("publish c orders") == ["c may send 1999 to orders"] or script.stage.broker.store.received_total
+    assert script.run("publish c orders") == ["c learns rejected (amqp:unauthorized-access): m1"]
+
+
+def reload(script: Conversation, tables: dict[str, dict[str, list[str]]]) -> list[str]:
+    """Other permissions while the node runs; what the clients hear of it."""
+    script.lines = []
+    script.stage.give(given.OptionsChanged(replace(script.stage.options, **changed(tables))))
+    script.stage.run()
+    return script.lines
+
+
+def changed(tables: dict[str, dict[str, list[str]]]) -> dict[str, Any]:
+    return {"security_settings": options_with(security_settings=tables).security_settings}
+
+
+NO_MORE = "c learns rejected (amqp:unauthorized-access): "
+
+
+@pytest.mark.option("security-settings.match")
+@pytest.mark.option("security-settings.send")
+@pytest.mark.parametrize("place", ["orders", "orders::orders", "orders topic"])
+def test_a_reload_takes_the_permission_to_send_at_once_and_gives_it_back(place: str) -> None:
+    script = talk({"#": grants(*ALL)})
+    script.run(f"attach c to {place}")
+    link = place.split()[0]
+    assert script.run(f"publish c {link}") == ["c learns accepted: m1"]
+    assert reload(script, {"#": grants(*ALL), "orders": grants("consume")}) == [], "the link stays"
+    assert script.run(f"publish c {link} count=2") == [NO_MORE + "m2 m3"]
+    assert reload(script, {"orders.#": grants(*ALL)}) == []
+    assert script.run(f"publish c {link}") == ["c learns accepted: m4"]
+    assert reload(script, {}) == []
+    assert script.run(f"publish c {link}") == ["c learns accepted: m5"]
+    assert script.stage.broker.store.received_total == 3
+
+
+def test_who_may_not_send_any_more_is_still_a_producer_and_leaves_as_one() -> None:
+    script = talk({"#": grants(*ALL)}, max_size_messages=1, address_full_policy="BLOCK")
+    script.run("attach c to orders topic")
+    address = script.stage.broker.store.addresses["orders"]
+    reload(script, {"#": {}})
+    assert address.producers_count == 1
+    assert [row["address"] for row in script.stage.admin("producers")["producers"]] == ["orders"]
+    script.run("detach c orders")
+    assert address.producers_count == 0
+
+
+def test_who_may_send_again_but_not_make_the_queue_that_is_gone_is_told_as_before() -> None:
+    script = talk({"#": grants(*ALL)})
+    script.run("attach c to orders")
+    reload(script, {"#": {}})
+    store = script.stage.broker.store
+    store.delete_queue(store.queues["orders"])
+    assert script.run("publish c orders") == [NO_MORE + "m1"]
+    reload(script, {"#": grants("send")})
+    assert why(script.run("publish c orders")) == "create-address"
+
+
+def test_a_settled_message_of_who_may_send_no_more_ends_its_link() -> None:
+    script = talk({"#": grants(*ALL)})
+    script.run("attach c to orders settled")
+    reload(script, {"#": {}})
+    assert why(script.run("publish c orders")) == "send"
+    assert script.stage.broker.store.received_total == 0
+
+
+@pytest.mark.option("security-settings.consume")
+@pytest.mark.option("security-settings.browse")
+def test_consumers_that_are_there_stay_and_new_ones_are_asked() -> None:
+    script = talk({"#": grants(*ALL)}, "p", "c", "d")
+    script.run("attach p to orders")
+    script.run("attach c from orders credit=5")
+    reload(script, {"#": grants("send")})
+    assert script.run("publish p orders") == ["c gets: m1", "p learns accepted: m1"]
+    assert why(script.run("attach d from orders")) == "consume"
+    assert why(script.run("attach d from orders browse")) == "browse"
+    reload(script, {"#": grants("consume", "browse")})
+    assert why(script.run("attach d from orders")) == ""
+
+
+def test_a_transaction_asks_for_each_message_also_after_a_reload() -> None:
+    script = talk({"#": grants(*ALL)})
+    script.run("attach c to orders")
+    script.run("declare c t1")
+    script.run("publish c orders txn=t1")
+    reload(script, {"#": {}})
+    script.run("publish c orders txn=t1")
+    assert any("rejected" in line for line in script.run("commit c t1"))
+    assert script.stage.broker.store.received_total == 0
 
 
 def test_a_sender_without_an_address_is_asked_for_each_message() -> None:

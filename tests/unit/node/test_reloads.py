@@ -33,6 +33,7 @@ def test_what_changed_and_what_waits_for_a_restart() -> None:
         ],
         "users": {"added": ["app", "old"], "changed": [], "removed": []},
         "restart": [{"option": "limits.link-credit", "running": 2000, "file": 33}],
+        "remarks": [],
     }
     assert stage.broker.store.settings.of("anything").dead_letter_address == "DLQ"
     assert stage.broker.accounts.users == stage.users
@@ -42,6 +43,7 @@ def test_what_changed_and_what_waits_for_a_restart() -> None:
         "users": {"added": [], "changed": ["app"], "removed": ["old"]},
         # It goes on waiting, and everybody who asks is told.
         "restart": [{"option": "limits.link-credit", "running": 2000, "file": 33}],
+        "remarks": [],
     }
     assert audited(stage) == [("config-reload", "done")] * 2
 

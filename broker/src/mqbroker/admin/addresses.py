@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from mqbroker.admin.arguments import argument, check_names
 from mqbroker.admin.queues import ROUTING_TYPES, attributes_of, evict
-from mqbroker.amqp.links import ReceiverLink
 from mqbroker.base.errors import Refused
 from mqbroker.core.address import Address
 from mqbroker.node.broker import Broker
+from mqbroker.node.eviction import evict_producers, producers_at
 from mqbroker.node.inputs import AdminRequest
-from mqbroker.node.peer import Peer
 
 
 def show_all(broker: Broker, request: AdminRequest) -> None:
@@ -52,7 +50,8 @@ def _described(address: Address) -> dict[str, Any]:
     return {
         "name": address.name,
         "routing_types": [name for name, bound in kinds if bound or name in address.routing_types],
-        "auto_created": not address.routing_types,
+        "auto_created": not address.routing_types and not address.is_configured,
+        "configured": address.is_configured,
         "paused": address.is_paused,
         "queues": sorted(queue.kind.name for queue in queues),
         "message_count": sum(queue.message_count for queue in queues),
@@ -119,7 +118,7 @@ def delete(broker: Broker, request: AdminRequest) -> None:
         # Consumers that were let in and wait for the disk are told of by decisions that are before this one.
         broker.store.decisions.wait_for_earlier(_delete_now, broker, request, address)
         return
-    producers = list(_producers_at(broker, address))
+    producers = list(producers_at(broker, address))
     if address.queues or producers:
         why = f"{len(address.queues)} queues and {len(producers)} producers; delete and close them, or use force"
         raise Refused("amqp:precondition-failed", f"address-delete: address {address.name!r} has {why}")
@@ -157,15 +156,4 @@ def _evict(broker: Broker, address: Address) -> None:
     """Detach everybody who consumes there or sends there."""
     for queue in address.queues:
         evict(broker, queue)
-    for peer, link in list(_producers_at(broker, address)):
-        link.detach("amqp:resource-deleted", f"an administrator deletes address {address.name!r}")
-        peer.touch()
-        peer.handle_events()
-
-
-def _producers_at(broker: Broker, address: Address) -> Iterator[tuple[Peer, ReceiverLink]]:
-    """Links on which messages may come, also those to one queue of it."""
-    for peer in broker.peers.values():
-        for link in peer.producers:
-            if isinstance(link.owner, Address) and link.owner.name == address.name and link.is_attached:
-                yield peer, link
+    evict_producers(broker, address, f"an administrator deletes address {address.name!r}")

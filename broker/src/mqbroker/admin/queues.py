@@ -8,8 +8,8 @@ from mqbroker.admin.arguments import argument, check_names, queue_named
 from mqbroker.base.errors import Refused
 from mqbroker.core.kinds import kind_of
 from mqbroker.core.queue import Queue, QueueKind
+from mqbroker.node import eviction
 from mqbroker.node.broker import Broker
-from mqbroker.node.consumer import LinkConsumer
 from mqbroker.node.inputs import AdminRequest
 
 ROUTING_TYPES = ("anycast", "multicast")
@@ -64,7 +64,12 @@ def show(broker: Broker, request: AdminRequest) -> None:
     """`queue-show`: one queue with everything that makes it what it is."""
     queue = queue_named(broker, request)
     kind = {name: getattr(queue.kind, field) for name, (field, _) in CHOICES.items()}
-    rest = {"auto_created": queue.kind.auto_created, "moved_from": queue.kind.moved_from, "paused": queue.is_paused}
+    rest = {
+        "auto_created": queue.kind.auto_created,
+        "configured": queue.kind.configured,
+        "moved_from": queue.kind.moved_from,
+        "paused": queue.is_paused,
+    }
     broker.reply(request.id, attributes_of(queue) | kind | rest)
 
 
@@ -159,12 +164,4 @@ def _delete(broker: Broker, request: AdminRequest, queue: Queue) -> None:
 
 def evict(broker: Broker, queue: Queue) -> None:
     """Detach everybody who consumes from the queue, or is about to; what they had is in the queue again."""
-    why = f"an administrator deletes queue {queue.kind.name!r}"
-    broker.local.withdraw(queue, why)
-    for peer in list(broker.peers.values()):
-        for session in peer.connection.sessions:
-            for link in list(session.by_handle.values()):
-                if isinstance(link.owner, LinkConsumer) and link.owner.queue is queue and link.is_attached:
-                    link.detach("amqp:resource-deleted", why)
-                    peer.touch()
-        peer.handle_events()
+    eviction.evict(broker, queue, f"an administrator deletes queue {queue.kind.name!r}")

@@ -10,7 +10,7 @@ from pathlib import Path
 from mqbroker.base.errors import ConfigFault, MqError
 from mqbroker.config.load import parse
 from mqbroker.config.slices import BrokerOptions
-from mqbroker.core import diverts
+from mqbroker.core import configured, diverts
 from mqbroker.io import cluster_secret, tls
 
 CONFIG_DIRECTORY = Path("/etc/mq")
@@ -58,13 +58,26 @@ def read(file: Path) -> BrokerOptions:
     return options
 
 
-def checked(file: Path) -> BrokerOptions:
-    """As `read`; selectors and files that listeners need for TLS are good as well. Raises Unusable with every fault."""
+def sound(file: Path) -> BrokerOptions:
+    """As `read`; selectors are good as well, so that a broker can take the options. Raises Unusable."""
     options = read(file)
-    found = tls.faults_of(options) + diverts.faults_of(options.diverts) + cluster_secret.faults_of(options)
+    found = _selector_faults(options)
     if found:
         raise Unusable(file, found)
     return options
+
+
+def checked(file: Path) -> BrokerOptions:
+    """As `sound`; files that listeners need for TLS are good as well. Raises Unusable with every fault."""
+    options = read(file)
+    found = tls.faults_of(options) + _selector_faults(options) + cluster_secret.faults_of(options)
+    if found:
+        raise Unusable(file, found)
+    return options
+
+
+def _selector_faults(options: BrokerOptions) -> list[ConfigFault]:
+    return configured.faults_of(options.addresses) + diverts.faults_of(options.diverts)
 
 
 def options_of(args: argparse.Namespace) -> BrokerOptions:

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
-from mqbroker.config.declaring import NodeName, OptionalPlace, Roles, Table, option, setting
+from mqbroker.config.declaring import NodeName, OptionalPlace, Roles, Table, distinct, option, setting
 
 FullPolicy = Literal["DROP", "FAIL", "BLOCK", "PAGE"]
 RateUnit = Literal["MESSAGES_PER_SECOND", "MESSAGES_PER_MINUTE", "MESSAGES_PER_HOUR", "MESSAGES_PER_DAY"]
 RoutingType = Literal["ANYCAST", "MULTICAST"]
+RoutingTypes = Annotated[list[RoutingType], Field(max_length=2), AfterValidator(distinct)]
+Deletion = Literal["OFF", "FORCE"]
 Name = Annotated[str, Field(max_length=1024)]
 FullName = Annotated[str, Field(min_length=1, max_length=1024)]
 LONG_MS = 10 * 365 * 86_400_000
@@ -34,6 +36,9 @@ class AddressSettingsTable(Table):
     auto_create_addresses: bool | None = setting(True, "Make an address that is not there for those who use it.")
     auto_delete_queues: bool | None = setting(
         True, "Delete queues that were created by themselves once they have been used, are idle and are empty."
+    )
+    auto_delete_created_queues: bool | None = setting(
+        False, "The same of queues that somebody made, durable subscriptions among them, but not of declared ones."
     )
     auto_delete_queues_delay: int | None = setting(0, "Time that it must have been idle.", unit="ms", ge=0, le=LONG_MS)
     auto_delete_queues_message_count: int | None = setting(
@@ -86,6 +91,9 @@ class AddressSettingsTable(Table):
     )
     dead_letter_queue_prefix: Name | None = setting("DLQ.", "What the names of those queues begin with.")
     dead_letter_queue_suffix: Name | None = setting("", "What they end with.")
+    send_to_dla_on_no_route: bool | None = setting(
+        False, "Send messages that reach no queue of their address to the dead-letter address, else they are dropped."
+    )
     redelivery_delay: int | None = setting(0, "Time before a message is delivered again.", unit="ms", ge=0, le=LONG_MS)
     redelivery_delay_multiplier: float | None = setting(
         1.0, "Factor by which that time grows with each delivery in vain.", ge=1.0, le=100.0
@@ -117,6 +125,9 @@ class AddressSettingsTable(Table):
     )
     slow_consumer_check_period: int | None = setting(
         5, "Time between two looks at the consumers of a queue.", unit="s", ge=1, le=86_400
+    )
+    enable_ingress_timestamp: bool | None = setting(
+        False, "Say in the annotation `x-opt-ingress-time` of each message when it came, in ms since 1970."
     )
     id_cache_size: int | None = setting(
         20_000,
@@ -174,7 +185,76 @@ class AddressSettingsTable(Table):
         le=2**30,
         reload=False,
     )
+    config_delete_queues: Deletion | None = setting(
+        "OFF", "What becomes of a queue that `[[addresses]]` declared and no longer does: FORCE deletes it as it is."
+    )
+    config_delete_addresses: Deletion | None = setting(
+        "OFF", "What becomes of such an address: FORCE deletes it with all of its queues."
+    )
+    config_delete_diverts: Deletion | None = setting(
+        "OFF", "What becomes of a divert from the address that is gone from the file: FORCE ends it on reload, else "
+        "it stays until a restart."
+    )  # fmt: skip
     redirect_to: OptionalPlace | None = setting("", "Broker, as `host:port`, that links to the address are sent to.")
+
+
+class QueueTable(Table):
+    """A queue of a declared address. What is left out is as the settings of the address say."""
+
+    name: FullName = option(..., "Name of the queue, distinct among all queues of the file.", reload=True)
+    durable: bool = option(True, "Keep the queue, and durable messages in it, over restarts.", reload=True)
+    filter: str = option(
+        "", "Selector: only messages that match come into the queue; empty means all.", reload=True, max_length=4096
+    )
+    max_consumers: int | None = option(None, "Consumers; -1: no bound.", reload=True, ge=-1, le=1_000_000)
+    exclusive: bool | None = option(None, "One consumer gets all messages, the others stand by.", reload=True)
+    last_value: bool | None = option(None, "Keep only the last message of each `_AMQ_LVQ_NAME`.", reload=True)
+    last_value_key: Name | None = option(
+        None,
+        "Property by which a last-value queue tells messages apart instead; naming one makes it such.",
+        reload=True,
+    )
+    non_destructive: bool | None = option(
+        None, "Consumers get copies; messages leave by expiry, replacement or administration alone.", reload=True
+    )
+    ring_size: int | None = option(
+        None, "Messages that it keeps, older ones make room; -1: no bound.",
+        unit="messages", reload=True, ge=-1, le=2**40,
+    )  # fmt: skip
+    consumers_before_dispatch: int | None = option(
+        None, "Consumers that must be there before the first message is handed out.", reload=True, ge=0, le=1_000_000
+    )
+    delay_before_dispatch: int | None = option(
+        None, "Time to wait for them, from the first consumer on; -1: for ever.",
+        unit="ms", reload=True, ge=-1, le=LONG_MS,
+    )  # fmt: skip
+    group_rebalance: bool | None = option(None, "Groups find their consumers anew when one more comes.", reload=True)
+    group_buckets: int | None = option(
+        None, "Number of classes that groups are put into; -1: each group for itself.", reload=True, ge=-1, le=65536
+    )
+    group_first_key: Name | None = option(
+        None, "Property that is set to true on the first message of a group that a consumer gets.", reload=True
+    )
+    purge_on_no_consumers: bool | None = option(None, "Drop what is in it as its last consumer leaves.", reload=True)
+
+
+class AddressTable(Table):
+    """An address that is there from the start. The table may be repeated; its queues are tables of their own.
+
+    What is missing is made at start and on reload, queues that are there get the options of the file. What is gone from
+    the file stays unless `config-delete-addresses` or `config-delete-queues` says otherwise.
+    """
+
+    name: FullName = option(..., "Name of the address, distinct within the file.", reload=True)
+    routing_types: RoutingTypes = option(
+        [], "What its queues may be; empty: both, and `default-address-routing-type` decides at first.", reload=True
+    )
+    anycast: list[QueueTable] = option(
+        [], "Queues that share the messages, each a `[[addresses.anycast]]`.", reload=True, max_length=10_000
+    )
+    multicast: list[QueueTable] = option(
+        [], "Queues that get a copy each, each a `[[addresses.multicast]]`.", reload=True, max_length=10_000
+    )
 
 
 class SecuritySettingsTable(Table):
@@ -184,26 +264,42 @@ class SecuritySettingsTable(Table):
     """
 
     match: str = option(
-        ..., "Address, or pattern of addresses, that the permissions are for.", min_length=1, max_length=1024
+        ...,
+        "Address, or pattern of addresses, that the permissions are for.",
+        reload=True,
+        min_length=1,
+        max_length=1024,
     )
-    send: Roles = option([], "Roles that may send to matching addresses.")
-    consume: Roles = option([], "Roles that may consume from queues of matching addresses.")
-    browse: Roles = option([], "Roles that may browse queues of matching addresses.")
-    create_address: Roles = option([], "Roles that may have matching addresses made by using them.")
-    create_durable_queue: Roles = option([], "Roles that may have durable queues made at matching addresses.")
-    create_non_durable_queue: Roles = option([], "Roles that may have queues made there that are not durable.")
-    delete_durable_queue: Roles = option([], "Roles that may end durable subscriptions of matching addresses.")
-    delete_non_durable_queue: Roles = option([], "Roles that may replace subscriptions there that are not durable.")
+    send: Roles = option([], "Roles that may send to matching addresses.", reload=True)
+    consume: Roles = option([], "Roles that may consume from queues of matching addresses.", reload=True)
+    browse: Roles = option([], "Roles that may browse queues of matching addresses.", reload=True)
+    create_address: Roles = option([], "Roles that may have matching addresses made by using them.", reload=True)
+    create_durable_queue: Roles = option(
+        [], "Roles that may have durable queues made at matching addresses.", reload=True
+    )
+    create_non_durable_queue: Roles = option(
+        [], "Roles that may have queues made there that are not durable.", reload=True
+    )
+    delete_durable_queue: Roles = option(
+        [], "Roles that may end durable subscriptions of matching addresses.", reload=True
+    )
+    delete_non_durable_queue: Roles = option(
+        [], "Roles that may replace subscriptions there that are not durable.", reload=True
+    )
 
 
 class DivertTable(Table):
     """Messages of an address that go to another as well, or instead. The table may be repeated."""
 
-    name: NodeName = option(..., "Name of the divert, distinct within the file.")
-    address: FullName = option(..., "Address whose messages are diverted.")
-    forwarding_address: FullName = option(..., "Address that they go to.")
-    filter: str = option("", "Selector: only messages that match are diverted; empty means all.", max_length=4096)
-    exclusive: bool = option(False, "Messages that are diverted do not stay at their address.")
+    name: NodeName = option(..., "Name of the divert, distinct within the file.", reload=True)
+    address: FullName = option(..., "Address whose messages are diverted.", reload=True)
+    forwarding_address: FullName = option(..., "Address that they go to.", reload=True)
+    filter: str = option(
+        "", "Selector: only messages that match are diverted; empty means all.", reload=True, max_length=4096
+    )
+    exclusive: bool = option(False, "Messages that are diverted do not stay at their address.", reload=True)
     routing_type: Literal["STRIP", "PASS", "ANYCAST", "MULTICAST"] = option(
-        "STRIP", "Queues of the forwarding address that are reached: those of one routing type, or (STRIP, PASS) all."
+        "STRIP",
+        "Queues of the forwarding address that are reached: those of one routing type, or (STRIP, PASS) all.",
+        reload=True,
     )

@@ -5,19 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from mqbroker.config.address_options import QueueTable
 from mqbroker.config.declaring import Table, toml_name, yaml_name
 from mqbroker.config.options import BrokerFile
 
 # Tables that may be repeated, each with the option that tells one from another.
 REPEATED_TABLES = {
-    "listeners": "name", "address_settings": "match", "security_settings": "match", "diverts": "name",
+    "listeners": "name", "address_settings": "match", "security_settings": "match",
+    "addresses": "name", "diverts": "name",
     "connectors": "name", "broadcast_groups": "name", "discovery_groups": "name",
 }  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One option. `name` is as in TOML; `default` is None where `required`."""
+    """One option. `name` is as in TOML; `default` is None where `required`, or where the settings of an address say.
+
+    `kind` is the type in JSON's words, or `tables` for an array of tables.
+    """
 
     table: str
     name: str
@@ -52,9 +57,15 @@ def tables() -> dict[str, type[Table]]:
     return found
 
 
+def nested(table: str) -> dict[str, type[Table]]:
+    """Tables inside of a table, by the first of the options that hold them."""
+    return {"addresses.anycast": QueueTable} if table == "addresses" else {}
+
+
 def entries() -> list[Entry]:
-    """All options, in the order of declaration."""
-    return [entry for name, model in tables().items() for entry in _entries_of(name, model)]
+    """All options, in the order of declaration; those of tables inside of a table behind its own."""
+    models = {name: model for table, own in tables().items() for name, model in {table: own, **nested(table)}.items()}
+    return [entry for name, model in models.items() for entry in _entries_of(name, model)]
 
 
 def _entries_of(table: str, model: type[Table]) -> list[Entry]:
@@ -70,7 +81,7 @@ def _entry(table: str, name: str, row: dict[str, Any], required: bool) -> Entry:
     return Entry(
         table=table,
         name=name,
-        kind=typed["type"],
+        kind="tables" if "$ref" in typed.get("items", {}) else typed["type"],
         default=row.get("built_in", row.get("default")),
         required=required,
         choices=tuple(holder.get("enum", ())),

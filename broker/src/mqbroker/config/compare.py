@@ -9,9 +9,9 @@ import dataclasses
 import enum
 from typing import Any
 
-from mqbroker.config import catalogue
+from mqbroker.config import catalogue, matching
 from mqbroker.config.declaring import toml_name
-from mqbroker.config.slices import AddressMatch, AddressSettingsOptions, BrokerOptions
+from mqbroker.config.slices import AddressMatch, AddressSettingsOptions, BrokerOptions, DivertOptions
 
 # Reloadable from one value to another, but not from or to nothing.
 SWITCHES = frozenset({"listeners.tls-certificate-file"})
@@ -52,7 +52,21 @@ def changes(old: BrokerOptions, new: BrokerOptions) -> list[Change]:
         else:
             before, after = dataclasses.asdict(getattr(old, table)), dataclasses.asdict(getattr(new, table))
             found += _fields(table, table, (before, after), reloadable)
-    return found
+    return _kept_diverts(found, old, new)
+
+
+def _kept_diverts(found: list[Change], old: BrokerOptions, new: BrokerOptions) -> list[Change]:
+    """Diverts that are gone from the file and stay all the same: a restart alone ends them."""
+    kept = {f"diverts.{one.name}" for one in old.diverts if not ends(one, new)}
+    return [
+        dataclasses.replace(one, needs=Verdict.RESTART) if one.new is None and one.path in kept else one
+        for one in found
+    ]  # fmt: skip
+
+
+def ends(divert: DivertOptions, new: BrokerOptions) -> bool:
+    """Whether a reload of `new`, which does not name it, ends a divert."""
+    return bool(matching.setting_at(new.address_settings, divert.address, "config_delete_diverts") == "FORCE")
 
 
 def taken(started: BrokerOptions, before: BrokerOptions, after: BrokerOptions) -> list[Change]:

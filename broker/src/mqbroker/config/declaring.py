@@ -6,7 +6,7 @@ A table of `broker.toml` is a model in options.py; its base is here, with the on
 from __future__ import annotations
 
 import ipaddress
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic_core import PydanticCustomError
@@ -18,6 +18,7 @@ MIB = 1024 * KIB
 GIB = 1024 * MIB
 SOCKET_PATH_BYTES_MAX = 107  # sun_path of Linux less its final zero byte
 
+Word = TypeVar("Word", bound=str)
 SaslMechanism = Literal["EXTERNAL", "SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN", "ANONYMOUS"]
 
 
@@ -39,7 +40,8 @@ def _ip_address(value: str) -> str:
     return value
 
 
-def _distinct(values: list[SaslMechanism]) -> list[SaslMechanism]:
+def distinct(values: list[Word]) -> list[Word]:
+    """For lists in which nothing may be named twice."""
     if len(set(values)) != len(values):
         raise PydanticCustomError("distinct", "must not name anything twice")
     return values
@@ -54,7 +56,7 @@ Roles = Annotated[list[RoleName], Field(max_length=1000)]
 Places = Annotated[list[Annotated[str, Field(pattern=patterns.PLACE)]], Field(max_length=64)]
 Prefix = Annotated[str, Field(pattern=patterns.PREFIX)]
 OptionalPlace = Annotated[str, Field(pattern=patterns.OPTIONAL_PLACE)]
-SaslMechanisms = Annotated[list[SaslMechanism], Field(min_length=1), AfterValidator(_distinct)]
+SaslMechanisms = Annotated[list[SaslMechanism], Field(min_length=1), AfterValidator(distinct)]
 
 
 def option(default: Any, sentence: str, *, unit: str = "", reload: bool = False, **bounds: Any) -> Any:

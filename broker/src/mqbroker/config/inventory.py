@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from mqbroker.base.errors import ConfigFault
 from mqbroker.config import catalogue, clustering, faults, suggest
 from mqbroker.config.declaring import Table, toml_name, yaml_name
-from mqbroker.config.load import overlap, tls_faults
+from mqbroker.config.load import address_faults, overlap, tls_faults
 from mqbroker.config.options import ListenerTable
 from mqbroker.config.users import WELL_KNOWN_PASSWORDS, check_roles, user_name
 from mqbroker.config.variables import (
@@ -224,6 +224,27 @@ def _security_settings(variables: Vars) -> list[ConfigFault]:
     return _matched(variables, "security_settings")
 
 
+def _declared_addresses(variables: Vars) -> list[ConfigFault]:
+    rows = [_toml_row(row) for row in _rows(variables, "mq_addresses")]
+    found = [row_fault for row_fault in _matched(variables, "addresses") if " is declared twice" not in row_fault.why]
+    return found + [
+        ConfigFault(yaml_name(fault.path), fault.why.replace("routing-types", "routing_types"))
+        for fault in address_faults(rows, "mq_addresses")
+        if OPAQUE not in fault.why
+    ]
+
+
+def _toml_row(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A table as it is in the file, and tables in it."""
+    return {toml_name(name): _toml_value(value) for name, value in row.items()}
+
+
+def _toml_value(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_toml_row(each) if isinstance(each, Mapping) else each for each in value]
+    return value
+
+
 def _diverts(variables: Vars) -> list[ConfigFault]:
     return _matched(variables, "diverts")
 
@@ -287,7 +308,7 @@ def _row_faults(path: str, model: type[Table], row: Mapping[str, Any]) -> list[C
     """Faults of a table that is written with underscores."""
     found = [ConfigFault(f"{path}.{name}", f"is written {yaml_name(name)} here") for name in row if "-" in name]
     try:
-        model.model_validate({toml_name(name): value for name, value in row.items()})
+        model.model_validate(_toml_row(row))
     except ValidationError as error:
         found += [
             ConfigFault(f"{path}.{yaml_name(fault.path)}", _yaml_suggestion(fault.why))
@@ -419,6 +440,7 @@ HOST_CHECKS: tuple[Callable[[Vars], list[ConfigFault]], ...] = (
     _listeners,
     _address_settings,
     _security_settings,
+    _declared_addresses,
     _diverts,
     _clustering,
     _instances,

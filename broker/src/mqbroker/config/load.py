@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from mqbroker.base.errors import ConfigFault
 from mqbroker.config import clustering, faults
-from mqbroker.config.address_options import DivertTable
+from mqbroker.config.address_options import AddressTable, DivertTable
 from mqbroker.config.declaring import SOCKET_PATH_BYTES_MAX, Table
 from mqbroker.config.monitoring import MetricTable
 from mqbroker.config.options import BrokerFile, LimitTable, ListenerTable, to_slices
@@ -63,6 +63,7 @@ def _together(raw: dict[str, Any]) -> list[ConfigFault]:
     found = _listener_faults(valid)
     for head in ("address-settings", "security-settings"):
         found += _match_faults(head, raw.get(head, []))
+    found += address_faults(raw.get("addresses", []))
     found += _divert_faults(raw.get("diverts", []))
     found += clustering.faults(raw)
     limits = _table_or_none(LimitTable, raw.get("limits", {}))
@@ -91,6 +92,34 @@ def _match_faults(head: str, tables: object) -> list[ConfigFault]:
             why = f"{match!r}: * and # stand for whole words between dots, such as orders.*.eu or orders.#"
             found.append(ConfigFault(path, why))
     return found
+
+
+def address_faults(tables: object, head: str = "addresses") -> list[ConfigFault]:
+    """Names that are declared twice, queues of a type that their address does not have, names that mean a queue."""
+    found = []
+    seen: dict[str, str] = {}
+    for number, item in enumerate(tables if isinstance(tables, list) else []):
+        table = _table_or_none(AddressTable, item)
+        if table is None:
+            continue
+        path = f"{head}.{number}"
+        found += _named_once(seen, f"address {table.name}", f"{path}.name")
+        if "::" in table.name:
+            found.append(ConfigFault(f"{path}.name", "names a queue at an address; declare the queue in its address"))
+        for kind, queues in (("anycast", table.anycast), ("multicast", table.multicast)):
+            if queues and table.routing_types and kind.upper() not in table.routing_types:
+                why = f"has queues, but routing-types are {', '.join(table.routing_types)}; add {kind.upper()} there"
+                found.append(ConfigFault(f"{path}.{kind}", why))
+            for place, queue in enumerate(queues):
+                found += _named_once(seen, f"queue {queue.name}", f"{path}.{kind}.{place}.name")
+    return found
+
+
+def _named_once(seen: dict[str, str], what: str, path: str) -> list[ConfigFault]:
+    first = seen.setdefault(what, path)
+    return (
+        [] if first == path else [ConfigFault(path, f"{what} is declared twice, first as {first}; remove one of them")]
+    )
 
 
 def _divert_faults(tables: object) -> list[ConfigFault]:

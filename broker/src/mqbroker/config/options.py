@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from mqbroker.config import clustering, patterns
-from mqbroker.config.address_options import AddressSettingsTable, DivertTable, SecuritySettingsTable
+from mqbroker.config.address_options import AddressSettingsTable, AddressTable, DivertTable, SecuritySettingsTable
 from mqbroker.config.declaring import (
     GIB,
     KIB,
@@ -31,6 +31,7 @@ from mqbroker.config.declaring import (
 from mqbroker.config.monitoring import MetricTable
 from mqbroker.config.slices import (
     AddressMatch,
+    AddressOptions,
     AddressSettings,
     AddressSettingsOptions,
     BrokerOptions,
@@ -40,6 +41,7 @@ from mqbroker.config.slices import (
     ListenerOptions,
     MetricOptions,
     NodeOptions,
+    QueueOptions,
     SecuritySettings,
 )
 
@@ -256,6 +258,7 @@ class BrokerFile(Table):
     limits: LimitTable = Field(default_factory=LimitTable)
     address_settings: list[AddressSettingsTable] = Field(default_factory=list, max_length=10_000)
     security_settings: list[SecuritySettingsTable] = Field(default_factory=list, max_length=10_000)
+    addresses: list[AddressTable] = Field(default_factory=list, max_length=10_000)
     diverts: list[DivertTable] = Field(default_factory=list, max_length=10_000)
     connectors: list[clustering.ConnectorTable] = Field(default_factory=list, max_length=64)
     broadcast_groups: list[clustering.BroadcastGroupTable] = Field(default_factory=list, max_length=16)
@@ -297,6 +300,13 @@ def _security_slice(table: SecuritySettingsTable) -> SecuritySettings:
     return SecuritySettings(values.pop("match"), **{name: tuple(roles) for name, roles in values.items()})
 
 
+def _address_slice(table: AddressTable) -> AddressOptions:
+    anycast, multicast = (
+        tuple(QueueOptions(**queue.model_dump()) for queue in queues) for queues in (table.anycast, table.multicast)
+    )
+    return AddressOptions(table.name, tuple(table.routing_types), anycast, multicast)
+
+
 def to_slices(file: BrokerFile) -> BrokerOptions:
     """Plain dataclasses for the rooms, placeholders of paths filled in."""
     return BrokerOptions(
@@ -306,6 +316,7 @@ def to_slices(file: BrokerFile) -> BrokerOptions:
         limits=LimitOptions(**file.limits.model_dump()),
         address_settings=_settings_slice(file.address_settings),
         security_settings=tuple(_security_slice(table) for table in file.security_settings),
+        addresses=tuple(_address_slice(table) for table in file.addresses),
         diverts=tuple(DivertOptions(**table.model_dump()) for table in file.diverts),
         connectors=tuple(clustering.connector(table) for table in file.connectors),
         broadcast_groups=tuple(clustering.broadcast_group(table) for table in file.broadcast_groups),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from inspect import cleandoc
 from typing import Any
 
 from mqbroker.config import catalogue
@@ -18,6 +19,8 @@ Every option with its type, default and bounds. `change` says what makes a new v
 `mqbroker config check` finds every fault of a file at once; `mqbroker config diff OLD NEW` says what a change needs.
 """
 
+COLUMNS = "| option | type | default | bounds | change | meaning |\n|---|---|---|---|---|---|"
+
 
 def markdown() -> str:
     """The whole reference."""
@@ -26,10 +29,17 @@ def markdown() -> str:
     for table, model in catalogue.tables().items():
         repeated = table in catalogue.REPEATED_TABLES
         title = f"[[{toml_name(table)}]]" if repeated else f"[{table}]"
-        parts.append(f"## `{title}`\n\n{(model.__doc__ or '').strip()}\n")
-        parts.append("| option | type | default | bounds | change | meaning |\n|---|---|---|---|---|---|")
+        parts.append(f"## `{title}`\n\n{cleandoc(model.__doc__ or '')}\n")
+        parts.append(COLUMNS)
         parts.extend(_row(entry) for entry in rows if entry.table == table)
         parts.append("")
+        for inner, inner_model in catalogue.nested(table).items():
+            parts.append(
+                f"## `[[{toml_name(inner)}]]`, `[[addresses.multicast]]`\n\n{cleandoc(inner_model.__doc__ or '')}\n"
+            )
+            parts.append(COLUMNS)
+            parts.extend(_row(entry) for entry in rows if entry.table == inner)
+            parts.append("")
     return "\n".join(parts).rstrip() + "\n"
 
 
@@ -50,7 +60,9 @@ def bounds(entry: Entry) -> str:
 
 def _row(entry: Entry) -> str:
     unit = f", {entry.unit}" if entry.unit else ""
-    default = "required" if entry.required else f"`{json.dumps(entry.default)}`"
+    default = "" if entry.default is None else f"`{json.dumps(entry.default)}`"
+    default = "required" if entry.required else default
     change = "reload" if entry.reload else "restart"
-    cells = [f"`{entry.name}`", f"{entry.kind}{unit}", default, bounds(entry), change, entry.sentence]
+    kind = "array of tables" if entry.kind == "tables" else entry.kind
+    cells = [f"`{entry.name}`", f"{kind}{unit}", default, bounds(entry), change, entry.sentence]
     return "| " + " | ".join(cells) + " |"

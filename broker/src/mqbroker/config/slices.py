@@ -100,6 +100,7 @@ class AddressSettings:
     auto_create_queues: bool
     auto_create_addresses: bool
     auto_delete_queues: bool
+    auto_delete_created_queues: bool
     auto_delete_queues_delay: int
     auto_delete_queues_message_count: int
     auto_delete_addresses: bool
@@ -123,6 +124,7 @@ class AddressSettings:
     auto_create_dead_letter_resources: bool
     dead_letter_queue_prefix: str
     dead_letter_queue_suffix: str
+    send_to_dla_on_no_route: bool
     redelivery_delay: int
     redelivery_delay_multiplier: float
     redelivery_collision_avoidance_factor: float
@@ -138,6 +140,7 @@ class AddressSettings:
     slow_consumer_threshold_measurement_unit: str
     slow_consumer_policy: str
     slow_consumer_check_period: int
+    enable_ingress_timestamp: bool
     id_cache_size: int
     max_size_bytes: int
     max_size_messages: int
@@ -146,6 +149,9 @@ class AddressSettings:
     page_limit_messages: int
     page_full_policy: str
     page_size_bytes: int
+    config_delete_queues: str
+    config_delete_addresses: str
+    config_delete_diverts: str
     redirect_to: str
 
 
@@ -163,6 +169,37 @@ class AddressSettingsOptions:
 
     built_in: AddressSettings
     matches: tuple[AddressMatch, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class QueueOptions:
+    """One `[[addresses.anycast]]` or `[[addresses.multicast]]` table. None: as the address settings say."""
+
+    name: str
+    durable: bool
+    filter: str
+    max_consumers: int | None
+    exclusive: bool | None
+    last_value: bool | None
+    last_value_key: str | None
+    non_destructive: bool | None
+    ring_size: int | None
+    consumers_before_dispatch: int | None
+    delay_before_dispatch: int | None
+    group_rebalance: bool | None
+    group_buckets: int | None
+    group_first_key: str | None
+    purge_on_no_consumers: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class AddressOptions:
+    """One `[[addresses]]` table."""
+
+    name: str
+    routing_types: tuple[str, ...]
+    anycast: tuple[QueueOptions, ...]
+    multicast: tuple[QueueOptions, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,6 +284,7 @@ class BrokerOptions:
     limits: LimitOptions
     address_settings: AddressSettingsOptions
     security_settings: tuple[SecuritySettings, ...]
+    addresses: tuple[AddressOptions, ...]
     diverts: tuple[DivertOptions, ...]
     connectors: tuple[ConnectorOptions, ...]
     broadcast_groups: tuple[BroadcastGroupOptions, ...]

@@ -14,8 +14,8 @@ from mqbroker.config.variables import LOOPBACK, HostVariables, Instance
 
 TABLE_ORDER = ("node", "journal", "limits", "metrics")
 REPEATED_ORDER = (
-    "listeners", "address_settings", "security_settings", "diverts", "connectors", "broadcast_groups",
-    "discovery_groups",
+    "listeners", "address_settings", "security_settings", "addresses", "diverts", "connectors",
+    "broadcast_groups", "discovery_groups",
 )  # fmt: skip
 
 
@@ -37,6 +37,7 @@ def tables_of(variables: HostVariables, instance: Instance, address: str | None 
     made["listeners"] = [_listener(row, variables, instance, bound_to) for row in variables.mq_listeners]
     made["address_settings"] = [dict(row) for row in variables.mq_address_settings]
     made["security_settings"] = [dict(row) for row in variables.mq_security_settings]
+    made["addresses"] = [dict(row) for row in variables.mq_addresses]
     made["diverts"] = [dict(row) for row in variables.mq_diverts]
     made["connectors"] = [{"host": bound_to, **_shifted(row, instance)} for row in variables.mq_connectors]
     common = {"local_bind_address": bound_to}
@@ -76,9 +77,18 @@ def _block(head: str, row: Mapping[str, Any]) -> str:
     return "".join(
         [
             f"{head}\n",
-            *(f"{toml_name(name)} = {json.dumps(value, ensure_ascii=False)}\n" for name, value in row.items()),
+            *(f"{toml_name(name)} = {_literal(value)}\n" for name, value in row.items()),
         ]
     )
+
+
+def _literal(value: Any) -> str:
+    """A value, on one line: tables inside of a table are inline tables."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{toml_name(name)} = {_literal(each)}" for name, each in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_literal, value)) + "]"
+    return json.dumps(value, ensure_ascii=False)
 
 
 def render_toml(variables: HostVariables, instance: Instance, address: str | None = None) -> str:

@@ -112,6 +112,9 @@ class HostVariables(Variables):
         "Permissions of roles at addresses in every broker, options as in [[security-settings]].",
         max_length=10_000,
     )
+    mq_addresses: list[dict[str, Any]] = _declared(
+        [], "Addresses of every broker and their queues, options as in [[addresses]].", max_length=10_000
+    )
     mq_diverts: list[dict[str, Any]] = _declared(
         [], "Diverts in every broker, options as in [[diverts]].", max_length=10_000
     )

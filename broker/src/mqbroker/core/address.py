@@ -35,9 +35,9 @@ class Address:
     """A name and its bindings."""
 
     __slots__ = (
-        "_cursor", "_idle", "_is_choosy", "anycast", "can_page", "due_ns", "is_pause_kept", "is_paused", "is_topic",
-        "meter", "multicast", "name", "pages", "producers_count", "routed_total", "routing_types", "scheduled_ns",
-        "target", "unrouted_total", "was_bound",
+        "_cursor", "_idle", "_is_choosy", "anycast", "can_page", "due_ns", "is_configured", "is_pause_kept",
+        "is_paused", "is_topic", "meter", "multicast", "name", "pages", "producers_count", "routed_total",
+        "routing_types", "scheduled_ns", "target", "unrouted_total", "was_bound",
     )  # fmt: skip
 
     def __init__(self, name: str, meter: Meter | None = None, idle: Idle | None = None, *, pages: bool = False) -> None:
@@ -59,6 +59,7 @@ class Address:
         self.scheduled_ns = 0
         self.is_topic = False  # somebody wants copies of what is sent here, so no queue of its name is made
         self.routing_types: tuple[str, ...] = ()  # what its queues may be; empty: no administrator made it
+        self.is_configured = False  # the file of options declares it, or did
         self.is_paused = False  # its queues hand out nothing
         self.is_pause_kept = False  # also after a restart
 
@@ -74,14 +75,15 @@ class Address:
         queue.meter = self.meter
         queue.is_paused = queue.is_paused or self.is_paused
         self.was_bound = True
-        self._look()
+        self.look()
 
     def unbind(self, queue: Queue) -> None:
         """They no longer do."""
         (self.anycast if queue.kind.routing == ANYCAST else self.multicast).remove(queue)
-        self._look()
+        self.look()
 
-    def _look(self) -> None:
+    def look(self) -> None:
+        """Something about its queues has changed."""
         self.can_page = self.pages and all(queue.kind.may_page for queue in self.queues)
         if self.meter is not None and self.target == self.name:
             self.meter.set_queues(self.queues, can_page=self.can_page)
@@ -91,8 +93,8 @@ class Address:
 
     @property
     def is_declared(self) -> bool:
-        """Whether an administrator made or paused it, so that it does not go by itself."""
-        return bool(self.routing_types) or self.is_paused
+        """Whether a person made or paused it, so that it does not go by itself."""
+        return bool(self.routing_types) or self.is_configured or self.is_paused
 
     @property
     def is_empty(self) -> bool:

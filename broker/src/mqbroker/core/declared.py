@@ -1,4 +1,4 @@
-"""Addresses of which an administrator said something: that they are there, what their queues may be, that they pause.
+"""Addresses of which a person said something: that they are there, what their queues may be, that they pause.
 
 All of it is in the journal, so it holds after a restart, with queues or without. Such an address is never deleted by
 itself. A pause of an address is a thing of its own: it holds for all queues there, also for those that come later, and
@@ -41,10 +41,28 @@ class Declared:
         self._record(address)
         return address
 
+    def configure(self, name: str, routing_types: tuple[str, ...]) -> None:
+        """The file of options declares an address: it is there, and its queues may be of these types, and of those
+        that it has. None: nothing is said of that. Raises Refused."""
+        store = self._store
+        check_name("address", name)
+        address = store.addresses.get(name)
+        if address is None:
+            store.check_addresses()
+            address = store.add_address(name)
+        before = _attributes_of(address)
+        address.is_configured = True
+        if routing_types:
+            bound = {queue.kind.routing for queue in address.queues}
+            self._say(address, tuple(each for each in ROUTING_TYPES if each in routing_types or each in bound))
+        if _attributes_of(address) != before:
+            self._record(address)
+
     def delete(self, address: Address) -> bool:
         """Forget an address, to which nothing is bound; whether the journal was told."""
         was_recorded = bool(_attributes_of(address))
         address.routing_types, address.is_paused, address.is_pause_kept = (), False, False
+        address.is_configured = False
         if was_recorded:
             self._store.journal.drop_address(address.name)
         self._store.forget_address(address.name)
@@ -88,6 +106,7 @@ class Declared:
             address = self._store.add_address(name)
             self._say(address, tuple(attributes.get("routing_types", ())))
             address.is_paused = address.is_pause_kept = bool(attributes.get("paused", False))
+            address.is_configured = bool(attributes.get("configured", False))
 
     @staticmethod
     def _say(address: Address, routing_types: tuple[str, ...]) -> None:
@@ -104,9 +123,10 @@ class Declared:
 
 def check_attributes(attributes: dict[str, Any]) -> None:
     """Whether a broker could load this. Raises ValueError."""
-    routing_types, is_paused = attributes.get("routing_types", []), attributes.get("paused", False)
+    routing_types = attributes.get("routing_types", [])
     is_known = isinstance(routing_types, list) and all(each in ROUTING_TYPES for each in routing_types)
-    if not is_known or not isinstance(is_paused, bool) or set(attributes) - {"routing_types", "paused"}:
+    are_flags = all(isinstance(attributes.get(name, False), bool) for name in ("paused", "configured"))
+    if not is_known or not are_flags or set(attributes) - {"routing_types", "paused", "configured"}:
         raise ValueError(f"attributes of an address: {attributes}")
 
 
@@ -117,4 +137,6 @@ def _attributes_of(address: Address) -> dict[str, Any]:
         said["routing_types"] = list(address.routing_types)
     if address.is_pause_kept:
         said["paused"] = True
+    if address.is_configured:
+        said["configured"] = True
     return said

@@ -17,6 +17,7 @@ from mqbroker.core.barred import Barred
 from mqbroker.core.message_view import MessageView
 
 if TYPE_CHECKING:
+    from mqbroker.core.kinds import QueueKind
     from mqbroker.core.queue import Consumer, Queue
 
 LOOKED_AT_MAX = 5_000  # messages that one step looks at in one queue
@@ -76,6 +77,14 @@ class Dispatch:
             self.gate_ms = 0
             self.is_closed = self._queue.kind.consumers_before_dispatch > 0
         self._choose_way()
+
+    def changed(self, before: QueueKind) -> None:
+        """The queue was of another kind until now."""
+        if self._queue.kind.group_buckets != before.group_buckets:
+            self._groups.clear()
+            self._look_again()
+        if not self._seen:
+            self.is_closed = self._queue.kind.consumers_before_dispatch > 0
 
     def returned(self, rank: int) -> None:
         """A message is (again) at this place, which consumers may have passed."""

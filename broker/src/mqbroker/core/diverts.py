@@ -53,6 +53,7 @@ class Diverts:
     """All of a node. Raises Refused where a filter is no selector; `faults_of` says so before."""
 
     def __init__(self, options: tuple[DivertOptions, ...], store: Store) -> None:
+        self.options = options
         self._store = store
         self._copies_left = 0
         self.at: dict[str, list[Divert]] = {}

@@ -1,6 +1,7 @@
 """Queues and addresses that nobody uses any more, and when they are deleted by themselves.
 
-A queue that was made by itself goes once it had a consumer, has none, and is empty enough. An address goes when no
+A queue that was made by itself goes once it had a consumer, has none, and is empty enough; so does one that somebody
+made where `auto-delete-created-queues` says so. An address goes when no
 queue is bound to it and, where it gives copies, no producer is attached either: those of a shared queue make it again
 by sending, those of a topic would not. Both wait for their delay, and at least as long as Artemis takes to look, so
 that a client that comes back at once finds what it left. Only the address of a shared queue does not wait again after
@@ -9,6 +10,7 @@ its queue, unless it has a delay of its own.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from mqbroker.base.time import NS_PER_MS
@@ -26,6 +28,7 @@ class Idle:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self.spares: Callable[[Queue], bool] = lambda queue: False  # queues that somebody else ends
 
     # -- queues --------------------------------------------------------------------------------------------------------
 
@@ -33,7 +36,7 @@ class Idle:
         """The last consumer of a queue is gone."""
         store = self._store
         settings = store.settings.of(queue.kind.address)
-        if queue.kind.auto_created and settings.auto_delete_queues:
+        if self._may_go(queue):
             queue.idle_until_ms = store.at.wall_ms + max(settings.auto_delete_queues_delay, IDLE_MS_MIN)
             store.watch(queue)
 
@@ -48,8 +51,15 @@ class Idle:
         settings = self._store.settings.of(queue.kind.address)
         allowed = settings.auto_delete_queues_message_count
         is_unused = not queue.consumers and not queue.arriving_count and not queue.delivering_count
-        if is_unused and settings.auto_delete_queues and (allowed < 0 or queue.message_count <= allowed):
+        if is_unused and self._may_go(queue) and (allowed < 0 or queue.message_count <= allowed):
             self._store.delete_queue(queue)
+
+    def _may_go(self, queue: Queue) -> bool:
+        """Whether a queue of this kind goes by itself. What the file of options declares does not."""
+        settings = self._store.settings.of(queue.kind.address)
+        if queue.kind.auto_created:
+            return settings.auto_delete_queues
+        return settings.auto_delete_created_queues and not queue.kind.configured and not self.spares(queue)
 
     # -- addresses -----------------------------------------------------------------------------------------------------
 

@@ -32,6 +32,7 @@ class QueueKind:
     group_first_key: str = ""
     purge_on_no_consumers: bool = False
     auto_created: bool = False
+    configured: bool = False  # the file of options declared it
     selector: str = ""
     paused: bool = False
     no_local: str = ""  # takes nothing that this container publishes

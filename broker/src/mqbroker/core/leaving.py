@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mqbroker.base.errors import Refused
-from mqbroker.core.address import MULTICAST, Origin
+from mqbroker.config.slices import AddressSettings
+from mqbroker.core.address import MULTICAST, Address, Origin
 from mqbroker.core.backlog import EXPIRED, Segment
 from mqbroker.core.kinds import QueueKind
 from mqbroker.core.moved import moved
@@ -46,19 +47,48 @@ class Leaving:
         else:
             self._store.settle(queue, segment)
 
+    def astray(self, origin: str, segments: list[Segment]) -> bool:
+        """Messages that reached no queue of their address: to the dead-letter address, where the settings say so.
+
+        True: they must wait for this step's append.
+        """
+        settings = self._store.settings.of(origin)
+        if not settings.send_to_dla_on_no_route or not settings.dead_letter_address:
+            return False
+        try:
+            address = self._dead_letters(origin, settings)
+        except Refused:
+            return False
+        waits = False
+        for segment in segments:
+            for index in range(segment.start, segment.start + segment.n):
+                run = moved(segment, index, (origin, ""), "no queue of its address takes it")
+                waits = self._store.publish(address, run, Origin(origin)) or waits
+        return waits
+
+    def _dead_letters(self, origin: str, settings: AddressSettings) -> Address:
+        own = settings.dead_letter_queue_prefix + origin + settings.dead_letter_queue_suffix
+        return self._target(
+            origin, (settings.dead_letter_address, own if settings.auto_create_dead_letter_resources else "")
+        )
+
+    def _target(self, origin: str, target: tuple[str, str]) -> Address:
+        """The address, and a queue for this origin alone if there is to be one. Raises Refused."""
+        name, own = target
+        if name == origin:
+            raise Refused("amqp:precondition-failed", "it is there already")
+        if own and own not in self._store.queues:
+            self._store.create_queue(QueueKind(own, name, MULTICAST, auto_created=True, moved_from=origin))
+        return self._store.address_for(name)
+
     def _move(self, queue: Queue, segment: Segment, target: tuple[str, str], cause: str) -> None:
         """To another address, in the same append: a crash leaves them here or there, never in both or in none.
 
         `target`: the address, and the name of a queue for this origin alone, if there is to be one.
         """
-        name, own = target
         origin = queue.kind.address
         try:
-            if name == origin:
-                raise Refused("amqp:precondition-failed", "it is there already")
-            if own and own not in self._store.queues:
-                self._store.create_queue(QueueKind(own, name, MULTICAST, auto_created=True, moved_from=origin))
-            address = self._store.address_for(name)
+            address = self._target(origin, target)
         except Refused:
             self._store.settle(queue, segment)
             return

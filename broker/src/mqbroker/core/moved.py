@@ -32,12 +32,15 @@ TTL_MS_MAX: Final = 0xFFFFFFFF
 
 
 def moved(segment: Segment, index: int, origin: tuple[str, str], cause: str) -> Run:
-    """Message `index` of the segment's run as it goes to another address. `origin`: its address and its queue."""
+    """Message `index` of the segment's run as it goes to another address.
+
+    `origin`: its address and its queue, empty where it was in none.
+    """
     run = segment.run
     payload = run.payload(index)
     notes = {
         ORIGIN_ADDRESS: origin[0],
-        ORIGIN_QUEUE: origin[1],
+        **({ORIGIN_QUEUE: origin[1]} if origin[1] else {}),
         ORIGIN_ID: Long(run.first_id + index),
         CAUSE: cause[:CAUSE_SIZE_MAX],
     }

@@ -14,8 +14,9 @@ from typing import NamedTuple
 
 from mqbroker.base.errors import Refused
 from mqbroker.config.declaring import toml_name
+from mqbroker.config.matching import DELIMITER, generality, matches
 from mqbroker.config.slices import SecuritySettings
-from mqbroker.core.settings import CACHED_MAX, DELIMITER, generality, matches
+from mqbroker.core.settings import CACHED_MAX
 
 SEND, CONSUME, BROWSE, CREATE_ADDRESS = "send", "consume", "browse", "create_address"
 CREATE = {True: "create_durable_queue", False: "create_non_durable_queue"}
@@ -33,10 +34,14 @@ class Permissions:
     """See the module's docstring."""
 
     def __init__(self, tables: tuple[SecuritySettings, ...]) -> None:
+        self._actor: Actor | None = None
+        self.change(tables)
+
+    def change(self, tables: tuple[SecuritySettings, ...]) -> None:
+        """Other permissions hold from now on."""
         words = [(table.match.split(DELIMITER), table) for table in tables]
         self._tables = sorted(words, key=lambda pair: generality(pair[0]))
         self._known: dict[str, SecuritySettings | None] = {}
-        self._actor: Actor | None = None
 
     @contextmanager
     def acting(self, actor: Actor) -> Iterator[None]:

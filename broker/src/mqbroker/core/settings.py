@@ -1,8 +1,7 @@
 """Address settings: which options hold at an address, from patterns of which several may match.
 
-Option by option the most specific match that says something wins. More specific is the pattern that has a literal word
-where the other has `*`, or `*` where the other has `#`, at the first place where they differ. Source: Artemis's
-manual, "Address settings" and "Wildcard syntax".
+Option by option the most specific match that says something wins (config/matching.py). Source: Artemis's manual,
+"Address settings".
 """
 
 from __future__ import annotations
@@ -12,9 +11,9 @@ from dataclasses import replace
 from typing import Any
 
 from mqbroker.base.errors import Refused
+from mqbroker.config.matching import DELIMITER, generality, matches
 from mqbroker.config.slices import AddressSettings, AddressSettingsOptions
 
-DELIMITER, ANY_WORD, ANY_WORDS = ".", "*", "#"
 CACHED_MAX = 10_000
 
 
@@ -75,26 +74,3 @@ class Settings:
                 values.update(self._matches[place][1])
             made = self._made[matching] = replace(self._built_in, **values)
         return made
-
-
-def matches(pattern: list[str], words: list[str]) -> bool:
-    """Whether a pattern's words match an address's. Linear: only the last `#` is ever tried again."""
-    at = place = 0
-    retry = retry_place = -1
-    while place < len(words):
-        if at < len(pattern) and pattern[at] == ANY_WORDS:
-            retry, retry_place = at, place
-            at += 1
-        elif at < len(pattern) and pattern[at] in (ANY_WORD, words[place]):
-            at, place = at + 1, place + 1
-        elif retry >= 0:
-            retry_place += 1
-            at, place = retry + 1, retry_place
-        else:
-            return False
-    return all(word == ANY_WORDS for word in pattern[at:])
-
-
-def generality(pattern: list[str]) -> tuple[list[int], int]:
-    """A sort key: sorts from specific to general; among equals the longer pattern is more specific."""
-    return [{ANY_WORD: 1, ANY_WORDS: 2}.get(word, 0) for word in pattern], -len(pattern)

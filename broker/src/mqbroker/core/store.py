@@ -14,11 +14,13 @@ from mqbroker.base.errors import Refused
 from mqbroker.base.time import NS_PER_MS, At
 from mqbroker.config.slices import AddressSettingsOptions, LimitOptions
 from mqbroker.core.address import FULLY_QUALIFIED, MULTICAST, UNKNOWN, Address, Origin
+from mqbroker.core.configured import Configured
 from mqbroker.core.decisions import Decisions
 from mqbroker.core.declared import Declared
 from mqbroker.core.diverts import Diverts
 from mqbroker.core.duplicates import Duplicates
 from mqbroker.core.idle import Idle
+from mqbroker.core.ingress import stamped
 from mqbroker.core.kinds import QueueKind, check_name, kind_of
 from mqbroker.core.large import LargeFiles
 from mqbroker.core.leaving import Leaving
@@ -54,6 +56,7 @@ class Store:
         self.leaving = Leaving(self)
         self.idle = Idle(self)
         self.declared = Declared(self)
+        self.configured = Configured(self)
         self.large = LargeFiles(journal)
         self.memory = Memory(limits.global_max_size_bytes, self.large)
         self.meters = Meters(self.memory)
@@ -246,7 +249,11 @@ class Store:
         """
         waits = False
         settings = self.settings.of(address.name)
-        for part in parts_of(run):
+        if settings.enable_ingress_timestamp and not origin.moved_from and not is_known:
+            parts = [part for one in stamped(run, self.at.wall_ms) for part in parts_of(one)]
+        else:
+            parts = parts_of(run)
+        for part in parts:
             is_new = bool(origin.moved_from) or is_known or not part.traits.duplicate_id
             if not is_new and not self.duplicates.is_new(address.name, part):
                 waits = self.duplicates.must_wait(address.name, part) or waits
@@ -271,10 +278,13 @@ class Store:
         self.received_total += run.count
         self.received_bytes_total += run.size_bytes(0, run.count)
         waits = False
+        unrouted: list[Segment] | None = None
         for index, count, queues in address.route(run, origin, only):
             if not queues:
                 address.unrouted_total += count
                 self.unrouted_total += count
+                unrouted = [] if unrouted is None else unrouted
+                unrouted.append(Segment(run, index, count, 0))
                 continue
             address.routed_total += count
             self.added_total += count * len(queues)
@@ -303,6 +313,9 @@ class Store:
                     self._enqueue(queue, Segment(run, index, count, 0))
                 else:
                     self._together.append((queue, Segment(run, index, count, 0)))
+        if unrouted is not None and not origin.moved_from:
+            # Behind all that was stored of the run, because ids ascend in the journal.
+            waits = self.leaving.astray(address.name, unrouted) or waits
         return waits
 
     def publish_together(self, posted: list[tuple[Address, Run]], origin: Origin, *, must_wait: bool) -> bool:

@@ -18,7 +18,6 @@ from mqbroker.base.notice import Level, Notice
 from mqbroker.base.time import At
 from mqbroker.config.slices import BrokerOptions
 from mqbroker.core.address import Address
-from mqbroker.core.diverts import Diverts
 from mqbroker.core.permissions import Permissions
 from mqbroker.core.queue import Queue, Segment
 from mqbroker.core.store import Store
@@ -32,6 +31,7 @@ from mqbroker.node.accounts import Accounts
 from mqbroker.node.activity import Activity
 from mqbroker.node.containers import Containers
 from mqbroker.node.counters import Counters
+from mqbroker.node.deployment import deploy
 from mqbroker.node.discovery import Discovery
 from mqbroker.node.effects import AdminReply, Batch, Close, DeleteSegment, Effect, Halt, ReadPage, Send
 from mqbroker.node.happenings import Happenings
@@ -42,6 +42,7 @@ from mqbroker.node.login_delays import LoginDelays
 from mqbroker.node.logins import Logins
 from mqbroker.node.ongoing import segment_of
 from mqbroker.node.peer import Peer
+from mqbroker.node.rebinding import withdraw
 from mqbroker.node.relay import Relay
 from mqbroker.node.reloads import Reloads
 from mqbroker.node.termini import Termini
@@ -94,7 +95,6 @@ class Broker:
         self.permissions = Permissions(options.security_settings)
         self.store.permit = self.permissions.check
         self.store.paging.read = self._read_page
-        self.store.diverts = Diverts(options.diverts, self.store)
         self.store.load(recovered, setup.large_files)
         self.local = LocalSessions(self)
         self.jobs, self.reloads = Jobs(), Reloads(self)
@@ -110,6 +110,7 @@ class Broker:
         self.closing: dict[int, Close] = {}
         self.containers = Containers()
         self.temporary: dict[str, int] = {}  # temporary queues and addresses: the connections that made them
+        self.store.idle.spares = self.termini.ends_itself
         self.next_turn: dict[Queue, None] = {}  # queues whose consumers got all that one step may give
         self._notices: list[Notice] = []
         self._operations = setup.operations
@@ -118,6 +119,7 @@ class Broker:
         self.large = LargeMessages(self, setup.large_files)
         self.discovery = Discovery(self, setup.cluster_key, setup.boot_id)
         self._handlers = self._handlers_of_inputs()
+        deploy(self, options)
 
     def _handlers_of_inputs(self) -> dict[type, Callable[[Any], None]]:
         return {
@@ -319,15 +321,20 @@ class Broker:
 
     def _users_changed(self, given_: given.UsersChanged) -> None:
         self.accounts = Accounts(given_.users, self.node_secret)
+        withdraw(self)
 
     def _options_changed(self, given_: given.OptionsChanged) -> None:
         self.take_options(given_.options)
 
-    def take_options(self, options: BrokerOptions) -> None:
-        """What may change while the process runs; the rest waits for a restart."""
+    def take_options(self, options: BrokerOptions) -> list[str]:
+        """What may change while the process runs; the rest waits for a restart. Says what could not be done."""
         self.offered = options
         self.store.settings.change(options.address_settings)
+        self.permissions.change(options.security_settings)
+        withdraw(self)
+        remarks = deploy(self, options)
         self.termini.slow_consumers.watch_all()
+        return remarks
 
     def stop(self, given_: given.Stop) -> None:
         """First everything that was taken in is answered, then connections close, then the journal, then the node."""

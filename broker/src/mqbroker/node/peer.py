@@ -52,6 +52,7 @@ from mqbroker.node.large_messages import kept_bytes_max
 from mqbroker.node.login_delays import Key
 from mqbroker.node.logins import login_key
 from mqbroker.node.ongoing import segment_of
+from mqbroker.node.rebinding import bind_again, place_of
 from mqbroker.node.refusals import refuse_run
 from mqbroker.node.relay import Relay
 from mqbroker.node.uploads import Uploads
@@ -261,7 +262,7 @@ class Peer:
         if isinstance(link.owner, Relay):
             self._relay(link, link.owner.publish(run, self.origin), event)
             return
-        if link.owner.is_empty and not link.owner.is_topic and not self._bind_again(link):
+        if link.owner.is_empty and not link.owner.is_topic and not bind_again(self, event):
             return
         if link.owner.meter is not None:
             taken = admitted(self, event, link.owner.meter)
@@ -298,19 +299,6 @@ class Peer:
         link = event.link
         if link.is_attached and link.credit * 2 <= link.window:
             self.grant(link)
-
-    def _bind_again(self, link: ReceiverLink) -> bool:
-        """The queues of an address may have been deleted since the link was attached: as if it attached now."""
-        try:
-            with self.broker.permissions.acting(self.actor):
-                found = self.broker.store.target_for(link.owner.target)
-        except Refused as refused:
-            link.detach(refused.condition, refused.description)
-            return False
-        self.broker.store.idle.attached(found)
-        before, link.owner = link.owner, found
-        self.broker.store.idle.detached(before)
-        return True
 
     def _aborted(self, event: Aborted) -> None:
         self.uploads.drop(event.link)
@@ -450,7 +438,7 @@ class Peer:
             if isinstance(link.owner, Address) and link.owner.meter is not None:
                 link.owner.meter.waiting.pop(link, None)
             if isinstance(link.owner, Address) and is_producer:
-                self.broker.store.idle.detached(link.owner)
+                self.broker.store.idle.detached(place_of(link.owner))
         self.broker.termini.detached(self, link)
 
     def _ended(self, event: Began | SenderSettled) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from mqbroker.config import compare
 from mqbroker.config.compare import Verdict
+from mqbroker.config.slices import BrokerOptions
 from mqbroker.config.users import Verifier
 from mqbroker.node.accounts import Accounts
 from mqbroker.node.effects import LoadConfiguration
@@ -40,7 +41,7 @@ class Reloads:
             return False
         broker, before = self._broker, self._broker.offered
         users = _users_compared(broker.accounts.users, found.users)
-        self._take(found)
+        remarks = self._take(found)
         waiting = [one for one in compare.changes(broker.options, found.options) if one.needs is Verdict.RESTART]
         answer = {
             "changed": [
@@ -48,14 +49,25 @@ class Reloads:
                 for one in compare.taken(broker.options, before, found.options)
             ],
             "users": users,
-            "restart": [{"option": one.path, "running": one.old, "file": one.new} for one in waiting],
+            "restart": [{"option": one.path, "running": one.old, "file": one.new} for one in waiting]
+            + self._kept_diverts(found.options),
+            "remarks": remarks,
         }
-        broker.reply(request_id, answer)
+        if broker.store.journal.latest_position == broker.store.journal.position:
+            broker.store.decisions.wait(broker.reply, request_id, answer)  # addresses and queues came or went
+        else:
+            broker.reply(request_id, answer)
         return True
 
-    def _take(self, found: Configuration) -> None:
+    def _take(self, found: Configuration) -> list[str]:
         self._broker.accounts = Accounts(found.users, self._broker.node_secret)
-        self._broker.take_options(found.options)
+        return self._broker.take_options(found.options)
+
+    def _kept_diverts(self, options: BrokerOptions) -> list[dict[str, Any]]:
+        """Those that an earlier reload brought, that are gone from the file, and that a restart alone ends."""
+        old, new = {one.name for one in self._broker.options.diverts}, {one.name for one in options.diverts}
+        names = [one.name for one in self._broker.store.diverts.options if one.name not in old | new]
+        return [{"option": f"diverts.{name}", "running": name, "file": None} for name in names]
 
     def failed(self, effect_id: int, why: str) -> bool:
         """Answer with the faults; whether this was a reload."""

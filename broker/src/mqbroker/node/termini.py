@@ -58,7 +58,7 @@ class Termini:
         self._broker = broker
         self._subscriptions = Subscriptions(broker.store)
         self._stealing = Stealing()
-        self._lingering = Lingering(self._end_queue)
+        self._lingering = Lingering(self.end_queue)
         self.slow_consumers = SlowConsumers(broker)
 
     def attach(self, peer: Peer, event: Attaching) -> None:
@@ -263,7 +263,13 @@ class Termini:
             queue.is_ending = True
         return self._end_if_unused(queue)
 
-    def _end_queue(self, queue: Queue) -> None:
+    def ends_itself(self, queue: Queue) -> bool:
+        """Whether the queue is there for a link: a temporary one, or a subscription that is not durable."""
+        kind = queue.kind
+        return kind.name in self._broker.temporary or (kind.routing == MULTICAST and not kind.is_durable)
+
+    def end_queue(self, queue: Queue) -> None:
+        """It goes as soon as nobody uses it, at once where nobody does."""
         queue.is_ending = True
         self._end_if_unused(queue)
 
@@ -294,7 +300,7 @@ class Termini:
                     consumer.link.detach("amqp:resource-deleted", f"the temporary queue {name!r} is gone")
                     consumer.peer.touch()
                     consumer.peer.handle_events()
-            self._end_queue(queue)
+            self.end_queue(queue)
             if not queue.is_deleted:
                 return  # still nobody else's
         store.forget_address(name)

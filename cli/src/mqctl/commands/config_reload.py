@@ -42,6 +42,8 @@ def run(world: World, options: Options) -> int:
         if isinstance(answer, CommandError):
             faults.append(answer)
             continue
+        for remark in answer.get("remarks", ()):
+            world.note(f"{node.name}: {remark}")
         found = list(rows_of(answer, options.shape.format))
         if not found:
             world.note(f"{node.name}: nothing has changed")

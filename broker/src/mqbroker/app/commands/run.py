@@ -172,7 +172,7 @@ def _reload(file: Path, running: BrokerOptions, log: Log, *, is_whole: bool) -> 
     """
     reloaded, faults = Reloaded(None, None), []
     try:
-        reloaded.options = source.checked(file) if is_whole else source.read(file)
+        reloaded.options = source.checked(file) if is_whole else source.sound(file)
     except source.Unusable as error:
         faults += [(str(file), str(fault)) for fault in error.faults]
     try:

@@ -1,0 +1,45 @@
+"""Queues and addresses that are deleted although somebody uses them: who does is told by the end of the link."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from mqbroker.amqp.links import ReceiverLink
+from mqbroker.core.address import Address
+from mqbroker.core.queue import Queue
+from mqbroker.node.consumer import LinkConsumer
+
+if TYPE_CHECKING:
+    from mqbroker.node.broker import Broker
+    from mqbroker.node.peer import Peer
+
+DELETED = "amqp:resource-deleted"
+
+
+def evict(broker: Broker, queue: Queue, why: str) -> None:
+    """Detach everybody who consumes from the queue, or is about to; what they had is in the queue again."""
+    broker.local.withdraw(queue, why)
+    for peer in list(broker.peers.values()):
+        for session in peer.connection.sessions:
+            for link in list(session.by_handle.values()):
+                if isinstance(link.owner, LinkConsumer) and link.owner.queue is queue and link.is_attached:
+                    link.detach(DELETED, why)
+                    peer.touch()
+        peer.handle_events()
+
+
+def evict_producers(broker: Broker, address: Address, why: str) -> None:
+    """Detach everybody who sends there."""
+    for peer, link in list(producers_at(broker, address)):
+        link.detach(DELETED, why)
+        peer.touch()
+        peer.handle_events()
+
+
+def producers_at(broker: Broker, address: Address) -> Iterator[tuple[Peer, ReceiverLink]]:
+    """Links on which messages may come, also those to one queue of it."""
+    for peer in broker.peers.values():
+        for link in peer.producers:
+            if isinstance(link.owner, Address) and link.owner.name == address.name and link.is_attached:
+                yield peer, link
