@@ -5,9 +5,12 @@ from __future__ import annotations
 import subprocess
 import time
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.support.broker_process import BrokerProcess
 from tests.support.multicast_probes import Probes
 from tests.support.networks import NetworkHost, Networks, ip
 
@@ -142,6 +145,45 @@ def test_foreign_clusters_other_runs_and_forged_probes_do_not_count(hosts: list[
     assert any("cluster west is on it as well (198.51.100.13)" in text for text in texts)
     assert any("another preflight of this cluster runs" in text for text in texts)
     assert any("not its key" in text for text in texts)
+
+
+def discovery_of(broker: BrokerProcess) -> dict[str, Any]:
+    (group,) = [row for row in broker.admin("discovery")["groups"] if row["kind"] == "discovery"]
+    return group
+
+
+def test_probes_do_not_disturb_brokers_that_run(hosts: list[NetworkHost], tmp_path: Path) -> None:
+    local = hosts[0].address("eth1")
+    place = {"name": "lan", "local-bind-address": local, "group-address": "231.7.7.7", "group-port": 9876}
+    broker = BrokerProcess(
+        tmp_path / "broker",
+        options={
+            "connectors": [{"name": "cluster", "host": local, "port": 5673}],
+            "broadcast-groups": [{**place, "broadcast-period": 100, "connector-ref": "cluster"}],
+            "discovery-groups": [place],
+        },
+        within=hosts[0].within,
+    )
+    try:
+        broker.prepare()
+        secret = ("secret", "set", "--stdin", "--config", str(broker.config_file))
+        broker.command(*secret, stdin="a secret of the cluster\n")
+        broker.start()
+        with Probes(PATIENT_S) as probes:
+            for host in hosts:
+                probes.start(host, ETH1)
+            group, findings = probes.judged()
+            report = probes.reports()["mq2"]
+        shown = discovery_of(broker)
+        notices = [row for row in broker.admin("events")["events"] if row["event"] == "discovery-datagram-dropped"]
+    finally:
+        broker.close()
+    assert {state for row in group.cells.values() for state in row.values()} == {"ok", "itself"}
+    assert findings == []
+    assert [one["source"] for one in report["places"][0]["announced"]] == [local]
+    assert shown["dropped_by_reason"]["probe"] > 0
+    assert shown["dropped"] == 0
+    assert notices == []
 
 
 def test_a_probe_ends_with_its_life(hosts: list[NetworkHost]) -> None:
