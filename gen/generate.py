@@ -11,12 +11,18 @@ from collections.abc import Callable
 from pathlib import Path
 
 import mqctl_reference
+import multicast_copies
 import references
 import role_broker
 
 ROOT = Path(__file__).resolve().parent.parent
 
-PIECES: tuple[Callable[[], dict[str, str]], ...] = (references.files, role_broker.files, mqctl_reference.files)
+PIECES: tuple[Callable[[], dict[str, str]], ...] = (
+    references.files,
+    role_broker.files,
+    mqctl_reference.files,
+    multicast_copies.files,
+)
 
 
 def stale(root: Path = ROOT) -> dict[str, str]:

@@ -11,11 +11,14 @@ from mqbroker.cluster.discovery.group import DiscoveryGroup
 from mqbroker.node.broker import Broker
 from mqbroker.node.inputs import AdminRequest
 
+HARMLESS = (Drop.OWN, Drop.PROBE)
+
 
 def show(broker: Broker, request: AdminRequest) -> None:
     """`discovery`: groups of both kinds, and the nodes that are heard.
 
-    What a node hears of itself is among `dropped_by_reason`, and not in `dropped`, which should stay 0.
+    What a node hears of itself and of `mqctl preflight` is among `dropped_by_reason`, and not in `dropped`, which
+    should stay 0.
     """
     found = broker.discovery
     broker.reply(
@@ -62,7 +65,7 @@ def _listening(group: DiscoveryGroup) -> dict[str, Any]:
         "sent": None,
         "failed": None,
         "heard": group.heard_total,
-        "dropped": sum(count for drop, count in group.dropped.items() if drop is not Drop.OWN),
+        "dropped": sum(count for drop, count in group.dropped.items() if drop not in HARMLESS),
         "dropped_by_reason": {drop.value: count for drop, count in group.dropped.items()},
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -10,9 +11,12 @@ import typer
 from mqctl.bundle.find import bundle_folder
 from mqctl.commands.inventory_check import checked
 from mqctl.declare import InventoryOptions, ReaderOptions
+from mqctl.errors import Unreachable
 from mqctl.exits import Exit
-from mqctl.inventory import Cluster
-from mqctl.output import Column, Rows, write
+from mqctl.inventory import Cluster, Host
+from mqctl.multicast import Heard, probe
+from mqctl.multicast_matrix import drawn
+from mqctl.output import Column, Format, Rows, write
 from mqctl.playbook.events import HostRun, RunState
 from mqctl.playbook.run import Play, run_play, verdict
 from mqctl.world import World
@@ -30,26 +34,65 @@ class BundleOptions(InventoryOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class Options(ReaderOptions, BundleOptions):
-    """Which hosts."""
+    """Which hosts, and what of them."""
+
+    multicast: Annotated[
+        bool, typer.Option("--multicast", help="Only who hears whom in the multicast groups; needs no bundle.")
+    ] = False
 
 
 def run(world: World, options: Options) -> int:
     """Look at every host without changing anything, and show all findings of all hosts at once.
 
+    Between all hosts, the multicast groups of the inventory are probed on the network cards that they are pinned to,
+    and drawn as a matrix: rows send, columns hear.
     Exit code 1 if something would stop a rollout, 3 if hosts were only not reached.
     """
     cluster = checked(world, options)
-    bundle = bundle_of(world, options, cluster)
-    limit = ",".join(one.name for one in cluster.limited(options.limit))
-    state = run_play(world, cluster, Play("preflight", {"mq_bundle": bundle}, limit))
-    rows = [row for host in state.hosts.values() for row in findings(host)]
-    write(Rows("mqctl.preflight/1", COLUMNS, rows), options.shape, world.data)
+    hosts = cluster.limited(options.limit)
+    state = RunState() if options.multicast else _play(world, options, cluster, hosts)
+    heard = probe(world, cluster, hosts, {one.name for one in state.unreachable})
+    rows = rows_of(hosts, state, heard)
+    extra = {"multicast": [one.as_row() for one in heard.groups]}
+    write(Rows("mqctl.preflight/1", COLUMNS, rows, extra), options.shape, world.data)
+    if options.shape.format is Format.TABLE:
+        draw(world, heard)
     return verdict_of(state, rows)
+
+
+def _play(world: World, options: Options, cluster: Cluster, hosts: Sequence[Host]) -> RunState:
+    """The playbook without its own matrix: it would take as long as the one here, many times over for many hosts."""
+    variables = {"mq_bundle": bundle_of(world, options, cluster), "preflight_multicast": False}
+    return run_play(world, cluster, Play("preflight", variables, ",".join(one.name for one in hosts)))
+
+
+def draw(world: World, heard: Heard) -> None:
+    """The matrix of each group, below the findings."""
+    is_ascii = not (world.out.encoding or "").lower().replace("-", "").startswith("utf8")
+    for group in heard.groups:
+        world.out.write("\n" + "\n".join(drawn(group, is_ascii)) + "\n")
+
+
+def rows_of(hosts: Sequence[Host], state: RunState, heard: Heard) -> list[dict[str, Any]]:
+    """The rows of all hosts: what the playbook found, then what the probes did."""
+    rows = []
+    for host in hosts:
+        run = state.hosts.get(host.name, HostRun(host.name))
+        run.findings += [one for one in heard.findings if one["host"] == host.name]
+        fault = heard.unreached.get(host.name)
+        if fault is not None and run.state == "ok":
+            run.state = "unreachable" if isinstance(fault, Unreachable) else "failed"
+            run.note = fault.what.removeprefix(f"{host.name}: ")
+        rows += findings(run)
+    return rows
 
 
 def verdict_of(state: RunState, rows: list[dict[str, Any]]) -> Exit:
     """A finding of level error counts like a failed task."""
-    return Exit.FAILED if any(row["level"] == "error" for row in rows) else verdict(state)
+    levels = {row["level"] for row in rows}
+    if levels & {"error", "failed"}:
+        return Exit.FAILED
+    return Exit.DEGRADED if "unreachable" in levels else verdict(state)
 
 
 def bundle_of(world: World, options: BundleOptions, cluster: Cluster) -> str:

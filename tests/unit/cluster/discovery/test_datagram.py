@@ -33,6 +33,7 @@ def test_what_is_sealed_is_unsealed_and_fits_an_ethernet_frame() -> None:
         (b"\0" * 6, Drop.LENGTH),
         (b"\0" * 200, Drop.MAGIC),
         (b"\0" * DATAGRAM_BYTES_MAX, Drop.MAGIC),
+        (b"MQPF\1" + b"x" * 100, Drop.PROBE),
         (GOOD[:6], Drop.LENGTH),
         (GOOD[:-1], Drop.LENGTH),
         (GOOD + b"\0", Drop.LENGTH),

@@ -134,8 +134,9 @@ def test_what_is_dropped_is_counted_and_told_once_in_a_while() -> None:
         staged.hear(said(2, 2, 1), b"another secret")
         staged.hear(b"\0" * 100)
         staged.hear(said(0, 0, 1))
+        staged.hear(b"MQPF\1" + b"\0" * 100)
     counts = {drop: count for drop, count in staged.group.dropped.items() if count}
-    assert counts == {Drop.MAC: 3, Drop.MAGIC: 3, Drop.OWN: 3}
+    assert counts == {Drop.MAC: 3, Drop.MAGIC: 3, Drop.OWN: 3, Drop.PROBE: 3}
     told = [fields for _, event, fields in staged.spy.told if event == "discovery-datagram-dropped"]
     assert [fields["reason"] for fields in told] == ["mac", "magic"]
     assert told[0]["source"] == "198.51.100.12:4000"

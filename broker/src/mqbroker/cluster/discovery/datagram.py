@@ -18,6 +18,7 @@ from mqbroker.base.errors import Bug
 from mqbroker.cluster.discovery.announcement import JSON_BYTES_MAX, Announcement, Malformed, from_json, to_json
 
 MAGIC: Final = b"MQDG"
+PROBE_MAGIC: Final = b"MQPF"  # `mqctl preflight` looks who hears whom, also while brokers run
 VERSION: Final = 1
 _HEAD: Final = struct.Struct(">4sBH")
 MAC_BYTES: Final = 32
@@ -41,6 +42,7 @@ class Drop(enum.Enum):
     REPLAYED = "replayed"
     EARLIER_BOOT = "earlier-boot"
     FULL = "full"
+    PROBE = "probe"
 
 
 def derive_key(secret: str) -> bytes:
@@ -63,7 +65,7 @@ def unseal(data: bytes, key: bytes) -> Announcement | Drop:
         return Drop.LENGTH
     magic, version, length = _HEAD.unpack_from(data)
     if magic != MAGIC:
-        return Drop.MAGIC
+        return Drop.PROBE if magic == PROBE_MAGIC else Drop.MAGIC
     if version != VERSION:
         return Drop.VERSION
     if length > JSON_BYTES_MAX or len(data) != _HEAD.size + length + MAC_BYTES:

@@ -1,0 +1,141 @@
+"""`mqctl preflight --multicast` and the playbook on real hosts with systemd, sshd and two cards. Needs the rack.
+
+mq3 is a host of the cluster `main` but where a test makes it one of `west`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
+
+ROOT = Path(__file__).resolve().parents[3]
+RACK = ROOT / "molecule/rack/rack"
+NAME = f"matrix{os.getpid()}"
+HOSTS = ["mq1", "mq2", "mq3"]
+GROUP = "{name: lan, group_address: 231.7.7.7, group_port: 9876"
+
+
+def rack(*words: str | Path, code: int = 0, cwd: Path = ROOT) -> str:
+    environ = {**os.environ, "RACK_NAME": NAME, "ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".dev"), "NO_COLOR": "1"}
+    command = [sys.executable, str(RACK), *map(str, words)]
+    done = subprocess.run(command, cwd=cwd, env=environ, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == code, (done.returncode, done.stdout[-3000:], done.stderr[-3000:])
+    return done.stdout
+
+
+class Site:
+    """A folder with an inventory."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def groups(self, more: str = "") -> None:
+        """Declare the groups; `more` goes into each."""
+        (self.folder / "group_vars/brokers/options.yml").write_text(
+            "mq_connectors:\n  - {name: cluster, port: 5673}\n"
+            f"mq_broadcast_groups:\n  - {GROUP}, connector_ref: cluster{more}}}\n"
+            f"mq_discovery_groups:\n  - {GROUP}{more}}}\n"
+        )
+
+    def preflight(self, *words: str, code: int = 0) -> dict[str, Any]:
+        command = (sys.executable, "-m", "mqctl.main", "preflight", "--multicast", "--json", *words)
+        found: dict[str, Any] = json.loads(rack("enter", "--", *command, code=code, cwd=self.folder))
+        return found
+
+    def playbook(self, code: int) -> str:
+        program = Path(sys.executable).parent / "ansible-playbook"
+        command = (program, "-i", "inventory.yml", "mqops.cluster.preflight")
+        return rack("enter", "--", *command, code=code, cwd=self.folder)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    folder = tmp_path_factory.mktemp("site")
+    try:
+        rack("up", "3")
+        (folder / "inventory.yml").write_text(rack("inventory", "--group", "brokers"))
+        init = ("init", "--interface", "eth1", "--allow-plaintext")
+        rack("enter", "--", sys.executable, "-m", "mqctl.main", *init, cwd=folder)
+        yield Site(folder)
+    finally:
+        rack("destroy")
+
+
+def cells(found: dict[str, Any]) -> dict[str, str]:
+    """Sender -> what its row says, one letter a receiver."""
+    letters = {"ok": "+", "missed": "x", "itself": ".", "elsewhere": "!", "unknown": "?"}
+    (group,) = found["multicast"]
+    return {one: "".join(letters[row[other]] for other in HOSTS) for one, row in group["heard"].items()}
+
+
+def test_without_groups_there_is_nothing_to_probe(site: Site) -> None:
+    found = site.preflight()
+    assert found["multicast"] == []
+    assert [(row["host"], row["level"]) for row in found["rows"]] == [(host, "ok") for host in HOSTS]
+
+
+def test_three_hosts_hear_each_other(site: Site) -> None:
+    site.groups()
+    found = site.preflight()
+    assert cells(found) == {"mq1": ".++", "mq2": "+.+", "mq3": "++."}
+    assert [(row["host"], row["level"]) for row in found["rows"]] == [(host, "ok") for host in HOSTS]
+
+
+def test_a_card_that_is_cut_and_a_host_that_is_off(site: Site) -> None:
+    site.groups()
+    rack("cut", "mq3", "eth1")
+    try:
+        found = site.preflight(code=1)
+    finally:
+        rack("heal", "mq3", "eth1")
+    assert cells(found) == {"mq1": ".+x", "mq2": "+.x", "mq3": "xx."}
+    told = [(row["host"], row["message"]) for row in found["rows"] if row["level"] == "error"]
+    assert [host for host, _ in told] == ["mq3"]
+    assert "eth1 is down or has no carrier" in told[0][1]
+    rack("kill", "mq3")
+    try:
+        found = site.preflight(code=3)
+    finally:
+        rack("boot", "mq3")
+    assert cells(found) == {"mq1": ".+?", "mq2": "+.?", "mq3": "??."}
+    assert [(row["host"], row["level"]) for row in found["rows"]] == [
+        ("mq1", "ok"), ("mq2", "ok"), ("mq3", "unreachable"),
+    ]  # fmt: skip
+
+
+def test_a_group_that_is_not_pinned_leaves_by_the_default_route(site: Site) -> None:
+    site.groups(', local_bind_address: ""')
+    found = site.preflight()
+    assert cells(found) == {"mq1": ".++", "mq2": "+.+", "mq3": "++."}
+    assert {row["level"] for row in found["rows"]} == {"warning"}
+    assert {row["host"] for row in found["rows"]} == set(HOSTS)
+    assert all("by eth0 as the default route" in row["message"] or "listens on eth0" in row["message"]
+               for row in found["rows"])  # fmt: skip
+
+
+def test_the_playbook_compares_too_and_knows_a_foreign_cluster(site: Site) -> None:
+    site.groups()
+    own = site.folder / "host_vars/mq3.yml"
+    own.parent.mkdir()
+    own.write_text("mq_cluster_name: west\n")
+    try:
+        # There is no bundle, and that alone is an error.
+        said = site.playbook(code=2)
+    finally:
+        own.unlink()
+    assert "1  mq1  . +" in said
+    assert "2  mq2  + ." in said
+    assert "1  mq3  ." in said
+    assert said.count("cluster west is on it as well (198.51.100.13)") == 2
+    assert "cluster main is on it as well (198.51.100.11, 198.51.100.12)" in said
+    assert "is not heard" not in said
+    assert rack("exec", "mq1", "--", "sh", "-c", "grep -c mqops-multicast-probe /proc/net/unix; true").strip() == "0"
