@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from mqctl.bundle.find import bundle_folder
+from mqctl.certificates.issuing import folder_of
 from mqctl.commands.inventory_check import checked
 from mqctl.declare import InventoryOptions, ReaderOptions
 from mqctl.exits import Exit
@@ -41,7 +42,8 @@ def run(world: World, options: Options) -> int:
     cluster = checked(world, options)
     bundle = bundle_of(world, options, cluster)
     limit = ",".join(one.name for one in cluster.limited(options.limit))
-    state = run_play(world, cluster, Play("preflight", {"mq_bundle": bundle}, limit))
+    variables = {"mq_bundle": bundle, "mq_tls_directory": str(folder_of(world, cluster).path)}
+    state = run_play(world, cluster, Play("preflight", variables, limit))
     rows = [row for host in state.hosts.values() for row in findings(host)]
     write(Rows("mqctl.preflight/1", COLUMNS, rows), options.shape, world.data)
     return verdict_of(state, rows)
