@@ -69,8 +69,8 @@ def pytest(*arguments: str) -> Command:
 
 
 NOT_SLOW = tuple(f"--ignore=tests/{name}" for name in SLOW_FOLDERS)
-ON_HOSTS = "tests/system/mqctl/test_rack.py"
-NOT_HOSTS = ("--ignore=tests/system/rack", f"--ignore={ON_HOSTS}")
+ON_HOSTS = tuple(f"tests/system/mqctl/test_rack{name}.py" for name in ("", "_tls"))
+NOT_HOSTS = ("--ignore=tests/system/rack", *(f"--ignore={one}" for one in ON_HOSTS))
 BY_TEST = ("-n", "3", "--dist", "worksteal")
 BY_FILE = ("-n", "2", "--dist", "loadfile")
 
@@ -87,13 +87,13 @@ PARTS = (
     Part("foreign clients", (pytest(*BY_FILE, "tests/foreign"),), 600),
     Part(
         "brokers and mqctl",
-        (pytest(*BY_FILE, "tests/system", "--ignore=tests/system/rack", f"--ignore={ON_HOSTS}"),),
+        (pytest(*BY_FILE, "tests/system", *NOT_HOSTS),),
         1500,
     ),
     Part("rack", (pytest("tests/system/rack"),), 600),
     Part("collection", (tool("ansible-lint", "--offline"), (str(ROOT / ".ci" / "sanity"),)), 900),
     Part("benchmark, counts only", ((PYTHON, "-m", "bench", "--short"),), 600),
-    Part("mqctl on hosts", (pytest(ON_HOSTS),), 1200),
+    Part("mqctl on hosts", (pytest(*ON_HOSTS),), 1800),
     Part("molecule default", ((str(ROOT / "molecule" / "run"), "default"),), 1200),
     Part("molecule power", ((str(ROOT / "molecule" / "run"), "power"),), 900),
 )

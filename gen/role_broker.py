@@ -108,7 +108,7 @@ def _listeners() -> dict[str, Any]:
         "Where local_bind_address or allow_plaintext is left out, that of the host holds.",
     ]
     spec = {"type": "list", "elements": "dict", "description": description, "options": inner}
-    return {"default": default_listeners(), "spec": spec}
+    return {"default": default_listeners("off"), "spec": spec}
 
 
 def _matched(table: str, *description: str) -> dict[str, Any]:

@@ -35,6 +35,8 @@ class Wishes:
     cluster_interface: str = ""
     local_bind_address: str = ""
     allow_plaintext: bool = False
+    tls: bool = False
+    tls_missing: list[str] = field(default_factory=list)
     metrics_port: int = 0
     metrics_local_bind_address: str = "127.0.0.1"
     os_unsupported: bool = False
@@ -143,15 +145,28 @@ def _plaintext(facts: Facts, wishes: Wishes) -> Iterator[Finding]:
     common = _common_address(facts, wishes)
     for listener in wishes.listeners:
         address = listener.get("local_bind_address") or common
-        if listener.get("tls_certificate_file") or (address and is_loopback(address)):
-            continue
         own = listener.get("allow_plaintext")
+        # With `tls` a listener has the certificate of its node, unless it is the one to allow plaintext.
+        is_secured = listener.get("tls_certificate_file") or (wishes.tls and not own)
+        if is_secured or (address and is_loopback(address)):
+            continue
         is_allowed = wishes.allow_plaintext if own is None else bool(own)
         what = f"listener {listener['name']} is reachable from the network without encryption"
         if is_allowed:
             yield _warning("plaintext", f"{what}, as mq_allow_plaintext says")
         else:
-            yield _error("plaintext", f"{what}; set mq_allow_plaintext: true if that network is trusted")
+            yield _error(
+                "plaintext", f"{what}; set mq_tls: managed, or mq_allow_plaintext: true if that network is trusted"
+            )
+
+
+def _certificates(facts: Facts, wishes: Wishes) -> Iterator[Finding]:
+    if wishes.tls_missing:
+        yield _error(
+            "certificates",
+            f"{', '.join(wishes.tls_missing)} cannot be found on the control node; make a CA with `mqctl tls init`, or "
+            "set mq_tls: off",
+        )
 
 
 def _common_address(facts: Facts, wishes: Wishes) -> str:
@@ -241,6 +256,7 @@ CHECKS: tuple[Callable[[Facts, Wishes], Iterator[Finding]], ...] = (
     _clock,
     _network,
     _plaintext,
+    _certificates,
     _ports,
     _instances,
     _disk,

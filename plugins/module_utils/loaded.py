@@ -10,6 +10,7 @@ off between a file and its restart is completed by the next one, and a broker th
     mqbroker@.service   the unit
     broker.toml         the options
     users.json          the users (verifiers), absent before the first one
+    server.pem, ca.pem  certificate and trusted CAs, absent without TLS
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from ansible_collections.mqops.cluster.plugins.module_utils import command
 ALIVE = ("active", "reloading", "activating")
 STRENGTH = ("none", "reload", "restart", "start")
 UNIT_FILE = "mqbroker@.service"
+CERTIFICATES = ("server.pem", "ca.pem")
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,10 @@ class Places:
         """The options of an instance."""
         return os.path.join(self.etc, instance, "broker.toml")
 
+    def certificate(self, instance: str, name: str) -> str:
+        """A file of certificates of an instance."""
+        return os.path.join(self.etc, instance, "tls", name)
+
     def users(self, instance: str) -> str:
         """The users of an instance."""
         return os.path.join(self.data, instance, "users.json")
@@ -55,11 +61,12 @@ PLACES = Places()
 
 @dataclass(frozen=True)
 class Wanted:
-    """What should run. None stands for what is installed now."""
+    """What should run. None stands for what is installed now. `certificates`: file -> SHA-256."""
 
     release: str | None = None
     unit: str | None = None
     options: str | None = None
+    certificates: Mapping[str, str] | None = None
 
 
 @dataclass
@@ -107,6 +114,8 @@ def due(
         made.add(need, why)
     if sha256_of(places.loaded(instance, "users.json")) != sha256_of(places.users(instance)):
         made.add("reload", "users changed")
+    if any(sha256_of(places.loaded(instance, name)) != one for name, one in _certificates(instance, wanted, places)):
+        made.add("reload", "certificates changed")
     return made
 
 
@@ -118,6 +127,17 @@ def _installed(made: Due, instance: str, wanted: Wanted, places: Places) -> None
         made.add("none", "the unit file differs")
     if wanted.options is not None and text_of(places.options(instance)) != wanted.options:
         made.add("none", "broker.toml differs")
+    for name, digest in (wanted.certificates or {}).items():
+        if sha256_of(places.certificate(instance, name)) != digest:
+            made.add("none", f"{name} differs")
+
+
+def _certificates(instance: str, wanted: Wanted, places: Places) -> list[tuple[str, str]]:
+    """(file, SHA-256) of those that a process of the instance is to have read."""
+    if wanted.certificates is not None:
+        return list(wanted.certificates.items())
+    found = [(name, sha256_of(places.certificate(instance, name))) for name in CERTIFICATES]
+    return [(name, digest) for name, digest in found if digest]
 
 
 def _unit(wanted: Wanted, places: Places) -> str | None:

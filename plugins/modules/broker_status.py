@@ -31,6 +31,11 @@ options:
         description:
           - Wanted text of its C(broker.toml). That of the host where it is left out.
         type: str
+      certificates:
+        description:
+          - Wanted SHA-256 of each file of certificates, by its name below C(/etc/mq/INSTANCE/tls). Those of the host
+            where it is left out.
+        type: dict
   release:
     description:
       - Name of the wanted release. The current one where it is left out.
@@ -110,7 +115,9 @@ from ansible_collections.mqops.cluster.plugins.module_utils.command import EXECU
 def look(module, executable, instance):
     """One instance."""
     name = instance["name"]
-    wanted = loaded.Wanted(module.params["release"], module.params["unit"], instance["options"])
+    wanted = loaded.Wanted(
+        module.params["release"], module.params["unit"], instance["options"], instance["certificates"]
+    )
     unit = node.unit_of(name)
     found = loaded.due(name, wanted, unit, executable)
     status = ask(module, name, unit)
@@ -148,7 +155,11 @@ def complaint(module, nodes):
 
 def main():
     """Run the module."""
-    instance = {"name": {"type": "str", "required": True}, "options": {"type": "str"}}
+    instance = {
+        "name": {"type": "str", "required": True},
+        "options": {"type": "str"},
+        "certificates": {"type": "dict"},
+    }
     module = AnsibleModule(
         argument_spec={
             "instances": {"type": "list", "elements": "dict", "required": True, "options": instance},

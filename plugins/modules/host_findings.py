@@ -42,6 +42,15 @@ options:
     description: Whether listeners may be reachable from the network without encryption.
     type: bool
     default: false
+  tls:
+    description: Whether listeners have the certificate of their node.
+    type: bool
+    default: false
+  tls_missing:
+    description: Files that would have to be on the control node and are not.
+    type: list
+    elements: str
+    default: []
   metrics_port:
     description: Port of metrics and health before an instance's C(port_offset) is added; 0 for none.
     type: int
@@ -116,6 +125,8 @@ SPEC = {
     "cluster_interface": {"type": "str", "default": ""},
     "local_bind_address": {"type": "str", "default": ""},
     "allow_plaintext": {"type": "bool", "default": False},
+    "tls": {"type": "bool", "default": False},
+    "tls_missing": {"type": "list", "elements": "str", "default": []},
     "metrics_port": {"type": "int", "default": 0},
     "metrics_local_bind_address": {"type": "str", "default": "127.0.0.1"},
     "os_unsupported": {"type": "bool", "default": False},

@@ -23,6 +23,7 @@ def by_role(variables: HostVariables, instance: Instance, address: str) -> str:
     values: dict[str, Any] = {
         "ansible_managed": "Ansible managed",
         "broker_options": variables.mq_broker_options,
+        "broker_tls": variables.mq_tls != "off",
         "broker_listeners": variables.mq_listeners,
         "broker_address_settings": variables.mq_address_settings,
         "broker_security_settings": variables.mq_security_settings,
@@ -107,6 +108,30 @@ CASES: dict[str, tuple[dict[str, Any], Instance, str]] = {
                     "group_port": 9876,
                     "local_bind_address": "192.0.2.11",
                 },
+            ],
+        },
+        Instance(name="second", port_offset=10),
+        "198.51.100.11",
+    ),
+    "no TLS": ({"mq_tls": "off"}, Instance(name="default"), "127.0.0.1"),
+    "certificates of nodes where a listener has none": (
+        {
+            "mq_tls": "provided",
+            "mq_tls_certificate_file": "/c",
+            "mq_tls_key_file": "/k",
+            "mq_tls_ca_file": "/a",
+            "mq_listeners": [
+                {"name": "a", "port": 5671, "tls_client_auth": "optional"},
+                {"name": "b", "port": 5672, "allow_plaintext": True},
+                {"name": "c", "port": 5674, "tls_certificate_file": "/own.pem", "tls_key_file": "/own.key"},
+                {"name": "d", "port": 5673, "kind": "cluster"},
+                {"name": "e", "port": 5675, "kind": "cluster", "tls_client_auth": "none"},
+            ],
+            "mq_connectors": [
+                {"name": "one", "port": 5673},
+                {"name": "two", "port": 5672},
+                {"name": "three", "port": 5674},
+                {"name": "four", "port": 5673, "tls_enabled": False},
             ],
         },
         Instance(name="second", port_offset=10),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from mqbroker.base.errors import ConfigFault
 from mqbroker.config.inventory import host_variables
@@ -14,17 +16,25 @@ from mqctl.errors import CommandError
 from mqctl.inventory import Host
 from mqctl.plan import Seen, User, Wanted, WantedInstance
 
+Certificates = Mapping[str, Mapping[str, str | None]]
 
-def wanted_of(host: Host, manifest: Manifest, unit_file: str | None, seen: Seen) -> Wanted:
-    """The wanted state. `seen` is needed for one thing: the address of the network card that the inventory names."""
+
+def wanted_of(
+    host: Host, manifest: Manifest, unit_file: str | None, seen: Seen, certificates: Certificates = MappingProxyType({})
+) -> Wanted:
+    """The wanted state. `seen` is needed for one thing: the address of the network card that the inventory names.
+
+    `certificates`: instance -> file -> SHA-256.
+    """
     try:
         variables = host_variables(host.variables)
     except ConfigFault as fault:
         raise CommandError(f"{host.name}: {fault}", "mqctl inventory check") from None
-    address = _address(host, variables, seen)
+    address = address_of(host, variables, seen)
     users = users_of(variables)
     instances = {
-        one.name: WantedInstance(render_toml(variables, one, address), users) for one in variables.mq_instances
+        one.name: WantedInstance(render_toml(variables, one, address), users, certificates.get(one.name, {}))
+        for one in variables.mq_instances
     }
     return Wanted(manifest.release, instances, variables.mq_uid, unit_file)
 
@@ -35,7 +45,8 @@ def users_of(variables: HostVariables) -> dict[str, User]:
     return users | {CLUSTER_USER: User(("cluster",), variables.mq_cluster_secret)}
 
 
-def _address(host: Host, variables: HostVariables, seen: Seen) -> str | None:
+def address_of(host: Host, variables: HostVariables, seen: Seen) -> str | None:
+    """That of the network card that the inventory names; None where it names none."""
     card = variables.mq_cluster_interface
     if card is None:
         return None

@@ -23,6 +23,10 @@ COMMANDS = {
     ("inventory", "check"): "inventory_check",
     ("bundle", "build"): "bundle_build",
     ("bundle", "show"): "bundle_show",
+    ("tls", "init"): "tls_init",
+    ("tls", "issue"): "tls_issue",
+    ("tls", "show"): "tls_show",
+    ("tls", "rotate"): "tls_rotate",
     ("preflight",): "preflight",
     ("plan",): "plan",
     ("rollout",): "rollout",
@@ -74,6 +78,7 @@ NAGIOS = {("check",)}  # these have its exit codes
 GROUPS = {
     "inventory": "The hosts and what is wanted of them.",
     "bundle": "What is copied to the hosts: the broker and its dependencies.",
+    "tls": "Certificates of the nodes, and the CA that signs them.",
     "address": "Addresses of the brokers: what senders name.",
     "queue": "Queues of the brokers.",
     "message": "Messages in queues.",

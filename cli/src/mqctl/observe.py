@@ -52,7 +52,14 @@ def _instance(found: Mapping[str, Any]) -> SeenInstance:
         node_id=found["node_id"],
         active=unit.get("ActiveState", "inactive"),
         enabled=unit.get("UnitFileState", ""),
-        loaded=Loaded(loaded["release"], text(loaded["options"]), text(loaded["users"]), text(loaded["unit_file"])),
+        certificates=found["certificates"],
+        loaded=Loaded(
+            loaded["release"],
+            text(loaded["options"]),
+            text(loaded["users"]),
+            text(loaded["unit_file"]),
+            loaded["certificates"],
+        ),
     )
 
 

@@ -1,8 +1,8 @@
 """The plan of a rollout: the difference between what the inventory wants and what the hosts are. Pure.
 
 Invariant: an empty plan means that a rollout finds nothing to change in what a plan covers: the release, the unit, the
-user `mq`, and of each instance its options, its users, its identity and its service. The hash stands for all changes
-in their order; passwords take part only as "changed".
+user `mq`, and of each instance its options, its certificates, its users, its identity and its service. The hash stands
+for all changes in their order; passwords take part only as "changed".
 """
 
 from __future__ import annotations
@@ -33,10 +33,11 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class WantedInstance:
-    """An instance as the inventory has it."""
+    """An instance as the inventory has it. `certificates`: file in tls/ -> SHA-256, None where it is not made yet."""
 
     options: str
     users: Mapping[str, User]
+    certificates: Mapping[str, str | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,7 @@ class Loaded:
     options: str | None = None
     users: str | None = field(default=None, repr=False)
     unit_file: str | None = None
+    certificates: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,7 @@ class SeenInstance:
     active: str = "inactive"
     enabled: str = ""
     loaded: Loaded | None = None
+    certificates: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,12 +132,14 @@ def _all_instances(host: str, wanted: Wanted, seen: Seen) -> Iterator[Change]:
         yield from _instance_changes(host, name, instance, found)
         if found.active in ACTIVE and found.loaded is not None:
             yield from _stale_process(host, name, seen, found, found.loaded)
+            yield from _stale_certificates(host, name, instance, found, found.loaded)
 
 
 def _instance_changes(host: str, name: str, wanted: WantedInstance, seen: SeenInstance) -> Iterator[Change]:
     if seen.node_id is None:
         yield Change(host, name, "identity", "create", after="a new node id")
     yield from _option_changes(host, name, wanted.options, seen.options)
+    yield from _certificate_changes(host, name, wanted.certificates, seen.certificates)
     yield from _user_changes(host, name, wanted.users, seen.users)
     if seen.enabled != "enabled":
         yield Change(host, name, "service at boot", "enable", seen.enabled or "absent", "enabled")
@@ -175,6 +180,30 @@ def _option_changes(host: str, name: str, wanted: str, seen: str | None) -> Iter
         yield Change(host, name, f"option {one.path}", action, shown(one.old), shown(one.new), needs)
 
 
+def _certificate_changes(
+    host: str, name: str, wanted: Mapping[str, str | None], seen: Mapping[str, str]
+) -> Iterator[Change]:
+    """Files of certificates by their hashes. One that is still to be made has none, so a plan stays what it is."""
+    for file, digest in wanted.items():
+        before = seen.get(file)
+        if digest is None:
+            yield Change(host, name, f"certificate {file}", "issue", short(before), "a new one", "reload")
+        elif before != digest:
+            yield Change(host, name, f"certificate {file}", _action(before), short(before), short(digest), "reload")
+    for file in sorted(set(seen) - set(wanted)):
+        yield Change(host, name, f"certificate {file}", "remove", short(seen[file]))
+
+
+def _stale_certificates(
+    host: str, name: str, wanted: WantedInstance, seen: SeenInstance, loaded: Loaded
+) -> Iterator[Change]:
+    """On disk as wanted, and not in the process."""
+    for file, digest in wanted.certificates.items():
+        if digest is not None and seen.certificates.get(file) == digest != loaded.certificates.get(file):
+            before = short(loaded.certificates.get(file))
+            yield Change(host, name, f"running certificate {file}", "reload", before, short(digest), "reload")
+
+
 def _user_changes(host: str, name: str, wanted: Mapping[str, User], seen: str | None) -> Iterator[Change]:
     try:
         have = broker_users.users_from_text(seen) if seen is not None else {}
@@ -207,6 +236,11 @@ def shown(value: Any) -> str:
 def short_hash(text: str | None) -> str:
     """Stands for a file in a table."""
     return "" if text is None else hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def short(digest: str | None) -> str:
+    """Stands for a hash in a table."""
+    return (digest or "")[:8]
 
 
 def plan_hash(cluster: str, changed: Iterable[Change]) -> str:

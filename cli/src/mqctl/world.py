@@ -5,6 +5,7 @@ Data goes to `out` (through `data`), everything else to `err` (a rich console), 
 
 from __future__ import annotations
 
+import datetime
 import os
 import sys
 import time
@@ -45,6 +46,7 @@ class World:
     data: Console
     err: Console
     monotonic_s: Callable[[], float] = time.monotonic
+    now: Callable[[], datetime.datetime] = lambda: datetime.datetime.now(datetime.UTC)
     sleep_s: Callable[[float], None] = time.sleep
     is_interactive: bool = False
     verbosity: int = 0

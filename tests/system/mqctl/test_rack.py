@@ -5,76 +5,21 @@ mq3 is reached only through mq1. The tests are one story and run in their order.
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.support.rack_site import ENVIRONMENT_CANARY, MQCTL, Rack, Site
+
 pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
 
-ROOT = Path(__file__).resolve().parents[3]
-RACK = ROOT / "molecule/rack/rack"
-MQCTL = [sys.executable, "-m", "mqctl.main"]
-# Racks belong to the machine: two checkouts must not take each other's hosts down.
-NAME = f"mqctl-{hashlib.sha256(str(ROOT).encode()).hexdigest()[:4]}"
 HOSTS = ["mq1", "mq2", "mq3"]
-ENVIRONMENT_CANARY = "canary-in-the-environment"
 
 
-def rack(*words: str | Path) -> str:
-    command = [sys.executable, str(RACK), *map(str, words)]
-    environ = {**os.environ, "RACK_NAME": NAME}
-    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=180, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-class Site:
-    """A folder with an inventory, and mqctl run where the hosts can be reached."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def run(self, *words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, str(RACK), "enter", "--", *MQCTL, *words]
-        environ = {
-            **os.environ,
-            "RACK_NAME": NAME,
-            "CANARY": ENVIRONMENT_CANARY,
-            "XDG_RUNTIME_DIR": str(self.run_folder),
-        }
-        done = subprocess.run(
-            command, cwd=self.folder, env=environ, capture_output=True, text=True, timeout=300, check=False
-        )
-        assert done.returncode == code, (done.returncode, done.stdout[-3000:], done.stderr[-3000:])
-        assert os.listdir(self.run_folder) == []
-        return done
-
-    @property
-    def run_folder(self) -> Path:
-        folder = self.folder.parent / "run"
-        folder.mkdir(mode=0o700, exist_ok=True)
-        return folder
-
-    def document(self, *words: str, code: int = 0) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.run(*words, "--json", code=code).stdout)
-        return found
-
-    def secrets(self) -> list[str]:
-        text = (self.folder / "group_vars/brokers/secrets.yml").read_text()
-        found = [line.split('"')[1] for line in text.splitlines() if '"' in line]
-        assert len(found) == 2
-        return found
-
-    def set_options(self, text: str) -> None:
-        (self.folder / "group_vars/brokers/options.yml").write_text(text)
+rack = Rack("mqctl")
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +29,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("rack") / "site"
     folder.mkdir()
     (folder / "inventory.yml").write_text(rack("inventory", "--group", "brokers"))
-    one = Site(folder)
+    one = Site(folder, rack)
     one.run("init", "--interface", "eth1", "--allow-plaintext")
     # Built where there is an index to ask; the hosts and all that follows have none.
     subprocess.run([*MQCTL, "bundle", "build"], cwd=folder, check=True, capture_output=True, timeout=300)

@@ -23,6 +23,7 @@ def variables(**changes: Any) -> dict[str, Any]:
         "mq_cluster_name": "orders",
         "mq_cluster_secret": SECRET,
         "mq_users": [{"name": "app", "password": "canary-user-password"}],
+        "mq_tls": "off",
         "ansible_host": "192.0.2.11",
     }
     return {name: value for name, value in {**good, **changes}.items() if value is not None}
@@ -210,6 +211,46 @@ def test_ports_of_a_host_collide_before_the_host_is_touched(changes: dict[str, A
 )
 def test_plaintext_needs_permission(changes: dict[str, Any], paths: set[str]) -> None:
     assert set(faults(**changes)) == paths
+
+
+@pytest.mark.parametrize(
+    ("changes", "mode", "port"),
+    [
+        ({}, "managed", 5671),
+        ({"mq_allow_plaintext": True}, "off", 5672),
+        ({"mq_allow_plaintext": "no"}, "managed", 5671),
+        ({"mq_allow_plaintext": True, "mq_tls": "managed"}, "managed", 5671),
+        ({"mq_tls": False}, "off", 5672),
+        ({"mq_tls": "off"}, "off", 5672),
+    ],
+)
+def test_there_is_tls_unless_somebody_says_otherwise(changes: dict[str, Any], mode: str, port: int) -> None:
+    typed = host_variables(variables(**{"mq_tls": None, **changes}))
+    assert (typed.mq_tls, typed.mq_listeners[0]["port"]) == (mode, port)
+
+
+@pytest.mark.parametrize(
+    ("changes", "paths"),
+    [
+        ({}, set()),
+        ({"mq_tls": "on"}, {"mq_tls"}),
+        ({"mq_tls_ca_file": "/a"}, {"mq_tls_ca_file"}),
+        ({"mq_tls": "provided"}, {"mq_tls_certificate_file", "mq_tls_key_file", "mq_tls_ca_file"}),
+        (
+            {"mq_tls": "provided", "mq_tls_certificate_file": "c.pem", "mq_tls_key_file": "~/k",
+             "mq_tls_ca_file": "{{ place }}/a"},
+            {"mq_tls_certificate_file"},
+        ),
+        ({"mq_listeners": [{"name": "a", "port": 1, "kind": "cluster", "sasl_mechanisms": ["EXTERNAL"]}]}, set()),
+        (
+            {"mq_listeners": [{"name": "a", "port": 1, "sasl_mechanisms": ["EXTERNAL"]}]},
+            {"mq_listeners.0.sasl_mechanisms"},
+        ),
+        ({"mq_listeners": [{"name": "a", "port": 1, "allow_plaintext": False}]}, set()),
+    ],
+)  # fmt: skip
+def test_certificates_of_nodes(changes: dict[str, Any], paths: set[str]) -> None:
+    assert set(faults(**{"mq_tls": None, "mq_local_bind_address": "192.0.2.11", **changes})) == paths
 
 
 def test_one_address_belongs_to_one_host() -> None:

@@ -27,7 +27,12 @@ def test_default_instance() -> None:
     assert options.node.data_directory == "/var/lib/mq/default"
     assert options.node.admin_socket == "/run/mq/default/admin.sock"
     found = [(item.name, item.kind, item.local_bind_address, item.port) for item in options.listeners]
-    assert found == [("clients", "client", "127.0.0.1", 5672), ("cluster", "cluster", "127.0.0.1", 5673)]
+    assert found == [("clients", "client", "127.0.0.1", 5671), ("cluster", "cluster", "127.0.0.1", 5673)]
+    place = "/etc/mq/default/tls"
+    secured = [(item.tls_certificate_file, item.tls_client_auth, item.tls_client_ca_file) for item in options.listeners]
+    assert secured == [
+        (f"{place}/server.pem", "none", ""), (f"{place}/server.pem", "required", f"{place}/ca.pem"),
+    ]  # fmt: skip
 
 
 def test_offset_and_address_reach_every_listener() -> None:

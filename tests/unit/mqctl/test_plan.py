@@ -150,6 +150,37 @@ def test_a_rollout_that_was_cut_off_before_the_restart_is_seen(
     assert [one.what for one in diff_host("mq1", WANTED, seen(loaded=stale, active="failed"))] == ["service"]
 
 
+CERTIFICATES = {"server.pem": "aaaaaaaa-1", "ca.pem": "bbbbbbbb-1"}
+
+
+def secured(on_disk: dict[str, str], running: dict[str, str], **wanted: str | None) -> list[Change]:
+    """What differs where certificates are wanted."""
+    instance = WantedInstance(OPTIONS, USERS, {**CERTIFICATES, **{f"{name}.pem": one for name, one in wanted.items()}})
+    found = seen(certificates=on_disk, loaded=replace(LOADED, certificates=running))
+    return diff_host("mq1", replace(WANTED, instances={"default": instance}), found)
+
+
+def test_certificates_are_compared_by_hash_and_reloaded() -> None:
+    assert secured(CERTIFICATES, CERTIFICATES) == []
+    created = [(one.what, one.action, one.after, one.needs) for one in secured({}, {})]
+    assert created == [
+        ("certificate server.pem", "create", "aaaaaaaa", "reload"),
+        ("certificate ca.pem", "create", "bbbbbbbb", "reload"),
+    ]  # fmt: skip
+    change = only(secured(CERTIFICATES, CERTIFICATES, server="cccccccc-1"))
+    assert (change.what, change.action, change.before, change.after, change.needs) == (
+        "certificate server.pem", "change", "aaaaaaaa", "cccccccc", "reload",
+    )  # fmt: skip
+    change = only(secured(CERTIFICATES, CERTIFICATES, server=None))
+    assert (change.action, change.before, change.after) == ("issue", "aaaaaaaa", "a new one")
+    change = only(secured(CERTIFICATES, {**CERTIFICATES, "server.pem": "old"}))
+    assert (change.what, change.action, change.needs) == ("running certificate server.pem", "reload", "reload")
+    removed = diff_host("mq1", WANTED, seen(certificates=CERTIFICATES, loaded=LOADED))
+    assert [(one.what, one.action) for one in removed] == [
+        ("certificate ca.pem", "remove"), ("certificate server.pem", "remove"),
+    ]  # fmt: skip
+
+
 def test_nothing_has_to_be_restarted_where_nothing_runs() -> None:
     wanted = replace(WANTED, release="0.2.0-bbbbbbbb")
     assert [(one.what, one.needs) for one in diff_host("mq1", wanted, seen(active="inactive"))] == [

@@ -54,6 +54,7 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], str, str]] = [
     ("no python", {"python": None}, {}, "error python", "install python3 python3-venv python3-packaging"),
     ("no venv", {"python": replace(PYTHON, has_venv=False)}, {}, "error python", "install the packages python3-venv"),
     ("no packaging", {"python": replace(PYTHON, has_packaging=False)}, {}, "error python", "python3-packaging"),
+    ("no CA", {}, {"tls_missing": ["/c/trust.pem"]}, "error certificates", "/c/trust.pem cannot be found"),
     ("no bundle", {}, {"manifest": {}}, "error bundle", "mq_bundle is not set; build a bundle"),
     ("bundle not there", {}, {"manifest": {}, "bundle": "/b"}, "error bundle", "/b has no readable manifest.json"),
     ("newer python", {"python": replace(PYTHON, version="3.13")}, {}, "error bundle", "for CPython 3.11, /usr/bin/py"),
@@ -148,3 +149,14 @@ def test_no_finding_hides_another_and_errors_come_first() -> None:
     levels = [level for level, _, _ in found]
     assert levels == sorted(levels)
     assert "warning" in levels
+
+
+@pytest.mark.parametrize(
+    ("own", "checks"),
+    [({}, []), ({"allow_plaintext": False}, []), ({"allow_plaintext": True}, ["plaintext"]),
+     ({"local_bind_address": "127.0.0.1", "allow_plaintext": True}, [])],
+)  # fmt: skip
+def test_listeners_with_the_certificate_of_their_node(own: dict[str, Any], checks: list[str]) -> None:
+    listeners = [{"name": "clients", "kind": "client", "port": 5671, **own}]
+    found = of(wishes={"tls": True, "listeners": listeners, "cluster_interface": "eth1"})
+    assert [check for _, check, _ in found] == checks

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sys
 from collections.abc import Callable
@@ -99,6 +100,25 @@ def test_what_is_installed_differs_from_what_runs(host: Host, case: str) -> None
     assert found_needs == needs
     assert len(found_why) == len(why)
     assert all(found.startswith(expected) for found, expected in zip(found_why, why, strict=True))
+
+
+def test_certificates_are_reloaded(host: Host) -> None:
+    one, other = (hashlib.sha256(text.encode()).hexdigest() for text in ("one", "other"))
+    for path in ("etc/default/tls", "run/default/loaded"):
+        host.write(f"{path}/server.pem", "one")
+    assert host.due() == ("none", [])
+    assert host.due(Wanted(certificates={"server.pem": one})) == ("none", [])
+    assert host.due(Wanted(certificates={"server.pem": other})) == (
+        "reload", ["server.pem differs", "certificates changed"],
+    )  # fmt: skip
+    host.write("etc/default/tls/server.pem", "other")
+    assert host.due() == ("reload", ["certificates changed"])
+    assert host.due(Wanted(certificates={"server.pem": other})) == ("reload", ["certificates changed"])
+    # Where there is to be no TLS, options say so, and a restart.
+    assert host.due(Wanted(certificates={})) == ("none", [])
+    host.write("etc/default/tls/ca.pem", "new")
+    host.write("run/default/loaded/server.pem", "other")
+    assert host.due() == ("reload", ["certificates changed"])
 
 
 def test_several_differences_need_the_strongest(host: Host) -> None:

@@ -18,6 +18,7 @@ from mqbroker.config import catalogue, clustering, faults, suggest
 from mqbroker.config.declaring import Table, toml_name, yaml_name
 from mqbroker.config.load import address_faults, overlap, tls_faults
 from mqbroker.config.options import ListenerTable
+from mqbroker.config.tables import has_cluster_certificate, tls_options
 from mqbroker.config.users import WELL_KNOWN_PASSWORDS, check_roles, user_name
 from mqbroker.config.variables import (
     CLUSTER_USER,
@@ -28,6 +29,7 @@ from mqbroker.config.variables import (
     WRITTEN_AS,
     HostVariables,
     default_listeners,
+    tls_of,
 )
 
 PREFIX = "mq_"
@@ -38,7 +40,7 @@ OPTION_NAME = re.compile(r"\b(?:tls|sasl)(?:-[a-z]+)+")
 EVERYWHERE = frozenset({"0.0.0.0", "::"})
 PLAINTEXT = (
     "makes listeners without TLS reachable from the network: passwords and messages would cross it unencrypted; set "
-    "tls_certificate_file and tls_key_file in mq_listeners, or mq_allow_plaintext: true if that network is trusted"
+    "mq_tls: managed, or mq_allow_plaintext: true if that network is trusted"
 )
 
 Vars = Mapping[str, Any]
@@ -155,7 +157,7 @@ def _addresses(variables: Vars) -> list[ConfigFault]:
     for number, row in enumerate(_listener_rows(variables)):
         own = row.get("local_bind_address")
         is_remote = not _is_loopback(own) if own else common_is_remote
-        if row.get("tls_certificate_file"):
+        if row.get("tls_certificate_file") or has_cluster_certificate(row, tls_of(variables)):
             continue
         if is_remote and _is_false(row.get("allow_plaintext", variables.get("mq_allow_plaintext", False))):
             places[f"mq_listeners.{number}.local_bind_address" if own else common] = None
@@ -171,6 +173,22 @@ def _is_loopback(address: object) -> bool:
 
 def _is_false(value: object) -> bool:
     return value is False or str(value).lower() in {"false", "no", "off", "n", "f", "0"}
+
+
+def _tls(variables: Vars) -> list[ConfigFault]:
+    """Provided certificates are whole, and nothing of them stands where it means nothing."""
+    mode, names = tls_of(variables), ("mq_tls_certificate_file", "mq_tls_key_file", "mq_tls_ca_file")
+    if mode != "provided":
+        why = f"means nothing while mq_tls is {mode}; set mq_tls: provided, or remove this"
+        return [ConfigFault(name, why) for name in names if variables.get(name)]
+    found = []
+    for name in names:
+        value = variables.get(name)
+        if not value:
+            found.append(ConfigFault(name, "is missing: mq_tls is provided; set the path of the file on this machine"))
+        elif value != OPAQUE and not str(value).startswith(("/", "~")):
+            found.append(ConfigFault(name, f"{value} must be an absolute path, or begin with ~"))
+    return found
 
 
 def _broker_options(variables: Vars) -> list[ConfigFault]:
@@ -204,7 +222,7 @@ def _listeners(variables: Vars) -> list[ConfigFault]:
     for number, row in enumerate(_rows(variables, "mq_listeners")):
         path = f"mq_listeners.{number}"
         faulty = _row_faults(path, model, row)
-        found += faulty or _together_faults(path, row)
+        found += faulty or _together_faults(path, tls_options(row, tls_of(variables), "default") | row)
         name = row.get("name")
         if not isinstance(name, str) or name == OPAQUE:
             continue
@@ -363,7 +381,7 @@ def _whole_number(value: object) -> int:
 
 
 def _listener_rows(variables: Vars) -> list[dict[str, Any]]:
-    return _rows(variables, "mq_listeners") if "mq_listeners" in variables else default_listeners()
+    return _rows(variables, "mq_listeners") if "mq_listeners" in variables else default_listeners(tls_of(variables))
 
 
 def _port_faults(
@@ -436,6 +454,7 @@ HOST_CHECKS: tuple[Callable[[Vars], list[ConfigFault]], ...] = (
     _secrets,
     _users,
     _addresses,
+    _tls,
     _broker_options,
     _listeners,
     _address_settings,

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mqbroker.config.declaring import toml_name
-from mqbroker.config.variables import LOOPBACK, HostVariables, Instance
+from mqbroker.config.variables import LOOPBACK, HostVariables, Instance, is_true
 
 TABLE_ORDER = ("node", "journal", "limits", "metrics")
 REPEATED_ORDER = (
@@ -39,7 +39,7 @@ def tables_of(variables: HostVariables, instance: Instance, address: str | None 
     made["security_settings"] = [dict(row) for row in variables.mq_security_settings]
     made["addresses"] = [dict(row) for row in variables.mq_addresses]
     made["diverts"] = [dict(row) for row in variables.mq_diverts]
-    made["connectors"] = [{"host": bound_to, **_shifted(row, instance)} for row in variables.mq_connectors]
+    made["connectors"] = [_connector(row, made["listeners"], instance, bound_to) for row in variables.mq_connectors]
     common = {"local_bind_address": bound_to}
     made["broadcast_groups"] = [common | row for row in variables.mq_broadcast_groups]
     made["discovery_groups"] = [common | row for row in variables.mq_discovery_groups]
@@ -54,7 +54,32 @@ def _metrics(variables: HostVariables, instance: Instance) -> dict[str, Any]:
 
 def _listener(row: Mapping[str, Any], variables: HostVariables, instance: Instance, bound_to: str) -> dict[str, Any]:
     common = {"local_bind_address": bound_to, "allow_plaintext": variables.mq_allow_plaintext}
-    return common | _shifted(row, instance)
+    return common | tls_options(row, variables.mq_tls, instance.name) | _shifted(row, instance)
+
+
+def has_cluster_certificate(row: Mapping[str, Any], tls: str) -> bool:
+    """Whether a listener gets the certificate of its node: not where it names its own, or is to have none."""
+    return tls != "off" and not row.get("tls_certificate_file") and not is_true(row.get("allow_plaintext", False))
+
+
+def tls_options(row: Mapping[str, Any], tls: str, instance: str) -> dict[str, Any]:
+    """The files that the role `tls` puts on the host. Nodes prove by certificate that they belong to the cluster."""
+    if not has_cluster_certificate(row, tls):
+        return {}
+    place = f"/etc/mq/{instance}/tls"
+    made = {"tls_certificate_file": f"{place}/server.pem", "tls_key_file": f"{place}/server.key"}
+    auth = row.get("tls_client_auth", "required" if row.get("kind") == "cluster" else "none")
+    return made | ({"tls_client_auth": auth, "tls_client_ca_file": f"{place}/ca.pem"} if auth != "none" else {})
+
+
+def _connector(
+    row: Mapping[str, Any], listeners: list[dict[str, Any]], instance: Instance, bound_to: str
+) -> dict[str, Any]:
+    """Others are told whether the listener that it leads to has TLS."""
+    made = {"host": bound_to, **_shifted(row, instance)}
+    if any(one["port"] == made["port"] and one.get("tls_certificate_file") for one in listeners):
+        return {"tls_enabled": True} | made
+    return made
 
 
 def _shifted(row: Mapping[str, Any], instance: Instance) -> dict[str, Any]:

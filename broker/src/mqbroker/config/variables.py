@@ -6,14 +6,16 @@ or several hosts may hold together is in `inventory.py`.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from mqbroker.config import patterns
 from mqbroker.config.declaring import IpAddress
 
 CLIENT_PORT = 5672
+CLIENT_TLS_PORT = 5671
 CLUSTER_PORT = 5673
 METRICS_PORT = 9672
 LOOPBACK = "127.0.0.1"
@@ -63,12 +65,29 @@ def default_instances() -> list[Instance]:
     return [Instance(name="default")]
 
 
-def default_listeners() -> list[dict[str, Any]]:
+def default_listeners(tls: str = "managed") -> list[dict[str, Any]]:
     """One listener for clients and one for the other nodes."""
+    port = CLIENT_PORT if tls == "off" else CLIENT_TLS_PORT
     return [
-        {"name": "clients", "kind": "client", "port": CLIENT_PORT},
+        {"name": "clients", "kind": "client", "port": port},
         {"name": "cluster", "kind": "cluster", "port": CLUSTER_PORT},
     ]
+
+
+def is_true(value: object) -> bool:
+    """As Ansible reads it: inventories may write truth as text."""
+    return value is True or str(value).lower() in {"true", "yes", "on", "y", "t", "1"}
+
+
+def tls_of(variables: Mapping[str, Any]) -> str:
+    """managed, provided or off. Whoever allows plaintext and says nothing of TLS has said that there is none.
+
+    YAML reads a bare `off` as false, and playbooks do the same.
+    """
+    said = variables.get("mq_tls")
+    if said is None:
+        return "off" if is_true(variables.get("mq_allow_plaintext", False)) else "managed"
+    return "off" if said is False or str(said).lower() in {"false", "no"} else str(said)
 
 
 def default_address_settings() -> list[dict[str, Any]]:
@@ -97,9 +116,29 @@ class HostVariables(Variables):
     )
     mq_local_bind_address: IpAddress | None = _declared(None, "IP address of the host that the listeners are bound to.")
     mq_allow_plaintext: bool = _declared(False, "Allow listeners beyond loopback although nothing is encrypted.")
+    mq_tls: Literal["managed", "provided", "off"] = _declared(
+        "managed",
+        "Where certificates come from: `managed` are those that `mqctl tls` makes, `provided` your own, `off` means no "
+        "TLS, which is also the default where mq_allow_plaintext is true.",
+    )
+    mq_tls_directory: str | None = _declared(
+        None,
+        "Folder of managed certificates on the control node; tls/CLUSTER beside the inventory where it is not set.",
+    )
+    mq_tls_names: list[str] = _declared(
+        [], "Further names and IP addresses that managed certificates of a host are good for.", max_length=100
+    )
+    mq_tls_certificate_file: str | None = _declared(
+        None, "Provided certificate of a host on the control node (PEM, with the CA certificates in between)."
+    )
+    mq_tls_key_file: str | None = _declared(None, "Private key of the provided certificate on the control node (PEM).")
+    mq_tls_ca_file: str | None = _declared(
+        None,
+        "Provided CA certificates on the control node (PEM) that certificates of the other nodes are checked against.",
+    )
     mq_listeners: list[dict[str, Any]] = Field(
         default_factory=default_listeners,
-        description="Listeners of every instance, options as in [[listeners]].",
+        description="Listeners of every instance, options as in [[listeners]]; without TLS clients have port 5672.",
         max_length=64,
     )
     mq_address_settings: list[dict[str, Any]] = Field(
@@ -144,3 +183,12 @@ class HostVariables(Variables):
     mq_uid: int | None = _declared(None, "User id of the user mq, where it must be a certain one.", ge=1, le=65_533)
     mq_os_unsupported: bool = _declared(False, "Go on although the operating system of a host is not a tested one.")
     mq_bundle: str | None = _declared(None, "Directory of the bundle on the control node (`mqctl bundle build`).")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _by_tls(cls, data: Any) -> Any:
+        """What is not said and depends on whether there is TLS."""
+        if not isinstance(data, Mapping):
+            return data
+        tls = tls_of(data)
+        return {"mq_listeners": default_listeners(tls), **data, "mq_tls": tls}

@@ -12,6 +12,9 @@ from typing import Annotated, Any
 import typer
 
 from mqctl import ansible_cli
+from mqctl.certificates.folder import Folder
+from mqctl.certificates.issuing import AUTHORITY_DAYS
+from mqctl.commands.tls_init import create
 from mqctl.declare import CommonOptions
 from mqctl.errors import CommandError, UsageError
 from mqctl.exits import Exit
@@ -40,7 +43,10 @@ class Options(CommonOptions):
 
 
 def run(world: World, options: Options) -> int:
-    """Write a first inventory, and random passwords into a file of its own. Files that are there stay as they are."""
+    """Write a first inventory, random passwords into a file of its own, and a CA for the certificates of the nodes.
+
+    Files that are there stay as they are.
+    """
     if not NAME.fullmatch(options.cluster):
         raise UsageError(
             f"--cluster {options.cluster}: must be lower-case letters, digits and dashes", "--cluster main"
@@ -57,6 +63,9 @@ def run(world: World, options: Options) -> int:
         world.note(f"kept mq_cluster_name {have['mq_cluster_name']}")
     else:
         _write(world, folder / "cluster.yml", cluster_text(options), 0o644)
+        if not options.allow_plaintext:
+            place = Folder(path.parent / "tls" / options.cluster, (), world.environ)
+            create(world, place, options.cluster, AUTHORITY_DAYS, [])
     if {"mq_users", "mq_cluster_secret"} <= set(have):
         world.note("kept mq_users and mq_cluster_secret")
     else:
@@ -119,7 +128,15 @@ def inventory_text(group: str, hosts: list[str]) -> str:
 def cluster_text(options: Options) -> str:
     """What makes the group a cluster."""
     interface = f"mq_cluster_interface: {options.interface}" if options.interface else "# mq_cluster_interface: eth1"
-    plaintext = str(options.allow_plaintext).lower()
+    secured = [
+        "# Listeners have TLS, with certificates that `mqctl tls` makes and a rollout puts on the hosts.",
+        "mq_tls: managed",
+    ]
+    plain = [
+        "# Nothing is encrypted: beyond loopback passwords and messages cross the network as they are.",
+        'mq_tls: "off"',
+        "mq_allow_plaintext: true",
+    ]
     return "\n".join(
         [
             "# What is the same on all hosts of the cluster. All variables: docs/reference/variables.md",
@@ -128,8 +145,7 @@ def cluster_text(options: Options) -> str:
             "# Network card whose address the brokers listen on. Without it they listen on loopback only.",
             interface,
             "",
-            "# Nothing is encrypted: beyond loopback passwords and messages cross the network as they are.",
-            f"mq_allow_plaintext: {plaintext}",
+            *(plain if options.allow_plaintext else secured),
             "",
         ]
     )

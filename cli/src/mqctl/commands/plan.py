@@ -3,23 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from rich.console import Console
 
 from mqctl.bundle.manifest import Manifest, read
+from mqctl.certificates.folder import Folder, no_authority
+from mqctl.certificates.issuing import (
+    CERTIFICATE,
+    Missing,
+    digests,
+    folder_of,
+    missing_of,
+    needs_certificate,
+    provided_digests,
+)
+from mqctl.certificates.names import nodes_of
 from mqctl.commands.inventory_check import checked
 from mqctl.commands.preflight import BundleOptions, bundle_of
+from mqctl.commands.tls_issue import managed, variables_of
 from mqctl.declare import ReaderOptions
-from mqctl.desired import unit_template, wanted_of
+from mqctl.desired import address_of, unit_template, wanted_of
 from mqctl.errors import CommandError
 from mqctl.exits import Exit
 from mqctl.fanout import on_each
 from mqctl.inventory import Cluster, Host
 from mqctl.observe import observe
 from mqctl.output import Column, Rows, Shape, counted, write
-from mqctl.plan import Change, diff_host, plan_hash
+from mqctl.plan import Change, Seen, diff_host, plan_hash
 from mqctl.playbook.place import COLLECTION, collections_path
 from mqctl.progress import counting
 from mqctl.world import World
@@ -42,12 +54,13 @@ class Options(ReaderOptions, BundleOptions):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """All changes, and the hosts that could not be looked at."""
+    """All changes, the hosts that could not be looked at, and the certificates that a rollout has to make first."""
 
     cluster: str
     changes: list[Change]
     blind: dict[str, str]
     foreign: dict[str, list[str]]
+    missing: list[Missing] = field(default_factory=list)
 
     @property
     def hash(self) -> str:
@@ -71,24 +84,64 @@ def make(world: World, cluster: Cluster, hosts: Sequence[Host], bundle: Path) ->
     root = collections_path(world.environ, world.cwd).split(":", 1)[0]
     unit_file = unit_template(Path(root) / COLLECTION)
     plan = Plan(cluster.name, [], {}, {})
+    folder = folder_of(world, cluster)
+    if any(managed(one) is not None for one in hosts) and not folder.has_authority:
+        raise no_authority(folder.path)
+    site = Site(manifest, unit_file, folder)
     with counting(world, "hosts looked at", len(hosts)) as advance:
-        work = on_each(hosts, lambda host: look(world, host, manifest, unit_file), lambda _: advance(1))
+        work = on_each(hosts, lambda host: look(world, host, site), lambda _: advance(1))
         for host, found in work:
             if isinstance(found, CommandError):
                 plan.blind[host.name] = found.what.removeprefix(f"{host.name}: ")
                 continue
-            plan.changes.extend(found[0])
-            if found[1]:
-                plan.foreign[host.name] = found[1]
+            plan.changes.extend(found.changes)
+            plan.missing.extend(found.missing)
+            if found.foreign:
+                plan.foreign[host.name] = found.foreign
     return plan
 
 
-def look(world: World, host: Host, manifest: Manifest, unit_file: str | None) -> tuple[list[Change], list[str]]:
-    """The changes of one host, and instances there that the inventory does not have."""
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What is the same for all hosts."""
+
+    manifest: Manifest
+    unit_file: str | None
+    folder: Folder
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a look at one host came to. `foreign`: instances there that the inventory does not have."""
+
+    changes: list[Change]
+    foreign: list[str]
+    missing: list[Missing]
+
+
+def look(world: World, host: Host, site: Site) -> Found:
+    """Look at one host and compare."""
     seen = observe(world, host)
-    wanted = wanted_of(host, manifest, unit_file, seen)
+    missing, certificates = certificates_of(world, host, seen, site.folder)
+    wanted = wanted_of(host, site.manifest, site.unit_file, seen, certificates)
     foreign = [name for name in seen.present if name not in wanted.instances]
-    return diff_host(host.name, wanted, seen), foreign
+    return Found(diff_host(host.name, wanted, seen), foreign, missing)
+
+
+def certificates_of(
+    world: World, host: Host, seen: Seen, folder: Folder
+) -> tuple[list[Missing], dict[str, dict[str, str | None]]]:
+    """What has to be made for a host, and the hashes of what it is to have."""
+    variables = variables_of(host)
+    if variables.mq_tls == "off" or not needs_certificate(variables):
+        return [], {}
+    if variables.mq_tls == "provided":
+        return [], {one.name: provided_digests(variables) for one in variables.mq_instances}
+    nodes = nodes_of(host, variables, address_of(host, variables, seen))
+    missing = missing_of(folder, nodes, world.now())
+    late = {one.node.instance for one in missing}
+    made = {one.instance: digests(folder, host.name, one.instance) for one in nodes}
+    return missing, {name: found | ({CERTIFICATE: None} if name in late else {}) for name, found in made.items()}
 
 
 def show(world: World, plan: Plan, shape: Shape, console: Console) -> None:

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from mqctl.bundle.find import bundle_folder
+from mqctl.certificates.issuing import folder_of
 from mqctl.commands.inventory_check import checked
 from mqctl.declare import InventoryOptions, ReaderOptions
 from mqctl.errors import Unreachable
@@ -62,7 +63,8 @@ def run(world: World, options: Options) -> int:
 
 def _play(world: World, options: Options, cluster: Cluster, hosts: Sequence[Host]) -> RunState:
     """The playbook without its own matrix: it would take as long as the one here, many times over for many hosts."""
-    variables = {"mq_bundle": bundle_of(world, options, cluster), "preflight_multicast": False}
+    variables: dict[str, Any] = {"mq_bundle": bundle_of(world, options, cluster), "preflight_multicast": False}
+    variables["mq_tls_directory"] = str(folder_of(world, cluster).path)
     return run_play(world, cluster, Play("preflight", variables, ",".join(one.name for one in hosts)))
 
 

@@ -11,10 +11,13 @@ from typing import Annotated, Any
 import typer
 
 from mqctl import confirm
+from mqctl.certificates.authority import Span
+from mqctl.certificates.issuing import NODE_DAYS, folder_of, make
 from mqctl.commands import plan as planning
 from mqctl.commands import status
 from mqctl.commands.inventory_check import checked
 from mqctl.commands.preflight import BundleOptions, bundle_of
+from mqctl.commands.tls_issue import say
 from mqctl.declare import ReaderOptions
 from mqctl.errors import CommandError
 from mqctl.exits import Exit
@@ -50,6 +53,8 @@ class Options(ReaderOptions, BundleOptions):
 def run(world: World, options: Options) -> int:
     """Bring the hosts to what the inventory wants: show the plan, ask, run the playbook, look at every node.
 
+    Managed certificates that are missing or end soon are made before (`mqctl tls issue`).
+
     Exit code 1 if a host failed, 3 if hosts were only not reached, 4 if a broker still reads its journal.
     """
     cluster = checked(world, options)
@@ -65,8 +70,13 @@ def run(world: World, options: Options) -> int:
             f"Apply this to cluster {cluster.name}?" if plan.changes else "Nothing to do; run the playbook anyway?"
         )
         confirm.yes(world, question, is_sure=options.yes or bool(options.plan))
+    folder = folder_of(world, cluster)
+    if not options.check:
+        make(folder, plan.missing, Span(world.now(), NODE_DAYS), world.note)
+        say(world, plan.missing, len(plan.missing))
     limit = ",".join(one.name for one in hosts)
-    play = Play("rollout", {"mq_bundle": bundle}, limit, is_check=options.check, is_diff=options.diff)
+    variables = {"mq_bundle": bundle, "mq_tls_directory": str(folder.path)}
+    play = Play("rollout", variables, limit, is_check=options.check, is_diff=options.diff)
     state = run_play(world, cluster, play)
     code = report(world, state, options.shape)
     if options.check or code is Exit.FAILED:

@@ -6,12 +6,15 @@ Standard library only, and of Python 3.9 at that: it runs before anything of our
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import os
 import pwd
 import subprocess
 import sys
 from typing import Any
+
+CERTIFICATES = ("server.pem", "ca.pem")
 
 
 def text_of(path: str) -> str | None:
@@ -30,6 +33,18 @@ def json_of(path: str) -> Any:
             return json.load(file)
     except (OSError, ValueError):
         return None
+
+
+def hashes_of(folder: str, names: tuple[str, ...]) -> dict[str, str]:
+    """SHA-256 of those files that are there."""
+    found = {}
+    for name in names:
+        try:
+            with open(os.path.join(folder, name), "rb") as file:
+                found[name] = hashlib.sha256(file.read()).hexdigest()
+        except OSError:
+            continue
+    return found
 
 
 def link_of(path: str) -> str | None:
@@ -78,12 +93,14 @@ def instance_of(name: str) -> dict[str, Any]:
     return {
         "options": text_of(f"/etc/mq/{name}/broker.toml"),
         "users": text_of(f"/var/lib/mq/{name}/users.json"),
+        "certificates": hashes_of(f"/etc/mq/{name}/tls", CERTIFICATES),
         "node_id": identity.get("node_id") if isinstance(identity, dict) else None,
         "loaded": {
             "release": link_of(f"/run/mq/{name}/loaded/release"),
             "options": text_of(f"/run/mq/{name}/loaded/broker.toml"),
             "users": text_of(f"/run/mq/{name}/loaded/users.json"),
             "unit_file": text_of(f"/run/mq/{name}/loaded/mqbroker@.service"),
+            "certificates": hashes_of(f"/run/mq/{name}/loaded", CERTIFICATES),
         },
         "unit": unit_of(f"mqbroker@{name}.service"),
     }

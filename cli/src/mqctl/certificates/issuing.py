@@ -1,0 +1,144 @@
+"""Which certificates a cluster needs, and making them: what `mqctl tls issue` and a rollout have in common."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cryptography import x509
+from mqbroker.config.tables import has_cluster_certificate
+from mqbroker.config.variables import HostVariables
+
+from mqctl.certificates.authority import Span, is_signed_by, issue, names_of
+from mqctl.certificates.folder import Folder, no_authority
+from mqctl.certificates.names import NodeName
+from mqctl.errors import CommandError, UsageError
+from mqctl.inventory import Cluster
+from mqctl.world import World
+
+AUTHORITY_DAYS = 3650
+NODE_DAYS = 365
+SOON_DAYS = 30
+DAYS_MAX = 36_500
+CERTIFICATE, TRUST = "server.pem", "ca.pem"  # below /etc/mq/<instance>/tls
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """A certificate that has to be made, and why."""
+
+    node: NodeName
+    why: str
+
+
+def folder_of(world: World, cluster: Cluster) -> Folder:
+    """Where the cluster's certificates are: mq_tls_directory, else tls/CLUSTER beside the inventory."""
+    named = next((str(one.variables["mq_tls_directory"]) for one in cluster.hosts
+                  if one.variables.get("mq_tls_directory")), "")  # fmt: skip
+    beside = (world.cwd / cluster.sources[0]).parent if cluster.sources else world.cwd
+    path = world.cwd / Path(named).expanduser() if named else beside / "tls" / cluster.name
+    return Folder(path, cluster.vault_arguments, world.environ)
+
+
+def needs_certificate(variables: HostVariables) -> bool:
+    """Whether a listener of the host has the certificate of its node."""
+    return any(has_cluster_certificate(row, variables.mq_tls) for row in variables.mq_listeners)
+
+
+def missing_of(folder: Folder, nodes: Sequence[NodeName], now: datetime.datetime) -> list[Missing]:
+    """Those that are not there, or not good for long enough."""
+    if not folder.has_authority:
+        raise no_authority(folder.path)
+    authority = folder.authority()
+    found = ((one, why_not(folder.node(one.host, one.instance), one, authority, now)) for one in nodes)
+    return [Missing(one, why) for one, why in found if why]
+
+
+def why_not(
+    certificate: x509.Certificate | None, node: NodeName, authority: x509.Certificate, now: datetime.datetime
+) -> str:
+    """Why a certificate cannot stay as it is; empty where it can."""
+    if certificate is None:
+        return "there is none"
+    if not is_signed_by(certificate, authority):
+        return "another CA signed it"
+    lacking = [one for one in node.names if one not in names_of(certificate)]
+    if lacking:
+        return f"it lacks {' '.join(lacking)}"
+    return state_of(certificate, now).replace("ok", "")
+
+
+def state_of(certificate: x509.Certificate, now: datetime.datetime, soon_days: int = SOON_DAYS) -> str:
+    """ok, expires soon, or expired. What was made for a short life is old in its last third only."""
+    end, life = certificate.not_valid_after_utc, certificate.not_valid_after_utc - certificate.not_valid_before_utc
+    if now > end:
+        return "expired"
+    return "expires soon" if end - now < min(datetime.timedelta(days=soon_days), life / 3) else "ok"
+
+
+def days_left(certificate: x509.Certificate, now: datetime.datetime) -> int:
+    """Whole days; below 0 once it has expired."""
+    return (certificate.not_valid_after_utc - now).days
+
+
+def make(folder: Folder, missing: Sequence[Missing], span: Span, note: Callable[[str], None]) -> None:
+    """Sign certificates with new keys."""
+    if not missing:
+        return
+    issuer = folder.issuer()
+    if issuer.certificate.not_valid_after_utc <= span.now:
+        raise CommandError(f"the CA in {folder.path} has expired", "mqctl tls rotate --ca begin")
+    if issuer.certificate.not_valid_after_utc < span.end:
+        note(f"certificates end with their CA, on {issuer.certificate.not_valid_after_utc:%Y-%m-%d}")
+    folder.write_trust()
+    for one in missing:
+        folder.write_node(one.node.host, one.node.instance, issue(issuer, one.node.common_name, one.node.names, span))
+
+
+def digests(folder: Folder, host: str, instance: str) -> dict[str, str | None]:
+    """SHA-256 of what belongs onto the host, by the name that it has there; None where it is not made yet."""
+    certificate_file, _ = folder.node_files(host, instance)
+    is_whole = folder.node(host, instance) is not None
+    return {CERTIFICATE: sha256_of(certificate_file) if is_whole else None, TRUST: sha256_of(folder.trust_file)}
+
+
+def sha256_of(file: Path) -> str | None:
+    """Of a file; None where there is none."""
+    try:
+        return hashlib.sha256(file.read_bytes()).hexdigest()
+    except OSError:
+        return None
+
+
+def provided_digests(variables: HostVariables) -> dict[str, str | None]:
+    """The same of one's own certificates."""
+    files = {CERTIFICATE: variables.mq_tls_certificate_file, TRUST: variables.mq_tls_ca_file}
+    found = {name: sha256_of(Path(str(file)).expanduser()) for name, file in files.items()}
+    for name, digest in found.items():
+        if digest is None:
+            raise UsageError(f"{files[name]} cannot be read; mq_tls is provided", "mqctl inventory check")
+    return found
+
+
+def row_of(certificate: x509.Certificate, now: datetime.datetime, soon_days: int = SOON_DAYS) -> dict[str, Any]:
+    """What commands show of a certificate."""
+    return {
+        "subject": certificate.subject.rfc4514_string(),
+        "names": list(names_of(certificate)),
+        "serial": f"{certificate.serial_number:x}",
+        "not_after": f"{certificate.not_valid_after_utc:%Y-%m-%dT%H:%M:%SZ}",
+        "days_left": days_left(certificate, now),
+        "state": state_of(certificate, now, soon_days),
+    }
+
+
+def by_host(missing: Sequence[Missing]) -> Mapping[str, list[Missing]]:
+    """Grouped, in their order."""
+    found: dict[str, list[Missing]] = {}
+    for one in missing:
+        found.setdefault(one.node.host, []).append(one)
+    return found

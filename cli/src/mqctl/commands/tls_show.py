@@ -1,0 +1,77 @@
+"""`mqctl tls show`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from mqbroker.config.variables import HostVariables
+
+from mqctl.certificates.folder import Folder, Phase, certificate_at
+from mqctl.certificates.issuing import SOON_DAYS, folder_of, needs_certificate, row_of
+from mqctl.commands.inventory_check import checked
+from mqctl.commands.tls_init import COLUMNS, SCHEMA, authority_row
+from mqctl.commands.tls_issue import node_row, variables_of
+from mqctl.declare import InventoryOptions, ReaderOptions
+from mqctl.exits import Exit
+from mqctl.inventory import Cluster, Host
+from mqctl.output import Rows, write
+from mqctl.world import World
+
+KINDS = {"ca": "ca", "ca-next": "next ca", "ca-previous": "previous ca"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(ReaderOptions, InventoryOptions):
+    """What counts as soon."""
+
+    soon: Annotated[int, typer.Option(help="Days before its end from which on a certificate ends soon.", min=0)] = (
+        SOON_DAYS
+    )
+
+
+def run(world: World, options: Options) -> int:
+    """Show the certificates of the cluster on this machine. Exit code 3 if one is missing, has expired or soon will."""
+    cluster = checked(world, options)
+    folder = folder_of(world, cluster)
+    rows = list(_rows(world, cluster, folder, options.soon))
+    extra = {"phase": folder.phase.value} if folder.has_authority else {}
+    write(Rows(SCHEMA, COLUMNS, rows, extra), options.shape, world.data)
+    if folder.phase is not Phase.STABLE:
+        world.note("the CA is being changed; go on with: mqctl tls rotate --ca " + _next(folder.phase))
+    if not rows:
+        world.note("no listener has a certificate of its node: mq_tls is off, or all listeners name their own")
+    return Exit.DONE if all(row["state"] == "ok" for row in rows) else Exit.DEGRADED
+
+
+def _next(phase: Phase) -> str:
+    return "switch" if phase is Phase.TRUSTED else "finish"
+
+
+def _rows(world: World, cluster: Cluster, folder: Folder, soon_days: int) -> Iterator[dict[str, Any]]:
+    known = [(host, variables_of(host)) for host in cluster.hosts]
+    some = [(host, variables) for host, variables in known if needs_certificate(variables)]
+    if any(variables.mq_tls == "managed" for _, variables in some):
+        if not folder.has_authority:
+            yield authority_row("ca", {"state": "missing"})
+        for name, one in folder.authorities().items():
+            row = row_of(one, world.now(), soon_days)
+            # What is on its way out may end; nothing depends on it for long.
+            yield authority_row(KINDS[name], row)
+    for host, variables in some:
+        yield from _of_host(world, host, variables, folder, soon_days)
+
+
+def _of_host(
+    world: World, host: Host, variables: HostVariables, folder: Folder, soon_days: int
+) -> Iterator[dict[str, Any]]:
+    for instance in variables.mq_instances:
+        if variables.mq_tls == "managed":
+            found = folder.node(host.name, instance.name)
+        else:
+            found = certificate_at(Path(str(variables.mq_tls_certificate_file)).expanduser())
+        row = {"state": "missing"} if found is None else row_of(found, world.now(), soon_days)
+        yield node_row(host.name, instance.name, row)

@@ -1,0 +1,84 @@
+"""Hosts of a rack, and mqctl run in a folder with an inventory where they can be reached.
+
+rack = Rack("mqctl")
+rack("up", "3")
+site = Site(folder, rack)
+site.run("rollout", "--yes")
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+RACK = ROOT / "molecule/rack/rack"
+MQCTL = [sys.executable, "-m", "mqctl.main"]
+ENVIRONMENT_CANARY = "canary-in-the-environment"
+
+
+@dataclass(frozen=True)
+class Rack:
+    """A rack by its command line. `purpose` tells those of one checkout apart."""
+
+    purpose: str
+
+    @property
+    def name(self) -> str:
+        """Racks belong to the machine: two checkouts must not take each other's hosts down."""
+        return f"{self.purpose}-{hashlib.sha256(str(ROOT).encode()).hexdigest()[:4]}"
+
+    def __call__(self, *words: str | Path) -> str:
+        command = [sys.executable, str(RACK), *map(str, words)]
+        environ = {**os.environ, "RACK_NAME": self.name}
+        done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=180, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+
+class Site:
+    """A folder with an inventory, and mqctl run where the hosts can be reached."""
+
+    def __init__(self, folder: Path, rack: Rack) -> None:
+        self.folder = folder
+        self.rack = rack
+
+    def run(self, *words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, str(RACK), "enter", "--", *MQCTL, *words]
+        environ = {
+            **os.environ,
+            "RACK_NAME": self.rack.name,
+            "CANARY": ENVIRONMENT_CANARY,
+            "XDG_RUNTIME_DIR": str(self.run_folder),
+        }
+        done = subprocess.run(
+            command, cwd=self.folder, env=environ, capture_output=True, text=True, timeout=300, check=False
+        )
+        assert done.returncode == code, (done.returncode, done.stdout[-3000:], done.stderr[-3000:])
+        assert os.listdir(self.run_folder) == []
+        return done
+
+    @property
+    def run_folder(self) -> Path:
+        folder = self.folder.parent / "run"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        return folder
+
+    def document(self, *words: str, code: int = 0) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.run(*words, "--json", code=code).stdout)
+        return found
+
+    def secrets(self) -> list[str]:
+        text = (self.folder / "group_vars/brokers/secrets.yml").read_text()
+        found = [line.split('"')[1] for line in text.splitlines() if '"' in line]
+        assert len(found) == 2
+        return found
+
+    def set_options(self, text: str) -> None:
+        (self.folder / "group_vars/brokers/options.yml").write_text(text)
