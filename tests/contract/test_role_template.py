@@ -137,6 +137,30 @@ CASES: dict[str, tuple[dict[str, Any], Instance, str]] = {
         Instance(name="second", port_offset=10),
         "198.51.100.11",
     ),
+    "discovery without multicast": (
+        {
+            "mq_cluster_interface": "eth1",
+            "mq_allow_plaintext": True,
+            "mq_connectors": [{"name": "cluster", "port": 5673}],
+            "mq_broadcast_groups": [
+                {"name": "files", "discovery": "file", "directory": "/srv/mq", "connector_ref": "cluster"},
+                {
+                    "name": "talk",
+                    "discovery": "gossip",
+                    "local_bind_port": 7000,
+                    "peers": ["192.0.2.1:7000", "192.0.2.2:7010"],
+                    "connector_ref": "cluster",
+                },
+            ],
+            "mq_discovery_groups": [
+                {"name": "files", "discovery": "file", "directory": "/srv/mq"},
+                {"name": "names", "discovery": "dns", "names": ["_mq._tcp.example.org"]},
+                {"name": "talk", "discovery": "gossip", "local_bind_port": 7000},
+            ],
+        },
+        Instance(name="second", port_offset=10),
+        "198.51.100.11",
+    ),
     "no metrics": ({"mq_metrics_port": 0}, Instance(name="second", port_offset=10), "127.0.0.1"),
     "metrics elsewhere": (
         {"mq_metrics_port": 9000, "mq_metrics_local_bind_address": "::1"},

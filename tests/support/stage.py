@@ -45,6 +45,7 @@ from mqbroker.node.effects import (
     PauseReading,
     ReadLarge,
     ReadPage,
+    RelayRecord,
     Send,
     SendDatagram,
     WriteLarge,
@@ -147,7 +148,7 @@ class Stage:
         self.file_faults: list[str] = []  # what is wrong with the files of options and users
         self.identity = dict(identity or {})  # changes of Setup
         self.network_trouble = ""  # why nothing can be joined or sent, where that is so
-        self.network_effects: list[JoinGroup | SendDatagram] = []
+        self.network_effects: list[JoinGroup | SendDatagram | RelayRecord] = []
         rng = random.Random(0)
         faults = Faults(write_error=0.0, sync_error=0.0)
         self.disk = SimDisk(rng, b"stage".ljust(16, b"\0"), self.options.journal.journal_file_size_bytes, faults)
@@ -398,6 +399,8 @@ class Stage:
                 self.network_effects.append(effect)
                 trouble = self.network_trouble
                 self.give(given.Failed(effect_id, trouble) if trouble else given.Done(effect_id))
+            case RelayRecord():
+                self.network_effects.append(effect)
             case Halt(code):
                 self.is_up, self.halted = False, code
             case _:

@@ -49,7 +49,7 @@ def test_addresses_of_groups(address: str) -> None:
     assert good(DISCOVERY.replace("231.7.7.7", address)).discovery_groups[0].group_address == address
 
 
-@pytest.mark.parametrize("address", ["224.0.0.0", "223.255.255.255", "240.0.0.0", "ff02::1", "lan", "", "231.7.7"])
+@pytest.mark.parametrize("address", ["224.0.0.0", "223.255.255.255", "240.0.0.0", "ff02::1", "lan", "231.7.7"])
 def test_what_is_no_address_of_a_group(address: str) -> None:
     found = faults(DISCOVERY.replace("231.7.7.7", address))
     assert "must be an IPv4 multicast address from 224.0.0.1 to 239.255" in found["discovery-groups.0.group-address"]
@@ -119,6 +119,92 @@ def test_a_change_of_groups_needs_a_restart() -> None:
     assert verdict(found) is Verdict.RESTART
 
 
+# -- kinds of discovery ------------------------------------------------------------------------------------------------
+
+GOSSIP = 'discovery = "gossip"\nlocal-bind-address = "127.0.0.1"\nlocal-bind-port = 7000\npeers = ["mq2:7000"]\n'
+PLACES = {
+    "file": 'discovery = "file"\ndirectory = "/srv/mq"\n',
+    "gossip": GOSSIP,
+    "dns": 'discovery = "dns"\nnames = ["mq.example:5673", "_mq._tcp.example.org"]\ntls-enabled = true\n',
+}
+
+
+def kind_of(kind: str, more: str = "") -> str:
+    """A file with a group of each sort where the kind has both."""
+    listened = f'[[discovery-groups]]\nname = "lan"\n{PLACES[kind]}{more}'
+    if kind == "dns":
+        return listened
+    return f'{CONNECTOR}{listened}[[broadcast-groups]]\nname = "lan"\nconnector-ref = "cluster"\n{PLACES[kind]}'
+
+
+@pytest.mark.parametrize("kind", PLACES)
+def test_each_kind_needs_its_own_options_and_none_of_udp(kind: str) -> None:
+    options = good(kind_of(kind, "poll-period = 500\n"))
+    (group,) = options.discovery_groups
+    assert (group.discovery, group.poll_period, group.group_address) == (kind, 500, "")
+    assert [each.discovery for each in options.broadcast_groups] == ([] if kind == "dns" else [kind])
+
+
+@pytest.mark.parametrize(
+    ("kind", "missing"),
+    [("udp", ["group-address", "group-port"]), ("file", ["directory"]), ("dns", ["names"]),
+     ("gossip", ["local-bind-address", "local-bind-port"])],
+)  # fmt: skip
+def test_what_a_kind_cannot_do_without(kind: str, missing: list[str]) -> None:
+    found = faults(f'[[discovery-groups]]\nname = "lan"\ndiscovery = "{kind}"\n')
+    why = f"is required with discovery = {kind} and missing"
+    assert found == {f"discovery-groups.0.{name}": why for name in missing}
+
+
+@pytest.mark.parametrize(
+    ("kind", "more", "said"),
+    [
+        ("file", "group-port = 9876", "group-port goes with discovery = udp, and this group has discovery = file (with "
+         "directory); a group has one kind"),
+        ("gossip", 'directory = "/srv"', "directory goes with discovery = file, and this group has discovery = gossip"),
+        ("dns", 'local-bind-address = "192.0.2.1"', "goes with discovery = udp or gossip, and this group has discovery "
+         "= dns (with names, tls-enabled)"),
+        ("dns", "refresh-timeout = 5000", "goes with discovery = udp, file or gossip"),
+    ],
+)  # fmt: skip
+def test_options_of_two_kinds_are_a_fault_that_names_both(kind: str, more: str, said: str) -> None:
+    found = faults(kind_of(kind, more + "\n"))
+    assert list(found) == [f"discovery-groups.0.{more.partition(' ')[0]}"]
+    assert said in found[f"discovery-groups.0.{more.partition(' ')[0]}"]
+
+
+def test_an_option_of_another_kind_in_a_group_of_udp() -> None:
+    found = faults(DISCOVERY + 'peers = ["mq2:7000"]\n')
+    assert (
+        "peers goes with discovery = gossip, and this group has discovery = udp (with group-address, group-port)"
+        in (found["discovery-groups.0.peers"])
+    )
+
+
+def test_nobody_is_announced_by_dns() -> None:
+    found = faults(CONNECTOR + '[[broadcast-groups]]\nname = "lan"\ndiscovery = "dns"\nconnector-ref = "cluster"\n')
+    assert "must be one of 'udp', 'file' or 'gossip'" in found["broadcast-groups.0.discovery"]
+
+
+@pytest.mark.parametrize("name", ["mq.example", "mq:0", "_mq._tcp", "_mq.example.org", "a b:5"])
+def test_what_is_no_name_of_dns(name: str) -> None:
+    found = faults(f'[[discovery-groups]]\nname = "lan"\ndiscovery = "dns"\nnames = ["{name}"]\n')
+    assert "must be a name and its port" in found["discovery-groups.0.names.0"]
+
+
+@pytest.mark.parametrize(("kind", "option"), [("file", "directory"), ("gossip", "local-bind-port")])
+def test_one_place_has_one_group_of_each_sort(kind: str, option: str) -> None:
+    again = f'[[discovery-groups]]\nname = "again"\n{PLACES[kind]}'
+    found = faults(kind_of(kind) + again)
+    assert list(found) == [f"discovery-groups.1.{option}"]
+    assert "are those of discovery-groups.0" in found[f"discovery-groups.1.{option}"]
+
+
+@pytest.mark.parametrize("kind", ["file", "gossip"])
+def test_a_low_timeout_is_doubted_in_every_kind(kind: str) -> None:
+    assert list(doubted(kind_of(kind, "refresh-timeout = 3999\n"))) == ["discovery-groups.0.refresh-timeout"]
+
+
 # -- inventories -------------------------------------------------------------------------------------------------------
 
 GROUP = {"name": "lan", "group_address": "231.7.7.7", "group_port": 9876}
@@ -137,6 +223,9 @@ def test_an_inventory_with_groups_is_good() -> None:
     assert inventory() == {}
     assert inventory(mq_cluster_interface="eth1", mq_allow_plaintext=True) == {}
     assert inventory(mq_connectors=[{"name": "{{ x }}", "port": 5673}]) == {}
+    assert inventory(mq_discovery_groups=[{"name": "lan", "discovery": "file", "directory": "/srv/mq"}]) == {}
+    assert inventory(mq_discovery_groups=[{"name": "lan", "discovery": "dns", "names": ["{{ x }}"]}]) == {}
+    assert inventory(mq_discovery_groups=[{"name": "lan", "discovery": "gossip", "local_bind_port": 7000}]) == {}
 
 
 @pytest.mark.parametrize(
@@ -155,6 +244,19 @@ def test_an_inventory_with_groups_is_good() -> None:
             {"mq_instances": [{"name": "a", "port_offset": 60_000}]},
             "mq_connectors.0.port",
             "is above 65535 with the port_offset 60000",
+        ),
+        (
+            {"mq_discovery_groups": [{**GROUP, "discovery": "file"}]},
+            "mq_discovery_groups.0.group_address",
+            "group-address goes with discovery = udp",
+        ),
+        (
+            {
+                "mq_discovery_groups": [{"name": "lan", "discovery": "gossip", "local_bind_port": 7000}],
+                "mq_instances": [{"name": "a"}, {"name": "b"}],
+            },
+            "mq_instances.1.port_offset",
+            "port 7000 of gossip of instance b is taken by gossip of instance a",
         ),
         ({"mq_cluster_secret": "CHANGE ME!!"}, "mq_cluster_secret", "is a well-known default"),
     ],

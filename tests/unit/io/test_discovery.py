@@ -46,6 +46,7 @@ def test_an_address_that_no_card_has_is_a_failure_each_time() -> None:
     for turn in (10, 20):
         endpoints.join(JoinGroup(turn, "lan"))
         endpoints.send(SendDatagram(turn + 1, "lan", b"x"))
+        loop.run_until_complete(asyncio.sleep(0))
     assert node.posted == [
         Failed(turn + number, why.format(verb) + "it is tried again")
         for turn in (10, 20)

@@ -13,7 +13,7 @@ from mqbroker.cluster.discovery.datagram import derive_key, unseal
 from mqbroker.config.options import BrokerFile, to_slices
 from mqbroker.config.slices import BrokerOptions
 from mqbroker.node import inputs as given
-from mqbroker.node.effects import JoinGroup, SendDatagram
+from mqbroker.node.effects import JoinGroup, RelayRecord, SendDatagram
 
 from tests.support.stage import Stage, options_with
 
@@ -110,7 +110,8 @@ def test_nodes_find_each_other_and_not_themselves() -> None:
     ]  # fmt: skip
     assert (shown["groups"][1]["dropped_by_reason"]["own"], shown["groups"][1]["dropped"]) == (1, 0)
     assert shown["nodes"][0] | {"age_ms": 0, "known_for_ms": 0} == {
-        "group": "lan", "node": "mq2", "node_id": "00000002-0000-4000-8000-000000000000", "boot_id": f"{2:032x}",
+        "group": "lan", "discovery": "udp", "node": "mq2", "node_id": "00000002-0000-4000-8000-000000000000",
+        "boot_id": f"{2:032x}",
         "connector": "amqp://198.51.100.11:5673", "connectors": ["amqp://198.51.100.11:5673"], "source": "mq2:4000",
         "age_ms": 0, "known_for_ms": 0, "period_ms": 2000, "conflict": False,
     }  # fmt: skip
@@ -291,3 +292,58 @@ def test_a_new_secret_is_taken_while_the_node_runs() -> None:
     first.run()
     air.wait(2500)
     assert (heard(first), heard(second)) == (["mq2"], ["mq1"])
+
+
+# -- other kinds than udp ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.option("discovery-groups.tls-enabled")
+@pytest.mark.parametrize(("has_tls", "scheme"), [(False, "amqp"), (True, "amqps")])
+def test_names_lead_to_places_without_a_node(has_tls: bool, scheme: str) -> None:
+    names = {"name": "lan", "discovery": "dns", "names": ["mq.example:5673"], "tls-enabled": has_tls}
+    stage = Air().add("mq1", options(discovery_groups=[names]))
+    stage.wait(50)
+    places = [("mq.example:5673", host, 5673) for host in ("192.0.2.9", "198.51.100.11")]
+    stage.give(given.Resolved("lan", tuple(places)))
+    stage.run()
+    shown = stage.admin("discovery")
+    assert shown["nodes"] == [
+        {
+            "group": "lan", "discovery": "dns", "node": None, "node_id": None, "boot_id": None,
+            "connector": f"{scheme}://192.0.2.9:5673", "connectors": [f"{scheme}://192.0.2.9:5673"],
+            "source": "mq.example:5673", "age_ms": 0, "known_for_ms": 0, "period_ms": None, "conflict": False,
+        }
+    ]  # fmt: skip
+    (row,) = [row for row in shown["groups"] if row["kind"] == "discovery"]
+    assert (row["discovery"], row["place"], row["dropped"]) == ("dns", "mq.example:5673", 0)
+    stage.give(given.Resolved("lan", ()))
+    stage.run()
+    assert stage.admin("discovery")["nodes"] == []
+    assert events(stage) == ["discovery-listening", "discovery-node-found", "discovery-node-lost"]
+
+
+def test_a_place_that_cannot_be_looked_at_is_shown_until_it_can() -> None:
+    files = {"name": "lan", "discovery": "file", "directory": "/srv/mq"}
+    stage = Air().add("mq1", options(discovery_groups=[files]))
+    stage.wait(50)
+    for why, shown in (("it is gone", "it is gone"), ("", None)):
+        stage.give(given.Looked("lan", why))
+        stage.run()
+        assert stage.admin("discovery")["groups"][1]["trouble"] == shown
+    assert events(stage)[1:] == ["discovery-look-failed", "discovery-look-works-again"]
+
+
+def test_records_that_come_by_gossip_are_passed_on_and_their_repetition_is_nothing_wrong() -> None:
+    talk = {"name": "lan", "discovery": "gossip", "local-bind-address": "127.0.0.1", "local-bind-port": 7000}
+    first = Air().add("mq1", options(discovery_groups=[talk]))
+    other = Air()
+    other.add("mq1")
+    second = other.add("mq2")
+    (sent,) = [each for each in second.network_effects if isinstance(each, SendDatagram)]
+    for _ in range(2):
+        first.give(given.Datagram("lan", "127.0.0.1:7001", sent.data))
+        first.run()
+    relayed = [each for each in first.network_effects if isinstance(each, RelayRecord)]
+    assert relayed == [RelayRecord("lan", "00000002-0000-4000-8000-000000000000", sent.data)]
+    row = first.admin("discovery")["groups"][1]
+    assert (row["heard"], row["dropped"], row["dropped_by_reason"]["replayed"]) == (1, 0, 1)

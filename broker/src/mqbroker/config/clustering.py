@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
 from mqbroker.base.errors import ConfigFault
-from mqbroker.config import patterns
-from mqbroker.config.declaring import NodeName, Table, option
+from mqbroker.config import group_kinds, patterns
+from mqbroker.config.declaring import NodeName, OptionalPath, Table, option
 from mqbroker.config.slices import BroadcastGroupOptions, BrokerOptions, ConnectorOptions, DiscoveryGroupOptions
 
 PERIOD_MS_MAX: Final = 3_600_000
@@ -24,6 +24,8 @@ JGROUPS: Final = "jgroups-"
 
 
 def _multicast_address(value: str) -> str:
+    if not value:
+        return value  # what a kind of discovery needs is checked in group_kinds
     try:
         address = ipaddress.IPv4Address(value)
     except ValueError:
@@ -58,6 +60,8 @@ def _reachable(value: str) -> str:
 
 MulticastAddress = Annotated[str, AfterValidator(_multicast_address)]
 OptionalIpv4 = Annotated[str, AfterValidator(_optional_ipv4)]
+Peers = Annotated[list[Annotated[str, Field(pattern=patterns.PLACE)]], Field(max_length=64)]
+DnsNames = Annotated[list[Annotated[str, Field(pattern=patterns.DNS_NAME)]], Field(max_length=64)]
 Host = Annotated[str, Field(pattern=patterns.HOST), AfterValidator(_reachable)]
 
 
@@ -71,35 +75,72 @@ class ConnectorTable(Table):
 
 
 class BroadcastGroupTable(Table):
-    """Where this node announces itself, by UDP multicast. The table may be repeated."""
+    """Where this node announces itself. The table may be repeated."""
 
     name: NodeName = option(..., "Name of the group, distinct within the file.")
+    discovery: Literal["udp", "file", "gossip"] = option(
+        "udp", "How it announces itself: by UDP multicast, by files in a shared directory, or by TCP to peers (gossip)."
+    )
     local_bind_address: OptionalIpv4 = option(
-        "", "IPv4 address of the network card that is sent from; empty leaves the choice to the host's routes."
+        "",
+        "IPv4 address of the network card that is sent from; for udp, empty leaves the choice to the host's routes; "
+        "gossip needs it.",
     )
     local_bind_port: int = option(
-        -1, "UDP port that is sent from, where local-bind-address is set; -1: any.", ge=-1, le=65535
+        -1,
+        "Port of local-bind-address. udp: sent from, -1 is any. gossip needs it: TCP, peers connect to it; a discovery "
+        "group may share it.",
+        ge=-1,
+        le=65535,
     )
-    group_address: MulticastAddress = option(..., "Multicast address that is sent to, 224.0.0.1 to 239.255.255.255.")
-    group_port: int = option(..., "UDP port that is sent to.", ge=1, le=65535)
+    group_address: MulticastAddress = option(
+        "", "Multicast address that is sent to, 224.0.0.1 to 239.255.255.255; udp needs it."
+    )
+    group_port: int = option(0, "UDP port that is sent to; udp needs it.", ge=0, le=65535)
+    directory: OptionalPath = option("", "Directory that all nodes share, in which each writes a file; file needs it.")
+    peers: Peers = option([], "Nodes, each as `host:port`, that records are exchanged with by gossip.")
     broadcast_period: int = option(
         2000, "Time between two announcements; the first comes at once.", unit="ms", ge=50, le=PERIOD_MS_MAX
     )
     connector_ref: NodeName = option(..., "Name of the connector that is announced.")
     time_to_live: int = option(
-        1, "Routers that an announcement may cross, plus one: 1 stays on the network of the card.", ge=0, le=255
+        1,
+        "udp: routers that an announcement may cross, plus one; 1 stays on the network of the card.",
+        ge=0,
+        le=255,
     )
 
 
 class DiscoveryGroupTable(Table):
-    """Where this node listens for others that announce themselves. The table may be repeated."""
+    """Where this node looks for others. The table may be repeated."""
 
     name: NodeName = option(..., "Name of the group, distinct within the file.")
-    local_bind_address: OptionalIpv4 = option(
-        "", "IPv4 address of the network card that is listened on; empty leaves the choice to the host's routes."
+    discovery: Literal["udp", "file", "dns", "gossip"] = option(
+        "udp",
+        "How others are found: by UDP multicast, by files in a shared directory, by names in DNS, or by TCP to peers "
+        "(gossip).",
     )
-    group_address: MulticastAddress = option(..., "Multicast address that is listened to.")
-    group_port: int = option(..., "UDP port that is listened on.", ge=1, le=65535)
+    local_bind_address: OptionalIpv4 = option(
+        "",
+        "IPv4 address of the network card that is listened on; for udp, empty leaves the choice to the host's routes; "
+        "gossip needs it.",
+    )
+    local_bind_port: int = option(
+        -1, "gossip needs it: TCP port that peers connect to; a broadcast group may share it.", ge=-1, le=65535
+    )
+    group_address: MulticastAddress = option("", "Multicast address that is listened to; udp needs it.")
+    group_port: int = option(0, "UDP port that is listened on; udp needs it.", ge=0, le=65535)
+    directory: OptionalPath = option("", "Directory that all nodes share, whose files are read; file needs it.")
+    names: DnsNames = option(
+        [],
+        "dns needs it: names that are resolved, `host:port` for addresses or such as `_mq._tcp.example.org` for SRV "
+        "records.",
+    )
+    tls_enabled: bool = option(False, "dns: whether the listeners behind the names have TLS.")
+    peers: Peers = option([], "Nodes, each as `host:port`, that records are exchanged with by gossip.")
+    poll_period: int = option(
+        2000, "Time between two looks, by file, dns and gossip.", unit="ms", ge=50, le=PERIOD_MS_MAX
+    )
     refresh_timeout: int = option(
         10_000, "Time without an announcement after which a node counts as gone.", unit="ms", ge=100, le=PERIOD_MS_MAX
     )
@@ -116,12 +157,13 @@ def connector(table: ConnectorTable) -> ConnectorOptions:
 
 def broadcast_group(table: BroadcastGroupTable) -> BroadcastGroupOptions:
     """Its slice."""
-    return BroadcastGroupOptions(**table.model_dump())
+    return BroadcastGroupOptions(**{**table.model_dump(), "peers": tuple(table.peers)})
 
 
 def discovery_group(table: DiscoveryGroupTable) -> DiscoveryGroupOptions:
     """Its slice."""
-    return DiscoveryGroupOptions(**table.model_dump())
+    lists = {"peers": tuple(table.peers), "names": tuple(table.names)}
+    return DiscoveryGroupOptions(**{**table.model_dump(), **lists})
 
 
 def faults(raw: Mapping[str, Any], unknown: object = None) -> Iterator[ConfigFault]:
@@ -131,17 +173,28 @@ def faults(raw: Mapping[str, Any], unknown: object = None) -> Iterator[ConfigFau
         yield from _names_twice(head, rows, unknown)
     names = [row.get("name") for _, row in tables["connectors"]]
     known = ", ".join(str(name) for name in names) or "none"
-    places: dict[tuple[str, ...], int] = {}
     for number, row in tables["broadcast-groups"]:
         path, wanted = f"broadcast-groups.{number}", row.get("connector-ref")
         if isinstance(wanted, str) and wanted not in names and unknown not in (wanted, *names):
             why = f"there is no connector {wanted}; declare it as [[connectors]] (there are: {known})"
             yield ConfigFault(f"{path}.connector-ref", why)
-        place = tuple(str(row.get(name, "")) for name in ("local-bind-address", "group-address", "group-port"))
-        if place in places and unknown not in place:
-            why = f"is that of broadcast-groups.{places[place]}, and so is the port; a node is announced there once"
-            yield ConfigFault(f"{path}.group-address", why)
-        places.setdefault(place, number)
+    for head in HEADS[1:]:
+        for number, row in tables[head]:
+            yield from group_kinds.faults(f"{head}.{number}", head, row)
+        yield from _places_twice(head, tables[head], unknown)
+
+
+def _places_twice(head: str, rows: Sequence[tuple[int, Mapping[str, Any]]], unknown: object) -> Iterator[ConfigFault]:
+    """A node is announced at a place once, and has one ear at a TCP port or in a directory."""
+    seen: dict[tuple[str, ...], int] = {}
+    for number, row in rows:
+        if head == "discovery-groups" and row.get("discovery") not in ("file", "gossip"):
+            continue
+        place = group_kinds.place_key(row)
+        if place in seen and unknown not in place:
+            why = f"and the rest of the place are those of {head}.{seen[place]}; one group is enough there"
+            yield ConfigFault(f"{head}.{number}.{group_kinds.place_option(row)}", why)
+        seen.setdefault(place, number)
 
 
 def is_of_jgroups(fault: ConfigFault) -> bool:
@@ -153,8 +206,8 @@ def is_of_jgroups(fault: ConfigFault) -> bool:
 def migration(fault: ConfigFault) -> ConfigFault:
     """What to do about such an option."""
     why = (
-        "JGroups is not used here: remove jgroups-file and jgroups-channel, and set group-address and group-port for "
-        "discovery by UDP multicast"
+        "JGroups is not used here: remove jgroups-file and jgroups-channel; set group-address and group-port for "
+        "discovery by UDP multicast, or discovery to file, dns or gossip"
     )
     return ConfigFault(fault.path, why)
 
@@ -162,22 +215,30 @@ def migration(fault: ConfigFault) -> ConfigFault:
 def doubts(options: BrokerOptions) -> Iterator[ConfigFault]:
     """What is allowed and hardly meant."""
     for number, group in enumerate(options.broadcast_groups):
-        if group.local_bind_port != -1 and not group.local_bind_address:
+        if group.discovery == "udp" and group.local_bind_port != -1 and not group.local_bind_address:
             why = f"is {group.local_bind_port} and means nothing without local-bind-address; set that, or remove this"
             yield ConfigFault(f"broadcast-groups.{number}.local-bind-port", why)
     for number, listened in enumerate(options.discovery_groups):
-        place = (listened.group_address, listened.group_port)
         periods = [
             one.broadcast_period
             for one in options.broadcast_groups
-            if (one.group_address, one.group_port) == place and listened.refresh_timeout < 2 * one.broadcast_period
+            if _meeting_point(one) == _meeting_point(listened) and listened.refresh_timeout < 2 * one.broadcast_period
         ]
         if periods:
             why = (
                 f"is {listened.refresh_timeout} ms, less than two broadcast periods of {max(periods)} ms: one lost "
-                "datagram makes a node seem gone; raise it, or lower broadcast-period"
+                "announcement makes a node seem gone; raise it, or lower broadcast-period"
             )
             yield ConfigFault(f"discovery-groups.{number}.refresh-timeout", why)
+
+
+def _meeting_point(group: BroadcastGroupOptions | DiscoveryGroupOptions) -> tuple[str, str | int, int]:
+    """Where announcers and listeners of one kind meet."""
+    if group.discovery == "udp":
+        return ("udp", group.group_address, group.group_port)
+    if group.discovery == "gossip":
+        return ("gossip", group.local_bind_address, group.local_bind_port)
+    return (group.discovery, group.directory, 0)
 
 
 def _names_twice(head: str, rows: Sequence[tuple[int, Mapping[str, Any]]], unknown: object) -> Iterator[ConfigFault]:

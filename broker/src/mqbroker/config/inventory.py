@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from mqbroker.base.errors import ConfigFault
 from mqbroker.config import catalogue, clustering, faults, suggest
 from mqbroker.config.declaring import Table, toml_name, yaml_name
+from mqbroker.config.group_kinds import HAVE_LOCAL_ADDRESS
 from mqbroker.config.load import address_faults, overlap, tls_faults
 from mqbroker.config.options import ListenerTable
 from mqbroker.config.tables import has_cluster_certificate, tls_options
@@ -291,7 +292,7 @@ def _clustering(variables: Vars) -> list[ConfigFault]:
         ("broadcast_groups", {"local_bind_address": common}),
         ("discovery_groups", {"local_bind_address": common}),
     ):
-        rows = [added | row for row in _rows(variables, f"mq_{table}")]
+        rows = [(added if _takes_address(table, row) else {}) | row for row in _rows(variables, f"mq_{table}")]
         for number, row in enumerate(rows):
             found += _row_faults(f"mq_{table}.{number}", catalogue.tables()[table], row)
         raw[toml_name(table)] = [{toml_name(name): value for name, value in row.items()} for row in rows]
@@ -299,6 +300,22 @@ def _clustering(variables: Vars) -> list[ConfigFault]:
     for fault in clustering.faults(raw, unknown=OPAQUE):
         found.append(ConfigFault(f"mq_{yaml_name(fault.path)}", fault.why))
     return found + _connector_ports(variables)
+
+
+def _takes_address(table: str, row: Mapping[str, Any]) -> bool:
+    return table == "connectors" or row.get("discovery", "udp") in HAVE_LOCAL_ADDRESS
+
+
+def _gossip_ports(variables: Vars, offset: int) -> list[tuple[int, str, str]]:
+    """As _ports. A broadcast group and a discovery group may share one."""
+    common = variables.get("mq_local_bind_address") or (OPAQUE if variables.get("mq_cluster_interface") else LOOPBACK)
+    rows = _rows(variables, "mq_broadcast_groups") + _rows(variables, "mq_discovery_groups")
+    found = {
+        (row["local_bind_port"] + offset, str(row.get("local_bind_address", common))): None
+        for row in rows
+        if row.get("discovery") == "gossip" and isinstance(row.get("local_bind_port"), int)
+    }
+    return [(port, address, "gossip") for port, address in found]
 
 
 def _connector_ports(variables: Vars) -> list[ConfigFault]:
@@ -371,7 +388,7 @@ def _ports(variables: Vars, offset: int) -> list[tuple[int, str, str]]:
     if metrics_port:
         address = str(variables.get("mq_metrics_local_bind_address", LOOPBACK))
         ports.append((metrics_port + offset, address, "metrics"))
-    return ports
+    return ports + _gossip_ports(variables, offset)
 
 
 def _whole_number(value: object) -> int:

@@ -18,6 +18,7 @@ _PORT: Final = r"(6553[0-5]|655[0-2][0-9]|65[0-4][0-9]{2}|6[0-4][0-9]{3}|[1-5][0
 PLACE: Final = rf"^{_HOST}:{_PORT}$"
 HOST: Final = r"^([0-9A-Fa-f:]*:[0-9A-Fa-f:.]*|[A-Za-z0-9][A-Za-z0-9._-]{0,252})$"
 OPTIONAL_PLACE: Final = rf"^({_HOST}:{_PORT})?$"
+DNS_NAME: Final = rf"^({_HOST}:{_PORT}|_[A-Za-z0-9-]{{1,62}}\._(tcp|udp)(\.[A-Za-z0-9-]{{1,63}})+)$"
 
 SENTENCES: Final = {
     NODE_NAME: "must be 1 to 63 letters, digits, dots, dashes or underscores and start with a letter or digit",
@@ -31,5 +32,6 @@ SENTENCES: Final = {
     NETWORK_CARD: "must be the name of a network card, 1 to 15 characters",
     HOST: "must be an IP address or the name of a host",
     PLACE: "must be a host and its port as in broker-2.example:5672 or [::1]:5672",
+    DNS_NAME: "must be a name and its port as in brokers.example:5673, or a name for SRV as in _mq._tcp.example.org",
     OPTIONAL_PLACE: "must be a host and its port as in broker-2.example:5672 or [::1]:5672, or empty",
 }

@@ -244,10 +244,13 @@ class BroadcastGroupOptions:
     """One `[[broadcast-groups]]` table. Port -1: any."""
 
     name: str
+    discovery: str
     local_bind_address: str
     local_bind_port: int
     group_address: str
     group_port: int
+    directory: str
+    peers: tuple[str, ...]
     broadcast_period: int
     connector_ref: str
     time_to_live: int
@@ -258,9 +261,16 @@ class DiscoveryGroupOptions:
     """One `[[discovery-groups]]` table."""
 
     name: str
+    discovery: str
     local_bind_address: str
+    local_bind_port: int
     group_address: str
     group_port: int
+    directory: str
+    names: tuple[str, ...]
+    tls_enabled: bool
+    peers: tuple[str, ...]
+    poll_period: int
     refresh_timeout: int
     initial_wait_timeout: int
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mqbroker.config.declaring import toml_name
+from mqbroker.config.group_kinds import HAVE_LOCAL_ADDRESS
 from mqbroker.config.variables import LOOPBACK, HostVariables, Instance, is_true
 
 TABLE_ORDER = ("node", "journal", "limits", "metrics")
@@ -40,9 +41,17 @@ def tables_of(variables: HostVariables, instance: Instance, address: str | None 
     made["addresses"] = [dict(row) for row in variables.mq_addresses]
     made["diverts"] = [dict(row) for row in variables.mq_diverts]
     made["connectors"] = [_connector(row, made["listeners"], instance, bound_to) for row in variables.mq_connectors]
-    common = {"local_bind_address": bound_to}
-    made["broadcast_groups"] = [common | row for row in variables.mq_broadcast_groups]
-    made["discovery_groups"] = [common | row for row in variables.mq_discovery_groups]
+    made["broadcast_groups"] = [_group(row, instance, bound_to) for row in variables.mq_broadcast_groups]
+    made["discovery_groups"] = [_group(row, instance, bound_to) for row in variables.mq_discovery_groups]
+    return made
+
+
+def _group(row: Mapping[str, Any], instance: Instance, bound_to: str) -> dict[str, Any]:
+    """Only gossip has a port of this host that others connect to, which each instance needs for itself."""
+    kind, port = row.get("discovery", "udp"), row.get("local_bind_port")
+    made = {**({"local_bind_address": bound_to} if kind in HAVE_LOCAL_ADDRESS else {}), **row}
+    if kind == "gossip" and isinstance(port, int):
+        made["local_bind_port"] = port + instance.port_offset
     return made
 
 

@@ -64,7 +64,7 @@ def write(file: Path, secret: str) -> bool:
 
 def is_needed(options: BrokerOptions) -> bool:
     """Whether a node with these options has to know the secret."""
-    return bool(options.broadcast_groups or options.discovery_groups)
+    return bool(options.broadcast_groups) or any(each.discovery != "dns" for each in options.discovery_groups)
 
 
 def faults_of(options: BrokerOptions) -> list[ConfigFault]:

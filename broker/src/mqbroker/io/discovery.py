@@ -1,19 +1,41 @@
-"""Carries out what discovery asks for: JoinGroup and SendDatagram, each answered by Done or Failed.
+"""Carries out what discovery asks for: JoinGroup and SendDatagram, each answered by Done or Failed, and RelayRecord.
 
-Owns the endpoints of all groups. Without groups it holds nothing.
+Owns the endpoints of all groups, and what they are about. Without groups it holds nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 
-from mqbroker.config.slices import BrokerOptions
-from mqbroker.io.broadcast_endpoints import Ear, Mouth, Unreachable
+from mqbroker.config.slices import BroadcastGroupOptions, BrokerOptions, DiscoveryGroupOptions
+from mqbroker.io.announced_files import FileEar, FileMouth
+from mqbroker.io.broadcast_endpoints import Ear, Mouth, Unreachable, Work
+from mqbroker.io.gossip import GossipEar, GossipMouth, GossipPlace
 from mqbroker.io.loop import NodeLoop
 from mqbroker.io.multicast import MulticastReceiver, MulticastSender
-from mqbroker.node.effects import JoinGroup, SendDatagram
-from mqbroker.node.inputs import Datagram, Done, Failed
+from mqbroker.io.name_service import NameEar
+from mqbroker.node.effects import JoinGroup, RelayRecord, SendDatagram
+from mqbroker.node.inputs import Datagram, Done, Failed, Looked, Resolved
+
+
+class GroupListener:
+    """Posts what an ear tells as inputs of its group."""
+
+    def __init__(self, node: NodeLoop, group: str) -> None:
+        self._node = node
+        self._group = group
+
+    def heard(self, source: str, data: bytes) -> None:
+        """See Listener."""
+        self._node.post(Datagram(self._group, source, data))
+
+    def resolved(self, found: tuple[tuple[str, str, int], ...]) -> None:
+        """See Listener."""
+        self._node.post(Resolved(self._group, found))
+
+    def looked(self, why: str) -> None:
+        """See Listener."""
+        self._node.post(Looked(self._group, why))
 
 
 class DiscoveryEndpoints:
@@ -21,31 +43,70 @@ class DiscoveryEndpoints:
 
     def __init__(self, options: BrokerOptions, node: NodeLoop, loop: asyncio.AbstractEventLoop) -> None:
         self._node = node
-        self._mouths: dict[str, Mouth] = {each.name: MulticastSender(each) for each in options.broadcast_groups}
-        self._ears: dict[str, Ear] = {each.name: MulticastReceiver(each, loop) for each in options.discovery_groups}
+        self._loop = loop
+        self._places: dict[tuple[str, int], GossipPlace] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._listeners = {each.name: GroupListener(node, each.name) for each in options.discovery_groups}
+        self._mouths: dict[str, Mouth] = {each.name: self._mouth(each) for each in options.broadcast_groups}
+        self._ears: dict[str, Ear] = {each.name: self._ear(each) for each in options.discovery_groups}
 
     def join(self, effect: JoinGroup) -> None:
-        try:
-            self._ears[effect.group].join(partial(self._heard, effect.group))
-        except Unreachable as why:
-            self._node.post(Failed(effect.id, str(why)))
-        else:
-            self._node.post(Done(effect.id))
+        ear = self._ears[effect.group]
+        self._start(effect.id, ear.join(self._listeners[effect.group]))
 
     def send(self, effect: SendDatagram) -> None:
-        try:
-            self._mouths[effect.group].send(effect.data)
-        except Unreachable as why:
-            self._node.post(Failed(effect.id, str(why)))
-        else:
-            self._node.post(Done(effect.id))
+        self._start(effect.id, self._mouths[effect.group].send(effect.data))
+
+    def relay(self, effect: RelayRecord) -> None:
+        ear = self._ears[effect.group]
+        if isinstance(ear, GossipEar):
+            ear.relay(effect.node_id, effect.data)
 
     def close(self) -> None:
         """Safe to call twice."""
+        for task in list(self._tasks):
+            task.cancel()
         for mouth in self._mouths.values():
             mouth.close()
         for ear in self._ears.values():
             ear.close()
+        for place in self._places.values():
+            place.close()
 
-    def _heard(self, group: str, source: str, data: bytes) -> None:
-        self._node.post(Datagram(group, source, data))
+    def _mouth(self, options: BroadcastGroupOptions) -> Mouth:
+        if options.discovery == "file":
+            return FileMouth(options)
+        if options.discovery == "gossip":
+            return GossipMouth(self._place(options))
+        return MulticastSender(options)
+
+    def _ear(self, options: DiscoveryGroupOptions) -> Ear:
+        if options.discovery == "file":
+            return FileEar(options)
+        if options.discovery == "dns":
+            return NameEar(options)
+        if options.discovery == "gossip":
+            return GossipEar(options, self._place(options))
+        return MulticastReceiver(options, self._loop)
+
+    def _place(self, options: BroadcastGroupOptions | DiscoveryGroupOptions) -> GossipPlace:
+        key = (options.local_bind_address, options.local_bind_port)
+        place = self._places.get(key)
+        if place is None:
+            place = self._places[key] = GossipPlace(options)
+        else:
+            place.add(options)
+        return place
+
+    def _start(self, effect_id: int, work: Work) -> None:
+        task = self._loop.create_task(self._answered(effect_id, work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _answered(self, effect_id: int, work: Work) -> None:
+        try:
+            await work
+        except Unreachable as why:
+            self._node.post(Failed(effect_id, str(why)))
+        else:
+            self._node.post(Done(effect_id))

@@ -14,7 +14,7 @@ import socket
 
 from mqbroker.cluster.discovery.datagram import DATAGRAM_BYTES_MAX
 from mqbroker.config.slices import BroadcastGroupOptions, DiscoveryGroupOptions
-from mqbroker.io.broadcast_endpoints import Heard, Unreachable
+from mqbroker.io.broadcast_endpoints import Listener, Unreachable
 
 READS_MAX = 64  # datagrams of one group in one loop turn
 IP_MULTICAST_ALL = 49  # of linux/in.h; the socket module has no name for it
@@ -27,7 +27,7 @@ class MulticastSender:
         self._options = options
         self._socket: socket.socket | None = None
 
-    def send(self, data: bytes) -> None:
+    async def send(self, data: bytes) -> None:
         options = self._options
         try:
             if self._socket is None:
@@ -52,7 +52,7 @@ class MulticastReceiver:
         self._loop = loop
         self._socket: socket.socket | None = None
 
-    def join(self, heard: Heard) -> None:
+    async def join(self, listener: Listener) -> None:
         options = self._options
         try:
             made = _listening(options)
@@ -63,7 +63,7 @@ class MulticastReceiver:
         # The old one last, so that nothing is missed in between.
         self.close()
         self._socket = made
-        self._loop.add_reader(made.fileno(), _read, made, heard)
+        self._loop.add_reader(made.fileno(), _read, made, listener)
 
     def close(self) -> None:
         if self._socket is not None:
@@ -105,7 +105,7 @@ def _listening(options: DiscoveryGroupOptions) -> socket.socket:
     return made
 
 
-def _read(sock: socket.socket, heard: Heard) -> None:
+def _read(sock: socket.socket, listener: Listener) -> None:
     """A bounded number of datagrams: who floods the group must not keep clients waiting."""
     for _ in range(READS_MAX):
         try:
@@ -113,7 +113,7 @@ def _read(sock: socket.socket, heard: Heard) -> None:
             data, (host, port) = sock.recvfrom(DATAGRAM_BYTES_MAX + 1)
         except OSError:
             return  # there is none, or something is wrong; if that lasts, silence leads to joining anew
-        heard(f"{host}:{port}", data)
+        listener.heard(f"{host}:{port}", data)
 
 
 def _why(error: OSError, place: str, local: str, verb: str) -> str:

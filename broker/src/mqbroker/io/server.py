@@ -46,6 +46,7 @@ from mqbroker.node.effects import (
     PauseReading,
     ReadLarge,
     ReadPage,
+    RelayRecord,
     Send,
     SendDatagram,
     WriteLarge,
@@ -229,6 +230,7 @@ class Server:
             LoadConfiguration: self.load_configuration,
             JoinGroup: self._discovery.join,
             SendDatagram: self._discovery.send,
+            RelayRecord: self._discovery.relay,
             AdminReply: self._admin.reply,
         }
 

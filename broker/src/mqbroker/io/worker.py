@@ -38,6 +38,14 @@ class Worker:
         """Let the thread end after what it is at."""
         self._queue.put(None)
 
+    def finish(self, work: Callable[[], None], timeout_s: float) -> None:
+        """Do this last, and let the thread end. Waits for it so long and no longer."""
+        if self._thread is None:
+            return
+        self._queue.put((work, self._loop.create_future()))
+        self._queue.put(None)
+        self._thread.join(timeout_s)
+
     def _work(self) -> None:
         while (item := self._queue.get()) is not None:
             work, future = item

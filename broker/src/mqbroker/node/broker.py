@@ -132,6 +132,8 @@ class Broker:
             given.Failed: self._failed,
             given.Disk: self._disk,
             given.Datagram: self.discovery.heard,
+            given.Resolved: self.discovery.resolved,
+            given.Looked: self.discovery.looked,
             given.Space: self._space,
             given.AdminRequest: self._admin,
             given.AdminClosed: self._admin_closed,

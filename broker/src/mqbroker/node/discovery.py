@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 from mqbroker.base.notice import Level
 from mqbroker.cluster.discovery.announcement import Announcement, Connector
 from mqbroker.cluster.discovery.broadcaster import Broadcaster
+from mqbroker.cluster.discovery.candidates import CandidateTable
 from mqbroker.cluster.discovery.datagram import seal
 from mqbroker.cluster.discovery.entries import Change, EntryTable, Kind
 from mqbroker.cluster.discovery.group import DiscoveryGroup
-from mqbroker.config.slices import BroadcastGroupOptions
-from mqbroker.node.effects import JoinGroup, SendDatagram
-from mqbroker.node.inputs import ClusterKeyChanged, Datagram
+from mqbroker.config.slices import BroadcastGroupOptions, DiscoveryGroupOptions
+from mqbroker.node.effects import JoinGroup, RelayRecord, SendDatagram
+from mqbroker.node.inputs import ClusterKeyChanged, Datagram, Looked, Resolved
 
 if TYPE_CHECKING:
     from mqbroker.node.broker import Broker
@@ -55,7 +56,7 @@ class Discovery:
         }
         self.groups: dict[str, DiscoveryGroup] = {}
         for listened in options.discovery_groups:
-            table = EntryTable(broker.node_id, boot_id, listened.refresh_timeout)
+            table = self._table(listened)
             table.listeners.append(self._noticer(listened.name))
             group = self.groups[listened.name] = DiscoveryGroup(listened, self, key, table)
             group.start(now_ns)
@@ -90,6 +91,20 @@ class Discovery:
             group.heard(given.data, given.source, self._broker.at.monotonic_ns)
             self._broker.timers.add(group)
 
+    def resolved(self, given: Resolved) -> None:
+        """Names led somewhere."""
+        group = self.groups[given.group]
+        if not self._broker.is_stopping:
+            scheme = "amqps" if group.options.tls_enabled else "amqp"
+            found = [(name, Connector(group.options.name, scheme, host, port)) for name, host, port in given.found]
+            group.answered(found, self._broker.at.monotonic_ns)
+            self._broker.timers.add(group)
+
+    def looked(self, given: Looked) -> None:
+        """A place cannot be looked at, or can again."""
+        if not self._broker.is_stopping:
+            self.groups[given.group].looked(given.why)
+
     def key_changed(self, given: ClusterKeyChanged) -> None:
         """From now on the cluster has another secret. Who does not know it yet falls silent for us."""
         self._key = given.key
@@ -112,6 +127,10 @@ class Discovery:
     def send(self, group: str, data: bytes) -> None:
         """See World."""
         self._broker.effects.append(SendDatagram(self._expect(lambda why: self._sent(group, why)), group, data))
+
+    def relay(self, group: str, node_id: str, data: bytes) -> None:
+        """See World."""
+        self._broker.effects.append(RelayRecord(group, node_id, data))
 
     def tell(self, level: Level, event: str, **fields: str | int) -> None:
         """See World."""
@@ -141,6 +160,11 @@ class Discovery:
 
     # -- groups --------------------------------------------------------------------------------------------------------
 
+    def _table(self, options: DiscoveryGroupOptions) -> EntryTable:
+        if options.discovery == "dns":
+            return CandidateTable(frozenset((one.host, one.port) for one in self._connectors.values()))
+        return EntryTable(self._broker.node_id, self._boot_id, options.refresh_timeout)
+
     def _announcer(self, options: BroadcastGroupOptions) -> Callable[[], bytes]:
         def announce() -> bytes:
             self._seq += 1
@@ -162,8 +186,8 @@ class Discovery:
             said = change.announcement
             fields: dict[str, str | int] = {
                 "group": group, "node": said.name, "node_id": said.node_id, "boot_id": said.boot_id,
-                "connector": said.connectors[0].uri, "source": change.source,
+                "connector": said.connectors[0].uri, "source": change.source, "remedy": remedy,
             }  # fmt: skip
-            self.tell(level, event, **fields, **({"remedy": remedy} if remedy else {}))
+            self.tell(level, event, **{name: value for name, value in fields.items() if value})
 
         return tell

@@ -151,6 +151,17 @@ class SendDatagram:
 
 
 @dataclass(frozen=True, slots=True)
+class RelayRecord:
+    """Pass this datagram of a node on to the peers of this discovery group, in place of an earlier one of that node;
+    empty: pass on none. Nothing follows.
+    """
+
+    group: str
+    node_id: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class AdminReply:
     """The one answer to AdminRequest `id`. Either `result` or `error` is set: {"condition": …, "description": …}."""
 
@@ -168,7 +179,7 @@ class Halt:
 
 Effect = (
     Send | Close | PauseReading | Connect | Derive | DeleteSegment | WriteLarge | FinishLarge | ReadLarge | DeleteLarge
-    | ReadPage | LoadConfiguration | JoinGroup | SendDatagram | AdminReply | Halt
+    | ReadPage | LoadConfiguration | JoinGroup | SendDatagram | RelayRecord | AdminReply | Halt
 )  # fmt: skip
 
 

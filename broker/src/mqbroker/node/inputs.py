@@ -105,6 +105,22 @@ class Datagram:
 
 
 @dataclass(frozen=True, slots=True)
+class Resolved:
+    """The names of a discovery group led to these places: (name, host, port), all that there are now."""
+
+    group: str
+    found: tuple[tuple[str, str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """Looks of a discovery group at its place fail now, and why; or they work again, where `why` is empty."""
+
+    group: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Space:
     """Whether less is free on the file system of the journal than the options want."""
 
@@ -161,5 +177,5 @@ class Stop:
 
 Input = (
     Received | Synced | Accepted | Connected | Closed | WriteBlocked | Done | Failed | Disk | Datagram
-    | Space | AdminRequest | AdminClosed | UsersChanged | ClusterKeyChanged | OptionsChanged | Stop
+    | Resolved | Looked | Space | AdminRequest | AdminClosed | UsersChanged | ClusterKeyChanged | OptionsChanged | Stop
 )  # fmt: skip

@@ -11,6 +11,7 @@ from mqctl.world import World
 COLUMNS = (
     Column("group"),
     Column("kind"),
+    Column("discovery"),
     Column("place"),
     Column("local"),
     Column("state"),

@@ -13,6 +13,7 @@ from mqctl.world import World
 
 COLUMNS = (
     Column("group"),
+    Column("discovery"),
     Column("node"),
     Column("connector"),
     Column("node_id"),

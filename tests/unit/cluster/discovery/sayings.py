@@ -30,6 +30,7 @@ class Spy:
     def __init__(self) -> None:
         self.joins: list[str] = []
         self.sends: list[tuple[str, bytes]] = []
+        self.relayed: list[tuple[str, str, bytes]] = []
         self.told: list[tuple[Level, str, dict[str, str | int]]] = []
 
     def join(self, group: str) -> None:
@@ -37,6 +38,9 @@ class Spy:
 
     def send(self, group: str, data: bytes) -> None:
         self.sends.append((group, data))
+
+    def relay(self, group: str, node_id: str, data: bytes) -> None:
+        self.relayed.append((group, node_id, data))
 
     def tell(self, level: Level, event: str, **fields: str | int) -> None:
         self.told.append((level, event, fields))

@@ -8,7 +8,10 @@ from mqbroker.config.slices import BroadcastGroupOptions
 
 from tests.unit.cluster.discovery.sayings import MS, Spy
 
-OPTIONS = BroadcastGroupOptions("lan", "198.51.100.11", -1, "231.7.7.7", 9876, 2000, "cluster", 1)
+OPTIONS = BroadcastGroupOptions(
+    name="lan", discovery="udp", local_bind_address="198.51.100.11", local_bind_port=-1, group_address="231.7.7.7",
+    group_port=9876, directory="", peers=(), broadcast_period=2000, connector_ref="cluster", time_to_live=1,
+)  # fmt: skip
 
 
 def made() -> tuple[Spy, Broadcaster]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from mqbroker.base.notice import Level
-from mqbroker.cluster.discovery.announcement import Announcement
+from mqbroker.cluster.discovery.announcement import Announcement, Connector
+from mqbroker.cluster.discovery.candidates import CandidateTable
 from mqbroker.cluster.discovery.datagram import Drop, seal
 from mqbroker.cluster.discovery.entries import EntryTable
 from mqbroker.cluster.discovery.group import DiscoveryGroup
@@ -12,7 +15,11 @@ from mqbroker.config.slices import DiscoveryGroupOptions
 
 from tests.unit.cluster.discovery.sayings import BOOTS, KEY, MS, NODES, Spy, said
 
-OPTIONS = DiscoveryGroupOptions("lan", "198.51.100.11", "231.7.7.7", 9876, 10_000, 30_000)
+OPTIONS = DiscoveryGroupOptions(
+    name="lan", discovery="udp", local_bind_address="198.51.100.11", local_bind_port=-1, group_address="231.7.7.7",
+    group_port=9876, directory="", names=(), tls_enabled=False, peers=(), poll_period=2000, refresh_timeout=10_000,
+    initial_wait_timeout=30_000,
+)  # fmt: skip
 
 
 def ns(ms: int) -> int:
@@ -25,7 +32,10 @@ class Staged:
 
     def __init__(self, options: DiscoveryGroupOptions = OPTIONS) -> None:
         self.spy = Spy()
-        self.group = DiscoveryGroup(options, self.spy, KEY, EntryTable(NODES[0], BOOTS[0], options.refresh_timeout))
+        is_dns = options.discovery == "dns"
+        own = frozenset({("192.0.2.1", 5673)})
+        table = CandidateTable(own) if is_dns else EntryTable(NODES[0], BOOTS[0], options.refresh_timeout)
+        self.group = DiscoveryGroup(options, self.spy, KEY, table)
         self.now_ms = 0
         self.group.start(ns(0))
 
@@ -174,3 +184,75 @@ def test_a_group_that_stops_is_due_no_more() -> None:
     staged.hear(said(1, 1, 1))
     staged.group.stop()
     assert (staged.group.due_ns, staged.group.table.entries) == (0, [])
+
+
+# -- other kinds than udp ----------------------------------------------------------------------------------------------
+
+DNS = replace(OPTIONS, discovery="dns", names=("mq.example:5673",), local_bind_address="")
+TWO = [("mq.example:5673", Connector("lan", "amqp", host, 5673)) for host in ("192.0.2.2", "192.0.2.3")]
+
+
+def test_what_names_lead_to_is_kept_until_they_lead_elsewhere_whatever_the_time() -> None:
+    staged = Staged(DNS)
+    staged.join()
+    staged.group.answered([*TWO, ("mq.example:5673", Connector("lan", "amqp", "192.0.2.1", 5673))], ns(0))
+    staged.wait(3_600_000)
+    assert [entry.announcement.connectors[0].host for entry in staged.group.table.entries] == ["192.0.2.2", "192.0.2.3"]
+    assert not staged.group.is_waiting
+    staged.group.answered(TWO[1:], ns(staged.now_ms))
+    assert [entry.announcement.name for entry in staged.group.table.entries] == ["192.0.2.3:5673"]
+    assert (staged.spy.joins, staged.spy.events) == (["lan"], ["discovery-listening"])
+
+
+def test_names_that_lead_to_this_node_alone_are_nobody() -> None:
+    staged = Staged(DNS)
+    staged.join()
+    staged.group.answered([("mq.example:5673", Connector("lan", "amqp", "192.0.2.1", 5673))], ns(0))
+    staged.wait(30_000)
+    assert staged.spy.told[-1] == (
+        Level.WARNING, "discovery-nobody-heard", {"group": "lan", "why": "the names lead to no node but this one"},
+    )  # fmt: skip
+
+
+def test_more_places_than_the_table_holds_are_counted() -> None:
+    staged = Staged(DNS)
+    staged.join()
+    many = [("mq", Connector("lan", "amqp", f"10.0.{number // 250}.{number % 250}", 1)) for number in range(1500)]
+    staged.group.answered(many, ns(0))
+    assert (len(staged.group.table.entries), staged.group.dropped[Drop.FULL]) == (1000, 1)
+
+
+def test_looks_that_fail_are_told_once_and_once_when_they_work_again() -> None:
+    staged = Staged(replace(OPTIONS, discovery="file", directory="/srv/mq", local_bind_address=""))
+    staged.join()
+    for why in ("it is gone", "it is still gone"):
+        staged.group.looked(why)
+        assert staged.group.trouble == why
+    staged.group.looked("")
+    assert staged.group.trouble == ""
+    place = {"group": "lan", "place": "/srv/mq"}
+    assert staged.spy.told[1:] == [
+        (Level.WARNING, "discovery-look-failed", {**place, "why": "it is gone"}),
+        (Level.INFO, "discovery-look-works-again", place),
+    ]
+
+
+def test_gossip_passes_on_what_it_believes_and_no_more_of_who_is_lost() -> None:
+    staged = Staged(replace(OPTIONS, discovery="gossip", local_bind_port=7000))
+    staged.join()
+    first, second = seal(said(1, seq=5), KEY), seal(said(1, seq=6), KEY)
+    staged.hear(first)
+    staged.hear(seal(said(1, seq=4), KEY))
+    staged.hear(seal(said(2), b"x" * 32))
+    staged.hear(seal(said(0, boot=0), KEY))
+    staged.hear(second)
+    assert staged.spy.relayed == [("lan", NODES[1], first), ("lan", NODES[1], second)]
+    staged.wait(10_000)
+    assert staged.spy.relayed[2:] == [("lan", NODES[1], b"")]
+
+
+def test_others_than_gossip_pass_nothing_on() -> None:
+    staged = Staged()
+    staged.join()
+    staged.hear(said(1))
+    assert (staged.group.heard_total, staged.spy.relayed) == (1, [])

@@ -83,7 +83,10 @@ class Known:
 
 
 class EntryTable:
-    """See the module's docstring. `listeners` are called in order, within `hear` and `expire`."""
+    """See the module's docstring. `listeners` are called in order, within `hear` and `expire`.
+
+    With a timeout of 0 nothing ends by time.
+    """
 
     def __init__(self, node_id: str, boot_id: str, refresh_timeout_ms: int) -> None:
         self._node_id = node_id
@@ -109,7 +112,7 @@ class EntryTable:
     def due_ns(self) -> int:
         """When `expire` has something to do; 0: never."""
         dues = [one.last_ns + self._timeout_ns for one in self._contentions.values()]
-        if self._entries:
+        if self._entries and self._timeout_ns:
             dues.append(next(iter(self._entries.values())).heard_ns + self._timeout_ns)
         return min(dues, default=0)
 
@@ -143,6 +146,8 @@ class EntryTable:
 
     def expire(self, now_ns: int) -> None:
         """End what was not heard for too long."""
+        if not self._timeout_ns:
+            return
         for node_id, entry in list(self._entries.items()):
             if now_ns - entry.heard_ns < self._timeout_ns:
                 break

@@ -1,4 +1,4 @@
-"""A discovery group: listens at one place and keeps the table of nodes that announce themselves there.
+"""A discovery group: listens or looks at one place and keeps the table of nodes that it finds there.
 
 The table feeds first connections only: that a node is not heard any more never ends a link that works. Whoever makes
 connections reads `table.entries`, listens to its changes, and gives up waiting for a first entry when `is_waiting`
@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from mqbroker.base.notice import Level
 from mqbroker.base.time import NS_PER_MS, NS_PER_S
-from mqbroker.cluster.discovery.announcement import Announcement
+from mqbroker.cluster.discovery.announcement import Announcement, Connector
+from mqbroker.cluster.discovery.candidates import CandidateTable
 from mqbroker.cluster.discovery.datagram import Drop, unseal
-from mqbroker.cluster.discovery.entries import ENTRIES_MAX, EntryTable
+from mqbroker.cluster.discovery.entries import ENTRIES_MAX, Change, EntryTable, Kind
+from mqbroker.cluster.discovery.places import place_of
 from mqbroker.cluster.discovery.states import Event, State, after
 from mqbroker.cluster.discovery.world import World
 from mqbroker.config.slices import DiscoveryGroupOptions
@@ -26,6 +28,14 @@ TOLD = {
     Drop.MAC: "its sender has another cluster secret; give each cluster a group of its own, or this node its secret",
     Drop.CONTENT: "its sender has our secret and says what no announcement may say",
     Drop.FULL: "the table holds as many nodes as it may",
+}
+
+
+NOBODY = {
+    "udp": "nobody was heard; see whether others broadcast to this group over this network card",
+    "file": "no file of another node has changed; see whether others write to this directory",
+    "dns": "the names lead to no node but this one",
+    "gossip": "no peer has told of a node; see whether the peers run and can be reached",
 }
 
 
@@ -48,6 +58,9 @@ class DiscoveryGroup:
         self._wait_until_ns = 0
         self.due_ns = 0
         self.scheduled_ns = 0
+        self._is_relaying = options.discovery == "gossip"
+        if self._is_relaying:
+            table.listeners.append(self._forget)
 
     def start(self, now_ns: int) -> None:
         """Begin to listen."""
@@ -67,7 +80,7 @@ class DiscoveryGroup:
         if self._wait_until_ns and now_ns >= self._wait_until_ns:
             self._wait_until_ns = 0
             self.is_waiting = False
-            why = self.trouble or "nobody was heard; see whether others broadcast to this group over this network card"
+            why = self.trouble or NOBODY[self.options.discovery]
             self._world.tell(Level.WARNING, "discovery-nobody-heard", group=self.options.name, why=why)
         if self._join_ns and now_ns >= self._join_ns:
             self._join_ns = 0
@@ -82,8 +95,7 @@ class DiscoveryGroup:
         self.trouble = ""
         self._expect_something(now_ns)
         if is_news:
-            place = f"{self.options.group_address}:{self.options.group_port}"
-            local = self.options.local_bind_address or "any"
+            place, local = place_of(self.options), self.options.local_bind_address or "any"
             self._world.tell(Level.INFO, "discovery-listening", group=self.options.name, place=place, local=local)
         self._plan()
 
@@ -106,12 +118,41 @@ class DiscoveryGroup:
             self._dropped(drop, source, now_ns)
         elif isinstance(found, Announcement):
             self._taken(found)
+            if self._is_relaying:
+                self._world.relay(self.options.name, found.node_id, data)
         self._plan()
+
+    def answered(self, found: list[tuple[str, Connector]], now_ns: int) -> None:
+        """Names were resolved: the whole answer, each place with its name."""
+        assert isinstance(self.table, CandidateTable)
+        left_out = self.table.answer(found, now_ns)
+        if left_out:
+            self._dropped(Drop.FULL, found[-1][0], now_ns)
+        if self.table.entries:
+            self._found_one()
+        self.heard_total += 1
+        self._plan()
+
+    def looked(self, why: str) -> None:
+        """A look at the place failed, and those before did not (or the reverse, where `why` is empty)."""
+        fields = {"group": self.options.name, "place": place_of(self.options)}
+        if why and not self.trouble:
+            self._world.tell(Level.WARNING, "discovery-look-failed", **fields, why=why)
+        elif self.trouble and not why:
+            self._world.tell(Level.INFO, "discovery-look-works-again", **fields)
+        self.trouble = why
+
+    def _forget(self, change: Change) -> None:
+        if change.kind is Kind.LOST:
+            self._world.relay(self.options.name, change.announcement.node_id, b"")
+
+    def _found_one(self) -> None:
+        self.is_waiting = False
+        self._wait_until_ns = 0
 
     def _taken(self, announcement: Announcement) -> None:
         self.heard_total += 1
-        self.is_waiting = False
-        self._wait_until_ns = 0
+        self._found_one()
         node_id, period_ms = announcement.node_id, announcement.period_ms
         if self.options.refresh_timeout < 2 * period_ms and self._low_told.get(node_id) != period_ms:
             if len(self._low_told) >= ENTRIES_MAX:
@@ -133,6 +174,9 @@ class DiscoveryGroup:
             self._world.tell(Level.WARNING, "discovery-datagram-dropped", **fields)
 
     def _expect_something(self, now_ns: int) -> None:
+        if self.options.discovery == "dns":
+            self._join_ns = 0  # an answer is had at each look, or told of as trouble
+            return
         self._join_ns = now_ns + self.options.refresh_timeout * NS_PER_MS
 
     def _plan(self) -> None:

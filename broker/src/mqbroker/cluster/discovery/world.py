@@ -16,5 +16,8 @@ class World(Protocol):
     def send(self, group: str, data: bytes) -> None:
         """Have a datagram sent to the place of this broadcast group."""
 
+    def relay(self, group: str, node_id: str, data: bytes) -> None:
+        """Have this datagram of a node passed on to peers of this discovery group; empty: no more."""
+
     def tell(self, level: Level, event: str, **fields: str | int) -> None:
         """Have something logged."""

@@ -1,0 +1,42 @@
+"""A table of places where nodes may be, for what names them and knows nothing else of them: DNS.
+
+Its entries have no node id, so the key is `host:port`. Each answer replaces the one before as a whole; entries do not
+end by time, since who keeps the names says when a node is gone. They serve for first connections, which find out
+whose node it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from mqbroker.cluster.discovery.announcement import Announcement, Connector
+from mqbroker.cluster.discovery.entries import ENTRIES_MAX, Change, Entry, EntryTable, Kind
+
+
+class CandidateTable(EntryTable):
+    """`own` are the places of this very node, which answers usually name as well."""
+
+    def __init__(self, own: frozenset[tuple[str, int]]) -> None:
+        super().__init__("", "", 0)
+        self._places = own
+
+    def answer(self, found: Sequence[tuple[str, Connector]], now_ns: int) -> int:
+        """Take the whole of an answer, each with the name that led to it; how many there was no room for."""
+        wanted = {
+            f"{one.host}:{one.port}": (name, one) for name, one in found if (one.host, one.port) not in self._places
+        }
+        keys = list(wanted)[:ENTRIES_MAX]
+        for key in [each for each in self._entries if each not in keys]:
+            entry = self._entries.pop(key)
+            self._tell(Change(Kind.LOST, entry.announcement, entry.source))
+        for key in keys:
+            name, connector = wanted[key]
+            before = self._entries.get(key)
+            if before is not None:
+                self._entries[key] = replace(before, source=name, heard_ns=now_ns)
+                continue
+            said = Announcement("", "", 0, key, 0, (connector,))
+            self._entries[key] = Entry(said, name, now_ns, now_ns)
+            self._tell(Change(Kind.FOUND, said, name))
+        return len(wanted) - len(keys)
