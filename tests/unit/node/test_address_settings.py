@@ -140,6 +140,45 @@ def test_it_may_hold_some_messages(allowed: int, left: dict[str, int]) -> None:
     assert site.queues() == left
 
 
+def test_a_restart_counts_idle_queues_again() -> None:
+    site = Site()
+    site.take()
+    site.send("one", to="held")
+    site.stage.admin("queue-create", name="made")
+    site.stage.crash()
+    site.stage.start()
+    site.stage.wait(29_000)
+    assert site.queues() == {"orders": 0, "held": 1, "made": 0}, "who comes back finds it"
+    site.stage.wait(2_000)
+    assert site.queues() == {"held": 1, "made": 0}
+    assert site.stage.admin("queue-purge", name="held") == {"purged": 1}
+    site.stage.wait(31_000)
+    assert site.queues() == {"made": 0}
+
+
+def test_who_comes_back_after_a_restart_keeps_the_queue() -> None:
+    site = Site()
+    site.take()
+    site.stage.crash()
+    site.stage.start()
+    site.stage.ask("receive", address="orders", wait_ms=60_000)
+    site.stage.wait(40_000)
+    assert site.queues() == {"orders": 0}
+
+
+def test_a_purge_of_what_is_paged_counts_an_idle_queue_again() -> None:
+    site = Site(max_size_messages=0)
+    site.send("one")
+    site.settle(site.take()[1])
+    site.send("two", "three")
+    site.stage.wait(40_000)
+    (row,) = site.stage.admin("queues")["queues"]
+    assert (row["message_count"], row["paged_count"]) == (2, 2)
+    assert site.stage.admin("queue-purge", name="orders") == {"purged": 2}
+    site.stage.wait(31_000)
+    assert site.queues() == {}
+
+
 def test_who_sends_to_a_deleted_queue_has_it_again() -> None:
     site = Site()
     talker = site.stage.connect("p")

@@ -168,3 +168,76 @@ def test_an_address_without_a_bound_has_no_meter_and_dead_letters_are_never_refu
     answer = stage.admin("receive", address="orders", count_max=3, wait_ms=1)
     stage.admin("settle", tag=answer["tag"], outcome="rejected")
     assert stage.broker.store.queues["dead"].message_count == 3
+
+
+# -- transactions -----------------------------------------------------------------------------------------------------
+
+
+def commit(script: Conversation, *commands: str) -> str:
+    """What the client learns of a transaction in which it did this."""
+    for command in ("declare p t1", *(f"{command} txn=t1" for command in commands)):
+        script.run(command)
+    return "\n".join(script.run("commit p t1"))
+
+
+PAGED = {"max_size_messages": 3, "address_full_policy": "PAGE", "page_limit_messages": 2}
+
+
+@pytest.mark.option("address-settings.page-limit-messages", "address-settings.page-full-policy")
+@pytest.mark.option("address-settings.address-full-policy")
+@pytest.mark.parametrize(
+    ("settings", "most"),
+    [
+        ({"max_size_messages": 5, "address_full_policy": "FAIL"}, 5),
+        ({"max_size_messages": 5, "address_full_policy": "DROP"}, 5),
+        (PAGED, 5),
+        (PAGED | {"page_full_policy": "DROP"}, 5),
+        ({"max_size_messages": 5, "address_full_policy": "BLOCK"}, 99),
+        ({"max_size_messages": 5, "address_full_policy": "PAGE"}, 99),
+    ],
+)
+@pytest.mark.parametrize("count", [4, 5, 6, 9])
+@pytest.mark.parametrize("before", [0, 4])
+def test_a_commit_asks_whether_there_is_room_for_all_of_it(
+    settings: dict[str, Any], most: int, count: int, before: int
+) -> None:
+    script = talk(credit=100, **settings)
+    script.run("attach p to orders")
+    for _ in range(before):
+        script.run("publish p orders durable")
+    said = commit(script, *["publish p orders durable"] * count)
+    orders = script.stage.broker.store.queues["orders"]
+    fits = before + count <= most
+    drops = "DROP" in settings.values()
+    assert ("amqp:transaction:rollback" in said) == (not fits and not drops)
+    assert orders.message_count == (before + count if fits else most if drops else before)
+    meters = script.stage.broker.store.meters
+    assert (meters.dropped_total, meters.refused_total) == (
+        (before + count - orders.message_count if drops else 0), (0 if fits or drops else 1)
+    )  # fmt: skip
+    script.stage.crash()
+    script.stage.start()
+    assert script.stage.broker.store.queues["orders"].message_count == orders.message_count
+
+
+@pytest.mark.option("address-settings.page-limit-bytes")
+def test_a_commit_asks_for_bytes_too_and_for_all_queues_of_the_address() -> None:
+    script = talk(credit=100, max_size_messages=2, address_full_policy="PAGE", page_limit_bytes=2000)
+    for name in ("one", "two"):
+        script.stage.admin("queue-create", name=name, address="orders", routing_type="multicast")
+    script.run("attach p to orders")
+    assert "rollback" not in commit(script, *["publish p orders size=300 durable"] * 3)
+    assert "rollback" in commit(script, *["publish p orders size=300 durable"] * 4)
+    assert script.stage.broker.store.queues["one"].message_count == 3
+    assert script.stage.broker.store.memory.held_bytes < 3_000
+
+
+def test_what_a_transaction_takes_out_makes_room_for_what_it_brings() -> None:
+    script = talk("p", credit=100, max_size_messages=2, address_full_policy="FAIL")
+    script.stage.admin("queue-create", name="q", address="orders")
+    script.run("attach p to orders")
+    script.run("publish p orders count=2 durable")
+    script.run("attach p from q credit=2")
+    assert "rollback" in commit(script, "publish p orders durable")
+    assert "rollback" not in commit(script, "accept p m1", "publish p orders durable")
+    assert script.stage.broker.store.queues["q"].message_count == 2

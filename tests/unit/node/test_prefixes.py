@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from mqbroker.config.load import parse
+from mqbroker.config.slices import BrokerOptions
 from mqbroker.node.prefixes import Place, Prefixes
 from mqbroker.wire.performatives import (
     Accepted,
@@ -27,7 +28,7 @@ from tests.support import frames
 from tests.support.stage import Stage, options_with
 from tests.support.transactions import VALUE, coordinator_attach
 
-PREFIXES = {"anycast_prefix": "queue://", "multicast_prefix": "topic://"}
+PREFIXES = {"anycast_prefix": ("queue://",), "multicast_prefix": ("topic://",)}
 GO = frames.anonymous() + frames.opened() + frames.begun()
 ROUTING_TYPES = ["ANYCAST", "MULTICAST"]
 RELAY = Attach(
@@ -64,6 +65,32 @@ def test_a_link_to_a_queue(said: bytes) -> None:
     stage, conn = site({})
     stage.talk(conn, said)
     assert [row["name"] for row in stage.admin("addresses")["addresses"]] == ["queue://orders"]
+
+
+@pytest.mark.option("listeners.anycast-prefix", "listeners.multicast-prefix")
+@pytest.mark.parametrize(
+    ("said", "prefixes"),
+    [
+        ("", ()),
+        ('= ""', ()),
+        ("= []", ()),
+        ('= "queue://"', ("queue://",)),
+        ('= "queue://, jms.queue."', ("queue://", "jms.queue.")),
+        ('= ["queue://", "jms.queue."]', ("queue://", "jms.queue.")),
+    ],
+)
+@pytest.mark.parametrize("option", ["anycast", "multicast"])
+def test_several_prefixes(option: str, said: str, prefixes: tuple[str, ...]) -> None:
+    line = f"{option}-prefix {said}" if said else ""
+    options = parse(f'[[listeners]]\nname = "a"\nport = 1\n{line}\n')
+    assert isinstance(options, BrokerOptions), options
+    found = Prefixes.of(options.listeners[0])
+    assert getattr(found, option) == prefixes
+    for prefix in prefixes:
+        assert found.place_of(f"{prefix}orders") == Place("orders", option)
+        stage, conn = site({f"{option}_prefix": prefixes})
+        stage.talk(conn, frames.receiver(f"{prefix}orders"))
+        assert list(routing(stage).values()) == [option]
 
 
 @pytest.mark.option("listeners.multicast-prefix")
@@ -181,16 +208,21 @@ def test_a_commit_makes_what_was_asked_for(default: str, prefix: str) -> None:
     ],
 )
 def test_the_longer_prefix_counts(name: str, place: Place) -> None:
-    assert Prefixes("jms.", "jms.topic.").place_of(name) == place
-    assert Prefixes("", "").place_of(name) == Place(name)
+    assert Prefixes(("jms.",), ("jms.topic.",)).place_of(name) == place
+    assert Prefixes().place_of(name) == Place(name)
 
 
 @pytest.mark.parametrize(
     ("said", "why"),
     [
         ('anycast-prefix = "a"\nmulticast-prefix = "a"', "must differ from anycast-prefix"),
+        ('anycast-prefix = ["b", "a"]\nmulticast-prefix = "c,a"', "must differ from anycast-prefix: a"),
+        ('anycast-prefix = "a,,b"', "must be 1 to 100 characters"),
+        ('anycast-prefix = ["a,b"]', "a comma"),
+        ('anycast-prefix = ["a", "a"]', "twice"),
+        ("anycast-prefix = 5", "must be a list"),
         ('anycast-prefix = "a b"', "none of them a blank"),
-        (f'multicast-prefix = "{"x" * 101}"', "at most 100 characters"),
+        (f'multicast-prefix = "{"x" * 101}"', "1 to 100 characters"),
     ],
 )
 def test_prefixes_that_mean_nothing_are_faults(said: str, why: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ipaddress
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from mqbroker.config import patterns
@@ -47,6 +47,13 @@ def distinct(values: list[Word]) -> list[Word]:
     return values
 
 
+def _parted(value: object) -> object:
+    """One text may stand for a list: its parts between commas."""
+    if not isinstance(value, str):
+        return value
+    return [part.strip() for part in value.split(",")] if value else []
+
+
 NodeName = Annotated[str, Field(pattern=patterns.NODE_NAME)]
 OptionalPath = Annotated[str, Field(pattern=patterns.OPTIONAL_PATH, max_length=4000)]
 AbsolutePath = Annotated[str, Field(pattern=patterns.ABSOLUTE_PATH, max_length=4000)]
@@ -54,7 +61,15 @@ IpAddress = Annotated[str, AfterValidator(_ip_address)]
 RoleName = Annotated[str, Field(pattern=patterns.ROLE)]
 Roles = Annotated[list[RoleName], Field(max_length=1000)]
 Places = Annotated[list[Annotated[str, Field(pattern=patterns.PLACE)]], Field(max_length=64)]
-Prefix = Annotated[str, Field(pattern=patterns.PREFIX)]
+Prefixes = Annotated[
+    list[Annotated[str, Field(pattern=patterns.PREFIX)]],
+    Field(max_length=16),
+    AfterValidator(distinct),
+    BeforeValidator(_parted),
+    WithJsonSchema(
+        {"anyOf": [{"type": "array", "items": {"type": "string", "pattern": patterns.PREFIX}}, {"type": "string"}]}
+    ),
+]
 OptionalPlace = Annotated[str, Field(pattern=patterns.OPTIONAL_PLACE)]
 SaslMechanisms = Annotated[list[SaslMechanism], Field(min_length=1), AfterValidator(distinct)]
 

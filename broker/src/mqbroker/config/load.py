@@ -164,8 +164,9 @@ def _listener_faults(listeners: list[tuple[int, ListenerTable]]) -> list[ConfigF
         if one.frame_size_before_open_bytes > one.max_frame_size_bytes:
             why = f"must not be above max-frame-size-bytes, which is {one.max_frame_size_bytes}"
             found.append(ConfigFault(f"{path}.frame-size-before-open-bytes", why))
-        if one.anycast_prefix and one.anycast_prefix == one.multicast_prefix:
-            found.append(ConfigFault(f"{path}.multicast-prefix", "must differ from anycast-prefix"))
+        both = [prefix for prefix in one.multicast_prefix if prefix in one.anycast_prefix]
+        if both:
+            found.append(ConfigFault(f"{path}.multicast-prefix", f"must differ from anycast-prefix: {', '.join(both)}"))
         for earlier_number, earlier in listeners[:place]:
             if earlier.name == one.name:
                 why = f"listener {one.name} is declared twice, first as listeners.{earlier_number}; rename one of them"

@@ -23,7 +23,7 @@ from mqbroker.config.declaring import (
     OptionalPath,
     OptionalPlace,
     Places,
-    Prefix,
+    Prefixes,
     SaslMechanisms,
     Table,
     option,
@@ -125,8 +125,12 @@ class ListenerTable(Table):
     redirect_to: OptionalPlace = option(
         "", "Broker, as `host:port`, that clients of this listener are sent to when they have logged in; for moves."
     )
-    anycast_prefix: Prefix = option("", "Beginning of names that ask for a queue, as `queue://` does; empty: none.")
-    multicast_prefix: Prefix = option("", "Beginning of names that ask for a topic, as `topic://` does; empty: none.")
+    anycast_prefix: Prefixes = option(
+        [], "Beginnings of names that ask for a queue, as `queue://` does; or one text, with commas between several."
+    )
+    multicast_prefix: Prefixes = option(
+        [], "Beginnings of names that ask for a topic, as `topic://` does; or one text, with commas between several."
+    )
     link_stealing: Literal["none", "durable", "all"] = option(
         "durable",
         "Links that end where they are when their container attaches them by the same name in another session or "
@@ -276,7 +280,7 @@ def _node_slice(table: NodeTable) -> NodeOptions:
 
 def _listener_slice(table: ListenerTable) -> ListenerOptions:
     values = table.model_dump()
-    for name in ("sasl_mechanisms", "failover_server_list"):
+    for name in ("sasl_mechanisms", "failover_server_list", "anycast_prefix", "multicast_prefix"):
         values[name] = tuple(values[name])
     return ListenerOptions(**values)
 

@@ -44,8 +44,8 @@ class ListenerOptions:
     anonymous_role: str
     failover_server_list: tuple[str, ...]
     redirect_to: str
-    anycast_prefix: str
-    multicast_prefix: str
+    anycast_prefix: tuple[str, ...]
+    multicast_prefix: tuple[str, ...]
     link_stealing: str
     idle_timeout_ms: int
     login_timeout_ms: int

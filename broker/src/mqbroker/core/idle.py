@@ -45,6 +45,11 @@ class Idle:
         if queue.is_used and not queue.idle_until_ms:
             self.left(queue)
 
+    def restored(self, queue: Queue) -> None:
+        """A queue of an earlier run of the process, in which it was used as far as anybody knows."""
+        queue.is_used = True
+        self.left(queue)
+
     def queue_due(self, queue: Queue) -> None:
         """The queue has been idle for long enough, unless somebody has come."""
         queue.idle_until_ms = 0

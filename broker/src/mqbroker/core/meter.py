@@ -86,7 +86,36 @@ class Meter:
     @property
     def is_full(self) -> bool:
         """Whether a bound is reached."""
-        return 0 <= self._bytes_max <= self.size_bytes or 0 <= self._count_max <= self.count
+        return self.would_be_full(self.size_bytes, self.count)
+
+    def would_be_full(self, size_bytes: int, count: int) -> bool:
+        """Whether a bound would be reached with so much in memory."""
+        return 0 <= self._bytes_max <= size_bytes or 0 <= self._count_max <= count
+
+    def could_hold(self, count: int) -> bool:
+        """Whether so many messages in memory are within the bound of messages."""
+        return self._count_max < 0 or count <= self._count_max
+
+    def could_page(self, size_bytes: int, count: int, more: int) -> bool:
+        """Whether `more` messages may be paged beside so much that is."""
+        has_bytes = self._page_bytes_max < 0 or size_bytes < self._page_bytes_max
+        return has_bytes and (self._page_count_max < 0 or count + more <= self._page_count_max)
+
+    @property
+    def paged(self) -> tuple[int, int]:
+        """Bytes and messages that its queues have paged."""
+        pages = [queue.pages for queue in self._queues if queue.pages is not None]
+        return sum(each.size_bytes for each in pages), sum(each.count for each in pages)
+
+    @property
+    def queues_count(self) -> int:
+        """In how many queues a message may be."""
+        return len(self._queues)
+
+    @property
+    def is_node_full(self) -> bool:
+        """Whether messages are paged for the node's bound, whatever is at this address."""
+        return self._all.memory is not None and self._all.memory.is_full
 
     @property
     def is_low(self) -> bool:

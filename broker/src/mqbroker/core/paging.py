@@ -275,6 +275,8 @@ class Paging:
                 if len(self.files):
                     self.files.settle(first_id, n)
         self._end(queue)
+        if is_settled and not queue.consumers:
+            store.idle.drained(queue)
         return Dropped(count, has_settled)
 
     def _end(self, queue: Queue) -> None:

@@ -490,3 +490,5 @@ class Store:
             self._next_queue_id = max(self._next_queue_id, queue_id + 1)
             by_id[queue_id] = self._bind(QueueKind.of(attributes), queue_id)
         bring_back(self, recovered, by_id, large_files)
+        for queue in by_id.values():
+            self.idle.restored(queue)

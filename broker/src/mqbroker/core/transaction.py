@@ -13,9 +13,11 @@ from typing import Any
 
 from mqbroker.base.errors import Bug, Refused
 from mqbroker.core.address import UNKNOWN, Address, Origin
-from mqbroker.core.outcomes import apply_outcome
+from mqbroker.core.meter import Meter
+from mqbroker.core.outcomes import apply_outcome, is_final
 from mqbroker.core.queue import Consumer, Queue, Segment
 from mqbroker.core.store import Store
+from mqbroker.core.tally import Tally
 from mqbroker.wire.performatives import Rejected
 from mqbroker.wire.run import Run
 
@@ -128,8 +130,35 @@ class Transaction:
     # -- ends ----------------------------------------------------------------------------------------------------------
 
     def prepare(self) -> dict[Wanted, Address]:
-        """The addresses of all that was posted, as they are now. Raises Refused where there is no commit."""
-        return {wanted: self._store.target_for(*wanted) for wanted, _ in self._posted}
+        """The addresses of all that was posted, as they are now; what is to be dropped there is gone then.
+
+        Raises Refused where there is no commit.
+        """
+        addresses = {wanted: self._store.target_for(*wanted) for wanted, _ in self._posted}
+        tallies = {each.meter: Tally(each.meter) for each in addresses.values() if each.meter is not None}
+        if tallies:
+            self._admit(addresses, tallies)
+        return addresses
+
+    def _admit(self, addresses: dict[Wanted, Address], tallies: dict[Meter, Tally]) -> None:
+        """Ask addresses with bounds whether they take what was posted. Raises Refused."""
+        for queue, segment, outcome, _ in self._retired:
+            if queue.meter in tallies and is_final(outcome):
+                tallies[queue.meter].free(segment)
+        kept: list[tuple[Wanted, Run]] = []
+        dropped: list[tuple[Meter, Run]] = []
+        for wanted, run in self._posted:
+            meter = addresses[wanted].meter
+            if meter is None or tallies[meter].takes(run):
+                kept.append((wanted, run))
+            elif meter.drops:
+                dropped.append((meter, run))
+            else:
+                raise Refused("amqp:resource-limit-exceeded", meter.refused(run.count))
+        for meter, run in dropped:
+            meter.refused(run.count)
+            self._store.memory.release(run)
+        self._posted = kept
 
     def commit(self, addresses: dict[Wanted, Address], origin: Origin = UNKNOWN) -> bool:
         """Settle and publish everything, in the order in which it came. True: the answer waits for this append."""

@@ -28,10 +28,10 @@ class Place(NamedTuple):
 
 
 class Prefixes(NamedTuple):
-    """Those of a listener; empty ones are none."""
+    """Those of a listener."""
 
-    anycast: str
-    multicast: str
+    anycast: tuple[str, ...] = ()
+    multicast: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, listener: ListenerOptions) -> Prefixes:
@@ -39,13 +39,13 @@ class Prefixes(NamedTuple):
         return cls(listener.anycast_prefix, listener.multicast_prefix)
 
     def place_of(self, name: str) -> Place:
-        """What a name means. Where both prefixes fit, the longer one counts."""
-        pairs = ((self.anycast, ANYCAST), (self.multicast, MULTICAST))
-        found = [pair for pair in pairs if pair[0] and name.startswith(pair[0])]
-        if not found:
-            return Place(name)
-        prefix, routing = max(found, key=lambda pair: len(pair[0]))
-        return Place(name[len(prefix) :], routing)
+        """What a name means. Where several prefixes fit, the longest one counts."""
+        size, routing = 0, ""
+        for prefixes, kind in ((self.anycast, ANYCAST), (self.multicast, MULTICAST)):
+            for prefix in prefixes:
+                if len(prefix) > size and name.startswith(prefix):
+                    size, routing = len(prefix), kind
+        return Place(name[size:], routing)
 
     def meant(self, terminus: Terminus) -> Terminus:
         """The terminus as it would be without a prefix: with a capability instead, in place of what it said itself."""

@@ -23,7 +23,7 @@ from mqbroker.wire.sections import decode_properties
 if TYPE_CHECKING:
     from mqbroker.node.broker import Broker
 
-NO_PREFIXES = Prefixes("", "")
+NO_PREFIXES = Prefixes()
 
 
 class Relay:
