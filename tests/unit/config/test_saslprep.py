@@ -66,3 +66,13 @@ def test_faults_never_show_the_text(text: str) -> None:
     with pytest.raises(ConfigFault) as caught:
         saslprep("password", text)
     assert "canary" not in str(caught.value)
+
+
+def test_what_can_be_typed_in_ascii_stays_as_it_is_and_control_characters_are_refused() -> None:
+    for number in range(128):
+        text = f"a{chr(number)}b"
+        if 32 <= number < 127:
+            assert saslprep("name", text) == text
+        else:
+            with pytest.raises(ConfigFault, match="control character"):
+                saslprep("name", text)

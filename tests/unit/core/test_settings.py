@@ -73,3 +73,13 @@ def test_what_nobody_says_is_built_in() -> None:
 def test_more_addresses_than_are_remembered() -> None:
     found = settings({"a.#": {"max_delivery_attempts": 4}})
     assert {found.of(f"a.{number}").max_delivery_attempts for number in range(25_000)} == {4}
+
+
+def test_addresses_with_the_same_matches_share_one_value() -> None:
+    """Settings have dozens of fields: a broker with ten thousand addresses neither makes nor keeps as many."""
+    held = settings({"#": {"expiry_delay": 1}, "orders.#": {"expiry_delay": 2}, "orders.eu": {"expiry_delay": 3}})
+    assert len({id(held.of(f"bench.{number}")) for number in range(2000)}) == 1
+    assert held.of("orders.us") is held.of("orders.de")
+    assert [held.of(name).expiry_delay for name in ("bench.1", "orders.us", "orders.eu")] == [1, 2, 3]
+    held.change(AddressSettingsOptions(BUILT_IN, (AddressMatch("#", {"expiry_delay": 4}),)))
+    assert [held.of(name).expiry_delay for name in ("bench.1", "orders.us", "orders.eu")] == [4, 4, 4]

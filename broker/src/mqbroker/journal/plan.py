@@ -436,8 +436,11 @@ class Restored(NamedTuple):
     queue_ids: Sequence[int]
 
 
+_as_json = json.JSONEncoder(separators=(",", ":"), sort_keys=True).encode
+
+
 def _encode(attributes: dict[str, Any]) -> bytes:
-    return json.dumps(attributes, separators=(",", ":"), sort_keys=True).encode()
+    return _as_json(attributes).encode()
 
 
 def _ledger_of(recovered: Recovered) -> Ledger:

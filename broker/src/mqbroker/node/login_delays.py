@@ -7,6 +7,7 @@ by number and age, outcomes of one entry that wait at the same time; beyond that
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 from dataclasses import dataclass
 
@@ -17,6 +18,7 @@ DELAY_MS_MAX = 5_000
 FORGOTTEN_MS = 60_000
 ENTRIES_MAX = 10_000
 WAITING_MAX = 8
+HOSTS_MAX = 1000  # whose networks are remembered
 
 Key = tuple[str, str]
 """Network and user."""
@@ -24,7 +26,11 @@ Key = tuple[str, str]
 
 def network_of(peer: str) -> str:
     """Where a peer (`host:port`, `[host]:port`) comes from: its address, of IPv6 the /64 in which a host may choose."""
-    host = peer.rpartition(":")[0].strip("[]").partition("%")[0] or peer
+    return _network_of_host(peer.rpartition(":")[0].strip("[]").partition("%")[0] or peer)
+
+
+@functools.lru_cache(HOSTS_MAX)
+def _network_of_host(host: str) -> str:
     try:
         address = ipaddress.ip_address(host)
     except ValueError:

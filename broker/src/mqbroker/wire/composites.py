@@ -38,6 +38,9 @@ from mqbroker.wire.values import Array, Symbol
 
 _Class = TypeVar("_Class")
 
+UNFIT = (struct.error, OverflowError, UnicodeEncodeError, TypeError, AttributeError)
+"""What writing a value of a wrong type or range raises."""
+
 
 class Kind(NamedTuple):
     """What a field may hold. `read` starts at the format code, which is not null; `write` gives the code as well."""
@@ -62,10 +65,17 @@ class Codec(NamedTuple):
     symbol: str
     prefix: bytes
     fields: tuple[Field, ...]
-    values_of: Callable[[Any], tuple[Any, ...]]
     count_min: int
     defaults: tuple[Any, ...]
+    values_of: Callable[[Any], tuple[Any, ...]]
+    # By field, for encoding without a look at each Field: what writes it, and the value that is sent as null.
+    writes: tuple[Callable[..., bytes], ...]
+    unsaid: tuple[Any, ...]
+    mandatory: tuple[int, ...]
 
+
+NULL = bytes((codes.NULL,))
+ALWAYS_SAID = object()  # equal to no value
 
 _BY_CODE: dict[int, Codec] = {}
 _BY_SYMBOL: dict[str, Codec] = {}
@@ -79,8 +89,12 @@ def composite(code: int, symbol: str) -> Callable[[type[_Class]], type[_Class]]:
         fields = tuple(_declared_fields(made))
         count_min = max((index + 1 for index, field in enumerate(fields) if field.mandatory), default=0)
         defaults = tuple(field.default for field in fields)
-        prefix = bytes((0, codes.SMALLULONG, code))
-        codec = Codec(made, code, symbol, prefix, fields, _getter(made), count_min, defaults)
+        codec = Codec(
+            made, code, symbol, bytes((0, codes.SMALLULONG, code)), fields, count_min, defaults, _getter(made),
+            tuple(field.kind.write for field in fields),
+            tuple(ALWAYS_SAID if field.mandatory or field.default is None else field.default for field in fields),
+            tuple(place for place, field in enumerate(fields) if field.mandatory),
+        )  # fmt: skip
         _BY_CODE[code] = _BY_SYMBOL[symbol] = _BY_CLASS[made] = codec
         return made
 
@@ -190,20 +204,31 @@ def _list_bounds(buffer: Buffer, offset: int, end: int) -> tuple[int, int, int]:
 def encode_composite(value: Any) -> bytes:
     """An instance of a composite class with its descriptor, trailing nulls trimmed."""
     codec = _BY_CLASS[type(value)]
-    parts: list[bytes] = []
-    count = 0
+    values = codec.values_of(value)
+    for place in codec.mandatory:
+        if values[place] is None:
+            raise Bug(f"{codec.symbol} is sent without its mandatory field {codec.fields[place].name}")
     try:
-        for (name, kind, mandatory, default), held in zip(codec.fields, codec.values_of(value), strict=True):
-            if held is None and mandatory:
-                raise Bug(f"{codec.symbol} is sent without its mandatory field {name}")
-            if held is None or (held == default and not mandatory):
-                parts.append(b"\x40")
-            else:
-                parts.append(kind.write(held))
-                count = len(parts)
-    except (struct.error, OverflowError, UnicodeEncodeError, TypeError, AttributeError) as error:
-        raise encode_refusal(f"{codec.symbol}, {codec.fields[len(parts)].name}: {error}") from None
-    return codec.prefix + encode_list(count, b"".join(parts[:count]))
+        parts = [
+            NULL if held is None or held == unsaid else write(held)
+            for write, unsaid, held in zip(codec.writes, codec.unsaid, values, strict=True)
+        ]
+    except UNFIT as error:
+        raise encode_refusal(f"{codec.symbol}, {_unfit_field(codec, values)}: {error}") from None
+    while parts and parts[-1] == NULL:
+        del parts[-1]
+    return codec.prefix + encode_list(len(parts), b"".join(parts))
+
+
+def _unfit_field(codec: Codec, values: tuple[Any, ...]) -> str:
+    """The name of the first field that cannot hold its value."""
+    for field, held in zip(codec.fields, values, strict=True):
+        try:
+            if held is not None:
+                field.kind.write(held)
+        except UNFIT:
+            return field.name
+    raise Bug(f"{codec.symbol} cannot be encoded, and each of its fields can")
 
 
 # -- kinds of fields --------------------------------------------------------------------------------------------------
