@@ -17,11 +17,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from mqctl.bundle.manifest import LOCK, MANIFEST, WHEELS, Manifest, Target, describe, sha256_of
+from mqctl.bundle import native
+from mqctl.bundle.manifest import LOCK, MANIFEST, WHEELS, Manifest, Target, describe, require_fit, sha256_of
 from mqctl.errors import CommandError
 
 SOURCE_DATE_EPOCH = "1577836800"  # 2020-01-01, where the environment does not say otherwise
 BUILD_TIME_S_MAX = 900
+# Where all of these are installed, pip builds with them; else it fetches what the build needs from its index.
+BACK_END = ("hatchling",)
+NATIVE_BACK_END = (*BACK_END, "mypyc", "setuptools")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +39,7 @@ class Recipe:
     lock: Path
     wheels: Path | None
     environ: Mapping[str, str]
+    is_native: bool = False
 
 
 Say = Callable[[str], None]
@@ -42,11 +47,13 @@ Say = Callable[[str], None]
 
 def build(recipe: Recipe, say: Say) -> tuple[Path, Manifest]:
     """Make the bundle; the folder that it is in, and its manifest."""
+    if recipe.is_native:
+        native.require(native.here(recipe.environ), recipe.target)
     recipe.output.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".bundle-", dir=recipe.output) as scratch:
         folder = Path(scratch) / "bundle"
         (folder / WHEELS).mkdir(parents=True)
-        say("building the broker's wheel")
+        say("compiling the broker, a minute or two" if recipe.is_native else "building the broker's wheel")
         wheel = _broker_wheel(recipe, Path(scratch))
         say(f"fetching dependencies for CPython {recipe.target.python} on {recipe.target.platform}")
         _fetch(recipe, folder / WHEELS)
@@ -68,6 +75,7 @@ def lock_with_broker(lock: str, version: str, sha256: str) -> str:
 
 def _broker_wheel(recipe: Recipe, scratch: Path) -> Path:
     if recipe.wheel is not None:
+        require_fit(recipe.wheel.name, recipe.target)
         return recipe.wheel
     if recipe.source is None:
         raise CommandError(
@@ -75,12 +83,14 @@ def _broker_wheel(recipe: Recipe, scratch: Path) -> Path:
         )
     out = scratch / "wheel"
     arguments = ["wheel", "--no-deps", "--wheel-dir", str(out)]
-    if importlib.util.find_spec("hatchling") is not None:
+    needed = NATIVE_BACK_END if recipe.is_native else BACK_END
+    if all(importlib.util.find_spec(one) is not None for one in needed):
         arguments += ["--no-build-isolation", "--no-index"]
     # The sources are copied so that nothing that a build leaves behind lands in the checkout.
     copied = scratch / "broker"
     shutil.copytree(recipe.source / "broker", copied, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
-    _pip([*arguments, str(copied)], recipe.environ, "building the broker's wheel")
+    environ = {**recipe.environ, "MQBROKER_NATIVE": "1" if recipe.is_native else "0"}
+    _pip([*arguments, str(copied)], environ, "building the broker's wheel")
     (wheel,) = out.glob("mqbroker-*.whl")
     return wheel
 

@@ -47,6 +47,7 @@ class Manifest:
     glibc: str
     requirements_sha256: str
     files: tuple[File, ...]
+    native: bool = False  # bundles that do not say are older than native wheels
 
     def to_json(self) -> str:
         """The same bytes for the same content: sorted keys, no times."""
@@ -115,7 +116,22 @@ def describe(folder: Path, version: str, target: Target) -> Manifest:
         glibc=f"2.{target.glibc_minor}",
         requirements_sha256=lock,
         files=files,
+        native=any(is_native(Path(one.path).name) for one in files),
     )
+
+
+def is_native(wheel: str) -> bool:
+    """Whether a file is a wheel of the broker with compiled modules."""
+    return wheel.startswith("mqbroker-") and not wheel.endswith("-none-any.whl")
+
+
+def require_fit(wheel: str, target: Target) -> None:
+    """Refuses a native wheel of the broker that was compiled for other hosts."""
+    if is_native(wheel) and not wheel.endswith(tuple(f"-{target.abi}-{tag}.whl" for tag in target.platform_tags())):
+        raise UsageError(
+            f"--wheel {wheel}: it is compiled for other hosts than CPython {target.python} on {target.platform}",
+            "mqctl bundle build --native",
+        )
 
 
 def read(folder: Path) -> Manifest:

@@ -29,6 +29,9 @@ class Options(CommonOptions):
     source: Annotated[Path | None, typer.Option(help="Checkout to build from. [default: the one around here]")] = None
     wheel: Annotated[Path | None, typer.Option(help="Wheel of mqbroker to take instead of building one.")] = None
     lock: Annotated[Path | None, typer.Option(help="Pinned dependencies. [default: requirements/broker.lock]")] = None
+    native: Annotated[
+        bool, typer.Option("--native", help="Compile the broker; needs a C compiler and a machine like the hosts.")
+    ] = False
     wheels: Annotated[
         Path | None, typer.Option(help="Folder with the wheels of all dependencies; no index is asked then.")
     ] = None
@@ -43,10 +46,15 @@ def run(world: World, options: Options) -> int:
         raise UsageError("there is no lock file of dependencies", "mqctl bundle build --source CHECKOUT")
     if options.wheel is not None and not options.wheel.is_file():
         raise UsageError(f"--wheel {options.wheel}: there is no such file", "mqctl bundle build")
-    recipe = Recipe(target, world.cwd / options.output, source, options.wheel, lock, options.wheels, world.environ)
+    if options.native and options.wheel is not None:
+        raise UsageError("--native builds the broker's wheel, but --wheel gives one", "mqctl bundle build")
+    recipe = Recipe(
+        target, world.cwd / options.output, source, options.wheel, lock, options.wheels, world.environ, options.native
+    )
     with world.err.status("bundle") as status:
         place, manifest = build(recipe, lambda text: status.update(text))
     size_mib = sum(one.size_bytes for one in manifest.files) / 2**20
-    world.note(f"bundle {manifest.release}: {len(manifest.files)} files, {size_mib:.1f} MiB")
+    kind = "native bundle" if manifest.native else "bundle"
+    world.note(f"{kind} {manifest.release}: {len(manifest.files)} files, {size_mib:.1f} MiB")
     world.data.print(str(place), soft_wrap=True)
     return Exit.DONE

@@ -32,7 +32,9 @@ def run(world: World, options: Options) -> int:
     found = damage(folder, manifest)
     if found:
         raise CommandError(f"{folder}: {'; '.join(found)}", "mqctl bundle build")
-    world.note(f"{folder}: release {manifest.release}, CPython {manifest.python}, {manifest.platform}, hashes hold")
+    kind = "native" if manifest.native else "pure Python"
+    hosts = f"CPython {manifest.python}, {manifest.platform}"
+    world.note(f"{folder}: release {manifest.release}, {kind}, {hosts}, hashes hold")
     rows = [{"path": one.path, "size_bytes": one.size_bytes, "sha256": one.sha256} for one in manifest.files]
     extra = {
         "folder": str(folder),
@@ -40,6 +42,7 @@ def run(world: World, options: Options) -> int:
         "release": manifest.release,
         "python": manifest.python,
         "platform": manifest.platform,
+        "native": manifest.native,
     }
     write(Rows("mqctl.bundle/1", COLUMNS, rows, extra), options.shape, world.data)
     return Exit.DONE
