@@ -56,6 +56,39 @@ def test_a_connection_with_tls_is_not_sent_to_one_without() -> None:
     assert found.learned == (Endpoint("b", 2, True),)
 
 
+def told(found: Places, *others: str) -> None:
+    found.opened({"failover-server-list": failover_servers(others, has_tls=False)})
+
+
+def test_what_brokers_tell_is_balanced_over_like_the_configuration() -> None:
+    counts: list[int] = []
+
+    def last(count: int) -> int:
+        counts.append(count)
+        return count - 1
+
+    found = Places((A,), last, Settings())
+    assert round_of(found) == [A]
+    told(found, "b:2", "c:3")
+    assert round_of(found) == [C, A, B]
+    assert counts == [1, 3]
+
+
+def test_without_topology_the_uri_alone_is_balanced_over_and_others_come_last() -> None:
+    found = Places((A, B), lambda count: 1, Settings(use_topology_for_load_balancing=False))
+    told(found, "c:3")
+    assert round_of(found) == [B, A, C]
+
+
+def test_brokers_that_announce_themselves_take_the_place_of_those_before_and_silence_of_none() -> None:
+    found = Places((), first_element, Settings())
+    found.discovered((A, B))
+    assert round_of(found) == [A, B]
+    found.discovered((C,))
+    found.discovered(())
+    assert round_of(found) == [C]
+
+
 def test_redirects_are_next_and_end() -> None:
     found = places(A)
     found.begin_round()

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 from mqbroker.client.errors import UriFault
+from mqbroker.client.io.connection import connect
 from mqbroker.client.options import Settings
-from mqbroker.client.uri import OPTIONS, Endpoint, checked, parse_uri
+from mqbroker.client.uri import OPTIONS, Endpoint, Group, checked, parse_uri
 
 A, B = Endpoint("a", 5672), Endpoint("b", 5673)
 
@@ -98,7 +99,8 @@ def test_faults_show_no_password() -> None:
 
 
 def test_settings_show_no_password() -> None:
-    assert "secret" not in repr(parse_uri("amqp://u:secret@a"))
+    assert "sesame" not in repr(parse_uri("amqp://u:sesame@a"))
+    assert "sesame" not in repr(Settings(cluster_secret="sesame"))
 
 
 def test_values_of_a_call_have_the_same_bounds() -> None:
@@ -108,3 +110,40 @@ def test_values_of_a_call_have_the_same_bounds() -> None:
         with pytest.raises(UriFault):
             checked(replace(Settings(), **wrong))
     assert set(Settings.__slots__) >= {field for field, _ in OPTIONS.values()}
+
+
+def test_brokers_that_announce_themselves() -> None:
+    query = "localBindAddress=192.0.2.1&refreshTimeout=500&initialWaitTimeout=700&cluster-secret-file=/etc/x"
+    found = parse_uri(f"udp://231.7.7.7:9876?{query}&reconnect-attempts=-1")
+    assert (found.endpoints, found.group) == ((), Group("231.7.7.7", 9876))
+    assert found.settings == Settings(
+        local_bind_address="192.0.2.1", refresh_timeout_ms=500, initial_wait_timeout_ms=700,
+        cluster_secret_file="/etc/x", reconnect_attempts=-1,
+    )  # fmt: skip
+    login = parse_uri("udp://us%40er:p@231.7.7.7:9876").settings
+    assert (login.user, login.password) == ("us@er", "p")
+    defaults = parse_uri("udp://231.7.7.7:9876").settings
+    assert (defaults.refresh_timeout_ms, defaults.initial_wait_timeout_ms) == (10_000, 10_000)
+
+
+@pytest.mark.parametrize("place", ["192.0.2.1:9876", "231.7.7.7", "231.7.7.7:0", "231.7.7.7:99999", "[ff02::1]:9"])
+def test_what_is_no_group(place: str) -> None:
+    with pytest.raises(UriFault, match="no udp://group:port with a multicast address"):
+        parse_uri(f"udp://{place}")
+
+
+def test_options_of_groups_go_with_groups_alone() -> None:
+    with pytest.raises(UriFault, match=r"option 'refreshTimeout' of the URI: unknown"):
+        parse_uri("amqp://a?refreshTimeout=500")
+
+
+def test_without_the_secret_nobody_is_believed() -> None:
+    with pytest.raises(UriFault, match="udp:// needs the cluster's secret, cluster-secret-file"):
+        connect("udp://231.7.7.7:9876")
+
+
+def test_topology_and_time_of_calls() -> None:
+    settings = parse_uri("amqp://a?useTopologyForLoadBalancing=false&callFailoverTimeout=900").settings
+    assert (settings.use_topology_for_load_balancing, settings.call_failover_timeout_ms) == (False, 900)
+    assert parse_uri("amqp://a").settings.use_topology_for_load_balancing
+    assert parse_uri("amqp://a").settings.call_failover_timeout_ms == -1

@@ -124,4 +124,6 @@ class End(ABC):
         condition = str(error.condition)
         place = redirect_of(error)
         remedy = REMEDIES.get(condition) if place is None else f"connect to {place.host}:{place.port} for it"
-        return LinkFailed(f"{what}: {error.description or 'ended'}{f'; {remedy}' if remedy else ''}", condition)
+        failure = LinkFailed(f"{what}: {error.description or 'ended'}{f'; {remedy}' if remedy else ''}", condition)
+        failure.place = place
+        return failure

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 from mqbroker.base.errors import MqError
 
 if TYPE_CHECKING:
+    from mqbroker.amqp.redirect import Place
     from mqbroker.client.message import Message
 
 
@@ -64,7 +65,9 @@ class NothingMore(Closed):
 
 
 class LinkFailed(ClientError):
-    """A sender or receiver that was refused, or that the broker ended."""
+    """A sender or receiver that was refused, or that the broker ended. `place`: where the broker sends it instead."""
+
+    place: Place | None = None
 
 
 class SendFailed(ClientError):

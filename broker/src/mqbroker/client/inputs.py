@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from mqbroker.client.options import ReceiverTerms, SenderTerms
+from mqbroker.client.uri import Endpoint
 from mqbroker.wire.performatives import DeliveryState
 
 
@@ -15,6 +16,12 @@ class Start(NamedTuple):
     """Connect. Answered when the first connection stands, or when none is to be had."""
 
     token: Any
+
+
+class Discovered(NamedTuple):
+    """These brokers announce themselves now."""
+
+    endpoints: tuple[Endpoint, ...]
 
 
 class Dialled(NamedTuple):
@@ -143,6 +150,6 @@ class Shut(NamedTuple):
 
 
 Input = (
-    Start | Dialled | DialFailed | Received | Lost | Blocked | OpenSender | OpenReceiver | Post | Took | Settle
-    | CloseEnd | Begin | Finish | Shut
+    Start | Discovered | Dialled | DialFailed | Received | Lost | Blocked | OpenSender | OpenReceiver | Post | Took
+    | Settle | CloseEnd | Begin | Finish | Shut
 )  # fmt: skip

@@ -233,6 +233,7 @@ class Machine(Reaching):
 
 HANDLERS: Final[dict[type, Callable[[Machine, Any], None]]] = {
     given.Start: Machine._start,
+    given.Discovered: Machine._discovered,
     given.Dialled: Machine._dialled,
     given.DialFailed: Machine._dial_failed,
     given.Received: Machine._received,

@@ -20,8 +20,12 @@ class Settings:
     `initial_connect_attempts`: 0 and 1 are one round. `reconnect_attempts`: 0 makes a lost connection an error at once.
     `call_timeout_ms`: for everything that the broker answers at once, such as a login or an attach.
     `idle_timeout_ms`: a broker that was silent for so long is taken for dead; 0 is never.
+    `use_topology_for_load_balancing`: what brokers tell of others is balanced over as well, not only tried last.
+    `call_failover_timeout_ms`: how long a call may wait while the connection is away; -1 is as long as it takes.
     `allow_plain`: send a password as it is over a connection without TLS. Loopback counts as safe.
     `pending_max`, `pending_bytes_max`: of one sender, messages without an outcome; above it, callers wait.
+    `local_bind_address`, `refresh_timeout_ms`, `initial_wait_timeout_ms` and the cluster's secret, or the file that
+    holds it, are for brokers that announce themselves to a group (`udp://`).
     """
 
     user: str | None = None
@@ -35,6 +39,8 @@ class Settings:
     call_timeout_ms: int = 30_000
     idle_timeout_ms: int = 60_000
     connection_load_balancing_policy: str = "round-robin"
+    use_topology_for_load_balancing: bool = True
+    call_failover_timeout_ms: int = FOREVER
     allow_plain: bool = False
     max_frame_size: int = 256 * 1024
     max_message_size: int = 100 * 1024 * 1024
@@ -44,6 +50,11 @@ class Settings:
     tls_certificate_file: str = ""
     tls_key_file: str = ""
     tls_key_password: str = field(default="", repr=False)
+    local_bind_address: str = ""
+    refresh_timeout_ms: int = 10_000
+    initial_wait_timeout_ms: int = 10_000
+    cluster_secret: str = field(default="", repr=False)
+    cluster_secret_file: str = ""
 
 
 class ConnectOptions(TypedDict, total=False):
@@ -65,6 +76,8 @@ class ConnectOptions(TypedDict, total=False):
     call_timeout_ms: int
     idle_timeout_ms: int
     connection_load_balancing_policy: str
+    use_topology_for_load_balancing: bool
+    call_failover_timeout_ms: int
     allow_plain: bool
     max_frame_size: int
     max_message_size: int
@@ -74,6 +87,11 @@ class ConnectOptions(TypedDict, total=False):
     tls_certificate_file: str
     tls_key_file: str
     tls_key_password: str
+    local_bind_address: str
+    refresh_timeout_ms: int
+    initial_wait_timeout_ms: int
+    cluster_secret: str
+    cluster_secret_file: str
     tls: Any
     policy: Callable[[int], int]
     on_event: Callable[[str], None]

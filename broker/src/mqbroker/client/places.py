@@ -15,7 +15,7 @@ from mqbroker.client.options import FOREVER, Settings
 from mqbroker.client.uri import Endpoint
 
 LEARNED_MAX: Final = 64
-REDIRECTS_MAX: Final = 8
+REDIRECTS_MAX: Final = 5
 
 Policy = Callable[[int], int]
 
@@ -32,7 +32,14 @@ class Places:
         self._queue: list[Endpoint] = []
         self._redirects = 0
         self._failed: Endpoint | None = None
-        self._has_tls = all(each.has_tls for each in configured)
+
+    @property
+    def _has_tls(self) -> bool:
+        return all(each.has_tls for each in self.configured)
+
+    def discovered(self, endpoints: tuple[Endpoint, ...]) -> None:
+        """These announce themselves now, in place of those before. Silence is no reason to forget those."""
+        self.configured = endpoints or self.configured
 
     @property
     def known(self) -> tuple[Endpoint, ...]:
@@ -41,8 +48,9 @@ class Places:
 
     def begin_round(self) -> None:
         """All known ones, from the one that the policy chooses; the one that failed last comes last."""
-        first = self._policy(len(self.configured)) % len(self.configured)
-        order = list(dict.fromkeys(self.configured[first:] + self.configured[:first] + self.learned))
+        balanced = self.known if self._settings.use_topology_for_load_balancing else self.configured
+        first = self._policy(len(balanced)) % len(balanced)
+        order = list(dict.fromkeys(balanced[first:] + balanced[:first] + self.learned))
         if self._failed in order and len(order) > 1:
             order.remove(self._failed)
             order.append(self._failed)

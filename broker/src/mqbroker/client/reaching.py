@@ -79,6 +79,9 @@ class Reaching(ABC):
         self._start_token = request.token
         self._begin_round()
 
+    def _discovered(self, event: given.Discovered) -> None:
+        self.places.discovered(event.endpoints)
+
     def _begin_round(self) -> None:
         self.places.begin_round()
         self._dial_next()

@@ -4,11 +4,14 @@
     (amqp://host:5672,amqps://other:5671)?reconnect-attempts=-1         a scheme each; the query is for all of them
     failover:(amqp://host:5672,amqp://other:5672)?maxReconnectAttempts=5   ActiveMQ's form, with its names and defaults
 
+    udp://group-address:port?local-bind-address=…&cluster-secret-file=…    brokers that announce themselves there
+
 Option names may be written with hyphens or as Artemis writes them in URIs (`reconnectAttempts`).
 """
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Callable
 from dataclasses import fields, replace
@@ -20,6 +23,7 @@ from mqbroker.client.options import FOREVER, Settings
 from mqbroker.config.suggest import unknown
 from mqbroker.config.users import password_bytes
 
+UDP: Final = "udp://"
 SCHEMES: Final = {"amqp": False, "tcp": False, "amqps": True, "ssl": True}
 PORTS: Final = {False: 5672, True: 5671}
 PORT_MAX: Final = 65535
@@ -41,15 +45,25 @@ class Endpoint(NamedTuple):
         return f"{'amqps' if self.has_tls else 'amqp'}://{host}:{self.port}"
 
 
+class Group(NamedTuple):
+    """Where brokers announce themselves, by UDP multicast."""
+
+    address: str
+    port: int
+
+
 class Target(NamedTuple):
-    """What a URI says."""
+    """What a URI says. With a group there are no endpoints: those who announce themselves there are found later."""
 
     endpoints: tuple[Endpoint, ...]
     settings: Settings
+    group: Group | None = None
 
 
 def parse_uri(text: str) -> Target:
     """What the URI says. Raises UriFault with what is wrong and where; it never repeats a password."""
+    if text.strip().lower().startswith(UDP):
+        return _group_target(text.strip()[len(UDP) :])
     head, mark, query = text.strip().partition("?")
     settings, endpoints = Settings(), []
     is_failover = head.startswith("failover:")
@@ -76,7 +90,25 @@ def parse_uri(text: str) -> Target:
             settings = replace(settings, user=user, password=password)
     if not endpoints or len(endpoints) > ENDPOINTS_MAX:
         raise UriFault(f"the URI names {len(endpoints)} brokers: 1 to {ENDPOINTS_MAX} are possible")
-    return Target(tuple(dict.fromkeys(endpoints)), _with_query(settings, query, is_failover) if mark else settings)
+    known = OPTIONS | _FAILOVER if is_failover else OPTIONS
+    return Target(tuple(dict.fromkeys(endpoints)), _with_query(settings, query, known) if mark else settings)
+
+
+def _group_target(text: str) -> Target:
+    head, _, query = text.partition("?")
+    login, at, place = head.rpartition("@")
+    host, _, port = place.rstrip("/").rpartition(":")
+    try:
+        is_group = ipaddress.IPv4Address(host).is_multicast
+    except ValueError:
+        is_group = False
+    if not is_group or not re.fullmatch(r"[0-9]{1,5}", port) or not 0 < int(port) <= PORT_MAX:
+        raise UriFault("the URI is no udp://group:port with a multicast address of IPv4, as in udp://231.7.7.7:9876")
+    settings = Settings()
+    if at:
+        user, _, password = login.partition(":")
+        settings = replace(settings, user=_decoded(user, "user"), password=_decoded(password, "password"))
+    return Target((), _with_query(settings, query, OPTIONS | _UDP), Group(host, int(port)))
 
 
 def _endpoint(text: str) -> tuple[Endpoint, str | None, str]:
@@ -165,6 +197,8 @@ OPTIONS: Final[dict[str, tuple[str, Callable[[str, str], Any]]]] = {
     "call-timeout": ("call_timeout_ms", _number(1, DURATIONS_MS_MAX)),
     "idle-timeout": ("idle_timeout_ms", _MS),
     "connection-load-balancing-policy": ("connection_load_balancing_policy", _policy),
+    "use-topology-for-load-balancing": ("use_topology_for_load_balancing", _flag),
+    "call-failover-timeout": ("call_failover_timeout_ms", _number(FOREVER, DURATIONS_MS_MAX)),
     "allow-plain": ("allow_plain", _flag),
     "max-frame-size": ("max_frame_size", _number(512, SIZES_MAX)),
     "max-message-size": ("max_message_size", _number(1, SIZES_MAX)),
@@ -191,8 +225,16 @@ _FAILOVER_DEFAULTS: Final[dict[str, Any]] = {
 }  # fmt: skip
 
 
-def _with_query(settings: Settings, query: str, is_failover: bool) -> Settings:
-    known = OPTIONS | _FAILOVER if is_failover else OPTIONS
+# What only brokers that announce themselves need.
+_UDP: Final[dict[str, tuple[str, Callable[[str, str], Any]]]] = {
+    "local-bind-address": ("local_bind_address", _text),
+    "refresh-timeout": ("refresh_timeout_ms", _number(100, DURATIONS_MS_MAX)),
+    "initial-wait-timeout": ("initial_wait_timeout_ms", _number(1, DURATIONS_MS_MAX)),
+    "cluster-secret-file": ("cluster_secret_file", _text),
+}
+
+
+def _with_query(settings: Settings, query: str, known: dict[str, tuple[str, Callable[[str, str], Any]]]) -> Settings:
     values: dict[str, Any] = {}
     for pair in query.split("&"):
         if not pair:
@@ -209,7 +251,7 @@ def _with_query(settings: Settings, query: str, is_failover: bool) -> Settings:
 
 def checked(settings: Settings) -> Settings:
     """The same settings. Raises UriFault where a value that was given in a call is out of its bounds."""
-    readers = {field: (name, read) for name, (field, read) in OPTIONS.items()}
+    readers = {field: (name, read) for name, (field, read) in (OPTIONS | _UDP).items()}
     for each in fields(settings):
         value = getattr(settings, each.name)
         if each.name in readers and not isinstance(value, str | bool):

@@ -7,12 +7,12 @@ import os
 import random
 import ssl
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import fields, replace
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from mqbroker.client import inputs
-from mqbroker.client.errors import ConnectionFailed, UriFault
+from mqbroker.client.errors import ConnectionFailed, LinkFailed, UriFault
 from mqbroker.client.io.driver import LOG, Driver
 from mqbroker.client.io.opening import Opening
 from mqbroker.client.io.receiver import Receiver, ReceiverOpening
@@ -29,12 +29,18 @@ from mqbroker.client.options import (
     SenderTerms,
     Settings,
 )
-from mqbroker.client.places import Places
+from mqbroker.client.places import REDIRECTS_MAX, Places
 from mqbroker.client.policies import policy_named
+from mqbroker.client.stages import Stage
 from mqbroker.client.termini import checked_receiver
-from mqbroker.client.uri import Endpoint, Target, checked, parse_uri
+from mqbroker.client.uri import Endpoint, Group, Target, checked, parse_uri
 
+if TYPE_CHECKING:
+    from mqbroker.client.io.announced import Announced
+
+T = TypeVar("T")
 POLICIES_MAX = 256
+OTHERS_MAX = 32  # brokers that links of one connection were redirected to
 CREDIT_DEFAULT = 100
 
 # Connections of this process to the same brokers take turns: one policy for each list, the oldest forgotten.
@@ -60,7 +66,12 @@ def connect(uri: str, **options: Unpack[ConnectOptions]) -> Opening[Connection]:
     has_container_id = bool(settings.container_id)
     if not has_container_id:
         settings = replace(settings, container_id=f"client-{os.urandom(8).hex()}")
-    target = Target(target.endpoints, settings)
+    target = Target(target.endpoints, settings, target.group)
+    if target.group is not None and not (settings.cluster_secret or settings.cluster_secret_file):
+        raise UriFault(
+            "udp:// needs the cluster's secret, cluster-secret-file=… in the URI or cluster_secret=… of connect: "
+            "without it whoever is on the network could pass for a broker"
+        )
     return Opening(lambda: Connection(target, own, has_container_id=has_container_id).open())
 
 
@@ -77,6 +88,11 @@ class Connection:
         self._driver.has_certificate = bool(settings.tls_certificate_file) or (
             self._tls is not None and settings.user is None
         )
+        self._target = target
+        self._own = own
+        self._others: dict[Endpoint, Connection] = {}  # that links were redirected to
+        self._others_lock = asyncio.Lock()
+        self._announced: Announced | None = None
         self._senders: dict[Sender, None] = {}
         self._requests = Requests(self)
 
@@ -86,11 +102,26 @@ class Connection:
         if settings.tls_ca_file or settings.tls_certificate_file:
             self._context()  # a file that cannot be read is no reason to try again and again
         try:
+            if self._target.group is not None:
+                await self._discover(self._target.group)
             await self._driver.ask(inputs.Start)
-        except asyncio.CancelledError:
-            self._driver.put(inputs.Shut(self._driver.loop.create_future()))
+        except BaseException as error:
+            if self._announced is not None:
+                self._announced.close()
+            if isinstance(error, asyncio.CancelledError):
+                self._driver.put(inputs.Shut(self._driver.loop.create_future()))
             raise
         return self
+
+    async def _discover(self, group: Group) -> None:
+        # What announcements look like is of no use to connections that have addresses.
+        from mqbroker.client.io.announced import Announced
+
+        self._announced = Announced(group, self._target.settings, self._found)
+        await self._announced.start()
+
+    def _found(self, endpoints: tuple[Endpoint, ...]) -> None:
+        self._driver.put(inputs.Discovered(endpoints))
 
     @property
     def is_connected(self) -> bool:
@@ -112,7 +143,10 @@ class Connection:
         return Opening(lambda: self._open_sender(SenderTerms(address=address, **options)))
 
     async def _open_sender(self, terms: SenderTerms) -> Sender:
-        sender = await Sender(self._driver, terms).open()
+        def make(at: Connection, address: str) -> Awaitable[Sender]:
+            return Sender(at._driver, replace(terms, address=address)).open()
+
+        sender = await self._followed(make, terms.address)
         self._senders = {each: None for each in self._senders if not each.is_gone}
         self._senders[sender] = None
         return sender
@@ -131,7 +165,44 @@ class Connection:
 
     def _receiver(self, terms: ReceiverTerms) -> ReceiverOpening:
         terms = checked_receiver(terms, has_container_id=self._has_container_id)
-        return ReceiverOpening(lambda: Receiver(self._driver, terms).open())
+
+        def make(at: Connection, address: str) -> Awaitable[Receiver]:
+            return Receiver(at._driver, replace(terms, address=address)).open()
+
+        return ReceiverOpening(lambda: self._followed(make, terms.address))
+
+    async def _followed(self, make: Callable[[Connection, str], Awaitable[T]], address: str) -> T:
+        """What `make` makes here, or where brokers send it, over a connection to there that is kept for others."""
+        at, hops = self, 0
+        while True:
+            try:
+                return await make(at, address)
+            except LinkFailed as error:
+                if error.place is None:
+                    raise
+                hops += 1
+                if hops > REDIRECTS_MAX:
+                    why = (
+                        f"{address!r}: brokers sent us on {REDIRECTS_MAX} times; check redirect-to of address-settings"
+                    )
+                    raise LinkFailed(why, error.condition) from None
+                assert at.broker is not None
+                at = await self._at(Endpoint(error.place.host, error.place.port, at.broker.has_tls))
+                address = error.place.address or address
+
+    async def _at(self, endpoint: Endpoint) -> Connection:
+        """This connection or another one, to that broker."""
+        if endpoint == self.broker:
+            return self
+        async with self._others_lock:
+            other = self._others.get(endpoint)
+            if other is None or other._driver.machine.stage is Stage.ENDED:
+                if len(self._others) >= OTHERS_MAX:
+                    raise ConnectionFailed(f"links were sent to {OTHERS_MAX} other brokers already")
+                target = Target((endpoint,), self._target.settings)
+                made = Connection(target, {**self._own, "policy": None}, has_container_id=self._has_container_id)
+                other = self._others[endpoint] = await made.open()
+        return other
 
     def transaction(self) -> Transaction:
         """A transaction, to be entered with `async with`."""
@@ -151,12 +222,18 @@ class Connection:
         try:
             for sender in self._senders:
                 await sender.close()
+            for other in self._others.values():
+                await other.close()
         finally:
             await self.abandon()
 
     async def abandon(self) -> None:
         """Close without waiting for outcomes."""
+        if self._announced is not None:
+            self._announced.close()
         await self._requests.close()
+        for other in self._others.values():
+            await other.abandon()
         if self._driver.fault is None:
             await self._driver.ask(inputs.Shut)
 

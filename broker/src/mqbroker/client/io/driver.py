@@ -12,8 +12,8 @@ import logging
 import os
 import ssl
 import time
-from collections.abc import Callable
-from typing import Any, Protocol, cast
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol, TypeVar, cast
 
 from mqbroker.base.time import At
 from mqbroker.client import effects, inputs
@@ -22,6 +22,7 @@ from mqbroker.client.machine import Machine
 from mqbroker.client.uri import Endpoint
 from mqbroker.wire.run import Run
 
+T = TypeVar("T")
 LOG = logging.getLogger("mqbroker.client")
 ENTROPY_BYTES = 32
 WRITE_HIGH_BYTES, WRITE_LOW_BYTES = 1 << 20, 256 << 10
@@ -78,6 +79,9 @@ class Driver:
         self._transport: tuple[int, asyncio.Transport] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._handles = 0
+        self._patience_ms = machine.settings.call_failover_timeout_ms
+        self._away: asyncio.Future[None] = self.loop.create_future()  # set when it was away for too long
+        self._away_timer: asyncio.TimerHandle | None = None
 
     # -- inputs --------------------------------------------------------------------------------------------------------
 
@@ -100,6 +104,42 @@ class Driver:
         future.add_done_callback(self._asked.discard)
         self.put(make(future))
         return future
+
+    async def patient(self, work: Awaitable[T]) -> T:
+        """Its result. Raises TimeoutError when the connection is away for longer than calls may wait."""
+        if self._patience_ms < 0:
+            return await work
+        task = asyncio.ensure_future(work)
+        try:
+            both: set[asyncio.Future[Any]] = {task, self._away}
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                return task.result()
+        finally:
+            if not task.done():
+                task.cancel()
+        raise TimeoutError(f"the connection was away for longer than call-failover-timeout ({self._patience_ms} ms)")
+
+    async def patient_open(self, handle: int, make: Callable[[asyncio.Future[Any]], inputs.Input]) -> Any:
+        """The answer to the request that opens a sender or receiver; one that nobody waits for must not come to be."""
+        try:
+            return await self.patient(self.ask(make))
+        except (TimeoutError, asyncio.CancelledError):
+            self.put(inputs.CloseEnd(handle, True, self.loop.create_future()))
+            raise
+
+    def _watch_patience(self, is_up: bool) -> None:
+        if is_up and self._away_timer is not None:
+            self._away_timer.cancel()
+            self._away_timer = None
+        if is_up and self._away.done():
+            self._away = self.loop.create_future()
+        if not is_up and self._patience_ms >= 0 and self._away_timer is None:
+            self._away_timer = self.loop.call_later(self._patience_ms / 1000, self._lose_patience)
+
+    def _lose_patience(self) -> None:
+        if not self._away.done():
+            self._away.set_result(None)
 
     def new_handle(self, owner: Owner) -> int:
         """A handle for a sender or receiver; 0 is the machine's own."""
@@ -190,6 +230,8 @@ class Driver:
             self._transport[1].write(chunks[0] if len(chunks) == 1 else b"".join(chunks))
 
     def _hang_up(self, effect: effects.HangUp) -> None:
+        if self.is_up:
+            self._watch_patience(is_up=False)
         self.is_up = False
         if self._dialling is not None and self._dialling[0] == effect.attempt:
             self._stop_dialling()
@@ -240,6 +282,8 @@ class Driver:
 
     def _tell(self, effect: effects.Told) -> None:
         self.is_up = effect.is_up
+        if self.is_up:
+            self._watch_patience(is_up=True)
         self._told(effect.text)
 
 

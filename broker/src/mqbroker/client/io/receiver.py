@@ -107,8 +107,8 @@ class Receiver:
 
     async def open(self) -> Receiver:
         """Used by `Connection.receiver`."""
-        terms = self._terms
-        self.address = await self._driver.ask(lambda token: inputs.OpenReceiver(self._handle, terms, token))
+        handle, terms = self._handle, self._terms
+        self.address = await self._driver.patient_open(handle, lambda token: inputs.OpenReceiver(handle, terms, token))
         self._attached.set()
         return self
 
@@ -216,8 +216,10 @@ class Receiver:
         if not self.is_confirming or transaction is not None:
             self.tell(message, state, transaction)
             return True
-        told: bool = await self._driver.ask(
-            lambda token: inputs.Settle(self._handle, message.epoch, message.delivery_id, state, None, token)
+        told: bool = await self._driver.patient(
+            self._driver.ask(
+                lambda token: inputs.Settle(self._handle, message.epoch, message.delivery_id, state, None, token)
+            )
         )
         return told
 
@@ -227,7 +229,7 @@ class Receiver:
             if self._terms.settled or self._terms.browse:
                 return True  # nothing is to be settled here
             raise ClientError("the message was settled before: settle each message once")
-        if transaction is not None and transaction.txn.epoch != message.epoch:
+        if transaction is not None and transaction.txn_on(self._driver).epoch != message.epoch:
             raise TransactionFailed("the message came on another connection than that of the transaction")
         if not self.is_current(message):
             return False

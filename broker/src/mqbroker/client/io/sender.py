@@ -88,7 +88,8 @@ class Sender:
 
     async def open(self) -> Sender:
         """Used by `Connection.sender`."""
-        await self._driver.ask(lambda token: inputs.OpenSender(self._handle, self._terms, token))
+        handle, terms = self._handle, self._terms
+        await self._driver.patient_open(handle, lambda token: inputs.OpenSender(handle, terms, token))
         return self
 
     @property
@@ -105,10 +106,14 @@ class Sender:
         """Send a message and wait until the broker accepted it; a durable one is on its disk then.
 
         Raises MessageFault, Rejected, Released, Modified or OutcomeUnknown for this message; LinkFailed or
-        ConnectionFailed if nothing can be sent any more; TransactionFailed. Cancelling does not take it back.
+        ConnectionFailed if nothing can be sent any more; TransactionFailed; TimeoutError after call-failover-timeout.
+        Neither that nor cancelling takes it back.
         """
+        await self._driver.patient(self._send(_as_message(message), transaction))
+
+    async def _send(self, message: Message, transaction: Transaction | None) -> None:
         future: asyncio.Future[None] = self._driver.loop.create_future()
-        await self._put(_as_message(message), future, transaction)
+        await self._put(message, future, transaction)
         await future
 
     async def post(self, message: Message | bytes | str, *, transaction: Transaction | None = None) -> None:
@@ -178,7 +183,7 @@ class Sender:
             await self._wait_for_room(size)
         if self._error is not None:
             raise type(self._error)(self._error.why, self._error.condition)
-        txn = None if transaction is None else transaction.txn
+        txn = None if transaction is None else transaction.txn_on(self._driver)
         self._count += 1
         self._bytes += size
         self._driver.put(inputs.Post(self._handle, inputs.Sending(payload, (self, sink, message), txn)))

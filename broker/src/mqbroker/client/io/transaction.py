@@ -28,9 +28,15 @@ class Transaction:
             raise TransactionFailed("the transaction has not begun, or has ended: begin one with `async with`")
         return self._txn
 
+    def txn_on(self, driver: Driver) -> inputs.Txn:
+        """The same for a sender or receiver. Raises TransactionFailed where a redirect took it to another broker."""
+        if driver is not self._driver:
+            raise TransactionFailed("the sender or receiver is at another broker than the transaction; see redirect-to")
+        return self.txn
+
     async def begin(self) -> Transaction:
         """Begin; `async with` does it."""
-        self._txn = await self._driver.ask(inputs.Begin)
+        self._txn = await self._driver.patient(self._driver.ask(inputs.Begin))
         return self
 
     async def commit(self) -> None:
@@ -43,7 +49,7 @@ class Transaction:
 
     async def _finish(self, *, is_commit: bool) -> None:
         txn, self._txn = self.txn, None
-        await self._driver.ask(lambda token: inputs.Finish(txn, is_commit, token))
+        await self._driver.patient(self._driver.ask(lambda token: inputs.Finish(txn, is_commit, token)))
 
     async def __aenter__(self) -> Transaction:
         return await self.begin()
