@@ -21,6 +21,7 @@ EPILOG = "Exit codes: " + "; ".join(f"{code.value} {MEANINGS[code].split(';')[0]
 COMMANDS = {
     ("init",): "init",
     ("inventory", "check"): "inventory_check",
+    ("inventory", "graph"): "inventory_graph",
     ("bundle", "build"): "bundle_build",
     ("bundle", "show"): "bundle_show",
     ("preflight",): "preflight",
