@@ -28,6 +28,7 @@ COMMANDS = {
     ("plan",): "plan",
     ("rollout",): "rollout",
     ("status",): "status",
+    ("health",): "health",
     ("check",): "check",
     ("address", "list"): "address_list",
     ("address", "show"): "address_show",
