@@ -66,6 +66,7 @@ COMMANDS = {
     ("journal", "import"): "journal_import",
     ("send",): "send",
     ("receive",): "receive",
+    ("perf",): "perf",
     ("uninstall",): "uninstall",
     ("dev", "up"): "dev_up",
     ("dev", "down"): "dev_down",
