@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from mqctl import complete
 from mqctl.declare import ReaderOptions
 from mqctl.errors import CommandError, UsageError
 from mqctl.exits import Exit
@@ -28,14 +29,21 @@ LONG_WORK_S = 3600.0
 class AskOptions(ReaderOptions, NodeOptions):
     """Which nodes."""
 
-    host: Annotated[str, typer.Option(help="Only this node: a host, or host/instance.")] = ""
+    host: Annotated[
+        str, typer.Option(help="Only this node: a host, or host/instance.", autocompletion=complete.nodes)
+    ] = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ActOptions(ReaderOptions, NodeOptions):
     """Which node."""
 
-    host: Annotated[str, typer.Option(help="The node: a host, or host/instance; needed where there are several.")] = ""
+    host: Annotated[
+        str,
+        typer.Option(
+            help="The node: a host, or host/instance; needed where there are several.", autocompletion=complete.nodes
+        ),
+    ] = ""
 
 
 @dataclass(frozen=True, slots=True)

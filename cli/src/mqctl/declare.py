@@ -15,6 +15,7 @@ from typing import Annotated, Any, Protocol, get_type_hints
 
 import typer
 
+from mqctl import complete
 from mqctl.exits import Exit, NagiosCode
 from mqctl.output import Format, Shape
 from mqctl.world import World, real_world
@@ -55,7 +56,12 @@ class InventoryOptions(CommonOptions):
         list[Path] | None,
         typer.Option("--inventory", "-i", help="Inventory as for Ansible; may be repeated. [default: inventory.yml]"),
     ] = None
-    cluster: Annotated[str, typer.Option(help="Which cluster (mq_cluster_name), where the inventory has several.")] = ""
+    cluster: Annotated[
+        str,
+        typer.Option(
+            help="Which cluster (mq_cluster_name), where the inventory has several.", autocompletion=complete.clusters
+        ),
+    ] = ""
     vault_password_file: Annotated[
         Path | None, typer.Option(help="File with the password of vaulted files of the inventory.")
     ] = None

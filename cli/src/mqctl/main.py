@@ -21,6 +21,7 @@ EPILOG = "Exit codes: " + "; ".join(f"{code.value} {MEANINGS[code].split(';')[0]
 COMMANDS = {
     ("init",): "init",
     ("inventory", "check"): "inventory_check",
+    ("inventory", "graph"): "inventory_graph",
     ("bundle", "build"): "bundle_build",
     ("bundle", "show"): "bundle_show",
     ("tls", "init"): "tls_init",
@@ -31,6 +32,7 @@ COMMANDS = {
     ("plan",): "plan",
     ("rollout",): "rollout",
     ("status",): "status",
+    ("health",): "health",
     ("check",): "check",
     ("address", "list"): "address_list",
     ("address", "show"): "address_show",
@@ -68,6 +70,7 @@ COMMANDS = {
     ("journal", "import"): "journal_import",
     ("send",): "send",
     ("receive",): "receive",
+    ("perf",): "perf",
     ("uninstall",): "uninstall",
     ("dev", "up"): "dev_up",
     ("dev", "down"): "dev_down",

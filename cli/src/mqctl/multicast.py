@@ -10,7 +10,6 @@ import json
 import secrets
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
-from importlib import resources
 from typing import Any
 
 from mqbroker.config.inventory import host_variables
@@ -21,6 +20,7 @@ from mqctl.inventory import Cluster, Host
 from mqctl.multicast_matrix import Finding, Group, Wanted, findings_of, groups_of, places_of
 from mqctl.nodes import shell
 from mqctl.progress import counting
+from mqctl.remote_program import command_of
 from mqctl.ssh.shell import CommandStream, open_stream
 from mqctl.world import World
 
@@ -28,14 +28,6 @@ READY_S = 30.0
 WINDOW_S = 4.0  # what a host waits for those that it does not hear
 HOST_S = 10.0  # by which the life of a probe grows with each host: they are asked twenty at a time
 LINE_BYTES_MAX = 16 * 2**20
-# Reads as many bytes as the program has, and leaves the rest of standard input to it.
-BOOT = """\
-import os
-code = b""
-while len(code) < {size}:
-    code += os.read(0, {size} - len(code)) or exit("the program was cut off")
-exec(compile(code, "multicast_probe.py", "exec"))
-"""
 
 
 @dataclass(slots=True)
@@ -117,9 +109,9 @@ def _settled(outcomes: Iterable[tuple[Host, dict[str, Any] | CommandError]], hea
 
 
 def _open(world: World, host: Host) -> CommandStream:
-    program = resources.files("mqctl.remote").joinpath("multicast_probe.py").read_bytes()
     access = host.access
-    stream = open_stream(shell(world, access), [access.python, "-c", BOOT.format(size=len(program))])
+    command, program = command_of(access.python, "multicast_probe.py")
+    stream = open_stream(shell(world, access), command)
     stream.settimeout(READY_S)
     stream.sendall(program)
     return stream

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from mqctl import complete
 from mqctl.bundle.find import bundle_folder
 from mqctl.certificates.issuing import folder_of
 from mqctl.commands.inventory_check import checked
@@ -30,7 +31,10 @@ class BundleOptions(InventoryOptions):
     """A command that needs the bundle."""
 
     bundle: Annotated[str, typer.Option(help="Folder of the bundle. [default: mq_bundle, dist/bundle-<version>]")] = ""
-    limit: Annotated[str, typer.Option(help="Only these hosts; names or wildcards, separated by commas.")] = ""
+    limit: Annotated[
+        str,
+        typer.Option(help="Only these hosts; names or wildcards, separated by commas.", autocompletion=complete.hosts),
+    ] = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,60 @@
+"""What a shell offers for an option: names out of the inventory that the command line is about.
+
+A completion that cannot be made offers nothing: whoever presses a key must not get an error for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from mqctl.inventory import Cluster
+
+
+def clusters(context: typer.Context, incomplete: str) -> list[str]:
+    """Names of clusters."""
+    return _offered(context, incomplete, lambda found: [one.name for one in found])
+
+
+def hosts(context: typer.Context, incomplete: str) -> list[str]:
+    """Names of hosts, those of --cluster where it is given."""
+    named = context.params.get("cluster")
+    return _offered(
+        context, incomplete, lambda found: [h.name for one in found if named in (None, "", one.name) for h in one.hosts]
+    )
+
+
+def nodes(context: typer.Context, incomplete: str) -> list[str]:
+    """Names of nodes as --host takes them."""
+    named = context.params.get("cluster")
+    return _offered(
+        context,
+        incomplete,
+        lambda found: [
+            host.name if instance == "default" else f"{host.name}/{instance}"
+            for one in found
+            if named in (None, "", one.name)
+            for host in one.hosts
+            for instance in host.instances
+        ],
+    )
+
+
+def _offered(context: typer.Context, incomplete: str, names: Callable[[list[Cluster]], list[str]]) -> list[str]:
+    # Imported only when a key is pressed: the declarations of all commands import this module.
+    from mqctl.declare import InventoryOptions
+    from mqctl.inventory import load_all
+    from mqctl.world import real_world
+
+    given = context.params
+    try:
+        options = InventoryOptions(
+            inventory=list(given.get("inventory") or []) or None, vault_password_file=given.get("vault_password_file")
+        )
+        found = load_all(real_world(no_color=True), options)
+        return [name for name in names(found) if name.startswith(incomplete)]
+    except Exception:  # the edge of a shell's completion
+        return []

@@ -1,0 +1,105 @@
+"""What an inventory implies, as things and what connects them: hosts, instances, cards, groups, connectors. Pure.
+
+A row is one thing of an instance. Groups with one address and port are one place, where instances meet.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from mqbroker.config.variables import LOOPBACK, HostVariables, Instance
+
+Row = dict[str, Any]
+SENDS, HEARS = "broadcast-group", "discovery-group"
+
+
+def rows_of(cluster: str, host: str, address: str, variables: HostVariables) -> Iterator[Row]:
+    """Everything of one host. `on` is the network card or address that a thing is bound to."""
+    common = str(variables.mq_local_bind_address or variables.mq_cluster_interface or LOOPBACK)
+    for instance in variables.mq_instances:
+        place = {"cluster": cluster, "host": host, "address": address, "instance": instance.name}
+        for thing in _things(variables, instance, common):
+            yield {**place, **thing}
+
+
+def _things(variables: HostVariables, instance: Instance, common: str) -> Iterator[Row]:
+    for row in variables.mq_listeners:
+        on = str(row.get("local_bind_address", common))
+        yield _thing("listener", row["name"], _port(row, instance), on)
+    if variables.mq_metrics_port:
+        port = str(variables.mq_metrics_port + instance.port_offset)
+        yield _thing("metrics", "metrics", port, str(variables.mq_metrics_local_bind_address))
+    for row in variables.mq_connectors:
+        yield _thing("connector", row["name"], _port(row, instance), str(row.get("host", common)))
+    for what, rows in ((SENDS, variables.mq_broadcast_groups), (HEARS, variables.mq_discovery_groups)):
+        for row in rows:
+            place = f"{row.get('group_address')}:{row.get('group_port')}"
+            on = str(row.get("local_bind_address", common)) or "routes of the host"
+            yield {**_thing(what, row["name"], place, on), "connector": row.get("connector_ref")}
+
+
+def _thing(what: str, name: Any, place: str, on: str) -> Row:
+    return {"what": what, "name": str(name), "place": place, "on": on, "connector": None}
+
+
+def _port(row: Mapping[str, Any], instance: Instance) -> str:
+    return str(int(row["port"]) + instance.port_offset)
+
+
+def meetings(rows: Sequence[Row]) -> list[Row]:
+    """The places where instances meet, with who announces itself there and who listens."""
+    found: dict[tuple[str, str], Row] = {}
+    for row in rows:
+        if row["what"] in (SENDS, HEARS):
+            empty: Row = {"cluster": row["cluster"], "place": row["place"], "names": [], "senders": [], "receivers": []}
+            one = found.setdefault((row["cluster"], row["place"]), empty)
+            if row["name"] not in one["names"]:
+                one["names"].append(row["name"])
+            one["senders" if row["what"] == SENDS else "receivers"].append(node_name(row))
+    return list(found.values())
+
+
+def node_name(row: Row) -> str:
+    """A node as `--host` takes it."""
+    return str(row["host"]) if row["instance"] == "default" else f"{row['host']}/{row['instance']}"
+
+
+def dot(rows: Sequence[Row]) -> str:
+    """The same for Graphviz: a box for each cluster and host, an ellipse for each place where nodes meet."""
+    lines = ["graph inventory {", "  rankdir=LR;", "  node [shape=box];"]
+    for number, cluster in enumerate(dict.fromkeys(row["cluster"] for row in rows)):
+        lines += [f"  subgraph cluster_{number} {{", f"    label={_quoted(cluster)};"]
+        own = [row for row in rows if row["cluster"] == cluster]
+        for name in dict.fromkeys(map(node_name, own)):
+            lines.append(f"    {_quoted(f'{cluster} {name}')} [label={_quoted(_label(name, own))}];")
+        lines.append("  }")
+    for one in meetings(rows):
+        # Two clusters on one place meet there, whether they mean to or not.
+        place = _quoted(one["place"])
+        lines.append(f"  {place} [shape=ellipse];")
+        edges: dict[tuple[str, str], set[str]] = {}
+        for row in rows:
+            if (row["cluster"], row["place"]) == (one["cluster"], one["place"]) and row["what"] in (SENDS, HEARS):
+                edges.setdefault((node_name(row), row["on"]), set()).add(row["what"])
+        for (name, on), kinds in edges.items():
+            way = "both" if len(kinds) == 2 else "forward" if kinds == {SENDS} else "back"
+            node = _quoted(f"{one['cluster']} {name}")
+            lines.append(f"  {node} -- {place} [dir={way}, label={_quoted(on)}];")
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+def _label(name: str, rows: Sequence[Row]) -> str:
+    own = [row for row in rows if node_name(row) == name]
+    lines = [name, *dict.fromkeys(row["address"] for row in own)]
+    lines += [f"{row['what']} {row['name']} {row['on']}:{row['place']}" for row in own if row["what"] in _PORTS]
+    return "\n".join(lines)
+
+
+_PORTS = ("listener", "connector")
+
+
+def _quoted(text: str) -> str:
+    """A string of DOT: as in JSON, but for line ends, which DOT writes the same way."""
+    return json.dumps(text, ensure_ascii=False)
