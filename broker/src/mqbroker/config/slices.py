@@ -147,6 +147,7 @@ class AddressSettings:
     page_full_policy: str
     page_size_bytes: int
     redirect_to: str
+    redistribution_delay: int
 
 
 @dataclass(frozen=True, slots=True)

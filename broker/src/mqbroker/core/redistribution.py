@@ -1,9 +1,9 @@
 """Redistribution: messages that lie where nobody wants them go to nodes where somebody does.
 
 A queue has a redistributor while a node that can be reached has a consumer for a queue of its name and this one has
-none, or none that takes what is at its head. After `redistribution-delay` it moves what is wanted elsewhere: a copy with
-a new id goes into the store-and-forward queue and the original is settled, in one append. Messages of groups stay, and
-what cannot be placed does not hold up what comes behind it. Each part is bounded, the rest comes in later steps.
+none, or none that takes what is at its head. After `redistribution-delay` it moves what is wanted elsewhere: a copy
+with a new id goes into the store-and-forward queue and the original is settled, in one append. Messages of groups stay,
+and what cannot be placed does not hold up what comes behind it. Each part is bounded, the rest comes in later steps.
 Source: Artemis's manual, "Message redistribution"; docs/adr/0012-cluster-connections.md.
 """
 
