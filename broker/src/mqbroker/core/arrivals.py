@@ -135,7 +135,8 @@ class Arrivals:
             part.expires_ms = expires_ms(part, store.settings.of(address.name))
             store.number(part)
             address.routed_total += part.count
-            waits = store.put(address, Segment(part, 0, part.count, 0), queues) or waits
+            deliveries = part.section.delivery_count  # another node has counted them
+            waits = store.put(address, Segment(part, 0, part.count, deliveries), queues) or waits
         return waits
 
     def _queues(self, address: Address, names: tuple[str, ...]) -> list[Queue]:

@@ -297,6 +297,8 @@ class Store:
                 return bool(durable)
         elif durable:
             self.journal.store(run.first_id + index, count, durable, run.block(index, count), run.arrived_ms)
+            for queue_id in durable if part.deliveries else ():
+                self.journal.count(queue_id, part.first_id, count, part.deliveries)
         if not run.live:
             self.memory.hold(run)
         if durable:
@@ -410,9 +412,9 @@ class Store:
         """Call `start` when the queue may hand out messages to one more consumer.
 
         After a crash every message of a queue that had a consumer may have been delivered; the journal knows which
-        queues those are before the first message leaves.
+        queues those are before the first message leaves. What goes to other nodes counts when it is delivered there.
         """
-        if queue.journal_id and not queue.is_consumed:
+        if queue.journal_id and not queue.is_consumed and not queue.kind.is_forwarding:
             queue.is_consumed = True
             self.journal.consumed(queue.journal_id)
             self.decisions.wait(start)
