@@ -15,8 +15,7 @@ AWAITED = {
     f"cluster-connections.{name}"
     for name in (
         "name", "address", "connector-ref", "discovery-group-ref", "static-connectors", "allow-direct-connections-only",
-        "message-load-balancing", "max-hops", "check-period", "connection-ttl", "call-timeout", "retry-interval",
-        "retry-interval-multiplier", "max-retry-interval", "initial-connect-attempts", "reconnect-attempts",
+        "message-load-balancing", "max-hops", "check-period", "connection-ttl", "call-timeout",
         "use-duplicate-detection", "confirmation-window-size", "notification-interval", "notification-attempts",
         "topology-scanner-attempts", "on-node-lost", "node-lost-grace",
     )
