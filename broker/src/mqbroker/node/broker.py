@@ -28,6 +28,7 @@ from mqbroker.journal.places import Slice
 from mqbroker.journal.plan import Journal
 from mqbroker.journal.recovered import Recovered
 from mqbroker.node import inputs as given
+from mqbroker.node.accepted_peer import AcceptedPeer
 from mqbroker.node.accounts import Accounts
 from mqbroker.node.activity import Activity
 from mqbroker.node.containers import Containers
@@ -114,7 +115,7 @@ class Broker:
         self._operations = setup.operations
         self._listeners = {listener.name: listener for listener in options.listeners}
         self._effect_id = 0
-        self._expected: dict[int, Peer] = {}
+        self._expected: dict[int, AcceptedPeer] = {}
         self.large = LargeMessages(self, setup.large_files)
         self.discovery = Discovery(self, setup.cluster_key, setup.boot_id)
         self._handlers = self._handlers_of_inputs()
@@ -246,7 +247,7 @@ class Broker:
             self.effects.append(Close(given_.conn, 0))
             return
         self.counters.connections += 1
-        self.peers[given_.conn] = Peer(self, given_, listener)
+        self.peers[given_.conn] = AcceptedPeer(self, given_, listener)
 
     def _closed(self, given_: given.Closed) -> None:
         peer = self.peers.get(given_.conn)
@@ -274,7 +275,7 @@ class Broker:
         self._effect_id += 1
         return self._effect_id
 
-    def expect(self, peer: Peer) -> int:
+    def expect(self, peer: AcceptedPeer) -> int:
         """An id for an effect whose completion is this peer's."""
         self._expected[self.next_effect_id()] = peer
         return self._effect_id

@@ -16,13 +16,13 @@ from mqbroker.wire.performatives import Open
 from mqbroker.wire.types import Symbol
 
 if TYPE_CHECKING:
-    from mqbroker.node.peer import Peer
+    from mqbroker.node.accepted_peer import AcceptedPeer
 
 ESTABLISHMENT_FAILED = Symbol("amqp:connection-establishment-failed")
 OFFERED = (SOLE_CONNECTION, *(Symbol(name) for name in ("ANONYMOUS-RELAY", "SHARED-SUBS", "DELAYED_DELIVERY")))
 
 
-def answer(peer: Peer) -> bool:
+def answer(peer: AcceptedPeer) -> bool:
     """Send our open. False: a close with the reason followed it at once, and the open says so beforehand."""
     limits, listener, connection = peer.broker.options.limits, peer.listener, peer.connection
     is_second = not listener.redirect_to and not peer.broker.containers.claim(peer)
