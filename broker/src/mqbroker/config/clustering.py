@@ -7,20 +7,25 @@ told and nothing more.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
 from mqbroker.base.errors import ConfigFault
-from mqbroker.config import patterns
-from mqbroker.config.declaring import NodeName, Table, option
+from mqbroker.config import cluster_connections, patterns
+from mqbroker.config.declaring import NodeName, Table, option, toml_name
+from mqbroker.config.repeated import missing, names_twice, rows_of
 from mqbroker.config.slices import BroadcastGroupOptions, BrokerOptions, ConnectorOptions, DiscoveryGroupOptions
 
 PERIOD_MS_MAX: Final = 3_600_000
-HEADS: Final = ("connectors", "broadcast-groups", "discovery-groups")
-JGROUPS: Final = "jgroups-"
+HEADS: Final = ("connectors", "broadcast-groups", "discovery-groups", cluster_connections.HEAD)
+GROUPS: Final = ("broadcast-groups", "discovery-groups")
+JGROUPS: Final = (
+    "JGroups is not used here: remove jgroups-file and jgroups-channel, and set group-address and group-port for "
+    "discovery by UDP multicast"
+)
 
 
 def _multicast_address(value: str) -> str:
@@ -52,7 +57,7 @@ def _reachable(value: str) -> str:
     except ValueError:
         return value  # a name
     if address.is_unspecified or address.is_multicast:
-        raise PydanticCustomError("reachable", "must be one address of this host: others connect to it")
+        raise PydanticCustomError("reachable", "must be one address of one host: others connect to it")
     return value
 
 
@@ -62,10 +67,10 @@ Host = Annotated[str, Field(pattern=patterns.HOST), AfterValidator(_reachable)]
 
 
 class ConnectorTable(Table):
-    """How other nodes reach this one. The table may be repeated; broadcast groups name one."""
+    """How a node is reached: this one, or for static-connectors another. May be repeated; others name them."""
 
     name: NodeName = option(..., "Name of the connector, distinct within the file.")
-    host: Host = option(..., "IP address or name by which other nodes reach this host.")
+    host: Host = option(..., "IP address or name by which other nodes reach the host.")
     port: int = option(..., "TCP port of the listener that the connector leads to.", ge=1, le=65535)
     tls_enabled: bool = option(False, "Whether that listener has TLS; others are told so.")
 
@@ -126,37 +131,33 @@ def discovery_group(table: DiscoveryGroupTable) -> DiscoveryGroupOptions:
 
 def faults(raw: Mapping[str, Any], unknown: object = None) -> Iterator[ConfigFault]:
     """What these tables may not hold together, in a file as TOML has it. Nothing is said of the value `unknown`."""
-    tables = {head: _rows(raw.get(head)) for head in HEADS}
-    for head, rows in tables.items():
-        yield from _names_twice(head, rows, unknown)
-    names = [row.get("name") for _, row in tables["connectors"]]
-    known = ", ".join(str(name) for name in names) or "none"
+    tables = {head: rows_of(raw.get(head)) for head in HEADS}
+    for head in HEADS[:-1]:
+        yield from names_twice(head, tables[head], unknown)
     places: dict[tuple[str, ...], int] = {}
     for number, row in tables["broadcast-groups"]:
         path, wanted = f"broadcast-groups.{number}", row.get("connector-ref")
-        if isinstance(wanted, str) and wanted not in names and unknown not in (wanted, *names):
-            why = f"there is no connector {wanted}; declare it as [[connectors]] (there are: {known})"
-            yield ConfigFault(f"{path}.connector-ref", why)
+        yield from missing(f"{path}.connector-ref", "connectors", wanted, tables["connectors"], unknown)
         place = tuple(str(row.get(name, "")) for name in ("local-bind-address", "group-address", "group-port"))
         if place in places and unknown not in place:
             why = f"is that of broadcast-groups.{places[place]}, and so is the port; a node is announced there once"
             yield ConfigFault(f"{path}.group-address", why)
         places.setdefault(place, number)
+    yield from cluster_connections.faults(tables, unknown)
 
 
-def is_of_jgroups(fault: ConfigFault) -> bool:
-    """Whether a fault is about an option of JGroups."""
-    head, _, rest = fault.path.partition(".")
-    return head in HEADS and rest.rpartition(".")[2].startswith(JGROUPS)
+def explained(fault: ConfigFault) -> ConfigFault:
+    """The fault, with what to do about it where it is an option that Artemis has and this broker does not.
 
-
-def migration(fault: ConfigFault) -> ConfigFault:
-    """What to do about such an option."""
-    why = (
-        "JGroups is not used here: remove jgroups-file and jgroups-channel, and set group-address and group-port for "
-        "discovery by UDP multicast"
-    )
-    return ConfigFault(fault.path, why)
+    Names are those of a file or, beginning with mq_, of an inventory.
+    """
+    head, name = (toml_name(part) for part in (fault.path.partition(".")[0], fault.path.rpartition(".")[2]))
+    head = head.removeprefix("mq-")
+    if head in GROUPS and name.startswith("jgroups-"):
+        return ConfigFault(fault.path, JGROUPS)
+    if head == cluster_connections.HEAD and name in cluster_connections.REFUSED:
+        return ConfigFault(fault.path, cluster_connections.REFUSED[name])
+    return fault
 
 
 def doubts(options: BrokerOptions) -> Iterator[ConfigFault]:
@@ -178,20 +179,4 @@ def doubts(options: BrokerOptions) -> Iterator[ConfigFault]:
                 "datagram makes a node seem gone; raise it, or lower broadcast-period"
             )
             yield ConfigFault(f"discovery-groups.{number}.refresh-timeout", why)
-
-
-def _names_twice(head: str, rows: Sequence[tuple[int, Mapping[str, Any]]], unknown: object) -> Iterator[ConfigFault]:
-    seen: dict[str, int] = {}
-    for number, row in rows:
-        name = row.get("name")
-        if not isinstance(name, str) or name == unknown:
-            continue
-        if name in seen:
-            why = f"{name} is declared twice, first as {head}.{seen[name]}; rename one of them"
-            yield ConfigFault(f"{head}.{number}.name", why)
-        seen.setdefault(name, number)
-
-
-def _rows(tables: object) -> list[tuple[int, Mapping[str, Any]]]:
-    found = enumerate(tables if isinstance(tables, list) else [])
-    return [(number, item) for number, item in found if isinstance(item, dict)]
+    yield from cluster_connections.doubts(options)

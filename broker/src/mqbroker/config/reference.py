@@ -50,7 +50,7 @@ def bounds(entry: Entry) -> str:
 
 def _row(entry: Entry) -> str:
     unit = f", {entry.unit}" if entry.unit else ""
-    default = "required" if entry.required else f"`{json.dumps(entry.default)}`"
+    default = "required" if entry.required else "none" if entry.default is None else f"`{json.dumps(entry.default)}`"
     change = "reload" if entry.reload else "restart"
     cells = [f"`{entry.name}`", f"{entry.kind}{unit}", default, bounds(entry), change, entry.sentence]
     return "| " + " | ".join(cells) + " |"

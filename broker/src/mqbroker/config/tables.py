@@ -15,7 +15,7 @@ from mqbroker.config.variables import LOOPBACK, HostVariables, Instance
 TABLE_ORDER = ("node", "journal", "limits", "metrics")
 REPEATED_ORDER = (
     "listeners", "address_settings", "security_settings", "diverts", "connectors", "broadcast_groups",
-    "discovery_groups",
+    "discovery_groups", "cluster_connections",
 )  # fmt: skip
 
 
@@ -42,6 +42,7 @@ def tables_of(variables: HostVariables, instance: Instance, address: str | None 
     common = {"local_bind_address": bound_to}
     made["broadcast_groups"] = [common | row for row in variables.mq_broadcast_groups]
     made["discovery_groups"] = [common | row for row in variables.mq_discovery_groups]
+    made["cluster_connections"] = [dict(row) for row in variables.mq_cluster_connections]
     return made
 
 

@@ -1,6 +1,6 @@
 """The file of the cluster's secret: one line, mode 0600, the same on all nodes of a cluster.
 
-It is read where there are broadcast or discovery groups, and only then. What Artemis ships as its default, and other
+It is read where there are groups or cluster connections, and only then. What Artemis ships as its default, and other
 well-known passwords, are refused.
 """
 
@@ -64,7 +64,7 @@ def write(file: Path, secret: str) -> bool:
 
 def is_needed(options: BrokerOptions) -> bool:
     """Whether a node with these options has to know the secret."""
-    return bool(options.broadcast_groups or options.discovery_groups)
+    return bool(options.broadcast_groups or options.discovery_groups or options.cluster_connections)
 
 
 def faults_of(options: BrokerOptions) -> list[ConfigFault]:
