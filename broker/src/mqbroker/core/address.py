@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from mqbroker.core.message_view import MessageView
 from mqbroker.core.kinds import FORWARD
+from mqbroker.core.message_view import MessageView
 from mqbroker.core.meter import Meter
 from mqbroker.core.queue import Queue
 from mqbroker.wire.run import Run

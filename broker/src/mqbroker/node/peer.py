@@ -21,6 +21,7 @@ from mqbroker.amqp.events import (
     Ended,
     Event,
     Incoming,
+    Numbered,
     Piece,
     Posted,
     Retired,
@@ -35,13 +36,13 @@ from mqbroker.base.time import NS_PER_MS
 from mqbroker.core.address import Address, Origin
 from mqbroker.core.outcomes import apply_outcome
 from mqbroker.core.permissions import Actor
+from mqbroker.node.arrival_links import ArrivalEnd
 from mqbroker.node.consumer import OUT_BYTES_MAX, OUT_BYTES_MIN, LinkConsumer
 from mqbroker.node.coordinator import CoordinatorEnd, Transactions
 from mqbroker.node.effects import Close, PauseReading
 from mqbroker.node.full import admitted
 from mqbroker.node.ongoing import segment_of
 from mqbroker.node.refusals import refuse_run
-from mqbroker.node.relay import Relay
 from mqbroker.node.uploads import Uploads
 from mqbroker.wire.performatives import Error, Rejected
 from mqbroker.wire.types import Symbol
@@ -190,16 +191,20 @@ class Peer(ABC):
         if idle_ns and not self.is_paused and now_ns >= self._heard_ns + idle_ns:
             self.close("amqp:resource-limit-exceeded", f"nothing was heard for {self.patience.idle_ms} ms")
             return
-        beat_ns = connection.peer_idle_timeout_ms * NS_PER_MS // 2
+        beat_ns = self.beat_ns()
         if beat_ns and now_ns >= self.spoke_ns + beat_ns:
             connection.heartbeat()
             self.touch()
             self.spoke_ns = now_ns
         self._set_due()
 
+    def beat_ns(self) -> int:
+        """Time after which we say something, if only to be heard; 0: never."""
+        return self.connection.peer_idle_timeout_ms * NS_PER_MS // 2
+
     def _set_due(self) -> None:
         idle_ns = self.patience.idle_ms * NS_PER_MS
-        beat_ns = self.connection.peer_idle_timeout_ms * NS_PER_MS // 2
+        beat_ns = self.beat_ns()
         heard_ns = max(self._heard_ns, self.broker.at.monotonic_ns) if self.is_paused else self._heard_ns
         dues = [at for at in (idle_ns and heard_ns + idle_ns, beat_ns and self.spoke_ns + beat_ns) if at]
         self.due_ns = min(dues, default=0)
@@ -231,8 +236,8 @@ class Peer(ABC):
         if is_addressed and broker.store.memory.is_full and not broker.store.takes_when_full(link.owner):
             refuse_run(self, event, broker.store.memory.why_full)
             return
-        if isinstance(link.owner, Relay):
-            self._relay(link, link.owner.publish(run, self.origin), event)
+        if not is_addressed:
+            self._elsewhere(event)
             return
         if link.owner.is_empty and not link.owner.is_topic and not self._bind_again(link):
             return
@@ -244,11 +249,19 @@ class Peer(ABC):
         broker.activity.went(link, run.count, broker.at.monotonic_ns)
         waits = broker.store.publish(link.owner, run, self.origin)
         if waits and not is_settled:
-            broker.store.decisions.wait(self._accept, link, first, run.count)
+            broker.store.decisions.wait(self.accept, link, first, run.count)
         elif not is_settled:
             link.session.accept(first, run.count)
         if link.credit * 2 <= link.window:
             self.grant(link)
+
+    def _elsewhere(self, event: Incoming) -> None:
+        """Messages of a link that leads to no one address, or that come from another node."""
+        owner = event.link.owner
+        if isinstance(owner, ArrivalEnd):
+            owner.incoming(self, event)
+        else:
+            self._relay(event.link, owner.publish(event.run, self.origin), event)
 
     def _relay(self, link: ReceiverLink, parts: list[tuple[int, int, bool, Refused | None]], event: Incoming) -> None:
         """Outcomes of messages that went each to its own address."""
@@ -260,7 +273,7 @@ class Peer(ABC):
                 error = Error(condition=Symbol(refused.condition), description=refused.description)
                 link.session.dispose(first, first + count - 1, Rejected(error=error), as_receiver=True)
             elif waits:
-                self.broker.store.decisions.wait(self._accept, link, first, count)
+                self.broker.store.decisions.wait(self.accept, link, first, count)
             else:
                 link.session.accept(first, count)
         if link.credit * 2 <= link.window:
@@ -304,7 +317,8 @@ class Peer(ABC):
         if link.credit * 2 <= link.window:
             self.grant(link)
 
-    def _accept(self, link: ReceiverLink, first: int, count: int) -> None:
+    def accept(self, link: ReceiverLink, first: int, count: int) -> None:
+        """What a link brought is on disk."""
         if link.is_attached and not self.connection.is_dead:
             link.session.accept(first, count)
             self.touch()
@@ -374,7 +388,7 @@ class Peer(ABC):
             self.producers.pop(link, None)
             self.uploads.drop(link)
             self.broker.starved.pop(link, None)
-            if isinstance(link.owner, Address) and link.owner.meter is not None:
+            if isinstance(link.owner, Address | ArrivalEnd) and link.owner.meter is not None:
                 link.owner.meter.waiting.pop(link, None)
             if isinstance(link.owner, Address) and is_producer:
                 self.broker.store.idle.detached(link.owner)
@@ -403,6 +417,7 @@ HANDLERS: dict[type, Callable[[Any, Any], None]] = {
     Empty: Peer._empty,
     Posted: Peer._posted,
     Settled: Peer._settled,
+    Numbered: lambda _peer, event: event.link.owner.numbered(event.first_id),
     Retired: lambda peer, event: peer.transactions.retire(event),
     CreditGiven: Peer._credit_given,
     SenderSettled: _nothing,

@@ -17,7 +17,9 @@ from mqbroker.core.permissions import BROWSE, CONSUME, DELETE, SEND
 from mqbroker.core.qualified import queue_at
 from mqbroker.core.queue import Queue
 from mqbroker.core.source_filters import NO_LOCAL_CODE, NO_LOCAL_NAME, SourceFilter, source_filter
+from mqbroker.node import arrival_links
 from mqbroker.node.consumer import LinkConsumer
+from mqbroker.node.forwards import STORE_AND_FORWARD
 from mqbroker.node.lingering import Lingering
 from mqbroker.node.prefixes import QUEUE, TOPIC, Prefixes
 from mqbroker.node.redirects import check_is_here
@@ -85,9 +87,12 @@ class Termini:
             return
         if target is None:
             raise Refused("amqp:not-implemented", "a link without a target is not supported")
+        is_forwarding = _wants(target, (STORE_AND_FORWARD,))
         answer = Target(address=target.address, durable=target.durable, expiry_policy=target.expiry_policy,
                         timeout=target.timeout, capabilities=target.capabilities)  # fmt: skip
-        if target.dynamic:
+        if is_forwarding:
+            arrival_links.attach(peer, link, attach, target)
+        elif target.dynamic:
             name = self._temporary(peer, link, target, SEND)
             link.owner = self._broker.store.addresses[name]
             answer = Target(address=name, dynamic=True, dynamic_node_properties=target.dynamic_node_properties,
