@@ -86,12 +86,14 @@ class Ranges:
 
 
 class Arrivals:
-    """All sources. `dropped_total` counts messages that had arrived before, since the process began."""
+    """All sources. Since the process began, `arrived_total` counts messages and `dropped_total` those that had arrived
+    before."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._ranges: OrderedDict[str, Ranges] = OrderedDict()
         self.node_id = ""
+        self.arrived_total = 0
         self.dropped_total = 0
 
     def address_for(self, address: str, source: str, names: tuple[str, ...]) -> Arrival | None:
@@ -121,6 +123,7 @@ class Arrivals:
             waits = self._take_in(whole, part, queues) or waits
             self._note(arrival.source, first_id + index, count, is_durable=waits)
             went += count
+        self.arrived_total += went
         self.dropped_total += run.count - went
         if went < run.count and run.section.is_durable and not store.decisions.is_idle:
             self._say_again(arrival.source)
@@ -135,7 +138,8 @@ class Arrivals:
             part.expires_ms = expires_ms(part, store.settings.of(address.name))
             store.number(part)
             address.routed_total += part.count
-            waits = store.put(address, Segment(part, 0, part.count, 0), queues) or waits
+            deliveries = part.section.delivery_count  # another node has counted them
+            waits = store.put(address, Segment(part, 0, part.count, deliveries), queues) or waits
         return waits
 
     def _queues(self, address: Address, names: tuple[str, ...]) -> list[Queue]:

@@ -111,6 +111,7 @@ class Remotes:
             self._store.settle(queue, segment)
         elif not self._store.redistribution.route_again(queue, segment):
             self._store.leaving.reject(queue, segment, f"node {queue.kind.forwards_to} has no queue for it")
+        self.tidy(queue.kind.forwards_to)
 
 
 def _route_of(queue: Queue) -> Route:

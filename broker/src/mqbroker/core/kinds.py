@@ -87,6 +87,14 @@ def kind_of(name: str, address: str, settings: AddressSettings, **changes: Any) 
 
 
 def check_name(what: str, name: str) -> None:
-    """Raises Refused where a name of a queue or address is empty or too long."""
+    """Raises Refused where a name of a queue or address is empty, too long, or the broker's own."""
     if not name or len(name) > NAME_SIZE_MAX:
         raise Refused("amqp:invalid-field", f"a queue's {what} has 1 to {NAME_SIZE_MAX} characters")
+    if name.startswith(INTERNAL_PREFIX):
+        raise Refused("amqp:not-allowed", f"a queue's {what} does not begin with {INTERNAL_PREFIX}: such are internal")
+
+
+def check_is_public(kind: QueueKind) -> None:
+    """Raises Refused where a queue is not for clients."""
+    if kind.is_forwarding:
+        raise Refused("amqp:not-allowed", f"queue {kind.name!r} holds messages for another node of the cluster")

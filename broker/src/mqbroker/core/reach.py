@@ -9,6 +9,7 @@ Source: docs/adr/0012-cluster-connections.md; Artemis's manual, "Clusters", "Ser
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from mqbroker.core.message_view import MessageView
@@ -251,7 +252,7 @@ def _joined(parts: list[list[tuple[int, int, Member]]], count: int) -> list[tupl
     bounds = sorted({0, count, *(begin for part in parts for begin, _, _ in part)})
     return [
         (low, high - low, [member for part in parts for begin, end, member in part if begin <= low < end])
-        for low, high in zip(bounds, bounds[1:], strict=False)
+        for low, high in pairwise(bounds)
     ]
 
 

@@ -1,9 +1,9 @@
 """Redistribution: messages that lie where nobody wants them go to nodes where somebody does.
 
 A queue has a redistributor while a node that can be reached has a consumer for a queue of its name and this one has
-none, or none that takes what is at its head. After `redistribution-delay` it moves what is wanted elsewhere: a copy with
-a new id goes into the store-and-forward queue and the original is settled, in one append. Messages of groups stay, and
-what cannot be placed does not hold up what comes behind it. Each part is bounded, the rest comes in later steps.
+none, or none that takes what is at its head. After `redistribution-delay` it moves what is wanted elsewhere: a copy
+with a new id goes into the store-and-forward queue and the original is settled, in one append. Messages of groups stay,
+and what cannot be placed does not hold up what comes behind it. Each part is bounded, the rest comes in later steps.
 Source: Artemis's manual, "Message redistribution"; docs/adr/0012-cluster-connections.md.
 """
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from mqbroker.core.address import Address
     from mqbroker.core.queue import Queue
     from mqbroker.core.store import Store
-    from mqbroker.wire.run import Run
 
 LOOKED_AT_MAX: Final = 5_000  # messages that one step looks at in one queue
 
@@ -142,20 +141,20 @@ class Redistribution:
         address = self._store.addresses[queue.kind.address]
         at = segment.start
         for count, remote in group.elsewhere(segment.n, view):
-            self.forward(address, segment.run, (at, count), remote.via.queues_for(address, [remote.binding]))
-            self._store.settle(queue, segment._replace(start=at, n=count))
+            part = segment._replace(start=at, n=count)
+            self.forward(address, part, remote.via.queues_for(address, [remote.binding]))
+            self._store.settle(queue, part)
             at += count
         self.moved_total += segment.n
 
-    def forward(self, address: Address, run: Run, bounds: tuple[int, int], queues: list[Queue]) -> None:
-        """Copies of messages of a run (index, count) of an address, with new ids, go into these queues."""
-        begin, count = bounds
-        store = self._store
-        copy = part_of(run, begin, begin + count, run.traits)
+    def forward(self, address: Address, part: Segment, queues: list[Queue]) -> None:
+        """Copies of messages of an address, with new ids, go into these queues."""
+        store, run = self._store, part.run
+        copy = part_of(run, part.start, part.start + part.n, run.traits)
         copy.first_id = store.next_id
-        store.next_id += count
+        store.next_id += part.n
         copy.arrived_ms, copy.expires_ms, copy.deliver_at_ms = run.arrived_ms, run.expires_ms, run.deliver_at_ms
-        store.put(address, Segment(copy, 0, count, 0), queues)
+        store.put(address, Segment(copy, 0, part.n, part.deliveries), queues)
 
     def route_again(self, queue: Queue, segment: Segment) -> bool:
         """Messages in delivery that wait for a shared queue elsewhere take the way that is open now. False: none is."""
@@ -169,7 +168,7 @@ class Redistribution:
         if not all(queues for _, _, queues in parts):
             return False
         for index, count, queues in parts:
-            self.forward(address, segment.run, (segment.start + index, count), queues)
+            self.forward(address, segment._replace(start=segment.start + index, n=count), queues)
         store.settle(queue, segment)
         return True
 

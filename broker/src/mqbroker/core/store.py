@@ -17,20 +17,21 @@ from mqbroker.core.address import FULLY_QUALIFIED, MULTICAST, UNKNOWN, Address, 
 from mqbroker.core.arrivals import Arrivals
 from mqbroker.core.decisions import Decisions
 from mqbroker.core.declared import Declared
+from mqbroker.core.deletion import delete
 from mqbroker.core.diverts import Diverts
 from mqbroker.core.duplicates import Duplicates
 from mqbroker.core.forwarding import Remotes
 from mqbroker.core.idle import Idle
-from mqbroker.core.kinds import QueueKind, check_name, kind_of
+from mqbroker.core.kinds import QueueKind, check_is_public, check_name, kind_of
 from mqbroker.core.large import LargeFiles
 from mqbroker.core.leaving import Leaving
 from mqbroker.core.memory import Memory
 from mqbroker.core.meter import PAGE, Meters
 from mqbroker.core.paging import Paging
-from mqbroker.core.permissions import CREATE, CREATE_ADDRESS, DELETE, SEND
+from mqbroker.core.permissions import CREATE, CREATE_ADDRESS, SEND
 from mqbroker.core.qualified import queue_at, target_at
 from mqbroker.core.queue import Consumer, Queue, Segment, check_consumers
-from mqbroker.core.redistribution import Redistribution
+from mqbroker.core.redistribution import Redistribution, Redistributor
 from mqbroker.core.restore import bring_back
 from mqbroker.core.selector import compile_selector
 from mqbroker.core.settings import Settings
@@ -81,7 +82,7 @@ class Store:
         self._next_queue_id = 1
         self._together: list[tuple[Queue, Segment]] | None = None  # what one commit brings into queues
         self.in_delivery: InDelivery = lambda: iter(())
-        self.schedule: Callable[[Queue | Address], None] = lambda timed: None
+        self.schedule: Callable[[Queue | Address | Redistributor], None] = lambda timed: None
         # Raises Refused where whoever acts has not this permission at this address.
         self.permit: Callable[[str, str], None] = lambda permission, address: None
 
@@ -178,6 +179,7 @@ class Store:
         """The queue to consume from: by its own name, else the first shared one of that address. Raises Refused."""
         found = self.queues.get(name)
         if found is not None:
+            check_is_public(found.kind)
             return found
         address = self.address_for(name, anycast=True)
         return self.queues.get(name) or address.anycast[0]
@@ -223,32 +225,7 @@ class Store:
 
     def delete_queue(self, queue: Queue) -> int:
         """Unbind a queue and drop what is in it; says how many messages that were. Nobody may consume from it."""
-        if queue.consumers or queue.delivering_count or queue.arriving_count:
-            raise Refused("amqp:precondition-failed", f"queue {queue.kind.name!r} is in use")
-        self.permit(DELETE[queue.kind.is_durable], queue.kind.address)
-        dropped = queue.message_count
-        if queue.journal_id:
-            self.journal.drop(queue.journal_id)
-        for segment in list(queue.segments()):
-            if queue.meter is not None:
-                queue.meter.remove(segment)
-            self.memory.settle(segment.run, segment.n)
-        queue.waiting.clear()  # what waits for the disk waits in vain
-        self.paging.drop(queue, is_settled=False)
-        address = self.addresses[queue.kind.address]
-        address.unbind(queue)
-        if queue.kind.is_forwarding:
-            self.remotes.gone(queue)
-        else:
-            self.watcher.queue_removed(queue)
-        if queue.alone is not None:
-            queue.alone.unbind(queue)
-        if address.is_empty:
-            self.idle.vacated(address)
-        del self.queues[queue.kind.name]
-        self.dirty.pop(queue, None)
-        queue.is_deleted = True
-        return dropped
+        return delete(self, queue)
 
     def pause(self, queue: Queue, is_paused: bool) -> None:
         """Hand out nothing from this queue, or again; a durable queue stays so over restarts."""
@@ -320,6 +297,8 @@ class Store:
                 return bool(durable)
         elif durable:
             self.journal.store(run.first_id + index, count, durable, run.block(index, count), run.arrived_ms)
+            for queue_id in durable if part.deliveries else ():
+                self.journal.count(queue_id, part.first_id, count, part.deliveries)
         if not run.live:
             self.memory.hold(run)
         if durable:
@@ -433,9 +412,9 @@ class Store:
         """Call `start` when the queue may hand out messages to one more consumer.
 
         After a crash every message of a queue that had a consumer may have been delivered; the journal knows which
-        queues those are before the first message leaves.
+        queues those are before the first message leaves. What goes to other nodes counts when it is delivered there.
         """
-        if queue.journal_id and not queue.is_consumed:
+        if queue.journal_id and not queue.is_consumed and not queue.kind.is_forwarding:
             queue.is_consumed = True
             self.journal.consumed(queue.journal_id)
             self.decisions.wait(start)
