@@ -16,11 +16,11 @@ from mqbroker.config.slices import ListenerOptions
 from mqbroker.core.permissions import Actor
 from mqbroker.node import opening
 from mqbroker.node.effects import Derive
+from mqbroker.node.handshake import Hello
 from mqbroker.node.inputs import Accepted
 from mqbroker.node.large_messages import kept_bytes_max
 from mqbroker.node.login_delays import Key, network_of
 from mqbroker.node.peer import HANDLERS, Patience, Peer
-from mqbroker.wire.types import Symbol
 
 if TYPE_CHECKING:
     from mqbroker.node.broker import Broker
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 class AcceptedPeer(Peer):
     """See the module's docstring."""
 
-    __slots__ = ("_held", "accepted", "hello_properties", "listener")
+    __slots__ = ("_held", "accepted", "hello", "listener")
 
     def __init__(self, broker: Broker, accepted: Accepted, listener: ListenerOptions) -> None:
         self.accepted = accepted
         self.listener = listener
-        self.hello_properties: dict[Symbol, Any] = {}  # what we say to a node of our cluster
+        self.hello: Hello | None = None  # of a node of our cluster
         self._held: tuple[Key, bool, int] | None = None  # a login whose outcome waits: of whom, which, until when
         patience = Patience(listener.login_timeout_ms, listener.idle_timeout_ms)
         super().__init__(broker, accepted.conn, accepted.peer, patience)

@@ -18,6 +18,7 @@ from mqbroker.amqp.events import (
     Dead,
     Detached,
     Ended,
+    Incoming,
     LoggedIn,
     Opened,
     Settled,
@@ -31,6 +32,7 @@ from mqbroker.node.credentials import CLUSTER_USER, password_of
 from mqbroker.node.forwards import ForwardConsumer, Forwards
 from mqbroker.node.handshake import hello_of
 from mqbroker.node.inputs import Connected
+from mqbroker.node.notice_links import NoticeFeed
 from mqbroker.node.opening import ESTABLISHMENT_FAILED
 from mqbroker.node.peer import HANDLERS, Patience, Peer
 from mqbroker.wire.performatives import Open
@@ -47,7 +49,7 @@ FORCED: Final = "amqp:connection:forced"
 class BridgePeer(Peer):
     """See the module's docstring. `why`: what the transport said of its end."""
 
-    __slots__ = ("_entropy", "bridge", "forwards", "session", "why")
+    __slots__ = ("_entropy", "bridge", "forwards", "notices", "session", "why")
 
     def __init__(self, broker: Broker, given: Connected, bridge: Bridge) -> None:
         options = bridge.of.options
@@ -58,6 +60,7 @@ class BridgePeer(Peer):
         super().__init__(broker, given.conn, bridge.connector.uri, Patience(options.call_timeout, options.check_period))
         self.user = CLUSTER_USER
         self.forwards = Forwards(self)
+        self.notices = NoticeFeed(self)
         self.touch()
 
     def _connect(self) -> Connection:
@@ -107,7 +110,7 @@ class BridgePeer(Peer):
         self._set_due()
         self.broker.timers.add(self)
         self.bridge.up()
-        self.forwards.begin()
+        self.notices.attach(event.session)
 
     def beat_ns(self) -> int:
         """We speak at least twice within connection-ttl, whatever the other end wants."""
@@ -129,6 +132,11 @@ class BridgePeer(Peer):
     def _attached(self, event: Attached) -> None:
         if isinstance(event.link, SenderLink):
             self.forwards.attached(event.link)
+        else:
+            self.notices.attached(event.link)
+
+    def _incoming(self, event: Incoming) -> None:
+        self.notices.incoming(event)
 
     def _detached(self, event: Detached) -> None:
         # What is with the other node was not delivered in vain: it is sent again, and counted there.
@@ -153,6 +161,7 @@ class BridgePeer(Peer):
 
     def _dead(self, event: Dead) -> None:
         super()._dead(event)
+        self.forwards.end()
         is_stopped = event.error is not None and event.condition == FORCED
         said = f"{event.condition}: {event.description}" if event.condition else event.description
         self.bridge.lost(self, self.why or said or "closed by the other node", is_stopped=is_stopped)
@@ -164,6 +173,7 @@ BRIDGE_HANDLERS: dict[type, Callable[[Any, Any], None]] = HANDLERS | {
     Began: BridgePeer._began,
     Attaching: BridgePeer._attaching,
     Attached: BridgePeer._attached,
+    Incoming: BridgePeer._incoming,
     Detached: BridgePeer._detached,
     Settled: BridgePeer._settled,
     Ended: BridgePeer._ended,

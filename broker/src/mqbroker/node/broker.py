@@ -91,6 +91,7 @@ class Broker:
         self.timers = Timers()
         self.counters = Counters()
         self.peers: dict[int, Peer] = {}
+        self.epoch = recovered.boot + 1  # grows with each start
         self.journal = Journal(options.journal, recovered)
         self.store = Store(options.limits, options.address_settings, self.journal, at)
         self.store.schedule, self.store.in_delivery = self.timers.add, self._in_delivery

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mqbroker.cluster.remote_table import RemoteTable
 from mqbroker.config.users import Verifier
 from mqbroker.core.queue import Queue
 from mqbroker.node.bridge import Bridge
 from mqbroker.node.cluster_connection import ClusterConnection
+from mqbroker.node.cluster_watcher import ClusterWatcher
 from mqbroker.node.credentials import verifier_of
 from mqbroker.node.handshake import Hello
 from mqbroker.node.inputs import Closed, ClusterKeyChanged, Connected
@@ -38,6 +40,7 @@ class Cluster:
         local = "" if self.listener is None else self.listener.local_bind_address
         self.local_bind_address = None if local in ANYWHERE else local
         self.connections: dict[str, ClusterConnection] = {}
+        self.known: dict[str, RemoteTable] = {}  # by the name of a queue in the cluster: which node told of it
         self._dialled: dict[int, Bridge] = {}
         self._conn = 0
 
@@ -47,8 +50,17 @@ class Cluster:
             self.connections[options.name] = ClusterConnection(self, options)
         if self.connections:
             self.broker.store.remotes.on_queue = self._serve
+            self._watch()
         for connection in self.connections.values():
             connection.start()
+
+    def _watch(self) -> None:
+        """Tell of all queues that there are, and of changes from now on."""
+        store = self.broker.store
+        store.watcher = ClusterWatcher(lambda: [each.announcer for each in self.connections.values()])
+        for queue in store.queues.values():
+            if not queue.kind.is_forwarding:
+                store.watcher.queue_added(queue)
 
     def stop(self) -> None:
         """The node stops."""

@@ -9,11 +9,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from mqbroker.base.notice import Level
+from mqbroker.base.notice import Level, Notice
+from mqbroker.cluster.address_match import AddressMatch
+from mqbroker.cluster.announcer import Announcer
 from mqbroker.cluster.discovery.announcement import Connector
 from mqbroker.cluster.discovery.entries import Change, Kind
+from mqbroker.cluster.notices import BindingRemoved, Member, ResetComplete, Version
+from mqbroker.cluster.notices import Notice as Told
+from mqbroker.cluster.remote_table import BINDING_NOTICES, Around, RemoteTable
+from mqbroker.cluster.self_telling import SelfTelling
+from mqbroker.cluster.topology import Change as TopologyChange
+from mqbroker.cluster.topology import Kind as TopologyKind
+from mqbroker.cluster.topology import Topology, logged
 from mqbroker.config.slices import ClusterConnectionOptions
 from mqbroker.core.queue import Queue
+from mqbroker.core.remote_binding import RemoteBinding
 from mqbroker.node.bridge import Bridge
 from mqbroker.node.bridge_states import State
 from mqbroker.node.handshake import Hello
@@ -23,6 +33,7 @@ if TYPE_CHECKING:
     from mqbroker.node.cluster import Cluster
 
 BRIDGES_MAX: Final = 1000  # nodes that one connection leads to; others are passed over with a notice
+LEARNED: Final = (TopologyKind.ADDED, TopologyKind.RESTARTED, TopologyKind.CHANGED)
 TOLD_BY: Final = (Kind.FOUND, Kind.CHANGED, Kind.RESTARTED)
 
 
@@ -45,12 +56,35 @@ class ClusterConnection:
         self.bridges: dict[str, Bridge] = {}
         self.probes: list[Bridge] = []  # to places whose nodes are not known yet
         self._is_full_told = False
+        self.remotes = self.broker.store.remotes.connection(options.name, options.message_load_balancing)
+        own = Member(
+            self.broker.node_id, self.broker.boot_id, self.broker.options.node.name, (self.own,),
+            Version(self.broker.epoch, 0),
+        )  # fmt: skip
+        self.topology = Topology(own)
+        self.announcer = Announcer(self.broker.node_id, lambda: self.topology.members, self._log)
+        address = AddressMatch(options.address)
+        self._around = Around(self.broker.node_id, options.max_hops, address, self, self._log, cluster.known)
+        self.tables: dict[str, RemoteTable] = {}  # of bindings, by the node that told of them
+        self._telling = SelfTelling(options, self.broker.at.monotonic_ns)
+        self.due_ns = self._telling.next_due_ns
+        self.scheduled_ns = 0
+
+    def _log(self, told: Notice) -> None:
+        self.broker.notice(told.level, told.event, connection=self.options.name, **told.fields)
+
+    def on_time(self, now_ns: int) -> None:
+        """That time has come."""
+        if self._telling.due(now_ns):
+            self.announcer.member_changed(self.topology.again())
+        self.due_ns = self._telling.next_due_ns
 
     def start(self) -> None:
         """Dial whoever is known by now."""
         group = self.broker.discovery.groups.get(self.options.discovery_group_ref)
         if group is not None:
             group.table.listeners.append(self._discovered)
+        self.broker.timers.add(self)
         for connector in self.listed:
             if place_of(connector) != place_of(self.own):
                 probe = Bridge(self, connector, is_listed=True)
@@ -59,6 +93,7 @@ class ClusterConnection:
 
     def stop(self) -> None:
         """This node stops: nobody is dialled any more. What stands is closed with all other connections."""
+        self.announcer.member_changed(self.topology.leave())
         for bridge in [*self.probes, *self.bridges.values()]:
             if bridge.state is not State.UP:
                 bridge.end("this node stops")
@@ -118,12 +153,21 @@ class ClusterConnection:
 
     def is_up(self, bridge: Bridge) -> None:
         """It is open; what the node has is told next."""
+        if bridge.node_id not in self.tables:
+            self.tables[bridge.node_id] = RemoteTable(self._around, bridge.node_id)
 
     def is_down(self, bridge: Bridge) -> None:
         """It was lost, and is dialled again."""
+        table = self.tables.get(bridge.node_id)
+        if table is not None:
+            table.lost()
 
     def is_gone(self, bridge: Bridge) -> None:
-        """The node is not dialled until somebody tells of it."""
+        """The node is not dialled until somebody tells of it: it has no queues, and is no member any more."""
+        table = self.tables.pop(bridge.node_id, None)
+        if table is not None:
+            table.clear()
+        self._spread(self.topology.remove(bridge.node_id))
 
     def ended(self, bridge: Bridge) -> None:
         """It is no more."""
@@ -131,6 +175,52 @@ class ClusterConnection:
             self.probes.remove(bridge)
         if self.bridges.get(bridge.node_id) is bridge:
             del self.bridges[bridge.node_id]
+
+    # -- notices -------------------------------------------------------------------------------------------------------
+
+    def heard(self, bridge: Bridge, notice: Told) -> None:
+        """A node told something. Raises PeerFault of the link."""
+        if isinstance(notice, BINDING_NOTICES):
+            table, peer = self.tables[bridge.node_id], bridge.peer
+            table.hear(notice)
+            if isinstance(notice, ResetComplete) and peer is not None:
+                peer.forwards.begin()
+            if isinstance(notice, ResetComplete | BindingRemoved) and peer is not None:
+                peer.forwards.tidy_all()
+        else:
+            self._spread(self.topology.hear(notice))
+
+    def _spread(self, change: TopologyChange | None) -> None:
+        """Log it, tell the others, and dial whoever is new."""
+        if change is None:
+            return
+        told, member = logged(change), change.member
+        if told is not None:
+            self._log(told)
+        if change.spread is not None:
+            self.announcer.member_changed(change.spread)
+        if change.kind in LEARNED and member.connectors:
+            self.learn(member.node_id, member.boot_id, member.connectors[0])
+
+    # -- Remotes of the tables: routing is told, and neighbours further on ---------------------------------------------
+
+    def add(self, binding: RemoteBinding) -> None:
+        """Another node has a queue."""
+        self.remotes.add(binding)
+        self.announcer.remote_added(binding)
+
+    def remove(self, binding: RemoteBinding) -> None:
+        """It has it no more."""
+        self.remotes.remove(binding)
+        self.announcer.remote_removed(binding)
+
+    def changed(self, binding: RemoteBinding) -> None:
+        """It has other consumers, or is reached or not. One that its node refused is unknown until it is told anew."""
+        if binding.cluster_name in self.broker.store.remotes.by_name:
+            self.remotes.changed(binding)
+            self.announcer.remote_changed(binding)
+
+    # -- messages ------------------------------------------------------------------------------------------------------
 
     def serve(self, queue: Queue) -> None:
         """A store-and-forward queue of this connection is new."""

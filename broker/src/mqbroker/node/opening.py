@@ -26,9 +26,9 @@ OFFERED = (SOLE_CONNECTION, *(Symbol(name) for name in ("ANONYMOUS-RELAY", "SHAR
 def answer(peer: AcceptedPeer) -> bool:
     """Send our open. False: a close with the reason followed it at once, and the open says so beforehand."""
     limits, listener, connection = peer.broker.options.limits, peer.listener, peer.connection
-    stranger = _greet(peer)
+    greeting, stranger = _greet(peer)
     is_second = not listener.redirect_to and not peer.broker.containers.claim(peer)
-    properties: dict[Symbol, Any] = peer.broker.open_properties | peer.hello_properties
+    properties: dict[Symbol, Any] = peer.broker.open_properties | greeting
     if listener.failover_server_list:
         properties[FAILOVER_SERVER_LIST] = failover_servers(listener.failover_server_list, has_tls=listener.has_tls)
     if is_second or listener.redirect_to or stranger:
@@ -52,17 +52,17 @@ def answer(peer: AcceptedPeer) -> bool:
     return not is_second and not listener.redirect_to and not stranger
 
 
-def _greet(peer: AcceptedPeer) -> str:
-    """Where a node of the cluster opens the connection, say who we are; else, or where it is none of ours, why not."""
+def _greet(peer: AcceptedPeer) -> tuple[dict[Symbol, Any], str]:
+    """What we say of ourselves where a node of the cluster opens the connection, or why it is none of ours."""
     opened = peer.connection.peer_open
     hello = hello_of(opened) if opened is not None and peer.listener.kind == "cluster" else None
     if hello is None:
-        return ""
+        return {}, ""
     ours = peer.broker.cluster.answer_to(hello)
     if ours is None:
-        return f"there is no cluster connection {hello.connection!r} here: it has one name on all nodes"
-    peer.hello_properties = ours._replace(ttl_ms=0).properties
+        return {}, f"there is no cluster connection {hello.connection!r} here: it has one name on all nodes"
+    peer.hello = hello
     if hello.ttl_ms:
         peer.patience = peer.patience._replace(idle_ms=hello.ttl_ms)
     peer.broker.cluster.heard_of(hello)
-    return ""
+    return ours._replace(ttl_ms=0).properties, ""

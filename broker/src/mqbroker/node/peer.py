@@ -41,6 +41,7 @@ from mqbroker.node.consumer import OUT_BYTES_MAX, OUT_BYTES_MIN, LinkConsumer
 from mqbroker.node.coordinator import CoordinatorEnd, Transactions
 from mqbroker.node.effects import Close, PauseReading
 from mqbroker.node.full import admitted
+from mqbroker.node.notice_links import NoticeEnd
 from mqbroker.node.ongoing import segment_of
 from mqbroker.node.refusals import refuse_run
 from mqbroker.node.uploads import Uploads
@@ -133,6 +134,8 @@ class Peer(ABC):
                 for link in session.by_handle.values():
                     if isinstance(link.owner, LinkConsumer):
                         self.broker.store.dirty[link.owner.queue] = None
+                    elif isinstance(link.owner, NoticeEnd):
+                        link.owner.pump()
 
     @property
     def container_id(self) -> str:
@@ -372,6 +375,8 @@ class Peer(ABC):
             self.broker.store.dirty[consumer.queue] = None
             if event.link.is_draining:
                 self.broker.draining[event.link] = self
+        elif isinstance(consumer, NoticeEnd):
+            consumer.pump()
 
     def _detached(self, event: Detached) -> None:
         """What a peer holds when it leaves in order was not delivered in vain: it tells an outcome of what it has seen,
@@ -380,6 +385,8 @@ class Peer(ABC):
         self.broker.activity.gone(link)
         if isinstance(link.owner, LinkConsumer) and link.owner.download is not None:
             link.owner.download.end()
+        elif isinstance(link.owner, NoticeEnd):
+            link.owner.end()
         for taken in self.transactions.detached(event):
             if taken.token is not None:
                 self.broker.store.give_back(*segment_of(taken), was_delivered=not event.is_orderly)

@@ -17,7 +17,7 @@ from mqbroker.core.permissions import BROWSE, CONSUME, DELETE, SEND
 from mqbroker.core.qualified import queue_at
 from mqbroker.core.queue import Queue
 from mqbroker.core.source_filters import NO_LOCAL_CODE, NO_LOCAL_NAME, SourceFilter, source_filter
-from mqbroker.node import arrival_links
+from mqbroker.node import arrival_links, notice_links
 from mqbroker.node.consumer import LinkConsumer
 from mqbroker.node.forwards import STORE_AND_FORWARD
 from mqbroker.node.lingering import Lingering
@@ -126,6 +126,9 @@ class Termini:
         source = attach.source
         if source is None:
             self._look_up(peer, link, attach)
+            return
+        if source.address == notice_links.NOTICES:
+            notice_links.attach(peer, link, attach)
             return
         answer, source = source, Prefixes.of(peer.listener).meant(source)
         if source.dynamic:
