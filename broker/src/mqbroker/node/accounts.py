@@ -5,14 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from mqbroker.config.users import CLUSTER_ROLE, Verifier
+from mqbroker.node.credentials import CLUSTER_USER
 
 
 class Accounts:
-    """Cluster users log in on cluster listeners only, and nobody else does there."""
+    """Cluster users log in on cluster listeners only, and nobody else does there.
 
-    def __init__(self, users: Mapping[str, Verifier]) -> None:
+    `node`: what the other nodes of the cluster log in with, where this one has cluster connections.
+    """
+
+    def __init__(self, users: Mapping[str, Verifier], node: Verifier | None = None) -> None:
         self.users = users
         self._of_cluster = {name: user for name, user in users.items() if CLUSTER_ROLE in user.roles}
+        if node is not None:
+            self._of_cluster[CLUSTER_USER] = node
         self._others = {name: user for name, user in users.items() if CLUSTER_ROLE not in user.roles}
         self._has_sha512 = {
             kind: all(user.sha512 is not None for user in self.of(kind).values()) for kind in ("client", "cluster")

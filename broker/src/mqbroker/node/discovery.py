@@ -46,7 +46,7 @@ class Discovery:
         self._seq = 0
         self._awaited: dict[int, Callable[[str], None]] = {}
         options, now_ns = broker.options, broker.at.monotonic_ns
-        self._connectors = {
+        self.connectors = {
             one.name: Connector(one.name, "amqps" if one.tls_enabled else "amqp", one.host, one.port)
             for one in options.connectors
         }
@@ -150,7 +150,7 @@ class Discovery:
                 seq=self._seq,
                 name=self._broker.options.node.name,
                 period_ms=options.broadcast_period,
-                connectors=(self._connectors[options.connector_ref],),
+                connectors=(self.connectors[options.connector_ref],),
             )
             return seal(said, self._key)
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from mqbroker.config import compare
 from mqbroker.config.compare import Verdict
 from mqbroker.config.users import Verifier
-from mqbroker.node.accounts import Accounts
 from mqbroker.node.effects import LoadConfiguration
 from mqbroker.node.inputs import Configuration
 
@@ -54,7 +53,7 @@ class Reloads:
         return True
 
     def _take(self, found: Configuration) -> None:
-        self._broker.accounts = Accounts(found.users)
+        self._broker.take_users(found.users)
         self._broker.take_options(found.options)
 
     def failed(self, effect_id: int, why: str) -> bool:
