@@ -14,10 +14,10 @@ DECLARED = sorted(entry.path for entry in catalogue.entries())
 AWAITED = {
     f"cluster-connections.{name}"
     for name in (
-        "name", "address", "connector-ref", "discovery-group-ref", "static-connectors", "allow-direct-connections-only",
-        "message-load-balancing", "max-hops", "check-period", "connection-ttl", "call-timeout",
-        "use-duplicate-detection", "confirmation-window-size", "notification-interval", "notification-attempts",
-        "topology-scanner-attempts", "on-node-lost", "node-lost-grace",
+        "name", "connector-ref", "discovery-group-ref", "static-connectors", "allow-direct-connections-only",
+        "message-load-balancing", "check-period", "connection-ttl", "call-timeout",
+        "use-duplicate-detection", "confirmation-window-size",
+        "on-node-lost", "node-lost-grace",
     )
 } | {"address-settings.redistribution-delay"}  # fmt: skip
 
