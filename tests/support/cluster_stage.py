@@ -135,7 +135,7 @@ class ClusterStage:
     def run(self) -> None:
         """Until nobody has anything to say."""
         for _ in range(ROUNDS_MAX):
-            busy = [node for node in self.nodes.values() if node.is_up and (node._inputs or node.pending)]
+            busy = [node for node in self.nodes.values() if node.is_up and (node._inputs or (node.pending and not node.is_disk_held))]
             before = [len(node.batches) for node in self.nodes.values()]
             for node in self.nodes.values():
                 if node.is_up:

@@ -14,6 +14,7 @@ from mqbroker.cluster.fields import (
     BOOT_ID,
     NAME,
     NODE_ID,
+    SCHEMES,
     Connector,
     Malformed,
     connector_rows,
@@ -23,7 +24,7 @@ from mqbroker.cluster.fields import (
     text_of,
 )
 
-__all__ = ["Announcement", "Connector", "Malformed", "from_json", "to_json"]
+__all__ = ["SCHEMES", "Announcement", "Connector", "Malformed", "from_json", "to_json"]
 
 JSON_BYTES_MAX: Final = 1400  # with head and MAC below 1472, so that no Ethernet makes fragments of it
 CONNECTORS_MAX: Final = 8
