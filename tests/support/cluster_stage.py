@@ -78,6 +78,11 @@ class ClusterNode(Stage):
         self.lives += 1
         super().start()
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether it has something to do without being told."""
+        return self.is_up and bool(self._inputs or (self.pending and not self.is_disk_held))
+
     def crash(self) -> None:
         """The process is gone, and its connections are cut."""
         super().crash()
@@ -135,7 +140,11 @@ class ClusterStage:
     def run(self) -> None:
         """Until nobody has anything to say."""
         for _ in range(ROUNDS_MAX):
-            busy = [node for node in self.nodes.values() if node.is_up and (node._inputs or node.pending)]
+            busy = [
+                node
+                for node in self.nodes.values()
+                if node.is_up and (node._inputs or (node.pending and not node.is_disk_held))
+            ]
             before = [len(node.batches) for node in self.nodes.values()]
             for node in self.nodes.values():
                 if node.is_up:

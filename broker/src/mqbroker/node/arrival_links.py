@@ -14,7 +14,7 @@ from mqbroker.base.errors import Refused
 from mqbroker.core.arrivals import Arrival
 from mqbroker.core.meter import Meter
 from mqbroker.core.store import Store
-from mqbroker.node.forwards import NOT_FOUND, ROUTE, SOURCE
+from mqbroker.node.forwards import NOT_FOUND, NUMBERED, ROUTE, SOURCE
 from mqbroker.wire.performatives import Attach, Error, Rejected, Target
 from mqbroker.wire.types import Array, Symbol
 
@@ -61,7 +61,9 @@ class ArrivalEnd:
         """Take messages in, those that had come before as well: they are accepted and dropped."""
         link, run, first, is_settled = event
         store = self._store
-        first_id, self._next_id = self._next_id, self._next_id + run.count
+        # Ids of our own never come again.
+        first_id = self._next_id if link.is_numbered else store.next_id
+        self._next_id += run.count
         peer.broker.activity.went(link, run.count, peer.broker.at.monotonic_ns)
         waits = store.arrivals.publish(self.arrival, run, first_id)
         if is_settled:
@@ -82,14 +84,16 @@ def attach(peer: AcceptedPeer, link: ReceiverLink, attach: Attach, target: Targe
     if peer.listener.kind != "cluster":
         why = "nodes of the cluster forward messages over listeners of kind cluster"
         raise Refused("amqp:unauthorized-access", why)
-    source, names = (attach.properties or {}).get(SOURCE), _names((attach.properties or {}).get(ROUTE))
+    said = attach.properties or {}
+    source, names = said.get(SOURCE), _names(said.get(ROUTE))
+    link.is_numbered = said.get(NUMBERED) is not False
     if not isinstance(source, str) or not source or not names or not isinstance(target.address, str):
         raise Refused("amqp:invalid-field", "a link that forwards has an address, mq:source and mq:route")
-    arrival = peer.broker.store.arrivals.address_for(target.address, f"{source}.{link.name}", names)
+    mark = "" if link.is_numbered else ".unnumbered"
+    arrival = peer.broker.store.arrivals.address_for(target.address, f"{source}.{link.name}{mark}", names)
     if arrival is None:
         raise Refused(NOT_FOUND, f"none of the queues is here: {', '.join(names[:5])}")
     link.owner = ArrivalEnd(peer.broker.store, arrival)
-    link.is_numbered = True
 
 
 def _names(value: Any) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from mqbroker.amqp.links import SenderLink
 from mqbroker.amqp.session import FIRST_ID
 from mqbroker.base.errors import PeerFault
 from mqbroker.base.notice import Level
+from mqbroker.config.slices import ClusterConnectionOptions
 from mqbroker.core.queue import Queue, Segment
 from mqbroker.node.consumer import LinkConsumer
 from mqbroker.node.ongoing import segment_of
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 STORE_AND_FORWARD: Final = Symbol("mq:store-and-forward")
 SOURCE: Final = Symbol("mq:source")
 ROUTE: Final = Symbol("mq:route")
+NUMBERED: Final = Symbol("mq:numbered")  # whether flows say ids, so that what comes again is dropped
 NOT_FOUND: Final = "amqp:not-found"
 REROUTED_MAX: Final = 1000  # messages of a queue that are routed again at a time
 
@@ -48,12 +50,21 @@ class ForwardConsumer(LinkConsumer):
         """Messages that may go now."""
         if self.is_refused:
             return REROUTED_MAX
-        window = self.forwards.peer.bridge.of.options.confirmation_window_size
-        if 0 <= window <= self._unanswered_bytes:
+        if self._window_bytes <= 0:
             return 0
         if self.rivals and self.queue.backlog.count and self.queue.backlog.head.rank >= self._turn_rank:
             return 0
         return super().capacity()
+
+    @property
+    def _window_bytes(self) -> int:
+        """What may go before the other node has answered some of what went."""
+        size_bytes = self._options.confirmation_window_size
+        return size_bytes - self._unanswered_bytes if size_bytes >= 0 else 1 << 62
+
+    @property
+    def _options(self) -> ClusterConnectionOptions:
+        return self.forwards.peer.bridge.of.options
 
     @property
     def _turn_rank(self) -> int:
@@ -67,8 +78,9 @@ class ForwardConsumer(LinkConsumer):
             return segment.n
         if self.rivals:
             segment = segment._replace(n=min(segment.n, self._turn_rank - segment.rank))
-            if segment.n <= 0:
-                return 0
+        segment = segment._replace(n=self._fitting_window(segment))
+        if segment.n <= 0:
+            return 0
         if self._is_too_large(segment):
             return self._give_up(queue, segment)
         if self.download is None and segment.first_id != self._next_id and self._numbers:
@@ -83,7 +95,14 @@ class ForwardConsumer(LinkConsumer):
 
     @property
     def _numbers(self) -> bool:
-        return self.forwards.peer.bridge.of.options.use_duplicate_detection
+        return self._options.use_duplicate_detection
+
+    def _fitting_window(self, segment: Segment) -> int:
+        """About how many of the messages the window has room for; one where it is open at all."""
+        room, size_bytes = self._window_bytes, self._size_bytes(segment, segment.n)
+        if room <= 0 or size_bytes <= room:
+            return segment.n if room > 0 else 0
+        return max(segment.n * room // size_bytes, 1)
 
     def _is_too_large(self, segment: Segment) -> bool:
         """Whether the other node takes no message of this size, now or ever."""
@@ -144,13 +163,13 @@ class Forwards:
         peer, session = self.peer, self.peer.session
         if not self.is_begun or queue in self.consumers or session is None or peer.connection.is_dead:
             return
-        kind, own = queue.kind, peer.broker.node_id
+        kind, own, options = queue.kind, peer.broker.node_id, peer.bridge.of.options
         try:
             link = session.attach_sender(
                 Attach(
                     name=kind.name, handle=0, role=False, snd_settle_mode=0, source=Source(address=kind.name),
                     target=Target(address=kind.address, capabilities=(STORE_AND_FORWARD,)), initial_delivery_count=0,
-                    properties={SOURCE: own, ROUTE: list(kind.route)},
+                    properties={SOURCE: own, ROUTE: list(kind.route), NUMBERED: options.use_duplicate_detection},
                 )
             )  # fmt: skip
         except PeerFault as fault:
