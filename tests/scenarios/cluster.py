@@ -86,7 +86,7 @@ class NodeStage(ScriptStage):
 
     def start(self) -> None:
         self._lives += 1
-        self.identity["boot_id"] = f"{self.name}{self._lives}"
+        self.identity["boot_id"] = f"{ord(self.name):016d}{self._lives:016d}"
         self._dialled.clear()
         self.now_ns = max(self.now_ns, self.cluster.now_ns)
         super().start()

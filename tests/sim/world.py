@@ -197,7 +197,7 @@ class SimNode:
         self.positions = {marker: at for marker, at in self.positions.items() if at <= recovered.last_position}
         setup = Setup(self.name, USERS, perform, b"simulated", self.large_files.sizes)
         if self.identity:
-            setup = replace(setup, boot_id=f"{self.name}-{self._life}", **self.identity)
+            setup = replace(setup, boot_id=f"{self._life:020d}{self.identity['node_id'][-12:]}", **self.identity)
         self.broker = Broker(self.options, recovered, setup, self.world.at)
         self.broker.large.gathered_bytes_max = self.large_gathered_max
         self.is_up = True
@@ -267,7 +267,8 @@ class SimNode:
         """A client connects; None where nobody listens."""
         if not self.is_up:
             return None
-        pipe = self.pipes[self.next_conn()] = Pipe(self._conn, to_client, closed)
+        conn = self.next_conn()
+        pipe = self.pipes[conn] = Pipe(conn, to_client, closed)
         listener = self.options.listeners[0].name
         entropy = self.world.rng.randbytes(32)
         self.give(given.Accepted(self._conn, listener, f"client-{self._conn}", entropy))
