@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from mqbroker.base.notice import Notice as Logged
 from mqbroker.cluster import announcer as announcing
@@ -325,7 +325,6 @@ class Pair:
                 self.table.hear(notice)
 
 
-@settings(deadline=None)
 @given(st.lists(event, max_size=60), st.booleans())
 def test_who_hears_everything_knows_what_there_is(events: list[tuple[str, str, str]], is_tight: bool) -> None:
     with pytest.MonkeyPatch.context() as patch:

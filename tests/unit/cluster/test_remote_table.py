@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from mqbroker.base.errors import PeerFault, Scope
 from mqbroker.cluster import notices as n
 from mqbroker.cluster import remote_table
 from mqbroker.cluster.hearing import State
 from mqbroker.cluster.remote_table import BindingNotice, PassedOver, RemoteTable
 
-from tests.unit.cluster.neighbours import A, B, C, D, Hearer
+from tests.unit.cluster.neighbours import A, B, C, D, E, Hearer
 
 WRONG = "a = = 1"
 
@@ -192,40 +194,114 @@ def test_queues_further_on_are_one_further_here() -> None:
 # -- a queue that two neighbours tell of -------------------------------------------------------------------------------
 
 
-def test_the_second_way_to_a_queue_is_passed_over_while_the_first_stands() -> None:
+def test_the_second_way_to_a_queue_waits_while_the_first_stands() -> None:
     hearer = Hearer(max_hops=2)
     first = live(hearer, added(node_id=D, distance=1), added("r", D, 1))
-    second = live(hearer, added(node_id=D, distance=1), created(node_id=D), added("r", D, 1), neighbour=C)
+    second = hearer.table(C)
+    tell(second, RESET, added(node_id=D, distance=1), created(node_id=D), added("r", D, 1), COMPLETE, closed(node_id=D))
+    assert hearer.routing.taken() == []
     assert list(hearer.routing.bindings.values()) == list(first.bindings.values())
-    assert (second.bindings, second.passed_over[PassedOver.REPEATED]) == ({}, 2)
+    assert second.passed_over[PassedOver.REPEATED] == 2
     (logged,) = hearer.logged
     assert (logged.event, logged.fields["node_id"], logged.fields["queue"]) == ("cluster-notice-passed-over", C, "q")
     assert "lower max-hops" in str(logged.fields["why"])
-
-
-def test_the_second_way_takes_over_where_the_first_is_lost() -> None:
-    hearer = Hearer(max_hops=2)
-    first = live(hearer, added(node_id=D, distance=1), created(node_id=D))
-    first.lost()
-    hearer.routing.taken()
-    second = hearer.table(C)
-    tell(second, RESET, added(node_id=D, distance=1), created(node_id=D), COMPLETE)
-    assert hearer.routing.taken() == [
-        "remove q@d", "add q@d via c distance 2 up", "changed q@d via c distance 2 up 1x[]",
-    ]  # fmt: skip
-    assert first.bindings == {}
-    tell(first, RESET, added(node_id=D, distance=1), COMPLETE)
+    tell(second, removed(node_id=D))
+    second.clear()
     assert hearer.routing.taken() == []
+    assert list(hearer.around.known.values()) == [[first], [first]]
 
 
-def test_the_second_way_may_take_over_while_the_first_tells_everything_anew() -> None:
-    hearer = Hearer(max_hops=2)
-    first = live(hearer, added(node_id=D, distance=1), added("r"))
+def two_ways(first: int = 1, second: int = 1) -> tuple[Hearer, RemoteTable, RemoteTable]:
+    """D's queue is told of by B and then by C, so far from them."""
+    hearer = Hearer(max_hops=9)
+    through_b = live(hearer, added(node_id=D, distance=first), created(node_id=D))
+    through_c = live(hearer, added(node_id=D, distance=second), created("a = 1", node_id=D), neighbour=C)
+    return hearer, through_b, through_c
+
+
+def test_the_second_way_takes_over_where_the_first_is_lost_and_keeps_it() -> None:
+    hearer, first, second = two_ways()
     first.lost()
-    tell(first, RESET, added("r"))
-    tell(hearer.table(C), RESET, added(node_id=D, distance=1), COMPLETE)
-    tell(first, COMPLETE)
-    assert [binding.target for binding in hearer.routing.bindings.values()] == [B, C]
+    assert hearer.routing.taken() == ["remove q@d", "add q@d via c distance 2 up 1x[a = 1]"]
+    tell(first, RESET, added(node_id=D, distance=1), created(node_id=D), COMPLETE)
+    assert hearer.routing.taken() == []
+    tell(second, created(node_id=D))
+    tell(first, created(node_id=D))
+    assert hearer.routing.taken() == ["changed q@d via c distance 2 up 1x[] 1x[a = 1]"]
+
+
+def test_the_second_way_takes_over_where_the_first_is_gone() -> None:
+    hearer, first, second = two_ways()
+    tell(first, removed(node_id=D))
+    assert hearer.routing.taken() == ["remove q@d", "add q@d via c distance 2 up 1x[a = 1]"]
+    tell(second, removed(node_id=D))
+    assert hearer.routing.taken() == ["remove q@d"]
+    assert hearer.around.known == {}
+
+
+def test_where_all_ways_are_lost_the_last_one_is_kept_and_the_first_that_is_back_takes_over() -> None:
+    hearer, first, second = two_ways()
+    second.lost()
+    assert hearer.routing.taken() == []
+    first.lost()
+    assert hearer.routing.taken() == ["changed q@d via b distance 2 down 1x[]"]
+    tell(second, RESET, added(node_id=D, distance=1), COMPLETE)
+    assert hearer.routing.taken() == [
+        "remove q@d", "add q@d via c distance 2 up 1x[a = 1]", "changed q@d via c distance 2 up",
+    ]  # fmt: skip
+    second.clear()
+    assert hearer.routing.taken()[-2:] == ["remove q@d", "add q@d via b distance 2 down 1x[]"]
+
+
+def test_the_nearest_way_is_taken() -> None:
+    hearer = Hearer(max_hops=9)
+    far = live(hearer, added(node_id=C, distance=1), created(node_id=C))
+    near = hearer.table(C)
+    tell(near, RESET, added(node_id=C), created(node_id=C), COMPLETE)
+    assert hearer.routing.taken() == [
+        "remove q@c", "add q@c via c distance 1 up", "changed q@c via c distance 1 up 1x[]",
+    ]  # fmt: skip
+    near.lost()
+    assert hearer.routing.taken() == ["remove q@c", "add q@c via b distance 2 up 1x[]"]
+    tell(near, RESET, added(node_id=C), created(node_id=C), COMPLETE)
+    assert hearer.routing.taken() == ["remove q@c", "add q@c via c distance 1 up 1x[]"]
+    assert (len(hearer.logged), far.passed_over[PassedOver.REPEATED]) == (2, 0)
+
+
+def test_of_those_that_wait_the_nearest_follows() -> None:
+    hearer, first, _ = two_ways(1, 3)
+    live(hearer, added(node_id=D, distance=2), neighbour=E)
+    first.clear()
+    assert hearer.routing.taken()[-2:] == ["remove q@d", "add q@d via e distance 3 up"]
+
+
+@given(st.lists(st.tuples(st.sampled_from("bce"), st.sampled_from(["added", "removed", "lost", "reset", "clear"]))))
+def test_routing_knows_each_queue_once_by_the_nearest_way_that_stands(events: list[tuple[str, str]]) -> None:
+    hearer = Hearer(max_hops=9)
+    tables = {"b": hearer.table(B), "c": hearer.table(C), "e": hearer.table(E)}
+    distances = {"b": 2, "c": 1, "e": 2}
+    for name, event in [("b", "reset"), ("c", "reset"), ("e", "reset"), *events]:
+        table, notice = tables[name], added(node_id=D, distance=distances[name])
+        if event == "added":
+            tell(table, notice)
+        elif event == "removed":
+            tell(table, removed(node_id=D))
+        elif event == "reset":
+            tell(table, RESET, notice, COMPLETE)
+        elif event == "lost":
+            table.lost()
+        else:
+            table.clear()
+    held = [table.bindings["q" + D] for table in tables.values() if table.bindings]
+    known = list(hearer.routing.bindings.values())
+    assert len(known) == bool(held)
+    assert bool(hearer.around.known) == bool(held)
+    best = min(((not one.is_connected, one.distance) for one in held), default=None)
+    for binding in known:
+        assert binding in held
+        # Where no link stands, the one that was lost last is kept.
+        assert not binding.is_connected or (False, binding.distance) == best
+        assert binding.is_connected or best is None or best[0]
 
 
 # -- bounds and selectors ----------------------------------------------------------------------------------------------

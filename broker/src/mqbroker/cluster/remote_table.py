@@ -2,8 +2,10 @@
 
 What routing sees of it goes through `Remotes`. While everything is told anew, what is known stays in force: a binding
 that is not told again ends with RESET_COMPLETE, and consumers that are counted anew take the place of the old ones
-then. A queue that is known through another neighbour already is passed over as long as that link stands, which also
-ends circles. Queues of ours, internal ones and those that were not asked for are passed over without a word.
+then. Queues of ours, internal ones and those that were not asked for are passed over without a word.
+
+Of several neighbours that lead to one queue, routing knows the nearest of those whose links stand; the others wait. Of
+two that are as near, the first one stays as long as its link does. This also ends circles.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ Counts = dict[str, int]  # consumers by the text of their selector
 class PassedOver(enum.Enum):
     """Why something that a neighbour told does not count, with what to do about it."""
 
-    REPEATED = "its queue is known through another node; lower max-hops, or give connections addresses of their own"
+    REPEATED = "its queue is reached through another node; lower max-hops, or give connections addresses of their own"
     BINDINGS = f"the node has told of more than {BINDINGS_MAX} queues; narrow `address` or remove queues"
     SELECTORS = f"the node has told of more than {SELECTORS_MAX} selectors; consumers beyond them get nothing from here"
     UNREADABLE = "the node has a selector that this release cannot read; nothing matches it here"
@@ -60,14 +62,17 @@ class Remotes(Protocol):
 
 @dataclass(slots=True)
 class Around:
-    """What tables of one cluster connection have in common. `known` is shared by all tables of the node."""
+    """What tables of one cluster connection have in common. `known` is shared by all tables of the node.
+
+    By cluster name it has the tables that hold the binding; the first is the one that routing knows of.
+    """
 
     node_id: str
     max_hops: int
     address: AddressMatch
     remotes: Remotes
     log: Callable[[Logged], None]
-    known: dict[str, RemoteTable] = field(default_factory=dict)  # by cluster name: who has it
+    known: dict[str, list[RemoteTable]] = field(default_factory=dict)
 
 
 class RemoteTable:
@@ -105,10 +110,11 @@ class RemoteTable:
         self.state = after(self.state, Event.LOST)
         self._stale.clear()
         self._recounted.clear()
-        for binding in self.bindings.values():
+        for name, binding in self.bindings.items():
             if binding.is_connected:
                 binding.is_connected = False
-                self._around.remotes.changed(binding)
+                if self._is_first(name):
+                    self._step_back(name)
 
     def clear(self) -> None:
         """The neighbour is given up, or has stopped: it has no queues any more."""
@@ -132,7 +138,7 @@ class RemoteTable:
             binding = self.bindings[name]
             if counts != counts_of(binding):
                 self._recount(binding, counts)
-                self._around.remotes.changed(binding)
+                self._tell_changed(name)
 
     def _recount(self, binding: RemoteBinding, counts: Counts) -> None:
         self._selectors_count -= len(binding.consumer_filters)
@@ -175,7 +181,7 @@ class RemoteTable:
             else:
                 has_changed = self._close(binding, notice.selector)
             if has_changed:
-                self._around.remotes.changed(binding)
+                self._tell_changed(notice.cluster_name)
 
     def _added(self, notice: BindingAdded) -> None:
         name, around = notice.cluster_name, self._around
@@ -184,13 +190,7 @@ class RemoteTable:
             raise PeerFault("amqp:invalid-field", why, Scope.LINK)
         if notice.node_id == around.node_id or not self._is_wanted(notice):
             return
-        owner = around.known.get(name)
-        if owner is not None and owner is not self:
-            if owner.bindings[name].is_connected:
-                self._pass_over(PassedOver.REPEATED, notice.queue)
-                return
-            owner._remove(name)
-        elif owner is self:
+        if name in self.bindings:
             if self._told_again(notice):
                 return
             self._remove(name)
@@ -210,9 +210,13 @@ class RemoteTable:
             return False
         del self._stale[name]
         self._recounted[name] = {}
-        if not binding.is_connected:
-            binding.is_connected = True
+        if binding.is_connected:
+            return True
+        binding.is_connected = True
+        if self._is_first(name):
             self._around.remotes.changed(binding)
+        else:
+            self._step_forward(name)
         return True
 
     def _add(self, notice: BindingAdded) -> None:
@@ -223,19 +227,68 @@ class RemoteTable:
             notice.queue, notice.address, notice.routing, notice.selector, notice.node_id, self.neighbour,
             notice.distance + 1,
         )  # fmt: skip
-        self.bindings[binding.cluster_name] = binding
-        self._around.known[binding.cluster_name] = self
+        name = binding.cluster_name
+        self.bindings[name] = binding
         if binding.fault:
             self._pass_over(PassedOver.UNREADABLE, binding.queue, binding.fault)
-        self._around.remotes.add(binding)
+        holders = self._around.known.setdefault(name, [])
+        holders.append(self)
+        if len(holders) == 1:
+            self._around.remotes.add(binding)
+        else:
+            self._step_forward(name)
 
     def _remove(self, name: str) -> None:
-        binding = self.bindings.pop(name)
+        binding, is_first = self.bindings.pop(name), self._is_first(name)
         self._selectors_count -= len(binding.consumer_filters)
         self._stale.pop(name, None)
         self._recounted.pop(name, None)
-        del self._around.known[name]
-        self._around.remotes.remove(binding)
+        holders = self._around.known[name]
+        holders.remove(self)
+        if is_first:
+            self._around.remotes.remove(binding)
+            self._follow(name)
+        if not holders:
+            del self._around.known[name]
+
+    # -- queues that several neighbours tell of ------------------------------------------------------------------------
+
+    def _is_first(self, name: str) -> bool:
+        return self._around.known[name][0] is self
+
+    def _tell_changed(self, name: str) -> None:
+        if self._is_first(name):
+            self._around.remotes.changed(self.bindings[name])
+
+    def _step_forward(self, name: str) -> None:
+        """The binding is there, after others: it takes over from one that is further, or whose link is lost."""
+        holders, binding = self._around.known[name], self.bindings[name]
+        first = holders[0].bindings[name]
+        if first.is_connected:
+            self._pass_over(PassedOver.REPEATED, binding.queue)
+            if binding.distance >= first.distance:
+                return
+        holders[0]._around.remotes.remove(first)
+        holders.remove(self)
+        holders.insert(0, self)
+        self._around.remotes.add(binding)
+
+    def _step_back(self, name: str) -> None:
+        """The link of the binding is lost: another way to it takes over, where one stands."""
+        holders = self._around.known[name]
+        if any(each.bindings[name].is_connected for each in holders):
+            self._around.remotes.remove(self.bindings[name])
+            holders.append(holders.pop(0))
+            self._follow(name)
+        else:
+            self._around.remotes.changed(self.bindings[name])
+
+    def _follow(self, name: str) -> None:
+        """Routing knows of none: the nearest of those whose links stand, or else of all, is there for it now."""
+        holders = self._around.known[name]
+        if holders:
+            holders.sort(key=lambda each: (not each.bindings[name].is_connected, each.bindings[name].distance))
+            holders[0]._around.remotes.add(holders[0].bindings[name])
 
     def _create(self, binding: RemoteBinding, selector: str) -> bool:
         is_new = bool(selector) and selector not in binding.consumer_filters

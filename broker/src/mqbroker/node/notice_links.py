@@ -135,7 +135,7 @@ class NoticeFeed:
                 if notice is not None:
                     bridge.of.heard(bridge, notice)
         except PeerFault as fault:
-            link.detach(fault.condition, fault.description)
+            self._peer.close(fault.condition, fault.description)
             return
         if link.credit * 2 <= link.window:
             link.grant(link.window)
