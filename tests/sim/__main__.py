@@ -1,4 +1,4 @@
-"""Replay or explore histories: `python -m tests.sim [--cluster] SEED`, or with `--soak SECONDS [--from SEED]`.
+"""Replay or explore histories: `python -m tests.sim [--cluster] SEED`, or with `--soak SECONDS [--from SEED]`."""
 
 from __future__ import annotations
 
