@@ -50,6 +50,7 @@ MATCHED = {
         "Where every instance listens for others, names with underscores.",
         "Where local_bind_address is left out, it is the address that listeners are bound to.",
     ),
+    "cluster_connections": ("Links of every instance to the other nodes of the cluster; names with underscores.",),
 }
 # Options that need not be written for each host: the role knows them.
 KNOWN_TO_ROLE = frozenset({("connectors", "host")})
@@ -140,7 +141,7 @@ def _sentence(entry: Entry) -> str:
         facts.append(f"unit {entry.unit}")
     if entry.minimum is not None:
         facts.append(f"{entry.minimum} to {entry.maximum}")
-    if entry.default is not None and entry.kind != "tables":
+    if not entry.required and entry.default is not None and entry.kind != "tables":
         default = ", ".join(entry.default) if isinstance(entry.default, list) else entry.default
         facts.append(f"default {str(default).lower() if isinstance(default, bool) else default}")
     return f"{entry.sentence} ({'; '.join(facts)})" if facts else entry.sentence

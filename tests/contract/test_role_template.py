@@ -32,6 +32,7 @@ def by_role(variables: HostVariables, instance: Instance, address: str) -> str:
         "broker_connectors": variables.mq_connectors,
         "broker_broadcast_groups": variables.mq_broadcast_groups,
         "broker_discovery_groups": variables.mq_discovery_groups,
+        "broker_cluster_connections": variables.mq_cluster_connections,
         "broker_allow_plaintext": variables.mq_allow_plaintext,
         "broker_metrics_port": variables.mq_metrics_port,
         "broker_metrics_local_bind_address": variables.mq_metrics_local_bind_address,
@@ -108,6 +109,10 @@ CASES: dict[str, tuple[dict[str, Any], Instance, str]] = {
                     "group_port": 9876,
                     "local_bind_address": "192.0.2.11",
                 },
+            ],
+            "mq_cluster_connections": [
+                {"name": "all", "connector_ref": "cluster", "discovery_group_ref": "lan", "max_hops": 2},
+                {"name": "far", "connector_ref": "cluster", "static_connectors": ["other"], "address": "far."},
             ],
         },
         Instance(name="second", port_offset=10),

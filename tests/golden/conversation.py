@@ -17,6 +17,7 @@
     wait 1500                            milliseconds pass
     queues                               what the node holds
     node limits.link-credit=2 …          another node from here on
+    remote B orders, take B 5, …         other nodes of a cluster: see remote.py
 
 Lines of `#` are comments and stay where they are.
 """
@@ -57,6 +58,7 @@ from mqbroker.wire.sections import (
 )
 from mqbroker.wire.types import Described, Symbol
 
+from tests.golden import remote
 from tests.support import transactions
 from tests.support.stage import Stage, Talker, options_with
 
@@ -110,6 +112,7 @@ class Conversation:
         self.transactions: dict[str, bytes] = {}
         self.in_doubt: dict[tuple[str, int], str] = {}
         self.count = 0
+        self.others = remote.Others(self)
         self._notices = 0
 
     def run(self, command: str) -> list[str]:
@@ -118,6 +121,8 @@ class Conversation:
         verb, *words = command.split()
         VERBS[verb](self, words)
         if self.stage.is_up:
+            if verb in remote.VERBS:
+                self.stage.step()
             self.stage.run()
         for notice in self.stage.notices[self._notices :]:
             fields = " ".join(
@@ -389,6 +394,7 @@ VERBS |= {
     "reject": lambda talk, words: talk.outcome(words, Rejected(error=Error(condition=Symbol("amqp:decode-error")))),
     "commit": lambda talk, words: talk.discharge(words, fail=False),
     "rollback": lambda talk, words: talk.discharge(words, fail=True),
+    **remote.VERBS,
     "break": Conversation.cut,
     "crash": lambda talk, words: talk.stage.crash(),
     "start": lambda talk, words: talk.stage.start(),

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mqbroker.admin.operations import perform
 from mqbroker.base.time import NS_PER_MS, At
@@ -29,6 +29,7 @@ from mqbroker.node.broker import Broker, Setup
 from mqbroker.node.effects import (
     AdminReply,
     Close,
+    Connect,
     DeleteLarge,
     DeleteSegment,
     Derive,
@@ -43,6 +44,9 @@ from mqbroker.node.effects import (
 
 from tests.sim.disk import DiskFailed, Faults, SimDisk
 from tests.sim.large_files import LargeEffect, SimLargeFiles
+
+if TYPE_CHECKING:
+    from tests.sim.network import Network, Wire
 
 MARKER = re.compile(rb"(node\d+-q\d+-p\d+-\d+)\|")
 PASSWORD = "simulated-password"
@@ -167,6 +171,10 @@ class SimNode:
         self.observers: list[Callable[[int, bytes], None]] = []
         self._answers: dict[int, Callable[[AdminReply], None]] = {}  # by request
         self.readers: dict[int, Any] = {}  # by connection: the client there, if it takes messages
+        self.identity: dict[str, Any] = {}  # changes of Setup
+        self.network: Network | None = None
+        self.wires: dict[int, Wire] = {}  # connections with other nodes
+        self.given_up: set[int] = set()  # of attempts to connect
         self._conn = 0
         self._inputs: list[given.Input] = []
         self._is_step_due = False
@@ -188,10 +196,13 @@ class SimNode:
         )
         self.positions = {marker: at for marker, at in self.positions.items() if at <= recovered.last_position}
         setup = Setup(self.name, USERS, perform, b"simulated", self.large_files.sizes)
+        if self.identity:
+            setup = replace(setup, boot_id=f"{self._life:020d}{self.identity['node_id'][-12:]}", **self.identity)
         self.broker = Broker(self.options, recovered, setup, self.world.at)
         self.broker.large.gathered_bytes_max = self.large_gathered_max
         self.is_up = True
         self.is_frozen = False
+        self.given_up.clear()
         self._life += 1
         self._wake(0)
 
@@ -213,17 +224,21 @@ class SimNode:
         self._life += 1
         for pipe in list(self.pipes.values()):
             self._drop(pipe)
+        for wire in list(self.wires.values()):
+            wire.down(self)
         self.world.note(self.name, "crash", power_cut)
 
     def stop(self) -> None:
         """Ask for a graceful stop."""
-        self._give(given.Stop())
+        self.give(given.Stop())
 
     def _halt(self) -> None:
         self.is_up = False
         self._life += 1
         for pipe in list(self.pipes.values()):
             self._drop(pipe)
+        for wire in list(self.wires.values()):
+            wire.down(self)
         for effect in self._large_effects:
             self.large_files.carry_out(effect)
         self._large_effects.clear()
@@ -252,12 +267,22 @@ class SimNode:
         """A client connects; None where nobody listens."""
         if not self.is_up:
             return None
-        self._conn += 1
-        pipe = self.pipes[self._conn] = Pipe(self._conn, to_client, closed)
+        conn = self.next_conn()
+        pipe = self.pipes[conn] = Pipe(conn, to_client, closed)
         listener = self.options.listeners[0].name
         entropy = self.world.rng.randbytes(32)
-        self._give(given.Accepted(self._conn, listener, f"client-{self._conn}", entropy))
+        self.give(given.Accepted(self._conn, listener, f"client-{self._conn}", entropy))
         return pipe
+
+    def next_conn(self) -> int:
+        """An id for a connection that somebody else makes."""
+        self._conn += 1
+        return self._conn
+
+    @property
+    def life(self) -> int:
+        """Which life of the process this is."""
+        return self._life
 
     def write(self, pipe: Pipe, data: bytes) -> None:
         """A client sends: it arrives in pieces, in order, a little later."""
@@ -276,20 +301,20 @@ class SimNode:
         if pipe.is_paused:
             pipe.not_read.append(data)
             return
-        self._give(given.Received(pipe.conn, data))
+        self.give(given.Received(pipe.conn, data))
 
     def _pause(self, pipe: Pipe, is_paused: bool) -> None:
         pipe.is_paused = is_paused
         if not is_paused:
             pieces, pipe.not_read = pipe.not_read, []
             for piece in pieces:
-                self._give(given.Received(pipe.conn, piece))
+                self.give(given.Received(pipe.conn, piece))
 
     def reset(self, pipe: Pipe) -> None:
         """The connection breaks: whatever is under way is gone."""
         if pipe.is_open:
             self._drop(pipe)
-            self._give(given.Closed(pipe.conn, "reset"))
+            self.give(given.Closed(pipe.conn, "reset"))
 
     def stop_reading(self, pipe: Pipe) -> None:
         """The client does not read any more: what it is sent piles up at the node."""
@@ -312,11 +337,12 @@ class SimNode:
         """A request of the admin socket; no answer comes if the node is not up, or goes down before."""
         number = len(self._answers) + 1
         self._answers[number] = answered
-        self._give(given.AdminRequest(number, 1, operation, arguments))
+        self.give(given.AdminRequest(number, 1, operation, arguments))
 
     # -- steps ---------------------------------------------------------------------------------------------------------
 
-    def _give(self, item: given.Input) -> None:
+    def give(self, item: given.Input) -> None:
+        """An input for the next step."""
         if self.is_up:
             self._inputs.append(item)
             self._wake(self.world.rng.random() * 0.2)
@@ -367,20 +393,29 @@ class SimNode:
                 pipe = self.pipes.get(conn)
                 if pipe is not None:
                     self._to_client(pipe, data)
+                elif conn in self.wires:
+                    self.wires[conn].send(self, data)
+            case Connect():
+                assert self.network is not None
+                self.network.connect(self, effect)
             case Close(conn, _):
                 pipe = self.pipes.get(conn)
                 if pipe is not None:
                     self.world.after(1, lambda: self.reset(pipe))
+                elif self.network is not None:
+                    self.network.close(self, effect)
             case PauseReading(conn, is_paused):
                 if conn in self.pipes:
                     self._pause(self.pipes[conn], is_paused)
+                elif conn in self.wires:
+                    self.wires[conn].pause(self, is_paused)
             case Derive():
                 raise AssertionError("simulated clients use SCRAM, which derives nothing at the server")
             case AdminReply(number):
                 self._answers[number](effect)
             case DeleteSegment(effect_id, segment):
                 self.disk.delete(segment)
-                self._give(given.Done(effect_id))
+                self.give(given.Done(effect_id))
             case ReadPage(effect_id, slices):
                 life = self._life
                 self.pages_read += 1
@@ -393,13 +428,13 @@ class SimNode:
 
     def _read(self, life: int, effect_id: int, slices: tuple[Slice, ...]) -> None:
         if life == self._life and self.is_up:
-            self._give(given.Done(effect_id, self.disk.read(slices)))
+            self.give(given.Done(effect_id, self.disk.read(slices)))
 
     def _to_client(self, pipe: Pipe, data: bytes) -> None:
         pipe.backlog += len(data)
         if pipe.backlog > self.BLOCK_AT and not pipe.is_blocked:
             pipe.is_blocked = True
-            self._give(given.WriteBlocked(pipe.conn, True))
+            self.give(given.WriteBlocked(pipe.conn, True))
         if pipe.unread is not None:
             pipe.unread.append(data)
         else:
@@ -414,7 +449,7 @@ class SimNode:
         pipe.backlog -= len(data)
         if pipe.is_blocked and pipe.backlog < self.BLOCK_AT // 4 and pipe.is_open:
             pipe.is_blocked = False
-            self._give(given.WriteBlocked(pipe.conn, False))
+            self.give(given.WriteBlocked(pipe.conn, False))
         if pipe.is_open:
             pipe.to_client(data)
 
@@ -434,7 +469,7 @@ class SimNode:
             if self._large_effects:
                 effect = self._large_effects.pop(0)
                 result, why = self.large_files.carry_out(effect)
-                self._give(given.Failed(effect.id, why) if why else given.Done(effect.id, result))
+                self.give(given.Failed(effect.id, why) if why else given.Done(effect.id, result))
         self._work_soon()
 
     # -- disk ----------------------------------------------------------------------------------------------------------
@@ -457,5 +492,5 @@ class SimNode:
         except DiskFailed:
             self.crash(power_cut=self.world.rng.random() < 0.5)
             return
-        self._give(given.Synced(position))
+        self.give(given.Synced(position))
         self._commit_soon()

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mqbroker.core.backlog import Segment
-from mqbroker.core.moved import CAUSE, ORIGIN_ID, ORIGIN_QUEUE, moved
+from mqbroker.core.moved import CAUSE, ORIGIN_ID, ORIGIN_QUEUE, forwarded, moved
+from mqbroker.core.times import deliver_at_ms
 from mqbroker.wire.composites import encode_composite
-from mqbroker.wire.parts import ORIGIN_ADDRESS
+from mqbroker.wire.parts import DELIVERY_TIME, ORIGIN_ADDRESS, parts_of
 from mqbroker.wire.run import single
 from mqbroker.wire.scan import MESSAGE_ANNOTATIONS, scan_sections
 from mqbroker.wire.sections import (
@@ -64,3 +65,37 @@ def test_annotations_say_where_it_was() -> None:
         Symbol("x-opt-mine"): 1, ORIGIN_ADDRESS: "orders", ORIGIN_QUEUE: "orders.q", ORIGIN_ID: notes[ORIGIN_ID],
         CAUSE: "expired",
     }  # fmt: skip
+
+
+def on_its_way(payload: bytes, now_ms: int, *, deliveries: int = 0, expires_ms: int = 0) -> bytes | None:
+    run = parts_of(single(payload))[0]
+    run.arrived_ms, run.expires_ms = 1000, expires_ms
+    run.deliver_at_ms = deliver_at_ms(run)
+    return forwarded(Segment(run, 0, 1, deliveries), 0, now_ms)
+
+
+def test_what_goes_to_another_node_stays_as_it_is_where_nothing_counts() -> None:
+    assert on_its_way(encode_composite(Header(durable=True)) + bare(PROPERTIES), 2000) is None
+
+
+def test_what_is_left_of_a_life_and_how_often_it_was_delivered_go_along() -> None:
+    payload = encode_composite(Header(durable=True, priority=7, ttl=5000)) + bare(PROPERTIES)
+    found = on_its_way(payload, 2500, deliveries=3, expires_ms=6000)
+    assert found is not None
+    expected = Header(durable=True, priority=7, ttl=3500, first_acquirer=False, delivery_count=3)
+    assert decode_header(found, 0, len(found))[0] == expected
+    assert found.endswith(bare(PROPERTIES))
+
+
+def test_one_that_is_past_its_time_expires_there_at_once() -> None:
+    found = on_its_way(bare(PROPERTIES), 9000, expires_ms=6000)
+    assert found is not None
+    assert decode_header(found, 0, len(found))[0].ttl == 1
+
+
+def test_a_delay_does_not_begin_again_on_the_other_node() -> None:
+    delay = encode_section(MESSAGE_ANNOTATIONS, {Symbol("x-opt-delivery-delay"): 7000, Symbol("x-opt-mine"): 1})
+    found = on_its_way(delay + bare(PROPERTIES), 2000)
+    assert found is not None
+    at = scan_sections(found, 0, len(found)).message_annotations
+    assert decode_annotations(found, at, len(found))[0] == {Symbol("x-opt-mine"): 1, DELIVERY_TIME: 8000}

@@ -73,7 +73,7 @@ class Bench:
         self.log = Log(self.log_text, LogShape.PLAIN)
         self.node = NodeLoop(asyncio.get_running_loop(), self.log, PENDING_BYTES_MAX)
         self.connections = Connections(self.node)
-        self.connectors = Connectors(self.node, self.connections)
+        self.connectors = Connectors(self.node, self.connections, (listener,))
         self.listener = listener
         self.acceptor = Acceptor(open_listener(listener, "listeners.0"), listener, self.connections, self.log)
 

@@ -29,7 +29,7 @@ def show_all(broker: Broker, request: AdminRequest) -> None:
     rows = [
         _client(peer)
         | {
-            "listener": peer.listener.name,
+            "listener": peer.listener_name,
             "sessions": len(peer.connection.sessions),
             "links": sum(len(session.by_handle) for session in peer.connection.sessions),
             "unsettled": sum(session.unsettled.count for session in peer.connection.sessions),
@@ -144,7 +144,7 @@ def _client(peer: Peer) -> dict[str, Any]:
     opened = peer.connection.peer_open
     return {
         "connection": peer.conn,
-        "peer": peer.accepted.peer,
+        "peer": peer.far,
         "user": peer.user,
         "container_id": opened.container_id if opened else None,
     }
@@ -154,7 +154,7 @@ def _chosen(broker: Broker, request: AdminRequest) -> list[Peer]:
     """The connections that the arguments mean; all without one."""
     peers = list(broker.peers.values())
     if request.arguments.get("connection") is not None:
-        wanted = number(request, "connection", None, (0, CONNECTIONS_MAX))
+        wanted = number(request, "connection", None, (-CONNECTIONS_MAX, CONNECTIONS_MAX))
         peers = [peer for peer in peers if peer.conn == wanted]
     for name in ("user", "container_id"):
         if request.arguments.get(name) is not None:

@@ -86,6 +86,13 @@ class Empty(NamedTuple):
     is_settled: bool
 
 
+class Numbered(NamedTuple):
+    """A sender that is a node of our cluster said which id the next message on this link has there."""
+
+    link: ReceiverLink
+    first_id: int
+
+
 class SenderSettled(NamedTuple):
     """The sender settled deliveries first…last that it sent us: our outcome is known to it for good."""
 
@@ -196,6 +203,6 @@ class Dead:
 
 
 Event = (
-    Incoming | Posted | Piece | Whole | Aborted | Empty | Settled | Retired | SenderSettled | CreditGiven | SaslDerive
-    | LoggedIn | LoginDecided | Opened | Began | Attaching | Attached | Detached | Ended | Dead
+    Incoming | Posted | Piece | Whole | Aborted | Empty | Settled | Retired | Numbered | SenderSettled | CreditGiven
+    | SaslDerive | LoggedIn | LoginDecided | Opened | Began | Attaching | Attached | Detached | Ended | Dead
 )  # fmt: skip

@@ -175,7 +175,9 @@ class SenderLink(LinkBase):
 class ReceiverLink(LinkBase):
     """We receive: credit is what we granted and the peer has not used."""
 
-    __slots__ = ("is_starved", "kept_bytes_max", "large_size_min", "max_message_size", "partial", "window")
+    __slots__ = (
+        "is_numbered", "is_starved", "kept_bytes_max", "large_size_min", "max_message_size", "partial", "window",
+    )  # fmt: skip
 
     role = ROLE_RECEIVER
 
@@ -184,6 +186,7 @@ class ReceiverLink(LinkBase):
         self.partial: Partial | None = None
         self.window = 0
         self.is_starved = False
+        self.is_numbered = False  # flows of the sender say which ids its messages have
         self.max_message_size = 0
         self.large_size_min = -1  # bytes of a message above which it is told in pieces, -1: never
         self.kept_bytes_max: Callable[[], int] = _nothing  # up to so many it is told as a whole all the same, now

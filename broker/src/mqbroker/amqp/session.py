@@ -17,6 +17,7 @@ from mqbroker.amqp.events import (
     Empty,
     Ended,
     Incoming,
+    Numbered,
     Piece,
     Posted,
     Retired,
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from mqbroker.amqp.connection import Connection
 
 HANDLE_OF_NO_LINK = 0xFFFFFFFE  # Proton's, in flows that it still sends for a link that it has detached
+FIRST_ID = Symbol("mq:first-id")  # property of a flow: the id that the next message has where it comes from
 INCOMING_WINDOW = 0x7FFFFFFF  # memory is bounded by credit and size limits, not by counting frames
 
 
@@ -118,8 +120,8 @@ class Session(OutgoingTransfers):
         self.by_name[(link.name, link.role)] = link
         link.answer(replace(attach, handle=link.handle, role=link.role))
 
-    def send_flow(self, link: LinkBase | None = None) -> None:
-        """Session state, and the link's where one is given."""
+    def send_flow(self, link: LinkBase | None = None, properties: dict[Symbol, Any] | None = None) -> None:
+        """Session state, and the link's where one is given; `properties` are the link's."""
         if link is None:
             flow = Flow(next_incoming_id=wrap(self.next_incoming_id), incoming_window=INCOMING_WINDOW,
                         next_outgoing_id=wrap(self.next_outgoing_id), outgoing_window=INCOMING_WINDOW)  # fmt: skip
@@ -130,7 +132,7 @@ class Session(OutgoingTransfers):
                 next_outgoing_id=wrap(self.next_outgoing_id), outgoing_window=INCOMING_WINDOW, handle=link.handle,
                 delivery_count=link.delivery_count, link_credit=link.credit,
                 available=0 if link.role is ROLE_SENDER else None,
-                drain=bool(link.is_draining) if isinstance(link, SenderLink) else False,
+                drain=bool(link.is_draining) if isinstance(link, SenderLink) else False, properties=properties,
             )  # fmt: skip
         self.send(flow)
 
@@ -369,6 +371,8 @@ class Session(OutgoingTransfers):
             used = (flow.delivery_count - link.delivery_count) & 0xFFFFFFFF
             if used <= link.credit:
                 link.use(used)
+        if link.is_numbered and flow.properties and isinstance(first_id := flow.properties.get(FIRST_ID), int):
+            self.connection.events.append(Numbered(link, first_id))
         if flow.echo:
             self.send_flow(link)
 

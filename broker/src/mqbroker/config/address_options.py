@@ -196,6 +196,10 @@ class AddressSettingsTable(Table):
         "it stays until a restart."
     )  # fmt: skip
     redirect_to: OptionalPlace | None = setting("", "Broker, as `host:port`, that links to the address are sent to.")
+    redistribution_delay: int | None = setting(
+        -1, "Time after which messages that no consumer here takes go to a node that has one; -1: they stay.",
+        unit="ms", ge=-1, le=LONG_MS,
+    )  # fmt: skip
 
 
 class QueueTable(Table):

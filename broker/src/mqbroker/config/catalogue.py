@@ -14,6 +14,7 @@ REPEATED_TABLES = {
     "listeners": "name", "address_settings": "match", "security_settings": "match",
     "addresses": "name", "diverts": "name",
     "connectors": "name", "broadcast_groups": "name", "discovery_groups": "name",
+    "cluster_connections": "name",
 }  # fmt: skip
 
 

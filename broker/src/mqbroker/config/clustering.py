@@ -14,13 +14,18 @@ from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
 from mqbroker.base.errors import ConfigFault
-from mqbroker.config import group_kinds, patterns
-from mqbroker.config.declaring import NodeName, OptionalPath, Table, option
+from mqbroker.config import cluster_connections, group_kinds, patterns
+from mqbroker.config.declaring import NodeName, OptionalPath, Table, option, toml_name
+from mqbroker.config.repeated import missing, names_twice, rows_of
 from mqbroker.config.slices import BroadcastGroupOptions, BrokerOptions, ConnectorOptions, DiscoveryGroupOptions
 
 PERIOD_MS_MAX: Final = 3_600_000
-HEADS: Final = ("connectors", "broadcast-groups", "discovery-groups")
-JGROUPS: Final = "jgroups-"
+HEADS: Final = ("connectors", "broadcast-groups", "discovery-groups", cluster_connections.HEAD)
+GROUPS: Final = ("broadcast-groups", "discovery-groups")
+JGROUPS: Final = (
+    "JGroups is not used here: remove jgroups-file and jgroups-channel, and set group-address and group-port for "
+    "discovery by UDP multicast"
+)
 
 
 def _multicast_address(value: str) -> str:
@@ -54,7 +59,7 @@ def _reachable(value: str) -> str:
     except ValueError:
         return value  # a name
     if address.is_unspecified or address.is_multicast:
-        raise PydanticCustomError("reachable", "must be one address of this host: others connect to it")
+        raise PydanticCustomError("reachable", "must be one address of one host: others connect to it")
     return value
 
 
@@ -66,10 +71,10 @@ Host = Annotated[str, Field(pattern=patterns.HOST), AfterValidator(_reachable)]
 
 
 class ConnectorTable(Table):
-    """How other nodes reach this one. The table may be repeated; broadcast groups name one."""
+    """How a node is reached: this one, or for static-connectors another. May be repeated; others name them."""
 
     name: NodeName = option(..., "Name of the connector, distinct within the file.")
-    host: Host = option(..., "IP address or name by which other nodes reach this host.")
+    host: Host = option(..., "IP address or name by which other nodes reach the host.")
     port: int = option(..., "TCP port of the listener that the connector leads to.", ge=1, le=65535)
     tls_enabled: bool = option(False, "Whether that listener has TLS; others are told so.")
 
@@ -168,20 +173,17 @@ def discovery_group(table: DiscoveryGroupTable) -> DiscoveryGroupOptions:
 
 def faults(raw: Mapping[str, Any], unknown: object = None) -> Iterator[ConfigFault]:
     """What these tables may not hold together, in a file as TOML has it. Nothing is said of the value `unknown`."""
-    tables = {head: _rows(raw.get(head)) for head in HEADS}
-    for head, rows in tables.items():
-        yield from _names_twice(head, rows, unknown)
-    names = [row.get("name") for _, row in tables["connectors"]]
-    known = ", ".join(str(name) for name in names) or "none"
+    tables = {head: rows_of(raw.get(head)) for head in HEADS}
+    for head in HEADS[:-1]:
+        yield from names_twice(head, tables[head], unknown)
     for number, row in tables["broadcast-groups"]:
         path, wanted = f"broadcast-groups.{number}", row.get("connector-ref")
-        if isinstance(wanted, str) and wanted not in names and unknown not in (wanted, *names):
-            why = f"there is no connector {wanted}; declare it as [[connectors]] (there are: {known})"
-            yield ConfigFault(f"{path}.connector-ref", why)
-    for head in HEADS[1:]:
+        yield from missing(f"{path}.connector-ref", "connectors", wanted, tables["connectors"], unknown)
+    for head in GROUPS:
         for number, row in tables[head]:
             yield from group_kinds.faults(f"{head}.{number}", head, row)
         yield from _places_twice(head, tables[head], unknown)
+    yield from cluster_connections.faults(tables, unknown)
 
 
 def _places_twice(head: str, rows: Sequence[tuple[int, Mapping[str, Any]]], unknown: object) -> Iterator[ConfigFault]:
@@ -197,19 +199,18 @@ def _places_twice(head: str, rows: Sequence[tuple[int, Mapping[str, Any]]], unkn
         seen.setdefault(place, number)
 
 
-def is_of_jgroups(fault: ConfigFault) -> bool:
-    """Whether a fault is about an option of JGroups."""
-    head, _, rest = fault.path.partition(".")
-    return head in HEADS and rest.rpartition(".")[2].startswith(JGROUPS)
+def explained(fault: ConfigFault) -> ConfigFault:
+    """The fault, with what to do about it where it is an option that Artemis has and this broker does not.
 
-
-def migration(fault: ConfigFault) -> ConfigFault:
-    """What to do about such an option."""
-    why = (
-        "JGroups is not used here: remove jgroups-file and jgroups-channel; set group-address and group-port for "
-        "discovery by UDP multicast, or discovery to file, dns or gossip"
-    )
-    return ConfigFault(fault.path, why)
+    Names are those of a file or, beginning with mq_, of an inventory.
+    """
+    head, name = (toml_name(part) for part in (fault.path.partition(".")[0], fault.path.rpartition(".")[2]))
+    head = head.removeprefix("mq-")
+    if head in GROUPS and name.startswith("jgroups-"):
+        return ConfigFault(fault.path, JGROUPS)
+    if head == cluster_connections.HEAD and name in cluster_connections.REFUSED:
+        return ConfigFault(fault.path, cluster_connections.REFUSED[name])
+    return fault
 
 
 def doubts(options: BrokerOptions) -> Iterator[ConfigFault]:
@@ -230,6 +231,7 @@ def doubts(options: BrokerOptions) -> Iterator[ConfigFault]:
                 "announcement makes a node seem gone; raise it, or lower broadcast-period"
             )
             yield ConfigFault(f"discovery-groups.{number}.refresh-timeout", why)
+    yield from cluster_connections.doubts(options)
 
 
 def _meeting_point(group: BroadcastGroupOptions | DiscoveryGroupOptions) -> tuple[str, str | int, int]:
@@ -239,20 +241,3 @@ def _meeting_point(group: BroadcastGroupOptions | DiscoveryGroupOptions) -> tupl
     if group.discovery == "gossip":
         return ("gossip", group.local_bind_address, group.local_bind_port)
     return (group.discovery, group.directory, 0)
-
-
-def _names_twice(head: str, rows: Sequence[tuple[int, Mapping[str, Any]]], unknown: object) -> Iterator[ConfigFault]:
-    seen: dict[str, int] = {}
-    for number, row in rows:
-        name = row.get("name")
-        if not isinstance(name, str) or name == unknown:
-            continue
-        if name in seen:
-            why = f"{name} is declared twice, first as {head}.{seen[name]}; rename one of them"
-            yield ConfigFault(f"{head}.{number}.name", why)
-        seen.setdefault(name, number)
-
-
-def _rows(tables: object) -> list[tuple[int, Mapping[str, Any]]]:
-    found = enumerate(tables if isinstance(tables, list) else [])
-    return [(number, item) for number, item in found if isinstance(item, dict)]

@@ -284,19 +284,20 @@ def _matched(variables: Vars, table: str) -> list[ConfigFault]:
 
 
 def _clustering(variables: Vars) -> list[ConfigFault]:
-    """Connectors and groups, with the address of the host where they name none."""
+    """Connectors, groups and cluster connections, with the address of the host where they name none."""
     common = variables.get("mq_local_bind_address") or (OPAQUE if variables.get("mq_cluster_interface") else LOOPBACK)
     found, raw = [], {}
     for table, added in (
         ("connectors", {"host": common}),
         ("broadcast_groups", {"local_bind_address": common}),
         ("discovery_groups", {"local_bind_address": common}),
+        ("cluster_connections", {}),
     ):
         rows = [(added if _takes_address(table, row) else {}) | row for row in _rows(variables, f"mq_{table}")]
         for number, row in enumerate(rows):
             found += _row_faults(f"mq_{table}.{number}", catalogue.tables()[table], row)
         raw[toml_name(table)] = [{toml_name(name): value for name, value in row.items()} for row in rows]
-    found = [clustering.migration(one) if ".jgroups_" in one.path else one for one in found]
+    found = [clustering.explained(one) for one in found]
     for fault in clustering.faults(raw, unknown=OPAQUE):
         found.append(ConfigFault(f"mq_{yaml_name(fault.path)}", fault.why))
     return found + _connector_ports(variables)

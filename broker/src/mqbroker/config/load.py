@@ -41,10 +41,7 @@ def parse(text: str) -> BrokerOptions | list[ConfigFault]:
     try:
         file = BrokerFile.model_validate(raw)
     except ValidationError as error:
-        found = [
-            clustering.migration(one) if clustering.is_of_jgroups(one) else one
-            for one in faults.from_validation(BrokerFile, error)
-        ]
+        found = [clustering.explained(one) for one in faults.from_validation(BrokerFile, error)]
     found += _together(raw)
     if found or file is None:
         return found

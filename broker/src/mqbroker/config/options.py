@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from mqbroker.config import cluster_connections as connections
 from mqbroker.config import clustering, patterns
 from mqbroker.config.address_options import AddressSettingsTable, AddressTable, DivertTable, SecuritySettingsTable
 from mqbroker.config.declaring import (
@@ -61,8 +62,8 @@ class NodeTable(Table):
     )
     cluster_secret_file: AbsolutePath = option(
         "{data-directory}/cluster-secret",
-        "Absolute path of the file of the cluster's secret, kept by `mqbroker secret`; read where there are broadcast "
-        "or discovery groups.",
+        "Absolute path of the file of the cluster's secret, kept by `mqbroker secret`; read where there are "
+        "broadcast groups, discovery groups or cluster connections.",
     )
     stop_timeout_ms: int = option(
         10_000,
@@ -267,6 +268,7 @@ class BrokerFile(Table):
     connectors: list[clustering.ConnectorTable] = Field(default_factory=list, max_length=64)
     broadcast_groups: list[clustering.BroadcastGroupTable] = Field(default_factory=list, max_length=16)
     discovery_groups: list[clustering.DiscoveryGroupTable] = Field(default_factory=list, max_length=16)
+    cluster_connections: list[connections.ClusterConnectionTable] = Field(default_factory=list, max_length=16)
     metrics: MetricTable = Field(default_factory=MetricTable)
 
 
@@ -325,6 +327,7 @@ def to_slices(file: BrokerFile) -> BrokerOptions:
         connectors=tuple(clustering.connector(table) for table in file.connectors),
         broadcast_groups=tuple(clustering.broadcast_group(table) for table in file.broadcast_groups),
         discovery_groups=tuple(clustering.discovery_group(table) for table in file.discovery_groups),
+        cluster_connections=tuple(connections.cluster_connection(table) for table in file.cluster_connections),
         metrics=MetricOptions(**file.metrics.model_dump()),
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 NODE_NAME: Final = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"
+OPTIONAL_NODE_NAME: Final = r"^([A-Za-z0-9][A-Za-z0-9._-]{0,62})?$"
 ABSOLUTE_PATH: Final = r"^[/{][^\x00-\x1f\x7f]*$"
 OPTIONAL_PATH: Final = r"^(/[^\x00-\x1f\x7f]*)?$"
 CIPHERS: Final = r"^[A-Za-z0-9@=!+:_-]*$"
@@ -22,6 +23,7 @@ DNS_NAME: Final = rf"^({_HOST}:{_PORT}|_[A-Za-z0-9-]{{1,62}}\._(tcp|udp)(\.[A-Za
 
 SENTENCES: Final = {
     NODE_NAME: "must be 1 to 63 letters, digits, dots, dashes or underscores and start with a letter or digit",
+    OPTIONAL_NODE_NAME: "must be 1 to 63 letters, digits, dots, dashes or underscores, or be empty",
     ABSOLUTE_PATH: "must be an absolute path without control characters",
     OPTIONAL_PATH: "must be an absolute path without control characters, or empty",
     CIPHERS: "must be names of ciphers as OpenSSL lists them, divided by colons",

@@ -60,8 +60,7 @@ def bounds(entry: Entry) -> str:
 
 def _row(entry: Entry) -> str:
     unit = f", {entry.unit}" if entry.unit else ""
-    default = "" if entry.default is None else f"`{json.dumps(entry.default)}`"
-    default = "required" if entry.required else default
+    default = "required" if entry.required else "none" if entry.default is None else f"`{json.dumps(entry.default)}`"
     change = "reload" if entry.reload else "restart"
     kind = "array of tables" if entry.kind == "tables" else entry.kind
     cells = [f"`{entry.name}`", f"{kind}{unit}", default, bounds(entry), change, entry.sentence]

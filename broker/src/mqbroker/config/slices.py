@@ -153,6 +153,7 @@ class AddressSettings:
     config_delete_addresses: str
     config_delete_diverts: str
     redirect_to: str
+    redistribution_delay: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,6 +277,36 @@ class DiscoveryGroupOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class ClusterConnectionOptions:
+    """One `[[cluster-connections]]` table. Times are in ms, counts of -1 have no bound."""
+
+    name: str
+    address: str
+    connector_ref: str
+    discovery_group_ref: str
+    static_connectors: tuple[str, ...]
+    allow_direct_connections_only: bool
+    message_load_balancing: str
+    forward_when_no_consumers: bool | None
+    max_hops: int
+    check_period: int
+    connection_ttl: int
+    call_timeout: int
+    retry_interval: int
+    retry_interval_multiplier: float
+    max_retry_interval: int
+    initial_connect_attempts: int
+    reconnect_attempts: int
+    use_duplicate_detection: bool
+    confirmation_window_size: int
+    notification_interval: int
+    notification_attempts: int
+    topology_scanner_attempts: int
+    on_node_lost: str
+    node_lost_grace: int
+
+
+@dataclass(frozen=True, slots=True)
 class MetricOptions:
     """Table `[metrics]`. Port 0: nothing is served."""
 
@@ -299,4 +330,5 @@ class BrokerOptions:
     connectors: tuple[ConnectorOptions, ...]
     broadcast_groups: tuple[BroadcastGroupOptions, ...]
     discovery_groups: tuple[DiscoveryGroupOptions, ...]
+    cluster_connections: tuple[ClusterConnectionOptions, ...]
     metrics: MetricOptions

@@ -168,6 +168,11 @@ class HostVariables(Variables):
     mq_discovery_groups: list[dict[str, Any]] = _declared(
         [], "Where every broker listens for others, options as in [[discovery-groups]].", max_length=16
     )
+    mq_cluster_connections: list[dict[str, Any]] = _declared(
+        [],
+        "Links of every broker to the other nodes of the cluster, options as in [[cluster-connections]].",
+        max_length=16,
+    )
     mq_broker_options: dict[str, dict[str, Any]] = _declared(
         {}, "Options of broker.toml by table: {limits: {link_credit: 500}}."
     )

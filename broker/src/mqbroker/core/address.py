@@ -2,13 +2,15 @@
 
 Three things, not one: an address is a name that senders use, a queue holds messages, a binding connects them. Anycast
 bindings share the messages (each goes to one queue in turn), multicast bindings get a copy each: one message, many
-queues. A binding may have a filter, and then gets what matches.
+queues. A binding may have a filter, and then gets what matches. Bindings of other nodes are in `reach` (reach.py), and
+what is on its way to them in store-and-forward queues, which are bound here and get nothing by routing of their own.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from mqbroker.core.kinds import FORWARD
 from mqbroker.core.message_view import MessageView
 from mqbroker.core.meter import Meter
 from mqbroker.core.queue import Queue
@@ -16,6 +18,7 @@ from mqbroker.wire.run import Run
 
 if TYPE_CHECKING:
     from mqbroker.core.idle import Idle
+    from mqbroker.core.reach import Reach
 
 ANYCAST, MULTICAST = "anycast", "multicast"
 FULLY_QUALIFIED = "::"
@@ -35,9 +38,9 @@ class Address:
     """A name and its bindings."""
 
     __slots__ = (
-        "_cursor", "_idle", "_is_choosy", "anycast", "can_page", "due_ns", "is_configured", "is_pause_kept",
-        "is_paused", "is_topic", "meter", "multicast", "name", "pages", "producers_count", "routed_total",
-        "routing_types", "scheduled_ns", "target", "unrouted_total", "was_bound",
+        "_idle", "_is_choosy", "anycast", "can_page", "cursor", "due_ns", "forwarding", "is_configured",
+        "is_pause_kept", "is_paused", "is_topic", "meter", "multicast", "name", "pages", "producers_count", "reach",
+        "routed_total", "routing_types", "scheduled_ns", "target", "unrouted_total", "was_bound",
     )  # fmt: skip
 
     def __init__(self, name: str, meter: Meter | None = None, idle: Idle | None = None, *, pages: bool = False) -> None:
@@ -48,9 +51,11 @@ class Address:
         self.meter = meter
         self.anycast: list[Queue] = []
         self.multicast: list[Queue] = []
+        self.forwarding: list[Queue] = []  # hold messages of this address for other nodes
+        self.reach: Reach | None = None  # bindings of other nodes, where there are any
         self.routed_total = 0
         self.unrouted_total = 0
-        self._cursor = 0
+        self.cursor = 0
         self._is_choosy = False
         self._idle = idle  # is told when a deadline of the address has come
         self.was_bound = False  # it had a queue
@@ -71,22 +76,28 @@ class Address:
 
     def bind(self, queue: Queue) -> None:
         """Messages of this address reach the queue from now on."""
-        (self.anycast if queue.kind.routing == ANYCAST else self.multicast).append(queue)
+        self._bound_as(queue.kind.routing).append(queue)
         queue.meter = self.meter
-        queue.is_paused = queue.is_paused or self.is_paused
-        self.was_bound = True
+        if not queue.kind.is_forwarding:
+            queue.is_paused = queue.is_paused or self.is_paused
+            self.was_bound = True
         self.look()
 
     def unbind(self, queue: Queue) -> None:
         """They no longer do."""
-        (self.anycast if queue.kind.routing == ANYCAST else self.multicast).remove(queue)
+        self._bound_as(queue.kind.routing).remove(queue)
         self.look()
+
+    def _bound_as(self, routing: str) -> list[Queue]:
+        if routing == FORWARD:
+            return self.forwarding
+        return self.anycast if routing == ANYCAST else self.multicast
 
     def look(self) -> None:
         """Something about its queues has changed."""
         self.can_page = self.pages and all(queue.kind.may_page for queue in self.queues)
         if self.meter is not None and self.target == self.name:
-            self.meter.set_queues(self.queues, can_page=self.can_page)
+            self.meter.set_queues(self.queues + self.forwarding, can_page=self.can_page)
         self._is_choosy = any(
             queue.filter is not None or queue.kind.moved_from or queue.kind.no_local for queue in self.queues
         )
@@ -98,12 +109,22 @@ class Address:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is bound here."""
-        return not self.anycast and not self.multicast
+        """Whether nothing is bound here, neither of this node nor of others."""
+        return not (self.anycast or self.multicast or self.reach or self.forwarding)
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether a queue shares its messages out, here or on another node."""
+        return bool(self.anycast) or (self.reach is not None and self.reach.has(ANYCAST))
+
+    @property
+    def gives_copies(self) -> bool:
+        """Whether somebody wants copies of what is sent here."""
+        return bool(self.multicast) or self.is_topic or (self.reach is not None and self.reach.has(MULTICAST))
 
     @property
     def queues(self) -> list[Queue]:
-        """All bound queues."""
+        """All bound queues that clients know."""
         return self.anycast + self.multicast
 
     def route(self, run: Run, origin: Origin = UNKNOWN, only: str = "") -> list[tuple[int, int, list[Queue]]]:
@@ -111,6 +132,8 @@ class Address:
 
         `only`: queues of this routing type alone. The usual case, at most one shared queue and no filters, is one part.
         """
+        if self.reach is not None:
+            return self.reach.route(self, run, [queue for queue in self.queues if _may_take(queue, origin, only)], only)
         if len(self.anycast) <= 1 and not self._is_choosy and not only:
             queues = self.anycast + self.multicast if self.multicast else self.anycast
             return [(0, run.count, queues)]
@@ -131,8 +154,8 @@ class Address:
         taking = [each for each in open_to if each.filter is None or view is None or each.filter.matches(view)]
         shared = [queue for queue in taking if queue.kind.routing == ANYCAST]
         if shared:
-            shared = [shared[self._cursor % len(shared)]]
-            self._cursor += 1
+            shared = [shared[self.cursor % len(shared)]]
+            self.cursor += 1
         return shared + [queue for queue in taking if queue.kind.routing != ANYCAST]
 
 

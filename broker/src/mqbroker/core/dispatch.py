@@ -141,6 +141,13 @@ class Dispatch:
         looked = self._copies(count_max, now_ms)
         return looked if queue.kind.non_destructive else looked + self._selectively(count_max - looked, now_ms)
 
+    @property
+    def refused_below(self) -> int:
+        """Messages at places below this one are such that no consumer takes them, where there are consumers."""
+        if not self.is_selective:
+            return 0
+        return min((seen for consumer, seen in self._seen.items() if not consumer.is_browser), default=0)
+
     def is_hungry(self, low_count: int) -> bool:
         """Whether no more than so many messages are left, or whoever looks at each of them has seen them all."""
         backlog = self._queue.backlog

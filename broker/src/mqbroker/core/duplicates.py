@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
+from mqbroker.core.kinds import INTERNAL_PREFIX
+
 if TYPE_CHECKING:
     from mqbroker.core.decisions import Decisions
     from mqbroker.core.settings import Settings
@@ -73,6 +75,8 @@ class Duplicates:
     def load(self, recovered: Recovered) -> None:
         """Take over what recovery found, as far as it is wanted now."""
         for address, stored in recovered.duplicates.items():
+            if address.startswith(INTERNAL_PREFIX):
+                continue  # of messages that other nodes have forwarded (arrivals.py)
             size = self._settings.of(address).id_cache_size
             if not size or not self._is_persisted:
                 self._journal.duplicates.drop(address)

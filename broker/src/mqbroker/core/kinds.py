@@ -9,11 +9,13 @@ from mqbroker.base.errors import Refused
 from mqbroker.config.slices import AddressSettings
 
 NAME_SIZE_MAX = 1024
+FORWARD = "forward"  # the routing of store-and-forward queues
+INTERNAL_PREFIX = "$."  # of names that no client may use
 
 
 @dataclass(frozen=True, slots=True)
 class QueueKind:
-    """What a queue is. `routing` is anycast or multicast; -1 and the empty text mean: none, or no bound."""
+    """What a queue is. `routing` is anycast, multicast or forward; -1 and the empty text mean: none, or no bound."""
 
     name: str
     address: str
@@ -37,6 +39,15 @@ class QueueKind:
     paused: bool = False
     no_local: str = ""  # takes nothing that this container publishes
     moved_from: str = ""  # takes only what was moved to its address, as dead or expired, from this one
+    connection: str = ""  # of a store-and-forward queue: the cluster connection,
+    forwards_to: str = ""  # the node that its messages go to,
+    route: tuple[str, ...] = ()  # the queues there, by their names in the cluster,
+    forwards_shared: bool = False  # and whether they share their messages out
+
+    @property
+    def is_forwarding(self) -> bool:
+        """Whether its messages are for another node."""
+        return self.routing == FORWARD
 
     @property
     def may_page(self) -> bool:
@@ -51,7 +62,7 @@ class QueueKind:
     @classmethod
     def of(cls, attributes: dict[str, Any]) -> QueueKind:
         """The way back of `attributes`."""
-        return cls(**attributes)
+        return cls(**(attributes | {"route": tuple(attributes.get("route", ()))}))
 
 
 OPTIONAL = tuple((one.name, one.default) for one in fields(QueueKind) if one.name not in ("name", "address", "routing"))
@@ -79,6 +90,14 @@ def kind_of(name: str, address: str, settings: AddressSettings, **changes: Any) 
 
 
 def check_name(what: str, name: str) -> None:
-    """Raises Refused where a name of a queue or address is empty or too long."""
+    """Raises Refused where a name of a queue or address is empty, too long, or the broker's own."""
     if not name or len(name) > NAME_SIZE_MAX:
         raise Refused("amqp:invalid-field", f"a queue's {what} has 1 to {NAME_SIZE_MAX} characters")
+    if name.startswith(INTERNAL_PREFIX):
+        raise Refused("amqp:not-allowed", f"a queue's {what} does not begin with {INTERNAL_PREFIX}: such are internal")
+
+
+def check_is_public(kind: QueueKind) -> None:
+    """Raises Refused where a queue is not for clients."""
+    if kind.is_forwarding:
+        raise Refused("amqp:not-allowed", f"queue {kind.name!r} holds messages for another node of the cluster")

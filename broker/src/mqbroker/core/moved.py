@@ -66,6 +66,25 @@ def transferred(segment: Segment, index: int, now_ms: int) -> Run:
         return made(payload, run.large)
 
 
+def forwarded(segment: Segment, index: int, now_ms: int) -> bytes | None:
+    """Message `index` as another node is to get it, None: as it is. Its clock need not agree with ours on ends.
+
+    What is left of its time to live goes with it, a delay becomes the time at which it is due, and how often it was
+    delivered is said.
+    """
+    run = segment.run
+    payload = bytes(run.payload(index))
+    is_late = run.traits.delay_ms > 0 and run.deliver_at_ms > 0
+    if not run.expires_ms and not is_late and not segment.deliveries:
+        return None
+    ttl_ms = min(max(run.expires_ms - now_ms, 1), TTL_MS_MAX) if run.expires_ms else None
+    notes: dict[Any, object] = {DELIVERY_TIME: Long(run.deliver_at_ms)} if is_late else {}
+    try:
+        return _with_head(payload, ttl_ms, (DELIVERY_PREFIX,) if is_late else (), notes, segment.deliveries)
+    except PeerFault:
+        return None  # what cannot be read says nothing of all that, as in parts.py
+
+
 def retried(run: Run, index: int) -> Run:
     """A dead letter or an expired message as it was before. Raises PeerFault where it cannot be read."""
     return made(_with_head(bytes(run.payload(index)), None, NOTES, {}), run.large)
@@ -82,7 +101,9 @@ def _rewritten(payload: bytes, notes: dict[Symbol, object]) -> bytes:
     return _with_head(lasting, None, (DELIVERY_PREFIX,), notes)
 
 
-def _with_head(payload: bytes, ttl_ms: int | None, dropped: tuple[str, ...], notes: dict[Any, object]) -> bytes:
+def _with_head(
+    payload: bytes, ttl_ms: int | None, dropped: tuple[str, ...], notes: dict[Any, object], deliveries: int = 0
+) -> bytes:
     """The bare message behind a new header and new annotations: those that begin with `dropped` go, `notes` come."""
     sections = scan_sections(payload, 0, len(payload))
     header = Header()
@@ -92,7 +113,7 @@ def _with_head(payload: bytes, ttl_ms: int | None, dropped: tuple[str, ...], not
     if sections.message_annotations >= 0:
         annotations.update(decode_annotations(payload, sections.message_annotations, sections.end)[0])
     annotations = {name: value for name, value in annotations.items() if not str(name).startswith(dropped)} | notes
-    head = encode_composite(replace(header, ttl=ttl_ms, first_acquirer=False, delivery_count=0))
+    head = encode_composite(replace(header, ttl=ttl_ms, first_acquirer=False, delivery_count=deliveries))
     shown = encode_section(MESSAGE_ANNOTATIONS, annotations) if annotations else b""
     return b"".join((head, shown, payload[sections.bare :]))
 

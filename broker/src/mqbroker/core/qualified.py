@@ -40,4 +40,10 @@ def target_at(store: Store, target: str, routing: str = "") -> Address:
         return store.queue_address(address, queue, routing)
     if routing == MULTICAST:
         return store.make_address(address)
-    return store.address_for(address, anycast=routing == ANYCAST)
+    try:
+        return store.address_for(address, anycast=routing == ANYCAST)
+    except Refused:
+        found = store.addresses.get(address)
+        if found is None or not found.is_shared:
+            raise
+        return found  # there is no queue here, but one on another node

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from heapq import heappop, heappush
-from typing import Any, Protocol
+from heapq import heapify, heappop, heappush
+from typing import TYPE_CHECKING, Any, Protocol
 
 from mqbroker.base.errors import Refused
 from mqbroker.core.backlog import EXPIRED, OVERFLOWED, REPLACED, Backlog, Segment
@@ -21,6 +21,9 @@ from mqbroker.core.last_value import keyed
 from mqbroker.core.message_view import MessageView
 from mqbroker.core.meter import Meter
 from mqbroker.core.pages import Pages
+
+if TYPE_CHECKING:
+    from mqbroker.core.redistribution import Redistributor
 
 __all__ = ["Consumer", "Queue", "QueueKind", "Segment"]
 
@@ -53,8 +56,8 @@ class Queue:
         "acknowledged_total", "added_total", "alone", "arriving_count", "backlog", "consumers", "delivering_count",
         "dispatcher", "due_ns", "expired_total", "filter", "gone", "idle_until_ms", "is_consumed", "is_deleted",
         "is_ending", "is_expiring", "is_paused", "is_used", "journal_id", "killed_total", "kind", "last_values",
-        "meter", "next_expiry_ms", "owner", "pages", "ran_empty", "replaced_total", "scheduled", "scheduled_count",
-        "scheduled_ns", "waiting", "waiting_count",
+        "meter", "next_expiry_ms", "owner", "pages", "ran_empty", "redistributor", "replaced_total", "scheduled",
+        "scheduled_count", "scheduled_ns", "waiting", "waiting_count",
     )  # fmt: skip
 
     def __init__(self, kind: QueueKind, journal_id: int, owner: Any = None) -> None:
@@ -91,6 +94,7 @@ class Queue:
         self.idle_until_ms = 0  # from then on it may be deleted if it is still idle
         self.due_ns = 0
         self.scheduled_ns = 0
+        self.redistributor: Redistributor | None = None  # while messages may go to other nodes of the cluster
         self.dispatcher = Dispatch(self)
 
     def on_time(self, now_ns: int) -> None:
@@ -132,7 +136,7 @@ class Queue:
         """The oldest waiting segment is deliverable now, or scheduled from now on."""
         segment = self.waiting.popleft()
         self.waiting_count -= segment.n
-        if segment.run.deliver_at_ms > now_ms:
+        if segment.run.deliver_at_ms > now_ms and not self.kind.is_forwarding:
             self._schedule(segment, segment.run.deliver_at_ms)
         else:
             self._arrive(segment)
@@ -144,13 +148,15 @@ class Queue:
 
     def come_back(self, segment: Segment, now_ms: int) -> None:
         """Messages that were paged; they were counted when they came."""
-        if segment.run.deliver_at_ms > now_ms:
+        if segment.run.deliver_at_ms > now_ms and not self.kind.is_forwarding:
             self._schedule(segment, segment.run.deliver_at_ms)
         else:
             self._arrive(segment)
 
     def is_hungry(self, low_count: int) -> bool:
         """Whether consumers could have more than what is here, or soon can."""
+        if self.redistributor is not None and self.redistributor.is_running:
+            return self.backlog.count <= low_count or self.redistributor.seen > self.backlog.last_rank
         return not self.is_paused and bool(self.consumers) and self.dispatcher.is_hungry(low_count)
 
     def _schedule(self, segment: Segment, due_ms: int) -> None:
@@ -164,6 +170,8 @@ class Queue:
             self.backlog.add(piece)
         if self.dispatcher.is_selective:
             self.dispatcher.arrived(segment.rank)
+        if self.redistributor is not None:
+            self.redistributor.returned(segment.rank)
         self._note_expiry(segment)
         if self.kind.ring_size >= 0:
             self._overflow()
@@ -228,6 +236,19 @@ class Queue:
             self.backlog.add(piece)
             self._note_expiry(piece)
             self.dispatcher.returned(piece.rank)
+            if self.redistributor is not None:
+                self.redistributor.returned(piece.rank)
+
+    def take_scheduled(self, now_ms: int) -> list[Segment]:
+        """New messages whose time has not come; they count as in delivery. What comes again later stays."""
+        taken = [each for each in self.scheduled if each[2].run.deliver_at_ms > now_ms]
+        if taken:
+            self.scheduled = [each for each in self.scheduled if each[2].run.deliver_at_ms <= now_ms]
+            heapify(self.scheduled)
+        count = sum(segment.n for _, _, segment in taken)
+        self.scheduled_count -= count
+        self.delivering_count += count
+        return [segment for _, _, segment in taken]
 
     def settled(self, count: int) -> None:
         """So many of the messages in delivery are gone for good."""

@@ -14,26 +14,31 @@ from mqbroker.base.errors import Refused
 from mqbroker.base.time import NS_PER_MS, At
 from mqbroker.config.slices import AddressSettingsOptions, LimitOptions
 from mqbroker.core.address import FULLY_QUALIFIED, MULTICAST, UNKNOWN, Address, Origin
+from mqbroker.core.arrivals import Arrivals
 from mqbroker.core.configured import Configured
 from mqbroker.core.decisions import Decisions
 from mqbroker.core.declared import Declared
+from mqbroker.core.deletion import delete
 from mqbroker.core.diverts import Diverts
 from mqbroker.core.duplicates import Duplicates
+from mqbroker.core.forwarding import Remotes
 from mqbroker.core.idle import Idle
 from mqbroker.core.ingress import stamped
-from mqbroker.core.kinds import QueueKind, check_name, kind_of
+from mqbroker.core.kinds import QueueKind, check_is_public, check_name, kind_of
 from mqbroker.core.large import LargeFiles
 from mqbroker.core.leaving import Leaving
 from mqbroker.core.memory import Memory
 from mqbroker.core.meter import PAGE, Meters
 from mqbroker.core.paging import Paging
-from mqbroker.core.permissions import CREATE, CREATE_ADDRESS, DELETE, SEND
+from mqbroker.core.permissions import CREATE, CREATE_ADDRESS, SEND
 from mqbroker.core.qualified import queue_at, target_at
 from mqbroker.core.queue import Consumer, Queue, Segment, check_consumers
+from mqbroker.core.redistribution import Redistribution, Redistributor
 from mqbroker.core.restore import bring_back
 from mqbroker.core.selector import compile_selector
 from mqbroker.core.settings import Settings
 from mqbroker.core.times import deliver_at_ms, expires_ms, redelivery_delay_ms
+from mqbroker.core.watcher import Watcher
 from mqbroker.journal.plan import Journal
 from mqbroker.journal.recovered import Recovered
 from mqbroker.wire.parts import parts_of
@@ -61,6 +66,10 @@ class Store:
         self.memory = Memory(limits.global_max_size_bytes, self.large)
         self.meters = Meters(self.memory)
         self.paging = Paging(self)
+        self.remotes = Remotes(self)
+        self.arrivals = Arrivals(self)
+        self.redistribution = Redistribution(self)
+        self.watcher = Watcher()
         self.addresses: dict[str, Address] = {}
         self.queues: dict[str, Queue] = {}
         self.dirty: dict[Queue, None] = {}
@@ -76,7 +85,7 @@ class Store:
         self._next_queue_id = 1
         self._together: list[tuple[Queue, Segment]] | None = None  # what one commit brings into queues
         self.in_delivery: InDelivery = lambda: iter(())
-        self.schedule: Callable[[Queue | Address], None] = lambda timed: None
+        self.schedule: Callable[[Queue | Address | Redistributor], None] = lambda timed: None
         # Raises Refused where whoever acts has not this permission at this address.
         self.permit: Callable[[str, str], None] = lambda permission, address: None
 
@@ -88,7 +97,7 @@ class Store:
         `anycast`: a queue of its name is wanted, whatever the settings say.
         """
         found = self.addresses.get(name)
-        if found is not None and (found.anycast or (not anycast and (found.multicast or found.is_topic))):
+        if found is not None and (found.anycast or (not anycast and found.gives_copies)):
             return found
         if not anycast and self.is_multicast(name):
             return self.make_address(name)
@@ -99,8 +108,8 @@ class Store:
     def is_multicast(self, name: str) -> bool:
         """Whether an address gives copies where nobody says what it should do."""
         found = self.addresses.get(name)
-        if found is not None and (found.anycast or found.multicast or found.is_topic):
-            return not found.anycast
+        if found is not None and (found.is_shared or found.gives_copies):
+            return not found.is_shared
         return self.declared.routing_of(name) == MULTICAST
 
     def may_send(self, target: str) -> None:
@@ -173,6 +182,7 @@ class Store:
         """The queue to consume from: by its own name, else the first shared one of that address. Raises Refused."""
         found = self.queues.get(name)
         if found is not None:
+            check_is_public(found.kind)
             return found
         address = self.address_for(name, anycast=True)
         return self.queues.get(name) or address.anycast[0]
@@ -191,6 +201,10 @@ class Store:
         if kind.address not in self.addresses:
             self.permit(CREATE_ADDRESS, kind.address)
         self.permit(CREATE[kind.is_durable], kind.address)
+        return self.add_queue(kind)
+
+    def add_queue(self, kind: QueueKind) -> Queue:
+        """One that is not there, whoever wants it."""
         queue_id = self._next_queue_id
         self._next_queue_id += 1
         if kind.is_durable:
@@ -205,32 +219,16 @@ class Store:
         if address is None:
             address = self.add_address(kind.address)
         address.bind(queue)
+        if kind.is_forwarding:
+            self.remotes.found(queue)
+        else:
+            self.watcher.queue_added(queue)
+            self.redistribution.look(queue)
         return queue
 
     def delete_queue(self, queue: Queue) -> int:
         """Unbind a queue and drop what is in it; says how many messages that were. Nobody may consume from it."""
-        if queue.consumers or queue.delivering_count or queue.arriving_count:
-            raise Refused("amqp:precondition-failed", f"queue {queue.kind.name!r} is in use")
-        self.permit(DELETE[queue.kind.is_durable], queue.kind.address)
-        dropped = queue.message_count
-        if queue.journal_id:
-            self.journal.drop(queue.journal_id)
-        for segment in list(queue.segments()):
-            if queue.meter is not None:
-                queue.meter.remove(segment)
-            self.memory.settle(segment.run, segment.n)
-        queue.waiting.clear()  # what waits for the disk waits in vain
-        self.paging.drop(queue, is_settled=False)
-        address = self.addresses[queue.kind.address]
-        address.unbind(queue)
-        if queue.alone is not None:
-            queue.alone.unbind(queue)
-        if address.is_empty:
-            self.idle.vacated(address)
-        del self.queues[queue.kind.name]
-        self.dirty.pop(queue, None)
-        queue.is_deleted = True
-        return dropped
+        return delete(self, queue)
 
     def pause(self, queue: Queue, is_paused: bool) -> None:
         """Hand out nothing from this queue, or again; a durable queue stays so over restarts."""
@@ -272,11 +270,7 @@ class Store:
         return self._publish(address, run, origin, only)
 
     def _publish(self, address: Address, run: Run, origin: Origin, only: str = "") -> bool:
-        run.first_id = self.next_id
-        self.next_id += run.count
-        run.deliver_at_ms = deliver_at_ms(run)
-        self.received_total += run.count
-        self.received_bytes_total += run.size_bytes(0, run.count)
+        self.number(run)
         waits = False
         unrouted: list[Segment] | None = None
         for index, count, queues in address.route(run, origin, only):
@@ -287,36 +281,50 @@ class Store:
                 unrouted.append(Segment(run, index, count, 0))
                 continue
             address.routed_total += count
-            self.added_total += count * len(queues)
-            durable: list[int] = []
-            if run.section.is_durable:
-                durable = [queue.journal_id for queue in queues if queue.journal_id]
-                waits = waits or bool(durable)
-            is_tight = self.memory.held_bytes >= self.memory.max_bytes or address.meter or self.paging.queues
-            if address.pages and is_tight and (paged := self.paging.takers(address, queues)):
-                self.paging.publish(Segment(run, index, count, 0), tuple(durable), paged)
-                queues = [queue for queue in queues if queue not in paged]
-                if not queues:
-                    continue
-            elif durable:
-                first = run.first_id + index
-                self.journal.store(first, count, durable, run.block(index, count), run.arrived_ms)
-            if not run.live:
-                self.memory.hold(run)
-            if durable:
-                self.large.stored(run)
-            run.live += count * len(queues)
-            if address.meter is not None:
-                address.meter.add(run.size_bytes(index, count) * len(queues), count * len(queues))
-            for queue in queues:
-                if self._together is None:
-                    self._enqueue(queue, Segment(run, index, count, 0))
-                else:
-                    self._together.append((queue, Segment(run, index, count, 0)))
+            waits = self.put(address, Segment(run, index, count, 0), queues) or waits
         if unrouted is not None and not origin.moved_from:
             # Behind all that was stored of the run, because ids ascend in the journal.
             waits = self.leaving.astray(address.name, unrouted) or waits
         return waits
+
+    def number(self, run: Run) -> None:
+        """A run that came in gets its ids."""
+        run.first_id = self.next_id
+        self.next_id += run.count
+        run.deliver_at_ms = deliver_at_ms(run)
+        self.received_total += run.count
+        self.received_bytes_total += run.size_bytes(0, run.count)
+
+    def put(self, address: Address, part: Segment, queues: list[Queue]) -> bool:
+        """Messages that have their ids go into these queues of an address. True: as `publish`."""
+        run, index, count, _ = part
+        self.added_total += count * len(queues)
+        durable: list[int] = []
+        if run.section.is_durable:
+            durable = [queue.journal_id for queue in queues if queue.journal_id]
+        is_tight = self.memory.held_bytes >= self.memory.max_bytes or address.meter or self.paging.queues
+        if address.pages and is_tight and (paged := self.paging.takers(address, queues)):
+            self.paging.publish(part, tuple(durable), paged)
+            queues = [queue for queue in queues if queue not in paged]
+            if not queues:
+                return bool(durable)
+        elif durable:
+            self.journal.store(run.first_id + index, count, durable, run.block(index, count), run.arrived_ms)
+            for queue_id in durable if part.deliveries else ():
+                self.journal.count(queue_id, part.first_id, count, part.deliveries)
+        if not run.live:
+            self.memory.hold(run)
+        if durable:
+            self.large.stored(run)
+        run.live += count * len(queues)
+        if address.meter is not None:
+            address.meter.add(run.size_bytes(index, count) * len(queues), count * len(queues))
+        for queue in queues:
+            if self._together is None:
+                self._enqueue(queue, part)
+            else:
+                self._together.append((queue, part))
+        return bool(durable)
 
     def publish_together(self, posted: list[tuple[Address, Run]], origin: Origin, *, must_wait: bool) -> bool:
         """Take runs in as one: where any of them must wait for this step's append, or `must_wait`, all of them do."""
@@ -339,7 +347,7 @@ class Store:
             queue.add_waiting(segment)
             self.decisions.wait_for_earlier(self._release, queue)
         else:
-            if run.deliver_at_ms > self.at.wall_ms:
+            if run.deliver_at_ms > self.at.wall_ms and not queue.kind.is_forwarding:
                 queue.add_scheduled(segment, run.deliver_at_ms)
             else:
                 queue.add(segment)
@@ -361,6 +369,8 @@ class Store:
     def dispatch(self, queue: Queue, count_max: int) -> int:
         """Hand out messages of a queue; says how much work that was."""
         work = queue.dispatch(count_max, self.at.wall_ms)
+        if queue.redistributor is not None:
+            work += self.redistribution.run(queue, count_max - work)
         if queue.pages is not None:
             self.paging.look(queue)
         if queue.gone:
@@ -415,9 +425,9 @@ class Store:
         """Call `start` when the queue may hand out messages to one more consumer.
 
         After a crash every message of a queue that had a consumer may have been delivered; the journal knows which
-        queues those are before the first message leaves.
+        queues those are before the first message leaves. What goes to other nodes counts when it is delivered there.
         """
-        if queue.journal_id and not queue.is_consumed:
+        if queue.journal_id and not queue.is_consumed and not queue.kind.is_forwarding:
             queue.is_consumed = True
             self.journal.consumed(queue.journal_id)
             self.decisions.wait(start)
@@ -437,11 +447,17 @@ class Store:
         queue.is_used = True
         queue.join(consumer)
         self.dirty[queue] = None
+        if not consumer.is_browser and not queue.kind.is_forwarding:
+            self.watcher.consumer_joined(queue, consumer)
+            self.redistribution.look(queue)
 
     def leave(self, queue: Queue, consumer: Consumer) -> None:
         """The consumer is gone."""
         queue.leave(consumer)
         self.dirty[queue] = None
+        if not consumer.is_browser and not queue.kind.is_forwarding:
+            self.watcher.consumer_left(queue, consumer)
+            self.redistribution.look(queue)
         if not queue.consumers:
             if queue.kind.purge_on_no_consumers:
                 self.purge(queue)
@@ -485,6 +501,7 @@ class Store:
         """
         self.duplicates.load(recovered)
         self.declared.load(recovered)
+        self.arrivals.load(recovered)
         by_id: dict[int, Queue] = {}
         for queue_id, attributes in recovered.queues.items():
             self._next_queue_id = max(self._next_queue_id, queue_id + 1)

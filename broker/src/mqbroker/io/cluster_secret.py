@@ -1,6 +1,6 @@
 """The file of the cluster's secret: one line, mode 0600, the same on all nodes of a cluster.
 
-It is read where there are broadcast or discovery groups, and only then. What Artemis ships as its default, and other
+It is read where there are groups or cluster connections, and only then. What Artemis ships as its default, and other
 well-known passwords, are refused.
 """
 
@@ -64,7 +64,8 @@ def write(file: Path, secret: str) -> bool:
 
 def is_needed(options: BrokerOptions) -> bool:
     """Whether a node with these options has to know the secret."""
-    return bool(options.broadcast_groups) or any(each.discovery != "dns" for each in options.discovery_groups)
+    has_signed = any(each.discovery != "dns" for each in options.discovery_groups)
+    return bool(options.broadcast_groups or options.cluster_connections) or has_signed
 
 
 def faults_of(options: BrokerOptions) -> list[ConfigFault]:
@@ -76,7 +77,9 @@ def faults_of(options: BrokerOptions) -> list[ConfigFault]:
     except ConfigFault as fault:
         return [fault]
     if secret is None:
-        why = f"there is no {options.node.cluster_secret_file}, and groups prove by it who they are; {REMEDY}"
+        why = (
+            f"there is no {options.node.cluster_secret_file}, and nodes of a cluster prove by it who they are; {REMEDY}"
+        )
         return [ConfigFault(OPTION, why)]
     return []
 

@@ -134,11 +134,11 @@ class Connection(asyncio.Protocol):
         if transport is None or transport.is_closing():
             return
         self._apply_reading()
-        if not transport.can_write_eof():
-            transport.close()
-            return
         self._linger = asyncio.get_running_loop().call_later(linger_ms / 1000, transport.abort)
-        transport.write_eof()
+        if transport.can_write_eof():
+            transport.write_eof()
+        else:
+            transport.close()  # TLS of asyncio, on connections that we opened
 
     def abort(self, why: str) -> None:
         self._is_ending = True

@@ -90,7 +90,7 @@ class Server:
         self._notifier = notifier
         self.node = NodeLoop(self._loop, log, options.journal.disk_pending_bytes_max)
         self._connections = Connections(self.node)
-        self._connectors = Connectors(self.node, self._connections)
+        self._connectors = Connectors(self.node, self._connections, options.listeners)
         self._admin = AdminServer(options.node.admin_socket, self.node, log)
         self._pool = DerivePool(self.node.post_from_thread)
         directory = LargeDirectory(Path(options.node.data_directory) / DIRECTORY)
@@ -202,6 +202,7 @@ class Server:
         """Only what is declared reloadable; the rest waits for a restart, as `mqbroker config diff` says."""
         self._options = options
         self._log.change(options.node.log_format)
+        self._connectors.change(options.listeners)
         by_name = {listener.name: listener for listener in options.listeners}
         for acceptor in self._acceptors:
             listener: ListenerOptions | None = by_name.get(acceptor.name)

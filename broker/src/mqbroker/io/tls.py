@@ -1,4 +1,4 @@
-"""TLS contexts of listeners, made from their files, and what a peer's certificate says.
+"""TLS contexts of listeners and of connections to other nodes, and what a peer's certificate says.
 
 Owns how files become a context. Invariant: a context is whole or not made at all; what is wrong is said with the
 option, the file and the remedy, and no key is ever shown or asked for. Source: RFC 8446, RFC 5246; ssl of Python.
@@ -30,7 +30,7 @@ def context_of(listener: ListenerOptions, path: str) -> ssl.SSLContext | None:
     context.num_tickets = 0
     _load_own(context, listener, path)
     if listener.tls_client_ca_file:
-        _load_client_ca(context, listener.tls_client_ca_file, f"{path}.tls-client-ca-file")
+        _load_ca(context, listener.tls_client_ca_file, f"{path}.tls-client-ca-file")
     context.verify_mode = CLIENT_AUTH[listener.tls_client_auth]
     if listener.tls_ciphers:
         try:
@@ -38,6 +38,23 @@ def context_of(listener: ListenerOptions, path: str) -> ssl.SSLContext | None:
         except ssl.SSLError:
             why = f"{listener.tls_ciphers!r} names no cipher of this OpenSSL; see `openssl ciphers -v`"
             raise ConfigFault(f"{path}.tls-ciphers", why) from None
+    return context
+
+
+def dialling_context(listener: ListenerOptions | None, path: str) -> ssl.SSLContext:
+    """The context of connections that we open: the other end's certificate must be good for its name.
+
+    `listener`: whose certificate is ours there, and whose CA signs for the others. Raises ConfigFault below `path`.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # with the check of the host's name
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_TICKET
+    if listener is not None and listener.has_tls:
+        _load_own(context, listener, path)
+    if listener is not None and listener.tls_client_ca_file:
+        _load_ca(context, listener.tls_client_ca_file, f"{path}.tls-client-ca-file")
+    else:
+        context.load_default_certs(ssl.Purpose.SERVER_AUTH)
     return context
 
 
@@ -75,7 +92,7 @@ def _load_own(context: ssl.SSLContext, listener: ListenerOptions, path: str) -> 
         raise ConfigFault(at_certificate, why) from None
 
 
-def _load_client_ca(context: ssl.SSLContext, file: str, path: str) -> None:
+def _load_ca(context: ssl.SSLContext, file: str, path: str) -> None:
     content = _certificates(file, path)
     try:
         context.load_verify_locations(cadata=content.decode("ascii", "ignore"))

@@ -27,8 +27,11 @@ from mqbroker.journal.places import Slice
 from mqbroker.journal.plan import Journal
 from mqbroker.journal.recovered import Recovered
 from mqbroker.node import inputs as given
+from mqbroker.node.accepted_peer import AcceptedPeer
 from mqbroker.node.accounts import Accounts
 from mqbroker.node.activity import Activity
+from mqbroker.node.arrival_links import ArrivalEnd
+from mqbroker.node.cluster import Cluster
 from mqbroker.node.containers import Containers
 from mqbroker.node.counters import Counters
 from mqbroker.node.deployment import deploy
@@ -78,10 +81,11 @@ class Broker:
     def __init__(self, options: BrokerOptions, recovered: Recovered, setup: Setup, at: At) -> None:
         self.options = options
         self.offered = options  # as the file of options says by now
-        self.accounts = Accounts(setup.users, setup.secret)
         self.login_delays, self.logins = LoginDelays(), Logins(self)
         self.node_id = self.container_id = setup.node_id
-        self.node_secret = setup.secret
+        self.boot_id, self.node_secret = setup.boot_id, setup.secret
+        self.cluster = Cluster(self, setup.cluster_key)
+        self.accounts = Accounts(setup.users, setup.secret, self.cluster.verifier)
         self.open_properties = {
             Symbol("product"): "mqbroker", Symbol("version"): __version__, Symbol("node-id"): setup.node_id,
         }  # fmt: skip
@@ -89,12 +93,14 @@ class Broker:
         self.timers = Timers()
         self.counters = Counters()
         self.peers: dict[int, Peer] = {}
+        self.epoch = recovered.boot + 1  # grows with each start
         self.journal = Journal(options.journal, recovered)
         self.store = Store(options.limits, options.address_settings, self.journal, at)
         self.store.schedule, self.store.in_delivery = self.timers.add, self._in_delivery
         self.permissions = Permissions(options.security_settings)
         self.store.permit = self.permissions.check
         self.store.paging.read = self._read_page
+        self.store.arrivals.node_id = setup.node_id
         self.store.load(recovered, setup.large_files)
         self.local = LocalSessions(self)
         self.jobs, self.reloads = Jobs(), Reloads(self)
@@ -120,12 +126,14 @@ class Broker:
         self.discovery = Discovery(self, setup.cluster_key, setup.boot_id)
         self._handlers = self._handlers_of_inputs()
         deploy(self, options)
+        self.cluster.start()
 
     def _handlers_of_inputs(self) -> dict[type, Callable[[Any], None]]:
         return {
             given.Received: self._received,
             given.Synced: self._synced,
             given.Accepted: self._accepted,
+            given.Connected: self.cluster.connected,
             given.Closed: self._closed,
             given.WriteBlocked: self._write_blocked,
             given.Done: self._done,
@@ -138,7 +146,7 @@ class Broker:
             given.AdminRequest: self._admin,
             given.AdminClosed: self._admin_closed,
             given.UsersChanged: self._users_changed,
-            given.ClusterKeyChanged: self.discovery.key_changed,
+            given.ClusterKeyChanged: self._cluster_key_changed,
             given.OptionsChanged: self._options_changed,
             given.Stop: self.stop,
         }
@@ -250,7 +258,7 @@ class Broker:
             self.effects.append(Close(given_.conn, 0))
             return
         self.counters.connections += 1
-        self.peers[given_.conn] = Peer(self, given_, listener)
+        self.peers[given_.conn] = AcceptedPeer(self, given_, listener)
 
     def _closed(self, given_: given.Closed) -> None:
         peer = self.peers.get(given_.conn)
@@ -260,6 +268,8 @@ class Broker:
             peer.uploads.closed_why = given_.why
         elif peer is not None:
             self.closed(peer, given_.why)
+        else:
+            self.cluster.closed(given_)
 
     def closed(self, peer: Peer, why: str) -> None:
         """A connection is gone, and all that it sent was taken in."""
@@ -322,8 +332,17 @@ class Broker:
         self.local.closed(given_.session)
 
     def _users_changed(self, given_: given.UsersChanged) -> None:
-        self.accounts = Accounts(given_.users, self.node_secret)
+        self.take_users(given_.users)
+
+    def take_users(self, users: Mapping[str, Any]) -> None:
+        """Who may log in from now on, the nodes of the cluster as well."""
+        self.accounts = Accounts(users, self.node_secret, self.cluster.verifier)
         withdraw(self)
+
+    def _cluster_key_changed(self, given_: given.ClusterKeyChanged) -> None:
+        self.discovery.key_changed(given_)
+        self.cluster.key_changed(given_)
+        self.take_users(self.accounts.users)
 
     def _options_changed(self, given_: given.OptionsChanged) -> None:
         self.take_options(given_.options)
@@ -343,6 +362,7 @@ class Broker:
         if not self.is_stopping:
             self.is_stopping = True
             self.discovery.stop()
+            self.cluster.stop()
             self.large.when_finished(lambda: self.store.decisions.wait_for_earlier(self._close_all))
 
     def _close_all(self) -> None:
@@ -359,17 +379,11 @@ class Broker:
         """Whether publishers may be given credit."""
         return self.store.memory.has_room and not self.is_disk_full and not self.is_stopping
 
-    def may_grant_at(self, address: Address | Relay) -> bool:
-        """The same for those who send to an address: one that pages needs no room in memory.
-
-        Who has no address cannot be held back for one: what does not fit is refused message by message.
-        """
+    def may_grant_at(self, end: Address | Relay | ArrivalEnd) -> bool:
+        """The same for those who send to an address: one that pages needs no room in memory."""
         if self.may_grant:
             return True
-        if isinstance(address, Address):
-            is_taken = self.store.takes_when_full(address)
-        else:
-            is_taken = not self.store.memory.is_shut
+        is_taken = self.store.takes_when_full(end) if isinstance(end, Address) else end.takes_when_full
         return is_taken and not self.is_disk_full and not self.is_stopping
 
     def _relieve(self) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from mqbroker.wire.types import Symbol
 
 if TYPE_CHECKING:
-    from mqbroker.node.peer import Peer
+    from mqbroker.node.accepted_peer import AcceptedPeer
 
 SOLE_CONNECTION: Final = Symbol("sole-connection-for-container")
 
@@ -16,9 +16,9 @@ class Containers:
     """Which connection has which name for itself alone. A connection that does not ask shares its name with any."""
 
     def __init__(self) -> None:
-        self._owners: dict[str, Peer] = {}
+        self._owners: dict[str, AcceptedPeer] = {}
 
-    def claim(self, peer: Peer) -> bool:
+    def claim(self, peer: AcceptedPeer) -> bool:
         """Whether the peer may open. False: somebody has the name that it wants for itself."""
         opened = peer.connection.peer_open
         if opened is None or SOLE_CONNECTION not in (opened.desired_capabilities or ()):
@@ -29,7 +29,7 @@ class Containers:
         self._owners[opened.container_id] = peer
         return True
 
-    def release(self, peer: Peer) -> None:
+    def release(self, peer: AcceptedPeer) -> None:
         """The peer is gone, its name is free."""
         if self._owners.get(peer.container_id) is peer:
             del self._owners[peer.container_id]

@@ -47,7 +47,7 @@ class Discovery:
         self._seq = 0
         self._awaited: dict[int, Callable[[str], None]] = {}
         options, now_ns = broker.options, broker.at.monotonic_ns
-        self._connectors = {
+        self.connectors = {
             one.name: Connector(one.name, "amqps" if one.tls_enabled else "amqp", one.host, one.port)
             for one in options.connectors
         }
@@ -162,7 +162,7 @@ class Discovery:
 
     def _table(self, options: DiscoveryGroupOptions) -> EntryTable:
         if options.discovery == "dns":
-            return CandidateTable(frozenset((one.host, one.port) for one in self._connectors.values()))
+            return CandidateTable(frozenset((one.host, one.port) for one in self.connectors.values()))
         return EntryTable(self._broker.node_id, self._boot_id, options.refresh_timeout)
 
     def _announcer(self, options: BroadcastGroupOptions) -> Callable[[], bytes]:
@@ -174,7 +174,7 @@ class Discovery:
                 seq=self._seq,
                 name=self._broker.options.node.name,
                 period_ms=options.broadcast_period,
-                connectors=(self._connectors[options.connector_ref],),
+                connectors=(self.connectors[options.connector_ref],),
             )
             return seal(said, self._key)
 

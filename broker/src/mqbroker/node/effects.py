@@ -40,12 +40,20 @@ class PauseReading:
 
 @dataclass(frozen=True, slots=True)
 class Connect:
-    """Open an outgoing connection. Comes back as Connected, or as Closed with the reason."""
+    """Open an outgoing connection. Comes back as Connected, or as Closed with the reason, within `timeout_ms`.
+
+    `local_bind_address` pins it to a network card. With `is_tls` the other end must prove that it is `host`, and we
+    show the certificate of the listener `listener`, whose CA is trusted; without one, or where it has none, no
+    certificate, and those CAs that the host trusts.
+    """
 
     conn: int
     host: str
     port: int
     local_bind_address: str | None = None
+    is_tls: bool = False
+    listener: str = ""
+    timeout_ms: int = 10_000
 
 
 @dataclass(frozen=True, slots=True)

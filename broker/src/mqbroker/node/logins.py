@@ -16,12 +16,12 @@ from mqbroker.node.login_delays import Key, network_of
 
 if TYPE_CHECKING:
     from mqbroker.node.broker import Broker
-    from mqbroker.node.peer import Peer
+    from mqbroker.node.accepted_peer import AcceptedPeer
 
 
-def login_key(peer: Peer, user: str) -> Key:
+def login_key(peer: AcceptedPeer, user: str) -> Key:
     """By what failures are counted."""
-    return network_of(peer.accepted.peer), user
+    return network_of(peer.far), user
 
 
 class Logins:
@@ -29,11 +29,11 @@ class Logins:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._waiting: dict[int, list[Peer]] = {}  # by the id of their effect
+        self._waiting: dict[int, list[AcceptedPeer]] = {}  # by the id of their effect
         self._shared: dict[bytes, int] = {}  # tag of a password -> effect
         self._tags: dict[int, bytes] = {}
 
-    def check(self, peer: Peer, event: SaslDerive) -> None:
+    def check(self, peer: AcceptedPeer, event: SaslDerive) -> None:
         """Have the password checked, if that takes a key."""
         broker = self._broker
         if not broker.login_delays.is_clear(login_key(peer, event.user), broker.at.monotonic_ns):
@@ -46,7 +46,7 @@ class Logins:
             effect_id = self._derive(peer, event)
             self._shared[event.tag], self._tags[effect_id] = effect_id, event.tag
 
-    def _derive(self, peer: Peer, event: SaslDerive) -> int:
+    def _derive(self, peer: AcceptedPeer, event: SaslDerive) -> int:
         effect_id = self._broker.next_effect_id()
         self._waiting[effect_id] = [peer]
         self._broker.effects.append(Derive(effect_id, "sha256", event.password, event.salt, event.iterations))
@@ -64,7 +64,7 @@ class Logins:
             peer.close("amqp:internal-error", "the login could not be checked; try again")
         return bool(peers)
 
-    def _taken(self, effect_id: int) -> list[Peer]:
+    def _taken(self, effect_id: int) -> list[AcceptedPeer]:
         tag = self._tags.pop(effect_id, None)
         if tag is not None:
             del self._shared[tag]

@@ -12,30 +12,32 @@ from mqbroker.amqp.redirect import (
     redirect_info,
 )
 from mqbroker.node.containers import SOLE_CONNECTION
+from mqbroker.node.handshake import hello_of
 from mqbroker.wire.performatives import Open
 from mqbroker.wire.types import Symbol
 
 if TYPE_CHECKING:
-    from mqbroker.node.peer import Peer
+    from mqbroker.node.accepted_peer import AcceptedPeer
 
 ESTABLISHMENT_FAILED = Symbol("amqp:connection-establishment-failed")
 OFFERED = (SOLE_CONNECTION, *(Symbol(name) for name in ("ANONYMOUS-RELAY", "SHARED-SUBS", "DELAYED_DELIVERY")))
 
 
-def answer(peer: Peer) -> bool:
+def answer(peer: AcceptedPeer) -> bool:
     """Send our open. False: a close with the reason followed it at once, and the open says so beforehand."""
     limits, listener, connection = peer.broker.options.limits, peer.listener, peer.connection
+    greeting, stranger = _greet(peer)
     is_second = not listener.redirect_to and not peer.broker.containers.claim(peer)
-    properties: dict[Symbol, Any] = dict(peer.broker.open_properties)
+    properties: dict[Symbol, Any] = peer.broker.open_properties | greeting
     if listener.failover_server_list:
         properties[FAILOVER_SERVER_LIST] = failover_servers(listener.failover_server_list, has_tls=listener.has_tls)
-    if is_second or listener.redirect_to:
+    if is_second or listener.redirect_to or stranger:
         properties[ESTABLISHMENT_FAILED] = True
     connection.open(
         Open(
             container_id=peer.broker.container_id, max_frame_size=listener.max_frame_size_bytes,
             channel_max=limits.sessions_per_connection_max - 1,
-            idle_time_out=listener.idle_timeout_ms // 2 or None, properties=properties,
+            idle_time_out=peer.patience.idle_ms // 2 or None, properties=properties,
             offered_capabilities=OFFERED,
         )
     )  # fmt: skip
@@ -45,4 +47,22 @@ def answer(peer: Peer) -> bool:
     elif is_second:
         why = f"container {peer.container_id!r} is connected already and wants to be the only one of its name"
         connection.close("amqp:invalid-field", why, {Symbol("invalid-field"): Symbol("container-id")})
-    return not is_second and not listener.redirect_to
+    elif stranger:
+        connection.close("amqp:not-found", stranger)
+    return not is_second and not listener.redirect_to and not stranger
+
+
+def _greet(peer: AcceptedPeer) -> tuple[dict[Symbol, Any], str]:
+    """What we say of ourselves where a node of the cluster opens the connection, or why it is none of ours."""
+    opened = peer.connection.peer_open
+    hello = hello_of(opened) if opened is not None and peer.listener.kind == "cluster" else None
+    if hello is None:
+        return {}, ""
+    ours = peer.broker.cluster.answer_to(hello)
+    if ours is None:
+        return {}, f"there is no cluster connection {hello.connection!r} here: it has one name on all nodes"
+    peer.hello = hello
+    if hello.ttl_ms:
+        peer.patience = peer.patience._replace(idle_ms=hello.ttl_ms)
+    peer.broker.cluster.heard_of(hello)
+    return ours._replace(ttl_ms=0).properties, ""

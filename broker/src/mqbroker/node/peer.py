@@ -1,19 +1,18 @@
 """One connection as the node sees it: its AMQP machine, its place in time, its links to queues.
 
 `Peer` turns events of the connection into calls of the store and of `Termini`; what must reach the peer goes out with
-the step in which it was decided.
+the step in which it was decided. Who logs in to whom is said by its subclasses: `AcceptedPeer`, `BridgePeer`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mqbroker.amqp import sasl
-from mqbroker.amqp.certificate import Identity, identity_in
-from mqbroker.amqp.connection import Connection, ConnectionLimits
+from mqbroker.amqp.connection import Connection
 from mqbroker.amqp.events import (
     Aborted,
-    Attaching,
     Began,
     CreditGiven,
     Dead,
@@ -22,39 +21,30 @@ from mqbroker.amqp.events import (
     Ended,
     Event,
     Incoming,
-    LoggedIn,
-    LoginDecided,
-    Opened,
+    Numbered,
     Piece,
     Posted,
     Retired,
-    SaslDerive,
     SenderSettled,
     Settled,
     Whole,
 )  # fmt: skip
 from mqbroker.amqp.links import LinkBase, ReceiverLink
-from mqbroker.amqp.states import Conn
 from mqbroker.base.errors import Refused
 from mqbroker.base.notice import Level
 from mqbroker.base.time import NS_PER_MS
-from mqbroker.config.slices import ListenerOptions
 from mqbroker.core.address import Address, Origin
 from mqbroker.core.outcomes import apply_outcome
 from mqbroker.core.permissions import Actor
-from mqbroker.node import opening
+from mqbroker.node.arrival_links import ArrivalEnd
 from mqbroker.node.consumer import OUT_BYTES_MAX, OUT_BYTES_MIN, LinkConsumer
 from mqbroker.node.coordinator import CoordinatorEnd, Transactions
 from mqbroker.node.effects import Close, PauseReading
 from mqbroker.node.full import admitted
-from mqbroker.node.inputs import Accepted
-from mqbroker.node.large_messages import kept_bytes_max
-from mqbroker.node.login_delays import Key
-from mqbroker.node.logins import login_key
+from mqbroker.node.notice_links import NoticeEnd
 from mqbroker.node.ongoing import segment_of
 from mqbroker.node.rebinding import bind_again, place_of
 from mqbroker.node.refusals import refuse_run
-from mqbroker.node.relay import Relay
 from mqbroker.node.uploads import Uploads
 from mqbroker.wire.performatives import Error, Rejected
 from mqbroker.wire.types import Symbol
@@ -65,20 +55,27 @@ if TYPE_CHECKING:
 LINGER_MS = 500
 
 
-class Peer:
+class Patience(NamedTuple):
+    """How long the other end has until it is opened, and how long it may be silent then (0: for ever)."""
+
+    opened_ms: int
+    idle_ms: int
+
+
+class Peer(ABC):
     """See the module's docstring."""
 
     __slots__ = (
-        "_deadline_ns", "_heard_ns", "_held", "accepted", "broker", "conn", "connection", "due_ns", "is_blocked",
-        "is_paused", "is_told_empty", "listener", "out_bytes", "out_bytes_max", "producers", "scheduled_ns", "spoke_ns",
-        "temporary", "transactions", "uploads", "user",
+        "_deadline_ns", "_heard_ns", "broker", "conn", "connection", "due_ns", "far", "is_blocked", "is_paused",
+        "is_told_empty", "out_bytes", "out_bytes_max", "patience", "producers", "scheduled_ns", "spoke_ns", "temporary",
+        "transactions", "uploads", "user",
     )  # fmt: skip
 
-    def __init__(self, broker: Broker, accepted: Accepted, listener: ListenerOptions) -> None:
+    def __init__(self, broker: Broker, conn: int, far: str, patience: Patience) -> None:
+        """`far`: where the other end is, for people."""
         self.broker = broker
-        self.accepted = accepted
-        self.conn = accepted.conn
-        self.listener = listener
+        self.conn = conn
+        self.far = far
         self.user: str | None = None
         self.is_blocked = False
         self.is_paused = False
@@ -89,39 +86,28 @@ class Peer:
         self.temporary: dict[LinkBase, str] = {}  # names of temporary queues that end with these links
         self.transactions = Transactions(self)
         self.uploads = Uploads(self)
+        self.patience = patience
         now_ns = broker.at.monotonic_ns
         self._heard_ns = self.spoke_ns = now_ns
-        self._deadline_ns = now_ns + listener.login_timeout_ms * NS_PER_MS
-        self.due_ns = self._deadline_ns
+        self._deadline_ns = self.due_ns = now_ns + patience.opened_ms * NS_PER_MS
         self.scheduled_ns = 0
-        self._held: tuple[Key, bool, int] | None = None  # a login whose outcome waits: of whom, which, until when
-        limits = broker.options.limits
-        self.connection = Connection(
-            ConnectionLimits(
-                listener.max_frame_size_bytes, listener.frame_size_before_open_bytes, listener.idle_timeout_ms,
-                limits.sessions_per_connection_max, limits.links_per_session_max,
-                limits.max_message_size_bytes + listener.max_frame_size_bytes + kept_bytes_max(limits),
-            ),
-            server=sasl.Server(
-                self._mechanisms(), broker.accounts.of(listener.kind), accepted.entropy, broker.accounts.passwords,
-                self._external(),
-            ),
-        )  # fmt: skip
+        self.connection = self._connect()
         self.connection.partials = broker.large.partials
         broker.timers.add(self)
 
-    def _mechanisms(self) -> tuple[str, ...]:
-        """PLAIN shows the password, so it is offered only where nobody can listen, or where that was allowed."""
-        may_offer = {
-            "PLAIN": self.accepted.is_loopback or self.accepted.is_tls or self.listener.allow_plaintext,
-            "EXTERNAL": self.accepted.certificate is not None,
-            "SCRAM-SHA-512": self.broker.accounts.may_offer_sha512(self.listener.kind),
-        }
-        return tuple(name for name in self.listener.sasl_mechanisms if may_offer.get(name, True))
+    @abstractmethod
+    def _connect(self) -> Connection:
+        """Its AMQP machine, about to log in."""
 
-    def _external(self) -> Identity | None:
-        certificate = self.accepted.certificate
-        return None if certificate is None else identity_in(certificate, self.listener.tls_user_from)
+    @property
+    @abstractmethod
+    def actor(self) -> Actor:
+        """Whose permissions hold here, as users and their roles are now."""
+
+    @property
+    @abstractmethod
+    def handlers(self) -> Mapping[type, Callable[[Any, Any], None]]:
+        """What is done about each kind of event."""
 
     # -- inputs --------------------------------------------------------------------------------------------------------
 
@@ -149,12 +135,8 @@ class Peer:
                 for link in session.by_handle.values():
                     if isinstance(link.owner, LinkConsumer):
                         self.broker.store.dirty[link.owner.queue] = None
-
-    def derived(self, key: bytes) -> None:
-        """PBKDF2 is done."""
-        self.connection.derived(key, self.handle_events)
-        self.touch()
-        self.handle_events()
+                    elif isinstance(link.owner, NoticeEnd):
+                        link.owner.pump()
 
     @property
     def container_id(self) -> str:
@@ -168,13 +150,9 @@ class Peer:
         return Origin(publisher=self.container_id)
 
     @property
-    def actor(self) -> Actor:
-        """Whose permissions hold here, as users and their roles are now."""
-        if self.user is None:
-            role = self.listener.anonymous_role
-            return Actor(None, (role,) if role else ())
-        user = self.broker.accounts.of(self.listener.kind).get(self.user)
-        return Actor(self.user, user.roles if user is not None else ())
+    def listener_name(self) -> str:
+        """Where it came in; empty for a connection that we opened."""
+        return ""
 
     def touch(self) -> None:
         """Something may have to go out at the end of this step."""
@@ -202,10 +180,8 @@ class Peer:
     # -- time ----------------------------------------------------------------------------------------------------------
 
     def on_time(self, now_ns: int) -> None:
-        """The outcome of a login that waits, login deadline, then both idle timeouts."""
+        """The deadline of the open, then both idle timeouts."""
         connection = self.connection
-        if self._held is not None and now_ns >= self._held[2]:
-            self._conclude()
         if connection.is_dead:
             self.due_ns = 0
             return
@@ -213,22 +189,26 @@ class Peer:
             self.due_ns = self._deadline_ns
             if now_ns >= self._deadline_ns:
                 self._deadline_ns = 0
-                self.close("amqp:resource-limit-exceeded", f"not opened within {self.listener.login_timeout_ms} ms")
+                self.close("amqp:resource-limit-exceeded", f"not opened within {self.patience.opened_ms} ms")
             return
-        idle_ns = self.listener.idle_timeout_ms * NS_PER_MS
+        idle_ns = self.patience.idle_ms * NS_PER_MS
         if idle_ns and not self.is_paused and now_ns >= self._heard_ns + idle_ns:
-            self.close("amqp:resource-limit-exceeded", f"nothing was heard for {self.listener.idle_timeout_ms} ms")
+            self.close("amqp:resource-limit-exceeded", f"nothing was heard for {self.patience.idle_ms} ms")
             return
-        beat_ns = connection.peer_idle_timeout_ms * NS_PER_MS // 2
+        beat_ns = self.beat_ns()
         if beat_ns and now_ns >= self.spoke_ns + beat_ns:
             connection.heartbeat()
             self.touch()
             self.spoke_ns = now_ns
         self._set_due()
 
+    def beat_ns(self) -> int:
+        """Time after which we say something, if only to be heard; 0: never."""
+        return self.connection.peer_idle_timeout_ms * NS_PER_MS // 2
+
     def _set_due(self) -> None:
-        idle_ns = self.listener.idle_timeout_ms * NS_PER_MS
-        beat_ns = self.connection.peer_idle_timeout_ms * NS_PER_MS // 2
+        idle_ns = self.patience.idle_ms * NS_PER_MS
+        beat_ns = self.beat_ns()
         heard_ns = max(self._heard_ns, self.broker.at.monotonic_ns) if self.is_paused else self._heard_ns
         dues = [at for at in (idle_ns and heard_ns + idle_ns, beat_ns and self.spoke_ns + beat_ns) if at]
         self.due_ns = min(dues, default=0)
@@ -243,8 +223,9 @@ class Peer:
 
     def act(self, *events: Event) -> None:
         """Act on what the connection told."""
+        handlers = self.handlers
         for event in events:
-            HANDLERS[type(event)](self, event)
+            handlers[type(event)](self, event)
 
     def incoming(self, event: Incoming) -> None:
         """Messages came in."""
@@ -259,8 +240,8 @@ class Peer:
         if is_addressed and broker.store.memory.is_full and not broker.store.takes_when_full(link.owner):
             refuse_run(self, event, broker.store.memory.why_full)
             return
-        if isinstance(link.owner, Relay):
-            self._relay(link, link.owner.publish(run, self.origin), event)
+        if not is_addressed:
+            self._elsewhere(event)
             return
         if link.owner.is_empty and not link.owner.is_topic and not bind_again(self, event):
             return
@@ -272,11 +253,19 @@ class Peer:
         broker.activity.went(link, run.count, broker.at.monotonic_ns)
         waits = broker.store.publish(link.owner, run, self.origin)
         if waits and not is_settled:
-            broker.store.decisions.wait(self._accept, link, first, run.count)
+            broker.store.decisions.wait(self.accept, link, first, run.count)
         elif not is_settled:
             link.session.accept(first, run.count)
         if link.credit * 2 <= link.window:
             self.grant(link)
+
+    def _elsewhere(self, event: Incoming) -> None:
+        """Messages of a link that leads to no one address, or that come from another node."""
+        owner = event.link.owner
+        if isinstance(owner, ArrivalEnd):
+            owner.incoming(self, event)
+        else:
+            self._relay(event.link, owner.publish(event.run, self.origin), event)
 
     def _relay(self, link: ReceiverLink, parts: list[tuple[int, int, bool, Refused | None]], event: Incoming) -> None:
         """Outcomes of messages that went each to its own address."""
@@ -288,7 +277,7 @@ class Peer:
                 error = Error(condition=Symbol(refused.condition), description=refused.description)
                 link.session.dispose(first, first + count - 1, Rejected(error=error), as_receiver=True)
             elif waits:
-                self.broker.store.decisions.wait(self._accept, link, first, count)
+                self.broker.store.decisions.wait(self.accept, link, first, count)
             else:
                 link.session.accept(first, count)
         if link.credit * 2 <= link.window:
@@ -310,7 +299,7 @@ class Peer:
         link, delivery_id, is_settled = event
         if not self.is_told_empty:
             self.is_told_empty = True  # once a connection: peers do not decide how much is logged
-            self.broker.notice(Level.WARNING, "message-empty", conn=self.conn, peer=self.accepted.peer)
+            self.broker.notice(Level.WARNING, "message-empty", conn=self.conn, peer=self.far)
         if not link.is_attached:
             return
         if not is_settled:
@@ -319,7 +308,8 @@ class Peer:
         if link.credit * 2 <= link.window:
             self.grant(link)
 
-    def _accept(self, link: ReceiverLink, first: int, count: int) -> None:
+    def accept(self, link: ReceiverLink, first: int, count: int) -> None:
+        """What a link brought is on disk."""
         if link.is_attached and not self.connection.is_dead:
             link.session.accept(first, count)
             self.touch()
@@ -373,52 +363,8 @@ class Peer:
             self.broker.store.dirty[consumer.queue] = None
             if event.link.is_draining:
                 self.broker.draining[event.link] = self
-
-    def _logged_in(self, event: LoggedIn) -> None:
-        self.user = event.user
-        self.broker.counters.logins += 1
-
-    def _login_decided(self, event: LoginDecided) -> None:
-        """Log a failure at once, also of a peer that does not wait for it; tell the outcome when its time has come."""
-        if not event.is_good:
-            self.broker.counters.logins_failed += 1
-            why = {"why": event.why} if event.why else {}
-            self.broker.notice(Level.WARNING, "login-failed", conn=self.conn, peer=self.accepted.peer, user=event.user,
-                               mechanism=event.mechanism, **why)  # fmt: skip
-        key, now_ns = login_key(self, event.user), self.broker.at.monotonic_ns
-        delay_ns = self.broker.login_delays.decided(key, event.is_good, now_ns)
-        if not delay_ns:
-            self.connection.conclude(self.handle_events, is_busy=delay_ns is None)
-            return
-        # A short time to log in must not keep a user out who knows the password in the end.
-        delay_ns = min(delay_ns, self.listener.login_timeout_ms * NS_PER_MS // 2)
-        self._held = (key, event.is_good, now_ns + delay_ns)
-        self.due_ns = min(self._deadline_ns, now_ns + delay_ns)
-        self.broker.timers.add(self)
-
-    def _conclude(self) -> None:
-        self._release_held(is_told=True)
-        self.connection.conclude(self.handle_events)
-        self.touch()
-        self.handle_events()
-
-    def _release_held(self, *, is_told: bool) -> None:
-        if self._held is not None:
-            key, is_good, _ = self._held
-            self._held = None
-            self.broker.login_delays.told(key, is_good and is_told)
-
-    def _opened(self, event: Opened) -> None:
-        if self.connection.state is not Conn.OPEN_RCVD:
-            return
-        self._deadline_ns = 0
-        if not opening.answer(self):
-            return
-        self._set_due()
-        self.broker.timers.add(self)
-
-    def _attaching(self, event: Attaching) -> None:
-        self.broker.termini.attach(self, event)
+        elif isinstance(consumer, NoticeEnd):
+            consumer.pump()
 
     def _detached(self, event: Detached) -> None:
         """What a peer holds when it leaves in order was not delivered in vain: it tells an outcome of what it has seen,
@@ -427,6 +373,8 @@ class Peer:
         self.broker.activity.gone(link)
         if isinstance(link.owner, LinkConsumer) and link.owner.download is not None:
             link.owner.download.end()
+        elif isinstance(link.owner, NoticeEnd):
+            link.owner.end()
         for taken in self.transactions.detached(event):
             if taken.token is not None:
                 self.broker.store.give_back(*segment_of(taken), was_delivered=not event.is_orderly)
@@ -435,29 +383,28 @@ class Peer:
             self.producers.pop(link, None)
             self.uploads.drop(link)
             self.broker.starved.pop(link, None)
-            if isinstance(link.owner, Address) and link.owner.meter is not None:
+            if isinstance(link.owner, Address | ArrivalEnd) and link.owner.meter is not None:
                 link.owner.meter.waiting.pop(link, None)
             if isinstance(link.owner, Address) and is_producer:
                 self.broker.store.idle.detached(place_of(link.owner))
         self.broker.termini.detached(self, link)
 
-    def _ended(self, event: Began | SenderSettled) -> None:
-        """Nothing to do: links bring their own events, and what we owe goes out by itself."""
-
     def _dead(self, event: Dead) -> None:
         if event.condition is not None:
-            self.broker.notice(Level.INFO, "connection-failed", conn=self.conn, peer=self.accepted.peer,
+            self.broker.notice(Level.INFO, "connection-failed", conn=self.conn, peer=self.far,
                                condition=event.condition, why=event.description[:200])  # fmt: skip
         self.due_ns = 0
-        self._release_held(is_told=False)
-        self.broker.containers.release(self)
         self.broker.termini.ended(self, self.connection)
         self.touch()
         if self.conn in self.broker.peers:
             self.broker.closing[self.conn] = Close(self.conn, LINGER_MS)
 
 
-HANDLERS: dict[type, Any] = {
+def _nothing(peer: Peer, event: Began | SenderSettled) -> None:
+    """Links bring their own events, and what we owe goes out by itself."""
+
+
+HANDLERS: dict[type, Callable[[Any, Any], None]] = {
     Incoming: Peer.incoming,
     Piece: lambda peer, event: peer.uploads.piece(event),
     Whole: lambda peer, event: peer.uploads.whole(event),
@@ -465,17 +412,13 @@ HANDLERS: dict[type, Any] = {
     Empty: Peer._empty,
     Posted: Peer._posted,
     Settled: Peer._settled,
+    Numbered: lambda _peer, event: event.link.owner.numbered(event.first_id),
     Retired: lambda peer, event: peer.transactions.retire(event),
     CreditGiven: Peer._credit_given,
-    SaslDerive: lambda peer, event: peer.broker.logins.check(peer, event),
-    LoggedIn: Peer._logged_in,
-    LoginDecided: Peer._login_decided,
-    Opened: Peer._opened,
-    SenderSettled: Peer._ended,
-    Began: Peer._ended,
-    Attaching: Peer._attaching,
+    SenderSettled: _nothing,
+    Began: _nothing,
     Detached: Peer._detached,
     Ended: lambda peer, event: peer.broker.termini.ended(peer, event.session),
     Dead: Peer._dead,
 }
-"""One handler for each kind of event; a server never asks for links, so `Attached` is not among them."""
+"""One handler for each kind of event that is the same whoever opened the connection."""

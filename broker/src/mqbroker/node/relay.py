@@ -45,6 +45,11 @@ class Relay:
         self._acting = acting  # on behalf of the sender
         self._prefixes = prefixes  # of the listener that it came to
 
+    @property
+    def takes_when_full(self) -> bool:
+        """Who has no address cannot be held back for one: what does not fit is refused message by message."""
+        return not self._store.memory.is_shut
+
     def publish(self, run: Run, origin: Origin) -> list[tuple[int, int, bool, Refused | None]]:
         """Route all messages: (index, count, whether acceptance must wait, why not) for each part."""
         targets = [target_of(run, index) for index in range(run.count)]

@@ -13,7 +13,6 @@ from mqbroker.config import compare
 from mqbroker.config.compare import Verdict
 from mqbroker.config.slices import BrokerOptions
 from mqbroker.config.users import Verifier
-from mqbroker.node.accounts import Accounts
 from mqbroker.node.effects import LoadConfiguration
 from mqbroker.node.inputs import Configuration
 
@@ -60,7 +59,7 @@ class Reloads:
         return True
 
     def _take(self, found: Configuration) -> list[str]:
-        self._broker.accounts = Accounts(found.users, self._broker.node_secret)
+        self._broker.take_users(found.users)
         return self._broker.take_options(found.options)
 
     def _kept_diverts(self, options: BrokerOptions) -> list[dict[str, Any]]:

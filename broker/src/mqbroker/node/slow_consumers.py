@@ -111,7 +111,7 @@ class SlowConsumers:
         """A consumer is slow."""
         peer, name = consumer.peer, consumer.queue.kind.name
         period_s, policy = settings.slow_consumer_check_period, settings.slow_consumer_policy
-        self._broker.notice(Level.WARNING, "consumer-slow", conn=peer.conn, peer=peer.accepted.peer, queue=name,
+        self._broker.notice(Level.WARNING, "consumer-slow", conn=peer.conn, peer=peer.far, queue=name,
                             settled=count, period_s=period_s, policy=policy)  # fmt: skip
         if policy == KILL and consumer.link.is_attached:
             why = f"a consumer of queue {name!r} settled {count} messages in {period_s} s: slow-consumer-threshold"

@@ -16,6 +16,7 @@ from mqbroker.node.subscriptions import is_durable
 from mqbroker.wire.performatives import Attach, Coordinator
 
 if TYPE_CHECKING:
+    from mqbroker.node.accepted_peer import AcceptedPeer
     from mqbroker.node.peer import Peer
 
 STOLEN = "amqp:link:stolen"
@@ -31,7 +32,7 @@ class Stealing:
     def __init__(self) -> None:
         self._owners: dict[Key, tuple[Peer, LinkBase]] = {}
 
-    def attach(self, peer: Peer, link: LinkBase, attach: Attach) -> None:
+    def attach(self, peer: AcceptedPeer, link: LinkBase, attach: Attach) -> None:
         """A link is being attached. One of its name elsewhere ends now, and gives back what it had."""
         if not _has_its_name_alone(peer, attach):
             return
@@ -57,7 +58,7 @@ def _key(peer: Peer, link: LinkBase) -> Key:
     return peer.user, peer.container_id, link.name, link.role
 
 
-def _has_its_name_alone(peer: Peer, attach: Attach) -> bool:
+def _has_its_name_alone(peer: AcceptedPeer, attach: Attach) -> bool:
     """A link without a terminus asks only what is there. Shared subscriptions are shared by name."""
     mode, source, target = peer.listener.link_stealing, attach.source, attach.target
     terminus = source if attach.role else target

@@ -17,7 +17,9 @@ from mqbroker.core.permissions import BROWSE, CONSUME, DELETE, SEND
 from mqbroker.core.qualified import queue_at
 from mqbroker.core.queue import Queue
 from mqbroker.core.source_filters import NO_LOCAL_CODE, NO_LOCAL_NAME, SourceFilter, source_filter
+from mqbroker.node import arrival_links, notice_links
 from mqbroker.node.consumer import LinkConsumer
+from mqbroker.node.forwards import STORE_AND_FORWARD
 from mqbroker.node.lingering import Lingering
 from mqbroker.node.prefixes import QUEUE, TOPIC, Prefixes
 from mqbroker.node.redirects import check_is_here
@@ -29,6 +31,7 @@ from mqbroker.wire.performatives import Attach, Coordinator, Modified, Source, T
 from mqbroker.wire.types import Symbol
 
 if TYPE_CHECKING:
+    from mqbroker.node.accepted_peer import AcceptedPeer
     from mqbroker.node.broker import Broker
     from mqbroker.node.lingering import Scope
     from mqbroker.node.peer import Peer
@@ -61,7 +64,7 @@ class Termini:
         self._lingering = Lingering(self.end_queue)
         self.slow_consumers = SlowConsumers(broker)
 
-    def attach(self, peer: Peer, event: Attaching) -> None:
+    def attach(self, peer: AcceptedPeer, event: Attaching) -> None:
         """Accept or refuse the link; a refusal ends the link and nothing else."""
         link, attach = event.link, event.attach
         self._stealing.attach(peer, link, attach)
@@ -77,16 +80,19 @@ class Termini:
 
     # -- producers -----------------------------------------------------------------------------------------------------
 
-    def _producer(self, peer: Peer, link: ReceiverLink, attach: Attach) -> None:
+    def _producer(self, peer: AcceptedPeer, link: ReceiverLink, attach: Attach) -> None:
         target = attach.target
         if isinstance(target, Coordinator):
             peer.transactions.attach(link, attach)
             return
         if target is None:
             raise Refused("amqp:not-implemented", "a link without a target is not supported")
+        is_forwarding = _wants(target, (STORE_AND_FORWARD,))
         answer = Target(address=target.address, durable=target.durable, expiry_policy=target.expiry_policy,
                         timeout=target.timeout, capabilities=target.capabilities)  # fmt: skip
-        if target.dynamic:
+        if is_forwarding:
+            arrival_links.attach(peer, link, attach, target)
+        elif target.dynamic:
             name = self._temporary(peer, link, target, SEND)
             link.owner = self._broker.store.addresses[name]
             answer = Target(address=name, dynamic=True, dynamic_node_properties=target.dynamic_node_properties,
@@ -116,10 +122,13 @@ class Termini:
 
     # -- consumers -----------------------------------------------------------------------------------------------------
 
-    def _consumer(self, peer: Peer, link: SenderLink, attach: Attach) -> None:
+    def _consumer(self, peer: AcceptedPeer, link: SenderLink, attach: Attach) -> None:
         source = attach.source
         if source is None:
             self._look_up(peer, link, attach)
+            return
+        if source.address == notice_links.NOTICES:
+            notice_links.attach(peer, link, attach)
             return
         answer, source = source, Prefixes.of(peer.listener).meant(source)
         if source.dynamic:
@@ -146,7 +155,7 @@ class Termini:
         consumer.is_arriving = True
         store.consume(queue, lambda: self._start(queue, consumer))
 
-    def _terms(self, peer: Peer, link_name: str, source: Source, named: str) -> Terms:
+    def _terms(self, peer: AcceptedPeer, link_name: str, source: Source, named: str) -> Terms:
         store = self._broker.store
         address, queue_name = _parts(source.address)
         self._check_owner(peer, queue_name or address)
@@ -176,7 +185,7 @@ class Termini:
         filters = _filters(source)
         return Terms(store.queue_for(address), filters, is_browser)
 
-    def _look_up(self, peer: Peer, link: SenderLink, attach: Attach) -> None:
+    def _look_up(self, peer: AcceptedPeer, link: SenderLink, attach: Attach) -> None:
         """A link without a source asks whether its subscription exists; JMS clients do so to end it."""
         for source in (Source(durable=2), Source(durable=2, capabilities=(Symbol("shared"), Symbol("global")))):
             name = name_of(peer.container_id, attach.name, source)
@@ -308,7 +317,7 @@ class Termini:
 
     # -- temporary queues ----------------------------------------------------------------------------------------------
 
-    def _temporary(self, peer: Peer, link: LinkBase, terminus: Source | Target, permission: str) -> str:
+    def _temporary(self, peer: AcceptedPeer, link: LinkBase, terminus: Source | Target, permission: str) -> str:
         if terminus.address is not None:
             raise Refused("amqp:invalid-field", "a dynamic terminus has no address: the broker chooses it (§3.5.3)")
         name = self._subscriptions.temporary(
@@ -318,7 +327,7 @@ class Termini:
         self._broker.temporary[name] = peer.conn
         return name
 
-    def _check_owner(self, peer: Peer, name: str) -> None:
+    def _check_owner(self, peer: AcceptedPeer, name: str) -> None:
         """Everybody may send to a temporary queue; only its maker consumes from it (Jakarta Messaging 3.1, 4.4)."""
         if self._broker.temporary.get(name, peer.conn) != peer.conn:
             raise Refused("amqp:not-allowed", f"the temporary queue {name!r} belongs to another connection")

@@ -1,0 +1,205 @@
+"""What nodes tell each other over a link of notices: who belongs to the cluster, and which queues and consumers it has.
+
+Each notice is one JSON object with `kind`. Kinds and keys that this release does not know are passed over, so a later
+one may add some; what is known is checked to the letter, and what is malformed is the fault of the link. A cluster
+name is the name of a queue and the id of the node that has it. Source: docs/adr/0012-cluster-connections.md.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from mqbroker.base.errors import PeerFault, Scope
+from mqbroker.cluster.fields import (
+    BOOT_ID,
+    NAME,
+    NODE_ID,
+    Connector,
+    Malformed,
+    connector_rows,
+    connectors_of,
+    number_of,
+    object_in,
+    text_of,
+)
+from mqbroker.core.remote_binding import cluster_name_of
+
+NOTICE_BYTES_MAX: Final = 64 * 1024
+CONNECTORS_MAX: Final = 8
+DISTANCE_MAX: Final = 64
+VERSION_MAX: Final = 2**63 - 1
+
+_ROUTING: Final = re.compile("anycast|multicast")
+_CLUSTER_NAME: Final = re.compile(rf".*{NODE_ID.pattern}", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Version:
+    """How new it is what a node says of itself: by no clock.
+
+    `epoch` grows with each start of the node, `counter` within it.
+    """
+
+    epoch: int
+    counter: int
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A node of the cluster. Without connectors it is known, and nobody knows how to reach it."""
+
+    node_id: str
+    boot_id: str
+    name: str
+    connectors: tuple[Connector, ...]
+    version: Version
+
+
+@dataclass(frozen=True, slots=True)
+class MemberGone:
+    """A node has left the cluster. What is said of it up to `version` holds no more."""
+
+    node_id: str
+    version: Version
+
+
+@dataclass(frozen=True, slots=True)
+class Reset:
+    """All bindings are told from here on; those that are not are no more."""
+
+
+@dataclass(frozen=True, slots=True)
+class BindingAdded:
+    """A queue of a node. `distance` is 0 where the queue is the teller's own, else as the teller knows it."""
+
+    queue: str
+    address: str
+    routing: str
+    selector: str
+    node_id: str
+    distance: int
+
+    @property
+    def cluster_name(self) -> str:
+        """Its name in the cluster."""
+        return cluster_name_of(self.queue, self.node_id)
+
+
+@dataclass(frozen=True, slots=True)
+class BindingRemoved:
+    """It is no more, or not reached any more."""
+
+    cluster_name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerCreated:
+    """One more consumer of the queue; `selector` is empty where it takes all."""
+
+    cluster_name: str
+    selector: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerClosed:
+    """One less with this selector."""
+
+    cluster_name: str
+    selector: str
+
+
+@dataclass(frozen=True, slots=True)
+class ResetComplete:
+    """All bindings have been told; what follows are changes."""
+
+
+Notice = Member | MemberGone | Reset | BindingAdded | BindingRemoved | ConsumerCreated | ConsumerClosed | ResetComplete
+
+KINDS: Final[dict[type[Any], str]] = {
+    Member: "member",
+    MemberGone: "member-gone",
+    Reset: "reset",
+    BindingAdded: "binding-added",
+    BindingRemoved: "binding-removed",
+    ConsumerCreated: "consumer-created",
+    ConsumerClosed: "consumer-closed",
+    ResetComplete: "reset-complete",
+}
+
+
+def encode(notice: Notice) -> bytes:
+    """As compact as it gets. Long names make more than NOTICE_BYTES_MAX, and that must not be sent."""
+    row: dict[str, Any] = {"kind": KINDS[type(notice)]}
+    for name in notice.__slots__:
+        value = getattr(notice, name)
+        if isinstance(value, Version):
+            value = [value.epoch, value.counter]
+        row[name] = connector_rows(value) if name == "connectors" else value
+    return json.dumps(row, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def decode(data: bytes) -> Notice | None:
+    """The notice, None for a kind that is not known. Raises PeerFault of the link, whatever the bytes are."""
+    try:
+        if len(data) > NOTICE_BYTES_MAX:
+            raise Malformed(f"has {len(data)} bytes; {NOTICE_BYTES_MAX} are allowed")
+        row = object_in(data)
+        kind = text_of(row, "kind")
+        read = _READ.get(kind)
+        return None if read is None else read(row)
+    except Malformed as fault:
+        raise PeerFault("amqp:decode-error", f"a notice of the cluster {_said(fault)}", Scope.LINK) from None
+
+
+def _said(fault: Malformed) -> str:
+    text = str(fault)
+    return text if text.startswith(("is", "has")) else f"is malformed: {text}"
+
+
+def _member(row: dict[str, Any]) -> Member:
+    return Member(
+        text_of(row, "node_id", NODE_ID),
+        text_of(row, "boot_id", BOOT_ID),
+        text_of(row, "name", NAME),
+        connectors_of(row, CONNECTORS_MAX, 0),
+        _version(row),
+    )
+
+
+def _version(row: dict[str, Any]) -> Version:
+    pair = row.get("version")
+    if not isinstance(pair, list) or len(pair) != 2:
+        raise Malformed("version must be a list of two numbers")
+    both = {"epoch": pair[0], "counter": pair[1]}
+    return Version(number_of(both, "epoch", VERSION_MAX, 0), number_of(both, "counter", VERSION_MAX, 0))
+
+
+def _binding_added(row: dict[str, Any]) -> BindingAdded:
+    return BindingAdded(
+        text_of(row, "queue"),
+        text_of(row, "address"),
+        text_of(row, "routing", _ROUTING),
+        text_of(row, "selector"),
+        text_of(row, "node_id", NODE_ID),
+        number_of(row, "distance", DISTANCE_MAX, 0),
+    )
+
+
+def _cluster_name(row: dict[str, Any]) -> str:
+    return text_of(row, "cluster_name", _CLUSTER_NAME)
+
+
+_READ: Final[dict[str, Callable[[dict[str, Any]], Notice]]] = {
+    "member": _member,
+    "member-gone": lambda row: MemberGone(text_of(row, "node_id", NODE_ID), _version(row)),
+    "reset": lambda _row: Reset(),
+    "binding-added": _binding_added,
+    "binding-removed": lambda row: BindingRemoved(_cluster_name(row)),
+    "consumer-created": lambda row: ConsumerCreated(_cluster_name(row), text_of(row, "selector")),
+    "consumer-closed": lambda row: ConsumerClosed(_cluster_name(row), text_of(row, "selector")),
+    "reset-complete": lambda _row: ResetComplete(),
+}

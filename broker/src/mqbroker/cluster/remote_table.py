@@ -1,0 +1,324 @@
+"""Bindings of one neighbour, as it tells of them: its own queues, and those that it reaches further on.
+
+What routing sees of it goes through `Remotes`. While everything is told anew, what is known stays in force: a binding
+that is not told again ends with RESET_COMPLETE, and consumers that are counted anew take the place of the old ones
+then. Queues of ours, internal ones and those that were not asked for are passed over without a word.
+
+Of several neighbours that lead to one queue, routing knows the nearest of those whose links stand; the others wait. Of
+two that are as near, the first one stays as long as its link does. This also ends circles.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from mqbroker.base.errors import PeerFault, Scope
+from mqbroker.base.notice import Level
+from mqbroker.base.notice import Notice as Logged
+from mqbroker.cluster.address_match import AddressMatch, is_internal
+from mqbroker.cluster.hearing import Event, State, after
+from mqbroker.cluster.notices import (
+    BindingAdded,
+    BindingRemoved,
+    ConsumerClosed,
+    ConsumerCreated,
+    Reset,
+    ResetComplete,
+)
+from mqbroker.core.remote_binding import RemoteBinding
+
+BINDINGS_MAX: Final = 100_000  # of one neighbour
+SELECTORS_MAX: Final = 100_000  # of its consumers, those of one text at one queue counted once
+
+BindingNotice = Reset | BindingAdded | BindingRemoved | ConsumerCreated | ConsumerClosed | ResetComplete
+BINDING_NOTICES: Final = (Reset, BindingAdded, BindingRemoved, ConsumerCreated, ConsumerClosed, ResetComplete)
+Counts = dict[str, int]  # consumers by the text of their selector
+
+
+class PassedOver(enum.Enum):
+    """Why something that a neighbour told does not count, with what to do about it."""
+
+    REPEATED = "its queue is reached through another node; lower max-hops, or give connections addresses of their own"
+    BINDINGS = f"the node has told of more than {BINDINGS_MAX} queues; narrow `address` or remove queues"
+    SELECTORS = f"the node has told of more than {SELECTORS_MAX} selectors; consumers beyond them get nothing from here"
+    UNREADABLE = "the node has a selector that this release cannot read; nothing matches it here"
+
+
+class Remotes(Protocol):
+    """Who routes to bindings."""
+
+    def add(self, binding: RemoteBinding) -> None:
+        """It is there from now on."""
+
+    def remove(self, binding: RemoteBinding) -> None:
+        """It is there no more."""
+
+    def changed(self, binding: RemoteBinding) -> None:
+        """Its consumers are others, or its link was lost or stands again."""
+
+
+@dataclass(slots=True)
+class Around:
+    """What tables of one cluster connection have in common. `known` is shared by all tables of the node.
+
+    By cluster name it has the tables that hold the binding; the first is the one that routing knows of.
+    """
+
+    node_id: str
+    max_hops: int
+    address: AddressMatch
+    remotes: Remotes
+    log: Callable[[Logged], None]
+    known: dict[str, list[RemoteTable]] = field(default_factory=dict)
+
+
+class RemoteTable:
+    """See the module's docstring. `bindings` are by cluster name."""
+
+    def __init__(self, around: Around, neighbour: str) -> None:
+        self._around = around
+        self.neighbour = neighbour
+        self.state = State.UNSYNCED
+        self.bindings: dict[str, RemoteBinding] = {}
+        self.passed_over = dict.fromkeys(PassedOver, 0)
+        self._told: set[PassedOver] = set()
+        self._selectors_count = 0
+        # While everything is told anew: what is not told again yet, and consumers of what is.
+        self._stale: dict[str, None] = {}
+        self._recounted: dict[str, Counts] = {}
+        self._recounted_selectors = 0
+
+    def hear(self, notice: BindingNotice) -> None:
+        """What the neighbour tells. Raises PeerFault of the link."""
+        if isinstance(notice, Reset):
+            self.state = after(self.state, Event.RESET)
+            self._begin()
+        elif isinstance(notice, ResetComplete):
+            before, self.state = self.state, after(self.state, Event.COMPLETE)
+            if before is State.RESETTING:
+                self._complete()
+        else:
+            self.state = after(self.state, Event.CHANGE)
+            if self.state is not State.UNSYNCED:
+                self._change(notice)
+
+    def lost(self) -> None:
+        """The link is gone. What is known stays, unconnected, until it is told again or given up."""
+        self.state = after(self.state, Event.LOST)
+        self._stale.clear()
+        self._recounted.clear()
+        for name, binding in self.bindings.items():
+            if binding.is_connected:
+                binding.is_connected = False
+                if self._is_first(name):
+                    self._step_back(name)
+
+    def clear(self) -> None:
+        """The neighbour is given up, or has stopped: it has no queues any more."""
+        self.lost()
+        for name in list(self.bindings):
+            self._remove(name)
+
+    # -- everything anew -----------------------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        self._told.clear()
+        self._stale = dict.fromkeys(self.bindings)
+        self._recounted = {}
+        self._recounted_selectors = 0
+
+    def _complete(self) -> None:
+        for name in list(self._stale):
+            self._remove(name)
+        recounted, self._stale, self._recounted = self._recounted, {}, {}
+        for name, counts in recounted.items():
+            binding = self.bindings[name]
+            if counts != counts_of(binding):
+                self._recount(binding, counts)
+                self._tell_changed(name)
+
+    def _recount(self, binding: RemoteBinding, counts: Counts) -> None:
+        self._selectors_count -= len(binding.consumer_filters)
+        binding.forget_consumers()
+        for selector, count in counts.items():
+            for _ in range(count):
+                self._create(binding, selector)
+
+    def _count(self, notice: ConsumerCreated | ConsumerClosed) -> None:
+        """A consumer of a binding that is told again."""
+        counts = self._recounted[notice.cluster_name]
+        before = counts.get(notice.selector, 0)
+        if isinstance(notice, ConsumerCreated):
+            if not before and self._recounted_selectors >= SELECTORS_MAX:
+                self._pass_over(PassedOver.SELECTORS, self.bindings[notice.cluster_name].queue)
+                return
+            self._recounted_selectors += not before
+            counts[notice.selector] = before + 1
+        elif before > 1:
+            counts[notice.selector] = before - 1
+        elif before:
+            self._recounted_selectors -= 1
+            del counts[notice.selector]
+
+    # -- changes -------------------------------------------------------------------------------------------------------
+
+    def _change(self, notice: BindingAdded | BindingRemoved | ConsumerCreated | ConsumerClosed) -> None:
+        if isinstance(notice, BindingAdded):
+            self._added(notice)
+        elif notice.cluster_name not in self.bindings or notice.cluster_name in self._stale:
+            return  # what was passed over, or is told of only later
+        elif isinstance(notice, BindingRemoved):
+            self._remove(notice.cluster_name)
+        elif notice.cluster_name in self._recounted:
+            self._count(notice)
+        else:
+            binding = self.bindings[notice.cluster_name]
+            if isinstance(notice, ConsumerCreated):
+                has_changed = self._create(binding, notice.selector)
+            else:
+                has_changed = self._close(binding, notice.selector)
+            if has_changed:
+                self._tell_changed(notice.cluster_name)
+
+    def _added(self, notice: BindingAdded) -> None:
+        name, around = notice.cluster_name, self._around
+        if notice.distance == 0 and notice.node_id not in (self.neighbour, around.node_id):
+            why = f"node {self.neighbour} calls a queue of node {notice.node_id} its own"
+            raise PeerFault("amqp:invalid-field", why, Scope.LINK)
+        if notice.node_id == around.node_id or not self._is_wanted(notice):
+            return
+        if name in self.bindings:
+            if self._told_again(notice):
+                return
+            self._remove(name)
+        self._add(notice)
+
+    def _is_wanted(self, notice: BindingAdded) -> bool:
+        if is_internal(notice.queue) or not self._around.address.matches(notice.address):
+            return False
+        return notice.distance < self._around.max_hops
+
+    def _told_again(self, notice: BindingAdded) -> bool:
+        """Whether it is the same binding as before, which then stays."""
+        name = notice.cluster_name
+        binding = self.bindings[name]
+        same = (notice.address, notice.routing, notice.selector, notice.distance + 1)
+        if name not in self._stale or same != (binding.address, binding.routing, binding.selector, binding.distance):
+            return False
+        del self._stale[name]
+        self._recounted[name] = {}
+        if binding.is_connected:
+            return True
+        binding.is_connected = True
+        if self._is_first(name):
+            self._around.remotes.changed(binding)
+        else:
+            self._step_forward(name)
+        return True
+
+    def _add(self, notice: BindingAdded) -> None:
+        if len(self.bindings) >= BINDINGS_MAX:
+            self._pass_over(PassedOver.BINDINGS, notice.queue)
+            return
+        binding = RemoteBinding(
+            notice.queue, notice.address, notice.routing, notice.selector, notice.node_id, self.neighbour,
+            notice.distance + 1,
+        )  # fmt: skip
+        name = binding.cluster_name
+        self.bindings[name] = binding
+        if binding.fault:
+            self._pass_over(PassedOver.UNREADABLE, binding.queue, binding.fault)
+        holders = self._around.known.setdefault(name, [])
+        holders.append(self)
+        if len(holders) == 1:
+            self._around.remotes.add(binding)
+        else:
+            self._step_forward(name)
+
+    def _remove(self, name: str) -> None:
+        binding, is_first = self.bindings.pop(name), self._is_first(name)
+        self._selectors_count -= len(binding.consumer_filters)
+        self._stale.pop(name, None)
+        self._recounted.pop(name, None)
+        holders = self._around.known[name]
+        holders.remove(self)
+        if is_first:
+            self._around.remotes.remove(binding)
+            self._follow(name)
+        if not holders:
+            del self._around.known[name]
+
+    # -- queues that several neighbours tell of ------------------------------------------------------------------------
+
+    def _is_first(self, name: str) -> bool:
+        return self._around.known[name][0] is self
+
+    def _tell_changed(self, name: str) -> None:
+        if self._is_first(name):
+            self._around.remotes.changed(self.bindings[name])
+
+    def _step_forward(self, name: str) -> None:
+        """The binding is there, after others: it takes over from one that is further, or whose link is lost."""
+        holders, binding = self._around.known[name], self.bindings[name]
+        first = holders[0].bindings[name]
+        if first.is_connected:
+            self._pass_over(PassedOver.REPEATED, binding.queue)
+            if binding.distance >= first.distance:
+                return
+        holders[0]._around.remotes.remove(first)
+        holders.remove(self)
+        holders.insert(0, self)
+        self._around.remotes.add(binding)
+
+    def _step_back(self, name: str) -> None:
+        """The link of the binding is lost: another way to it takes over, where one stands."""
+        holders = self._around.known[name]
+        if any(each.bindings[name].is_connected for each in holders):
+            self._around.remotes.remove(self.bindings[name])
+            holders.append(holders.pop(0))
+            self._follow(name)
+        else:
+            self._around.remotes.changed(self.bindings[name])
+
+    def _follow(self, name: str) -> None:
+        """Routing knows of none: the nearest of those whose links stand, or else of all, is there for it now."""
+        holders = self._around.known[name]
+        if holders:
+            holders.sort(key=lambda each: (not each.bindings[name].is_connected, each.bindings[name].distance))
+            holders[0]._around.remotes.add(holders[0].bindings[name])
+
+    def _create(self, binding: RemoteBinding, selector: str) -> bool:
+        is_new = bool(selector) and selector not in binding.consumer_filters
+        if is_new and self._selectors_count >= SELECTORS_MAX:
+            self._pass_over(PassedOver.SELECTORS, binding.queue)
+            return False
+        self._selectors_count += is_new
+        fault = binding.consumer_created(selector)
+        if fault:
+            self._pass_over(PassedOver.UNREADABLE, binding.queue, fault)
+        return True
+
+    def _close(self, binding: RemoteBinding, selector: str) -> bool:
+        before = len(binding.consumer_filters)
+        has_closed = binding.consumer_closed(selector)
+        self._selectors_count -= before - len(binding.consumer_filters)
+        return has_closed
+
+    def _pass_over(self, why: PassedOver, queue: str, fault: str = "") -> None:
+        """Counted, and told once between two RESETs."""
+        self.passed_over[why] += 1
+        if why not in self._told:
+            self._told.add(why)
+            fields: dict[str, str | int] = {"node_id": self.neighbour, "queue": queue, "why": why.value}
+            if fault:
+                fields["fault"] = fault
+            self._around.log(Logged(Level.WARNING, "cluster-notice-passed-over", fields))
+
+
+def counts_of(binding: RemoteBinding) -> Counts:
+    """Its consumers by selector."""
+    counts = {selector: count for selector, (_, count) in binding.consumer_filters.items()}
+    return counts | {"": binding.unfiltered_count} if binding.unfiltered_count else counts

@@ -1,0 +1,187 @@
+"""Who belongs to the cluster, as nodes tell each other.
+
+Each node says of itself how it is reached, with a version that grows: by starts of the node, then by a count within
+one. Versions decide, never clocks: what is newer wins, and what is not may only say how to reach a node of which that
+is not known. A node that has left is remembered by the version that ended it, so that older news do not bring it
+back. Nobody else speaks for this node: who says that it has left is told otherwise, and who claims its id as another
+process is refused. Whoever holds the table spreads `Change.spread` to all neighbours; what comes back is no news, so
+it ends.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, replace
+from typing import Final
+
+from mqbroker.base.notice import Level
+from mqbroker.base.notice import Notice as Logged
+from mqbroker.cluster.notices import Member, MemberGone, Version
+
+MEMBERS_MAX: Final = 1000
+TOMBSTONES_MAX: Final = 4000
+CLAIMS_MAX: Final = 8
+
+
+class Kind(enum.Enum):
+    """What has changed."""
+
+    ADDED = "added"
+    RESTARTED = "restarted"  # the same node, another process
+    CHANGED = "changed"  # it is reached or called otherwise
+    REFRESHED = "refreshed"  # it said the same again
+    GONE = "gone"
+    OURS = "ours"  # somebody said that we have left
+    SPLIT_BRAIN = "split-brain"  # another process has our node id
+    FULL = "full"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """`spread` is what neighbours have to know of, if anything; `member` whom it is about."""
+
+    kind: Kind
+    member: Member
+    spread: Member | MemberGone | None
+
+
+# Notices: level, event, and what to do where somebody should.
+_LOGGED: Final = {
+    Kind.ADDED: (Level.INFO, "cluster-member-added", ""),
+    Kind.RESTARTED: (Level.INFO, "cluster-member-restarted", ""),
+    Kind.CHANGED: (Level.INFO, "cluster-member-changed", ""),
+    Kind.GONE: (Level.INFO, "cluster-member-gone", ""),
+    Kind.SPLIT_BRAIN: (
+        Level.ERROR, "cluster-split-brain",
+        "another broker runs with the node id of this one: stop the one whose data was copied and run `mqbroker "
+        "identity new` there",
+    ),
+    Kind.FULL: (Level.ERROR, "cluster-members-full", f"more than {MEMBERS_MAX} nodes; it is passed over"),
+}  # fmt: skip
+
+
+def logged(change: Change) -> Logged | None:
+    """What the log says of it, if anything."""
+    row = _LOGGED.get(change.kind)
+    if row is None:
+        return None
+    level, event, remedy = row
+    member = change.member
+    fields: dict[str, str | int] = {"node_id": member.node_id, "node": member.name, "boot_id": member.boot_id}
+    if member.connectors:
+        fields["connector"] = member.connectors[0].uri
+    if remedy:
+        fields["remedy"] = remedy
+    return Logged(level, event, fields)
+
+
+class Topology:
+    """See the module's docstring. `own` is this node."""
+
+    def __init__(self, own: Member) -> None:
+        self.own = own
+        self._others: dict[str, Member] = {}
+        self._tombstones: dict[str, Version] = {}  # the oldest first
+        self.claims: dict[str, Member] = {}  # by boot id: other processes that claim our node id
+        self._is_full_told = False
+
+    @property
+    def members(self) -> list[Member]:
+        """All, this node first, then by node id."""
+        return [self.own, *self.others]
+
+    @property
+    def others(self) -> list[Member]:
+        """All but this node, by node id."""
+        return [self._others[node_id] for node_id in sorted(self._others)]
+
+    def get(self, node_id: str) -> Member | None:
+        """A member."""
+        return self.own if node_id == self.own.node_id else self._others.get(node_id)
+
+    def hear(self, notice: Member | MemberGone) -> Change | None:
+        """What somebody says; None where that is no news."""
+        if notice.node_id == self.own.node_id:
+            return self._of_ours(notice)
+        return self._told(notice) if isinstance(notice, Member) else self._left(notice)
+
+    def remove(self, node_id: str) -> Change | None:
+        """This node knows by itself that another has left, or gives it up. News that are newer bring it back."""
+        known = self._others.get(node_id)
+        return None if known is None else self._left(MemberGone(node_id, known.version))
+
+    def again(self) -> Member:
+        """This node says again what it says of itself, as news."""
+        version = self.own.version
+        self.own = replace(self.own, version=Version(version.epoch, version.counter + 1))
+        return self.own
+
+    def leave(self) -> MemberGone:
+        """This node leaves."""
+        return MemberGone(self.own.node_id, self.again().version)
+
+    def _of_ours(self, notice: Member | MemberGone) -> Change | None:
+        own, version = self.own, notice.version
+        is_other = isinstance(notice, Member) and notice.boot_id != own.boot_id
+        if version.epoch > own.version.epoch or (is_other and version.epoch == own.version.epoch):
+            return self._claimed(notice if isinstance(notice, Member) else own)
+        if isinstance(notice, MemberGone) and version >= own.version:
+            self.own = replace(own, version=version)
+            return Change(Kind.OURS, self.own, self.again())
+        return None  # what we said ourselves, or an earlier process of ours did
+
+    def _claimed(self, member: Member) -> Change | None:
+        """Told once for each process."""
+        if member.boot_id in self.claims or len(self.claims) >= CLAIMS_MAX:
+            return None
+        self.claims[member.boot_id] = member
+        return Change(Kind.SPLIT_BRAIN, member, None)
+
+    def _told(self, notice: Member) -> Change | None:
+        node_id = notice.node_id
+        known, tombstone = self._others.get(node_id), self._tombstones.get(node_id)
+        if known is None:
+            if tombstone is not None and notice.version <= tombstone:
+                return None
+            if len(self._others) >= MEMBERS_MAX:
+                is_news, self._is_full_told = not self._is_full_told, True
+                return Change(Kind.FULL, notice, None) if is_news else None
+            self._tombstones.pop(node_id, None)
+            self._others[node_id] = notice
+            return Change(Kind.ADDED, notice, notice)
+        merged = _merged(known, notice)
+        if merged == known:
+            return None
+        self._others[node_id] = merged
+        return Change(_difference(known, merged), merged, merged)
+
+    def _left(self, notice: MemberGone) -> Change | None:
+        node_id, known = notice.node_id, self._others.get(notice.node_id)
+        if known is not None and notice.version < known.version:
+            return None
+        tombstone = self._tombstones.pop(node_id, notice.version)
+        self._tombstones[node_id] = max(tombstone, notice.version)
+        if len(self._tombstones) > TOMBSTONES_MAX:
+            del self._tombstones[next(iter(self._tombstones))]
+        if known is None:
+            return None
+        del self._others[node_id]
+        self._is_full_told = False
+        return Change(Kind.GONE, known, notice)
+
+
+def _merged(known: Member, told: Member) -> Member:
+    """What is known from now on."""
+    is_same_process = told.boot_id == known.boot_id
+    if told.version > known.version:
+        return told if told.connectors or not is_same_process else replace(told, connectors=known.connectors)
+    if is_same_process and told.connectors and not known.connectors:
+        return replace(known, connectors=told.connectors)
+    return known
+
+
+def _difference(known: Member, now: Member) -> Kind:
+    if known.boot_id != now.boot_id:
+        return Kind.RESTARTED
+    is_same = (known.connectors, known.name) == (now.connectors, now.name)
+    return Kind.REFRESHED if is_same else Kind.CHANGED

@@ -1,0 +1,192 @@
+"""Messages that other nodes forward: into the queues that they name, and each of them once.
+
+The source numbers its messages, and sends again what it has no answer for. The ranges of ids that have arrived from
+each of its queues are kept with the messages, in the same append, as ids of duplicate detection are, and under a name
+that no address has. Only what was not answered comes again, and that is never more than a link's credit, so the last
+IDS_MAX messages of a source are enough. Source: docs/adr/0012-cluster-connections.md.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from struct import Struct
+from typing import TYPE_CHECKING, Final
+
+from mqbroker.core.address import Address
+from mqbroker.core.backlog import Segment
+from mqbroker.core.kinds import INTERNAL_PREFIX
+from mqbroker.core.remote_binding import cluster_name_of
+from mqbroker.core.times import expires_ms
+from mqbroker.wire.parts import part_of, parts_of
+
+if TYPE_CHECKING:
+    from mqbroker.core.queue import Queue
+    from mqbroker.core.store import Store
+    from mqbroker.journal.recovered import Recovered
+    from mqbroker.wire.run import Run
+
+PREFIX: Final = INTERNAL_PREFIX + "arrived."
+IDS_MAX: Final = 20_000  # messages of a source that are known at least, as many as it sends without an answer
+SOURCES_MAX: Final = 10_000
+_RANGE = Struct(">QI")
+
+
+class Arrival(Address):
+    """Where the messages of one link of another node go. `names`: queues, by their names in the cluster."""
+
+    __slots__ = ("names", "source")
+
+    def __init__(self, whole: Address, source: str, names: tuple[str, ...]) -> None:
+        super().__init__(whole.name, whole.meter, pages=whole.pages)
+        self.target = ""
+        self.source = source
+        self.names = names
+        self.can_page = whole.can_page
+        self.is_topic = True  # nothing is made for it
+
+
+class Ranges:
+    """What arrived of one source: number -> (first id, count), in the order in which it came."""
+
+    __slots__ = ("count", "known", "next_number", "top")
+
+    def __init__(self) -> None:
+        self.known: OrderedDict[int, tuple[int, int]] = OrderedDict()
+        self.count = 0
+        self.top = 0  # behind the highest id
+        self.next_number = 1
+
+    def add(self, number: int, first: int, count: int) -> None:
+        """These have arrived."""
+        self.known[number] = first, count
+        self.next_number = number + 1
+        self.count += count
+        self.top = max(self.top, first + count)
+        while len(self.known) > 1 and self.count - self.known[self.oldest][1] >= IDS_MAX:
+            self.count -= self.known.pop(self.oldest)[1]
+
+    @property
+    def oldest(self) -> int:
+        """The number of the first that is kept."""
+        return next(iter(self.known))
+
+    def fresh(self, first: int, count: int) -> list[tuple[int, int]]:
+        """Which of these (index, count) have not arrived."""
+        if first >= self.top:
+            return [(0, count)]
+        left = [(first, first + count)]
+        for begin, n in self.known.values():
+            left = [
+                piece
+                for low, high in left
+                for piece in ((low, min(high, begin)), (max(low, begin + n), high))
+                if piece[0] < piece[1]
+            ]
+        return [(low - first, high - low) for low, high in left]
+
+
+class Arrivals:
+    """All sources. Since the process began, `arrived_total` counts messages and `dropped_total` those that had arrived
+    before."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._ranges: OrderedDict[str, Ranges] = OrderedDict()
+        self.node_id = ""
+        self.arrived_total = 0
+        self.dropped_total = 0
+
+    def address_for(self, address: str, source: str, names: tuple[str, ...]) -> Arrival | None:
+        """For a link of another node on which messages of an address come; None where none of the queues is known.
+
+        `source` names that node and its queue.
+        """
+        whole = self._store.addresses.get(address)
+        if whole is None or not self._queues(whole, names):
+            return None
+        return Arrival(whole, source, names)
+
+    def publish(self, arrival: Arrival, run: Run, first_id: int) -> bool | None:
+        """Take messages in whose source has numbered them from `first_id` on. True: as `Store.publish`.
+
+        None: none of their queues is here any more, and nothing was taken.
+        """
+        store = self._store
+        whole = store.addresses.get(arrival.name)
+        queues = [] if whole is None else self._queues(whole, arrival.names)
+        if whole is None or not queues:
+            return None
+        known = self._known(arrival.source)
+        waits, went = False, 0
+        for index, count in known.fresh(first_id, run.count):
+            part = run if count == run.count else part_of(run, index, index + count)
+            waits = self._take_in(whole, part, queues) or waits
+            self._note(arrival.source, first_id + index, count, is_durable=waits)
+            went += count
+        self.arrived_total += went
+        self.dropped_total += run.count - went
+        if went < run.count and run.section.is_durable and not store.decisions.is_idle:
+            self._say_again(arrival.source)
+            return True  # what came first may not be on disk yet
+        return waits
+
+    def _take_in(self, address: Address, run: Run, queues: list[Queue]) -> bool:
+        store = self._store
+        waits = False
+        for part in parts_of(run):
+            part.arrived_ms = store.at.wall_ms
+            part.expires_ms = expires_ms(part, store.settings.of(address.name))
+            store.number(part)
+            address.routed_total += part.count
+            deliveries = part.section.delivery_count  # another node has counted them
+            waits = store.put(address, Segment(part, 0, part.count, deliveries), queues) or waits
+        return waits
+
+    def _queues(self, address: Address, names: tuple[str, ...]) -> list[Queue]:
+        """Those of this node, and store-and-forward queues for those further on."""
+        found: list[Queue] = []
+        here = {cluster_name_of(queue.kind.name, self.node_id): queue for queue in address.queues}
+        for name in names:
+            queue, remote = here.get(name), self._store.remotes.by_name.get(name)
+            if queue is not None:
+                found.append(queue)
+            elif remote is not None and remote.binding.address == address.name:
+                found += remote.via.queues_for(address, [remote.binding])
+        return found
+
+    # -- what has arrived ----------------------------------------------------------------------------------------------
+
+    def _known(self, source: str) -> Ranges:
+        found = self._ranges.get(source)
+        if found is None:
+            if len(self._ranges) >= SOURCES_MAX:
+                self._store.journal.duplicates.drop(PREFIX + self._ranges.popitem(last=False)[0])
+            found = self._ranges[source] = Ranges()
+        return found
+
+    def _note(self, source: str, first: int, count: int, *, is_durable: bool) -> None:
+        known = self._ranges[source]
+        number = known.next_number
+        known.add(number, first, count)
+        if is_durable:
+            self._store.journal.duplicates.add(PREFIX + source, number, _RANGE.pack(first, count), known.oldest)
+
+    def _say_again(self, source: str) -> None:
+        """The last one once more, so that there is an append."""
+        known = self._ranges[source]
+        number = next(reversed(known.known))
+        said = _RANGE.pack(*known.known[number])
+        self._store.journal.duplicates.add(PREFIX + source, number, said, known.oldest)
+
+    def forget(self, source: str) -> None:
+        """The source is gone for good."""
+        if self._ranges.pop(source, None) is not None:
+            self._store.journal.duplicates.drop(PREFIX + source)
+
+    def load(self, recovered: Recovered) -> None:
+        """Take over what recovery found."""
+        for name, stored in recovered.duplicates.items():
+            if name.startswith(PREFIX):
+                ranges = self._ranges[name.removeprefix(PREFIX)] = Ranges()
+                for each in stored:
+                    ranges.add(each.number, *_RANGE.unpack(each.duplicate_id))

@@ -1,0 +1,42 @@
+"""The end of a queue: it is unbound, and all that is in it goes with it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mqbroker.base.errors import Refused
+from mqbroker.core.permissions import DELETE
+
+if TYPE_CHECKING:
+    from mqbroker.core.queue import Queue
+    from mqbroker.core.store import Store
+
+
+def delete(store: Store, queue: Queue) -> int:
+    """See `Store.delete_queue`. Raises Refused while it is in use."""
+    if queue.consumers or queue.delivering_count or queue.arriving_count:
+        raise Refused("amqp:precondition-failed", f"queue {queue.kind.name!r} is in use")
+    store.permit(DELETE[queue.kind.is_durable], queue.kind.address)
+    dropped = queue.message_count
+    if queue.journal_id:
+        store.journal.drop(queue.journal_id)
+    for segment in list(queue.segments()):
+        if queue.meter is not None:
+            queue.meter.remove(segment)
+        store.memory.settle(segment.run, segment.n)
+    queue.waiting.clear()  # what waits for the disk waits in vain
+    store.paging.drop(queue, is_settled=False)
+    address = store.addresses[queue.kind.address]
+    address.unbind(queue)
+    if queue.kind.is_forwarding:
+        store.remotes.gone(queue)
+    else:
+        store.watcher.queue_removed(queue)
+    if queue.alone is not None:
+        queue.alone.unbind(queue)
+    if address.is_empty:
+        store.idle.vacated(address)
+    del store.queues[queue.kind.name]
+    store.dirty.pop(queue, None)
+    queue.is_deleted = True
+    return dropped

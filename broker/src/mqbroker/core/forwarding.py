@@ -1,0 +1,190 @@
+"""Bindings of other nodes, and the store-and-forward queues in which messages wait for the way there.
+
+One queue for each set of bindings of one address and one target that messages go to together: its attributes, which
+the journal keeps, say where they go, so nothing is written into a message. They are queues as all others: durable,
+paged, expiring by the settings of the address; only clients do not see them, and nothing in them is scheduled, because
+the time comes where the consumers are. Source: docs/adr/0012-cluster-connections.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from mqbroker.core.kinds import FORWARD, INTERNAL_PREFIX, QueueKind
+from mqbroker.core.queue import Queue
+from mqbroker.core.reach import ANYCAST, ON_DEMAND, Reach, Remote
+from mqbroker.core.remote_binding import RemoteBinding
+
+if TYPE_CHECKING:
+    from mqbroker.core.address import Address
+    from mqbroker.core.backlog import Segment
+    from mqbroker.core.store import Store
+
+ROUTES_MAX: Final = 1000  # sets of bindings for one target; beyond that, each binding has its own queue
+PREFIX: Final = INTERNAL_PREFIX + "sf."
+
+
+class Route(NamedTuple):
+    """Where messages of an address go together: bindings of one target and one routing type, by their names in the
+    cluster."""
+
+    connection: str
+    target: str
+    address: str
+    names: tuple[str, ...]
+    is_shared: bool
+
+
+def _nobody(queue: Queue) -> None:
+    """No node is there that would serve it."""
+
+
+class Remotes:
+    """Everything that other nodes have, over all cluster connections."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.on_queue: Callable[[Queue], None] = _nobody  # is told of each new store-and-forward queue
+        self.connections: dict[str, Forwarding] = {}
+        self.by_name: dict[str, Remote] = {}
+        self.queues: dict[Route, Queue] = {}
+        self._numbers: dict[tuple[str, str], int] = {}
+
+    def connection(self, name: str, mode: str = ON_DEMAND) -> Forwarding:
+        """The bindings of a cluster connection, whose `message-load-balancing` is `mode`."""
+        found = self.connections.get(name)
+        if found is None:
+            found = self.connections[name] = Forwarding(name, mode, self._store, self)
+        found.mode = mode
+        return found
+
+    def queues_of(self, target: str, connection: str = "") -> list[Queue]:
+        """Store-and-forward queues for a node."""
+        wanted = (queue for route, queue in self.queues.items() if route.target == target)
+        return [queue for queue in wanted if connection in ("", queue.kind.connection)]
+
+    def routes_count(self, connection: str, target: str) -> int:
+        """How many there are."""
+        return sum(route[:2] == (connection, target) for route in self.queues)
+
+    def make(self, route: Route) -> Queue:
+        """A new store-and-forward queue; on disk with this step's append."""
+        number = self._numbers.get(route[:2], 0) + 1
+        kind = QueueKind(
+            f"{PREFIX}{route.connection}.{route.target}.{number}", route.address, routing=FORWARD,
+            connection=route.connection, forwards_to=route.target, route=route.names, forwards_shared=route.is_shared,
+        )  # fmt: skip
+        queue = self._store.add_queue(kind)
+        self.on_queue(queue)
+        return queue
+
+    def found(self, queue: Queue) -> None:
+        """A store-and-forward queue is there: it was made, or recovery found it."""
+        kind = queue.kind
+        route = _route_of(queue)
+        self.queues[route] = queue
+        number = int(kind.name.rpartition(".")[2])
+        self._numbers[route[:2]] = max(self._numbers.get(route[:2], 0), number)
+
+    def gone(self, queue: Queue) -> None:
+        """It was deleted."""
+        self.queues.pop(_route_of(queue), None)
+
+    def tidy(self, target: str) -> None:
+        """Delete queues for a node that hold nothing, and whose bindings are gone."""
+        for queue in self.queues_of(target):
+            is_known = all(name in self.by_name for name in queue.kind.route)
+            if not is_known and not queue.message_count and not queue.consumers and not queue.arriving_count:
+                self._store.delete_queue(queue)
+
+    def reroute(self, queue: Queue, segment: Segment) -> None:
+        """Messages in delivery that their target has no queue for: they are routed again, and go elsewhere or nowhere.
+
+        Copies that were owed to a subscription end with it; messages of a shared queue that nobody takes are dead.
+        """
+        for name in queue.kind.route:
+            if name in self.by_name:
+                remote = self.by_name[name]
+                remote.via.remove(remote.binding)
+        if not queue.kind.forwards_shared:
+            self._store.settle(queue, segment)
+        elif not self._store.redistribution.route_again(queue, segment):
+            self._store.leaving.reject(queue, segment, f"node {queue.kind.forwards_to} has no queue for it")
+        self.tidy(queue.kind.forwards_to)
+
+
+def _route_of(queue: Queue) -> Route:
+    kind = queue.kind
+    return Route(kind.connection, kind.forwards_to, kind.address, kind.route, kind.forwards_shared)
+
+
+class Forwarding:
+    """The bindings of one cluster connection. `mode` is its `message-load-balancing`."""
+
+    def __init__(self, name: str, mode: str, store: Store, remotes: Remotes) -> None:
+        self.name = name
+        self.mode = mode
+        self._store = store
+        self._remotes = remotes
+
+    # -- bindings ------------------------------------------------------------------------------------------------------
+
+    def add(self, binding: RemoteBinding) -> None:
+        """A queue of another node is known."""
+        store = self._store
+        address = store.addresses.get(binding.address) or store.add_address(binding.address)
+        if address.reach is None:
+            address.reach = Reach()
+        remote = self._remotes.by_name[binding.cluster_name] = Remote(binding, self)
+        address.reach.add(remote)
+        store.watcher.remote_added(binding)
+        self._look(address, binding)
+
+    def remove(self, binding: RemoteBinding) -> None:
+        """It is gone."""
+        store = self._store
+        if self._remotes.by_name.pop(binding.cluster_name, None) is None:
+            return
+        address = store.addresses[binding.address]
+        assert address.reach is not None
+        address.reach.remove(binding)
+        if not address.reach:
+            address.reach = None
+        store.watcher.remote_removed(binding)
+        self._look(address, binding)
+        self._remotes.tidy(binding.target)
+        if address.is_empty:
+            store.idle.vacated(address)
+
+    def changed(self, binding: RemoteBinding) -> None:
+        """Its consumers, or whether it can be reached, are other ones."""
+        address = self._store.addresses[binding.address]
+        assert address.reach is not None
+        address.reach.look()
+        self._store.watcher.remote_changed(binding)
+        self._look(address, binding)
+
+    def _look(self, address: Address, binding: RemoteBinding) -> None:
+        """Messages of the queue of that name may be wanted there now."""
+        for queue in address.queues:
+            if queue.kind.name == binding.queue:
+                self._store.redistribution.look(queue, is_new=True)
+
+    def bindings(self) -> Iterator[RemoteBinding]:
+        """All of them."""
+        return (each.binding for each in self._remotes.by_name.values() if each.via is self)
+
+    # -- messages ------------------------------------------------------------------------------------------------------
+
+    def queues_for(self, address: Address, bindings: list[RemoteBinding]) -> list[Queue]:
+        """Where messages wait that go to all these bindings, which are of one target."""
+        target = bindings[0].target
+        names = tuple(sorted(each.cluster_name for each in bindings))
+        route = Route(self.name, target, address.name, names, bindings[0].routing == ANYCAST)
+        found = self._remotes.queues.get(route)
+        if found is not None:
+            return [found]
+        if len(names) > 1 and self._remotes.routes_count(self.name, target) >= ROUTES_MAX:
+            return [queue for each in bindings for queue in self.queues_for(address, [each])]
+        return [self._remotes.make(route)]

@@ -1,0 +1,177 @@
+"""Redistribution: messages that lie where nobody wants them go to nodes where somebody does.
+
+A queue has a redistributor while a node that can be reached has a consumer for a queue of its name and this one has
+none, or none that takes what is at its head. After `redistribution-delay` it moves what is wanted elsewhere: a copy
+with a new id goes into the store-and-forward queue and the original is settled, in one append. Messages of groups stay,
+and what cannot be placed does not hold up what comes behind it. Each part is bounded, the rest comes in later steps.
+Source: Artemis's manual, "Message redistribution"; docs/adr/0012-cluster-connections.md.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mqbroker.base.errors import Refused
+from mqbroker.base.time import NS_PER_MS
+from mqbroker.core.address import ANYCAST
+from mqbroker.core.backlog import Segment
+from mqbroker.core.message_view import MessageView
+from mqbroker.core.reach import Group, is_choosy, takes
+from mqbroker.wire.parts import part_of
+
+if TYPE_CHECKING:
+    from mqbroker.core.address import Address
+    from mqbroker.core.queue import Queue
+    from mqbroker.core.store import Store
+
+LOOKED_AT_MAX: Final = 5_000  # messages that one step looks at in one queue
+
+
+class Redistributor:
+    """Of one queue. `seen`: all before this place was looked at, and could not be placed."""
+
+    __slots__ = ("_all", "due_ns", "is_running", "queue", "scheduled_ns", "seen")
+
+    def __init__(self, all_: Redistribution, queue: Queue) -> None:
+        self._all = all_
+        self.queue = queue
+        self.seen = 0
+        self.is_running = False
+        self.due_ns = 0
+        self.scheduled_ns = 0
+
+    def on_time(self, now_ns: int) -> None:
+        """The delay is over."""
+        self.due_ns = 0
+        if self.queue.redistributor is self:
+            self._all.begin(self)
+
+    def returned(self, rank: int) -> None:
+        """A message is (again) at this place."""
+        self.seen = min(self.seen, rank)
+
+
+class Redistribution:
+    """All queues of a node. `moved_total` counts messages since the process began."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.moved_total = 0
+
+    def look(self, queue: Queue, *, is_new: bool = False) -> None:
+        """Consumers have come or gone, here or elsewhere: start, go on or stop. `is_new`: elsewhere."""
+        delay_ms = self._store.settings.of(queue.kind.address).redistribution_delay
+        group = self._group_of(queue)
+        if delay_ms < 0 or group is None or takes(queue, None) or not group.is_wanted(None):
+            if queue.redistributor is not None:
+                queue.redistributor.due_ns = 0
+                queue.redistributor = None
+            return
+        found = queue.redistributor
+        if found is not None:
+            if is_new:
+                found.seen = 0
+                self._store.dirty[queue] = None
+            if is_new or not queue.consumers:
+                return
+        # One that is new, or a consumer has come or gone: it waits from now on.
+        queue.redistributor = Redistributor(self, queue)
+        if delay_ms == 0:
+            self.begin(queue.redistributor)
+        else:
+            queue.redistributor.due_ns = self._store.at.monotonic_ns + delay_ms * NS_PER_MS
+            self._store.schedule(queue.redistributor)
+
+    def begin(self, redistributor: Redistributor) -> None:
+        """Move what can be moved, from the next dispatch on."""
+        queue = redistributor.queue
+        redistributor.is_running = True
+        if not queue.consumers:
+            for segment in queue.take_scheduled(self._store.at.wall_ms):
+                self._move_taken(queue, segment)
+        self._store.changed(queue)
+
+    def run(self, queue: Queue, count_max: int) -> int:
+        """Move messages of a queue, about `count_max` at most; says how many were moved or looked at."""
+        redistributor, group = queue.redistributor, self._group_of(queue)
+        if redistributor is None or not redistributor.is_running or group is None or queue.is_paused:
+            return 0
+        end = queue.dispatcher.refused_below if queue.consumers else 1 << 62
+        work = 0
+        for segment in queue.backlog.from_rank(redistributor.seen):
+            rank = max(segment.rank, redistributor.seen)
+            if rank >= end:
+                break
+            count = min(segment.rank + segment.n, end) - rank
+            if work >= min(count_max, LOOKED_AT_MAX):
+                self._store.dirty[queue] = None
+                break
+            if segment.run.traits.group_id or 0 < segment.run.expires_ms <= self._store.at.wall_ms:
+                work += count
+            else:
+                work += self._place(queue, group, (rank, count), segment)
+            redistributor.seen = rank + count
+        return work
+
+    def _place(self, queue: Queue, group: Group, bounds: tuple[int, int], segment: Segment) -> int:
+        """Messages of a segment (place, count) go where they are wanted."""
+        rank, count = bounds
+        if not any(is_choosy(each.binding) for each in group.remotes):
+            self._move(queue, group, queue.take_at(rank, count), None)
+            return count
+        for index in range(rank - segment.rank, rank - segment.rank + count):
+            view = MessageView(segment.run.payload(segment.start + index), beyond_bytes=segment.run.beyond_bytes)
+            if group.is_wanted(view):
+                self._move(queue, group, queue.take_at(segment.rank + index, 1), view)
+        return count
+
+    def _move_taken(self, queue: Queue, segment: Segment) -> None:
+        """Scheduled messages, one by one: they go with their schedule, or back to it."""
+        group = self._group_of(queue)
+        for index in range(segment.n):
+            one = segment._replace(start=segment.start + index, n=1)
+            view = MessageView(one.run.payload(one.start), beyond_bytes=one.run.beyond_bytes)
+            if group is None or not group.is_wanted(view) or one.run.traits.group_id:
+                queue.put_back(one, one.run.deliver_at_ms)
+            else:
+                self._move(queue, group, one, view)
+
+    def _move(self, queue: Queue, group: Group, segment: Segment, view: MessageView | None) -> None:
+        """Messages in delivery go to bindings elsewhere."""
+        address = self._store.addresses[queue.kind.address]
+        at = segment.start
+        for count, remote in group.elsewhere(segment.n, view):
+            part = segment._replace(start=at, n=count)
+            self.forward(address, part, remote.via.queues_for(address, [remote.binding]))
+            self._store.settle(queue, part)
+            at += count
+        self.moved_total += segment.n
+
+    def forward(self, address: Address, part: Segment, queues: list[Queue]) -> None:
+        """Copies of messages of an address, with new ids, go into these queues."""
+        store, run = self._store, part.run
+        copy = part_of(run, part.start, part.start + part.n, run.traits)
+        copy.first_id = store.next_id
+        store.next_id += part.n
+        copy.arrived_ms, copy.expires_ms, copy.deliver_at_ms = run.arrived_ms, run.expires_ms, run.deliver_at_ms
+        store.put(address, Segment(copy, 0, part.n, part.deliveries), queues)
+
+    def route_again(self, queue: Queue, segment: Segment) -> bool:
+        """Messages in delivery that wait for a shared queue elsewhere take the way that is open now. False: none is."""
+        store = self._store
+        try:
+            address = store.address_for(queue.kind.address, anycast=True)
+        except Refused:
+            address = store.addresses[queue.kind.address]
+        copy = part_of(segment.run, segment.start, segment.start + segment.n, segment.run.traits)
+        parts = address.route(copy, only=ANYCAST)
+        if not all(queues for _, _, queues in parts):
+            return False
+        for index, count, queues in parts:
+            self.forward(address, segment._replace(start=segment.start + index, n=count), queues)
+        store.settle(queue, segment)
+        return True
+
+    def _group_of(self, queue: Queue) -> Group | None:
+        address = self._store.addresses.get(queue.kind.address)
+        return None if address is None or address.reach is None else address.reach.group_of(queue)

@@ -1,0 +1,104 @@
+"""Links on which another node of the cluster forwards messages to us.
+
+What was sent within the credit is always taken in: who is short of room gives no more credit, whatever the address's
+policy for clients is, because a message that is refused here is nobody's. Source: docs/adr/0012-cluster-connections.md.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mqbroker.amqp.events import Incoming
+from mqbroker.amqp.links import ReceiverLink
+from mqbroker.base.errors import Refused
+from mqbroker.core.arrivals import Arrival
+from mqbroker.core.meter import Meter
+from mqbroker.core.store import Store
+from mqbroker.node.forwards import NOT_FOUND, NUMBERED, ROUTE, SOURCE
+from mqbroker.wire.performatives import Attach, Error, Rejected, Target
+from mqbroker.wire.types import Array, Symbol
+
+if TYPE_CHECKING:
+    from mqbroker.node.accepted_peer import AcceptedPeer
+    from mqbroker.node.peer import Peer
+
+NAMES_MAX = 10_000  # queues of one route
+
+
+class ArrivalEnd:
+    """Stands where the address of a link stands otherwise."""
+
+    __slots__ = ("_next_id", "_store", "arrival")
+
+    is_empty = False
+    is_topic = True  # nothing is ever made for it
+
+    def __init__(self, store: Store, arrival: Arrival) -> None:
+        self._store = store
+        self.arrival = arrival
+        self._next_id = 0
+
+    @property
+    def name(self) -> str:
+        """Of the address."""
+        return self.arrival.name
+
+    @property
+    def meter(self) -> Meter | None:
+        """That of the address."""
+        return self.arrival.meter
+
+    @property
+    def takes_when_full(self) -> bool:
+        """Whether what comes can stay on disk while the memory is full."""
+        return self.arrival.can_page and not self._store.memory.is_shut
+
+    def numbered(self, first_id: int) -> None:
+        """The id of the next message where it comes from."""
+        self._next_id = first_id
+
+    def incoming(self, peer: Peer, event: Incoming) -> None:
+        """Take messages in, those that had come before as well: they are accepted and dropped."""
+        link, run, first, is_settled = event
+        store = self._store
+        # Ids of our own never come again.
+        first_id = self._next_id if link.is_numbered else store.next_id
+        self._next_id += run.count
+        peer.broker.activity.went(link, run.count, peer.broker.at.monotonic_ns)
+        waits = store.arrivals.publish(self.arrival, run, first_id)
+        if is_settled:
+            pass
+        elif waits is None:
+            error = Error(condition=Symbol(NOT_FOUND), description="none of their queues is here any more")
+            link.session.dispose(first, first + run.count - 1, Rejected(error=error), as_receiver=True)
+        elif waits:
+            store.decisions.wait(peer.accept, link, first, run.count)
+        else:
+            link.session.accept(first, run.count)
+        if link.credit * 2 <= link.window:
+            peer.grant(link)
+
+
+def attach(peer: AcceptedPeer, link: ReceiverLink, attach: Attach, target: Target) -> None:
+    """Another node wants to forward messages of an address. Raises Refused."""
+    if peer.listener.kind != "cluster":
+        why = "nodes of the cluster forward messages over listeners of kind cluster"
+        raise Refused("amqp:unauthorized-access", why)
+    said = attach.properties or {}
+    source, names = said.get(SOURCE), _names(said.get(ROUTE))
+    link.is_numbered = said.get(NUMBERED) is not False
+    if not isinstance(source, str) or not source or not names or not isinstance(target.address, str):
+        raise Refused("amqp:invalid-field", "a link that forwards has an address, mq:source and mq:route")
+    mark = "" if link.is_numbered else ".unnumbered"
+    arrival = peer.broker.store.arrivals.address_for(target.address, f"{source}.{link.name}{mark}", names)
+    if arrival is None:
+        raise Refused(NOT_FOUND, f"none of the queues is here: {', '.join(names[:5])}")
+    link.owner = ArrivalEnd(peer.broker.store, arrival)
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    """Names in the cluster, empty where they are not well-formed."""
+    items = value.values if isinstance(value, Array) else value
+    if not isinstance(items, list | tuple) or len(items) > NAMES_MAX:
+        return ()
+    return tuple(items) if all(isinstance(each, str) and each for each in items) else ()

@@ -1,0 +1,182 @@
+"""The connection of a bridge: we dial, log in as the cluster's user, and open one session.
+
+On it come the notices of the other node, and on it go the messages that are for its queues (node/forwards.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from mqbroker.amqp import sasl
+from mqbroker.amqp.connection import Connection, ConnectionLimits
+from mqbroker.amqp.events import (
+    Attached,
+    Attaching,
+    Began,
+    Dead,
+    Detached,
+    Ended,
+    Incoming,
+    LoggedIn,
+    Opened,
+    Settled,
+)
+from mqbroker.amqp.links import SenderLink
+from mqbroker.amqp.session import Session
+from mqbroker.amqp.states import Conn
+from mqbroker.base.time import NS_PER_MS
+from mqbroker.core.permissions import Actor
+from mqbroker.node.credentials import CLUSTER_USER, password_of
+from mqbroker.node.forwards import ForwardConsumer, Forwards
+from mqbroker.node.handshake import hello_of
+from mqbroker.node.inputs import Connected
+from mqbroker.node.notice_links import NoticeFeed
+from mqbroker.node.opening import ESTABLISHMENT_FAILED
+from mqbroker.node.peer import HANDLERS, Patience, Peer
+from mqbroker.wire.performatives import Open
+
+if TYPE_CHECKING:
+    from mqbroker.node.bridge import Bridge
+    from mqbroker.node.broker import Broker
+
+FRAME_BYTES: Final = 1 << 20  # one notice fits
+FRAME_BEFORE_OPEN_BYTES: Final = 16 << 10
+FORCED: Final = "amqp:connection:forced"
+
+
+class BridgePeer(Peer):
+    """See the module's docstring. `why`: what the transport said of its end."""
+
+    __slots__ = ("_entropy", "bridge", "forwards", "notices", "session", "why")
+
+    def __init__(self, broker: Broker, given: Connected, bridge: Bridge) -> None:
+        options = bridge.of.options
+        self._entropy = given.entropy
+        self.bridge = bridge
+        self.session: Session | None = None
+        self.why = ""
+        super().__init__(broker, given.conn, bridge.connector.uri, Patience(options.call_timeout, options.check_period))
+        self.user = CLUSTER_USER
+        self.forwards = Forwards(self)
+        self.notices = NoticeFeed(self)
+        self.touch()
+
+    def _connect(self) -> Connection:
+        idle_ms, links_max = self.patience.idle_ms, self.broker.options.limits.links_per_session_max
+        login = sasl.Client(CLUSTER_USER, password_of(self.broker.cluster.key), self._entropy, allow_plain=False)
+        return Connection(
+            ConnectionLimits(FRAME_BYTES, FRAME_BEFORE_OPEN_BYTES, idle_ms, 1, links_max, FRAME_BYTES),
+            client=login,
+        )
+
+    @property
+    def actor(self) -> Actor:
+        """Nobody acts here: the other end asks for nothing."""
+        return Actor(CLUSTER_USER, ())
+
+    @property
+    def handlers(self) -> Mapping[type, Callable[[Any, Any], None]]:
+        """What is done about each kind of event."""
+        return BRIDGE_HANDLERS
+
+    def lost(self, why: str) -> None:
+        """The transport is gone."""
+        self.why = why
+        super().lost(why)
+
+    # -- opening -------------------------------------------------------------------------------------------------------
+
+    def _logged_in(self, event: LoggedIn) -> None:
+        self.connection.open(
+            Open(
+                container_id=self.broker.container_id, hostname=self.bridge.connector.host, max_frame_size=FRAME_BYTES,
+                channel_max=0, idle_time_out=self.patience.idle_ms // 2 or None,
+                properties=self.broker.open_properties | self.bridge.of.hello.properties,
+            )
+        )  # fmt: skip
+
+    def _opened(self, event: Opened) -> None:
+        if self.connection.state is not Conn.OPENED or ESTABLISHMENT_FAILED in (event.open.properties or {}):
+            return  # who says so closes next, and only then says why
+        if self.bridge.answered(hello_of(event.open)):
+            self.session = self.connection.begin()
+
+    def _began(self, event: Began) -> None:
+        if event.session is not self.session:
+            return
+        self._deadline_ns = 0
+        self._set_due()
+        self.broker.timers.add(self)
+        self.bridge.up()
+        self.notices.attach(event.session)
+
+    def beat_ns(self) -> int:
+        """We speak at least twice within connection-ttl, whatever the other end wants."""
+        ours_ns = self.bridge.of.options.connection_ttl * NS_PER_MS // 2
+        return min(super().beat_ns() or ours_ns, ours_ns)
+
+    def hang_up(self) -> None:
+        """End it in order, without waiting for what the other end says to that."""
+        self.connection.close()
+        self.connection.lost()
+        self.touch()
+        self.handle_events()
+
+    # -- links ---------------------------------------------------------------------------------------------------------
+
+    def _attaching(self, event: Attaching) -> None:
+        event.link.refuse(event.attach, "amqp:not-allowed", "on a bridge, the one that dialled asks for links")
+
+    def _attached(self, event: Attached) -> None:
+        if isinstance(event.link, SenderLink):
+            self.forwards.attached(event.link)
+        else:
+            self.notices.attached(event.link)
+
+    def _incoming(self, event: Incoming) -> None:
+        self.notices.incoming(event)
+
+    def _detached(self, event: Detached) -> None:
+        # What is with the other node was not delivered in vain: it is sent again, and counted there.
+        super()._detached(replace(event, is_orderly=True))
+        link = event.link
+        condition = "" if event.error is None else str(event.error.condition)
+        if isinstance(link, SenderLink):
+            self.forwards.detached(link, condition, "" if event.error is None else event.error.description or "")
+        elif not self.connection.is_dead:
+            self.close("amqp:illegal-state", f"the link for notices ended: {condition or 'without a reason'}")
+
+    def _settled(self, event: Settled) -> None:
+        if not self.forwards.settled(event):
+            super()._settled(event)
+        for consumer in dict.fromkeys(taken.link.owner for taken in event.taken):
+            if isinstance(consumer, ForwardConsumer):
+                self.forwards.tidy(consumer)
+
+    def _ended(self, event: Ended) -> None:
+        if not self.connection.is_dead:
+            self.close("amqp:illegal-state", "the session ended")
+
+    def _dead(self, event: Dead) -> None:
+        super()._dead(event)
+        self.forwards.end()
+        is_stopped = event.error is not None and event.condition == FORCED
+        said = f"{event.condition}: {event.description}" if event.condition else event.description
+        self.bridge.lost(self, self.why or said or "closed by the other node", is_stopped=is_stopped)
+
+
+BRIDGE_HANDLERS: dict[type, Callable[[Any, Any], None]] = HANDLERS | {
+    LoggedIn: BridgePeer._logged_in,
+    Opened: BridgePeer._opened,
+    Began: BridgePeer._began,
+    Attaching: BridgePeer._attaching,
+    Attached: BridgePeer._attached,
+    Incoming: BridgePeer._incoming,
+    Detached: BridgePeer._detached,
+    Settled: BridgePeer._settled,
+    Ended: BridgePeer._ended,
+    Dead: BridgePeer._dead,
+}
+"""A client hears no `SaslDerive` and no `LoginDecided`."""

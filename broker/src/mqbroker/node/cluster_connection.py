@@ -1,0 +1,229 @@
+"""One cluster connection: which nodes it knows, and its bridge to each of them.
+
+Nodes come from static connectors (known by their place alone until they answer), from a discovery group, from what
+nodes say of themselves when they dial us, and from what they tell of others. One bridge leads to each, never one to
+ourselves. Source: Artemis's manual, "Clusters"; docs/adr/0012-cluster-connections.md.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mqbroker.base.notice import Level, Notice
+from mqbroker.cluster.address_match import AddressMatch
+from mqbroker.cluster.announcer import Announcer
+from mqbroker.cluster.discovery.announcement import Connector
+from mqbroker.cluster.discovery.entries import Change, Kind
+from mqbroker.cluster.notices import BindingRemoved, Member, ResetComplete, Version
+from mqbroker.cluster.notices import Notice as Told
+from mqbroker.cluster.remote_table import BINDING_NOTICES, Around, RemoteTable
+from mqbroker.cluster.self_telling import SelfTelling
+from mqbroker.cluster.topology import Change as TopologyChange
+from mqbroker.cluster.topology import Kind as TopologyKind
+from mqbroker.cluster.topology import Topology, logged
+from mqbroker.config.slices import ClusterConnectionOptions
+from mqbroker.core.queue import Queue
+from mqbroker.core.remote_binding import RemoteBinding
+from mqbroker.node.bridge import Bridge
+from mqbroker.node.bridge_states import State
+from mqbroker.node.handshake import Hello
+
+if TYPE_CHECKING:
+    from mqbroker.node.broker import Broker
+    from mqbroker.node.cluster import Cluster
+
+BRIDGES_MAX: Final = 1000  # nodes that one connection leads to; others are passed over with a notice
+LEARNED: Final = (TopologyKind.ADDED, TopologyKind.RESTARTED, TopologyKind.CHANGED)
+TOLD_BY: Final = (Kind.FOUND, Kind.CHANGED, Kind.RESTARTED)
+
+
+def place_of(connector: Connector) -> tuple[str, str, int]:
+    """Where a connector leads, whatever its name."""
+    return connector.scheme, connector.host, connector.port
+
+
+class ClusterConnection:
+    """See the module's docstring."""
+
+    def __init__(self, cluster: Cluster, options: ClusterConnectionOptions) -> None:
+        self.cluster = cluster
+        self.broker: Broker = cluster.broker
+        self.options = options
+        connectors = self.broker.discovery.connectors
+        self.own = connectors[options.connector_ref]
+        self.hello = Hello(self.broker.node_id, self.broker.boot_id, options.name, self.own, options.connection_ttl)
+        self.listed = [connectors[name] for name in options.static_connectors]
+        self.bridges: dict[str, Bridge] = {}
+        self.probes: list[Bridge] = []  # to places whose nodes are not known yet
+        self._is_full_told = False
+        self.remotes = self.broker.store.remotes.connection(options.name, options.message_load_balancing)
+        own = Member(
+            self.broker.node_id, self.broker.boot_id, self.broker.options.node.name, (self.own,),
+            Version(self.broker.epoch, 0),
+        )  # fmt: skip
+        self.topology = Topology(own)
+        self.announcer = Announcer(self.broker.node_id, lambda: self.topology.members, self._log)
+        address = AddressMatch(options.address)
+        self._around = Around(self.broker.node_id, options.max_hops, address, self, self._log, cluster.known)
+        self.tables: dict[str, RemoteTable] = {}  # of bindings, by the node that told of them
+        self._telling = SelfTelling(options, self.broker.at.monotonic_ns)
+        self.due_ns = self._telling.next_due_ns
+        self.scheduled_ns = 0
+
+    def _log(self, told: Notice) -> None:
+        self.broker.notice(told.level, told.event, connection=self.options.name, **told.fields)
+
+    def on_time(self, now_ns: int) -> None:
+        """That time has come."""
+        if self._telling.due(now_ns):
+            self.announcer.member_changed(self.topology.again())
+        self.due_ns = self._telling.next_due_ns
+
+    def start(self) -> None:
+        """Dial whoever is known by now."""
+        group = self.broker.discovery.groups.get(self.options.discovery_group_ref)
+        if group is not None:
+            group.table.listeners.append(self._discovered)
+        self.broker.timers.add(self)
+        for connector in self.listed:
+            if place_of(connector) != place_of(self.own):
+                probe = Bridge(self, connector, is_listed=True)
+                self.probes.append(probe)
+                probe.dial()
+
+    def stop(self) -> None:
+        """This node stops: nobody is dialled any more. What stands is closed with all other connections."""
+        self.announcer.member_changed(self.topology.leave())
+        for bridge in [*self.probes, *self.bridges.values()]:
+            if bridge.state is not State.UP:
+                bridge.end("this node stops")
+
+    # -- who is there --------------------------------------------------------------------------------------------------
+
+    def _discovered(self, change: Change) -> None:
+        if change.kind in TOLD_BY:
+            said = change.announcement
+            self.learn(said.node_id, said.boot_id, said.connectors[0])
+
+    def learn(self, node_id: str, boot_id: str, connector: Connector | None) -> None:
+        """Somebody told of a node, or it did itself."""
+        if connector is None or node_id == self.broker.node_id or self.broker.is_stopping:
+            return
+        is_listed = place_of(connector) in map(place_of, self.listed)
+        if self.options.allow_direct_connections_only and not is_listed:
+            return
+        found = self.bridges.get(node_id)
+        if found is not None:
+            found.told(connector, boot_id)
+            return
+        probe = next((each for each in self.probes if place_of(each.connector) == place_of(connector)), None)
+        if probe is not None and probe.state in (State.DIALLING, State.OPENING):
+            return  # it will answer for itself
+        if probe is not None:
+            probe.end("its node is known by now")
+        if len(self.bridges) >= BRIDGES_MAX:
+            self._tell_full(node_id)
+            return
+        bridge = self.bridges[node_id] = Bridge(self, connector, node_id, is_listed=is_listed)
+        bridge.dial()
+
+    def _tell_full(self, node_id: str) -> None:
+        if not self._is_full_told:
+            self._is_full_told = True
+            self.broker.notice(
+                Level.ERROR, "bridges-full", connection=self.options.name, node_id=node_id, bridges=BRIDGES_MAX
+            )
+
+    def adopt(self, bridge: Bridge, hello: Hello) -> bool:
+        """A node has answered; whether this bridge is the one that leads to it from now on."""
+        if bridge.node_id:
+            return True
+        before = self.bridges.get(hello.node_id)
+        if before is not None and before.state is State.UP:
+            before.is_listed = True
+            return False
+        if before is not None:
+            before.end("another link leads to the same node")
+        self.probes.remove(bridge)
+        bridge.node_id = hello.node_id
+        self.bridges[hello.node_id] = bridge
+        return True
+
+    # -- what bridges tell ---------------------------------------------------------------------------------------------
+
+    def is_up(self, bridge: Bridge) -> None:
+        """It is open; what the node has is told next."""
+        if bridge.node_id not in self.tables:
+            self.tables[bridge.node_id] = RemoteTable(self._around, bridge.node_id)
+
+    def is_down(self, bridge: Bridge) -> None:
+        """It was lost, and is dialled again."""
+        table = self.tables.get(bridge.node_id)
+        if table is not None:
+            table.lost()
+
+    def is_gone(self, bridge: Bridge) -> None:
+        """The node is not dialled until somebody tells of it: it has no queues, and is no member any more."""
+        table = self.tables.pop(bridge.node_id, None)
+        if table is not None:
+            table.clear()
+        self._spread(self.topology.remove(bridge.node_id))
+
+    def ended(self, bridge: Bridge) -> None:
+        """It is no more."""
+        if bridge in self.probes:
+            self.probes.remove(bridge)
+        if self.bridges.get(bridge.node_id) is bridge:
+            del self.bridges[bridge.node_id]
+
+    # -- notices -------------------------------------------------------------------------------------------------------
+
+    def heard(self, bridge: Bridge, notice: Told) -> None:
+        """A node told something. Raises PeerFault of the link."""
+        if isinstance(notice, BINDING_NOTICES):
+            table, peer = self.tables[bridge.node_id], bridge.peer
+            table.hear(notice)
+            if isinstance(notice, ResetComplete) and peer is not None:
+                peer.forwards.begin()
+            if isinstance(notice, ResetComplete | BindingRemoved) and peer is not None:
+                peer.forwards.tidy_all()
+        else:
+            self._spread(self.topology.hear(notice))
+
+    def _spread(self, change: TopologyChange | None) -> None:
+        """Log it, tell the others, and dial whoever is new."""
+        if change is None:
+            return
+        told, member = logged(change), change.member
+        if told is not None:
+            self._log(told)
+        if change.spread is not None:
+            self.announcer.member_changed(change.spread)
+        if change.kind in LEARNED and member.connectors:
+            self.learn(member.node_id, member.boot_id, member.connectors[0])
+
+    # -- Remotes of the tables: routing is told, and neighbours further on ---------------------------------------------
+
+    def add(self, binding: RemoteBinding) -> None:
+        """Another node has a queue."""
+        self.remotes.add(binding)
+        self.announcer.remote_added(binding)
+
+    def remove(self, binding: RemoteBinding) -> None:
+        """It has it no more."""
+        self.remotes.remove(binding)
+        self.announcer.remote_removed(binding)
+
+    def changed(self, binding: RemoteBinding) -> None:
+        """It has other consumers, or is reached or not. One that its node refused is unknown until it is told anew."""
+        if binding.cluster_name in self.broker.store.remotes.by_name:
+            self.remotes.changed(binding)
+            self.announcer.remote_changed(binding)
+
+    # -- messages ------------------------------------------------------------------------------------------------------
+
+    def serve(self, queue: Queue) -> None:
+        """A store-and-forward queue of this connection is new."""
+        bridge = self.bridges.get(queue.kind.forwards_to)
+        if bridge is not None and bridge.peer is not None:
+            bridge.peer.forwards.attach(queue)

@@ -1,0 +1,45 @@
+"""Tells announcers which queues this node has, and which consumers take messages of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from mqbroker.cluster.announcer import Announcer
+from mqbroker.core.queue import Consumer, Queue
+from mqbroker.core.selector import Selector
+from mqbroker.core.watcher import Watcher
+from mqbroker.node.consumer import LinkConsumer
+
+
+class ClusterWatcher(Watcher):
+    """`announcers` are those of all cluster connections. Sessions of administrators count for no consumers."""
+
+    def __init__(self, announcers: Callable[[], Iterable[Announcer]]) -> None:
+        self._announcers = announcers
+
+    def queue_added(self, queue: Queue) -> None:
+        """It is bound to its address."""
+        kind = queue.kind
+        for each in self._announcers():
+            each.queue_added(kind.name, kind.address, kind.routing, kind.selector)
+
+    def queue_removed(self, queue: Queue) -> None:
+        """It is bound no more."""
+        for each in self._announcers():
+            each.queue_removed(queue.kind.name)
+
+    def consumer_joined(self, queue: Queue, consumer: Consumer) -> None:
+        """It gets messages from now on."""
+        if isinstance(consumer, LinkConsumer):
+            for each in self._announcers():
+                each.consumer_joined(queue.kind.name, _selector_of(consumer))
+
+    def consumer_left(self, queue: Queue, consumer: Consumer) -> None:
+        """It gets no more."""
+        if isinstance(consumer, LinkConsumer):
+            for each in self._announcers():
+                each.consumer_left(queue.kind.name, _selector_of(consumer))
+
+
+def _selector_of(consumer: LinkConsumer) -> str:
+    return consumer.filter.text if isinstance(consumer.filter, Selector) else ""

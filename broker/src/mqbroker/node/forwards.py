@@ -1,0 +1,277 @@
+"""Messages on their way to another node: one link for each store-and-forward queue of a bridge.
+
+The consumer of such a link is a LinkConsumer, so credit, windows, runs and large messages are those of clients. What is
+added: the other node is told the ids of messages where they do not follow on each other, so that it takes each once;
+queues whose routes share a binding take turns by message id, so that the order of that binding's queue is kept; what
+the other node has no queue for is routed again. Source: docs/adr/0012-cluster-connections.md.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mqbroker.amqp.events import Settled
+from mqbroker.amqp.links import SenderLink
+from mqbroker.amqp.session import FIRST_ID
+from mqbroker.base.errors import PeerFault
+from mqbroker.base.notice import Level
+from mqbroker.config.slices import ClusterConnectionOptions
+from mqbroker.core.queue import Queue, Segment
+from mqbroker.node.consumer import LinkConsumer
+from mqbroker.node.ongoing import segment_of
+from mqbroker.wire.performatives import Attach, Rejected, Source, Target
+from mqbroker.wire.types import Symbol, ULong
+
+if TYPE_CHECKING:
+    from mqbroker.node.bridge_peer import BridgePeer
+
+STORE_AND_FORWARD: Final = Symbol("mq:store-and-forward")
+SOURCE: Final = Symbol("mq:source")
+ROUTE: Final = Symbol("mq:route")
+NUMBERED: Final = Symbol("mq:numbered")  # whether flows say ids, so that what comes again is dropped
+NOT_FOUND: Final = "amqp:not-found"
+REROUTED_MAX: Final = 1000  # messages of a queue that are routed again at a time
+
+
+class ForwardConsumer(LinkConsumer):
+    """The one consumer of a store-and-forward queue."""
+
+    __slots__ = ("_next_id", "_unanswered_bytes", "forwards", "is_refused", "rivals")
+
+    def __init__(self, forwards: Forwards, link: SenderLink, queue: Queue) -> None:
+        super().__init__(forwards.peer, link, queue)
+        self.forwards = forwards
+        self.rivals: list[Queue] = []  # others whose messages go to some of the same queues
+        self.is_refused = False  # the other node has no queue for it: everything is routed again
+        self._next_id = 0  # that the other node expects
+        self._unanswered_bytes = 0
+
+    def capacity(self) -> int:
+        """Messages that may go now."""
+        if self.is_refused:
+            return REROUTED_MAX
+        if self._window_bytes <= 0:
+            return 0
+        if self.rivals and self.queue.backlog.count and self.queue.backlog.head.rank >= self._turn_rank:
+            return 0
+        return super().capacity()
+
+    @property
+    def _window_bytes(self) -> int:
+        """What may go before the other node has answered some of what went."""
+        size_bytes = self._options.confirmation_window_size
+        return size_bytes - self._unanswered_bytes if size_bytes >= 0 else 1 << 62
+
+    @property
+    def _options(self) -> ClusterConnectionOptions:
+        return self.forwards.peer.bridge.of.options
+
+    @property
+    def _turn_rank(self) -> int:
+        """The lowest place of a message that a rival has: what is behind it waits for that."""
+        return min((rank for each in self.rivals if (rank := _first_rank(each)) >= 0), default=1 << 62)
+
+    def deliver(self, queue: Queue, segment: Segment) -> int:
+        """Send them, behind the number of the first where the other node cannot count on."""
+        if self.is_refused:
+            self.peer.broker.store.remotes.reroute(queue, segment)
+            return segment.n
+        if self.rivals:
+            segment = segment._replace(n=min(segment.n, self._turn_rank - segment.rank))
+        segment = segment._replace(n=self._fitting_window(segment))
+        if segment.n <= 0:
+            return 0
+        if self._is_too_large(segment):
+            return self._give_up(queue, segment)
+        if self.download is None and segment.first_id != self._next_id and self._numbers:
+            self.link.session.send_flow(self.link, {FIRST_ID: ULong(segment.first_id)})
+            self._next_id = segment.first_id
+        went = super().deliver(queue, segment)
+        self._next_id += went
+        self._unanswered_bytes += self._size_bytes(segment, went)
+        for each in self.rivals if went else ():
+            self.peer.broker.store.dirty[each] = None
+        return went
+
+    @property
+    def _numbers(self) -> bool:
+        return self._options.use_duplicate_detection
+
+    def _fitting_window(self, segment: Segment) -> int:
+        """About how many of the messages the window has room for; one where it is open at all."""
+        room, size_bytes = self._window_bytes, self._size_bytes(segment, segment.n)
+        if room <= 0 or size_bytes <= room:
+            return segment.n if room > 0 else 0
+        return max(segment.n * room // size_bytes, 1)
+
+    def _is_too_large(self, segment: Segment) -> bool:
+        """Whether the other node takes no message of this size, now or ever."""
+        size_max = self.link.max_message_size
+        return bool(size_max) and segment.run.message_bytes(segment.start) > size_max
+
+    def _give_up(self, queue: Queue, segment: Segment) -> int:
+        store, size_max = self.peer.broker.store, self.link.max_message_size
+        why = f"node {queue.kind.forwards_to} takes messages of at most {size_max} bytes: its max-message-size-bytes"
+        store.leaving.reject(queue, segment._replace(n=1), why)
+        return 1
+
+    @staticmethod
+    def _size_bytes(segment: Segment, count: int) -> int:
+        return segment.run.size_bytes(segment.start, count) if count else 0
+
+    def answered(self, segment: Segment) -> None:
+        """The other node has said something of these messages."""
+        self._unanswered_bytes = max(self._unanswered_bytes - self._size_bytes(segment, segment.n), 0)
+        self.peer.broker.store.dirty[self.queue] = None
+
+
+def _first_rank(queue: Queue) -> int:
+    """The lowest place of what the queue will hand out, 0 where only the disk knows it, -1 where there is nothing."""
+    ranks = [queue.backlog.head.rank] if queue.backlog.count else []
+    if queue.waiting:
+        ranks.append(queue.waiting[0].rank)
+    if not ranks:
+        return 0 if queue.paged_count else -1
+    return min(ranks)
+
+
+class Forwards:
+    """The links of one bridge. They begin when the other node has told which queues it has."""
+
+    def __init__(self, peer: BridgePeer) -> None:
+        self.peer = peer
+        self.is_begun = False
+        self.consumers: dict[Queue, ForwardConsumer] = {}
+
+    @property
+    def depth(self) -> int:
+        """Messages that are for this node."""
+        return sum(queue.message_count for queue in self._queues())
+
+    def _queues(self) -> list[Queue]:
+        bridge = self.peer.bridge
+        return self.peer.broker.store.remotes.queues_of(bridge.node_id, bridge.of.options.name)
+
+    def begin(self) -> None:
+        """Ask for a link for each queue that is there."""
+        self.is_begun = True
+        for queue in self._queues():
+            self.attach(queue)
+
+    def attach(self, queue: Queue) -> None:
+        """A queue that this bridge serves."""
+        peer, session = self.peer, self.peer.session
+        if not self.is_begun or queue in self.consumers or session is None or peer.connection.is_dead:
+            return
+        kind, own, options = queue.kind, peer.broker.node_id, peer.bridge.of.options
+        try:
+            link = session.attach_sender(
+                Attach(
+                    name=kind.name, handle=0, role=False, snd_settle_mode=0, source=Source(address=kind.name),
+                    target=Target(address=kind.address, capabilities=(STORE_AND_FORWARD,)), initial_delivery_count=0,
+                    properties={SOURCE: own, ROUTE: list(kind.route), NUMBERED: options.use_duplicate_detection},
+                )
+            )  # fmt: skip
+        except PeerFault as fault:
+            peer.broker.notice(Level.WARNING, "forwarding-refused", queue=kind.name, why=fault.description)
+            return
+        consumer = link.owner = self.consumers[queue] = ForwardConsumer(self, link, queue)
+        consumer.is_arriving = True
+        queue.arriving_count += 1
+        self._look()
+        peer.touch()
+
+    def attached(self, link: SenderLink) -> None:
+        """The other node answered. A refusal follows as a detach."""
+        consumer = link.owner
+        if isinstance(consumer, ForwardConsumer) and consumer.is_arriving and link.is_attached:
+            consumer.is_arriving = False
+            consumer.queue.arriving_count -= 1
+            self.peer.broker.store.join(consumer.queue, consumer)
+
+    def detached(self, link: SenderLink, condition: str, description: str) -> None:
+        """A link is gone, and what was on it is back in its queue."""
+        consumer, broker = link.owner, self.peer.broker
+        if not isinstance(consumer, ForwardConsumer):
+            return
+        queue = consumer.queue
+        if self.consumers.pop(queue, None) is not None:
+            self._look()
+        if self.peer.connection.is_dead or queue.is_deleted:
+            return
+        if condition == NOT_FOUND:
+            self._route_again(queue, link)
+        elif condition:
+            broker.notice(
+                Level.WARNING, "forwarding-refused", queue=queue.kind.name, why=f"{condition}: {description[:200]}"
+            )
+            self.peer.bridge.again_soon()
+
+    def _route_again(self, queue: Queue, link: SenderLink) -> None:
+        """The other node has none of the queues any more: what is for them takes the ways that are open now."""
+        store, refused = self.peer.broker.store, ForwardConsumer(self, link, queue)
+        refused.is_refused = True
+        self.consumers[queue] = refused
+        store.join(queue, refused)
+        self.peer.bridge.again_soon()
+
+    def settled(self, event: Settled) -> bool:
+        """Whether the outcome was ours to act on: there was no queue for the messages."""
+        for taken in event.taken:
+            if isinstance(taken.link.owner, ForwardConsumer) and taken.token is not None:
+                taken.link.owner.answered(segment_of(taken)[1])
+        error = event.outcome.error if isinstance(event.outcome, Rejected) else None
+        if error is None or error.condition != NOT_FOUND:
+            return False
+        for taken in event.taken:
+            if taken.token is not None:
+                self.peer.broker.store.remotes.reroute(*segment_of(taken))
+        return True
+
+    def tidy(self, consumer: ForwardConsumer) -> None:
+        """A queue that is empty, and whose bindings are gone, needs no link, and nobody needs the queue."""
+        queue, remotes = consumer.queue, self.peer.broker.store.remotes
+        is_known = all(name in remotes.by_name for name in queue.kind.route)
+        if queue.message_count or (is_known and not consumer.is_refused) or self.consumers.get(queue) is not consumer:
+            return
+        if consumer.link.is_attached:
+            consumer.link.detach()
+            self.peer.touch()
+            self.peer.handle_events()
+        else:
+            self.leave(consumer)
+        remotes.tidy(queue.kind.forwards_to)
+
+    def leave(self, consumer: ForwardConsumer) -> None:
+        """The consumer serves its queue no more."""
+        self.consumers.pop(consumer.queue, None)
+        if consumer in consumer.queue.consumers:
+            self.peer.broker.store.leave(consumer.queue, consumer)
+        self._look()
+
+    def tidy_all(self) -> None:
+        """Bindings are gone."""
+        for consumer in list(self.consumers.values()):
+            self.tidy(consumer)
+
+    def again(self) -> None:
+        """Links that were refused are asked for once more."""
+        self.tidy_all()
+        if any(consumer.is_refused for consumer in self.consumers.values()):
+            self.peer.bridge.again_soon()
+        self.begin()
+
+    def end(self) -> None:
+        """The connection is gone: consumers without a link go with it."""
+        for consumer in list(self.consumers.values()):
+            self.leave(consumer)
+
+    def _look(self) -> None:
+        """Which queues have to take turns."""
+        for consumer in self.consumers.values():
+            kind, route = consumer.queue.kind, set(consumer.queue.kind.route)
+            consumer.rivals = [
+                other for other in self.consumers
+                if other is not consumer.queue and other.kind.address == kind.address and route & set(other.kind.route)
+            ]  # fmt: skip
+            self.peer.broker.store.dirty[consumer.queue] = None

@@ -1,0 +1,88 @@
+"""What two nodes say of themselves when one opens a connection to the other, and what the one that dialled makes of it.
+
+Both Opens have properties: who the node is, in which process, over which cluster connection, and how it is reached.
+Source: docs/adr/0012-cluster-connections.md.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from typing import Any, Final, NamedTuple
+
+from mqbroker.cluster.discovery.announcement import Connector
+from mqbroker.wire.performatives import Open
+from mqbroker.wire.types import Symbol, UInt
+
+NODE_ID: Final = Symbol("mq:node-id")
+BOOT_ID: Final = Symbol("mq:boot-id")
+CONNECTION: Final = Symbol("mq:cluster-connection")
+CONNECTOR: Final = Symbol("mq:connector")
+TTL: Final = Symbol("mq:connection-ttl")  # ms without a word of the one that dialled, after which it is gone
+TTL_MS_MIN: Final = 200
+TTL_MS_MAX: Final = 86_400_000
+_ID: Final = re.compile(r"[A-Za-z0-9-]{1,64}")
+PORT_MAX: Final = 65_535
+_URI: Final = re.compile(
+    r"(?P<scheme>amqps?)://(\[(?P<six>[0-9A-Fa-f:.]{2,45})\]|(?P<host>[A-Za-z0-9][A-Za-z0-9._-]{0,252})):(?P<port>[0-9]{1,5})"
+)
+
+
+class Hello(NamedTuple):
+    """What a node says of itself. `ttl_ms` is 0 where it says none."""
+
+    node_id: str
+    boot_id: str
+    connection: str
+    connector: Connector | None
+    ttl_ms: int = 0
+
+    @property
+    def properties(self) -> dict[Symbol, Any]:
+        """For an Open."""
+        said: dict[Symbol, Any] = {NODE_ID: self.node_id, BOOT_ID: self.boot_id, CONNECTION: self.connection}
+        if self.connector is not None:
+            said[CONNECTOR] = self.connector.uri
+        if self.ttl_ms:
+            said[TTL] = UInt(self.ttl_ms)
+        return said
+
+
+def hello_of(opened: Open) -> Hello | None:
+    """What the peer says, None where it is no node of a cluster."""
+    said = opened.properties or {}
+    node_id, boot_id, connection = (said.get(name) for name in (NODE_ID, BOOT_ID, CONNECTION))
+    if not isinstance(node_id, str) or not isinstance(boot_id, str) or not isinstance(connection, str):
+        return None
+    if not _ID.fullmatch(node_id) or not _ID.fullmatch(boot_id):
+        return None
+    uri, ttl_ms = said.get(CONNECTOR), said.get(TTL)
+    bounded_ms = min(max(ttl_ms, TTL_MS_MIN), TTL_MS_MAX) if isinstance(ttl_ms, int) and ttl_ms > 0 else 0
+    return Hello(node_id, boot_id, connection[:256], connector_of(uri) if isinstance(uri, str) else None, bounded_ms)
+
+
+def connector_of(uri: str) -> Connector | None:
+    """The way back of `Connector.uri`, None where it is none."""
+    found = _URI.fullmatch(uri)
+    if found is None or not 1 <= int(found["port"]) <= PORT_MAX:
+        return None
+    return Connector("", found["scheme"], found["six"] or found["host"], int(found["port"]))
+
+
+class Verdict(enum.Enum):
+    """What an answer means to the one that dialled."""
+
+    GOOD = "good"
+    NO_NODE = "no node"  # a broker without cluster connections, or something else
+    OURSELVES = "ourselves"
+    CONFLICT = "conflict"  # another process has our node id
+    ANOTHER = "another"  # not the one that was dialled
+
+
+def verdict(dialled: str, hello: Hello | None, node_id: str, boot_id: str) -> Verdict:
+    """`dialled`: the node id that was expected, empty where none was known. The others are ours."""
+    if hello is None:
+        return Verdict.NO_NODE
+    if hello.node_id == node_id:
+        return Verdict.OURSELVES if hello.boot_id == boot_id else Verdict.CONFLICT
+    return Verdict.ANOTHER if dialled not in ("", hello.node_id) else Verdict.GOOD

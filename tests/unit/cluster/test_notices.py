@@ -1,0 +1,124 @@
+"""Notices: what is encoded comes back, and bytes are a notice, a kind that is not known, or the fault of the link."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from mqbroker.base.errors import PeerFault, Scope
+from mqbroker.cluster import notices as n
+from mqbroker.cluster.fields import Connector
+from mqbroker.cluster.notices import decode, encode
+
+NODE = "00000002-0000-4000-8000-000000000000"
+OWN = Connector("own", "amqps", "mq2.example.org", 5673)
+ALL: list[tuple[n.Notice, str]] = [
+    (
+        n.Member(NODE, "0" * 32, "mq2", (OWN,), n.Version(7, 1)),
+        f'{{"kind":"member","node_id":"{NODE}","boot_id":"{"0" * 32}","name":"mq2","connectors":[{{"name":"own",'
+        '"scheme":"amqps","host":"mq2.example.org","port":5673}],"version":[7,1]}',
+    ),
+    (n.MemberGone(NODE, n.Version(7, 2)), f'{{"kind":"member-gone","node_id":"{NODE}","version":[7,2]}}'),
+    (n.Reset(), '{"kind":"reset"}'),
+    (
+        n.BindingAdded("orders", "sales", "anycast", "a = 'ä'", NODE, 0),
+        '{"kind":"binding-added","queue":"orders","address":"sales","routing":"anycast","selector":"a = \'ä\'",'
+        f'"node_id":"{NODE}","distance":0}}',
+    ),
+    (n.BindingRemoved("orders" + NODE), f'{{"kind":"binding-removed","cluster_name":"orders{NODE}"}}'),
+    (
+        n.ConsumerCreated("orders" + NODE, ""),
+        f'{{"kind":"consumer-created","cluster_name":"orders{NODE}","selector":""}}',
+    ),
+    (
+        n.ConsumerClosed("orders" + NODE, "a = 1"),
+        f'{{"kind":"consumer-closed","cluster_name":"orders{NODE}","selector":"a = 1"}}',
+    ),
+    (n.ResetComplete(), '{"kind":"reset-complete"}'),
+]
+
+
+@pytest.mark.parametrize(("notice", "text"), ALL)
+def test_form(notice: n.Notice, text: str) -> None:
+    assert encode(notice).decode() == text
+    assert decode(text.encode()) == notice
+
+
+def test_every_kind_is_told_and_heard() -> None:
+    assert {type(notice) for notice, _ in ALL} == set(get_args(n.Notice)) == set(n.KINDS)
+
+
+texts = st.text(max_size=20)
+names = texts.map(lambda name: name + NODE)
+versions = st.builds(n.Version, st.integers(0, n.VERSION_MAX), st.integers(0, n.VERSION_MAX))
+
+
+@given(
+    st.one_of(
+        st.builds(n.BindingAdded, texts, texts, st.sampled_from(["anycast", "multicast"]), texts, st.just(NODE),
+                  st.integers(0, n.DISTANCE_MAX)),
+        st.builds(n.BindingRemoved, names),
+        st.builds(n.ConsumerCreated, names, texts),
+        st.builds(n.ConsumerClosed, names, texts),
+        st.builds(n.MemberGone, st.just(NODE), versions),
+        st.builds(n.Member, st.just(NODE), st.just("a" * 32), st.just("mq2"), st.sampled_from([(), (OWN,)]), versions),
+    )
+)  # fmt: skip
+def test_what_is_encoded_comes_back(notice: n.Notice) -> None:
+    assert decode(encode(notice)) == notice
+
+
+@pytest.mark.parametrize("kind", ["proposal", "", "RESET"])
+def test_a_kind_that_is_not_known_is_passed_over(kind: str) -> None:
+    assert decode(json.dumps({"kind": kind, "x": [1]}).encode()) is None
+
+
+def test_keys_that_are_not_known_are_passed_over() -> None:
+    assert decode(b'{"kind":"reset","zone":"a"}') == n.Reset()
+
+
+CHANGES: list[tuple[n.Notice, dict[str, Any]]] = [
+    (ALL[0][0], {"node_id": "mq2"}), (ALL[0][0], {"boot_id": 5}), (ALL[0][0], {"name": ""}),
+    (ALL[0][0], {"connectors": [5]}), (ALL[0][0], {"connectors": None}), (ALL[0][0], {"version": [1]}),
+    (ALL[0][0], {"version": [1, -1]}), (ALL[0][0], {"version": [1, True]}), (ALL[1][0], {"version": "1.2"}),
+    (ALL[3][0], {"routing": "ANYCAST"}), (ALL[3][0], {"distance": -1}), (ALL[3][0], {"distance": 65}),
+    (ALL[3][0], {"queue": 5}), (ALL[3][0], {"node_id": NODE.upper() + "x"}), (ALL[4][0], {"cluster_name": "orders"}),
+    (ALL[5][0], {"selector": None}), (ALL[6][0], {"cluster_name": NODE + "x"}), (ALL[2][0], {"kind": 5}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("notice", "change"), CHANGES)
+def test_what_is_malformed_is_the_fault_of_the_link(notice: n.Notice, change: dict[str, Any]) -> None:
+    row = json.loads(encode(notice)) | change
+    with pytest.raises(PeerFault, match="a notice of the cluster is malformed: ") as found:
+        decode(json.dumps(row).encode())
+    assert found.value.scope is Scope.LINK
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b"reset", b'{"kind":"reset","kind":"reset"}', b"\xff"])
+def test_what_is_no_object_is_the_fault_of_the_link(data: bytes) -> None:
+    with pytest.raises(PeerFault, match="a notice of the cluster is no"):
+        decode(data)
+
+
+def test_a_notice_has_a_bound() -> None:
+    longest = encode(n.ConsumerCreated("q" + NODE, ""))
+    longest = encode(n.ConsumerCreated("q" + NODE, "x" * (n.NOTICE_BYTES_MAX - len(longest))))
+    assert decode(longest) is not None
+    with pytest.raises(PeerFault, match="has 65537 bytes; 65536 are allowed"):
+        decode(longest + b" ")
+
+
+@given(st.binary(max_size=60), st.integers(0, len(ALL) - 1), st.integers(0, 60))
+def test_bytes_are_a_notice_or_a_fault(noise: bytes, number: int, place: int) -> None:
+    text = ALL[number][1].encode()
+    scopes = {Scope.LINK}
+    for data in (noise, text[:place] + noise + text[place:], text[:place]):
+        try:
+            decode(data)
+        except PeerFault as fault:
+            scopes.add(fault.scope)
+    assert scopes == {Scope.LINK}

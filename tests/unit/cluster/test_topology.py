@@ -1,0 +1,219 @@
+"""Who belongs to the cluster: every combination of what is known and what is said, and who speaks for this node."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import permutations, product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from mqbroker.base.notice import Level
+from mqbroker.cluster import topology as t
+from mqbroker.cluster.fields import Connector
+from mqbroker.cluster.notices import Member, MemberGone, Version
+from mqbroker.cluster.topology import Change, Kind, Topology, logged
+
+from tests.unit.cluster.neighbours import A, B, C
+
+HERE = (Connector("own", "amqp", "192.0.2.2", 5673),)
+THERE = (Connector("own", "amqp", "192.0.2.3", 5673),)
+OWN = Member(A, "a" * 32, "mq1", HERE, Version(5, 3))
+OTHER = Member(B, "b" * 32, "mq2", HERE, Version(5, 3))
+
+
+def topology(*heard: Member | MemberGone) -> Topology:
+    made = Topology(OWN)
+    for notice in heard:
+        made.hear(notice)
+    return made
+
+
+def kind_of(change: Change | None) -> Kind | None:
+    return None if change is None else change.kind
+
+
+# -- others ------------------------------------------------------------------------------------------------------------
+
+
+def test_who_is_heard_of_for_the_first_time_is_added_and_spread() -> None:
+    made = topology()
+    assert made.hear(OTHER) == Change(Kind.ADDED, OTHER, OTHER)
+    assert (made.members, made.others, made.get(B), made.get(C)) == ([OWN, OTHER], [OTHER], OTHER, None)
+    assert made.hear(OTHER) is None
+
+
+# (version, is another process, connectors) of what is said; then the kind, and the connectors from then on.
+NEWER, SAME, OLDER = Version(5, 4), Version(5, 3), Version(4, 9)
+SAID = [
+    (NEWER, False, HERE, Kind.REFRESHED, HERE),
+    (NEWER, False, THERE, Kind.CHANGED, THERE),
+    (NEWER, False, (), Kind.REFRESHED, HERE),
+    (NEWER, True, HERE, Kind.RESTARTED, HERE),
+    (NEWER, True, THERE, Kind.RESTARTED, THERE),
+    (NEWER, True, (), Kind.RESTARTED, ()),
+    *[(*said, None, HERE) for said in product((SAME, OLDER), (False, True), (HERE, THERE, ()))],
+]
+
+
+@pytest.mark.parametrize(("version", "is_other", "connectors", "kind", "after"), SAID)
+def test_what_is_newer_wins(
+    version: Version,
+    is_other: bool,
+    connectors: tuple[Connector, ...],
+    kind: Kind | None,
+    after: tuple[Connector, ...],
+) -> None:
+    made = topology(OTHER)
+    boot_id = "c" * 32 if is_other else OTHER.boot_id
+    change = made.hear(replace(OTHER, version=version, boot_id=boot_id, connectors=connectors))
+    assert kind_of(change) is kind
+    (now,) = made.others
+    assert now.connectors == after
+    assert change is None or (change.member, change.spread) == (now, now)
+    assert (now.version, now.boot_id) == ((version, boot_id) if kind else (OTHER.version, OTHER.boot_id))
+
+
+@pytest.mark.parametrize(("version", "is_filled"), [(NEWER, True), (SAME, True), (OLDER, True)])
+def test_how_to_reach_a_node_is_filled_in_whatever_the_version(version: Version, is_filled: bool) -> None:
+    made = topology(replace(OTHER, connectors=()))
+    change = made.hear(replace(OTHER, version=version))
+    assert (kind_of(change), made.others[0].connectors == HERE) == (Kind.CHANGED, is_filled)
+    assert made.others[0].version == max(version, OTHER.version)
+
+
+def test_what_an_earlier_process_was_reached_by_fills_in_nothing() -> None:
+    made = topology(replace(OTHER, connectors=()))
+    assert made.hear(replace(OTHER, version=OLDER, boot_id="c" * 32)) is None
+
+
+def test_a_new_name_is_a_change() -> None:
+    assert kind_of(topology(OTHER).hear(replace(OTHER, version=NEWER, name="mq9"))) is Kind.CHANGED
+
+
+# -- who has left ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("version", "is_gone"), [(NEWER, True), (SAME, True), (OLDER, False)])
+def test_who_has_left_is_gone_unless_newer_news_are_known(version: Version, is_gone: bool) -> None:
+    made, notice = topology(OTHER), MemberGone(B, version)
+    change = made.hear(notice)
+    assert change == (Change(Kind.GONE, OTHER, notice) if is_gone else None)
+    assert made.others == ([] if is_gone else [OTHER])
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_older_news_do_not_bring_back_who_has_left(is_known: bool) -> None:
+    made = topology(*[OTHER] * is_known, MemberGone(B, NEWER))
+    assert [made.hear(replace(OTHER, version=version)) for version in (OLDER, SAME, NEWER)] == [None] * 3
+    assert kind_of(made.hear(replace(OTHER, version=Version(6, 0)))) is Kind.ADDED
+
+
+def test_of_two_ends_the_later_one_counts() -> None:
+    made = topology(MemberGone(B, NEWER), MemberGone(B, OLDER))
+    assert made.hear(replace(OTHER, version=SAME)) is None
+
+
+def test_who_is_given_up_comes_back_with_newer_news_only() -> None:
+    made = topology(OTHER)
+    assert made.remove(B) == Change(Kind.GONE, OTHER, MemberGone(B, SAME))
+    assert made.remove(B) is None
+    assert made.hear(OTHER) is None
+    assert kind_of(made.hear(replace(OTHER, version=NEWER))) is Kind.ADDED
+
+
+def test_those_who_left_are_remembered_within_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(t, "TOMBSTONES_MAX", 2)
+    ids = [f"{number:08x}-0000-4000-8000-000000000000" for number in range(3)]
+    made = topology(*[MemberGone(node_id, SAME) for node_id in ids])
+    added = [made.hear(replace(OTHER, node_id=node_id)) is not None for node_id in ids]
+    assert added == [True, False, False]
+
+
+def test_members_are_bounded_and_that_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(t, "MEMBERS_MAX", 1)
+    made, more = topology(OTHER), replace(OTHER, node_id=C)
+    assert made.hear(more) == Change(Kind.FULL, more, None)
+    assert made.hear(more) is None
+    made.remove(B)
+    assert kind_of(made.hear(more)) is Kind.ADDED
+
+
+# -- this node ---------------------------------------------------------------------------------------------------------
+
+
+def test_this_node_says_again_what_it_says_of_itself() -> None:
+    made = topology()
+    assert made.again() == replace(OWN, version=Version(5, 4)) == made.own
+    assert made.leave() == MemberGone(A, Version(5, 5))
+    assert topology(OTHER).hear(topology(OTHER).again()) is None
+
+
+def test_what_comes_back_of_ourselves_and_of_our_earlier_processes_is_no_news() -> None:
+    made = topology()
+    for notice in (OWN, replace(OWN, boot_id="e" * 32, version=Version(4, 99)), MemberGone(A, Version(5, 2))):
+        assert made.hear(notice) is None
+    assert (made.own, made.claims) == (OWN, {})
+
+
+@pytest.mark.parametrize(("version", "then"), [(Version(5, 3), Version(5, 4)), (Version(5, 9), Version(5, 10))])
+def test_who_says_that_we_have_left_is_told_otherwise(version: Version, then: Version) -> None:
+    made = topology()
+    change = made.hear(MemberGone(A, version))
+    assert change is not None
+    assert (change.kind, change.spread) == (Kind.OURS, replace(OWN, version=then))
+    assert made.own == change.spread
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        replace(OWN, boot_id="e" * 32),
+        replace(OWN, boot_id="e" * 32, version=Version(5, 0)),
+        replace(OWN, boot_id="e" * 32, version=Version(6, 0)),
+        MemberGone(A, Version(6, 0)),
+    ],
+)
+def test_who_claims_our_node_id_is_refused_and_told_once(claim: Member | MemberGone) -> None:
+    made = topology()
+    change = made.hear(claim)
+    assert change is not None
+    assert (change.kind, change.spread, made.own) == (Kind.SPLIT_BRAIN, None, OWN)
+    assert made.hear(claim) is None
+    assert len(made.claims) == 1
+
+
+def test_claims_are_bounded() -> None:
+    made = topology(*[replace(OWN, boot_id=f"{number:032x}") for number in range(20)])
+    assert len(made.claims) == t.CLAIMS_MAX
+
+
+def test_what_the_log_says() -> None:
+    notice = logged(Change(Kind.ADDED, OTHER, OTHER))
+    assert notice is not None
+    assert (notice.level, notice.event) == (Level.INFO, "cluster-member-added")
+    assert notice.fields == {
+        "node_id": B, "node": "mq2", "boot_id": "b" * 32, "connector": "amqp://192.0.2.2:5673"
+    }  # fmt: skip
+    claim = logged(Change(Kind.SPLIT_BRAIN, replace(OWN, connectors=()), None))
+    assert claim is not None
+    assert (claim.level, "identity new" in str(claim.fields["remedy"])) == (Level.ERROR, True)
+    assert logged(Change(Kind.REFRESHED, OTHER, OTHER)) is None
+
+
+# -- all together ------------------------------------------------------------------------------------------------------
+
+
+@given(st.data())
+def test_whatever_the_order_all_nodes_come_to_know_the_same(data: st.DataObject) -> None:
+    versions = st.builds(Version, st.integers(1, 2), st.integers(0, 2))
+    news = [
+        replace(OTHER, version=version, boot_id=f"{version.epoch:032x}", name=f"n{version.counter}")
+        if data.draw(st.booleans())
+        else MemberGone(B, version)
+        for version in sorted(data.draw(st.sets(versions, max_size=4)), key=lambda one: (one.epoch, one.counter))
+    ]
+    outcomes = {tuple(topology(*order).others) for order in permutations(news)}
+    assert len(outcomes) == 1
+    last = news[-1] if news else None
+    assert outcomes == {(last,) if isinstance(last, Member) else ()}

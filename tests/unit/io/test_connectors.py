@@ -1,0 +1,141 @@
+"""Connections to other nodes with TLS, over real sockets and on both event loops: who proves what to whom."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from mqbroker.node.effects import Batch, Close, Connect, Send
+from mqbroker.node.inputs import Closed, Connected, Input, Received
+
+from tests.support.certificates import Authority
+from tests.unit.io.conftest import ScriptedCore, bench, until
+
+Runner = Callable[[Any], Any]
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("ca"))
+
+
+@pytest.fixture(scope="module")
+def stranger(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("other"))
+
+
+def listener(authority: Authority) -> dict[str, Any]:
+    """What a cluster listener has whose peers show certificates."""
+    return {name.replace("-", "_"): value for name, value in authority.listener("required").items()}
+
+
+async def far_end(authority: Authority, *, asks: bool = True) -> tuple[asyncio.Server, int]:
+    """Echoes five bytes behind the common names that the peer shows."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(authority.certificate_file, authority.key_file)
+    if asks:
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_verify_locations(authority.ca_file)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        shown = writer.get_extra_info("ssl_object").getpeercert() or {}
+        writer.write(await reader.readexactly(5) + str(len(shown.get("subjectAltName", ()))).encode())
+        await writer.drain()
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
+    return server, server.sockets[0].getsockname()[1]
+
+
+def dialling(*effects: Any) -> ScriptedCore:
+    """Dials, greets whoever answers, and closes when the answer has come."""
+    waiting = list(effects)
+
+    def react(inputs: list[Input]) -> Batch:
+        now, waiting[:] = list(waiting), []
+        now += [Send(each.conn, [b"hello"]) for each in inputs if isinstance(each, Connected)]
+        now += [Close(each.conn) for each in inputs if isinstance(each, Received)]
+        return Batch(effects=now)
+
+    return ScriptedCore(react)
+
+
+def test_both_ends_show_certificates_of_their_listeners(run: Runner, authority: Authority) -> None:
+    async def scenario() -> None:
+        server, port = await far_end(authority)
+        core = dialling(Connect(-1, "127.0.0.1", port, is_tls=True, listener="clients"))
+        async with bench(core, **listener(authority)):
+            await until(lambda: core.of(Closed))
+            assert b"".join(each.data for each in core.of(Received)) == b"hello2"
+            assert [each.why for each in core.of(Closed)] == ["closed by us"]
+        server.close()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_who_is_signed_by_another_authority_is_not_spoken_to(
+    run: Runner, authority: Authority, stranger: Authority, host: str
+) -> None:
+    async def scenario() -> None:
+        server, port = await far_end(stranger, asks=False)
+        core = dialling(Connect(-1, host, port, is_tls=True, listener="clients"))
+        async with bench(core, **listener(authority)):
+            await until(lambda: core.of(Closed))
+            (closed,) = core.of(Closed)
+            assert closed.why.startswith(f"{host} port {port}: TLS: the peer's certificate is not good: ")
+            assert core.of(Connected) == []
+        server.close()
+
+    run(scenario())
+
+
+def test_a_certificate_for_another_host_is_refused(run: Runner, authority: Authority) -> None:
+    async def scenario() -> None:
+        elsewhere = authority.ca.issue_cert("elsewhere.example")
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        elsewhere.configure_cert(context)
+        server = await asyncio.start_server(lambda _reader, writer: writer.close(), "127.0.0.1", 0, ssl=context)
+        port = server.sockets[0].getsockname()[1]
+        core = dialling(Connect(-1, "127.0.0.1", port, is_tls=True, listener="clients"))
+        async with bench(core, **listener(authority)):
+            await until(lambda: core.of(Closed))
+            (closed,) = core.of(Closed)
+            assert "IP address mismatch" in closed.why
+            assert core.of(Connected) == []
+        server.close()
+
+    run(scenario())
+
+
+def test_files_that_cannot_be_read_are_named(run: Runner, authority: Authority) -> None:
+    async def scenario() -> None:
+        core = dialling()
+        async with bench(core, **listener(authority)) as made:
+            broken = replace(made.listener, tls_key_file="/nowhere/server.key")
+            made.connectors.change((broken,))
+            made.connectors.connect(Connect(-1, "127.0.0.1", 1, is_tls=True, listener="clients"))
+            await until(lambda: core.of(Closed))
+            (closed,) = core.of(Closed)
+            assert closed.why.startswith("listeners.0.tls-key-file: /nowhere/server.key cannot be read")
+
+    run(scenario())
+
+
+def test_a_peer_that_never_shakes_hands_is_given_up(run: Runner, authority: Authority) -> None:
+    async def scenario() -> None:
+        server = await asyncio.start_server(lambda _reader, _writer: None, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        core = dialling(Connect(-1, "127.0.0.1", port, is_tls=True, listener="clients", timeout_ms=200))
+        async with bench(core, **listener(authority)) as made:
+            await until(lambda: core.of(Closed))
+            assert [each.why for each in core.of(Closed)] == [f"127.0.0.1 port {port}: no answer in 200 ms"]
+            assert len(made.connections) == 0
+        server.close()
+
+    run(scenario())

@@ -1,0 +1,276 @@
+"""Bridges between nodes: dialled, let in or not, lost, dialled again, and given up."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from mqbroker.node import inputs as given
+from mqbroker.node.effects import Connect
+
+from tests.support.cluster_stage import OTHER_KEY, PORT, ClusterStage, node_id_of
+
+
+def pair(**changes: Any) -> tuple[ClusterStage, Any, Any]:
+    """Two nodes that list each other, and are connected both ways."""
+    cluster = ClusterStage()
+    a, b = cluster.node("a", ["b"], **changes), cluster.node("b", ["a"], **changes)
+    cluster.run()
+    cluster.wait(600)
+    assert (a.state("b"), b.state("a")) == ("up", "up")
+    return cluster, a, b
+
+
+@pytest.mark.option("cluster-connections.static-connectors")
+def test_two_nodes_that_list_each_other_have_a_bridge_each_way() -> None:
+    _, a, b = pair()
+    assert [each["node_id"] for each in a.events("bridge-connected")] == [node_id_of("b")]
+    assert [each["node_id"] for each in b.events("bridge-connected")] == [node_id_of("a")]
+    assert len(a.pipes) == len(b.pipes) == 2
+
+
+@pytest.mark.option("cluster-connections.connector-ref")
+def test_a_node_that_is_dialled_dials_back() -> None:
+    cluster = ClusterStage()
+    b = cluster.node("b", ["nowhere"])
+    a = cluster.node("a", ["b"])
+    cluster.run()
+    assert (a.state("b"), b.state("a")) == ("up", "up")
+
+
+@pytest.mark.option("cluster-connections.allow-direct-connections-only")
+def test_only_listed_nodes_are_dialled_where_that_is_wanted() -> None:
+    cluster = ClusterStage()
+    b = cluster.node("b", ["nowhere"], allow_direct_connections_only=True)
+    a = cluster.node("a", ["b"])
+    cluster.run()
+    assert (a.state("b"), b.state("a")) == ("up", "")
+
+
+def test_a_node_never_has_a_bridge_to_itself() -> None:
+    cluster = ClusterStage()
+    cluster.nodes["alias"] = a = cluster.node("a", ["a", "alias"])
+    a.run()
+    cluster.wait(5_000)
+    connection = a.broker.cluster.connections["cluster"]
+    assert [each.host for each in a.dials] == ["alias", "alias"]  # the first one came before it was there
+    assert (connection.bridges, connection.probes, a.events("node-id-conflict")) == ({}, [], [])
+
+
+def test_two_nodes_with_one_id_are_told_of() -> None:
+    cluster = ClusterStage()
+    a = cluster.node("a", ["b"])
+    cluster.node("b", ["nowhere"], identity={"node_id": node_id_of("a")})
+    cluster.run()
+    cluster.wait(600)
+    (conflict,) = a.events("node-id-conflict")[:1]
+    assert conflict["source"] == f"amqp://b:{PORT}"
+    assert "mqbroker identity new" in conflict["remedy"]
+    assert a.broker.cluster.connections["cluster"].bridges == {}
+
+
+def test_who_does_not_know_the_secret_is_not_let_in_and_is_told_of_once() -> None:
+    cluster = ClusterStage()
+    a = cluster.node("a", ["b"], identity={"cluster_key": OTHER_KEY})
+    b = cluster.node("b", ["nowhere"])
+    cluster.run()
+    cluster.wait(30_000)
+    assert len(a.dials) > 3
+    refused = [each["why"] for each in a.events("bridge-failed") if "login" in each["why"]]
+    assert refused == ["amqp:unauthorized-access: the server refused the login (SASL code 1)"]
+    assert {each["user"] for each in b.events("login-failed")} == {"mq-cluster"}
+    assert b.state("a") == ""
+
+
+@pytest.mark.option("cluster-connections.name")
+def test_the_connection_must_have_one_name_on_all_nodes() -> None:
+    cluster = ClusterStage()
+    a = cluster.node("a", ["b"])
+    cluster.node("b", ["nowhere"], name="another")
+    cluster.run()
+    cluster.wait(600)
+    whys = {each["why"] for each in a.events("bridge-failed")}
+    assert any("there is no cluster connection 'cluster' here" in why for why in whys)
+
+
+def test_a_broker_without_cluster_connections_is_no_node() -> None:
+    cluster = ClusterStage()
+    cluster.node("b", ["nowhere"])
+    a = cluster.node("a", ["b"])
+    b = cluster.nodes["b"]
+    b.options = replace(b.options, cluster_connections=())
+    b.crash()
+    b.start()
+    cluster.run()
+    cluster.wait(1_000)
+    (probe,) = a.broker.cluster.connections["cluster"].probes
+    assert (a.state("b"), probe.state.value) == ("", "resting")
+    assert "the server refused the login" in probe.why
+
+
+@pytest.mark.option("cluster-connections.retry-interval")
+def test_a_node_that_crashed_is_dialled_until_it_is_back() -> None:
+    cluster, a, b = pair(retry_interval=700)
+    b.crash()
+    cluster.run()
+    (lost,) = a.events("bridge-disconnected")
+    assert (lost["node_id"], lost["why"], lost["retry_ms"]) == (node_id_of("b"), "reset", 700)
+    before = len(a.dials)
+    cluster.wait(2_800)
+    assert len(a.dials) == before + 4
+    b.start()
+    cluster.run()
+    cluster.wait(700)
+    assert (a.state("b"), b.state("a")) == ("up", "up")
+    assert a.bridge("b").boot_id == b.broker.boot_id
+
+
+@pytest.mark.option("cluster-connections.retry-interval-multiplier", "cluster-connections.max-retry-interval")
+def test_delays_grow_up_to_their_bound() -> None:
+    cluster, a, b = pair(retry_interval=100, retry_interval_multiplier=2.0, max_retry_interval=350)
+    cluster.unreachable = {"b"}
+    cluster.cut_all(b)
+    cluster.run()
+    times = []
+    for _ in range(100):
+        before = len(a.dials)
+        cluster.wait(10)
+        if len(a.dials) > before:
+            times.append(cluster.now_ns // 1_000_000)
+    steps = [later - earlier for earlier, later in pairwise(times)]
+    assert steps[:3] == [100, 200, 350] or steps[:3] == [200, 350, 350]
+
+
+@pytest.mark.option("cluster-connections.reconnect-attempts")
+def test_attempts_may_be_bounded_and_begin_anew_when_the_node_is_told_of() -> None:
+    cluster, a, b = pair(reconnect_attempts=3)
+    cluster.unreachable = {"b"}
+    cluster.cut_all(b)
+    cluster.run()
+    before = len(a.dials)
+    cluster.wait(60_000)
+    assert len(a.dials) == before + 3
+    assert a.state("b") == "gone"
+    (lost,) = a.events("node-lost")
+    assert "Connection refused" in lost["why"]
+    cluster.unreachable = set()
+    cluster.cut_all(b)
+    b.bridge("a").end("test")
+    b.broker.cluster.connections["cluster"].learn(node_id_of("a"), "", a.bridge("b").of.own)
+    b.step()
+    cluster.run()
+    assert a.state("b") == "up"  # b has dialled a, and so a knows of b again
+
+
+@pytest.mark.option("cluster-connections.initial-connect-attempts")
+def test_first_attempts_may_be_bounded_too() -> None:
+    cluster = ClusterStage()
+    a = cluster.node("a", ["b"], initial_connect_attempts=2)
+    cluster.run()
+    cluster.wait(60_000)
+    assert len(a.dials) == 2
+    assert [each["connector"] for each in a.events("node-lost")] == [f"amqp://b:{PORT}"]
+
+
+@pytest.mark.option("cluster-connections.topology-scanner-attempts")
+def test_a_node_that_stops_cleanly_is_not_dialled_before_it_is_told_of_again() -> None:
+    cluster, a, b = pair(topology_scanner_attempts=0)
+    b.stop()
+    cluster.run()
+    assert [each["node_id"] for each in a.events("bridge-stopped")] == [node_id_of("b")]
+    assert a.events("bridge-disconnected") == []
+    before = len(a.dials)
+    cluster.wait(60_000)
+    assert (a.state("b"), len(a.dials)) == ("gone", before)
+    b.start()
+    cluster.run()
+    assert (a.state("b"), b.state("a")) == ("up", "up")
+
+
+@pytest.mark.option("cluster-connections.topology-scanner-attempts")
+def test_a_listed_node_that_stopped_cleanly_is_looked_for_a_few_times() -> None:
+    cluster, a, b = pair(topology_scanner_attempts=4, retry_interval=100)
+    b.stop()
+    cluster.run()
+    before = len(a.dials)
+    cluster.wait(60_000)
+    assert (a.state("b"), len(a.dials)) == ("gone", before + 4)
+    assert len(a.events("topology-incomplete")) == 1
+    assert a.events("node-lost") == []
+
+
+@pytest.mark.option("cluster-connections.check-period")
+def test_a_node_that_falls_silent_is_given_up_after_the_check_period() -> None:
+    cluster, a, b = pair(check_period=2_000, connection_ttl=9_000)
+    cluster.silence(b)
+    cluster.wait(1_400)
+    assert a.state("b") == "up"
+    cluster.mute = {"b"}
+    cluster.wait(700)
+    assert a.state("b") == "resting"
+    (lost,) = a.events("bridge-disconnected")
+    assert "nothing was heard for 2000 ms" in lost["why"]
+
+
+@pytest.mark.option("cluster-connections.connection-ttl")
+def test_the_accepting_side_reaps_a_silent_node_after_its_ttl() -> None:
+    cluster, a, b = pair(check_period=500_000, connection_ttl=600_000)
+    (peer,) = [each for each in b.broker.peers.values() if each.conn > 0]
+    assert peer.patience.idle_ms == 600_000
+    cluster.silence(a, is_deaf=False)
+    cluster.wait(290_000)
+    assert peer.conn in b.broker.peers
+    cluster.wait(311_000)
+    assert peer.conn not in b.broker.peers
+
+
+def test_a_quiet_bridge_stays_up() -> None:
+    cluster, a, b = pair(check_period=1_000, connection_ttl=2_000)
+    cluster.wait(60_000)
+    assert (a.state("b"), b.state("a")) == ("up", "up")
+    assert a.events("bridge-disconnected") == b.events("bridge-disconnected") == []
+
+
+@pytest.mark.option("cluster-connections.call-timeout")
+def test_a_node_that_does_not_answer_is_given_up_in_time() -> None:
+    cluster = ClusterStage()
+    cluster.mute = {"b"}
+    a = cluster.node("a", ["b"], call_timeout=1_234)
+    cluster.run()
+    (dial,) = a.dials
+    assert dial == Connect(-1, "b", PORT, "127.0.0.1", timeout_ms=1_234, listener="cluster")
+
+
+def test_another_node_at_a_known_place_gets_a_bridge_of_its_own() -> None:
+    cluster, a, b = pair()
+    b.crash()
+    cluster.run()
+    b.identity["node_id"] = node_id_of("c")
+    b.start()
+    cluster.run()
+    cluster.wait(2_500)
+    assert (a.state("b"), a.state("c")) == ("gone", "up")
+    (lost,) = a.events("node-lost")
+    assert lost["why"] == f"another node answers there: {node_id_of('c')}"
+
+
+def test_a_node_that_stops_ends_its_bridges() -> None:
+    cluster, a, _ = pair()
+    a.stop()
+    cluster.run()
+    assert a.halted == 0
+    assert a.broker.cluster.connections["cluster"].bridges == {}
+
+
+def test_a_new_secret_is_used_from_the_next_login_on() -> None:
+    cluster, a, b = pair()
+    for node in (a, b):
+        node.give(given.ClusterKeyChanged(OTHER_KEY))
+    cluster.run()
+    assert (a.state("b"), b.state("a")) == ("up", "up")
+    cluster.cut_all(b)
+    cluster.wait(600)
+    assert (a.state("b"), b.state("a")) == ("up", "up")
+    assert a.events("login-failed") == b.events("login-failed") == []

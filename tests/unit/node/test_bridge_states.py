@@ -1,0 +1,32 @@
+"""The table of a bridge's states: every pair is either in it or a bug."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+from mqbroker.base.errors import Bug
+from mqbroker.node.bridge_states import NEXT, State, Turn, next_state
+
+EVERY = list(product(State, Turn))
+
+
+@pytest.mark.parametrize(("state", "turn"), EVERY, ids=lambda each: each.value)
+def test_every_pair(state: State, turn: Turn) -> None:
+    if (state, turn) in NEXT:
+        assert next_state(state, turn) is NEXT[state, turn]
+    else:
+        with pytest.raises(Bug, match=f"a bridge that is {state.value} cannot {turn.value}"):
+            next_state(state, turn)
+
+
+def test_every_state_can_end_and_what_has_ended_stays_so() -> None:
+    assert [state for state in State if (state, Turn.END) not in NEXT] == [State.ENDED]
+    assert [turn for state, turn in NEXT if state is State.ENDED] == []
+
+
+def test_every_state_is_reached() -> None:
+    reached = {State.IDLE}
+    while more := {NEXT[state, turn] for state, turn in NEXT if state in reached} - reached:
+        reached |= more
+    assert reached == set(State)

@@ -1,0 +1,219 @@
+"""Messages that go to other nodes: each arrives once and in order, whatever becomes of the links."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.support.cluster_stage import ClusterNode, ClusterStage, node_id_of
+from tests.support.large_messages import Consumer, Producer
+
+
+def pair(**changes: Any) -> tuple[ClusterStage, ClusterNode, ClusterNode]:
+    """Two nodes that know each other."""
+    cluster = ClusterStage()
+    a, b = cluster.node("a", ["b"], **changes), cluster.node("b", ["a"], **changes)
+    cluster.run()
+    cluster.wait(600)
+    assert (a.state("b"), b.state("a")) == ("up", "up")
+    return cluster, a, b
+
+
+def waiting(node: ClusterNode, name: str) -> int:
+    """Messages for another node."""
+    return sum(queue.message_count for queue in node.broker.store.remotes.queues_of(node_id_of(name)))
+
+
+def test_messages_go_where_their_consumer_is() -> None:
+    cluster, a, b = pair()
+    consumer = Consumer(b, credit=100)
+    cluster.run()
+    producer = Producer(a)
+    for number in range(20):
+        producer.publish(b"%d" % number)
+    cluster.run()
+    assert consumer.bodies == [b"%d" % number for number in range(20)]
+    assert len(producer.outcomes) == 20
+    assert waiting(a, "b") == 0
+    assert b.broker.store.arrivals.arrived_total == 20
+
+
+def test_what_cannot_go_waits_and_goes_when_the_node_is_back_in_order_and_once() -> None:
+    cluster, a, b = pair()
+    Consumer(b, credit=0)
+    cluster.run()
+    producer = Producer(a)
+    for number in range(5):
+        producer.publish(b"%d" % number)
+    cluster.run()
+    b.crash()
+    cluster.run()
+    for number in range(5, 10):
+        producer.publish(b"%d" % number)
+    assert waiting(a, "b") + a.broker.store.queues["orders"].message_count == 5
+    b.start()
+    cluster.run()
+    cluster.wait(2_500)
+    consumer = Consumer(b, "again", credit=100)
+    cluster.run()
+    cluster.wait(100)
+    assert sorted(consumer.bodies, key=int)[:5] == [b"%d" % number for number in range(5)]
+    assert len(consumer.bodies) == len(set(consumer.bodies))
+
+
+def test_answers_that_were_lost_make_no_duplicates() -> None:
+    cluster, a, b = pair()
+    consumer = Consumer(b, credit=100)
+    cluster.run()
+    producer = Producer(a)
+    b.is_disk_held = True
+    for number in range(10):
+        producer.publish(b"%d" % number)
+    cluster.run()
+    assert waiting(a, "b") == 10  # sent, and not answered
+    cluster.cut_all(a)
+    cluster.run()
+    b.is_disk_held = False
+    cluster.wait(2_500)
+    assert consumer.bodies == [b"%d" % number for number in range(10)]
+    assert waiting(a, "b") == 0
+    assert b.broker.store.arrivals.dropped_total == 10
+    assert [run.deliveries for run in b.broker.store.queues["orders"].backlog] == []
+
+
+@pytest.mark.option("cluster-connections.use-duplicate-detection")
+def test_without_duplicate_detection_they_do() -> None:
+    cluster, a, b = pair(use_duplicate_detection=False)
+    consumer = Consumer(b, credit=100)
+    cluster.run()
+    producer = Producer(a)
+    b.is_disk_held = True
+    producer.publish(b"twice")
+    cluster.run()
+    cluster.cut_all(a)
+    cluster.run()
+    b.is_disk_held = False
+    cluster.wait(2_500)
+    assert consumer.bodies == [b"twice", b"twice"]
+
+
+@pytest.mark.option("cluster-connections.confirmation-window-size")
+def test_so_many_bytes_at_most_are_without_an_answer() -> None:
+    cluster, a, b = pair(confirmation_window_size=3_000)
+    Consumer(b, credit=0)
+    cluster.run()
+    producer = Producer(a)
+    b.is_disk_held = True
+    for _ in range(10):
+        producer.publish(b"x" * 1_000)
+    cluster.run()
+    (queue,) = a.broker.store.remotes.queues_of(node_id_of("b"))
+    assert (queue.delivering_count, queue.message_count) == (3, 10)
+    b.is_disk_held = False
+    cluster.run()
+    assert queue.message_count == 0
+
+
+def test_large_messages_go_too() -> None:
+    tables = {"limits": {"amqp_min_large_message_size_bytes": 2_000, "large_message_in_memory_max_size_bytes": 0}}
+    cluster, a, b = pair(options=tables)
+    consumer = Consumer(b, credit=100)
+    cluster.run()
+    producer = Producer(a)
+    bodies = [bytes([number]) * 40_000 for number in range(3)]
+    for body in bodies:
+        producer.publish(body)
+        producer.publish(b"small")
+    cluster.run()
+    assert consumer.bodies == [bodies[0], b"small", bodies[1], b"small", bodies[2], b"small"]
+    assert waiting(a, "b") == 0
+    assert not a.large_files.sizes
+
+
+def test_topics_reach_subscribers_everywhere() -> None:
+    cluster, a, b = pair()
+    here = Consumer(a, "here", "news", credit=100, source={"capabilities": ("topic",)})
+    there = Consumer(b, "there", "news", credit=100, source={"capabilities": ("topic",)})
+    cluster.run()
+    producer = Producer(a, address="news")
+    for number in range(5):
+        producer.publish(b"%d" % number)
+    cluster.run()
+    assert here.bodies == there.bodies == [b"%d" % number for number in range(5)]
+
+
+def test_two_subscribers_at_one_node_share_one_transfer() -> None:
+    cluster, a, b = pair()
+    both = [Consumer(b, f"there-{n}", "news", credit=100, source={"capabilities": ("topic",)}) for n in range(2)]
+    cluster.run()
+    producer = Producer(a, address="news")
+    producer.publish(b"once")
+    cluster.run()
+    assert [each.bodies for each in both] == [[b"once"], [b"once"]]
+    assert b.broker.store.arrivals.arrived_total == 1
+
+
+def test_a_node_without_the_queue_has_its_messages_routed_again() -> None:
+    cluster, a, b = pair()
+    Consumer(b, credit=0)
+    cluster.run()
+    cluster.silence(b)
+    producer = Producer(a)
+    producer.publish(b"waits")
+    cluster.run()
+    assert waiting(a, "b") == 1
+    cluster.cut_all(b)
+    b.crash()
+    b.disk = type(b)(cluster, "b", b.options).disk  # with another disk: it has lost everything
+    b.start()
+    cluster.run()
+    cluster.wait(3_000)
+    assert waiting(a, "b") == 0
+    consumer = Consumer(a, "here", credit=10)
+    cluster.run()
+    cluster.wait(100)
+    dead = [queue for name, queue in a.broker.store.queues.items() if "DLQ" in name]
+    assert consumer.bodies == [b"waits"] or sum(queue.message_count for queue in dead) == 1
+
+
+def test_on_listeners_of_clients_nobody_forwards() -> None:
+    from mqbroker.amqp import events as told
+    from mqbroker.wire.performatives import Attach, Source, Target
+    from mqbroker.wire.types import Symbol
+
+    cluster, a, _ = pair()
+    talker = a.connect("intruder")
+    assert talker.session is not None
+    target = Target(address="orders", capabilities=(Symbol("mq:store-and-forward"),))
+    talker.session.attach_sender(Attach(name="x", handle=0, role=False, source=Source(), target=target,
+                                        initial_delivery_count=0))  # fmt: skip
+    talker.session.attach_receiver(Attach(name="y", handle=0, role=True, snd_settle_mode=1, target=Target(),
+                                          source=Source(address="mq:notices")))  # fmt: skip
+    cluster.run()
+    refused = [event.error.condition for event in talker.events if isinstance(event, told.Detached) and event.error]
+    assert refused == ["amqp:unauthorized-access"] * 2
+
+
+def test_who_is_short_of_room_gives_no_credit_and_refuses_nothing() -> None:
+    tables = {"limits": {"global_max_size_bytes": 1 << 20, "link_credit": 10}}
+    cluster, a, b = pair(options=tables)
+    b.broker.store.memory.is_shut = False
+    consumer = Consumer(b, credit=0)
+    cluster.run()
+    producer = Producer(a)
+    b.broker.store.memory.is_shut = True
+    for number in range(30):
+        if producer.link.credit:
+            producer.publish(b"%d" % number)
+    cluster.run()
+    assert b.broker.store.queues["orders"].message_count <= 10
+    b.broker.store.memory.is_shut = False
+    b.broker._relieve()
+    b.step()
+    cluster.run()
+    consumer.link.grant(100)
+    cluster.run()
+    cluster.wait(1_000)
+    assert consumer.bodies == [b"%d" % number for number in range(len(consumer.bodies))]
+    assert waiting(a, "b") == 0
