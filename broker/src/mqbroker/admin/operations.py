@@ -39,8 +39,9 @@ Clients (admin/connections.py)
     consumers    {connection?, user?, container_id?, queue?}     {consumers, is_whole}
     producers    {connection?, user?, container_id?, address?}   {producers, is_whole}
     connection-close {connection | user | container_id}  {closed}
-The cluster (admin/discovery.py)
+The cluster (admin/discovery.py, admin/topology.py)
     discovery    {}                                      {groups, nodes, conflicts}
+    topology     {}                                      {node_id, members, links}
 
 Arguments are checked here: a wrong one is an error that names it. What changes anything leaves a notice `admin` with
 its outcome.
@@ -61,6 +62,7 @@ from mqbroker.admin import (
     moves,
     queues,
     status,
+    topology,
 )
 from mqbroker.base.errors import PeerFault, Refused
 from mqbroker.node.broker import Broker
@@ -120,6 +122,7 @@ OPERATIONS: dict[str, Callable[[Broker, AdminRequest], None]] = {
     "producers": connections.show_producers,
     "connection-close": connections.close,
     "discovery": discovery.show,
+    "topology": topology.show,
 }
 CHANGING = (
     "stop", "queue-create", "queue-delete", "queue-pause", "queue-resume", "send", "settle", "queue-purge",
@@ -130,5 +133,5 @@ CHANGING = (
 WHILE_STOPPING = (
     "status", "health", "metrics", "stop", "addresses", "address-show", "address-settings-show", "queues",
     "queue-show", "connections", "sessions", "consumers", "producers", "browse", "message-show", "config-show",
-    "events", "discovery",
+    "events", "discovery", "topology",
 )  # fmt: skip

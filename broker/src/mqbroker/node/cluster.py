@@ -40,7 +40,7 @@ class Cluster:
         local = "" if self.listener is None else self.listener.local_bind_address
         self.local_bind_address = None if local in ANYWHERE else local
         self.connections: dict[str, ClusterConnection] = {}
-        self.known: dict[str, RemoteTable] = {}  # by the name of a queue in the cluster: which node told of it
+        self.known: dict[str, list[RemoteTable]] = {}  # by the name of a queue in the cluster: which nodes tell of it
         self._dialled: dict[int, Bridge] = {}
         self._conn = 0
 

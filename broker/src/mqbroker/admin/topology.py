@@ -1,0 +1,75 @@
+"""The cluster as a node sees it: members, and its links to each of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mqbroker.base.time import NS_PER_MS
+from mqbroker.core.queue import Queue
+from mqbroker.node.bridge import Bridge
+from mqbroker.node.broker import Broker
+from mqbroker.node.cluster_connection import ClusterConnection
+from mqbroker.node.inputs import AdminRequest
+
+
+def show(broker: Broker, request: AdminRequest) -> None:
+    """`topology`: of all cluster connections. Empty lists where there are none."""
+    connections = list(broker.cluster.connections.values())
+    broker.reply(
+        request.id,
+        {
+            "node_id": broker.node_id,
+            "members": [row for each in connections for row in _members(each)],
+            "links": [row for each in connections for row in links(each)],
+        },
+    )
+
+
+def _members(connection: ClusterConnection) -> list[dict[str, Any]]:
+    return [
+        {
+            "connection": connection.options.name,
+            "node": member.name,
+            "node_id": member.node_id,
+            "boot_id": member.boot_id,
+            "connector": member.connectors[0].uri if member.connectors else None,
+            "is_self": member.node_id == connection.broker.node_id,
+        }
+        for member in connection.topology.members
+    ]
+
+
+def links(connection: ClusterConnection) -> list[dict[str, Any]]:
+    """One row for each bridge, those to places whose nodes are not known yet among them."""
+    return [_link(connection, each) for each in [*connection.bridges.values(), *connection.probes]]
+
+
+def _link(connection: ClusterConnection, bridge: Bridge) -> dict[str, Any]:
+    broker = connection.broker
+    member = connection.topology.get(bridge.node_id)
+    table = connection.tables.get(bridge.node_id)
+    queues = broker.store.remotes.queues_of(bridge.node_id, connection.options.name) if bridge.node_id else []
+    bindings = [] if table is None else list(table.bindings.values())
+    return {
+        "connection": connection.options.name,
+        "node": None if member is None else member.name,
+        "node_id": bridge.node_id or None,
+        "connector": bridge.connector.uri,
+        "state": bridge.state.value,
+        "since_ms": (broker.at.monotonic_ns - bridge.since_ns) // NS_PER_MS,
+        "why": bridge.why or None,
+        "attempts": bridge.attempts,
+        "bindings": len(bindings),
+        "consumers": sum(each.consumers_count for each in bindings),
+        "queues": len(queues),
+        "depth": sum(queue.message_count for queue in queues),
+        "unanswered": sum(queue.delivering_count for queue in queues),
+        "lag_ms": max((_age_ms(queue, broker.at.wall_ms) for queue in queues), default=0),
+    }
+
+
+def _age_ms(queue: Queue, now_ms: int) -> int:
+    """How long the first message that is not under way has waited."""
+    if not queue.backlog.count:
+        return 0
+    return max(now_ms - queue.backlog.head.run.arrived_ms, 0)

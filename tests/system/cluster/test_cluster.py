@@ -1,0 +1,224 @@
+"""Brokers as processes that make a cluster: links come up, messages reach consumers elsewhere, and nothing is lost."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.broker_process import BrokerFailed, BrokerProcess, free_port
+from tests.support.certificates import Authority
+from tests.support.networks import Networks
+
+pytestmark = [pytest.mark.system, pytest.mark.timeout(400)]
+
+# Far above what it takes: nothing here may depend on how busy the machine is.
+WAIT_S = 90.0
+SECRET = "a secret of the cluster"
+Make = Callable[..., BrokerProcess]
+
+
+class Nodes:
+    """Brokers on loopback that list each other, each with a port for the others."""
+
+    def __init__(self, make: Make, count: int, secrets: tuple[str, ...] = (), **listener: Any) -> None:
+        self.ports = [free_port() for _ in range(count)]
+        self.listener = listener
+        self.brokers = [make(options=self.options(number)) for number in range(count)]
+        for number, broker in enumerate(self.brokers):
+            provide(broker, secrets[number] if secrets else SECRET)
+
+    def options(self, number: int) -> dict[str, Any]:
+        has_tls = bool(self.listener)
+        connectors = [
+            {"name": f"mq{each}", "host": "127.0.0.1", "port": port, "tls-enabled": has_tls}
+            for each, port in enumerate(self.ports)
+        ]
+        listener = {"name": "cluster", "kind": "cluster", "port": self.ports[number]}
+        return {
+            "node": {"name": f"mq{number}"},
+            "listeners": [listener | self.listener],
+            "connectors": connectors,
+            "cluster-connections": [connection(f"mq{number}", **{
+                "static-connectors": [f"mq{each}" for each in range(len(self.ports))]
+            })],
+        }  # fmt: skip
+
+    def start(self) -> list[BrokerProcess]:
+        for broker in self.brokers:
+            broker.start()
+        return self.brokers
+
+
+def connection(connector: str, **changes: Any) -> dict[str, Any]:
+    return {"name": "cluster", "connector-ref": connector, "retry-interval": 200, **changes}
+
+
+def provide(broker: BrokerProcess, secret: str = SECRET) -> None:
+    """The secret, as an administrator sets it."""
+    broker.prepare()
+    broker.command("secret", "set", "--stdin", "--config", str(broker.config_file), stdin=secret + "\n")
+
+
+def wait_for(broker: BrokerProcess, what: str, check: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    """What the broker says of the cluster, once `check` likes it."""
+    deadline_s = time.monotonic() + WAIT_S
+    while True:
+        found: dict[str, Any] = broker.admin("topology")
+        if check(found):
+            return found
+        if time.monotonic() > deadline_s:
+            raise BrokerFailed(f"not after {WAIT_S} s: {what}; {found}\n{broker.log}")
+        time.sleep(0.05)
+
+
+def linked(broker: BrokerProcess, *nodes: str) -> dict[str, Any]:
+    """When its links to exactly these nodes are up."""
+
+    def are_up(found: dict[str, Any]) -> bool:
+        return sorted((row["node"] or "", row["state"]) for row in found["links"]) == sorted((name, "up") for name in nodes)
+
+    return wait_for(broker, f"it is linked with {nodes}", are_up)
+
+
+def knows(broker: BrokerProcess, bindings: int, consumers: int) -> None:
+    """When it knows of so many queues and consumers elsewhere."""
+
+    def does(found: dict[str, Any]) -> bool:
+        rows = found["links"]
+        return (sum(row["bindings"] for row in rows), sum(row["consumers"] for row in rows)) == (bindings, consumers)
+
+    wait_for(broker, f"it knows {bindings} queues and {consumers} consumers", does)
+
+
+def bodies(broker: BrokerProcess, count: int, queue: str = "orders") -> list[str]:
+    """So many messages, taken by an administrator."""
+    taken: list[str] = []
+    deadline_s = time.monotonic() + WAIT_S
+    while len(taken) < count:
+        got = broker.admin("receive", address=queue, count_max=count - len(taken), wait_ms=1000)
+        if got["messages"]:
+            broker.admin("settle", tag=got["tag"], outcome="accepted")
+        taken += [row["body"] for row in got["messages"]]
+        if time.monotonic() > deadline_s:
+            raise BrokerFailed(f"{len(taken)} of {count} messages after {WAIT_S} s\n{broker.log}")
+    return taken
+
+
+def publish(broker: BrokerProcess, *texts: str, address: str = "orders") -> None:
+    broker.admin("send", address=address, messages=[{"body": text, "durable": True} for text in texts])
+
+
+def test_three_nodes_with_static_connectors_are_linked_with_each_other(make_broker: Make) -> None:
+    one, two, three = Nodes(make_broker, 3).start()
+    linked(one, "mq1", "mq2")
+    linked(two, "mq0", "mq2")
+    found = linked(three, "mq0", "mq1")
+    assert sorted(row["node"] for row in found["members"]) == ["mq0", "mq1", "mq2"]
+    assert [row["node"] for row in found["members"] if row["is_self"]] == ["mq2"]
+    assert SECRET not in one.log + two.log + three.log
+
+
+def test_messages_reach_the_node_that_has_the_queue(make_broker: Make) -> None:
+    one, two = Nodes(make_broker, 2).start()
+    linked(one, "mq1")
+    linked(two, "mq0")
+    two.admin("queue-create", name="news-of-two", address="news", routing_type="multicast")
+    knows(one, 1, 0)
+    publish(one, "first", "second", address="news")
+    assert bodies(two, 2, "news::news-of-two") == ["first", "second"]
+    wait_for(one, "nothing waits", lambda found: [row["depth"] for row in found["links"]] == [0])
+
+
+def test_a_node_that_is_killed_comes_back_and_gets_what_waited(make_broker: Make) -> None:
+    one, two = Nodes(make_broker, 2).start()
+    linked(one, "mq1")
+    linked(two, "mq0")
+    two.admin("queue-create", name="news-of-two", address="news", routing_type="multicast")
+    knows(one, 1, 0)
+    two.kill()
+    wait_for(one, "the link is lost", lambda found: found["links"][0]["state"] != "up")
+    publish(one, *map(str, range(50)), address="news")
+    found = wait_for(one, "they wait", lambda found: found["links"][0]["depth"] == 50)
+    assert found["links"][0]["why"]
+    two.start()
+    linked(one, "mq1")
+    linked(two, "mq0")
+    assert bodies(two, 50, "news::news-of-two") == list(map(str, range(50)))
+
+
+def test_a_node_that_stops_cleanly_is_no_member_until_it_is_back(make_broker: Make) -> None:
+    one, two = Nodes(make_broker, 2).start()
+    linked(one, "mq1")
+    linked(two, "mq0")
+    assert two.stop() == 0
+    wait_for(one, "it is alone", lambda found: [row["node"] for row in found["members"]] == ["mq0"])
+    assert "bridge-stopped" in one.log
+    assert "bridge-disconnected" not in one.log
+    two.start()
+    linked(one, "mq1")
+    linked(two, "mq0")
+
+
+def test_links_may_be_encrypted_with_certificates_on_both_sides(make_broker: Make, tmp_path: Path) -> None:
+    authority = Authority(tmp_path / "ca")
+    one, two = Nodes(make_broker, 2, **authority.listener("required")).start()
+    found = linked(one, "mq1")
+    linked(two, "mq0")
+    assert found["links"][0]["connector"].startswith("amqps://127.0.0.1:")
+
+
+def test_a_node_of_another_cluster_is_not_let_in(make_broker: Make) -> None:
+    one, two = Nodes(make_broker, 2, secrets=(SECRET, "the secret of another cluster")).start()
+    for broker in (one, two):
+        broker.wait_for_log("bridge-failed", WAIT_S)
+        broker.wait_for_log("login-failed", WAIT_S)
+        states = [row["state"] for row in broker.admin("topology")["links"]]
+        assert "up" not in states
+
+
+@pytest.mark.option("node.cluster-secret-file")
+def test_cluster_connections_need_the_secret(make_broker: Make) -> None:
+    port = free_port()
+    broker = make_broker(options={
+        "listeners": [{"name": "cluster", "kind": "cluster", "port": port}],
+        "connectors": [{"name": "own", "host": "127.0.0.1", "port": port}],
+        "cluster-connections": [connection("own", **{"static-connectors": ["own"]})],
+    })  # fmt: skip
+    broker.launch()
+    assert broker.wait() == 1
+    assert "node.cluster-secret-file" in broker.log
+    assert "mqbroker secret set --stdin" in broker.log
+
+
+@pytest.mark.option("cluster-connections.discovery-group-ref")
+def test_nodes_find_each_other_by_multicast(make_broker: Make) -> None:
+    with Networks() as networks:
+        hosts = [networks.host("mq1"), networks.host("mq2")]
+        brokers = []
+        for host in hosts:
+            local = host.address("eth1")
+            place = {"name": "lan", "local-bind-address": local, "group-address": "231.7.7.7", "group-port": 9876}
+            broker = make_broker(within=host.within, options={
+                "node": {"name": host.name},
+                "listeners": [{"name": "cluster", "kind": "cluster", "port": 5673, "local-bind-address": local,
+                               "allow-plaintext": True}],
+                "connectors": [{"name": "own", "host": local, "port": 5673}],
+                "broadcast-groups": [{**place, "broadcast-period": 200, "connector-ref": "own"}],
+                "discovery-groups": [{**place, "refresh-timeout": 600_000}],
+                "cluster-connections": [connection("own", **{"discovery-group-ref": "lan"})],
+            })  # fmt: skip
+            provide(broker)
+            broker.start()
+            brokers.append(broker)
+        found = linked(brokers[0], "mq2")
+        linked(brokers[1], "mq1")
+        assert found["links"][0]["connector"] == f"amqp://{hosts[1].address('eth1')}:5673"
+        # The connection comes from the card that the cluster listener is bound to.
+        assert f"peer={hosts[0].address('eth1')}:" not in brokers[0].log
+        rows = brokers[1].admin("connections")["connections"]
+        accepted = [row["peer"] for row in rows if row["listener"] == "cluster"]
+        assert [peer.partition(":")[0] for peer in accepted] == [hosts[0].address("eth1")]
