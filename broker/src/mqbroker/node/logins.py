@@ -15,8 +15,8 @@ from mqbroker.node.effects import Derive
 from mqbroker.node.login_delays import Key, network_of
 
 if TYPE_CHECKING:
-    from mqbroker.node.broker import Broker
     from mqbroker.node.accepted_peer import AcceptedPeer
+    from mqbroker.node.broker import Broker
 
 
 def login_key(peer: AcceptedPeer, user: str) -> Key:
