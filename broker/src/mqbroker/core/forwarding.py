@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 ROUTES_MAX: Final = 1000  # sets of bindings for one target; beyond that, each binding has its own queue
 PREFIX: Final = INTERNAL_PREFIX + "sf."
+IDS_RESERVED: Final = 1 << 20
 
 
 class Route(NamedTuple):
@@ -34,6 +35,10 @@ class Route(NamedTuple):
     address: str
     names: tuple[str, ...]
     is_shared: bool
+
+
+def _is_reserved() -> None:
+    """What waits for the disk: links to other nodes begin behind it."""
 
 
 def _nobody(queue: Queue) -> None:
@@ -50,6 +55,18 @@ class Remotes:
         self.by_name: dict[str, Remote] = {}
         self.queues: dict[Route, Queue] = {}
         self._numbers: dict[tuple[str, str], int] = {}
+        self._reserved_until = 0
+
+    def reserve_ids(self) -> None:
+        """Other nodes know messages by their ids, so none comes twice, also not after a crash.
+
+        Ids of messages that are not durable are in no journal; so it is told some time before how far they may go.
+        """
+        store = self._store
+        if store.next_id + IDS_RESERVED // 2 > self._reserved_until:
+            self._reserved_until = store.next_id + IDS_RESERVED
+            store.journal.reserve(self._reserved_until)
+            store.decisions.wait(_is_reserved)
 
     def connection(self, name: str, mode: str = ON_DEMAND) -> Forwarding:
         """The bindings of a cluster connection, whose `message-load-balancing` is `mode`."""
@@ -179,6 +196,7 @@ class Forwarding:
 
     def queues_for(self, address: Address, bindings: list[RemoteBinding]) -> list[Queue]:
         """Where messages wait that go to all these bindings, which are of one target."""
+        self._remotes.reserve_ids()
         target = bindings[0].target
         names = tuple(sorted(each.cluster_name for each in bindings))
         route = Route(self.name, target, address.name, names, bindings[0].routing == ANYCAST)

@@ -60,7 +60,7 @@ class Journal:
 
         self._position = recovered.last_position + 1
         self._synced = recovered.last_position
-        self._next_id = recovered.next_id
+        self._next_id = self._reserved = recovered.next_id
         self._boot = recovered.boot + 1
         self._trim = recovered.trim
         self._queues = {number: _encode(attributes) for number, attributes in recovered.queues.items()}
@@ -177,6 +177,11 @@ class Journal:
         self._chunks.append(frames)
         self._size_bytes += len(frames)
         return before
+
+    def reserve(self, end_id: int) -> None:
+        """The next run of the process is to use no id below this one, whatever was stored by then."""
+        self._reserved = end_id
+        self._add(encode_run_head(end_id, 0, (), 0))
 
     def pin(self, place: Slice, count: int, *, is_loose: bool = False) -> None:
         """Somebody refers to a place, so its segment is not deleted. -1: no longer."""
@@ -345,7 +350,7 @@ class Journal:
 
     def _checkpoint(self) -> Checkpoint:
         queues = {queue_id: (attributes, queue_id in self._consumed) for queue_id, attributes in self._queues.items()}
-        return Checkpoint(self._boot, self._next_id, self._trim, queues)
+        return Checkpoint(self._boot, max(self._next_id, self._reserved), self._trim, queues)
 
     def _place(self, segment: Segment) -> None:
         """Tell the ledger where the messages of this Append are, and then what was settled, in the order of calls."""

@@ -50,6 +50,7 @@ class Cluster:
             self.connections[options.name] = ClusterConnection(self, options)
         if self.connections:
             self.broker.store.remotes.on_queue = self._serve
+            self.broker.store.remotes.reserve_ids()
             self._watch()
         for connection in self.connections.values():
             connection.start()

@@ -185,6 +185,11 @@ class Forwards:
         """The other node answered. A refusal follows as a detach."""
         consumer = link.owner
         if isinstance(consumer, ForwardConsumer) and consumer.is_arriving and link.is_attached:
+            # Nothing leaves before it is on disk how far ids go (core/forwarding.py).
+            self.peer.broker.store.decisions.wait_for_earlier(self._join, consumer)
+
+    def _join(self, consumer: ForwardConsumer) -> None:
+        if consumer.is_arriving and consumer.link.is_attached:
             consumer.is_arriving = False
             consumer.queue.arriving_count -= 1
             self.peer.broker.store.join(consumer.queue, consumer)
