@@ -6,11 +6,14 @@ import csv
 import io
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from mqbroker.base.notice import Level
+from mqbroker.config.load import parse
+from mqbroker.config.slices import BrokerOptions
 from mqbroker.config.users import make_verifier
 from mqctl.commands import events, queue_stat
 from mqctl.dev.log import last_lines
@@ -125,6 +128,24 @@ def test_a_reload_says_what_changed_and_what_needs_a_restart(cluster: Cluster) -
     ]
     assert "dev-2: nothing has changed" in err
     assert "systemctl restart" in err
+
+
+ORDERS = '[[addresses]]\nname = "orders"\n[[addresses.anycast]]\nname = "q"\nring-size = {}\n'
+
+
+def test_declared_addresses_are_shown_and_what_of_them_cannot_change_is_said(cluster: Cluster) -> None:
+    stage = cluster.first.stage
+    for size, said in ((5, ""), (6, "dev-1: queue 'q' keeps its ring-size; delete it to have it made anew\n")):
+        options = parse(ORDERS.format(size))
+        assert isinstance(options, BrokerOptions)
+        stage.options = replace(stage.options, addresses=options.addresses)
+        out, err = cluster.run("config", "reload", "--host", "dev-1", "-o", "csv")
+        assert "addresses.orders" in out
+        assert err == said
+    stage.crash()
+    stage.start()
+    (row,) = cluster.rows("config", "show", "addresses.orders.anycast", "--host", "dev-1")
+    assert (row["value"][0]["name"], row["value"][0]["ring_size"]) == ("q", 6)
 
 
 def test_a_reload_of_faulty_files_fails_and_names_every_fault(cluster: Cluster) -> None:
