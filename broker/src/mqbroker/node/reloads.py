@@ -1,7 +1,8 @@
 """Reloads that administrators ask for: the files are read by `io/`, and the answer says what came of it.
 
 Invariant: all or nothing. Where anything in the files is wrong, everything stays as it was, and the answer names every
-fault. Source: docs/ARCHITECTURE.md, "Follow an option".
+fault. What of good files cannot be had beside what is there already, such as a declared queue whose name is taken, is
+among the answer's remarks. Source: docs/ARCHITECTURE.md, "Follow an option".
 """
 
 from __future__ import annotations
