@@ -20,6 +20,7 @@ def test_what_changes_and_what_needs_a_restart(broker: BrokerProcess) -> None:
         "changed": [],
         "users": {"added": [], "changed": [], "removed": []},
         "restart": [],
+        "remarks": [],
     }
     broker.options = {
         "limits": {"link-credit": 7},
@@ -76,3 +77,44 @@ def test_a_certificate_that_cannot_be_used_refuses_the_whole_file(make_broker: M
     assert row["option"] == "node.log-format"
     broker.connect().close()
     assert "canary" not in broker.log
+
+
+ORDERS = """
+[[addresses]]
+name = "orders"
+routing-types = ["ANYCAST"]
+anycast = [{name = "orders", max-consumers = 3}]
+"""
+COPIES = """
+[[diverts]]
+name = "copies"
+address = "orders"
+forwarding-address = "audit"
+filter = "color %s"
+"""
+
+
+def test_addresses_and_diverts_come_while_it_runs(broker: BrokerProcess) -> None:
+    def write(text: str) -> None:
+        broker.write_config()
+        broker.config_file.write_text(broker.config_file.read_text() + text)
+
+    write(ORDERS + COPIES % "= 'red'")
+    answer = broker.admin("config-reload")
+    assert [row["option"] for row in answer["changed"]] == ["addresses.orders", "diverts.copies"]
+    assert (answer["restart"], answer["remarks"]) == ([], [])
+    assert broker.admin("queue-show", name="orders")["max_consumers"] == 3
+    message = {"body": "x", "application_properties": {"color": "red"}}
+    broker.admin("send", address="orders", messages=[message])
+    assert {row["name"]: row["message_count"] for row in broker.admin("queues")["queues"]} == {"orders": 1, "audit": 1}
+    # A signal takes no selector that is none, which a start would refuse too.
+    write(ORDERS.replace("3", "4") + COPIES % "=")
+    broker.signal(signal.SIGHUP)
+    broker.wait_for_log("reloaded users=1 options=0")
+    assert broker.admin("queue-show", name="orders")["max_consumers"] == 3
+    write(ORDERS.replace("3", "4") + COPIES % "= 'red'")
+    broker.signal(signal.SIGHUP)
+    broker.wait_for_log("reloaded users=1 options=1")
+    assert broker.admin("queue-show", name="orders")["max_consumers"] == 4
+    broker.restart()
+    assert broker.admin("queue-show", name="orders")["max_consumers"] == 4
