@@ -11,7 +11,13 @@ import enum
 from mqbroker.base.errors import Bug, PeerFault, Scope
 
 
-class Conn(enum.Enum):
+class Member(enum.Enum):
+    """Each is there once, so its identity does for a hash; that of Enum would be a call in Python for each look-up."""
+
+    __hash__ = object.__hash__
+
+
+class Conn(Member):
     """Where a connection stands. `PIPE` states have sent ahead of what they have received."""
 
     START = "start"
@@ -28,7 +34,7 @@ class Conn(enum.Enum):
     END = "end"
 
 
-class ConnEvent(enum.Enum):
+class ConnEvent(Member):
     """What moves a connection."""
 
     SENT_HEADER = "sent header"
@@ -72,7 +78,7 @@ CONN_NEXT: dict[tuple[Conn, ConnEvent], Conn] = {
 }
 
 
-class Sess(enum.Enum):
+class Sess(Member):
     """Where a session stands."""
 
     UNMAPPED = "unmapped"
@@ -84,7 +90,7 @@ class Sess(enum.Enum):
     DISCARDING = "discarding"
 
 
-class SessEvent(enum.Enum):
+class SessEvent(Member):
     """What moves a session."""
 
     SENT_BEGIN = "sent begin"
@@ -117,7 +123,7 @@ SESS_NEXT: dict[tuple[Sess, SessEvent], Sess] = {
 }
 
 
-class Link(enum.Enum):
+class Link(Member):
     """Where a link stands. DETACHED is both its beginning and its end."""
 
     DETACHED = "detached"
@@ -128,7 +134,7 @@ class Link(enum.Enum):
     DETACH_RCVD = "detach-rcvd"
 
 
-class LinkEvent(enum.Enum):
+class LinkEvent(Member):
     """What moves a link."""
 
     SENT_ATTACH = "sent attach"

@@ -148,11 +148,11 @@ def _decode_fields(fields: tuple[Field, ...], buffer: Buffer, place: tuple[int, 
     offset, end, depth = place
     values: list[Any] = []
     try:
-        for _name, kind, mandatory, default in fields:
+        for _name, (_, read, _), mandatory, default in fields:
             if offset >= end:
                 raise decode_fault("the list ends before it", offset)
             if buffer[offset] != codes.NULL:
-                value, offset = kind.read(buffer, offset, end, depth)
+                value, offset = read(buffer, offset, end, depth)
                 values.append(value)
             elif mandatory:
                 raise invalid_field("null in a mandatory field", offset)
