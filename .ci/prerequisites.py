@@ -12,6 +12,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
@@ -46,6 +47,10 @@ def _has_venv() -> bool:
     return _succeeds([sys.executable, "-c", "import ensurepip, venv"])
 
 
+def _has_headers() -> bool:
+    return Path(sysconfig.get_path("include"), "Python.h").is_file()
+
+
 def _has_sasl() -> bool:
     return any(Path("/usr/lib").glob("*/sasl2/libplain.so*")) or any(Path("/usr/lib/sasl2").glob("libplain.so*"))
 
@@ -68,10 +73,12 @@ SERVERS = (
     Need("an ssh server, which tests start on loopback", "openssh-server", _program("sshd")),
     Need("FUSE", "fuse3", _program("fusermount3")),
 )
+# Beside a C compiler, which the load generator needs as well.
+NATIVE = (Need("Python's headers, for the native build", "python3-dev", _has_headers),)
 GROUPS: dict[str, tuple[Need, ...]] = {
     "check": SETUP,
     "demo": (*SETUP, *RACK, *PROTON),
-    "test": (*SETUP, *RACK, *PROTON, *CLIENTS, *SERVERS, *LOAD),
+    "test": (*SETUP, *RACK, *PROTON, *CLIENTS, *SERVERS, *LOAD, *NATIVE),
     "bench": (*SETUP, *LOAD, *dict.fromkeys(need for needs in PEERS.values() for need in needs)),
 }
 # What there must be where the rest may be missing: without hosts the demo tells a shorter story and says so, and the

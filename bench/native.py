@@ -12,7 +12,7 @@ from bench.faults import BenchFault
 from bench.peers.mqops import executable
 
 ROOT = Path(__file__).resolve().parents[1]
-BUILD_TIME_S_MAX = 600
+BUILD_TIME_S_MAX = 900
 ASK_TIME_S_MAX = 60
 
 

@@ -128,7 +128,11 @@ class Files:
 
 
 class MappedFiles(Files):
-    """Reads by mapping: what is looked at is in the page cache, not in this process, however large the files are."""
+    """Reads by mapping: what is looked at is in the page cache, not in this process, however large the files are.
+
+    A mapping is no `bytes`, and a compiled function would refuse it: what reads whole files of the journal stays Python
+    (docs/adr/0013-native-build.md).
+    """
 
     def read(self, path: Path) -> bytes:
         self.number("read")
