@@ -46,6 +46,7 @@ MATCHED = {
         "Where every instance listens for others, names with underscores.",
         "Where local_bind_address is left out, it is the address that listeners are bound to.",
     ),
+    "connection_routers": ("Where clients are sent to by routers that listeners name, names with underscores.",),
 }
 # Options that need not be written for each host: the role knows them.
 KNOWN_TO_ROLE = frozenset({("connectors", "host")})

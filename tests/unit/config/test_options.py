@@ -21,6 +21,7 @@ SLICES = {
     "connectors": slices.ConnectorOptions,
     "broadcast_groups": slices.BroadcastGroupOptions,
     "discovery_groups": slices.DiscoveryGroupOptions,
+    "connection_routers": slices.ConnectionRouterOptions,
     "metrics": slices.MetricOptions,
 }
 KINDS = {"string": str, "integer": int, "boolean": bool, "array": tuple[str, ...], "number": float}
@@ -50,7 +51,7 @@ def test_declaration_is_complete(entry: catalogue.Entry) -> None:
         assert entry.maximum is not None
         if not entry.required:
             assert entry.minimum <= entry.default <= entry.maximum
-    if entry.table in ("address_settings", "broadcast_groups", "discovery_groups"):
+    if entry.table in ("address_settings", "broadcast_groups", "discovery_groups", "connection_routers"):
         return  # their names are Artemis's, which has units in its manual only
     for unit in ("ms", "bytes"):
         assert (f"-{unit}" in entry.name) == (entry.unit == unit)

@@ -12,6 +12,7 @@ from mqbroker.config.options import BrokerFile
 REPEATED_TABLES = {
     "listeners": "name", "address_settings": "match", "security_settings": "match", "diverts": "name",
     "connectors": "name", "broadcast_groups": "name", "discovery_groups": "name",
+    "connection_routers": "name",
 }  # fmt: skip
 
 

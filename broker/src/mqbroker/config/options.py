@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from mqbroker.config import clustering, patterns
+from mqbroker.config import clustering, patterns, routing
 from mqbroker.config.address_options import AddressSettingsTable, DivertTable, SecuritySettingsTable
 from mqbroker.config.declaring import (
     GIB,
@@ -122,6 +122,9 @@ class ListenerTable(Table):
     )
     redirect_to: OptionalPlace = option(
         "", "Broker, as `host:port`, that clients of this listener are sent to when they have logged in; for moves."
+    )
+    router: routing.OptionalName = option(
+        "", "Name of the connection router that says which broker the clients of this listener are sent to."
     )
     anycast_prefix: Prefix = option("", "Beginning of names that ask for a queue, as `queue://` does; empty: none.")
     multicast_prefix: Prefix = option("", "Beginning of names that ask for a topic, as `topic://` does; empty: none.")
@@ -260,6 +263,7 @@ class BrokerFile(Table):
     connectors: list[clustering.ConnectorTable] = Field(default_factory=list, max_length=64)
     broadcast_groups: list[clustering.BroadcastGroupTable] = Field(default_factory=list, max_length=16)
     discovery_groups: list[clustering.DiscoveryGroupTable] = Field(default_factory=list, max_length=16)
+    connection_routers: list[routing.ConnectionRouterTable] = Field(default_factory=list, max_length=64)
     metrics: MetricTable = Field(default_factory=MetricTable)
 
 
@@ -310,6 +314,7 @@ def to_slices(file: BrokerFile) -> BrokerOptions:
         connectors=tuple(clustering.connector(table) for table in file.connectors),
         broadcast_groups=tuple(clustering.broadcast_group(table) for table in file.broadcast_groups),
         discovery_groups=tuple(clustering.discovery_group(table) for table in file.discovery_groups),
+        connection_routers=tuple(routing.connection_router(table) for table in file.connection_routers),
         metrics=MetricOptions(**file.metrics.model_dump()),
     )
 

@@ -44,6 +44,7 @@ class ListenerOptions:
     anonymous_role: str
     failover_server_list: tuple[str, ...]
     redirect_to: str
+    router: str
     anycast_prefix: str
     multicast_prefix: str
     link_stealing: str
@@ -239,6 +240,26 @@ class DiscoveryGroupOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class ConnectionRouterOptions:
+    """One `[[connection-routers]]` table. `modulo` 0: none. `cache_timeout` -1: no cache."""
+
+    name: str
+    key_type: str
+    key_filter: str
+    local_target_filter: str
+    static_connectors: tuple[str, ...]
+    discovery_group_ref: str
+    local_target_enabled: bool
+    local_connector_ref: str
+    check_period: int
+    quorum_size: int
+    quorum_timeout: int
+    policy: str
+    modulo: int
+    cache_timeout: int
+
+
+@dataclass(frozen=True, slots=True)
 class MetricOptions:
     """Table `[metrics]`. Port 0: nothing is served."""
 
@@ -261,4 +282,5 @@ class BrokerOptions:
     connectors: tuple[ConnectorOptions, ...]
     broadcast_groups: tuple[BroadcastGroupOptions, ...]
     discovery_groups: tuple[DiscoveryGroupOptions, ...]
+    connection_routers: tuple[ConnectionRouterOptions, ...]
     metrics: MetricOptions

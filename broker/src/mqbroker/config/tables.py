@@ -16,7 +16,7 @@ from mqbroker.config.variables import LOOPBACK, HostVariables, Instance
 TABLE_ORDER = ("node", "journal", "limits", "metrics")
 REPEATED_ORDER = (
     "listeners", "address_settings", "security_settings", "diverts", "connectors", "broadcast_groups",
-    "discovery_groups",
+    "discovery_groups", "connection_routers",
 )  # fmt: skip
 
 
@@ -42,6 +42,7 @@ def tables_of(variables: HostVariables, instance: Instance, address: str | None 
     made["connectors"] = [{"host": bound_to, **_shifted(row, instance)} for row in variables.mq_connectors]
     made["broadcast_groups"] = [_group(row, instance, bound_to) for row in variables.mq_broadcast_groups]
     made["discovery_groups"] = [_group(row, instance, bound_to) for row in variables.mq_discovery_groups]
+    made["connection_routers"] = [dict(row) for row in variables.mq_connection_routers]
     return made
 
 

@@ -126,6 +126,10 @@ class HostVariables(Variables):
     mq_discovery_groups: list[dict[str, Any]] = _declared(
         [], "Where every broker listens for others, options as in [[discovery-groups]].", max_length=16
     )
+    mq_connection_routers: list[dict[str, Any]] = _declared(
+        [], "Where clients are sent to by routers that listeners name, options as in [[connection-routers]].",
+        max_length=64,
+    )  # fmt: skip
     mq_broker_options: dict[str, dict[str, Any]] = _declared(
         {}, "Options of broker.toml by table: {limits: {link_credit: 500}}."
     )

@@ -43,6 +43,7 @@ from mqbroker.node.ongoing import segment_of
 from mqbroker.node.peer import Peer
 from mqbroker.node.relay import Relay
 from mqbroker.node.reloads import Reloads
+from mqbroker.node.routing import Routing
 from mqbroker.node.termini import Termini
 from mqbroker.node.timers import Timers
 from mqbroker.wire.types import Symbol
@@ -117,6 +118,7 @@ class Broker:
         self._expected: dict[int, Peer] = {}
         self.large = LargeMessages(self, setup.large_files)
         self.discovery = Discovery(self, setup.cluster_key, setup.boot_id)
+        self.routing = Routing(self)
         self._handlers = self._handlers_of_inputs()
 
     def _handlers_of_inputs(self) -> dict[type, Callable[[Any], None]]:
@@ -292,7 +294,7 @@ class Broker:
             return
         if self.large.completed(given_.id, given_.result, "") or self.reloads.done(given_.id, given_.result):
             return
-        if self.discovery.completed(given_.id, ""):
+        if self.discovery.completed(given_.id, "") or self.routing.completed(given_.id, ""):
             return
         peer = self._expected.pop(given_.id, None)
         if peer is not None:
@@ -301,7 +303,7 @@ class Broker:
     def _failed(self, given_: given.Failed) -> None:
         if self.large.completed(given_.id, None, given_.why) or self.reloads.failed(given_.id, given_.why):
             return
-        if self.discovery.completed(given_.id, given_.why):
+        if self.discovery.completed(given_.id, given_.why) or self.routing.completed(given_.id, given_.why):
             return
         peer = self._expected.pop(given_.id, None)
         if peer is not None:
@@ -346,6 +348,7 @@ class Broker:
         if not self.is_stopping:
             self.is_stopping = True
             self.discovery.stop()
+            self.routing.stop()
             self.large.when_finished(lambda: self.store.decisions.wait_for_earlier(self._close_all))
 
     def _close_all(self) -> None:

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 from mqbroker.amqp.redirect import (
     CONNECTION_REDIRECT,
     FAILOVER_SERVER_LIST,
+    Place,
     failover_servers,
     place_of,
     redirect_info,
 )
+from mqbroker.cluster.routing.router import STAY
 from mqbroker.node.containers import SOLE_CONNECTION
 from mqbroker.wire.performatives import Open
 from mqbroker.wire.types import Symbol
@@ -22,14 +24,22 @@ ESTABLISHMENT_FAILED = Symbol("amqp:connection-establishment-failed")
 OFFERED = (SOLE_CONNECTION, *(Symbol(name) for name in ("ANONYMOUS-RELAY", "SHARED-SUBS", "DELAYED_DELIVERY")))
 
 
-def answer(peer: Peer) -> bool:
-    """Send our open. False: a close with the reason followed it at once, and the open says so beforehand."""
+def answer(peer: Peer, *, is_late: bool = False) -> None:
+    """Send our open. Where the peer may not stay, a close with the reason follows at once, and the open says so
+    beforehand. Where its router does not know yet, nothing is sent, and it is held. `is_late`: it has been.
+    """
     limits, listener, connection = peer.broker.options.limits, peer.listener, peer.connection
-    is_second = not listener.redirect_to and not peer.broker.containers.claim(peer)
+    verdict = peer.broker.routing.route(peer, is_late=is_late)
+    if verdict is None:
+        connection.is_held, peer.due_ns = True, 0
+        peer.pause_if_needed()
+        return
+    goes_on = not listener.redirect_to and verdict == STAY
+    is_second = goes_on and not peer.broker.containers.claim(peer)
     properties: dict[Symbol, Any] = dict(peer.broker.open_properties)
     if listener.failover_server_list:
         properties[FAILOVER_SERVER_LIST] = failover_servers(listener.failover_server_list, has_tls=listener.has_tls)
-    if is_second or listener.redirect_to:
+    if is_second or not goes_on:
         properties[ESTABLISHMENT_FAILED] = True
     connection.open(
         Open(
@@ -42,7 +52,26 @@ def answer(peer: Peer) -> bool:
     if listener.redirect_to:
         why = f"listener {listener.name!r} sends its clients to {listener.redirect_to}"
         connection.close(CONNECTION_REDIRECT, why, redirect_info(place_of(listener.redirect_to)))
+    elif verdict.place is not None:
+        place = Place(verdict.place.host, verdict.place.port)
+        why = f"router {listener.router!r} sends this connection to {place.host}:{place.port}"
+        connection.close(CONNECTION_REDIRECT, why, redirect_info(place))
+    elif verdict.why:
+        connection.close("amqp:connection:forced", verdict.why)
     elif is_second:
         why = f"container {peer.container_id!r} is connected already and wants to be the only one of its name"
         connection.close("amqp:invalid-field", why, {Symbol("invalid-field"): Symbol("container-id")})
-    return not is_second and not listener.redirect_to
+    if goes_on and not is_second:
+        peer.set_due()
+        peer.broker.timers.add(peer)
+
+
+def resume(peer: Peer) -> None:
+    """Answer a connection that was held, and take in what it has sent ahead meanwhile."""
+    if peer.connection.is_dead:
+        return
+    answer(peer, is_late=True)
+    peer.connection.go_on(peer.handle_events)
+    peer.touch()
+    peer.handle_events()
+    peer.pause_if_needed()

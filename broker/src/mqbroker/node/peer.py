@@ -195,7 +195,7 @@ class Peer:
     def pause_if_needed(self) -> None:
         """Read or not, by what is on its way to the disk."""
         is_journal_full = self.broker.is_disk_full and bool(self.producers or self.is_paused)
-        self.pause(is_journal_full or self.uploads.is_behind)
+        self.pause(is_journal_full or self.uploads.is_behind or self.broker.routing.is_waiting(self))
 
     # -- time ----------------------------------------------------------------------------------------------------------
 
@@ -222,9 +222,9 @@ class Peer:
             connection.heartbeat()
             self.touch()
             self.spoke_ns = now_ns
-        self._set_due()
+        self.set_due()
 
-    def _set_due(self) -> None:
+    def set_due(self) -> None:
         idle_ns = self.listener.idle_timeout_ms * NS_PER_MS
         beat_ns = self.connection.peer_idle_timeout_ms * NS_PER_MS // 2
         heard_ns = max(self._heard_ns, self.broker.at.monotonic_ns) if self.is_paused else self._heard_ns
@@ -429,10 +429,7 @@ class Peer:
         if self.connection.state is not Conn.OPEN_RCVD:
             return
         self._deadline_ns = 0
-        if not opening.answer(self):
-            return
-        self._set_due()
-        self.broker.timers.add(self)
+        opening.answer(self)
 
     def _attaching(self, event: Attaching) -> None:
         self.broker.termini.attach(self, event)
