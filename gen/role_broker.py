@@ -51,6 +51,7 @@ MATCHED = {
         "Where local_bind_address is left out, it is the address that listeners are bound to.",
     ),
     "cluster_connections": ("Links of every instance to the other nodes of the cluster; names with underscores.",),
+    "connection_routers": ("Where clients are sent to by routers that listeners name, names with underscores.",),
 }
 # Options that need not be written for each host: the role knows them.
 KNOWN_TO_ROLE = frozenset({("connectors", "host")})

@@ -33,6 +33,7 @@ def by_role(variables: HostVariables, instance: Instance, address: str) -> str:
         "broker_broadcast_groups": variables.mq_broadcast_groups,
         "broker_discovery_groups": variables.mq_discovery_groups,
         "broker_cluster_connections": variables.mq_cluster_connections,
+        "broker_connection_routers": variables.mq_connection_routers,
         "broker_allow_plaintext": variables.mq_allow_plaintext,
         "broker_metrics_port": variables.mq_metrics_port,
         "broker_metrics_local_bind_address": variables.mq_metrics_local_bind_address,
@@ -165,6 +166,25 @@ CASES: dict[str, tuple[dict[str, Any], Instance, str]] = {
         },
         Instance(name="second", port_offset=10),
         "198.51.100.11",
+    ),
+    "routers": (
+        {
+            "mq_connectors": [{"name": "other", "host": "mq2.example.org", "port": 5672}],
+            "mq_connection_routers": [
+                {
+                    "name": "spread",
+                    "key_type": "CLIENT_ID",
+                    "key_filter": "^.{3}",
+                    "static_connectors": ["other"],
+                    "local_target_enabled": True,
+                    "policy": "CONSISTENT_HASH",
+                },
+                {"name": "mine", "local_target_filter": "a|b"},
+            ],
+            "mq_listeners": [{"name": "clients", "port": 5672, "router": "spread"}],
+        },
+        Instance(name="default"),
+        "127.0.0.1",
     ),
     "no metrics": ({"mq_metrics_port": 0}, Instance(name="second", port_offset=10), "127.0.0.1"),
     "metrics elsewhere": (

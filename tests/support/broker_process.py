@@ -255,10 +255,10 @@ class BrokerProcess:
                 reply: dict[str, Any] = json.loads(lines.readline())
         return reply
 
-    def connect(self, timeout_s: float = 10.0) -> socket.socket:
-        """A connection to the listener: TCP, and TLS above it where the test gave a context."""
+    def connect(self, timeout_s: float = 10.0, server_name: str = "") -> socket.socket:
+        """A connection to the listener: TCP, and TLS above it where the test gave a context; it asks for that name."""
         sock = socket.create_connection((self.host, self.port), timeout_s)
-        return sock if self.tls is None else self.tls.wrap_socket(sock, server_hostname=self.host)
+        return sock if self.tls is None else self.tls.wrap_socket(sock, server_hostname=server_name or self.host)
 
     def wait_for_log(self, text: str, timeout_s: float = 10.0) -> None:
         deadline_s = time.monotonic() + timeout_s

@@ -43,6 +43,7 @@ from mqbroker.node.effects import (
     JoinGroup,
     LoadConfiguration,
     PauseReading,
+    Probe,
     ReadLarge,
     ReadPage,
     RelayRecord,
@@ -148,6 +149,7 @@ class Stage:
         self.file_faults: list[str] = []  # what is wrong with the files of options and users
         self.identity = dict(identity or {})  # changes of Setup
         self.network_trouble = ""  # why nothing can be joined or sent, where that is so
+        self.places_there: set[str] = set()  # where probes of connection routers find somebody
         self.network_effects: list[JoinGroup | SendDatagram | RelayRecord] = []
         rng = random.Random(0)
         faults = Faults(write_error=0.0, sync_error=0.0)
@@ -401,6 +403,9 @@ class Stage:
                 self.give(given.Failed(effect_id, trouble) if trouble else given.Done(effect_id))
             case RelayRecord():
                 self.network_effects.append(effect)
+            case Probe(effect_id, host, port):
+                is_there = f"{host}:{port}" in self.places_there
+                self.give(given.Done(effect_id) if is_there else given.Failed(effect_id, "nobody is there"))
             case Halt(code):
                 self.is_up, self.halted = False, code
             case _:

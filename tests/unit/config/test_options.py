@@ -23,6 +23,7 @@ SLICES = {
     "broadcast_groups": slices.BroadcastGroupOptions,
     "discovery_groups": slices.DiscoveryGroupOptions,
     "cluster_connections": slices.ClusterConnectionOptions,
+    "connection_routers": slices.ConnectionRouterOptions,
     "metrics": slices.MetricOptions,
 }
 NESTED = {"addresses.anycast": slices.QueueOptions}
@@ -72,6 +73,7 @@ def test_declaration_is_complete(entry: catalogue.Entry) -> None:
             assert entry.minimum <= entry.default <= entry.maximum
     if entry.table in (
         "address_settings", "addresses.anycast", "broadcast_groups", "discovery_groups", "cluster_connections",
+        "connection_routers",
     ):  # fmt: skip
         return  # their names are Artemis's, which has units in its manual only
     for unit in ("ms", "bytes"):

@@ -15,6 +15,7 @@ REPEATED_TABLES = {
     "addresses": "name", "diverts": "name",
     "connectors": "name", "broadcast_groups": "name", "discovery_groups": "name",
     "cluster_connections": "name",
+    "connection_routers": "name",
 }  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from mqbroker.base.errors import ConfigFault
-from mqbroker.config import catalogue, clustering, faults, suggest
+from mqbroker.config import catalogue, clustering, faults, routing, suggest
 from mqbroker.config.declaring import Table, toml_name, yaml_name
 from mqbroker.config.group_kinds import HAVE_LOCAL_ADDRESS
 from mqbroker.config.load import address_faults, overlap, tls_faults
@@ -298,7 +298,14 @@ def _clustering(variables: Vars) -> list[ConfigFault]:
             found += _row_faults(f"mq_{table}.{number}", catalogue.tables()[table], row)
         raw[toml_name(table)] = [{toml_name(name): value for name, value in row.items()} for row in rows]
     found = [clustering.explained(one) for one in found]
-    for fault in clustering.faults(raw, unknown=OPAQUE):
+    for number, row in enumerate(_rows(variables, "mq_connection_routers")):
+        found += _row_faults(f"mq_connection_routers.{number}", catalogue.tables()["connection_routers"], row)
+    for name, rows in (
+        ("connection-routers", _rows(variables, "mq_connection_routers")),
+        ("listeners", _listener_rows(variables)),
+    ):
+        raw[name] = [{toml_name(key): value for key, value in row.items()} for row in rows]
+    for fault in (*clustering.faults(raw, unknown=OPAQUE), *routing.faults(raw, unknown=OPAQUE)):
         found.append(ConfigFault(f"mq_{yaml_name(fault.path)}", fault.why))
     return found + _connector_ports(variables)
 

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from mqbroker.base.errors import ConfigFault
-from mqbroker.config import clustering, faults
+from mqbroker.config import clustering, faults, routing
 from mqbroker.config.address_options import AddressTable, DivertTable
 from mqbroker.config.declaring import SOCKET_PATH_BYTES_MAX, Table
 from mqbroker.config.monitoring import MetricTable
@@ -63,6 +63,7 @@ def _together(raw: dict[str, Any]) -> list[ConfigFault]:
     found += address_faults(raw.get("addresses", []))
     found += _divert_faults(raw.get("diverts", []))
     found += clustering.faults(raw)
+    found += routing.faults(raw)
     limits = _table_or_none(LimitTable, raw.get("limits", {}))
     if limits is not None and limits.max_message_size_bytes > limits.global_max_size_bytes:
         why = f"must not be above limits.global-max-size-bytes, which is {limits.global_max_size_bytes}"

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from mqbroker.config import cluster_connections as connections
-from mqbroker.config import clustering, patterns
+from mqbroker.config import clustering, patterns, routing
 from mqbroker.config.address_options import AddressSettingsTable, AddressTable, DivertTable, SecuritySettingsTable
 from mqbroker.config.declaring import (
     GIB,
@@ -125,6 +125,9 @@ class ListenerTable(Table):
     )
     redirect_to: OptionalPlace = option(
         "", "Broker, as `host:port`, that clients of this listener are sent to when they have logged in; for moves."
+    )
+    router: routing.OptionalName = option(
+        "", "Name of the connection router that says which broker the clients of this listener are sent to."
     )
     anycast_prefix: Prefixes = option(
         [], "Beginnings of names that ask for a queue, as `queue://` does; or one text, with commas between several."
@@ -269,6 +272,7 @@ class BrokerFile(Table):
     broadcast_groups: list[clustering.BroadcastGroupTable] = Field(default_factory=list, max_length=16)
     discovery_groups: list[clustering.DiscoveryGroupTable] = Field(default_factory=list, max_length=16)
     cluster_connections: list[connections.ClusterConnectionTable] = Field(default_factory=list, max_length=16)
+    connection_routers: list[routing.ConnectionRouterTable] = Field(default_factory=list, max_length=64)
     metrics: MetricTable = Field(default_factory=MetricTable)
 
 
@@ -328,6 +332,7 @@ def to_slices(file: BrokerFile) -> BrokerOptions:
         broadcast_groups=tuple(clustering.broadcast_group(table) for table in file.broadcast_groups),
         discovery_groups=tuple(clustering.discovery_group(table) for table in file.discovery_groups),
         cluster_connections=tuple(connections.cluster_connection(table) for table in file.cluster_connections),
+        connection_routers=tuple(routing.connection_router(table) for table in file.connection_routers),
         metrics=MetricOptions(**file.metrics.model_dump()),
     )
 

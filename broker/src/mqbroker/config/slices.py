@@ -44,6 +44,7 @@ class ListenerOptions:
     anonymous_role: str
     failover_server_list: tuple[str, ...]
     redirect_to: str
+    router: str
     anycast_prefix: tuple[str, ...]
     multicast_prefix: tuple[str, ...]
     link_stealing: str
@@ -307,6 +308,26 @@ class ClusterConnectionOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class ConnectionRouterOptions:
+    """One `[[connection-routers]]` table. `modulo` 0: none. `cache_timeout` -1: no cache."""
+
+    name: str
+    key_type: str
+    key_filter: str
+    local_target_filter: str
+    static_connectors: tuple[str, ...]
+    discovery_group_ref: str
+    local_target_enabled: bool
+    local_connector_ref: str
+    check_period: int
+    quorum_size: int
+    quorum_timeout: int
+    policy: str
+    modulo: int
+    cache_timeout: int
+
+
+@dataclass(frozen=True, slots=True)
 class MetricOptions:
     """Table `[metrics]`. Port 0: nothing is served."""
 
@@ -331,4 +352,5 @@ class BrokerOptions:
     broadcast_groups: tuple[BroadcastGroupOptions, ...]
     discovery_groups: tuple[DiscoveryGroupOptions, ...]
     cluster_connections: tuple[ClusterConnectionOptions, ...]
+    connection_routers: tuple[ConnectionRouterOptions, ...]
     metrics: MetricOptions

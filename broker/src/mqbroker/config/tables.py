@@ -16,7 +16,7 @@ from mqbroker.config.variables import LOOPBACK, HostVariables, Instance, is_true
 TABLE_ORDER = ("node", "journal", "limits", "metrics")
 REPEATED_ORDER = (
     "listeners", "address_settings", "security_settings", "addresses", "diverts", "connectors",
-    "broadcast_groups", "discovery_groups", "cluster_connections",
+    "broadcast_groups", "discovery_groups", "cluster_connections", "connection_routers",
 )  # fmt: skip
 
 
@@ -44,6 +44,7 @@ def tables_of(variables: HostVariables, instance: Instance, address: str | None 
     made["broadcast_groups"] = [_group(row, instance, bound_to) for row in variables.mq_broadcast_groups]
     made["discovery_groups"] = [_group(row, instance, bound_to) for row in variables.mq_discovery_groups]
     made["cluster_connections"] = [dict(row) for row in variables.mq_cluster_connections]
+    made["connection_routers"] = [dict(row) for row in variables.mq_connection_routers]
     return made
 
 

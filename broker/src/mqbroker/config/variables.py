@@ -173,6 +173,10 @@ class HostVariables(Variables):
         "Links of every broker to the other nodes of the cluster, options as in [[cluster-connections]].",
         max_length=16,
     )
+    mq_connection_routers: list[dict[str, Any]] = _declared(
+        [], "Where clients are sent to by routers that listeners name, options as in [[connection-routers]].",
+        max_length=64,
+    )  # fmt: skip
     mq_broker_options: dict[str, dict[str, Any]] = _declared(
         {}, "Options of broker.toml by table: {limits: {link_credit: 500}}."
     )

@@ -16,7 +16,7 @@ from typing import cast
 
 from mqbroker.base.errors import Bug
 from mqbroker.io.loop import NodeLoop
-from mqbroker.io.tls import certificate_of
+from mqbroker.io.tls import certificate_of, server_name_of
 from mqbroker.node.effects import Close, PauseReading, Send
 from mqbroker.node.inputs import Accepted, Closed, Connected, WriteBlocked
 
@@ -75,7 +75,14 @@ class Connection(asyncio.Protocol):
             certificate = None if tls is None else certificate_of(tls)
             self._node.post(
                 Accepted(
-                    self.id, origin.listener, origin.peer, entropy, origin.is_loopback, tls is not None, certificate
+                    self.id,
+                    origin.listener,
+                    origin.peer,
+                    entropy,
+                    origin.is_loopback,
+                    tls is not None,
+                    certificate,
+                    "" if tls is None else server_name_of(tls),
                 )
             )
 

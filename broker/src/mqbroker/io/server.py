@@ -32,6 +32,7 @@ from mqbroker.io.log import Log
 from mqbroker.io.loop import EXIT_HARD_STOP, AppendQueue, Core, Handlers, NodeLoop
 from mqbroker.io.notify import Notifier, Watchdog
 from mqbroker.io.pool import DerivePool
+from mqbroker.io.probes import Probes
 from mqbroker.io.space_watch import SpaceWatch
 from mqbroker.node.effects import (
     AdminReply,
@@ -44,6 +45,7 @@ from mqbroker.node.effects import (
     JoinGroup,
     LoadConfiguration,
     PauseReading,
+    Probe,
     ReadLarge,
     ReadPage,
     RelayRecord,
@@ -96,6 +98,7 @@ class Server:
         directory = LargeDirectory(Path(options.node.data_directory) / DIRECTORY)
         self.large = LargeMessages(directory, self.node.post_from_thread, self.node.storage_failed)
         self._discovery = DiscoveryEndpoints(options, self.node, self._loop)
+        self._probes = Probes(self.node)
         self._acceptors: list[Acceptor] = []
         self._space = SpaceWatch(self.node.post, options.node.data_directory, options.journal.min_disk_free_bytes)
         self._http: HttpServer | None = None
@@ -149,6 +152,7 @@ class Server:
         if self._endpoints is not None:
             self._endpoints.close()
         self._discovery.close()
+        self._probes.close()
         self._space.stop()
         self._pool.close()
         self.large.close()
@@ -232,6 +236,7 @@ class Server:
             JoinGroup: self._discovery.join,
             SendDatagram: self._discovery.send,
             RelayRecord: self._discovery.relay,
+            Probe: self._probes.probe,
             AdminReply: self._admin.reply,
         }
 

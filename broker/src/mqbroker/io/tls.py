@@ -28,6 +28,7 @@ def context_of(listener: ListenerOptions, path: str) -> ssl.SSLContext | None:
     # Connections live long: resuming sessions would win little, and would outlive a change of certificates.
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_TICKET | ssl.OP_CIPHER_SERVER_PREFERENCE
     context.num_tickets = 0
+    context.sni_callback = _remember_name
     _load_own(context, listener, path)
     if listener.tls_client_ca_file:
         _load_ca(context, listener.tls_client_ca_file, f"{path}.tls-client-ca-file")
@@ -56,6 +57,16 @@ def dialling_context(listener: ListenerOptions | None, path: str) -> ssl.SSLCont
     else:
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
     return context
+
+
+def _remember_name(tls: ssl.SSLObject, name: str | None, context: ssl.SSLContext) -> None:
+    """Keep what a client asked for: afterwards Python does not tell."""
+    tls.asked_for = name or ""  # type: ignore[attr-defined]
+
+
+def server_name_of(tls: ssl.SSLObject) -> str:
+    """The name of a server that a client asked for (SNI); empty where it asked for none."""
+    return str(getattr(tls, "asked_for", ""))
 
 
 def faults_of(options: BrokerOptions) -> list[ConfigFault]:

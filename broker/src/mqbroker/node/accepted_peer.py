@@ -141,10 +141,7 @@ class AcceptedPeer(Peer):
         if self.connection.state is not Conn.OPEN_RCVD:
             return
         self._deadline_ns = 0
-        if not opening.answer(self):
-            return
-        self._set_due()
-        self.broker.timers.add(self)
+        opening.answer(self)
 
     def _attaching(self, event: Attaching) -> None:
         self.broker.termini.attach(self, event)

@@ -107,7 +107,7 @@ class BridgePeer(Peer):
         if event.session is not self.session:
             return
         self._deadline_ns = 0
-        self._set_due()
+        self.set_due()
         self.broker.timers.add(self)
         self.bridge.up()
         self.notices.attach(event.session)

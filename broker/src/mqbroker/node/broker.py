@@ -48,6 +48,7 @@ from mqbroker.node.peer import Peer
 from mqbroker.node.rebinding import withdraw
 from mqbroker.node.relay import Relay
 from mqbroker.node.reloads import Reloads
+from mqbroker.node.routing import Routing
 from mqbroker.node.termini import Termini
 from mqbroker.node.timers import Timers
 from mqbroker.wire.types import Symbol
@@ -124,6 +125,7 @@ class Broker:
         self._effect_id = 0
         self.large = LargeMessages(self, setup.large_files)
         self.discovery = Discovery(self, setup.cluster_key, setup.boot_id)
+        self.routing = Routing(self)
         self._handlers = self._handlers_of_inputs()
         deploy(self, options)
         self.cluster.start()
@@ -299,14 +301,14 @@ class Broker:
             return
         if self.large.completed(given_.id, given_.result, "") or self.reloads.done(given_.id, given_.result):
             return
-        if self.discovery.completed(given_.id, ""):
+        if self.discovery.completed(given_.id, "") or self.routing.completed(given_.id, ""):
             return
         self.logins.checked(given_.id, given_.result)
 
     def _failed(self, given_: given.Failed) -> None:
         if self.large.completed(given_.id, None, given_.why) or self.reloads.failed(given_.id, given_.why):
             return
-        if self.discovery.completed(given_.id, given_.why):
+        if self.discovery.completed(given_.id, given_.why) or self.routing.completed(given_.id, given_.why):
             return
         if not self.logins.failed(given_.id):
             self.notice(Level.WARNING, "effect-failed", id=given_.id, why=given_.why)
@@ -363,6 +365,7 @@ class Broker:
             self.is_stopping = True
             self.discovery.stop()
             self.cluster.stop()
+            self.routing.stop()
             self.large.when_finished(lambda: self.store.decisions.wait_for_earlier(self._close_all))
 
     def _close_all(self) -> None:

@@ -159,6 +159,15 @@ class SendDatagram:
 
 
 @dataclass(frozen=True, slots=True)
+class Probe:
+    """See whether somebody takes TCP connections there, for connection routers. Done or Failed follows."""
+
+    id: int
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
 class RelayRecord:
     """Pass this datagram of a node on to the peers of this discovery group, in place of an earlier one of that node;
     empty: pass on none. Nothing follows.
@@ -187,7 +196,7 @@ class Halt:
 
 Effect = (
     Send | Close | PauseReading | Connect | Derive | DeleteSegment | WriteLarge | FinishLarge | ReadLarge | DeleteLarge
-    | ReadPage | LoadConfiguration | JoinGroup | SendDatagram | RelayRecord | AdminReply | Halt
+    | ReadPage | LoadConfiguration | JoinGroup | SendDatagram | RelayRecord | Probe | AdminReply | Halt
 )  # fmt: skip
 
 

@@ -29,7 +29,7 @@ class Synced(NamedTuple):
 class Accepted:
     """A peer connected to a listener of ours. `entropy` are 32 random bytes for nonces of this connection.
 
-    `certificate`: the peer's, where it presented one that TLS has verified.
+    `certificate`: the peer's, where it presented one that TLS has verified. `server_name`: what it asked TLS for.
     """
 
     conn: int
@@ -39,6 +39,7 @@ class Accepted:
     is_loopback: bool = True
     is_tls: bool = False
     certificate: Certificate | None = None
+    server_name: str = ""
 
 
 @dataclass(frozen=True, slots=True)

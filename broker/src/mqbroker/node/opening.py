@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 from mqbroker.amqp.redirect import (
     CONNECTION_REDIRECT,
     FAILOVER_SERVER_LIST,
+    Place,
     failover_servers,
     place_of,
     redirect_info,
 )
+from mqbroker.cluster.routing.router import STAY
 from mqbroker.node.containers import SOLE_CONNECTION
 from mqbroker.node.handshake import hello_of
 from mqbroker.wire.performatives import Open
@@ -23,15 +25,23 @@ ESTABLISHMENT_FAILED = Symbol("amqp:connection-establishment-failed")
 OFFERED = (SOLE_CONNECTION, *(Symbol(name) for name in ("ANONYMOUS-RELAY", "SHARED-SUBS", "DELAYED_DELIVERY")))
 
 
-def answer(peer: AcceptedPeer) -> bool:
-    """Send our open. False: a close with the reason followed it at once, and the open says so beforehand."""
+def answer(peer: AcceptedPeer, *, is_late: bool = False) -> None:
+    """Send our open. Where the peer may not stay, a close with the reason follows at once, and the open says so
+    beforehand. Where its router does not know yet, nothing is sent, and it is held. `is_late`: it has been.
+    """
     limits, listener, connection = peer.broker.options.limits, peer.listener, peer.connection
+    verdict = peer.broker.routing.route(peer, is_late=is_late)
+    if verdict is None:
+        connection.is_held, peer.due_ns = True, 0
+        peer.pause_if_needed()
+        return
     greeting, stranger = _greet(peer)
-    is_second = not listener.redirect_to and not peer.broker.containers.claim(peer)
+    goes_on = not listener.redirect_to and verdict == STAY and not stranger
+    is_second = goes_on and not peer.broker.containers.claim(peer)
     properties: dict[Symbol, Any] = peer.broker.open_properties | greeting
     if listener.failover_server_list:
         properties[FAILOVER_SERVER_LIST] = failover_servers(listener.failover_server_list, has_tls=listener.has_tls)
-    if is_second or listener.redirect_to or stranger:
+    if is_second or not goes_on:
         properties[ESTABLISHMENT_FAILED] = True
     connection.open(
         Open(
@@ -44,12 +54,20 @@ def answer(peer: AcceptedPeer) -> bool:
     if listener.redirect_to:
         why = f"listener {listener.name!r} sends its clients to {listener.redirect_to}"
         connection.close(CONNECTION_REDIRECT, why, redirect_info(place_of(listener.redirect_to)))
+    elif verdict.place is not None:
+        place = Place(verdict.place.host, verdict.place.port)
+        why = f"router {listener.router!r} sends this connection to {place.host}:{place.port}"
+        connection.close(CONNECTION_REDIRECT, why, redirect_info(place))
+    elif verdict.why:
+        connection.close("amqp:connection:forced", verdict.why)
     elif is_second:
         why = f"container {peer.container_id!r} is connected already and wants to be the only one of its name"
         connection.close("amqp:invalid-field", why, {Symbol("invalid-field"): Symbol("container-id")})
     elif stranger:
         connection.close("amqp:not-found", stranger)
-    return not is_second and not listener.redirect_to and not stranger
+    if goes_on and not is_second:
+        peer.set_due()
+        peer.broker.timers.add(peer)
 
 
 def _greet(peer: AcceptedPeer) -> tuple[dict[Symbol, Any], str]:
@@ -66,3 +84,14 @@ def _greet(peer: AcceptedPeer) -> tuple[dict[Symbol, Any], str]:
         peer.patience = peer.patience._replace(idle_ms=hello.ttl_ms)
     peer.broker.cluster.heard_of(hello)
     return ours._replace(ttl_ms=0).properties, ""
+
+
+def resume(peer: AcceptedPeer) -> None:
+    """Answer a connection that was held, and take in what it has sent ahead meanwhile."""
+    if peer.connection.is_dead:
+        return
+    answer(peer, is_late=True)
+    peer.connection.go_on(peer.handle_events)
+    peer.touch()
+    peer.handle_events()
+    peer.pause_if_needed()

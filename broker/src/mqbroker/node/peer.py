@@ -175,7 +175,7 @@ class Peer(ABC):
     def pause_if_needed(self) -> None:
         """Read or not, by what is on its way to the disk."""
         is_journal_full = self.broker.is_disk_full and bool(self.producers or self.is_paused)
-        self.pause(is_journal_full or self.uploads.is_behind)
+        self.pause(is_journal_full or self.uploads.is_behind or self.broker.routing.is_waiting(self))
 
     # -- time ----------------------------------------------------------------------------------------------------------
 
@@ -200,13 +200,13 @@ class Peer(ABC):
             connection.heartbeat()
             self.touch()
             self.spoke_ns = now_ns
-        self._set_due()
+        self.set_due()
 
     def beat_ns(self) -> int:
         """Time after which we say something, if only to be heard; 0: never."""
         return self.connection.peer_idle_timeout_ms * NS_PER_MS // 2
 
-    def _set_due(self) -> None:
+    def set_due(self) -> None:
         idle_ns = self.patience.idle_ms * NS_PER_MS
         beat_ns = self.beat_ns()
         heard_ns = max(self._heard_ns, self.broker.at.monotonic_ns) if self.is_paused else self._heard_ns

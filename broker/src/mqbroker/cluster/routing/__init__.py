@@ -1,0 +1,1 @@
+"""Which broker a connection of a client belongs to. Source: CLUSTERS.md, "Connection routers"."""

@@ -1,0 +1,150 @@
+"""A connection router: from the key of a connection to a verdict, over the brokers that are there.
+
+Owns what is known of static targets (probed every `check-period`) and the cache of keys. Brokers of a discovery group
+are there as long as they are heard. Invariant: a verdict names only a target that is there at that time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple, Protocol
+
+from mqbroker.base.notice import Level
+from mqbroker.base.time import NS_PER_MS
+from mqbroker.cluster.routing.policies import Situation, Target, policy_of
+from mqbroker.config.slices import ConnectionRouterOptions
+
+CACHED_MAX: Final = 10_000
+KEY_CHARACTERS_MAX: Final = 256  # of which patterns see no more
+
+Targets = Callable[[], list[Target]]
+
+
+class Verdict(NamedTuple):
+    """Stay where `place` is None and `why` is empty; go to the place; or be refused, and why."""
+
+    place: Target | None = None
+    why: str = ""
+
+
+STAY: Final = Verdict()
+
+
+class World(Protocol):
+    """What routers ask of the node. Each probe is answered once, by `probed`."""
+
+    def probe(self, router: str, target: Target) -> None:
+        """Find out whether somebody answers there."""
+
+    def tell(self, level: Level, event: str, **fields: str | int) -> None:
+        """Have something logged."""
+
+
+class Pool(NamedTuple):
+    """The targets of a router: those that are probed, or those that are heard; and this broker, where it is one."""
+
+    static: tuple[Target, ...] = ()
+    heard: Targets | None = None
+    local: Target | None = None
+
+
+class Router:
+    """See the module's docstring. Has a deadline like everybody in node/timers.py."""
+
+    def __init__(self, options: ConnectionRouterOptions, pool: Pool, world: World, now_ns: int) -> None:
+        self.options = options
+        self._pool = pool
+        self._world = world
+        self._policy = policy_of(options.policy, options.modulo)
+        self._key_filter = re.compile(options.key_filter) if options.key_filter else None
+        self._stays = re.compile(options.local_target_filter) if options.local_target_filter else None
+        self._has_pool = bool(pool.static) or pool.heard is not None
+        self._answering: dict[str, bool] = {}  # static targets by id; missing: not known yet
+        self._probing: dict[str, Target] = {}
+        self._counts: dict[str, int] = {}
+        self._cache: OrderedDict[str, tuple[str, int]] = OrderedDict()  # key: target id, when it was used last
+        self.due_ns = now_ns if pool.static else 0
+        self.scheduled_ns = 0
+
+    def on_time(self, now_ns: int) -> None:
+        """Probe all, unless the probe before is still under way."""
+        self.due_ns = now_ns + self.options.check_period * NS_PER_MS
+        for target in self._pool.static:
+            if target.id not in self._probing:
+                self._probing[target.id] = target
+                self._world.probe(self.options.name, target)
+
+    def stop(self) -> None:
+        """Probe no more."""
+        self.due_ns = 0
+
+    def probed(self, target_id: str, why: str) -> None:
+        """A probe is over; `why` is empty where somebody answers. Changes are told."""
+        target = self._probing.pop(target_id)
+        before, now = self._answering.get(target_id), not why
+        self._answering[target_id] = now
+        fields = {"router": self.options.name, "target": f"{target.host}:{target.port}"}
+        if now and not before:
+            self._world.tell(Level.INFO, "router-target-found", **fields)
+        elif before is not False and not now:
+            self._world.tell(Level.WARNING, "router-target-lost", **fields, why=why)
+
+    @property
+    def targets(self) -> list[Target]:
+        """Those that are there, by id."""
+        found = [each for each in self._pool.static if self._answering.get(each.id)]
+        if self._pool.heard is not None:
+            found += self._pool.heard()
+        if self._pool.local is not None:
+            found = [each for each in found if each.id != self._pool.local.id] + [self._pool.local]
+        return sorted(found)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether connections can be routed now, or will never have to wait."""
+        return not self._has_pool or len(self.targets) >= self.options.quorum_size
+
+    def key_of(self, values: Iterable[str]) -> str:
+        """The key of a connection that has these values: the first in which the filter finds anything."""
+        for value in values:
+            text = value[:KEY_CHARACTERS_MAX]
+            found = None if self._key_filter is None else self._key_filter.search(text)
+            if self._key_filter is None or found is not None:
+                return text if found is None else found[0]
+        return ""
+
+    def route(self, key: str, now_ns: int) -> Verdict:
+        """Where a connection with this key belongs."""
+        if self._stays is not None and self._stays.fullmatch(key):
+            return STAY
+        name = self.options.name
+        if not self._has_pool:
+            return Verdict(why=f"router {name!r}: the key {key!r} is not for this broker, and no other is known")
+        targets = self.targets
+        self._counts = {each.id: self._counts.get(each.id, 0) for each in targets}
+        if len(targets) < self.options.quorum_size or not targets:
+            wanted = self.options.quorum_size
+            return Verdict(why=f"router {name!r}: {len(targets)} of {wanted} brokers are there; try again later")
+        target = self._cached(key, targets, now_ns)
+        if target is None:
+            target = self._policy(key, Situation(targets, self._counts))
+        self._counts[target.id] += 1
+        self._keep(key, target, now_ns)
+        return STAY if target.is_local else Verdict(target)
+
+    def _cached(self, key: str, targets: list[Target], now_ns: int) -> Target | None:
+        target_id, used_ns = self._cache.get(key, ("", 0))
+        timeout_ms = self.options.cache_timeout
+        if timeout_ms and now_ns - used_ns >= timeout_ms * NS_PER_MS:
+            return None
+        return next((each for each in targets if each.id == target_id), None)
+
+    def _keep(self, key: str, target: Target, now_ns: int) -> None:
+        if self.options.cache_timeout < 0:
+            return
+        self._cache[key] = (target.id, now_ns)
+        self._cache.move_to_end(key)
+        if len(self._cache) > CACHED_MAX:
+            self._cache.popitem(last=False)

@@ -1,0 +1,158 @@
+"""Connection routers of a node, wired to listeners, discovery, probes and time.
+
+A connection is routed when its open has come. Where its router has too few brokers it is held, unread, until there are
+enough or its time is over; then it is routed as it would have been.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from mqbroker.base.notice import Level
+from mqbroker.base.time import NS_PER_MS
+from mqbroker.cluster.routing.policies import Target
+from mqbroker.cluster.routing.router import STAY, Pool, Router, Targets, Verdict
+from mqbroker.config.slices import ConnectionRouterOptions
+from mqbroker.node import opening
+from mqbroker.node.effects import Probe
+
+if TYPE_CHECKING:
+    from mqbroker.node.accepted_peer import AcceptedPeer
+    from mqbroker.node.broker import Broker
+    from mqbroker.node.peer import Peer
+
+LOOK_AGAIN_NS: Final = 50 * NS_PER_MS  # while somebody waits: brokers may be heard that no probe tells of
+
+
+class Waiting:
+    """Connections that wait for a router's quorum. Has a deadline like everybody in node/timers.py."""
+
+    def __init__(self, routing: Routing) -> None:
+        self._routing = routing
+        self.peers: dict[AcceptedPeer, int] = {}  # and until when
+        self.due_ns = 0
+        self.scheduled_ns = 0
+
+    def add(self, peer: AcceptedPeer, until_ns: int, now_ns: int) -> None:
+        """Wait so long."""
+        self.peers[peer] = until_ns
+        self.due_ns = min(until_ns, now_ns + LOOK_AGAIN_NS)
+
+    def on_time(self, now_ns: int) -> None:
+        """Let go on who need not wait any more, or must not."""
+        over = [
+            peer
+            for peer, until_ns in self.peers.items()
+            if now_ns >= until_ns or peer.connection.is_dead or self._routing.router_of(peer).is_ready
+        ]
+        for peer in over:
+            del self.peers[peer]
+            self._routing.resume(peer)
+        self.due_ns = min(min(self.peers.values()), now_ns + LOOK_AGAIN_NS) if self.peers else 0
+
+
+class Routing:
+    """See the module's docstring. It is the World of its routers."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._awaited: dict[int, tuple[str, str]] = {}
+        self._waiting = Waiting(self)
+        self._connectors = {one.name: (one.host, one.port) for one in broker.options.connectors}
+        now_ns = broker.at.monotonic_ns
+        self.routers = {
+            each.name: Router(each, self._pool(each), self, now_ns) for each in broker.options.connection_routers
+        }
+        for router in self.routers.values():
+            broker.timers.add(router)
+
+    def stop(self) -> None:
+        """Probe no more."""
+        for router in self.routers.values():
+            router.stop()
+
+    def router_of(self, peer: AcceptedPeer) -> Router:
+        """The router of its listener, which has one."""
+        return self.routers[peer.listener.router]
+
+    def is_waiting(self, peer: Peer) -> bool:
+        """Whether a connection is held here."""
+        return peer in self._waiting.peers
+
+    def route(self, peer: AcceptedPeer, *, is_late: bool = False) -> Verdict | None:
+        """Where it belongs; None: it has to wait, and comes back as `opening.resume`. `is_late`: it has waited."""
+        if not peer.listener.router:
+            return STAY
+        router, now_ns = self.router_of(peer), self._broker.at.monotonic_ns
+        key = router.key_of(_values(peer, router.options.key_type))
+        verdict = router.route(key, now_ns)
+        timeout_ns = router.options.quorum_timeout * NS_PER_MS
+        if verdict.why and not router.is_ready and timeout_ns and not is_late:
+            self._waiting.add(peer, now_ns + timeout_ns, now_ns)
+            self._broker.timers.add(self._waiting)
+            return None
+        return verdict
+
+    def resume(self, peer: AcceptedPeer) -> None:
+        """It has waited long enough."""
+        opening.resume(peer)
+
+    # -- World ---------------------------------------------------------------------------------------------------------
+
+    def probe(self, router: str, target: Target) -> None:
+        """See World."""
+        effect_id = self._broker.next_effect_id()
+        self._awaited[effect_id] = (router, target.id)
+        self._broker.effects.append(Probe(effect_id, target.host, target.port))
+
+    def tell(self, level: Level, event: str, **fields: str | int) -> None:
+        """See World."""
+        self._broker.notice(level, event, **fields)
+
+    def completed(self, effect_id: int, why: str) -> bool:
+        """Whether a completion was that of a probe; `why` is empty where somebody answered."""
+        awaited = self._awaited.pop(effect_id, None)
+        if awaited is not None:
+            router, target_id = awaited
+            self.routers[router].probed(target_id, why)
+        return awaited is not None
+
+    # -- targets -------------------------------------------------------------------------------------------------------
+
+    def _pool(self, options: ConnectionRouterOptions) -> Pool:
+        static = tuple(_target(*self._connectors[name]) for name in options.static_connectors)
+        group = options.discovery_group_ref
+        local = None
+        if options.local_target_enabled:
+            known = self._connectors.get(options.local_connector_ref)
+            local_id = _target(*known).id if known is not None else self._broker.node_id
+            local = Target(local_id, "", 0, is_local=True)
+        return Pool(static, self._heard(group) if group else None, local)
+
+    def _heard(self, group: str) -> Targets:
+        table = self._broker.discovery.groups[group].table
+
+        def targets() -> list[Target]:
+            found = [(entry.announcement, entry.announcement.connectors[0]) for entry in table.entries]
+            return [Target(said.node_id or f"{to.host}:{to.port}", to.host, to.port) for said, to in found]
+
+        return targets
+
+
+def _target(host: str, port: int) -> Target:
+    return Target(f"{host}:{port}", host, port)
+
+
+def _values(peer: AcceptedPeer, key_type: str) -> Iterator[str]:
+    """What of a connection may be its key; only roles are several."""
+    if key_type == "SOURCE_IP":
+        yield peer.accepted.peer.rpartition(":")[0].strip("[]")
+    elif key_type == "CLIENT_ID":
+        yield peer.container_id
+    elif key_type == "SNI_HOST":
+        yield peer.accepted.server_name
+    elif key_type == "USER_NAME":
+        yield peer.user or ""
+    else:
+        yield from sorted(peer.actor.roles)

@@ -1,0 +1,163 @@
+"""A router by itself: keys, quorum, cache, targets that come and go."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from mqbroker.base.notice import Level
+from mqbroker.cluster.routing.policies import Target
+from mqbroker.cluster.routing.router import CACHED_MAX, STAY, Pool, Router
+from mqbroker.config.routing import ConnectionRouterTable, connection_router
+
+MS = 1_000_000
+TWO = (Target("a:1", "a", 1), Target("b:2", "b", 2))
+DEFAULTS = connection_router(ConnectionRouterTable.model_validate({"name": "r"}))
+
+
+class Spy:
+    """A World that writes down what it is asked for."""
+
+    def __init__(self) -> None:
+        self.probes: list[str] = []
+        self.told: list[tuple[Level, str, dict[str, str | int]]] = []
+
+    def probe(self, router: str, target: Target) -> None:
+        self.probes.append(target.id)
+
+    def tell(self, level: Level, event: str, **fields: str | int) -> None:
+        self.told.append((level, event, fields))
+
+
+def router(pool: Pool | None = None, **options: object) -> tuple[Router, Spy]:
+    spy = Spy()
+    made = Router(replace(DEFAULTS, **options), pool or Pool(TWO), spy, MS)  # type: ignore[arg-type]
+    return made, spy
+
+
+def ready(pool: Pool | None = None, **options: object) -> Router:
+    """One whose targets all answer."""
+    made, spy = router(pool, **options)
+    made.on_time(MS)
+    for target_id in spy.probes:
+        made.probed(target_id, "")
+    return made
+
+
+def host(made: Router, key: str = "k", now_ms: int = 1) -> str:
+    place = made.route(key, now_ms * MS).place
+    return place.host if place is not None else ""
+
+
+def test_targets_are_probed_each_period_and_changes_are_told_once() -> None:
+    made, spy = router(check_period=500)
+    made.on_time(MS)
+    assert (spy.probes, made.due_ns) == (["a:1", "b:2"], 501 * MS)
+    made.probed("a:1", "")
+    made.on_time(501 * MS)
+    assert spy.probes == ["a:1", "b:2", "a:1"], "the probe of b is under way still"
+    made.probed("a:1", "refused")
+    made.probed("b:2", "refused")
+    made.on_time(1001 * MS)
+    made.probed("a:1", "refused")
+    made.probed("b:2", "")
+    place = {"router": "r", "target": "a:1"}
+    assert spy.told == [
+        (Level.INFO, "router-target-found", place),
+        (Level.WARNING, "router-target-lost", {**place, "why": "refused"}),
+        (Level.WARNING, "router-target-lost", {"router": "r", "target": "b:2", "why": "refused"}),
+        (Level.INFO, "router-target-found", {"router": "r", "target": "b:2"}),
+    ]
+    assert [each.id for each in made.targets] == ["b:2"]
+
+
+def test_fewer_than_the_quorum_route_nobody() -> None:
+    made, _ = router(quorum_size=2)
+    made.on_time(MS)
+    made.probed("a:1", "")
+    assert not made.is_ready
+    assert made.route("k", MS).why == "router 'r': 1 of 2 brokers are there; try again later"
+    made.probed("b:2", "")
+    assert made.is_ready
+    assert host(made) == "a"
+
+
+def test_this_broker_counts_and_is_never_a_redirect() -> None:
+    local = Target("b:2", "", 0, is_local=True)
+    made, _ = router(Pool(TWO, None, local), policy="FIRST_ELEMENT")
+    assert made.route("k", MS) == STAY
+    made.on_time(MS)
+    made.probed("a:1", "")
+    made.probed("b:2", "")
+    assert [each.id for each in made.targets] == ["a:1", "b:2"], "by the name by which others know it"
+    assert host(made) == "a"
+
+
+def test_those_who_are_heard_are_targets() -> None:
+    heard = list(TWO)
+    made, spy = router(Pool(heard=lambda: list(heard)), policy="FIRST_ELEMENT")
+    assert made.due_ns == 0
+    assert host(made) == "a"
+    del heard[0]
+    assert host(made) == "b"
+    heard.clear()
+    assert made.route("k", MS).why == "router 'r': 0 of 1 brokers are there; try again later"
+    assert spy.probes == []
+
+
+@pytest.mark.parametrize(
+    ("pattern", "values", "key"),
+    [
+        ("", ["abc-1"], "abc-1"),
+        ("^[^-]+", ["abc-1"], "abc"),
+        ("x", ["abc-1"], ""),
+        ("^mq-", ["client", "mq-a", "mq-b"], "mq-"),
+        ("", [], ""),
+        ("", ["a" * 300], "a" * 256),
+    ],
+)
+def test_keys(pattern: str, values: list[str], key: str) -> None:
+    made, _ = router(key_filter=pattern)
+    assert made.key_of(values) == key
+
+
+def test_whose_key_is_of_this_broker_stays_and_without_others_everybody_else_is_refused() -> None:
+    made, _ = router(Pool(), local_target_filter="a|b")
+    assert made.is_ready
+    assert (made.route("a", MS), made.route("b", MS)) == (STAY, STAY)
+    assert made.route("ab", MS).why == "router 'r': the key 'ab' is not for this broker, and no other is known"
+    assert ready(local_target_filter="a").route("a", MS) == STAY
+
+
+@pytest.mark.parametrize(("timeout_ms", "hosts"), [(-1, "abab"), (0, "aaaa"), (1000, "aaab")])
+def test_a_key_keeps_its_broker_as_long_as_it_is_cached(timeout_ms: int, hosts: str) -> None:
+    made = ready(policy="ROUND_ROBIN", cache_timeout=timeout_ms)
+    assert "".join(host(made, now_ms=at) for at in (1, 900, 1800, 2900)) == hosts
+
+
+def test_a_cached_broker_that_is_gone_is_replaced() -> None:
+    made = ready(policy="FIRST_ELEMENT", cache_timeout=0)
+    assert host(made) == "a"
+    made.on_time(501 * MS)
+    made.probed("a:1", "gone")
+    assert host(made) == "b"
+    assert host(made) == "b"
+
+
+def test_the_cache_is_bounded() -> None:
+    made = ready(policy="ROUND_ROBIN", cache_timeout=0)
+    assert host(made, "first") == "a"
+    for number in range(CACHED_MAX):
+        made.route(f"key-{number}", MS)
+    assert host(made, "second") != host(made, "first"), "it was the oldest, and takes its turn anew"
+
+
+def test_who_comes_back_begins_to_count_anew() -> None:
+    made = ready(policy="LEAST_CONNECTIONS")
+    assert [host(made) for _ in range(4)] == ["a", "b", "a", "b"]
+    made.on_time(501 * MS)
+    made.probed("a:1", "gone")
+    assert host(made) == "b"
+    made.on_time(1001 * MS)
+    made.probed("a:1", "")
+    assert [host(made) for _ in range(4)] == ["a", "a", "a", "a"]
