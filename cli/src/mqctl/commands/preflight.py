@@ -60,7 +60,7 @@ def run(world: World, options: Options) -> int:
     extra = {"multicast": [one.as_row() for one in heard.groups]}
     write(Rows("mqctl.preflight/1", COLUMNS, rows, extra), options.shape, world.data)
     if options.shape.format is Format.TABLE:
-        draw(world, heard)
+        draw(heard, world.out)
     return verdict_of(state, rows)
 
 
@@ -70,11 +70,11 @@ def _play(world: World, options: Options, cluster: Cluster, hosts: Sequence[Host
     return run_play(world, cluster, Play("preflight", variables, ",".join(one.name for one in hosts)))
 
 
-def draw(world: World, heard: Heard) -> None:
-    """The matrix of each group, below the findings."""
-    is_ascii = not (world.out.encoding or "").lower().replace("-", "").startswith("utf8")
+def draw(heard: Heard, out: Any) -> None:
+    """The matrix of each group, below the findings. `out` is a text file."""
+    is_ascii = not (getattr(out, "encoding", None) or "").lower().replace("-", "").startswith("utf8")
     for group in heard.groups:
-        world.out.write("\n" + "\n".join(drawn(group, is_ascii)) + "\n")
+        out.write("\n" + "\n".join(drawn(group, is_ascii)) + "\n")
 
 
 def rows_of(hosts: Sequence[Host], state: RunState, heard: Heard) -> list[dict[str, Any]]:
