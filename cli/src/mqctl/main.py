@@ -31,6 +31,7 @@ COMMANDS = {
     ("preflight",): "preflight",
     ("plan",): "plan",
     ("rollout",): "rollout",
+    ("scale-up",): "scale_up",
     ("status",): "status",
     ("health",): "health",
     ("check",): "check",

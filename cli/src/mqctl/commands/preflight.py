@@ -55,13 +55,17 @@ def run(world: World, options: Options) -> int:
     """
     cluster = checked(world, options)
     hosts = cluster.limited(options.limit)
-    state = RunState() if options.multicast else _play(world, options, cluster, hosts)
+    state = RunState()
+    if options.multicast:
+        state.hosts = {one.name: HostRun(one.name) for one in hosts}
+    else:
+        state = _play(world, options, cluster, hosts)
     heard = probe(world, cluster, hosts, {one.name for one in state.unreachable})
-    rows = rows_of(hosts, state, heard)
+    rows = rows_of(state, heard)
     extra = {"multicast": [one.as_row() for one in heard.groups]}
     write(Rows("mqctl.preflight/1", COLUMNS, rows, extra), options.shape, world.data)
     if options.shape.format is Format.TABLE:
-        draw(world, heard)
+        draw(heard, world.out)
     return verdict_of(state, rows)
 
 
@@ -72,23 +76,22 @@ def _play(world: World, options: Options, cluster: Cluster, hosts: Sequence[Host
     return run_play(world, cluster, Play("preflight", variables, ",".join(one.name for one in hosts)))
 
 
-def draw(world: World, heard: Heard) -> None:
-    """The matrix of each group, below the findings."""
-    is_ascii = not (world.out.encoding or "").lower().replace("-", "").startswith("utf8")
+def draw(heard: Heard, out: Any) -> None:
+    """The matrix of each group, below the findings. `out` is a text file."""
+    is_ascii = not (getattr(out, "encoding", None) or "").lower().replace("-", "").startswith("utf8")
     for group in heard.groups:
-        world.out.write("\n" + "\n".join(drawn(group, is_ascii)) + "\n")
+        out.write("\n" + "\n".join(drawn(group, is_ascii)) + "\n")
 
 
-def rows_of(hosts: Sequence[Host], state: RunState, heard: Heard) -> list[dict[str, Any]]:
+def rows_of(state: RunState, heard: Heard) -> list[dict[str, Any]]:
     """The rows of all hosts: what the playbook found, then what the probes did."""
     rows = []
-    for host in hosts:
-        run = state.hosts.get(host.name, HostRun(host.name))
-        run.findings += [one for one in heard.findings if one["host"] == host.name]
-        fault = heard.unreached.get(host.name)
+    for run in state.hosts.values():
+        run.findings += [one for one in heard.findings if one["host"] == run.name]
+        fault = heard.unreached.get(run.name)
         if fault is not None and run.state == "ok":
             run.state = "unreachable" if isinstance(fault, Unreachable) else "failed"
-            run.note = fault.what.removeprefix(f"{host.name}: ")
+            run.note = fault.what.removeprefix(f"{run.name}: ")
         rows += findings(run)
     return rows
 

@@ -19,7 +19,7 @@ from mqctl.commands.inventory_check import checked
 from mqctl.commands.preflight import BundleOptions, bundle_of
 from mqctl.commands.tls_issue import say
 from mqctl.declare import ReaderOptions
-from mqctl.errors import CommandError
+from mqctl.errors import CommandError, UsageError
 from mqctl.exits import Exit
 from mqctl.fanout import on_each
 from mqctl.inventory import Cluster, Host
@@ -47,6 +47,13 @@ class Options(ReaderOptions, BundleOptions):
     check: Annotated[bool, typer.Option("--check", help="Change nothing; let Ansible say what it would change.")] = (
         False
     )
+    batch: Annotated[
+        str,
+        typer.Option(
+            help="Hosts that are changed at a time, N or P%; the first batch that fails ends the rollout. "
+            "[default: 1 where brokers are restarted, else all]"
+        ),
+    ] = ""
     diff: Annotated[bool, typer.Option("--diff", help="Let Ansible show differences of files; use with -v.")] = False
 
 
@@ -57,6 +64,7 @@ def run(world: World, options: Options) -> int:
 
     Exit code 1 if a host failed, 3 if hosts were only not reached, 4 if a broker still reads its journal.
     """
+    batch = batch_of(options.batch)
     cluster = checked(world, options)
     hosts = cluster.limited(options.limit)
     bundle = bundle_of(world, options, cluster)
@@ -75,13 +83,29 @@ def run(world: World, options: Options) -> int:
         make(folder, plan.missing, Span(world.now(), NODE_DAYS), world.note)
         say(world, plan.missing, len(plan.missing))
     limit = ",".join(one.name for one in hosts)
-    variables = {"mq_bundle": bundle, "mq_tls_directory": str(folder.path)}
+    variables = {"mq_bundle": bundle, "mq_tls_directory": str(folder.path), "rollout_batch": batch}
     play = Play("rollout", variables, limit, is_check=options.check, is_diff=options.diff)
+    return carry_out(world, options, cluster, hosts, play)
+
+
+def carry_out(world: World, options: ReaderOptions, cluster: Cluster, hosts: Sequence[Host], play: Play) -> Exit:
+    """Run the playbook on the hosts, say how each fared, and look at its nodes."""
     state = run_play(world, cluster, play)
     code = report(world, state, options.shape)
-    if options.check or code is Exit.FAILED:
+    if play.is_check or code is Exit.FAILED:
         return code
     return max(code, verify(world, cluster, [one for one in hosts if _went_well(state, one)]))
+
+
+def batch_of(text: str) -> str:
+    """What Ansible's `serial` takes: a number of hosts or a percentage. Empty: the playbook's own."""
+    number = text.removesuffix("%")
+    is_right = number.isascii() and number.isdigit() and int(number) >= 1
+    if text and not (is_right and (int(number) <= 100 or not text.endswith("%"))):
+        raise UsageError(
+            f"--batch {text}: that is neither a number of hosts nor a percentage", "--batch 2 or --batch 25%"
+        )
+    return text
 
 
 def _went_well(state: RunState, host: Host) -> bool:

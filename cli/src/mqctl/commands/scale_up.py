@@ -1,0 +1,89 @@
+"""`mqctl scale-up`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mqctl import confirm
+from mqctl.commands import plan as planning
+from mqctl.commands.inventory_check import checked
+from mqctl.commands.plan import Plan
+from mqctl.commands.preflight import BundleOptions, bundle_of, draw
+from mqctl.commands.rollout import batch_of, carry_out
+from mqctl.declare import ReaderOptions
+from mqctl.errors import CommandError
+from mqctl.exits import Exit
+from mqctl.inventory import Cluster, Host
+from mqctl.multicast import probe
+from mqctl.output import Shape, counted
+from mqctl.playbook.run import Play
+from mqctl.world import World
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(ReaderOptions, BundleOptions):
+    """On what conditions."""
+
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False
+    batch: Annotated[str, typer.Option(help="Hosts that are added at a time, N or P%. [default: all]")] = ""
+
+
+def run(world: World, options: Options) -> int:
+    """Roll out hosts that were added to the inventory, and leave all others alone: none is changed or restarted.
+
+    Shows the plan of the added hosts, and probes multicast between them and the others before anything is changed.
+    Exit code 1 if a host failed, 3 if hosts were not reached, 4 if a broker still starts.
+    """
+    batch = batch_of(options.batch)
+    cluster = checked(world, options)
+    hosts = cluster.limited(options.limit)
+    bundle = bundle_of(world, options, cluster)
+    plan = planning.make(world, cluster, hosts, Path(bundle))
+    added = [one for one in hosts if is_added(plan, one)]
+    _show(world, plan, added)
+    unseen = Exit.DEGRADED if plan.blind else Exit.DONE
+    if not added:
+        world.note("no host was added: on each that could be looked at, brokers were rolled out before")
+        return unseen
+    _check_multicast(world, cluster, added, plan)
+    names = ",".join(one.name for one in added)
+    confirm.yes(world, f"Add {names} to cluster {cluster.name}?", is_sure=options.yes)
+    play = Play("rollout", {"mq_bundle": bundle, "rollout_batch": batch}, names)
+    code = carry_out(world, options, cluster, added, play)
+    return code if code is Exit.FAILED else max(code, unseen)
+
+
+def is_added(plan: Plan, host: Host) -> bool:
+    """Whether no rollout has ended well there: there is no release, or no instance was ever set to start at boot."""
+    own = [one for one in plan.changes if one.host == host.name]
+    if any(one.what == "release" and one.action == "create" for one in own):
+        return True
+    unstarted = {one.instance for one in own if one.what == "service at boot"}
+    idle = {one.instance for one in own if one.what == "service"}
+    return set(host.instances) <= unstarted & idle
+
+
+def _show(world: World, plan: Plan, added: Sequence[Host]) -> None:
+    names = {one.name for one in added}
+    own = [one for one in plan.changes if one.host in names]
+    planning.show(world, Plan(plan.cluster, own, plan.blind, {}), Shape(), world.err)
+    others = sorted({one.host for one in plan.changes} - names)
+    if others:
+        world.note(f"{', '.join(others)} also differ from the inventory and stay as they are; see: mqctl plan")
+
+
+def _check_multicast(world: World, cluster: Cluster, added: Sequence[Host], plan: Plan) -> None:
+    """The added hosts have to hear the others and be heard by them."""
+    heard = probe(world, cluster, cluster.hosts, set(plan.blind))
+    names = {one.name for one in added}
+    errors = [one for one in heard.findings if one["level"] == "error"]
+    for one in heard.findings:
+        world.note(f"{one['host']}: {one['level']}: {one['message']}")
+    if any(one["host"] in names for one in errors):
+        draw(heard, world.err.file)
+        raise CommandError(f"{counted(len(errors), 'error')} of multicast; nothing was changed", "mqctl preflight")

@@ -1,0 +1,47 @@
+"""Batches of a rollout, and which hosts a scale-up takes for added."""
+
+from __future__ import annotations
+
+import pytest
+from mqctl.commands.plan import Plan
+from mqctl.commands.rollout import batch_of
+from mqctl.commands.scale_up import is_added
+from mqctl.errors import UsageError
+from mqctl.inventory import Host
+from mqctl.plan import Change
+
+
+@pytest.mark.parametrize("text", ["", "1", "20", "300", "1%", "25%", "100%"])
+def test_a_batch_is_a_number_of_hosts_or_a_percentage(text: str) -> None:
+    assert batch_of(text) == text
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "0%", "101%", "%", "half", "2.5", "10 %", "²"])
+def test_anything_else_is_wrong_usage(text: str) -> None:
+    with pytest.raises(UsageError, match="neither a number of hosts nor a percentage"):
+        batch_of(text)
+
+
+START = ("service", "start")
+BOOT = ("service at boot", "enable")
+
+
+@pytest.mark.parametrize(
+    ("own", "expected"),
+    [
+        ([], False),
+        ([("a", "option limits.link-credit", "change")], False),
+        ([("", "release", "change")], False),
+        ([("", "release", "create")], True),
+        # Everything was installed, and the rollout was killed before a broker had been started.
+        ([("a", *BOOT), ("a", *START), ("b", *BOOT), ("b", *START)], True),
+        # Somebody stopped one of them, or added an instance: this host is not new.
+        ([("a", *START), ("b", *START)], False),
+        ([("b", *BOOT), ("b", *START)], False),
+    ],
+)
+def test_hosts_on_which_no_rollout_ended_well_are_added(own: list[tuple[str, str, str]], expected: bool) -> None:
+    host = Host("mq1", "main", {"mq_instances": [{"name": "a"}, {"name": "b"}]}, {})
+    other = Change("mq2", "", "release", "create")
+    changes = [other, *(Change("mq1", instance, what, action) for instance, what, action in own)]
+    assert is_added(Plan("main", changes, {}, {}), host) is expected
