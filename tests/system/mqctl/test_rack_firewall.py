@@ -80,7 +80,7 @@ def play(site: Site, *words: str, code: int = 0) -> list[str]:
     if code:
         return [done.stdout]
     recap = done.stdout.partition("PLAY RECAP")[2].splitlines()
-    return [line.split()[0] for line in recap if ": ok=" in line.replace(" ", "") and "changed=0" not in line]
+    return [line.split()[0] for line in recap if ":ok=" in line.replace(" ", "") and "changed=0" not in line]
 
 
 def reach(address: str, port: int, *, source: str = "", host: str = "mq2") -> str:
