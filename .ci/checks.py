@@ -69,7 +69,7 @@ def pytest(*arguments: str) -> Command:
 
 
 NOT_SLOW = tuple(f"--ignore=tests/{name}" for name in SLOW_FOLDERS)
-ON_HOSTS = tuple(f"tests/system/mqctl/test_rack{name}.py" for name in ("", "_tls"))
+ON_HOSTS = tuple(f"tests/system/mqctl/test_rack{name}.py" for name in ("", "_tls", "_firewall"))
 NOT_HOSTS = ("--ignore=tests/system/rack", *(f"--ignore={one}" for one in ON_HOSTS))
 BY_TEST = ("-n", "3", "--dist", "worksteal")
 BY_FILE = ("-n", "2", "--dist", "loadfile")
@@ -93,7 +93,7 @@ PARTS = (
     Part("rack", (pytest("tests/system/rack"),), 600),
     Part("collection", (tool("ansible-lint", "--offline"), (str(ROOT / ".ci" / "sanity"),)), 900),
     Part("benchmark, counts only", ((PYTHON, "-m", "bench", "--short"),), 600),
-    Part("mqctl on hosts", (pytest(*ON_HOSTS),), 1800),
+    Part("mqctl on hosts", (pytest(*ON_HOSTS),), 2400),
     Part("molecule default", ((str(ROOT / "molecule" / "run"), "default"),), 1200),
     Part("molecule power", ((str(ROOT / "molecule" / "run"), "power"),), 900),
 )

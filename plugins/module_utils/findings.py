@@ -35,6 +35,7 @@ class Wishes:
     cluster_interface: str = ""
     local_bind_address: str = ""
     allow_plaintext: bool = False
+    firewall: bool = False
     tls: bool = False
     tls_missing: list[str] = field(default_factory=list)
     metrics_port: int = 0
@@ -160,6 +161,11 @@ def _plaintext(facts: Facts, wishes: Wishes) -> Iterator[Finding]:
             )
 
 
+def _firewall(facts: Facts, wishes: Wishes) -> Iterator[Finding]:
+    if wishes.firewall and not facts.has_nft:
+        yield _error("firewall", "mq_firewall is true and there is no /usr/sbin/nft; install the package nftables")
+
+
 def _certificates(facts: Facts, wishes: Wishes) -> Iterator[Finding]:
     if wishes.tls_missing:
         yield _error(
@@ -257,6 +263,7 @@ CHECKS: tuple[Callable[[Facts, Wishes], Iterator[Finding]], ...] = (
     _network,
     _plaintext,
     _certificates,
+    _firewall,
     _ports,
     _instances,
     _disk,

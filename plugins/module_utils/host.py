@@ -60,6 +60,7 @@ class Facts:
     is_clock_synchronised: bool | None
     disk_free_bytes: dict[str, int] = field(default_factory=dict)
     users: dict[str, int] = field(default_factory=dict)
+    has_nft: bool = True
 
 
 def gather(run: Run, python: str, places: Sequence[str]) -> Facts:
@@ -71,6 +72,7 @@ def gather(run: Run, python: str, places: Sequence[str]) -> Facts:
         os_name=release.get("PRETTY_NAME", platform.system()),
         machine=platform.machine(),
         has_systemd=os.path.isdir("/run/systemd/system"),
+        has_nft=os.access("/usr/sbin/nft", os.X_OK),
         python=python_of(run, python),
         cards=cards(run),
         sockets=listening(),

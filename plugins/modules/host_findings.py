@@ -42,6 +42,10 @@ options:
     description: Whether listeners may be reachable from the network without encryption.
     type: bool
     default: false
+  firewall:
+    description: Whether there are to be rules of nftables.
+    type: bool
+    default: false
   tls:
     description: Whether listeners have the certificate of their node.
     type: bool
@@ -125,6 +129,7 @@ SPEC = {
     "cluster_interface": {"type": "str", "default": ""},
     "local_bind_address": {"type": "str", "default": ""},
     "allow_plaintext": {"type": "bool", "default": False},
+    "firewall": {"type": "bool", "default": False},
     "tls": {"type": "bool", "default": False},
     "tls_missing": {"type": "list", "elements": "str", "default": []},
     "metrics_port": {"type": "int", "default": 0},

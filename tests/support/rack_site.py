@@ -58,7 +58,7 @@ class Site:
             "XDG_RUNTIME_DIR": str(self.run_folder),
         }
         done = subprocess.run(
-            command, cwd=self.folder, env=environ, capture_output=True, text=True, timeout=300, check=False
+            command, cwd=self.folder, env=environ, capture_output=True, text=True, timeout=600, check=False
         )
         assert done.returncode == code, (done.returncode, done.stdout[-3000:], done.stderr[-3000:])
         assert os.listdir(self.run_folder) == []

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TextIO
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
@@ -125,7 +126,12 @@ def _write_table(columns: list[Column], rows: list[dict[str, Any]], console: Con
     for one in columns:
         title = one.name.replace("_", " ").upper()
         is_last = one is columns[-1]
-        table.add_column(title, justify="right" if one.is_number else "left", overflow="fold", no_wrap=not is_last)
+        cells = [title, *(_cell(row.get(one.name)).plain for row in rows)]
+        # Without it a table counts what does not wrap by its longest word, and the last column pays for the rest.
+        width = None if is_last else max(cell_len(line) for cell in cells for line in cell.split("\n"))
+        table.add_column(
+            title, justify="right" if one.is_number else "left", overflow="fold", no_wrap=not is_last, min_width=width
+        )
     for row in rows:
         table.add_row(*(_cell(row.get(one.name)) for one in columns))
     needed = Measurement.get(console, console.options.update(max_width=UNLIMITED_COLUMNS), table)

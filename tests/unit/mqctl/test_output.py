@@ -9,6 +9,7 @@ import pytest
 from mqctl.errors import UsageError
 from mqctl.output import Column, Format, Rows, Shape, data_console, printable, write
 from mqctl.world import colour_wanted
+from rich.console import Console
 
 ROWS = Rows(
     "mqctl.test/1",
@@ -46,6 +47,17 @@ def test_table_on_a_terminal_folds_and_has_colour_only_where_wanted() -> None:
         assert ("\x1b[32m" in out.getvalue()) is has_colour
         assert ("\x1b" in out.getvalue()) is has_colour
     assert written(Shape(), Terminal(), has_colour=False).count("x") == 300
+
+
+def test_a_wide_table_loses_no_column() -> None:
+    names = ("what", "before", "needs")
+    row = {"what": "option of several words", "before": '"/etc/mq/default/tls/server.pem" and more', "needs": "restart"}
+    out = io.StringIO()
+    console = Console(file=out, width=40)
+    write(Rows("mqctl.test/1", tuple(Column(name) for name in names), [row]), Shape(), console)
+    head, line = out.getvalue().splitlines()
+    assert head.split() == [name.upper() for name in names]
+    assert all(value in line for value in row.values())
 
 
 def test_json_carries_schema_extras_and_all_columns() -> None:

@@ -55,6 +55,7 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], str, str]] = [
     ("no venv", {"python": replace(PYTHON, has_venv=False)}, {}, "error python", "install the packages python3-venv"),
     ("no packaging", {"python": replace(PYTHON, has_packaging=False)}, {}, "error python", "python3-packaging"),
     ("no CA", {}, {"tls_missing": ["/c/trust.pem"]}, "error certificates", "/c/trust.pem cannot be found"),
+    ("no nft", {"has_nft": False}, {"firewall": True}, "error firewall", "install the package nftables"),
     ("no bundle", {}, {"manifest": {}}, "error bundle", "mq_bundle is not set; build a bundle"),
     ("bundle not there", {}, {"manifest": {}, "bundle": "/b"}, "error bundle", "/b has no readable manifest.json"),
     ("newer python", {"python": replace(PYTHON, version="3.13")}, {}, "error bundle", "for CPython 3.11, /usr/bin/py"),

@@ -40,6 +40,15 @@ def _ip_address(value: str) -> str:
     return value
 
 
+def _ip_network(value: str) -> str:
+    try:
+        ipaddress.ip_network(value)
+    except ValueError:
+        sentence = "must be an IP address or a network such as 192.0.2.0/24"
+        raise PydanticCustomError("ip_network", sentence) from None
+    return value
+
+
 def distinct(values: list[Word]) -> list[Word]:
     """For lists in which nothing may be named twice."""
     if len(set(values)) != len(values):
@@ -58,6 +67,7 @@ NodeName = Annotated[str, Field(pattern=patterns.NODE_NAME)]
 OptionalPath = Annotated[str, Field(pattern=patterns.OPTIONAL_PATH, max_length=4000)]
 AbsolutePath = Annotated[str, Field(pattern=patterns.ABSOLUTE_PATH, max_length=4000)]
 IpAddress = Annotated[str, AfterValidator(_ip_address)]
+IpNetwork = Annotated[str, AfterValidator(_ip_network)]
 RoleName = Annotated[str, Field(pattern=patterns.ROLE)]
 Roles = Annotated[list[RoleName], Field(max_length=1000)]
 Places = Annotated[list[Annotated[str, Field(pattern=patterns.PLACE)]], Field(max_length=64)]

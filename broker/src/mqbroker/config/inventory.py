@@ -192,6 +192,18 @@ def _tls(variables: Vars) -> list[ConfigFault]:
     return found
 
 
+def _firewall(variables: Vars) -> list[ConfigFault]:
+    """Sources of one rule are of one family, as nftables has it."""
+    found = []
+    for number, row in enumerate(_rows(variables, "mq_firewall_open")):
+        sources = row.get("sources")
+        families = {":" in str(one) for one in sources if one != OPAQUE} if isinstance(sources, list) else set()
+        if len(families) > 1:
+            why = "has IPv4 and IPv6; write an entry for each"
+            found.append(ConfigFault(f"mq_firewall_open.{number}.sources", why))
+    return found
+
+
 def _broker_options(variables: Vars) -> list[ConfigFault]:
     given = variables.get("mq_broker_options", {})
     if not isinstance(given, Mapping):
@@ -480,6 +492,7 @@ HOST_CHECKS: tuple[Callable[[Vars], list[ConfigFault]], ...] = (
     _users,
     _addresses,
     _tls,
+    _firewall,
     _broker_options,
     _listeners,
     _address_settings,

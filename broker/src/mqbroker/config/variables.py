@@ -12,7 +12,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from mqbroker.config import patterns
-from mqbroker.config.declaring import IpAddress
+from mqbroker.config.declaring import IpAddress, IpNetwork
 
 CLIENT_PORT = 5672
 CLIENT_TLS_PORT = 5671
@@ -58,6 +58,14 @@ class User(Variables):
     name: str = _declared(..., "Name of the user.", min_length=1)
     password: str = _declared(..., "Password; keep it in a vault.", min_length=1, repr=False)
     roles: list[str] = _declared(["client"], "Roles of the user.", min_length=1)
+
+
+class Opening(Variables):
+    """A port of a host that packet filter rules let in."""
+
+    port: int = _declared(..., "Port of the host.", ge=1, le=65_535)
+    protocol: Literal["tcp", "udp"] = _declared("tcp", "Protocol.")
+    sources: list[IpNetwork] = _declared([], "Addresses and networks that it is open to, of one family; all if empty.")
 
 
 def default_instances() -> list[Instance]:
@@ -188,6 +196,18 @@ class HostVariables(Variables):
     )
     mq_metrics_local_bind_address: IpAddress = _declared(
         LOOPBACK, "IP address of the host that metrics and health are served on."
+    )
+    mq_firewall: bool = _declared(
+        False,
+        "Keep rules of nftables (table `inet mq`) that let in what the brokers need, ssh from where Ansible comes "
+        "from, and nothing else.",
+    )
+    mq_firewall_open: list[Opening] = _declared([], "What else these rules let in.", max_length=1000)
+    mq_firewall_confirm_s: int = _declared(
+        60,
+        "Seconds after which a host takes new rules back, unless Ansible has reached it over a new connection.",
+        ge=10,
+        le=3600,
     )
     mq_uid: int | None = _declared(None, "User id of the user mq, where it must be a certain one.", ge=1, le=65_533)
     mq_os_unsupported: bool = _declared(False, "Go on although the operating system of a host is not a tested one.")

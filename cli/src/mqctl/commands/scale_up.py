@@ -10,11 +10,14 @@ from typing import Annotated
 import typer
 
 from mqctl import confirm
+from mqctl.certificates.authority import Span
+from mqctl.certificates.issuing import NODE_DAYS, folder_of, make
 from mqctl.commands import plan as planning
 from mqctl.commands.inventory_check import checked
 from mqctl.commands.plan import Plan
 from mqctl.commands.preflight import BundleOptions, bundle_of, draw
 from mqctl.commands.rollout import batch_of, carry_out
+from mqctl.commands.tls_issue import say
 from mqctl.declare import ReaderOptions
 from mqctl.errors import CommandError
 from mqctl.exits import Exit
@@ -53,7 +56,12 @@ def run(world: World, options: Options) -> int:
     _check_multicast(world, cluster, added, plan)
     names = ",".join(one.name for one in added)
     confirm.yes(world, f"Add {names} to cluster {cluster.name}?", is_sure=options.yes)
-    play = Play("rollout", {"mq_bundle": bundle, "rollout_batch": batch}, names)
+    folder = folder_of(world, cluster)
+    missing = [one for one in plan.missing if one.node.host in {host.name for host in added}]
+    make(folder, missing, Span(world.now(), NODE_DAYS), world.note)
+    say(world, missing, len(missing))
+    variables = {"mq_bundle": bundle, "mq_tls_directory": str(folder.path), "rollout_batch": batch}
+    play = Play("rollout", variables, names)
     code = carry_out(world, options, cluster, added, play)
     return code if code is Exit.FAILED else max(code, unseen)
 
