@@ -79,7 +79,9 @@ def linked(broker: BrokerProcess, *nodes: str) -> dict[str, Any]:
     """When its links to exactly these nodes are up."""
 
     def are_up(found: dict[str, Any]) -> bool:
-        return sorted((row["node"] or "", row["state"]) for row in found["links"]) == sorted((name, "up") for name in nodes)
+        return sorted((row["node"] or "", row["state"]) for row in found["links"]) == sorted(
+            (name, "up") for name in nodes
+        )
 
     return wait_for(broker, f"it is linked with {nodes}", are_up)
 

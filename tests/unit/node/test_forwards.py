@@ -82,6 +82,27 @@ def test_answers_that_were_lost_make_no_duplicates() -> None:
     assert [run.deliveries for run in b.broker.store.queues["orders"].backlog] == []
 
 
+def test_ids_that_a_node_gives_again_after_a_crash_hide_nothing() -> None:
+    cluster, a, b = pair()
+    consumer = Consumer(b, credit=100)
+    cluster.run()
+    producer = Producer(a)
+    for number in range(10):
+        producer.publish(b"fleeting %d" % number, durable=False)
+    cluster.run()
+    assert len(consumer.bodies) == 10
+    a.crash()
+    a.start()
+    cluster.run()
+    cluster.wait(2_500)
+    again = Producer(a, "again")
+    for number in range(10):
+        again.publish(b"lasting %d" % number)
+        again.publish(b"fleeting %d" % number, durable=False)
+    cluster.run()
+    assert consumer.bodies[10:] == [b"%s %d" % (kind, n) for n in range(10) for kind in (b"lasting", b"fleeting")]
+
+
 @pytest.mark.option("cluster-connections.use-duplicate-detection")
 def test_without_duplicate_detection_they_do() -> None:
     cluster, a, b = pair(use_duplicate_detection=False)
