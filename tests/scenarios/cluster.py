@@ -267,12 +267,13 @@ class Cluster:
 
     def bindings(self, words: list[str]) -> list[str]:
         remotes = self.stages[words[0]].broker.store.remotes.by_name.values()
-        return [
-            f"{words[0]} knows: {each.binding.queue} of {chr(int(each.binding.node_id[:8]))} at {each.binding.address}, "
-            f"{each.binding.routing}, {each.binding.consumers_count} consumers, distance {each.binding.distance}"
-            + ("" if each.binding.is_connected else ", not reached")
-            for each in sorted(remotes, key=lambda each: each.binding.cluster_name)
-        ]
+        found = []
+        for each in sorted((remote.binding for remote in remotes), key=lambda each: each.cluster_name):
+            owner = chr(int(each.node_id[:8]))
+            line = f"{words[0]} knows: {each.queue} of {owner} at {each.address}, {each.routing}, "
+            line += f"{each.consumers_count} consumers, distance {each.distance}"
+            found.append(line + ("" if each.is_connected else ", not reached"))
+        return found
 
     def depths(self, words: list[str]) -> list[str]:
         found = []

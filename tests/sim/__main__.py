@@ -1,4 +1,4 @@
-"""Replay or explore histories: `python -m tests.sim SEED`, `python -m tests.sim --soak SECONDS [--from SEED]`."""
+"""Replay or explore histories: `python -m tests.sim [--cluster] SEED`, or with `--soak SECONDS [--from SEED]`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 import sys
 import time
 
+from tests.sim.clusters import ClusterSimulation
 from tests.sim.histories import Simulation
 
 
@@ -13,29 +14,34 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.sim", description=__doc__)
     parser.add_argument("seed", type=int, nargs="?", help="replay this history")
     parser.add_argument("--soak", type=float, metavar="SECONDS", help="run histories for so long")
+    parser.add_argument("--cluster", action="store_true", help="histories of several nodes that are a cluster")
     parser.add_argument("--from", type=int, dest="first", help="first seed of a soak (default: from the clock)")
     arguments = parser.parse_args()
+    simulation = ClusterSimulation if arguments.cluster else Simulation
     if arguments.seed is not None:
-        verdict = Simulation(arguments.seed).run()
+        verdict = simulation(arguments.seed).run()
         print(verdict)
         return 1 if verdict.violations else 0
     if arguments.soak is None:
         parser.error("a SEED or --soak SECONDS is needed")
-    return soak(arguments.soak, time.time_ns() % 10**9 if arguments.first is None else arguments.first)
+    first = time.time_ns() % 10**9 if arguments.first is None else arguments.first
+    return soak(simulation, arguments.soak, first)
 
 
-def soak(seconds: float, first: int) -> int:
+def soak(simulation: type[Simulation | ClusterSimulation], seconds: float, first: int) -> int:
+    """Fresh histories for so long."""
+    option = "--cluster " if simulation is ClusterSimulation else ""
     deadline_s = time.monotonic() + seconds
     seed, failed, accepted = first, 0, 0
     while time.monotonic() < deadline_s:
         try:
-            verdict = Simulation(seed).run()
+            verdict = simulation(seed).run()
             violations, accepted = verdict.violations, accepted + verdict.accepted
         except Exception as error:
             violations = [f"{type(error).__name__}: {error}"]
         if violations:
             failed += 1
-            print(f"seed {seed}: {violations[:5]}\n  replay with: python -m tests.sim {seed}", flush=True)
+            print(f"seed {seed}: {violations[:5]}\n  replay with: python -m tests.sim {option}{seed}", flush=True)
         seed += 1
     print(f"{seed - first} histories from seed {first}, {accepted} messages accepted, {failed} failed")
     return 1 if failed else 0

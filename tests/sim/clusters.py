@@ -22,7 +22,7 @@ from tests.sim.network import Network
 from tests.sim.world import SimNode, World, options_for
 from tests.support.checker import History
 
-BUSY_MS: Final = 4_000
+BUSY_MS: Final = 3_000
 QUIET_MS: Final = 120_000
 PORT: Final = 5673
 KEY: Final = b"simulated cluster".ljust(32, b"\0")
@@ -87,7 +87,7 @@ class ClusterSimulation:
         self.seed = seed
         self.world = World(seed)
         self.network = Network(self.world)
-        self.history = History(is_ordered=False)
+        self.history = History(is_several_nodes=True)
         self.counts: dict[str, int] = {}
         rng = self.world.rng
         count = rng.choice((2, 2, 3, 3, 4, 5))
@@ -133,7 +133,7 @@ class ClusterSimulation:
         rng = self.world.rng
         for queue in self.queues:
             for number in range(rng.choice((1, 2, 4))):
-                node, count = rng.choice(self.nodes), rng.choice((20, 100, 300))
+                node, count = rng.choice(self.nodes), rng.choice((10, 40, 120))
                 self.clients.append(Producer(self.world, node, f"{queue}-p{number}", self.history, queue, count))
             for number in range(rng.choice((0, 1, 2, 4))):
                 node = rng.choice(self.nodes)

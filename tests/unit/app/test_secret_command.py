@@ -97,6 +97,14 @@ def test_the_file_is_read_where_there_are_groups(tmp_path: Path) -> None:
     assert cluster_secret.key(elsewhere) == derive_key(SECRET * 2)
 
 
+def test_nodes_with_cluster_connections_need_the_secret(tmp_path: Path) -> None:
+    connectors = "".join(f'[[connectors]]\nname = "{name}"\nhost = "192.0.2.1"\nport = 5673\n' for name in ("a", "b"))
+    connection = '[[cluster-connections]]\nname = "all"\nconnector-ref = "a"\nstatic-connectors = ["b"]\n'
+    assert cluster_secret.key(options(tmp_path, connectors)) == b""
+    (fault,) = cluster_secret.faults_of(options(tmp_path, connectors + connection))
+    assert fault.path == "node.cluster-secret-file"
+
+
 @pytest.mark.parametrize("content", [b"CHANGE ME!!\n", b"\xff" * 20, b"short", b"x" * 1024])
 def test_a_file_that_cannot_be_used_is_told_of_and_not_shown(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "cluster-secret").write_bytes(content)

@@ -76,7 +76,9 @@ def faults_of(options: BrokerOptions) -> list[ConfigFault]:
     except ConfigFault as fault:
         return [fault]
     if secret is None:
-        why = f"there is no {options.node.cluster_secret_file}, and groups prove by it who they are; {REMEDY}"
+        why = (
+            f"there is no {options.node.cluster_secret_file}, and nodes of a cluster prove by it who they are; {REMEDY}"
+        )
         return [ConfigFault(OPTION, why)]
     return []
 

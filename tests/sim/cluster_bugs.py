@@ -1,0 +1,84 @@
+"""Seeded bugs of clusters: what the checker must be able to find in histories of several nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+
+from mqbroker.core.address import Address
+from mqbroker.core.arrivals import Arrival, Arrivals, Ranges
+from mqbroker.core.backlog import Segment
+from mqbroker.core.kinds import QueueKind
+from mqbroker.core.queue import Queue
+from mqbroker.core.redistribution import Redistribution
+from mqbroker.core.store import Store
+from mqbroker.journal.recovered import Recovered
+from mqbroker.wire.run import Run
+
+_ARRIVE, _FRESH, _FORWARD, _GIVE_BACK = Arrivals.publish, Ranges.fresh, Redistribution.forward, Store.give_back
+_ADD_QUEUE = Store.add_queue
+
+
+def _answer_at_once(self: Arrivals, arrival: Arrival, run: Run, first_id: int) -> bool | None:
+    """The source is told before the messages are on disk here."""
+    waits = _ARRIVE(self, arrival, run, first_id)
+    return False if waits else waits
+
+
+def _load_no_arrivals(self: Arrivals, recovered: Recovered) -> None:
+    """What arrived before a restart is forgotten."""
+
+
+def _all_fresh(self: Ranges, first: int, count: int) -> list[tuple[int, int]]:
+    """What is sent again is taken again."""
+    return [(0, count)]
+
+
+def _some_known(self: Ranges, first: int, count: int) -> list[tuple[int, int]]:
+    """A message that never came is taken for one that did."""
+    return [] if count == 1 and first % 5 == 0 else _FRESH(self, first, count)
+
+
+def _forward_twice(self: Redistribution, address: Address, part: Segment, queues: list[Queue]) -> None:
+    """A redistributed message goes to another node twice."""
+    _FORWARD(self, address, part, queues)
+    if part.first_id % 3 == 0:
+        _FORWARD(self, address, part, queues)
+
+
+def _forward_uncounted(self: Redistribution, address: Address, part: Segment, queues: list[Queue]) -> None:
+    """Nobody knows elsewhere how often it was delivered here."""
+    _FORWARD(self, address, part._replace(deliveries=0), queues)
+
+
+def _forget_unanswered(self: Store, queue: Queue, segment: Segment, *, was_delivered: bool) -> None:
+    """What was on a link that is lost counts as taken."""
+    if queue.kind.is_forwarding:
+        self.settle(queue, segment)
+    else:
+        _GIVE_BACK(self, queue, segment, was_delivered=was_delivered)
+
+
+def _in_memory_only(self: Store, kind: QueueKind) -> Queue:
+    """A store-and-forward queue that does not outlive its process."""
+    return _ADD_QUEUE(self, replace(kind, is_durable=False) if kind.is_forwarding else kind)
+
+
+def _never(self: Redistribution, queue: Queue, *, is_new: bool = False) -> None:
+    """Messages stay where they are."""
+
+
+CLUSTER_BUGS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
+    "the source is answered before the disk": lambda: patch.object(Arrivals, "publish", _answer_at_once),
+    "arrivals are forgotten at a restart": lambda: patch.object(Arrivals, "load", _load_no_arrivals),
+    "what is sent again is taken again": lambda: patch.object(Ranges, "fresh", _all_fresh),
+    "a new message is taken for an old one": lambda: patch.object(Ranges, "fresh", _some_known),
+    "redistribution doubles": lambda: patch.object(Redistribution, "forward", _forward_twice),
+    "redistribution forgets deliveries": lambda: patch.object(Redistribution, "forward", _forward_uncounted),
+    "a lost link loses what was on it": lambda: patch.object(Store, "give_back", _forget_unanswered),
+    "store-and-forward queues are not durable": lambda: patch.object(Store, "add_queue", _in_memory_only),
+    "nothing is redistributed": lambda: patch.object(Redistribution, "look", _never),
+}

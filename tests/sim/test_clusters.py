@@ -1,0 +1,71 @@
+"""Histories of clusters. A failing seed prints the command that replays it; CLUSTER_SEEDS=0-100 says which seeds."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+
+import pytest
+
+from tests.sim.cluster_bugs import CLUSTER_BUGS
+from tests.sim.clusters import CHAIN, ClusterSimulation, ClusterVerdict
+
+CHUNK = 10
+BUG_SEEDS_MAX = 60
+
+
+def _chunks() -> list[range]:
+    first, _, last = os.environ.get("CLUSTER_SEEDS", "0-100").partition("-")
+    seeds = range(int(first), int(last))
+    return [seeds[start : start + CHUNK] for start in range(0, len(seeds), CHUNK)]
+
+
+def run(seed: int) -> ClusterVerdict:
+    """One history; a failure of any kind names its seed."""
+    try:
+        return ClusterSimulation(seed).run()
+    except Exception as error:
+        error.add_note(_replay(seed))
+        raise
+
+
+def _replay(seed: int) -> str:
+    return f"replay with: python -m tests.sim --cluster {seed}"
+
+
+@pytest.mark.parametrize("seeds", _chunks(), ids=lambda seeds: f"{seeds[0]}-{seeds[-1]}")
+def test_nothing_is_lost_doubled_or_left_behind(seeds: range) -> None:
+    forwarded = 0
+    for seed in seeds:
+        verdict = run(seed)
+        assert verdict.violations == [], _replay(seed)
+        forwarded += verdict.forwarded
+    assert forwarded > 0
+
+
+@pytest.mark.parametrize("seed", [0, 6, 10])
+def test_same_seed_same_trace(seed: int) -> None:
+    assert run(seed).trace == run(seed).trace
+
+
+def test_histories_have_all_faults_and_shapes() -> None:
+    verdicts = [run(seed) for seed in range(12)]
+    faults = Counter[str]()
+    for verdict in verdicts:
+        faults.update(verdict.faults)
+    assert len(faults) >= 8
+    assert {verdict.shape for verdict in verdicts} == {"mesh", CHAIN}
+    assert sum(verdict.moved for verdict in verdicts) > 0
+    assert sum(verdict.again for verdict in verdicts) > 0
+
+
+@pytest.mark.parametrize("name", CLUSTER_BUGS)
+def test_the_checker_finds_seeded_bugs(name: str) -> None:
+    with CLUSTER_BUGS[name]():
+        for seed in range(BUG_SEEDS_MAX):
+            try:
+                if ClusterSimulation(seed).run().violations:
+                    return
+            except Exception:
+                return  # the nodes notice by themselves
+    pytest.fail(f"{BUG_SEEDS_MAX} histories did not show it")
