@@ -33,6 +33,7 @@ CONNECTORS_MAX: Final = 8
 DISTANCE_MAX: Final = 64
 VERSION_MAX: Final = 2**63 - 1
 
+_ENCODER: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
 _ROUTING: Final = re.compile("anycast|multicast")
 _CLUSTER_NAME: Final = re.compile(rf".*{NODE_ID.pattern}", re.DOTALL)
 
@@ -139,7 +140,7 @@ def encode(notice: Notice) -> bytes:
         if isinstance(value, Version):
             value = [value.epoch, value.counter]
         row[name] = connector_rows(value) if name == "connectors" else value
-    return json.dumps(row, separators=(",", ":"), ensure_ascii=False).encode()
+    return _ENCODER.encode(row).encode()
 
 
 def decode(data: bytes) -> Notice | None:
