@@ -14,7 +14,7 @@ DECLARED = sorted(entry.path for entry in catalogue.entries())
 AWAITED = {
     f"cluster-connections.{name}"
     for name in (
-        "discovery-group-ref", "message-load-balancing", "node-lost-grace", "on-node-lost",
+        "message-load-balancing",
     )
 } | {"address-settings.redistribution-delay"}  # fmt: skip
 

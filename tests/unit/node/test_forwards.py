@@ -238,3 +238,59 @@ def test_who_is_short_of_room_gives_no_credit_and_refuses_nothing() -> None:
     cluster.wait(1_000)
     assert consumer.bodies == [b"%d" % number for number in range(len(consumer.bodies))]
     assert waiting(a, "b") == 0
+
+
+def lost_with_five(action: str) -> tuple[ClusterStage, ClusterNode, ClusterNode]:
+    """A node that is gone while five messages wait for it."""
+    settings = {"#": {"dead_letter_address": "dead", "auto_create_dead_letter_resources": True}}
+    cluster, a, b = pair(on_node_lost=action, node_lost_grace=60_000, options={"address_settings": settings})
+    Consumer(b, credit=0)
+    cluster.run()
+    cluster.silence(b)
+    producer = Producer(a)
+    for number in range(5):
+        producer.publish(b"%d" % number)
+    cluster.run()
+    b.crash()
+    cluster.run()
+    assert waiting(a, "b") == 5
+    cluster.wait(59_000)
+    assert waiting(a, "b") == 5
+    cluster.wait(2_000)
+    return cluster, a, b
+
+
+@pytest.mark.option("cluster-connections.on-node-lost", "cluster-connections.node-lost-grace")
+def test_what_waits_for_a_node_that_does_not_come_back_may_be_routed_again() -> None:
+    cluster, a, b = lost_with_five("reroute")
+    assert waiting(a, "b") == 0
+    (told,) = a.events("node-abandoned")
+    assert (told["action"], told["messages"], told["node_id"]) == ("reroute", 5, node_id_of("b"))
+    consumer = Consumer(a, "here", credit=100)
+    assert consumer.bodies == [b"%d" % number for number in range(5)]
+    b.start()
+    cluster.run()
+    cluster.wait(2_500)
+    assert a.state("b") == "up"
+    there = Consumer(b, "there", credit=100)
+    cluster.run()
+    consumer.link.detach()
+    cluster.run()
+    Producer(a, "later").publish(b"later")
+    cluster.run()
+    assert there.bodies == [b"later"]
+
+
+def test_or_become_dead_letters() -> None:
+    _, a, _ = lost_with_five("dead-letter")
+    assert waiting(a, "b") == 0
+    assert (
+        sum(queue.message_count for name, queue in a.broker.store.queues.items() if "DLQ" in name or name == "dead")
+        == 5
+    )
+
+
+def test_or_wait() -> None:
+    _, a, _ = lost_with_five("hold")
+    assert waiting(a, "b") == 5
+    assert a.events("node-abandoned") == []
