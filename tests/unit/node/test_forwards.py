@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from mqbroker.node import inputs as given
 
 from tests.support.cluster_stage import ClusterNode, ClusterStage, node_id_of
 from tests.support.large_messages import Consumer, Producer
@@ -150,6 +151,25 @@ def test_large_messages_go_too() -> None:
     assert consumer.bodies == [bodies[0], b"small", bodies[1], b"small", bodies[2], b"small"]
     assert waiting(a, "b") == 0
     assert not a.large_files.sizes
+
+
+def test_a_large_message_that_cannot_be_stored_there_stays_here_and_is_tried_again() -> None:
+    tables = {"limits": {"amqp_min_large_message_size_bytes": 2_000, "large_message_in_memory_max_size_bytes": 0}}
+    cluster, a, b = pair(options=tables, retry_interval=500)
+    consumer = Consumer(b, credit=100)
+    cluster.run()
+    b.is_large_held = True
+    Producer(a).publish(b"x" * 40_000)
+    cluster.run()
+    while b.large_effects:
+        b.give(given.Failed(b.large_effects.pop(0).id, "the disk is full"))
+        cluster.run()
+    b.is_large_held = False
+    cluster.run()
+    assert (waiting(a, "b"), consumer.bodies) == (1, [])
+    assert "the disk is full" in a.events("forwarding-refused")[0]["why"]
+    cluster.wait(600)
+    assert (waiting(a, "b"), consumer.bodies) == (0, [b"x" * 40_000])
 
 
 def test_topics_reach_subscribers_everywhere() -> None:
