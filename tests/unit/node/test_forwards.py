@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from mqbroker.admin.metrics import of_node
 from mqbroker.node import inputs as given
 
 from tests.support.cluster_stage import ClusterNode, ClusterStage, node_id_of
@@ -314,3 +315,22 @@ def test_or_wait() -> None:
     _, a, _ = lost_with_five("hold")
     assert waiting(a, "b") == 5
     assert a.events("node-abandoned") == []
+
+
+def test_metrics_of_the_cluster() -> None:
+    cluster, a, b = pair()
+    Consumer(b, credit=0)
+    cluster.run()
+    Producer(a).publish(b"1")
+    cluster.run()
+
+    def value(node: ClusterNode, name: str) -> float:
+        found: float = of_node(node.broker, per_object=False)[f"mqbroker_cluster_{name}"][0][1]
+        return found
+
+    shown = [value(a, name) for name in ("members", "links_up", "links_down", "waiting_messages")]
+    assert shown == [2, 1, 0, 0]
+    assert (value(a, "messages_arrived_total"), value(b, "messages_arrived_total")) == (0, 1)
+    b.crash()
+    cluster.run()
+    assert (value(a, "links_up"), value(a, "links_down")) == (0, 1)
