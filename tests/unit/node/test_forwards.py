@@ -334,3 +334,18 @@ def test_metrics_of_the_cluster() -> None:
     b.crash()
     cluster.run()
     assert (value(a, "links_up"), value(a, "links_down")) == (0, 1)
+
+
+@pytest.mark.option("cluster-connections.message-load-balancing")
+@pytest.mark.parametrize(("mode", "there"), [("OFF", 0), ("ON_DEMAND", 0), ("STRICT", 5)])
+def test_what_goes_to_a_node_without_consumers_is_a_matter_of_the_mode(mode: str, there: int) -> None:
+    cluster, a, b = pair(message_load_balancing=mode)
+    for node in (a, b):
+        node.admin("queue-create", name="orders")
+    cluster.run()
+    producer = Producer(a)
+    for number in range(10):
+        producer.publish(b"%d" % number)
+    cluster.run()
+    counts = [node.broker.store.queues["orders"].message_count for node in (a, b)]
+    assert counts == [10 - there, there]
