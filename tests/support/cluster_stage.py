@@ -228,5 +228,6 @@ def options_for(
     named = [f"to-{each}" for each in static]
     connection = connection_with(**{"static_connectors": named, **changes})
     return replace(
-        base, listeners=(*base.listeners, cluster), connectors=tuple(connectors), cluster_connections=(connection,)
-    )
+        base, node=replace(base.node, name=name), listeners=(*base.listeners, cluster), connectors=tuple(connectors),
+        cluster_connections=(connection,),
+    )  # fmt: skip

@@ -61,6 +61,7 @@ COMMANDS = {
     ("producer", "list"): "producer_list",
     ("discovery", "list"): "discovery_list",
     ("discovery", "groups"): "discovery_groups",
+    ("topology",): "topology",
     ("events",): "events",
     ("logs",): "logs",
     ("config", "show"): "config_show",

@@ -23,6 +23,8 @@ from mqctl.main import execute
 from mqctl.output import Format
 
 from tests.support.admin_stage import AdminStage
+from tests.support.cluster_stage import ClusterStage
+from tests.support.large_messages import Consumer, Producer
 from tests.support.stage import Stage, options_with
 from tests.unit.node.test_discovery import PLACE, Air
 from tests.unit.node.test_discovery import options as discovery_options
@@ -408,6 +410,45 @@ def test_discovery_lists_who_is_heard_and_what_groups_do(tmp_path: Path, capsys:
             ("dev-2", "lan", "sending"),
             ("dev-2", "lan", "listening"),
         ]
+
+
+def test_topology_shows_links_and_what_waits_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    nodes = ClusterStage()
+    a, b = nodes.node("a", ["b"]), nodes.node("b", ["a"])
+    nodes.run()
+    nodes.wait(600)
+    Consumer(b, credit=0)
+    nodes.run()
+    nodes.silence(b)
+    Producer(a).publish(b"waits")
+    b.crash()
+    nodes.run()
+
+    def said(*words: str) -> str:
+        capsys.readouterr()
+        assert execute(["topology", *words, "--dev", "--directory", str(tmp_path)]) == 0
+        return capsys.readouterr().out
+
+    with AdminStage(tmp_path, "dev-1", a):
+        (row,) = json.loads(said("--json"))["rows"]
+        shown = {name: row[name] for name in ("connection", "connector", "state", "depth", "bindings", "consumers")}
+        assert shown == {
+            "connection": "cluster", "connector": "amqp://b:5673", "state": "resting", "depth": 1, "bindings": 1,
+            "consumers": 1,
+        }  # fmt: skip
+        assert row["why"] == "reset"
+        assert "amqp://b:5673" in said()
+        assert said("--dot").splitlines() == [
+            "digraph cluster {",
+            '  "a";',
+            '  "b";',
+            '  "a" -> "b" [label="resting, 1 wait", style=dashed];',
+            "}",
+        ]
+
+
+def test_topology_of_brokers_without_cluster_connections_is_empty(cluster: Cluster) -> None:
+    assert cluster.rows("topology") == []
 
 
 def test_discovery_of_brokers_without_groups_is_empty(cluster: Cluster) -> None:

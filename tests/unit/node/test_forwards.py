@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from mqbroker.admin.metrics import of_node
+from mqbroker.node import inputs as given
 
 from tests.support.cluster_stage import ClusterNode, ClusterStage, node_id_of
 from tests.support.large_messages import Consumer, Producer
@@ -82,6 +84,27 @@ def test_answers_that_were_lost_make_no_duplicates() -> None:
     assert [run.deliveries for run in b.broker.store.queues["orders"].backlog] == []
 
 
+def test_ids_that_a_node_gives_again_after_a_crash_hide_nothing() -> None:
+    cluster, a, b = pair()
+    consumer = Consumer(b, credit=100)
+    cluster.run()
+    producer = Producer(a)
+    for number in range(10):
+        producer.publish(b"fleeting %d" % number, durable=False)
+    cluster.run()
+    assert len(consumer.bodies) == 10
+    a.crash()
+    a.start()
+    cluster.run()
+    cluster.wait(2_500)
+    again = Producer(a, "again")
+    for number in range(10):
+        again.publish(b"lasting %d" % number)
+        again.publish(b"fleeting %d" % number, durable=False)
+    cluster.run()
+    assert consumer.bodies[10:] == [b"%s %d" % (kind, n) for n in range(10) for kind in (b"lasting", b"fleeting")]
+
+
 @pytest.mark.option("cluster-connections.use-duplicate-detection")
 def test_without_duplicate_detection_they_do() -> None:
     cluster, a, b = pair(use_duplicate_detection=False)
@@ -129,6 +152,25 @@ def test_large_messages_go_too() -> None:
     assert consumer.bodies == [bodies[0], b"small", bodies[1], b"small", bodies[2], b"small"]
     assert waiting(a, "b") == 0
     assert not a.large_files.sizes
+
+
+def test_a_large_message_that_cannot_be_stored_there_stays_here_and_is_tried_again() -> None:
+    tables = {"limits": {"amqp_min_large_message_size_bytes": 2_000, "large_message_in_memory_max_size_bytes": 0}}
+    cluster, a, b = pair(options=tables, retry_interval=500)
+    consumer = Consumer(b, credit=100)
+    cluster.run()
+    b.is_large_held = True
+    Producer(a).publish(b"x" * 40_000)
+    cluster.run()
+    while b.large_effects:
+        b.give(given.Failed(b.large_effects.pop(0).id, "the disk is full"))
+        cluster.run()
+    b.is_large_held = False
+    cluster.run()
+    assert (waiting(a, "b"), consumer.bodies) == (1, [])
+    assert "the disk is full" in a.events("forwarding-refused")[0]["why"]
+    cluster.wait(600)
+    assert (waiting(a, "b"), consumer.bodies) == (0, [b"x" * 40_000])
 
 
 def test_topics_reach_subscribers_everywhere() -> None:
@@ -217,3 +259,93 @@ def test_who_is_short_of_room_gives_no_credit_and_refuses_nothing() -> None:
     cluster.wait(1_000)
     assert consumer.bodies == [b"%d" % number for number in range(len(consumer.bodies))]
     assert waiting(a, "b") == 0
+
+
+def lost_with_five(action: str) -> tuple[ClusterStage, ClusterNode, ClusterNode]:
+    """A node that is gone while five messages wait for it."""
+    settings = {"#": {"dead_letter_address": "dead", "auto_create_dead_letter_resources": True}}
+    cluster, a, b = pair(on_node_lost=action, node_lost_grace=60_000, options={"address_settings": settings})
+    Consumer(b, credit=0)
+    cluster.run()
+    cluster.silence(b)
+    producer = Producer(a)
+    for number in range(5):
+        producer.publish(b"%d" % number)
+    cluster.run()
+    b.crash()
+    cluster.run()
+    assert waiting(a, "b") == 5
+    cluster.wait(59_000)
+    assert waiting(a, "b") == 5
+    cluster.wait(2_000)
+    return cluster, a, b
+
+
+@pytest.mark.option("cluster-connections.on-node-lost", "cluster-connections.node-lost-grace")
+def test_what_waits_for_a_node_that_does_not_come_back_may_be_routed_again() -> None:
+    cluster, a, b = lost_with_five("reroute")
+    assert waiting(a, "b") == 0
+    (told,) = a.events("node-abandoned")
+    assert (told["action"], told["messages"], told["node_id"]) == ("reroute", 5, node_id_of("b"))
+    consumer = Consumer(a, "here", credit=100)
+    assert consumer.bodies == [b"%d" % number for number in range(5)]
+    b.start()
+    cluster.run()
+    cluster.wait(2_500)
+    assert a.state("b") == "up"
+    there = Consumer(b, "there", credit=100)
+    cluster.run()
+    consumer.link.detach()
+    cluster.run()
+    Producer(a, "later").publish(b"later")
+    cluster.run()
+    assert there.bodies == [b"later"]
+
+
+def test_or_become_dead_letters() -> None:
+    _, a, _ = lost_with_five("dead-letter")
+    assert waiting(a, "b") == 0
+    assert (
+        sum(queue.message_count for name, queue in a.broker.store.queues.items() if "DLQ" in name or name == "dead")
+        == 5
+    )
+
+
+def test_or_wait() -> None:
+    _, a, _ = lost_with_five("hold")
+    assert waiting(a, "b") == 5
+    assert a.events("node-abandoned") == []
+
+
+def test_metrics_of_the_cluster() -> None:
+    cluster, a, b = pair()
+    Consumer(b, credit=0)
+    cluster.run()
+    Producer(a).publish(b"1")
+    cluster.run()
+
+    def value(node: ClusterNode, name: str) -> float:
+        found: float = of_node(node.broker, per_object=False)[f"mqbroker_cluster_{name}"][0][1]
+        return found
+
+    shown = [value(a, name) for name in ("members", "links_up", "links_down", "waiting_messages")]
+    assert shown == [2, 1, 0, 0]
+    assert (value(a, "messages_arrived_total"), value(b, "messages_arrived_total")) == (0, 1)
+    b.crash()
+    cluster.run()
+    assert (value(a, "links_up"), value(a, "links_down")) == (0, 1)
+
+
+@pytest.mark.option("cluster-connections.message-load-balancing")
+@pytest.mark.parametrize(("mode", "there"), [("OFF", 0), ("ON_DEMAND", 0), ("STRICT", 5)])
+def test_what_goes_to_a_node_without_consumers_is_a_matter_of_the_mode(mode: str, there: int) -> None:
+    cluster, a, b = pair(message_load_balancing=mode)
+    for node in (a, b):
+        node.admin("queue-create", name="orders")
+    cluster.run()
+    producer = Producer(a)
+    for number in range(10):
+        producer.publish(b"%d" % number)
+    cluster.run()
+    counts = [node.broker.store.queues["orders"].message_count for node in (a, b)]
+    assert counts == [10 - there, there]

@@ -18,6 +18,7 @@ from mqbroker.base.histogram import Histogram
 from mqbroker.base.native import NATIVE
 from mqbroker.base.time import NS_PER_S
 from mqbroker.cluster.discovery.datagram import Drop
+from mqbroker.node.bridge_states import State
 from mqbroker.node.broker import Broker
 
 OBJECTS_MAX = 100_000  # queues and addresses that one answer names; above, only sums are given
@@ -149,6 +150,19 @@ FAMILIES = {
             "mqbroker_discovery_datagrams_dropped_total", "counter", (*BROKER, "reason"),
             "Datagrams that discovery groups got and dropped.",
         ),
+        Family("mqbroker_cluster_members", "gauge", BROKER, "Nodes of the cluster, this one among them."),
+        Family("mqbroker_cluster_links_up", "gauge", BROKER, "Links to other nodes that stand."),
+        Family("mqbroker_cluster_links_down", "gauge", BROKER, "Links to other nodes that do not stand."),
+        Family("mqbroker_cluster_waiting_messages", "gauge", BROKER, "Messages that wait for other nodes."),
+        Family("mqbroker_cluster_messages_arrived_total", "counter", BROKER, "Messages that other nodes sent here."),
+        Family(
+            "mqbroker_cluster_messages_repeated_total", "counter", BROKER,
+            "Messages that other nodes sent here again, and that were dropped.",
+        ),
+        Family(
+            "mqbroker_cluster_messages_redistributed_total", "counter", BROKER,
+            "Messages that went to other nodes because no consumer here took them.",
+        ),
         Family("mqbroker_received_bytes_total", "counter", BROKER, "Bytes read from connections."),
         Family("mqbroker_sent_bytes_total", "counter", BROKER, "Bytes written to connections."),
         Family("mqbroker_journal_appends_total", "counter", BROKER, "Appends written to the journal."),
@@ -177,7 +191,7 @@ class Measured:
 def of_node(broker: Broker, *, per_object: bool) -> Values:
     """What the node itself knows. Raises Refused where there are more objects than one answer may name."""
     name = broker.options.node.name
-    plain = {**_of_broker(broker), **_of_store(broker), **_of_discovery(broker)}
+    plain = {**_of_broker(broker), **_of_store(broker), **_of_discovery(broker), **_of_cluster(broker)}
     values: Values = {key: [((name,), value)] for key, value in plain.items()}
     results = (("success", broker.counters.logins), ("failure", broker.counters.logins_failed))
     values["artemis_authentication_count"] = [((name, result), count) for result, count in results]
@@ -223,6 +237,21 @@ def _of_discovery(broker: Broker) -> dict[str, float]:
         "mqbroker_discovery_broadcasts_total": sum(each.sent_total for each in found.broadcasters.values()),
         "mqbroker_discovery_broadcasts_failed_total": sum(each.failed_total for each in found.broadcasters.values()),
         "mqbroker_discovery_datagrams_heard_total": sum(each.heard_total for each in found.groups.values()),
+    }
+
+
+def _of_cluster(broker: Broker) -> dict[str, float]:
+    store, connections = broker.store, list(broker.cluster.connections.values())
+    bridges = [bridge for each in connections for bridge in [*each.bridges.values(), *each.probes]]
+    up = sum(bridge.state is State.UP for bridge in bridges)
+    return {
+        "mqbroker_cluster_members": max((len(each.topology.members) for each in connections), default=0),
+        "mqbroker_cluster_links_up": up,
+        "mqbroker_cluster_links_down": len(bridges) - up,
+        "mqbroker_cluster_waiting_messages": sum(queue.message_count for queue in store.remotes.queues.values()),
+        "mqbroker_cluster_messages_arrived_total": store.arrivals.arrived_total,
+        "mqbroker_cluster_messages_repeated_total": store.arrivals.dropped_total,
+        "mqbroker_cluster_messages_redistributed_total": store.redistribution.moved_total,
     }
 
 

@@ -14,6 +14,7 @@ from mqbroker.cluster.address_match import AddressMatch
 from mqbroker.cluster.announcer import Announcer
 from mqbroker.cluster.discovery.announcement import Connector
 from mqbroker.cluster.discovery.entries import Change, Kind
+from mqbroker.cluster.lost_nodes import LostNodes
 from mqbroker.cluster.notices import BindingRemoved, Member, ResetComplete, Version
 from mqbroker.cluster.notices import Notice as Told
 from mqbroker.cluster.remote_table import BINDING_NOTICES, Around, RemoteTable
@@ -24,6 +25,7 @@ from mqbroker.cluster.topology import Topology, logged
 from mqbroker.config.slices import ClusterConnectionOptions
 from mqbroker.core.queue import Queue
 from mqbroker.core.remote_binding import RemoteBinding
+from mqbroker.node.abandoned import Abandoned
 from mqbroker.node.bridge import Bridge
 from mqbroker.node.bridge_states import State
 from mqbroker.node.handshake import Hello
@@ -67,7 +69,9 @@ class ClusterConnection:
         self._around = Around(self.broker.node_id, options.max_hops, address, self, self._log, cluster.known)
         self.tables: dict[str, RemoteTable] = {}  # of bindings, by the node that told of them
         self._telling = SelfTelling(options, self.broker.at.monotonic_ns)
-        self.due_ns = self._telling.next_due_ns
+        self._lost = LostNodes(options)
+        self._abandoned = Abandoned(self.broker.store, options.name)
+        self.due_ns = 0
         self.scheduled_ns = 0
 
     def _log(self, told: Notice) -> None:
@@ -77,14 +81,29 @@ class ClusterConnection:
         """That time has come."""
         if self._telling.due(now_ns):
             self.announcer.member_changed(self.topology.again())
-        self.due_ns = self._telling.next_due_ns
+        for node_id in self._lost.due(now_ns):
+            action, count = self._lost.action, self._abandoned.begin(node_id, self._lost.action)
+            self.broker.notice(Level.WARNING, "node-abandoned", connection=self.options.name, node_id=node_id,
+                               action=action, messages=count)  # fmt: skip
+        self._set_due()
+
+    def _set_due(self) -> None:
+        self.due_ns = min(filter(None, (self._telling.next_due_ns, self._lost.next_due_ns)), default=0)
+        self.broker.timers.add(self)
+
+    def _is_lost(self, node_id: str) -> None:
+        self._lost.lost(node_id, self.broker.at.monotonic_ns)
+        self._set_due()
 
     def start(self) -> None:
         """Dial whoever is known by now."""
         group = self.broker.discovery.groups.get(self.options.discovery_group_ref)
         if group is not None:
             group.table.listeners.append(self._discovered)
-        self.broker.timers.add(self)
+        for queue in self.broker.store.remotes.queues.values():
+            if queue.kind.connection == self.options.name:
+                self._is_lost(queue.kind.forwards_to)  # until its link stands
+        self._set_due()
         for connector in self.listed:
             if place_of(connector) != place_of(self.own):
                 probe = Bridge(self, connector, is_listed=True)
@@ -155,12 +174,15 @@ class ClusterConnection:
         """It is open; what the node has is told next."""
         if bridge.node_id not in self.tables:
             self.tables[bridge.node_id] = RemoteTable(self._around, bridge.node_id)
+        self._lost.back(bridge.node_id)
+        self._abandoned.end(bridge.node_id)
 
     def is_down(self, bridge: Bridge) -> None:
         """It was lost, and is dialled again."""
         table = self.tables.get(bridge.node_id)
         if table is not None:
             table.lost()
+        self._is_lost(bridge.node_id)
 
     def is_gone(self, bridge: Bridge) -> None:
         """The node is not dialled until somebody tells of it: it has no queues, and is no member any more."""
@@ -168,6 +190,8 @@ class ClusterConnection:
         if table is not None:
             table.clear()
         self._spread(self.topology.remove(bridge.node_id))
+        if bridge.node_id:
+            self._is_lost(bridge.node_id)
 
     def ended(self, bridge: Bridge) -> None:
         """It is no more."""
@@ -215,10 +239,12 @@ class ClusterConnection:
         self.announcer.remote_removed(binding)
 
     def changed(self, binding: RemoteBinding) -> None:
-        """It has other consumers, or is reached or not. One that its node refused is unknown until it is told anew."""
+        """It has other consumers, or is reached or not. One that was given up, or refused, is there again."""
         if binding.cluster_name in self.broker.store.remotes.by_name:
             self.remotes.changed(binding)
             self.announcer.remote_changed(binding)
+        elif binding.is_connected:
+            self.add(binding)
 
     # -- messages ------------------------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from mqbroker.amqp.events import Incoming, Piece, Whole
 from mqbroker.amqp.links import ReceiverLink
 from mqbroker.base.notice import Level
+from mqbroker.node.arrival_links import ArrivalEnd
 from mqbroker.node.large_messages import UPLOAD_BYTES_MAX, FilePiece
 from mqbroker.node.refusals import refuse_run
 from mqbroker.wire.header_section import section_of
@@ -143,7 +144,10 @@ class Uploads:
         run = large_run(upload.head, Large(upload.file, upload.size_bytes))
         incoming = Incoming(event.link, run, event.delivery_id, event.is_settled)
         if not peer.connection.is_dead and event.link.is_attached:
-            if upload.failure:
+            if upload.failure and isinstance(event.link.owner, ArrivalEnd):
+                # What another node forwards is nobody's where we refuse it: it keeps the message, and sends it again.
+                event.link.detach("amqp:internal-error", f"a large message cannot be stored: {upload.failure}")
+            elif upload.failure:
                 refuse_run(peer, incoming, f"the message cannot be stored: {upload.failure}", "amqp:internal-error")
             else:
                 peer.act(incoming)

@@ -1,0 +1,65 @@
+"""Messages for a node that does not come back: they are routed anew, or become dead letters, as `on-node-lost` says.
+
+A consumer of the broker's own takes them out of their store-and-forward queues, so however many there are, each step
+does a bounded part. It leaves when the node is back.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mqbroker.core.queue import Filter, Queue, Segment
+from mqbroker.core.store import Store
+
+DEAD_LETTER: Final = "dead-letter"
+TAKEN_MAX: Final = 1000  # messages at a time
+
+
+class AbandonedConsumer:
+    """Of one store-and-forward queue."""
+
+    priority = 0
+    filter: Filter | None = None
+    is_browser = False
+
+    def __init__(self, store: Store, action: str) -> None:
+        self._store = store
+        self._action = action
+
+    def capacity(self) -> int:
+        """How many it takes now."""
+        return TAKEN_MAX
+
+    def deliver(self, queue: Queue, segment: Segment) -> int:
+        """Take them all."""
+        if self._action == DEAD_LETTER:
+            self._store.leaving.reject(queue, segment, f"node {queue.kind.forwards_to} did not come back")
+        else:
+            self._store.remotes.reroute(queue, segment)
+        return segment.n
+
+
+class Abandoned:
+    """Of one cluster connection, by node."""
+
+    def __init__(self, store: Store, connection: str) -> None:
+        self._store = store
+        self._connection = connection
+        self._consumers: dict[str, dict[Queue, AbandonedConsumer]] = {}
+
+    def begin(self, node_id: str, action: str) -> int:
+        """The node is given up; how many messages that concerns."""
+        taking = self._consumers.setdefault(node_id, {})
+        queues = self._store.remotes.queues_of(node_id, self._connection)
+        count = sum(queue.message_count for queue in queues)
+        for queue in queues:
+            if queue not in taking:
+                taking[queue] = AbandonedConsumer(self._store, action)
+                self._store.join(queue, taking[queue])
+        return count
+
+    def end(self, node_id: str) -> None:
+        """It is back."""
+        for queue, consumer in self._consumers.pop(node_id, {}).items():
+            if consumer in queue.consumers:
+                self._store.leave(queue, consumer)
