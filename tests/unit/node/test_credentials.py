@@ -30,8 +30,8 @@ def test_the_node_user_is_known_on_cluster_listeners_alone() -> None:
     client = make_verifier("one of the clients", b"0" * 16, ("client",))
     robot = make_verifier("one of the robots", b"1" * 16, ("cluster",))
     node = verifier_of(KEY, b"process")
-    accounts = Accounts({"client": client, "robot": robot}, node)
+    accounts = Accounts({"client": client, "robot": robot}, b"process", node)
     assert accounts.of("cluster") == {"robot": robot, CLUSTER_USER: node}
     assert accounts.of("client") == {"client": client}
     assert accounts.may_offer_sha512("cluster")
-    assert Accounts({"robot": robot}).of("cluster") == {"robot": robot}
+    assert Accounts({"robot": robot}, b"process").of("cluster") == {"robot": robot}

@@ -12,6 +12,7 @@ from mqbroker.base.errors import ConfigFault
 from mqbroker.config import patterns, suggest
 
 SHOWN_CHARACTERS_MAX = 60
+HOSTS_NAMED_MAX = 3
 
 
 def shown(value: object) -> str:
@@ -111,3 +112,19 @@ def from_validation(
         is_hidden = not hidden.isdisjoint(str(part) for part in details["loc"])
         faults.append(ConfigFault(path or "file", _why(model, details, what, is_hidden)))
     return faults
+
+
+def merged(found: list[tuple[str, ConfigFault]]) -> list[ConfigFault]:
+    """One fault for all hosts that share it, with their names."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for host, fault in found:
+        groups.setdefault((fault.path, fault.why), []).append(host)
+    return [ConfigFault(path, f"{why} ({_named(hosts)})") for (path, why), hosts in groups.items()]
+
+
+def _named(hosts: list[str]) -> str:
+    if len(hosts) == 1:
+        return f"host {hosts[0]}"
+    more = len(hosts) - HOSTS_NAMED_MAX
+    tail = f" and {more} more" if more > 0 else ""
+    return f"hosts {', '.join(hosts[:HOSTS_NAMED_MAX])}{tail}"

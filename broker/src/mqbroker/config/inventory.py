@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from mqbroker.base.errors import ConfigFault
 from mqbroker.config import catalogue, clustering, faults, routing, suggest
 from mqbroker.config.declaring import Table, toml_name, yaml_name
+from mqbroker.config.faults import merged
 from mqbroker.config.group_kinds import HAVE_LOCAL_ADDRESS
 from mqbroker.config.load import address_faults, overlap, tls_faults
 from mqbroker.config.options import ListenerTable
@@ -34,7 +35,6 @@ from mqbroker.config.variables import (
 )
 
 PREFIX = "mq_"
-HOSTS_NAMED_MAX = 3
 OPAQUE = "{{ known to Ansible only }}"
 PORT_MAX = 65535
 OPTION_NAME = re.compile(r"\b(?:tls|sasl)(?:-[a-z]+)+")
@@ -59,8 +59,8 @@ def check_inventory(hosts: Mapping[str, Vars]) -> list[ConfigFault]:
     found += _between_hosts(brokers)
     if not brokers:
         why = "is set for no host; set it for the group that is the cluster, then add secrets with `mqctl init`"
-        return [*_merged(found), ConfigFault("mq_cluster_name", why)]
-    return _merged(found)
+        return [*merged(found), ConfigFault("mq_cluster_name", why)]
+    return merged(found)
 
 
 def host_variables(variables: Vars) -> HostVariables:
@@ -469,21 +469,6 @@ def _rows(variables: Vars, name: str) -> list[dict[str, Any]]:
     """Those entries of a list variable that are tables; types are complained about elsewhere."""
     value = variables.get(name, [])
     return [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []
-
-
-def _merged(found: list[tuple[str, ConfigFault]]) -> list[ConfigFault]:
-    groups: dict[tuple[str, str], list[str]] = {}
-    for host, fault in found:
-        groups.setdefault((fault.path, fault.why), []).append(host)
-    return [ConfigFault(path, f"{why} ({_named(hosts)})") for (path, why), hosts in groups.items()]
-
-
-def _named(hosts: list[str]) -> str:
-    if len(hosts) == 1:
-        return f"host {hosts[0]}"
-    more = len(hosts) - HOSTS_NAMED_MAX
-    tail = f" and {more} more" if more > 0 else ""
-    return f"hosts {', '.join(hosts[:HOSTS_NAMED_MAX])}{tail}"
 
 
 HOST_CHECKS: tuple[Callable[[Vars], list[ConfigFault]], ...] = (

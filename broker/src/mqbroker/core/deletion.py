@@ -1,4 +1,4 @@
-"""The end of a queue: it is unbound, and all that is in it goes with it."""
+"""The end of what is in a queue, and the end of a queue: it is unbound, and all that is in it goes with it."""
 
 from __future__ import annotations
 
@@ -40,3 +40,12 @@ def delete(store: Store, queue: Queue) -> int:
     store.dirty.pop(queue, None)
     queue.is_deleted = True
     return dropped
+
+
+def purge(store: Store, queue: Queue) -> int:
+    """See `Store.purge`."""
+    dropped = 0
+    for segment in queue.take_all():
+        dropped += segment.n
+        store.settle(queue, segment)
+    return dropped + store.paging.drop(queue, is_settled=True).messages

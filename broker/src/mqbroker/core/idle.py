@@ -50,6 +50,16 @@ class Idle:
         queue.is_used = True
         self.left(queue)
 
+    def look(self, queue: Queue) -> None:
+        """A time has come that mattered to the queue: of its messages, or of its being idle."""
+        store = self._store
+        queue.come_due(store.at.wall_ms)
+        if 0 < queue.idle_until_ms <= store.at.wall_ms:
+            self.queue_due(queue)
+        if not queue.is_deleted:
+            store.changed(queue)
+            store.watch(queue)
+
     def queue_due(self, queue: Queue) -> None:
         """The queue has been idle for long enough, unless somebody has come."""
         queue.idle_until_ms = 0

@@ -18,7 +18,7 @@ from mqbroker.core.arrivals import Arrivals
 from mqbroker.core.configured import Configured
 from mqbroker.core.decisions import Decisions
 from mqbroker.core.declared import Declared
-from mqbroker.core.deletion import delete
+from mqbroker.core.deletion import delete, purge
 from mqbroker.core.diverts import Diverts
 from mqbroker.core.duplicates import Duplicates
 from mqbroker.core.forwarding import Remotes
@@ -72,7 +72,7 @@ class Store:
         self.watcher = Watcher()
         self.addresses: dict[str, Address] = {}
         self.queues: dict[str, Queue] = {}
-        self.dirty: dict[Queue, None] = {}
+        self.dirty: dict[Queue, None] = {}  # something about them has changed
         self.ended: dict[Queue, None] = {}  # they were to go, and nothing holds them any more
         self.next_id = journal.next_id
         # Since the process began, never less than before: queues may go, these stay.
@@ -271,18 +271,16 @@ class Store:
 
     def _publish(self, address: Address, run: Run, origin: Origin, only: str = "") -> bool:
         self.number(run)
-        waits = False
-        unrouted: list[Segment] | None = None
+        waits, unrouted = False, list[Segment]()
         for index, count, queues in address.route(run, origin, only):
             if not queues:
                 address.unrouted_total += count
                 self.unrouted_total += count
-                unrouted = [] if unrouted is None else unrouted
                 unrouted.append(Segment(run, index, count, 0))
                 continue
             address.routed_total += count
             waits = self.put(address, Segment(run, index, count, 0), queues) or waits
-        if unrouted is not None and not origin.moved_from:
+        if unrouted and not origin.moved_from:
             # Behind all that was stored of the run, because ids ascend in the journal.
             waits = self.leaving.astray(address.name, unrouted) or waits
         return waits
@@ -460,17 +458,13 @@ class Store:
             self.redistribution.look(queue)
         if not queue.consumers:
             if queue.kind.purge_on_no_consumers:
-                self.purge(queue)
+                purge(self, queue)
             self.idle.left(queue)
             self._look_at_end(queue)
 
     def purge(self, queue: Queue) -> int:
         """Drop all that is not in delivery; says how many messages."""
-        dropped = 0
-        for segment in queue.take_all():
-            dropped += segment.n
-            self.settle(queue, segment)
-        return dropped + self.paging.drop(queue, is_settled=True).messages
+        return purge(self, queue)
 
     # -- time ----------------------------------------------------------------------------------------------------------
 
@@ -483,14 +477,8 @@ class Store:
 
     def queue_due(self, queue: Queue) -> None:
         """Something in the queue is due."""
-        if queue.is_deleted:
-            return
-        queue.come_due(self.at.wall_ms)
-        if 0 < queue.idle_until_ms <= self.at.wall_ms:
-            self.idle.queue_due(queue)
         if not queue.is_deleted:
-            self.changed(queue)
-            self.watch(queue)
+            self.idle.look(queue)
 
     # -- recovery ------------------------------------------------------------------------------------------------------
 
