@@ -49,23 +49,25 @@ rack = Rack("wall")
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     rack("destroy")
-    rack("up", "2")
-    folder = tmp_path_factory.mktemp("rack") / "site"
-    folder.mkdir()
-    (folder / "inventory.yml").write_text(rack("inventory", "--group", "brokers"))
-    one = Site(folder, rack)
-    one.run("init", "--interface", "eth1")
-    one.set_options(OPTIONS)
-    # Built where there is an index to ask; the hosts and all that follows have none.
-    subprocess.run([*MQCTL, "bundle", "build"], cwd=folder, check=True, capture_output=True, timeout=300)
-    one.run("rollout", "--yes")
-    for host in ("mq1", "mq2"):
-        rack("exec", host, "--", "nft", "add", "table", "inet", "other")
-    rack("exec", "mq1", "--", "systemd-run", "--unit=other", "python3", "-m", "http.server", "9999")
-    # Somebody on the network of the cluster who is no member.
-    rack("exec", "mq2", "--", "ip", "address", "add", "198.51.100.99/24", "dev", "eth1")
-    yield one
-    rack("destroy")
+    try:
+        rack("up", "2")
+        folder = tmp_path_factory.mktemp("rack") / "site"
+        folder.mkdir()
+        (folder / "inventory.yml").write_text(rack("inventory", "--group", "brokers"))
+        one = Site(folder, rack)
+        one.run("init", "--interface", "eth1")
+        one.set_options(OPTIONS)
+        # Built where there is an index to ask; the hosts and all that follows have none.
+        subprocess.run([*MQCTL, "bundle", "build"], cwd=folder, check=True, capture_output=True, timeout=300)
+        one.run("rollout", "--yes")
+        for host in ("mq1", "mq2"):
+            rack("exec", host, "--", "nft", "add", "table", "inet", "other")
+        rack("exec", "mq1", "--", "systemd-run", "--unit=other", "python3", "-m", "http.server", "9999")
+        # Somebody on the network of the cluster who is no member.
+        rack("exec", "mq2", "--", "ip", "address", "add", "198.51.100.99/24", "dev", "eth1")
+        yield one
+    finally:
+        rack("destroy")
 
 
 def play(site: Site, *words: str, code: int = 0) -> list[str]:

@@ -39,16 +39,18 @@ rack = Rack("tls")
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     rack("destroy")
-    rack("up", "2")
-    folder = tmp_path_factory.mktemp("rack") / "site"
-    folder.mkdir()
-    (folder / "inventory.yml").write_text(rack("inventory", "--group", "brokers"))
-    one = Site(folder, rack)
-    one.run("init", "--interface", "eth1")
-    # Built where there is an index to ask; the hosts and all that follows have none.
-    subprocess.run([*MQCTL, "bundle", "build"], cwd=folder, check=True, capture_output=True, timeout=300)
-    yield one
-    rack("destroy")
+    try:
+        rack("up", "2")
+        folder = tmp_path_factory.mktemp("rack") / "site"
+        folder.mkdir()
+        (folder / "inventory.yml").write_text(rack("inventory", "--group", "brokers"))
+        one = Site(folder, rack)
+        one.run("init", "--interface", "eth1")
+        # Built where there is an index to ask; the hosts and all that follows have none.
+        subprocess.run([*MQCTL, "bundle", "build"], cwd=folder, check=True, capture_output=True, timeout=300)
+        yield one
+    finally:
+        rack("destroy")
 
 
 def look(source: str, target: str, port: int, who: str = "client") -> tuple[bool, str]:
