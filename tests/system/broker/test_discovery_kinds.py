@@ -156,6 +156,7 @@ def test_two_who_know_the_same_third_find_each_other_by_gossip(start: Start) -> 
     hears(one, "seed", "mq2")
     found = hears(two, "seed", "mq1")
     assert {row["source"] for row in found["nodes"]} == {f"127.0.0.1:{ports[0]}"}
+    assert "discovery-join-failed" not in seed.log + one.log + two.log, "both groups share the port"
     assert group_of(found, "discovery")["dropped"] == 0
     assert group_of(found, "discovery")["place"] == f"127.0.0.1:{ports[2]}"
     one.kill()

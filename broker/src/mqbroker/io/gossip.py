@@ -30,6 +30,7 @@ class GossipPlace:
         self._port = options.local_bind_port
         self._peers: dict[str, None] = {}
         self._server: asyncio.Server | None = None
+        self._listening = asyncio.Lock()
         self._guests: set[asyncio.StreamWriter] = set()
         self._exchanges: dict[str, asyncio.Task[str]] = {}
         self._began_s: float | None = None
@@ -45,15 +46,16 @@ class GossipPlace:
 
     async def listen(self) -> None:
         """Answer peers from now on, if not yet. Raises Unreachable."""
-        if self._server is not None:
-            return
-        try:
-            self._server = await asyncio.start_server(
-                self._serve, self._host, self._port, limit=BUFFER_BYTES, reuse_address=True
-            )
-        except OSError as error:
-            why = f"{self._host}:{self._port} cannot be listened at: {error.strerror or error}"
-            raise Unreachable(f"{why}; see local-bind-address and local-bind-port; it is tried again") from None
+        async with self._listening:  # both groups of a place come here at the start
+            if self._server is not None:
+                return
+            try:
+                self._server = await asyncio.start_server(
+                    self._serve, self._host, self._port, limit=BUFFER_BYTES, reuse_address=True
+                )
+            except OSError as error:
+                why = f"{self._host}:{self._port} cannot be listened at: {error.strerror or error}"
+                raise Unreachable(f"{why}; see local-bind-address and local-bind-port; it is tried again") from None
 
     async def exchange(self) -> None:
         """Exchange with all peers; enough when one has answered. Raises Unreachable where none did."""
