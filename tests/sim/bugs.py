@@ -34,7 +34,7 @@ from mqbroker.wire.run import Run
 
 def _accept_before_sync(self: Decisions, action: Callable[..., None], *arguments: Any) -> None:
     """A decision that does not wait for the disk."""
-    if action.__name__ == "_accept":
+    if action.__name__ == "accept":
         action(*arguments)
     else:
         self._forming.append((action, arguments))

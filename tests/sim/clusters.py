@@ -209,8 +209,10 @@ class ClusterSimulation:
             client.stop()
         for node in self.nodes:
             node.disk.faults = Faults()
-        self._revive_all()
-        self.world.run(BUSY_MS + 15_000)
+        for at_ms in range(BUSY_MS + 5_000, BUSY_MS + 15_000, 250):
+            self._revive_all()  # one that was paused may stop only now
+            self.world.run(at_ms)
+        self.world.run(BUSY_MS + 20_000)
         left = self._drain()
         stores = [node.broker.store for node in self.nodes]
         sent = self.history.sent.values()

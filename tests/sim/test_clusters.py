@@ -1,4 +1,4 @@
-"""Histories of clusters. A failing seed prints the command that replays it; CLUSTER_SEEDS=0-100 says which seeds."""
+"""Histories of clusters. A failing seed prints the command that replays it; CLUSTER_SEEDS=0-500 says which seeds."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import pytest
 from tests.sim.cluster_bugs import CLUSTER_BUGS
 from tests.sim.clusters import CHAIN, ClusterSimulation, ClusterVerdict
 
-CHUNK = 10
+CHUNK = 25
 BUG_SEEDS_MAX = 60
 
 
 def _chunks() -> list[range]:
-    first, _, last = os.environ.get("CLUSTER_SEEDS", "0-100").partition("-")
+    first, _, last = os.environ.get("CLUSTER_SEEDS", "0-500").partition("-")
     seeds = range(int(first), int(last))
     return [seeds[start : start + CHUNK] for start in range(0, len(seeds), CHUNK)]
 
