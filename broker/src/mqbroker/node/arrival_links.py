@@ -26,20 +26,15 @@ NAMES_MAX = 10_000  # queues of one route
 
 
 class ArrivalEnd:
-    """Stands where the address of a link stands otherwise.
+    """Stands where the address of a link stands otherwise."""
 
-    A node never gives the id of a durable message twice. Others it may give again after a restart, of which nothing
-    remains, so what came of these is known by the process that sent it (`fleeting`).
-    """
-
-    __slots__ = ("_fleeting", "_next_id", "_store", "arrival")
+    __slots__ = ("_next_id", "_store", "arrival")
 
     is_empty = False
     is_topic = True  # nothing is ever made for it
 
-    def __init__(self, store: Store, arrival: Arrival, fleeting: Arrival) -> None:
+    def __init__(self, store: Store, arrival: Arrival) -> None:
         self._store = store
-        self._fleeting = fleeting
         self.arrival = arrival
         self._next_id = 0
 
@@ -70,8 +65,7 @@ class ArrivalEnd:
         first_id = self._next_id if link.is_numbered else store.next_id
         self._next_id += run.count
         peer.broker.activity.went(link, run.count, peer.broker.at.monotonic_ns)
-        arrival = self.arrival if run.section.is_durable else self._fleeting
-        waits = store.arrivals.publish(arrival, run, first_id)
+        waits = store.arrivals.publish(self.arrival, run, first_id)
         if is_settled:
             pass
         elif waits is None:
@@ -96,12 +90,10 @@ def attach(peer: AcceptedPeer, link: ReceiverLink, attach: Attach, target: Targe
     if not isinstance(source, str) or not source or not names or not isinstance(target.address, str):
         raise Refused("amqp:invalid-field", "a link that forwards has an address, mq:source and mq:route")
     key = f"{source}.{link.name}" if link.is_numbered else f"{source}.{link.name}.unnumbered"
-    fleeting = peer.broker.cluster.process_of(key, "" if peer.hello is None else peer.hello.boot_id)
-    arrivals = peer.broker.store.arrivals
-    found = [arrivals.address_for(target.address, each, names) for each in (key, fleeting)]
-    if found[0] is None or found[1] is None:
+    found = peer.broker.store.arrivals.address_for(target.address, key, names)
+    if found is None:
         raise Refused(NOT_FOUND, f"none of the queues is here: {', '.join(names[:5])}")
-    link.owner = ArrivalEnd(peer.broker.store, found[0], found[1])
+    link.owner = ArrivalEnd(peer.broker.store, found)
 
 
 def _names(value: Any) -> tuple[str, ...]:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from mqbroker.cluster.remote_table import RemoteTable
 from mqbroker.config.users import Verifier
-from mqbroker.core.arrivals import SOURCES_MAX
 from mqbroker.core.queue import Queue
 from mqbroker.node.bridge import Bridge
 from mqbroker.node.cluster_connection import ClusterConnection
@@ -43,7 +42,6 @@ class Cluster:
         self.connections: dict[str, ClusterConnection] = {}
         self.known: dict[str, list[RemoteTable]] = {}  # by the name of a queue in the cluster: which nodes tell of it
         self._dialled: dict[int, Bridge] = {}
-        self._processes: dict[str, str] = {}  # by what other nodes forward from: the process that did so last
         self._conn = 0
 
     def start(self) -> None:
@@ -111,16 +109,6 @@ class Cluster:
         """What we say of ourselves to somebody on a cluster listener; None where that is nobody of ours."""
         connection = None if hello is None else self.connections.get(hello.connection)
         return None if connection is None else connection.hello
-
-    def process_of(self, source: str, boot_id: str) -> str:
-        """The source as this process of its node; what is known of earlier ones is forgotten."""
-        before = self._processes.get(source, boot_id)
-        if before != boot_id:
-            self.broker.store.arrivals.forget(f"{source}.{before}")
-        elif source not in self._processes and len(self._processes) >= SOURCES_MAX:
-            del self._processes[next(iter(self._processes))]
-        self._processes[source] = boot_id
-        return f"{source}.{boot_id}"
 
     def heard_of(self, hello: Hello) -> None:
         """A node has dialled us: we dial it."""

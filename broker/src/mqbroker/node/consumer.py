@@ -93,10 +93,9 @@ class LinkConsumer:
                 return 0
         if run.large is not None:
             return self._download(queue, segment, run.large, None if is_copy else (queue, segment))
-        first_key = queue.kind.group_first_key if queue.dispatcher.opens_group else ""
-        if deliveries or first_key:
+        payload = self.rewritten(queue, segment)
+        if payload is not None:
             segment = Segment(run, index, 1, deliveries)
-            payload = _altered(run, index, deliveries, first_key)
             went = link.session.send_message(link, payload, None if is_copy else (queue, segment))
         else:
             went = link.session.send_run(link, run, index, count, token)
@@ -107,17 +106,19 @@ class LinkConsumer:
             peer.broker.store.settle(queue, Segment(run, index, went, deliveries))
         return went
 
+    def rewritten(self, queue: Queue, segment: Segment) -> list[bytes | memoryview] | None:
+        """The first of the messages, or the head of a large one, as the peer is to get it; None: as it is."""
+        first_key = queue.kind.group_first_key if queue.dispatcher.opens_group else ""
+        if not segment.deliveries and not first_key:
+            return None
+        return _altered(segment.run, segment.start, segment.deliveries, first_key)
+
     def _download(self, queue: Queue, segment: Segment, large: Large, token: tuple[Queue, Segment] | None) -> int:
         """Begin to send a large message; its end comes later."""
         if not self.link.session.window:
             return 0
-        run, index, _, deliveries = segment
-        head = bytes(run.payload(index))
-        if deliveries:
-            size = run.section.size_bytes
-            head = _header_with(run.payload(index), size, deliveries) + head[size:]
-        if queue.dispatcher.opens_group and queue.kind.group_first_key:
-            head = marked(head, queue.kind.group_first_key)
+        payload = self.rewritten(queue, segment)
+        head = bytes(segment.run.payload(segment.start)) if payload is None else b"".join(payload)
         self.download = Download(self, queue, large)
         self.download.begin(head, token)
         self.peer.broker.activity.went(self.link, 1, self.peer.broker.at.monotonic_ns)

@@ -16,6 +16,7 @@ from mqbroker.amqp.session import FIRST_ID
 from mqbroker.base.errors import PeerFault
 from mqbroker.base.notice import Level
 from mqbroker.config.slices import ClusterConnectionOptions
+from mqbroker.core.moved import forwarded
 from mqbroker.core.queue import Queue, Segment
 from mqbroker.node.consumer import LinkConsumer
 from mqbroker.node.ongoing import segment_of
@@ -92,6 +93,11 @@ class ForwardConsumer(LinkConsumer):
         for each in self.rivals if went else ():
             self.peer.broker.store.dirty[each] = None
         return went
+
+    def rewritten(self, queue: Queue, segment: Segment) -> list[bytes | memoryview] | None:
+        """With what is left of its times, and how often it was delivered."""
+        found = forwarded(segment, segment.start, self.peer.broker.at.wall_ms)
+        return None if found is None else [found]
 
     @property
     def _numbers(self) -> bool:
