@@ -42,6 +42,7 @@ Clients (admin/connections.py)
 The cluster (admin/discovery.py, admin/topology.py)
     discovery    {}                                      {groups, nodes, conflicts}
     topology     {}                                      {node_id, members, links}
+    cluster-forget  {node_id, action?}                   {node_id, action, messages}
 
 Arguments are checked here: a wrong one is an error that names it. What changes anything leaves a notice `admin` with
 its outcome.
@@ -123,11 +124,12 @@ OPERATIONS: dict[str, Callable[[Broker, AdminRequest], None]] = {
     "connection-close": connections.close,
     "discovery": discovery.show,
     "topology": topology.show,
+    "cluster-forget": topology.forget,
 }
 CHANGING = (
     "stop", "queue-create", "queue-delete", "queue-pause", "queue-resume", "send", "settle", "queue-purge",
     "messages-move", "dead-letters-retry", "connection-close", "config-reload", "address-create", "address-delete",
-    "address-pause", "address-resume",
+    "address-pause", "address-resume", "cluster-forget",
 )  # fmt: skip
 # Nothing may be journalled behind the journal's end.
 WHILE_STOPPING = (

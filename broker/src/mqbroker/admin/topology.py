@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+from mqbroker.admin.arguments import argument, check_names
+from mqbroker.base.errors import Refused
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.core.queue import Queue
+from mqbroker.node.abandoned import DEAD_LETTER
 from mqbroker.node.bridge import Bridge
 from mqbroker.node.broker import Broker
 from mqbroker.node.cluster_connection import ClusterConnection
 from mqbroker.node.inputs import AdminRequest
+
+REROUTE = "reroute"
+ACTIONS = (REROUTE, DEAD_LETTER)
 
 
 def show(broker: Broker, request: AdminRequest) -> None:
@@ -23,6 +29,21 @@ def show(broker: Broker, request: AdminRequest) -> None:
             "links": [row for each in connections for row in links(each)],
         },
     )
+
+
+def forget(broker: Broker, request: AdminRequest) -> None:
+    """`cluster-forget`: give up a node that does not come back, and what is to become of messages for it."""
+    check_names(request, ("node_id", "action"))
+    node_id, action = argument(request, "node_id", str), argument(request, "action", str, REROUTE)
+    if action not in ACTIONS:
+        raise Refused("amqp:invalid-field", f"{request.operation}: argument 'action' is one of {', '.join(ACTIONS)}")
+    if node_id == broker.node_id:
+        raise Refused("amqp:precondition-failed", "a node does not forget itself")
+    found = [each.forget(node_id, action) for each in broker.cluster.connections.values()]
+    counts = [count for count in found if count is not None]
+    if not counts:
+        raise Refused("amqp:not-found", f"{request.operation}: nothing is known of a node {node_id!r} here")
+    broker.reply(request.id, {"node_id": node_id, "action": action, "messages": sum(counts)})
 
 
 def _members(connection: ClusterConnection) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from mqbroker.base.errors import Refused
 from mqbroker.base.notice import Level, Notice
 from mqbroker.cluster.address_match import AddressMatch
 from mqbroker.cluster.announcer import Announcer
@@ -192,6 +193,23 @@ class ClusterConnection:
         self._spread(self.topology.remove(bridge.node_id))
         if bridge.node_id:
             self._is_lost(bridge.node_id)
+
+    def forget(self, node_id: str, action: str) -> int | None:
+        """A person gives a node up: `action` says what becomes of messages for it. How many; None: it is unknown here.
+
+        Raises Refused while it is connected.
+        """
+        bridge = self.bridges.get(node_id)
+        if bridge is None and not self.broker.store.remotes.queues_of(node_id, self.options.name):
+            return None
+        if bridge is not None:
+            if bridge.state is State.UP:
+                raise Refused(
+                    "amqp:precondition-failed", f"node {node_id} is connected: stop it before it is forgotten"
+                )
+            self.is_gone(bridge)
+            bridge.end("it was forgotten")
+        return self._abandoned.begin(node_id, action)
 
     def ended(self, bridge: Bridge) -> None:
         """It is no more."""

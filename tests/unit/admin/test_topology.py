@@ -1,0 +1,51 @@
+"""Giving up a node by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.support.cluster_stage import node_id_of
+from tests.unit.node.test_forwards import Consumer, lost_with_five, waiting
+
+
+def forget(stage: Any, node: str, **arguments: Any) -> Any:
+    return stage.admin("cluster-forget", node_id=node_id_of(node), **arguments)
+
+
+def test_a_node_that_is_forgotten_has_no_messages_here_any_more() -> None:
+    _, a, _ = lost_with_five("hold")
+    found = forget(a, "b")
+    assert (found["action"], found["messages"]) == ("reroute", 5)
+    a.run()
+    assert waiting(a, "b") == 0
+    assert Consumer(a, "here", credit=100).bodies == [b"%d" % number for number in range(5)]
+    assert not [row for row in a.admin("topology")["links"] if row["node_id"] == node_id_of("b")]
+
+
+def test_messages_for_it_may_become_dead_letters() -> None:
+    _, a, _ = lost_with_five("hold")
+    assert forget(a, "b", action="dead-letter")["messages"] == 5
+    a.run()
+    queues = a.broker.store.queues
+    assert sum(each.message_count for name, each in queues.items() if "DLQ" in name or name == "dead") == 5
+
+
+def test_a_node_that_is_forgotten_may_come_back() -> None:
+    cluster, a, b = lost_with_five("hold")
+    forget(a, "b")
+    a.run()
+    b.start()
+    cluster.run()
+    cluster.wait(3_000)
+    assert a.state("b") == "up"
+
+
+def test_what_cannot_be_forgotten_is_refused() -> None:
+    cluster, a, b = lost_with_five("hold")
+    assert forget(a, "nobody")["condition"] == "amqp:not-found"
+    assert forget(a, "a")["condition"] == "amqp:precondition-failed"
+    assert forget(a, "b", action="burn")["condition"] == "amqp:invalid-field"
+    b.start()
+    cluster.run()
+    cluster.wait(3_000)
+    assert forget(a, "b")["condition"] == "amqp:precondition-failed"
