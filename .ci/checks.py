@@ -1,7 +1,7 @@
 """Runs the parts that checks are made of, one after the other, and says at the end what each cost and found.
 
     .ci/checks.py check         the fast parts: no root, no hosts
-    .ci/checks.py test          all of them
+    .ci/checks.py test          all of them but those that only their names call
     .ci/checks.py PART...       these; --list names them
 
 A part that fails does not stop the others: one run shows everything. What pytest counts is counted; any other command
@@ -47,6 +47,7 @@ class Part:
     commands: tuple[Command, ...]
     time_s_max: float
     is_fast: bool = False
+    is_extra: bool = False  # run by its name alone
 
 
 @dataclass(slots=True)
@@ -69,8 +70,11 @@ def pytest(*arguments: str) -> Command:
 
 
 NOT_SLOW = tuple(f"--ignore=tests/{name}" for name in SLOW_FOLDERS)
-ON_HOSTS = tuple(f"tests/system/mqctl/test_rack{name}.py" for name in ("", "_tls", "_firewall"))
-NOT_HOSTS = ("--ignore=tests/system/rack", *(f"--ignore={one}" for one in ON_HOSTS))
+ON_HOSTS = "tests/system/mqctl/test_rack.py"
+# Long stories on hosts, each of one thing that seldom changes.
+STORIES = tuple(f"tests/system/mqctl/test_{name}.py" for name in ("scale_rack", "killed_rollout_rack", "rack_tls",
+                                                                 "rack_firewall"))  # fmt: skip
+NOT_HOSTS = ("--ignore=tests/system/rack", *(f"--ignore={one}" for one in (ON_HOSTS, *STORIES)))
 BY_TEST = ("-n", "3", "--dist", "worksteal")
 BY_FILE = ("-n", "2", "--dist", "loadfile")
 
@@ -85,17 +89,14 @@ PARTS = (
     Part("crash points", (pytest("-n", "2", "tests/crash"),), 600),
     # Tests that mostly wait for other processes; those of one file share brokers or hosts, so they stay together.
     Part("foreign clients", (pytest(*BY_FILE, "tests/foreign"),), 600),
-    Part(
-        "brokers and mqctl",
-        (pytest(*BY_FILE, "tests/system", *NOT_HOSTS),),
-        1500,
-    ),
+    Part("brokers and mqctl", (pytest(*BY_FILE, "tests/system", *NOT_HOSTS),), 1500),
     Part("rack", (pytest("tests/system/rack"),), 600),
     Part("collection", (tool("ansible-lint", "--offline"), (str(ROOT / ".ci" / "sanity"),)), 900),
     Part("benchmark, counts only", ((PYTHON, "-m", "bench", "--short"),), 600),
-    Part("mqctl on hosts", (pytest(*ON_HOSTS),), 2400),
+    Part("mqctl on hosts", (pytest(ON_HOSTS),), 1200),
     Part("molecule default", ((str(ROOT / "molecule" / "run"), "default"),), 1200),
     Part("molecule power", ((str(ROOT / "molecule" / "run"), "power"),), 900),
+    Part("stories on hosts", (pytest(*STORIES),), 3600, is_extra=True),
 )
 
 
@@ -126,7 +127,7 @@ def chosen(names: Sequence[str]) -> list[Part]:
     """Parts by name, by `check` or `test`."""
     known = {part.name: part for part in PARTS}
     if list(names) in (["check"], ["test"]):
-        return [part for part in PARTS if part.is_fast or names[0] != "check"]
+        return [part for part in PARTS if part.is_fast or (names[0] != "check" and not part.is_extra)]
     unknown = [name for name in names if name not in known]
     if unknown or not names:
         raise ValueError(

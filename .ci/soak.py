@@ -2,9 +2,9 @@
 
     .ci/soak.py --minutes 30 [--seed N]
 
-Two workers share the time: one runs simulated histories, the other takes turns between the codec's fuzzer, properties
-with other examples, and crash points with other seeds. Everything that is found says how to run it again. Exit code 1
-if anything was found.
+Two workers share the time: one runs simulated histories, the other takes turns between the codec's fuzzer, crash points
+with other seeds, properties with other examples, and histories of clusters. Everything that is found says how to run it
+again. Exit code 1 if anything was found.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 LOGS = ROOT / ".build" / "soak"
 FUZZ_TURN_S = 60.0
+CLUSTERS_TURN_S = 300.0
 # One turn of the others may outlast the time by this, so that a soak ends nearly when it said.
 OVERTIME_S_MAX = 240.0
 CRASH_TESTS = ("tests/crash/test_crash_points.py", "-k", "test_power_cut or test_one_call_fails")
@@ -79,10 +80,14 @@ def others(seed: int, deadline_s: float) -> list[Turn]:
 
 def turn_of(number: int, seed: int, left_s: float) -> Turn:
     pytest = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
-    if number % 3 == 0:
+    if number % 4 == 3:
+        seconds = f"{min(CLUSTERS_TURN_S, left_s):.0f}"
+        first = str(seed * 1000)
+        return Turn("clusters", (sys.executable, "-m", "tests.sim", "--cluster", "--soak", seconds, "--from", first))
+    if number % 4 == 0:
         seconds = f"{min(FUZZ_TURN_S, left_s):.0f}"
         return Turn("fuzzer", (sys.executable, "-m", "tests.fuzz.fuzz_wire", "--seconds", seconds, "--seed", str(seed)))
-    if number % 3 == 1:
+    if number % 4 == 1:
         return Turn("crash points", (*pytest, *CRASH_TESTS), (("CRASH_SEED", str(seed)),))
     command = (*pytest, "--timeout=600", f"--hypothesis-seed={seed}", "-m", "not system", "tests/unit")
     return Turn("properties", command, (("SOAK", "1"), ("EXAMPLES", "1000")))

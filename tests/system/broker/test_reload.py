@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -115,6 +116,10 @@ def test_addresses_and_diverts_come_while_it_runs(broker: BrokerProcess) -> None
     write(ORDERS.replace("3", "4") + COPIES % "= 'red'")
     broker.signal(signal.SIGHUP)
     broker.wait_for_log("reloaded users=1 options=1")
+    for _ in range(100):  # the line is written before the broker acts on what was read
+        if broker.admin("queue-show", name="orders")["max_consumers"] == 4:
+            break
+        time.sleep(0.05)
     assert broker.admin("queue-show", name="orders")["max_consumers"] == 4
     broker.restart()
     assert broker.admin("queue-show", name="orders")["max_consumers"] == 4
