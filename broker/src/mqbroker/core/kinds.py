@@ -10,6 +10,7 @@ from mqbroker.config.slices import AddressSettings
 
 NAME_SIZE_MAX = 1024
 FORWARD = "forward"  # the routing of store-and-forward queues
+TEMPORARY_PREFIX = "temporary."  # of names that the broker gives to temporary queues
 INTERNAL_PREFIX = "$."  # of names that no client may use
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from mqbroker.base.errors import Refused
 from mqbroker.core.address import ANYCAST, FULLY_QUALIFIED, MULTICAST
-from mqbroker.core.kinds import kind_of
+from mqbroker.core.kinds import TEMPORARY_PREFIX, kind_of
 
 if TYPE_CHECKING:
     from mqbroker.core.address import Address
@@ -40,10 +40,13 @@ def target_at(store: Store, target: str, routing: str = "") -> Address:
         return store.queue_address(address, queue, routing)
     if routing == MULTICAST:
         return store.make_address(address)
+    found = store.addresses.get(address)
+    is_elsewhere = found is not None and found.is_shared and not found.anycast
+    if found is not None and is_elsewhere and address.startswith(TEMPORARY_PREFIX):
+        return found  # a reply: nobody would ever use, or end, a queue of that name here
     try:
         return store.address_for(address, anycast=routing == ANYCAST)
     except Refused:
-        found = store.addresses.get(address)
-        if found is None or not found.is_shared:
+        if found is None or not is_elsewhere:
             raise
-        return found  # there is no queue here, but one on another node
+        return found

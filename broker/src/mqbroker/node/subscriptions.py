@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from mqbroker.base.errors import Refused
 from mqbroker.core.address import ANYCAST, MULTICAST
-from mqbroker.core.kinds import kind_of
+from mqbroker.core.kinds import TEMPORARY_PREFIX, kind_of
 from mqbroker.core.queue import Queue, QueueKind
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Subscriptions:
 
     def temporary(self, container: str, link_name: str, *, multicast: bool, permission: str) -> str:
         """A name that nobody else has; a queue of that name too, unless it is for subscribers."""
-        name = self._free_name(f"temporary.{container}.{link_name}")
+        name = self._free_name(f"{TEMPORARY_PREFIX}{container}.{link_name}")
         self._store.permit(permission, name)
         if multicast:
             self._store.make_address(name, is_temporary=True)

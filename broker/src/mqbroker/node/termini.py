@@ -102,15 +102,10 @@ class Termini:
             link.owner = Relay(self._broker, lambda: self._broker.permissions.acting(peer.actor), prefixes)
         else:
             target = Prefixes.of(peer.listener).meant(target)
-            address, queue = _parts(target.address)
+            address, _ = _parts(target.address)
             self._broker.store.permit(SEND, address)
             check_is_here(self._broker, address, str(answer.address))
-            if queue:
-                link.owner = self._broker.store.queue_address(address, queue, _routing(target))
-            elif _wants(target, TOPIC):
-                link.owner = self._broker.store.make_address(address)
-            else:
-                link.owner = self._broker.store.address_for(address, anycast=_wants(target, QUEUE))
+            link.owner = self._broker.store.target_for(str(target.address), _routing(target))
         limits = self._broker.options.limits
         link.accept(attach, answer, limits.max_message_size_bytes)
         link.large_size_min = limits.amqp_min_large_message_size_bytes
