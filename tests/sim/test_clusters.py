@@ -11,7 +11,7 @@ from tests.sim.cluster_bugs import CLUSTER_BUGS
 from tests.sim.clusters import CHAIN, ClusterSimulation, ClusterVerdict
 
 CHUNK = 25
-BUG_SEEDS_MAX = 60
+BUG_SEEDS_MAX = 200
 
 
 def _chunks() -> list[range]:
