@@ -1,0 +1,110 @@
+"""Brokers as processes that make a cluster, and waiting for what they see of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from tests.support.broker_process import BrokerFailed, BrokerProcess, free_port
+
+# Far above what it takes: nothing here may depend on how busy the machine is.
+WAIT_S = 90.0
+SECRET = "a secret of the cluster"
+Make = Callable[..., BrokerProcess]
+
+
+class Nodes:
+    """Brokers on loopback that list each other, each with a port for the others."""
+
+    def __init__(
+        self,
+        make: Make,
+        count: int,
+        secrets: tuple[str, ...] = (),
+        settings: dict[str, Any] | None = None,
+        **listener: Any,
+    ) -> None:
+        self.settings = settings
+        self.ports = [free_port() for _ in range(count)]
+        self.listener = listener
+        self.brokers = [make(options=self.options(number)) for number in range(count)]
+        for number, broker in enumerate(self.brokers):
+            provide(broker, secrets[number] if secrets else SECRET)
+
+    def options(self, number: int) -> dict[str, Any]:
+        has_tls = bool(self.listener)
+        connectors = [
+            {"name": f"mq{each}", "host": "127.0.0.1", "port": port, "tls-enabled": has_tls}
+            for each, port in enumerate(self.ports)
+        ]
+        listener = {"name": "cluster", "kind": "cluster", "port": self.ports[number]}
+        return {
+            "node": {"name": f"mq{number}"},
+            "listeners": [listener | self.listener],
+            "connectors": connectors,
+            **({"address-settings": self.settings} if self.settings else {}),
+            "cluster-connections": [connection(f"mq{number}", **{
+                "static-connectors": [f"mq{each}" for each in range(len(self.ports))]
+            })],
+        }  # fmt: skip
+
+    def start(self) -> list[BrokerProcess]:
+        for broker in self.brokers:
+            broker.start()
+        return self.brokers
+
+
+def connection(connector: str, **changes: Any) -> dict[str, Any]:
+    return {"name": "cluster", "connector-ref": connector, "retry-interval": 200, **changes}
+
+
+def provide(broker: BrokerProcess, secret: str = SECRET) -> None:
+    """The secret, as an administrator sets it."""
+    broker.prepare()
+    broker.command("secret", "set", "--stdin", "--config", str(broker.config_file), stdin=secret + "\n")
+
+
+def wait_for(broker: BrokerProcess, what: str, check: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    """What the broker says of the cluster, once `check` likes it."""
+    deadline_s = time.monotonic() + WAIT_S
+    while True:
+        found: dict[str, Any] = broker.admin("topology")
+        if check(found):
+            return found
+        if time.monotonic() > deadline_s:
+            raise BrokerFailed(f"not after {WAIT_S} s: {what}; {found}\n{broker.log}")
+        time.sleep(0.05)
+
+
+def linked(broker: BrokerProcess, *nodes: str) -> dict[str, Any]:
+    """When its links to exactly these nodes are up."""
+
+    def are_up(found: dict[str, Any]) -> bool:
+        return sorted((row["node"] or "", row["state"]) for row in found["links"]) == sorted(
+            (name, "up") for name in nodes
+        )
+
+    return wait_for(broker, f"it is linked with {nodes}", are_up)
+
+
+def knows(broker: BrokerProcess, bindings: int, consumers: int) -> None:
+    """When it knows of so many queues and consumers elsewhere."""
+
+    def does(found: dict[str, Any]) -> bool:
+        rows = found["links"]
+        return (sum(row["bindings"] for row in rows), sum(row["consumers"] for row in rows)) == (bindings, consumers)
+
+    wait_for(broker, f"it knows {bindings} queues and {consumers} consumers", does)
+
+
+def bodies(broker: BrokerProcess, count: int, queue: str) -> list[str]:
+    """What is in a queue, once there are so many messages."""
+    deadline_s = time.monotonic() + WAIT_S
+    while True:
+        rows = broker.admin("browse", queue=queue, limit=100)["messages"]
+        if len(rows) >= count:
+            return [row["body"] for row in rows]
+        if time.monotonic() > deadline_s:
+            raise BrokerFailed(f"{len(rows)} of {count} messages after {WAIT_S} s\n{broker.log}")
+        time.sleep(0.05)
