@@ -132,3 +132,12 @@ def test_how_often_a_message_was_delivered_goes_with_it_and_is_kept() -> None:
     assert counts() == [1, 0]
     restart(stage)
     assert counts() == [1, 0]
+
+
+def test_a_queue_that_all_may_read_keeps_its_messages() -> None:
+    stage = make(default_non_destructive=True)
+    send(stage, 3)
+    know(stage.broker.store)
+    go_on(stage)
+    assert stage.broker.store.queues["orders"].message_count == 3
+    assert waiting(stage.broker.store) == 0

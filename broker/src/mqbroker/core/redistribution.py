@@ -173,5 +173,7 @@ class Redistribution:
         return True
 
     def _group_of(self, queue: Queue) -> Group | None:
+        if queue.kind.non_destructive:
+            return None  # everybody may read it, and nothing leaves it
         address = self._store.addresses.get(queue.kind.address)
         return None if address is None or address.reach is None else address.reach.group_of(queue)
