@@ -96,7 +96,7 @@ def _serve(probe: Probe, listener: socket.socket) -> None:
     talks: dict[int, socket.socket] = {}
 
     def accept() -> None:
-        talk, _ = listener.accept()
+        talk = listener.accept()[0]
         _pid, uid, _gid = CREDENTIALS.unpack(talk.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size))
         if uid not in (0, os.geteuid()):
             talk.close()

@@ -32,7 +32,6 @@ import selectors
 import socket
 import struct
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -360,7 +359,7 @@ class Probe:
         return hmac.new(self._key, data, hashlib.sha256).digest()
 
     def _read(self, sock: socket.socket, place: Place, card: str | None) -> None:
-        for _ in range(READS_MAX):
+        for _turn in range(READS_MAX):
             try:
                 data, source = sock.recvfrom(DATAGRAM_BYTES_MAX)
             except OSError:
@@ -447,7 +446,7 @@ def main() -> None:
     while rows == []:
         rows = stream.take()
     if rows is None:
-        sys.exit("there is no request")
+        raise SystemExit("there is no request")
     probe = Probe(rows[0]["request"])
     stream.say({"ready": probe.open()})
 
