@@ -72,8 +72,13 @@ def pytest(*arguments: str) -> Command:
 NOT_SLOW = tuple(f"--ignore=tests/{name}" for name in SLOW_FOLDERS)
 ON_HOSTS = "tests/system/mqctl/test_rack.py"
 # Long stories on hosts, each of one thing that seldom changes.
-STORIES = tuple(f"tests/system/mqctl/test_{name}.py" for name in ("scale_rack", "killed_rollout_rack", "rack_tls",
-                                                                 "rack_firewall"))  # fmt: skip
+STORIES = (
+    *(
+        f"tests/system/mqctl/test_{name}.py"
+        for name in ("scale_rack", "killed_rollout_rack", "rack_tls", "rack_firewall")
+    ),
+    "tests/system/preflight/test_multicast_rack.py",
+)
 NOT_HOSTS = ("--ignore=tests/system/rack", *(f"--ignore={one}" for one in (ON_HOSTS, *STORIES)))
 BY_TEST = ("-n", "3", "--dist", "worksteal")
 BY_FILE = ("-n", "2", "--dist", "loadfile")
