@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
-from tests.golden.conversation import play
-
-FOLDER = Path(__file__).parent / "conversations"
+from tests.golden.conversation import play as play_conversation
 
 
-def main() -> int:
-    """1 where a conversation went otherwise than it is written."""
-    parser = argparse.ArgumentParser(prog="python -m tests.golden")
+def main(play: Callable[[str], str], folder: Path, prog: str) -> int:
+    """1 where a conversation in the folder went otherwise than it is written."""
+    parser = argparse.ArgumentParser(prog=prog)
     parser.add_argument("--rewrite", action="store_true")
     parser.add_argument("names", nargs="*")
     arguments = parser.parse_args()
-    files = [FOLDER / f"{name}.txt" for name in arguments.names] or sorted(FOLDER.glob("*.txt"))
+    files = [folder / f"{name}.txt" for name in arguments.names] or sorted(folder.glob("*.txt"))
     differing = 0
     for file in files:
         before = file.read_text(encoding="utf-8")
@@ -31,4 +30,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(main(play_conversation, Path(__file__).parent / "conversations", "python -m tests.golden"))

@@ -132,7 +132,7 @@ class Conversation:
         self._notices = len(self.stage.notices)
         if self.stage.halted is not None and verb == "stop":
             self._say(f"node: halted with {self.stage.halted}")
-        return _gathered(self.lines)
+        return gathered(self.lines)
 
     def _say(self, line: str) -> None:
         self.lines.append(line)
@@ -416,7 +416,7 @@ def _why(error: Error | None) -> str:
     return "" if error is None else f": {error.condition} ({error.description})"
 
 
-def _gathered(lines: list[str]) -> list[str]:
+def gathered(lines: list[str]) -> list[str]:
     """Lines that differ in their last part only become one."""
     merged: list[str] = []
     for line in lines:
@@ -431,12 +431,16 @@ def _gathered(lines: list[str]) -> list[str]:
 
 def play(text: str) -> str:
     """The conversation with what comes of its commands now."""
-    talk = Conversation()
+    return played(text, Conversation().run)
+
+
+def played(text: str, run: Callable[[str], list[str]]) -> str:
+    """The text with what `run` says to each of its commands now, in the place of what is written."""
     blocks = []
     for block in text.strip().split("\n\n"):
         lines = block.split("\n")
         commands = lines[: lines.index(DASHES)] if DASHES in lines else lines
-        came = [line for command in commands if not command.startswith("#") for line in talk.run(command)]
+        came = [line for command in commands if not command.startswith("#") for line in run(command)]
         is_spoken = any(not command.startswith("#") for command in commands)
         blocks.append("\n".join(commands + ([DASHES, *came] if is_spoken else [])))
     return "\n\n".join(blocks) + "\n"

@@ -24,7 +24,7 @@ from mqbroker.config.slices import BrokerOptions, ConnectorOptions
 from mqbroker.node import inputs as given
 from mqbroker.node.effects import Close, Connect, PauseReading, Send
 
-from tests.golden.conversation import DASHES, VERBS, Conversation, ScriptStage
+from tests.golden.conversation import VERBS, Conversation, ScriptStage, gathered, played
 from tests.support.stage import options_with
 
 PORT: Final = 5673
@@ -189,7 +189,7 @@ class Cluster:
             found = COMMANDS[verb](self, words) or []
         self.settle()
         for who, talk in self.talks.items():
-            found += [f"{who}| {each}" for each in _gathered(talk.lines)]
+            found += [f"{who}| {each}" for each in gathered(talk.lines)]
             talk.lines = []
         return found
 
@@ -317,32 +317,14 @@ def _options(name: str, dialled: list[str], said: Mapping[str, str]) -> BrokerOp
     )
 
 
-def _gathered(lines: list[str]) -> list[str]:
-    """Lines that differ in their last part only become one."""
-    merged: list[str] = []
-    for line in lines:
-        head, colon, tail = line.partition(": ")
-        before = merged[-1] if merged else ""
-        if colon and tail.startswith("m") and before.startswith(f"{head}: m"):
-            merged[-1] = f"{before} {tail}"
-        else:
-            merged.append(line)
-    return merged
-
-
 def play(text: str) -> str:
-    """The conversation with what comes of its lines now."""
+    """The conversation with what comes of its lines now. A line `cluster …` begins with other nodes."""
     cluster = Cluster()
-    blocks = []
-    for block in text.strip().split("\n\n"):
-        lines = block.split("\n")
-        commands = lines[: lines.index(DASHES)] if DASHES in lines else lines
-        came: list[str] = []
-        for command in commands:
-            if command.startswith("cluster "):
-                cluster = Cluster()
-            if not command.startswith("#"):
-                came += cluster.run(command)
-        is_spoken = any(not command.startswith("#") for command in commands)
-        blocks.append("\n".join(commands + ([DASHES, *came] if is_spoken else [])))
-    return "\n\n".join(blocks) + "\n"
+
+    def run(line: str) -> list[str]:
+        nonlocal cluster
+        if line.startswith("cluster "):
+            cluster = Cluster()
+        return cluster.run(line)
+
+    return played(text, run)

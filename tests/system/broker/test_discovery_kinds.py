@@ -8,6 +8,7 @@ import os
 import socket
 import struct
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,15 @@ pytestmark = [pytest.mark.system, pytest.mark.timeout(400)]
 
 Start = Callable[..., BrokerProcess]
 FOREIGN_ID = "0f0f0f0f-0000-4000-8000-000000000000"
+
+
+def is_troubled(kind: str, found: dict[str, Any]) -> bool:
+    """Whether a group of this kind says that something is wrong."""
+    return bool(group_of(found, kind)["trouble"])
+
+
+def is_well(kind: str, found: dict[str, Any]) -> bool:
+    return not is_troubled(kind, found)
 
 
 @pytest.fixture
@@ -110,10 +120,10 @@ def test_a_directory_that_goes_and_comes_back_is_told_of(tmp_path: Path, start: 
     one = start("mq1", files(shared))
     shared.rename(tmp_path / "away")
     for kind in ("broadcast", "discovery"):
-        wait_for(one, "trouble", lambda found, kind=kind: group_of(found, kind)["trouble"])  # type: ignore[misc]
+        wait_for(one, "trouble", partial(is_troubled, kind))
     (tmp_path / "away").rename(shared)
     for kind in ("broadcast", "discovery"):
-        wait_for(one, "no trouble", lambda found, kind=kind: not group_of(found, kind)["trouble"])  # type: ignore[misc]
+        wait_for(one, "no trouble", partial(is_well, kind))
     for event in ("broadcast-failed", "broadcast-works-again", "discovery-look-failed", "discovery-look-works-again"):
         assert one.log.count(f"{event} group=lan") == 1
 

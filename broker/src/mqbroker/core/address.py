@@ -8,6 +8,7 @@ what is on its way to them in store-and-forward queues, which are bound here and
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from mqbroker.core.kinds import FORWARD
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 ANYCAST, MULTICAST = "anycast", "multicast"
 FULLY_QUALIFIED = "::"
+Part = tuple[int, int, list[Queue]]  # index of a run's first message, count, and where they go
 
 
 class Origin(NamedTuple):
@@ -127,7 +129,7 @@ class Address:
         """All bound queues that clients know."""
         return self.anycast + self.multicast
 
-    def route(self, run: Run, origin: Origin = UNKNOWN, only: str = "") -> list[tuple[int, int, list[Queue]]]:
+    def route(self, run: Run, origin: Origin = UNKNOWN, only: str = "") -> list[Part]:
         """Which queues get which part of the run: (index, count, queues).
 
         `only`: queues of this routing type alone. The usual case, at most one shared queue and no filters, is one part.
@@ -138,14 +140,7 @@ class Address:
             queues = self.anycast + self.multicast if self.multicast else self.anycast
             return [(0, run.count, queues)]
         open_to = [queue for queue in self.queues if _may_take(queue, origin, only)]
-        parts: list[tuple[int, int, list[Queue]]] = []
-        for index in range(run.count):
-            queues = self._queues_for(run, index, open_to)
-            if parts and parts[-1][2] == queues:
-                parts[-1] = (parts[-1][0], parts[-1][1] + 1, queues)
-            else:
-                parts.append((index, 1, queues))
-        return parts
+        return parts_by(run.count, lambda index: self._queues_for(run, index, open_to))
 
     def _queues_for(self, run: Run, index: int, open_to: list[Queue]) -> list[Queue]:
         view = None
@@ -157,6 +152,18 @@ class Address:
             shared = [shared[self.cursor % len(shared)]]
             self.cursor += 1
         return shared + [queue for queue in taking if queue.kind.routing != ANYCAST]
+
+
+def parts_by(count: int, queues_for: Callable[[int], list[Queue]]) -> list[Part]:
+    """Message by message, with neighbours that go to the same queues as one part."""
+    parts: list[Part] = []
+    for index in range(count):
+        queues = queues_for(index)
+        if parts and parts[-1][2] == queues:
+            parts[-1] = (parts[-1][0], parts[-1][1] + 1, queues)
+        else:
+            parts.append((index, 1, queues))
+    return parts
 
 
 def _may_take(queue: Queue, origin: Origin, only: str) -> bool:

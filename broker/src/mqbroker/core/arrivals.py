@@ -145,14 +145,20 @@ class Arrivals:
     def _queues(self, address: Address, names: tuple[str, ...]) -> list[Queue]:
         """Those of this node, and store-and-forward queues for those further on."""
         found: list[Queue] = []
-        here = {cluster_name_of(queue.kind.name, self.node_id): queue for queue in address.queues}
         for name in names:
-            queue, remote = here.get(name), self._store.remotes.by_name.get(name)
+            queue, remote = self._here(address, name), self._store.remotes.by_name.get(name)
             if queue is not None:
                 found.append(queue)
             elif remote is not None and remote.binding.address == address.name:
                 found += remote.via.queues_for(address, [remote.binding])
         return found
+
+    def _here(self, address: Address, name: str) -> Queue | None:
+        """The queue of this node that has a name in the cluster."""
+        queue = self._store.queues.get(name.removesuffix(self.node_id))
+        if queue is None or queue.kind.is_forwarding or queue.kind.address != address.name:
+            return None
+        return queue if cluster_name_of(queue.kind.name, self.node_id) == name else None
 
     # -- what has arrived ----------------------------------------------------------------------------------------------
 

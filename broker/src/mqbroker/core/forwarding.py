@@ -8,12 +8,13 @@ the time comes where the consumers are. Source: docs/adr/0012-cluster-connection
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from mqbroker.core.address import ANYCAST
 from mqbroker.core.kinds import FORWARD, INTERNAL_PREFIX, QueueKind
 from mqbroker.core.queue import Queue
-from mqbroker.core.reach import ANYCAST, ON_DEMAND, Reach, Remote
+from mqbroker.core.reach import ON_DEMAND, Reach, Remote
 from mqbroker.core.remote_binding import RemoteBinding
 
 if TYPE_CHECKING:
@@ -108,9 +109,9 @@ class Remotes:
         """It was deleted."""
         self.queues.pop(_route_of(queue), None)
 
-    def tidy(self, target: str) -> None:
-        """Delete queues for a node that hold nothing, and whose bindings are gone."""
-        for queue in self.queues_of(target):
+    def tidy(self, queues: Iterable[Queue]) -> None:
+        """Delete those of these store-and-forward queues that hold nothing, and whose bindings are gone."""
+        for queue in list(queues):
             is_known = all(name in self.by_name for name in queue.kind.route)
             if not is_known and not queue.message_count and not queue.consumers and not queue.arriving_count:
                 self._store.delete_queue(queue)
@@ -128,7 +129,7 @@ class Remotes:
             self._store.settle(queue, segment)
         elif not self._store.redistribution.route_again(queue, segment):
             self._store.leaving.reject(queue, segment, f"node {queue.kind.forwards_to} has no queue for it")
-        self.tidy(queue.kind.forwards_to)
+        self.tidy([queue])
 
 
 def _route_of(queue: Queue) -> Route:
@@ -156,7 +157,7 @@ class Forwarding:
         remote = self._remotes.by_name[binding.cluster_name] = Remote(binding, self)
         address.reach.add(remote)
         store.watcher.remote_added(binding)
-        self._look(address, binding)
+        self._look(binding)
 
     def remove(self, binding: RemoteBinding) -> None:
         """It is gone."""
@@ -169,8 +170,8 @@ class Forwarding:
         if not address.reach:
             address.reach = None
         store.watcher.remote_removed(binding)
-        self._look(address, binding)
-        self._remotes.tidy(binding.target)
+        self._look(binding)
+        self._remotes.tidy(address.forwarding)
         if address.is_empty:
             store.idle.vacated(address)
 
@@ -180,13 +181,13 @@ class Forwarding:
         assert address.reach is not None
         address.reach.look()
         self._store.watcher.remote_changed(binding)
-        self._look(address, binding)
+        self._look(binding)
 
-    def _look(self, address: Address, binding: RemoteBinding) -> None:
+    def _look(self, binding: RemoteBinding) -> None:
         """Messages of the queue of that name may be wanted there now."""
-        for queue in address.queues:
-            if queue.kind.name == binding.queue:
-                self._store.redistribution.look(queue, is_new=True)
+        queue = self._store.queues.get(binding.queue)
+        if queue is not None and queue.kind.address == binding.address:
+            self._store.redistribution.look(queue, is_new=True)
 
     def bindings(self) -> Iterator[RemoteBinding]:
         """All of them."""

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
+from mqbroker.core.address import ANYCAST, Part, parts_by
 from mqbroker.core.message_view import MessageView
 from mqbroker.core.queue import Queue
 from mqbroker.core.remote_binding import RemoteBinding
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from mqbroker.core.address import Address
     from mqbroker.core.forwarding import Forwarding
 
-ANYCAST: Final = "anycast"
 OFF, STRICT, ON_DEMAND, OFF_WITH_REDISTRIBUTION = "OFF", "STRICT", "ON_DEMAND", "OFF_WITH_REDISTRIBUTION"
 REDISTRIBUTING: Final = (ON_DEMAND, OFF_WITH_REDISTRIBUTION)
 
@@ -35,7 +35,6 @@ class Remote(NamedTuple):
 
 Member = Queue | Remote
 M = TypeVar("M")
-Part = tuple[int, int, list[Queue]]
 
 
 class Group:
@@ -112,11 +111,11 @@ class Group:
 class Reach:
     """The bindings that other nodes have for one address."""
 
-    __slots__ = ("_groups", "is_choosy")
+    __slots__ = ("_groups", "_is_choosy")
 
     def __init__(self) -> None:
         self._groups: dict[tuple[str, str], Group] = {}
-        self.is_choosy = False  # a filter or a selector of theirs has to see each message
+        self._is_choosy: bool | None = None  # not known since bindings or consumers have changed
 
     def __bool__(self) -> bool:
         return bool(self._groups)
@@ -153,7 +152,14 @@ class Reach:
 
     def look(self) -> None:
         """Filters or consumers of a binding are other ones."""
-        self.is_choosy = any(is_choosy(each.binding) for each in self.remotes)
+        self._is_choosy = None
+
+    @property
+    def is_choosy(self) -> bool:
+        """Whether a filter or a selector of theirs has to see each message."""
+        if self._is_choosy is None:
+            self._is_choosy = any(is_choosy(each.binding) for each in self.remotes)
+        return self._is_choosy
 
     # -- routing -------------------------------------------------------------------------------------------------------
 
@@ -165,15 +171,12 @@ class Reach:
         if not is_choosy:
             parts = [_spread(group.shares(queue, run.count, None)) for group, queue in pairs]
             return [(begin, count, _queues(address, found)) for begin, count, found in _joined(parts, run.count)]
-        merged: list[Part] = []
-        for index in range(run.count):
+
+        def queues_for(index: int) -> list[Queue]:
             view = MessageView(run.payload(index), address=address.name, beyond_bytes=run.beyond_bytes)
-            queues = _queues(address, self._one(address, pairs, view))
-            if merged and merged[-1][2] == queues:
-                merged[-1] = (merged[-1][0], merged[-1][1] + 1, queues)
-            else:
-                merged.append((index, 1, queues))
-        return merged
+            return _queues(address, self._one(address, pairs, view))
+
+        return parts_by(run.count, queues_for)
 
     def _pairs(self, open_to: list[Queue], only: str) -> list[tuple[Group, Queue | None]]:
         """Each queue of the cluster with the queue of its name that is here."""

@@ -11,6 +11,7 @@ import socket
 import struct
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -45,7 +46,7 @@ class NameEar(PollingEar):
         whys = []
         for name in self._names:
             try:
-                self._known[name] = await self._worker.run(lambda name=name: self._resolved(name))  # type: ignore[misc]
+                self._known[name] = await self._worker.run(partial(self._resolved, name))
             except (OSError, srv.NoAnswer, UnicodeError) as error:
                 whys.append(f"{name} cannot be resolved: {getattr(error, 'strerror', None) or error}")
         if len(whys) < len(self._names) or self._known:

@@ -123,6 +123,7 @@ class Broker:
         self._operations = setup.operations
         self._listeners = {listener.name: listener for listener in options.listeners}
         self._effect_id = 0
+        self._awaited: dict[int, Callable[[str], None]] = {}  # by effect
         self.large = LargeMessages(self, setup.large_files)
         self.discovery = Discovery(self, setup.cluster_key, setup.boot_id)
         self.routing = Routing(self)
@@ -290,6 +291,18 @@ class Broker:
         self._effect_id += 1
         return self._effect_id
 
+    def expect(self, then: Callable[[str], None]) -> int:
+        """An id for an effect. Once it is completed `then` is told why it failed, or nothing."""
+        effect_id = self.next_effect_id()
+        self._awaited[effect_id] = then
+        return effect_id
+
+    def _told(self, effect_id: int, why: str) -> bool:
+        then = self._awaited.pop(effect_id, None)
+        if then is not None:
+            then(why)
+        return then is not None
+
     def _read_page(self, slices: tuple[Slice, ...]) -> int:
         effect_id = self.next_effect_id()
         self.effects.append(ReadPage(effect_id, slices))
@@ -301,14 +314,14 @@ class Broker:
             return
         if self.large.completed(given_.id, given_.result, "") or self.reloads.done(given_.id, given_.result):
             return
-        if self.discovery.completed(given_.id, "") or self.routing.completed(given_.id, ""):
+        if self._told(given_.id, ""):
             return
         self.logins.checked(given_.id, given_.result)
 
     def _failed(self, given_: given.Failed) -> None:
         if self.large.completed(given_.id, None, given_.why) or self.reloads.failed(given_.id, given_.why):
             return
-        if self.discovery.completed(given_.id, given_.why) or self.routing.completed(given_.id, given_.why):
+        if self._told(given_.id, given_.why):
             return
         if not self.logins.failed(given_.id):
             self.notice(Level.WARNING, "effect-failed", id=given_.id, why=given_.why)

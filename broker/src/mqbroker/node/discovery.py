@@ -45,7 +45,6 @@ class Discovery:
         self._key = key
         self._boot_id = boot_id
         self._seq = 0
-        self._awaited: dict[int, Callable[[str], None]] = {}
         options, now_ns = broker.options, broker.at.monotonic_ns
         self.connectors = {
             one.name: Connector(one.name, "amqps" if one.tls_enabled else "amqp", one.host, one.port)
@@ -111,22 +110,15 @@ class Discovery:
         for group in self.groups.values():
             group.key = given.key
 
-    def completed(self, effect_id: int, why: str) -> bool:
-        """Whether a completion was one of discovery's; `why` is empty where it went well."""
-        then = self._awaited.pop(effect_id, None)
-        if then is not None:
-            then(why)
-        return then is not None
-
     # -- World ---------------------------------------------------------------------------------------------------------
 
     def join(self, group: str) -> None:
         """See World."""
-        self._broker.effects.append(JoinGroup(self._expect(lambda why: self._joined(group, why)), group))
+        self._broker.effects.append(JoinGroup(self._broker.expect(lambda why: self._joined(group, why)), group))
 
     def send(self, group: str, data: bytes) -> None:
         """See World."""
-        self._broker.effects.append(SendDatagram(self._expect(lambda why: self._sent(group, why)), group, data))
+        self._broker.effects.append(SendDatagram(self._broker.expect(lambda why: self._sent(group, why)), group, data))
 
     def relay(self, group: str, node_id: str, data: bytes) -> None:
         """See World."""
@@ -135,11 +127,6 @@ class Discovery:
     def tell(self, level: Level, event: str, **fields: str | int) -> None:
         """See World."""
         self._broker.notice(level, event, **fields)
-
-    def _expect(self, then: Callable[[str], None]) -> int:
-        effect_id = self._broker.next_effect_id()
-        self._awaited[effect_id] = then
-        return effect_id
 
     def _joined(self, name: str, why: str) -> None:
         group, now_ns = self.groups[name], self._broker.at.monotonic_ns

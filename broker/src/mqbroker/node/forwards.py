@@ -184,7 +184,7 @@ class Forwards:
         consumer = link.owner = self.consumers[queue] = ForwardConsumer(self, link, queue)
         consumer.is_arriving = True
         queue.arriving_count += 1
-        self._look()
+        self._look(queue)
         peer.touch()
 
     def attached(self, link: SenderLink) -> None:
@@ -207,7 +207,7 @@ class Forwards:
             return
         queue = consumer.queue
         if self.consumers.pop(queue, None) is not None:
-            self._look()
+            self._look(queue)
         if self.peer.connection.is_dead or queue.is_deleted:
             return
         if condition == NOT_FOUND:
@@ -251,14 +251,14 @@ class Forwards:
             self.peer.handle_events()
         else:
             self.leave(consumer)
-        remotes.tidy(queue.kind.forwards_to)
+        remotes.tidy([queue])
 
     def leave(self, consumer: ForwardConsumer) -> None:
         """The consumer serves its queue no more."""
         self.consumers.pop(consumer.queue, None)
         if consumer in consumer.queue.consumers:
             self.peer.broker.store.leave(consumer.queue, consumer)
-        self._look()
+        self._look(consumer.queue)
 
     def tidy_all(self) -> None:
         """Bindings are gone."""
@@ -277,12 +277,13 @@ class Forwards:
         for consumer in list(self.consumers.values()):
             self.leave(consumer)
 
-    def _look(self) -> None:
-        """Which queues have to take turns."""
-        for consumer in self.consumers.values():
-            kind, route = consumer.queue.kind, set(consumer.queue.kind.route)
-            consumer.rivals = [
-                other for other in self.consumers
-                if other is not consumer.queue and other.kind.address == kind.address and route & set(other.kind.route)
-            ]  # fmt: skip
-            self.peer.broker.store.dirty[consumer.queue] = None
+    def _look(self, changed: Queue) -> None:
+        """Which queues have to take turns: only those of one address may."""
+        address = self.peer.broker.store.addresses.get(changed.kind.address)
+        served = [queue for queue in address.forwarding if queue in self.consumers] if address is not None else []
+        for queue in served:
+            route = set(queue.kind.route)
+            self.consumers[queue].rivals = [
+                other for other in served if other is not queue and route & set(other.kind.route)
+            ]
+            self.peer.broker.store.dirty[queue] = None

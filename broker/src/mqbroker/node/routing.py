@@ -57,7 +57,6 @@ class Routing:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._awaited: dict[int, tuple[str, str]] = {}
         self._waiting = Waiting(self)
         self._connectors = {one.name: (one.host, one.port) for one in broker.options.connectors}
         now_ns = broker.at.monotonic_ns
@@ -102,21 +101,12 @@ class Routing:
 
     def probe(self, router: str, target: Target) -> None:
         """See World."""
-        effect_id = self._broker.next_effect_id()
-        self._awaited[effect_id] = (router, target.id)
+        effect_id = self._broker.expect(lambda why: self.routers[router].probed(target.id, why))
         self._broker.effects.append(Probe(effect_id, target.host, target.port))
 
     def tell(self, level: Level, event: str, **fields: str | int) -> None:
         """See World."""
         self._broker.notice(level, event, **fields)
-
-    def completed(self, effect_id: int, why: str) -> bool:
-        """Whether a completion was that of a probe; `why` is empty where somebody answered."""
-        awaited = self._awaited.pop(effect_id, None)
-        if awaited is not None:
-            router, target_id = awaited
-            self.routers[router].probed(target_id, why)
-        return awaited is not None
 
     # -- targets -------------------------------------------------------------------------------------------------------
 

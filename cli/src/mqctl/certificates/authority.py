@@ -172,9 +172,7 @@ def _within(name: Name, area: object) -> bool:
     if isinstance(name, x509.DNSName):
         host, domain = name.value.lower(), str(area).lower()
         return host == domain or host.endswith(f".{domain}")
-    address = name.value
-    is_network = isinstance(area, ipaddress.IPv4Network | ipaddress.IPv6Network)
-    return is_network and address in area  # type: ignore[operator]
+    return isinstance(area, ipaddress.IPv4Network | ipaddress.IPv6Network) and name.value in area
 
 
 def names_of(certificate: x509.Certificate) -> tuple[str, ...]:
