@@ -60,6 +60,7 @@ class FaultyFiles(Files):
         self.point = point
         self.is_off = False
         self._random = random.Random(seed)
+        self._seed = seed
         self._directory = directory
         self._lock = threading.RLock()
         self._names: dict[str, Inode] = {}
@@ -96,6 +97,20 @@ class FaultyFiles(Files):
             fd = super().open(path)
             self._open[fd] = self._names[path.name]
             return fd
+
+    def open_direct(self, path: Path) -> int:
+        """Every other seed stands for a file system that cannot. The others go through the page cache, but whole blocks
+        come, and part of one can be written."""
+        with self._lock:
+            self.number("open_direct")
+            if not self.can_direct():
+                raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), str(path))
+            fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+            self._open[fd] = self._names[path.name]
+            return fd
+
+    def can_direct(self) -> bool:
+        return self._seed % 2 == 0
 
     def write(self, fd: int, chunks: Sequence[Chunk], offset: int) -> None:
         data = b"".join(chunks)

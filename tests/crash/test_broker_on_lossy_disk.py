@@ -43,7 +43,18 @@ def broker(disk: LossyDisk, tmp_path: Path) -> Iterator[BrokerProcess]:
     with broker:
         for number in range(20):
             send(broker, f"before {number}")
+        wait_until_the_next_file_is_made(disk)
         yield broker
+
+
+def wait_until_the_next_file_is_made(disk: LossyDisk) -> None:
+    """It is made beside the others, where a failure ends nothing: calls must not be counted there."""
+    deadline_s = time.monotonic() + 60
+    before, now = {}, disk.order("calls")
+    while before != now:
+        assert time.monotonic() < deadline_s
+        time.sleep(0.5)
+        before, now = now, disk.order("calls")
 
 
 def send(broker: BrokerProcess, body: str) -> None:

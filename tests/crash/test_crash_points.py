@@ -93,7 +93,7 @@ def believe_everything_is_synced(journal: Journal, position: int) -> None:
 
 # What is patched, and with what: bugs that somebody could write. The points above must find each of them.
 BUGS: dict[str, tuple[str, Any]] = {
-    "acknowledge before the sync": ("mqbroker.io.disk.Disk._sync", lambda disk, segment: None),
+    "acknowledge before the sync": ("mqbroker.io.disk.Disk._sync", lambda disk, segment, started_s: None),
     "no sync of the directory": ("mqbroker.io.journal_directory.JournalDirectory.name", only_rename),
     "a failed sync is forgotten": (
         "mqbroker.io.journal_directory.JournalDirectory._write_again",
@@ -114,6 +114,8 @@ def test_seeded_bugs_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
     runs = [(power_cuts, Point(kind, number, mode)) for mode in MODES for kind, number in POINTS]
     if bug == "a failed sync is forgotten":
         runs = [(failed_call, point) for point in ERRORS if point.kind == "sync"]
+        # Past the page cache most of it is written again with its block, whoever remembers it.
+        monkeypatch.setattr(FaultyFiles, "can_direct", lambda files: False)
     random.Random(1).shuffle(runs)
     for count, (run, point) in enumerate(runs):
         try:

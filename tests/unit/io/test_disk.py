@@ -250,14 +250,42 @@ class CountingFiles(Files):
         self.synced_after_data = False
         self._data: set[int] = set()
 
-    def write(self, fd: int, chunks: Sequence[Chunk], offset: int) -> None:
-        if len(chunks) > 2:
-            self._data.add(fd)
-        super().write(fd, chunks, offset)
+    def open_direct(self, path: Path) -> int:
+        fd = super().open_direct(path)
+        self._data.add(fd)
+        return fd
 
     def sync(self, fd: int) -> None:
         self.synced_after_data |= fd in self._data
         super().sync(fd)
+
+
+@pytest.mark.option("journal.journal-direct-io")
+@pytest.mark.parametrize("is_on", [True, False])
+def test_direct_writes_can_be_turned_off(tmp_path: Path, is_on: bool) -> None:
+    node = Node(tmp_path, journal_direct_io=is_on)
+    node.journal.declare(1, {})
+    node.wait(node.store(1, b"x"))
+    assert node.directory.files.calls["open_direct"] > 0 if is_on else not node.directory.files.calls["open_direct"]
+    node.disk.close()
+    assert bodies(Node(tmp_path, journal_direct_io=not is_on).recovered) == [b"x"]
+
+
+class UnableFiles(Files):
+    """As on a file system that knows no direct writes."""
+
+    def open_direct(self, path: Path) -> int:
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), str(path))
+
+
+def test_a_file_system_without_direct_writes_does_as_well(tmp_path: Path) -> None:
+    for number in range(1, 4):
+        node = Node(tmp_path, UnableFiles())
+        assert len(bodies(node.recovered)) == number - 1
+        if number == 1:
+            node.journal.declare(1, {})
+        node.wait(node.store(number, b"x" * 5000))
+        assert node.disk.close()
 
 
 class FullFiles(Files):

@@ -78,6 +78,12 @@ class Files:
         self.number("open")
         return os.open(path, os.O_WRONLY | os.O_CLOEXEC)
 
+    def open_direct(self, path: Path) -> int:
+        """Open for writing past the page cache. What is written must be whole blocks in aligned memory
+        (block_writer.py); OSError with EINVAL where the file system cannot do that."""
+        self.number("open_direct")
+        return os.open(path, os.O_WRONLY | os.O_DIRECT | os.O_CLOEXEC)
+
     def open_for_reading(self, path: Path) -> int:
         self.number("open_for_reading")
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -99,7 +105,7 @@ class Files:
     def write(self, fd: int, chunks: Sequence[Chunk], offset: int) -> None:
         """All of `chunks`, one behind the other, however many calls of the system that takes."""
         self.number("write")
-        if sum(map(len, chunks)) <= JOIN_BYTES_MAX:
+        if len(chunks) > 1 and sum(map(len, chunks)) <= JOIN_BYTES_MAX:
             chunks = (b"".join(chunks),)
         for at in range(0, len(chunks), IOV_MAX):
             offset = _write_all(fd, chunks[at : at + IOV_MAX], offset)
