@@ -48,6 +48,7 @@ from mqbroker.node.peer import Peer
 from mqbroker.node.rebinding import withdraw
 from mqbroker.node.relay import Relay
 from mqbroker.node.reloads import Reloads
+from mqbroker.node.rivals import Rivals
 from mqbroker.node.routing import Routing
 from mqbroker.node.termini import Termini
 from mqbroker.node.timers import Timers
@@ -125,6 +126,7 @@ class Broker:
         self._effect_id = 0
         self._awaited: dict[int, Callable[[str], None]] = {}  # by effect
         self.large = LargeMessages(self, setup.large_files)
+        self.rivals = Rivals(self)
         self.discovery = Discovery(self, setup.cluster_key, setup.boot_id)
         self.routing = Routing(self)
         self._handlers = self._handlers_of_inputs()

@@ -116,10 +116,11 @@ def look(world: World, node: Node, place: tuple[str, int] | None, answer_s: int)
     if seen["state"] != "running":
         return {"state": seen["state"], "checks": [("running", str(seen.get("note") or ""))]}
     with open_admin(world, node, answer_s) as session:
-        failing = of_facts(session.call("health"))
+        facts = session.call("health")
+    failing = of_facts(facts)
     if place is not None and node.access is not None:
         failing += _served(world, node, place, answer_s)
-    return {"state": "running", "checks": failing}
+    return {"state": "running", "checks": failing, "warnings": warnings_of(facts)}
 
 
 def of_facts(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -131,9 +132,16 @@ def of_facts(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
         found.append(("disk-space", "publishers get no credit: the disk is full, or takes no writes"))
     if facts.get("holds_back"):
         found.append(("memory", "publishers get no credit: messages hold all of global-max-size-bytes"))
-    if facts.get("has_rival"):
-        found.append(("node-id", "another broker announces itself with this node id"))
+    if facts.get("has_yielded"):
+        found.append(("node-id", "another broker with this node id was started earlier: no links to the cluster"))
     return found
+
+
+def warnings_of(facts: Mapping[str, Any]) -> list[str]:
+    """What somebody should look at, though the node is well."""
+    if facts.get("has_rival") and not facts.get("has_yielded"):
+        return ["warning: another broker, started later, runs with this node id"]
+    return []
 
 
 def _served(world: World, node: Node, place: tuple[str, int], answer_s: int) -> list[tuple[str, str]]:
@@ -159,5 +167,5 @@ def row_of(node: Node, found: dict[str, Any] | CommandError) -> dict[str, Any]:
     failing = dict(reversed(found["checks"]))
     return row | {
         "health": "degraded" if failing else "healthy", "state": found["state"], "failing": sorted(failing),
-        "why": "; ".join(failing[name] for name in sorted(failing)),
+        "why": "; ".join([failing[name] for name in sorted(failing)] + found.get("warnings", [])),
     }  # fmt: skip
