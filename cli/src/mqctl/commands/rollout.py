@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from mqctl import confirm
+from mqctl import canary, confirm
 from mqctl.certificates.authority import Span
 from mqctl.certificates.issuing import NODE_DAYS, folder_of, make
 from mqctl.commands import plan as planning
@@ -59,6 +59,9 @@ class Options(ReaderOptions, BundleOptions):
 
 def run(world: World, options: Options) -> int:
     """Bring the hosts to what the inventory wants: show the plan, ask, run the playbook, look at every node.
+
+    Between batches of brokers that are restarted, the links that stood have to stand again, and a message has to cross
+    each (`mqctl cluster canary`); at the end of all.
 
     Managed certificates that are missing or end soon are made before (`mqctl tls issue`).
 
@@ -143,4 +146,14 @@ def verify(world: World, cluster: Cluster, hosts: Sequence[Host]) -> Exit:
     if idle:
         raise CommandError(f"{len(idle)} of {len(rows)} nodes of {cluster.name} do not run", "mqctl status")
     world.note(f"{counted(len(rows), 'node')} of cluster {cluster.name} up and distinct")
+    check_links(world, nodes, {row["node_id"] for row in rows})
     return Exit.DONE
+
+
+def check_links(world: World, nodes: Sequence[Node], ids: Collection[str]) -> None:
+    """A canary has crossed each link between these nodes; others are only told of. Raises CommandError."""
+    found, is_ours = canary.troubles(world, nodes, ids, canary.Patience())
+    for each in found:
+        world.note(each)
+    if is_ours:
+        raise CommandError("not every link between these nodes takes messages", "mqctl topology, mqctl cluster canary")
