@@ -473,6 +473,58 @@ class PairStage(AdminStage):
         return {"error": reply.error} if reply.error else {"result": reply.result}
 
 
+def test_status_shows_links_and_what_waits_for_other_nodes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    nodes, a, b = linked_pair()
+    words = ["status", "--dev", "--directory", str(tmp_path)]
+    with PairStage(tmp_path, "dev-1", a):
+        assert execute([*words, "--json"]) == Exit.DONE
+        (row,) = json.loads(capsys.readouterr().out)["rows"]
+        assert (row["links_up"], row["forwarding"], row["lag_ms"]) == ("1/1", 0, 0)
+        Consumer(b, credit=0)
+        nodes.run()
+        nodes.silence(b)
+        Producer(a).publish(b"waits")
+        b.crash()
+        nodes.wait(1_500)
+        assert execute([*words, "--json"]) == Exit.DONE
+        (row,) = json.loads(capsys.readouterr().out)["rows"]
+        assert (row["links_up"], row["forwarding"], row["lag_ms"]) == ("0/1", 1, 1_500)
+        (link,) = row["links"]
+        assert (link["node"], link["depth"], link["lag_ms"]) == ("b", 1, 1_500)
+        assert link["state"] in ("resting", "dialling")
+        assert execute(words) == Exit.DONE
+        assert capsys.readouterr().out.splitlines()[1].split()[-4:-1] == ["0/1", "1", "1500"]
+
+
+def test_queues_of_one_name_are_summed_over_the_nodes(cluster: Cluster) -> None:
+    for stage, count in ((cluster.first.stage, 2), (cluster.second.stage, 3)):
+        stage.admin("send", address="sums", messages=[{"body": "x"}] * count)
+    stage.admin("send", address="alone", messages=[{"body": "x"}])
+    alone, sums = cluster.rows("queue", "stat", "--sum", "--interval", "0")
+    assert [(row["queue"], row["nodes"], row["messages"], row["added"]) for row in (alone, sums)] == [
+        ("alone", 1, 1, 1), ("sums", 2, 5, 5),
+    ]  # fmt: skip
+    assert "host" not in sums
+    per_node = cluster.rows("queue", "stat", "sums", "--interval", "0")
+    assert [(row["host"], row["messages"]) for row in per_node] == [("dev-1", 2), ("dev-2", 3)]
+
+
+def test_rates_are_summed_where_all_nodes_have_one() -> None:
+    place = {"address": "a", "queue": "q", "paused": False, **dict.fromkeys(queue_stat.SUMMED, 1)}
+    rates = {"added_per_s": 1.5, "acknowledged_per_s": 0.5}
+    both = queue_stat.summed([place | rates, place | rates | {"paused": True}])
+    assert (both[0]["added_per_s"], both[0]["acknowledged_per_s"], both[0]["paused"]) == (3.0, 1.0, True)
+    (row,) = queue_stat.summed([place | rates, place])
+    assert "added_per_s" not in row
+
+
+def test_status_of_a_broker_without_a_cluster_shows_no_links(cluster: Cluster) -> None:
+    rows = cluster.rows("status")
+    assert [(row["links_up"], row["forwarding"], row["lag_ms"], row["links"]) for row in rows] == [
+        (None, None, None, []), (None, None, None, []),
+    ]  # fmt: skip
+
+
 def test_canaries_are_shown_by_link_and_the_exit_code_says_whether_all_arrived(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
