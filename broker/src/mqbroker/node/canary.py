@@ -31,7 +31,7 @@ TICK_MS: Final = 100
 WAITING, CONFIRMED, FAILED, TIMEOUT, GONE = "waiting", "confirmed", "failed", "timeout", "gone"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Crossing:
     """Of one link. `why` says what is wrong, where something is."""
 
@@ -56,7 +56,7 @@ class Crossing:
         }
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Run:
     """One request, and all links."""
 
@@ -179,8 +179,8 @@ class Canaries:
 
     def on_time(self, now_ns: int) -> None:
         """Give up what takes too long, and clean up."""
-        late = {id(one) for run in self._runs if now_ns >= run.due_ns for one in run.crossings}
-        for queue in [queue for queue, crossing in self.waiting.items() if id(crossing) in late]:
+        late = [one for run in self._runs if now_ns >= run.due_ns for one in run.crossings]
+        for queue in [queue for queue, crossing in self.waiting.items() if crossing in late]:
             self._over(queue, TIMEOUT, "it was not accepted in time")
         self._look()
         for queue in list(self._removers):
