@@ -37,7 +37,15 @@ def last_words(instance: str) -> str:
 
 def status(instance: str, executable: str = command.EXECUTABLE) -> dict[str, Any] | None:
     """What the node says of itself, None where it does not answer. Raises CommandFault where nothing is installed."""
-    request = json.dumps({"id": 1, "op": "status", "args": {}})
+    return ask(instance, "status", executable)
+
+
+def ask(instance: str, operation: str, executable: str = command.EXECUTABLE, **arguments: Any) -> dict[str, Any] | None:
+    """The result of an operation, None where the node does not answer or knows no such operation.
+
+    Raises CommandFault where nothing is installed.
+    """
+    request = json.dumps({"id": 1, "op": operation, "args": arguments})
     answer = command.run(["admin", "--stdio", "--instance", instance], executable, text=request + "\n", time_s=15)
     line = answer.out.partition("\n")[0]
     if answer.code != command.DONE or not line:

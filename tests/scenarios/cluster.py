@@ -3,9 +3,11 @@
     cluster A B [max-hops=2] [balancing=STRICT] [address=jms] [redistribution-delay=0] [shape=chain]
                                           nodes that know each other, all links up
     A: attach p to orders                 a command of tests/golden/conversation.py, at a node
+    copy C of B                           a node on a copy of another's disk: with its id, dialling whom it dials
     cut A B | mend A B                    nothing gets through, in both directions; `reset A B` breaks the links
     wait 1500                             milliseconds pass for all
     bindings A                            what a node knows of the queues of others
+    links                                 bridges that there are, and who has yielded its id
     depths                                messages in all queues of clients, and on their way
 
 What clients hear begins with their node. Nothing moves unless a line moves it, and nothing is random.
@@ -74,7 +76,9 @@ class Wire:
 class NodeStage(ScriptStage):
     """A node of a cluster on a stage of its own."""
 
-    def __init__(self, script: Conversation, cluster: Cluster, name: str, options: BrokerOptions) -> None:
+    def __init__(
+        self, script: Conversation, cluster: Cluster, name: str, options: BrokerOptions, origin: str = ""
+    ) -> None:
         self.cluster = cluster
         self.name = name
         self.wires: dict[int, Wire] = {}
@@ -82,7 +86,7 @@ class NodeStage(ScriptStage):
         self._lives = 0
         self._dialled: dict[int, Connect] = {}
         self.script = script
-        super(ScriptStage, self).__init__(options, identity={"node_id": node_id(name), "cluster_key": KEY})
+        super(ScriptStage, self).__init__(options, identity={"node_id": node_id(origin or name), "cluster_key": KEY})
 
     def start(self) -> None:
         self._lives += 1
@@ -144,10 +148,10 @@ class NodeStage(ScriptStage):
 class Talk(Conversation):
     """What is said to one node and what its clients hear. Messages are numbered over all nodes."""
 
-    def __init__(self, cluster: Cluster, name: str, options: BrokerOptions) -> None:
+    def __init__(self, cluster: Cluster, name: str, options: BrokerOptions, origin: str = "") -> None:
         self.cluster = cluster
         super().__init__()
-        self.stage = NodeStage(self, cluster, name, options)
+        self.stage = NodeStage(self, cluster, name, options, origin)
 
     @property
     def count(self) -> int:
@@ -208,6 +212,23 @@ class Cluster:
         self.wait(["100"])
         for talk in self.talks.values():
             talk.lines = []
+
+    def copy(self, words: list[str]) -> None:
+        """`C of B`: as a cloned disk has it. It knows the others by their places, the original among them."""
+        name, _, origin = words
+        others = list(self.stages)
+        talk = self.talks[name] = Talk(self, name, _options(name, others, {}), origin)
+        self.stages[name] = talk.stage
+
+    def links(self, words: list[str]) -> list[str]:
+        found = []
+        for name, stage in self.stages.items():
+            bridges = stage.broker.cluster.connections["c"].bridges if stage.is_up else {}
+            for node, bridge in sorted(bridges.items()):
+                found.append(f"{name} to {chr(int(node[:8]))}: {bridge.state.value}")
+            if stage.is_up and stage.broker.rivals.has_yielded:
+                found.append(f"{name} has yielded")
+        return found
 
     def wait(self, words: list[str]) -> None:
         """Time passes, the same for all."""
@@ -290,7 +311,7 @@ class Cluster:
 
 COMMANDS: Final[dict[str, Any]] = {
     "cluster": Cluster.build, "wait": Cluster.wait, "cut": Cluster.cut, "mend": Cluster.mend, "reset": Cluster.reset,
-    "bindings": Cluster.bindings, "depths": Cluster.depths,
+    "copy": Cluster.copy, "links": Cluster.links, "bindings": Cluster.bindings, "depths": Cluster.depths,
 }  # fmt: skip
 
 

@@ -49,7 +49,7 @@ class Site:
         self.folder = folder
         self.rack = rack
 
-    def run(self, *words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+    def run(self, *words: str, code: int = 0, timeout_s: float = 600) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, str(RACK), "enter", "--", *MQCTL, *words]
         environ = {
             **os.environ,
@@ -58,7 +58,7 @@ class Site:
             "XDG_RUNTIME_DIR": str(self.run_folder),
         }
         done = subprocess.run(
-            command, cwd=self.folder, env=environ, capture_output=True, text=True, timeout=600, check=False
+            command, cwd=self.folder, env=environ, capture_output=True, text=True, timeout=timeout_s, check=False
         )
         assert done.returncode == code, (done.returncode, done.stdout[-3000:], done.stderr[-3000:])
         assert os.listdir(self.run_folder) == []

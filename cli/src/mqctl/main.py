@@ -62,6 +62,7 @@ COMMANDS = {
     ("discovery", "list"): "discovery_list",
     ("discovery", "groups"): "discovery_groups",
     ("topology",): "topology",
+    ("cluster", "canary"): "cluster_canary",
     ("cluster", "forget"): "cluster_forget",
     ("events",): "events",
     ("logs",): "logs",

@@ -10,7 +10,7 @@ from typing import Any
 
 from scene import INVENTORIES, NODES, log_in
 
-EXPOSURE_MAX = 2.0
+EXPOSURE_MAX = 1.5
 BUNDLE = Path(os.environ["MQ_BUNDLE"])
 WORDS = "/run/canary/words"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.support.broker_process import BrokerFailed, BrokerProcess
+from tests.support.cluster_processes import linked, provide
 from tests.support.networks import NetworkHost, Networks
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(400)]
@@ -242,6 +244,51 @@ def test_without_groups_a_broker_touches_no_network_but_its_listener(
     assert broker.admin("discovery") == {"groups": [], "nodes": [], "conflicts": []}
     assert len(host.read("/proc/net/udp").splitlines()) == 1, "the heading alone"
     assert not Path(broker.data_directory / "cluster-secret").exists()
+
+
+def in_cluster(host: NetworkHost, name: str) -> dict[str, Any]:
+    """As `options`, and with links to those who are heard."""
+    place = {"port": 5673, "local-bind-address": host.address("eth1"), "allow-plaintext": True}
+    listener = {"name": "cluster", "kind": "cluster", **place}
+    connection = {"name": "all", "connector-ref": "cluster", "discovery-group-ref": "lan", "retry-interval": 200}
+    found = options(host, name, discovery={"refresh-timeout": 10_000})
+    return {**found, "listeners": [listener], "cluster-connections": [connection]}
+
+
+def test_a_broker_on_a_copied_disk_leaves_the_cluster_and_the_original_stays(
+    networks: Networks, make_broker: Callable[..., BrokerProcess]
+) -> None:
+    hosts = [networks.host(name) for name in ("mq1", "mq2", "mq3")]
+    original, other, copy = (make_broker(options=in_cluster(host, host.name), within=host.within) for host in hosts)
+    for broker in (original, other):
+        provide(broker, SECRET)
+        broker.start()
+    original.stop()
+    shutil.copytree(original.data_directory, copy.data_directory)
+    original.start()
+    linked(original, "mq2")
+    linked(other, "mq1")
+    # A cloned disk has the same path and the same machine id, so its identity says nothing against it.
+    identity = copy.data_directory / "identity.json"
+    identity.write_text(identity.read_text().replace(str(original.data_directory), str(copy.data_directory)))
+    provide(copy, SECRET)
+    copy.start()
+    wait_for(copy, "it hears the other", lambda found: found["conflicts"] != [])
+    copy.wait_for_log("cluster-links-stopped", WAIT_S)
+    assert [row["state"] for row in copy.admin("topology")["links"]] == []
+    for broker in (original, other):
+        broker.wait_for_log("node-id-conflict", WAIT_S)
+    health = {broker.options["node"]["name"]: broker.admin("health") for broker in (original, copy, other)}
+    assert {name: (row["has_rival"], row["has_yielded"]) for name, row in health.items()} == {
+        "mq1": (True, False), "mq2": (False, False), "mq3": (True, True),
+    }  # fmt: skip
+    linked(original, "mq2")
+    linked(other, "mq1")
+    copy.stop()
+    copy.command("identity", "new", "--even-if-original", "--config", str(copy.config_file))
+    copy.start()
+    linked(copy, "mq1", "mq2")
+    linked(other, "mq1", "mq3")
 
 
 def test_noise_on_the_group_harms_nothing(networks: Networks, start: Start) -> None:

@@ -78,8 +78,15 @@ def test_plan_then_rollout_then_nothing_to_do(site: Site) -> None:
         (one, "ok") for one in HOSTS
     ]
     assert site.document("plan")["rows"] == []
-    again = site.document("rollout", "--yes")
+    again = site.document("rollout", "--yes", "--full")
     assert again["changed"] == 0, again
+    settled = site.document("rollout", "--yes")["rows"]
+    assert {row["note"] for row in settled} == {"as the last rollout left it"}
+    rack("exec", "mq2", "--", "chmod", "0666", "/etc/mq/default/broker.toml")
+    mended = site.document("rollout", "--yes")["rows"]
+    assert {row["host"]: row["changed"] > 0 for row in mended if row["host"] in HOSTS} == {
+        "mq1": False, "mq2": True, "mq3": False,
+    }  # fmt: skip
     rows = site.document("status")["rows"]
     assert [row["state"] for row in rows] == ["running"] * 3
     assert len({row["node_id"] for row in rows}) == 3
@@ -135,7 +142,7 @@ def test_brokers_discover_each_other_over_the_cluster_card(site: Site) -> None:
     deadline_s = time.monotonic() + 90
     while (found := {(row["host"], row["connector"]) for row in site.document("discovery", "list")["rows"]}) != wanted:
         assert time.monotonic() < deadline_s, (found, site.run("discovery", "groups").stdout)
-    assert site.document("rollout", "--yes")["changed"] == 0
+    assert site.document("rollout", "--yes", "--full")["changed"] == 0
 
 
 def test_a_changed_password_is_planned_without_being_shown(site: Site) -> None:

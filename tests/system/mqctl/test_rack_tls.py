@@ -87,7 +87,7 @@ def test_a_rollout_makes_what_is_missing(site: Site) -> None:
     assert len(keys) == 3
     assert [one for one in keys if one in done.stdout + done.stderr] == []
     assert site.document("plan")["rows"] == []
-    assert site.document("rollout", "--yes")["changed"] == 0
+    assert site.document("rollout", "--yes", "--full")["changed"] == 0
     found = rack("exec", "mq1", "--", "sh", "-c", "cd /etc/mq/default/tls && stat -c '%n %a %U %G' . *").splitlines()
     assert found == [". 750 root mq", *(f"{name} 640 root mq" for name in ("ca.pem", "server.key", "server.pem"))]
     assert rack("exec", "mq1", "--", "sh", "-c", "ls -A /run/mq/default/loaded").split() == [

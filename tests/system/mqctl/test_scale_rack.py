@@ -78,6 +78,7 @@ class Site:
             "mq_connectors:\n  - {name: cluster, port: 5673}\n"
             f"mq_broadcast_groups:\n  - {GROUP}, connector_ref: cluster}}\n"
             f"mq_discovery_groups:\n  - {GROUP}}}\n"
+            "mq_cluster_connections:\n  - {name: all, connector_ref: cluster, discovery_group_ref: lan}\n"
         )
 
 
@@ -142,7 +143,11 @@ def test_the_first_batch_that_fails_ends_the_rollout(site: Site) -> None:
     assert {row["health"] for row in site.rows("health", code=3)} == {"healthy", "degraded"}
     rack("exec", "mq1", "--", "rm", DROP_IN)
     rack("exec", "mq1", "--", "systemctl", "daemon-reload")
-    site.run("rollout", "--yes", "--batch", "67%")
+    done = site.run("rollout", "--yes", "--batch", "67%", "-v")
+    assert "a canary has crossed each" in done.stdout + done.stderr
     assert site.rows("plan") == []
+    rows = site.rows("cluster", "canary")
+    assert [row["state"] for row in rows] == ["confirmed"] * 6
+    assert [(row["links_up"], row["forwarding"]) for row in site.rows("status")] == [("2/2", 0)] * 3
     last = invocations()
     assert all(last[host] != before[host] for host in HOSTS)

@@ -113,11 +113,21 @@ def test_watching_ends_with_what_was_seen_last(tmp_path: Path) -> None:
         ({"state": "stopping", "grants_credit": False}, ["running"]),
         ({"grants_credit": False}, ["disk-space"]),
         ({"grants_credit": False, "holds_back": True}, ["memory"]),
-        ({"has_rival": True}, ["node-id"]),
+        ({"has_rival": True, "has_yielded": True}, ["node-id"]),
+        ({"has_rival": True}, []),
     ],
 )
 def test_what_a_node_says_of_itself(facts: dict[str, Any], failing: list[str]) -> None:
     assert [name for name, _ in health.of_facts(GOOD | facts)] == failing
+
+
+def test_a_rival_that_was_started_later_is_a_warning_of_a_healthy_node() -> None:
+    warnings = health.warnings_of(GOOD | {"has_rival": True})
+    row = health.row_of(Node("mq1", "default"), {"state": "running", "checks": [], "warnings": warnings})
+    assert (row["health"], row["why"]) == (
+        "healthy", "warning: another broker, started later, runs with this node id",
+    )  # fmt: skip
+    assert health.warnings_of(GOOD | {"has_rival": True, "has_yielded": True}) == health.warnings_of(GOOD) == []
 
 
 def test_a_check_that_fails_twice_counts_once() -> None:

@@ -15,15 +15,18 @@ from mqbroker.base.notice import Level
 from mqbroker.config.load import parse
 from mqbroker.config.slices import BrokerOptions
 from mqbroker.config.users import make_verifier
-from mqctl.commands import events, queue_stat
+from mqctl.commands import events, queue_stat, rollout
 from mqctl.dev.log import last_lines
+from mqctl.errors import CommandError
 from mqctl.exits import Exit
 from mqctl.journald import of_journal
 from mqctl.main import execute
+from mqctl.nodes import Node
 from mqctl.output import Format
+from mqctl.world import real_world
 
 from tests.support.admin_stage import AdminStage
-from tests.support.cluster_stage import ClusterStage
+from tests.support.cluster_stage import ClusterNode, ClusterStage, node_id_of
 from tests.support.large_messages import Consumer, Producer
 from tests.support.stage import Stage, options_with
 from tests.unit.node.test_discovery import PLACE, Air
@@ -445,6 +448,139 @@ def test_topology_shows_links_and_what_waits_there(tmp_path: Path, capsys: pytes
             '  "a" -> "b" [label="resting, 1 wait", style=dashed];',
             "}",
         ]
+
+
+def linked_pair() -> tuple[ClusterStage, ClusterNode, ClusterNode]:
+    nodes = ClusterStage()
+    a, b = nodes.node("a", ["b"]), nodes.node("b", ["a"])
+    nodes.run()
+    nodes.wait(600)
+    return nodes, a, b
+
+
+class PairStage(AdminStage):
+    """A node whose neighbours move with it."""
+
+    def _answer(self, session: int, row: dict[str, Any]) -> dict[str, Any]:
+        stage = self.stage
+        assert isinstance(stage, ClusterNode)
+        request = stage.ask(row["op"], session, **row["args"])
+        for _ in range(20):
+            if request in stage.replies:
+                break
+            stage.cluster.wait(50)
+        reply = stage.replies[request]
+        return {"error": reply.error} if reply.error else {"result": reply.result}
+
+
+def test_status_shows_links_and_what_waits_for_other_nodes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    nodes, a, b = linked_pair()
+    words = ["status", "--dev", "--directory", str(tmp_path)]
+    with PairStage(tmp_path, "dev-1", a):
+        assert execute([*words, "--json"]) == Exit.DONE
+        (row,) = json.loads(capsys.readouterr().out)["rows"]
+        assert (row["links_up"], row["forwarding"], row["lag_ms"]) == ("1/1", 0, 0)
+        Consumer(b, credit=0)
+        nodes.run()
+        nodes.silence(b)
+        Producer(a).publish(b"waits")
+        b.crash()
+        nodes.wait(1_500)
+        assert execute([*words, "--json"]) == Exit.DONE
+        (row,) = json.loads(capsys.readouterr().out)["rows"]
+        assert (row["links_up"], row["forwarding"], row["lag_ms"]) == ("0/1", 1, 1_500)
+        (link,) = row["links"]
+        assert (link["node"], link["depth"], link["lag_ms"]) == ("b", 1, 1_500)
+        assert link["state"] in ("resting", "dialling")
+        assert execute(words) == Exit.DONE
+        assert capsys.readouterr().out.splitlines()[1].split()[-4:-1] == ["0/1", "1", "1500"]
+
+
+def test_queues_of_one_name_are_summed_over_the_nodes(cluster: Cluster) -> None:
+    for stage, count in ((cluster.first.stage, 2), (cluster.second.stage, 3)):
+        stage.admin("send", address="sums", messages=[{"body": "x"}] * count)
+    stage.admin("send", address="alone", messages=[{"body": "x"}])
+    alone, sums = cluster.rows("queue", "stat", "--sum", "--interval", "0")
+    assert [(row["queue"], row["nodes"], row["messages"], row["added"]) for row in (alone, sums)] == [
+        ("alone", 1, 1, 1), ("sums", 2, 5, 5),
+    ]  # fmt: skip
+    assert "host" not in sums
+    per_node = cluster.rows("queue", "stat", "sums", "--interval", "0")
+    assert [(row["host"], row["messages"]) for row in per_node] == [("dev-1", 2), ("dev-2", 3)]
+
+
+def test_rates_are_summed_where_all_nodes_have_one() -> None:
+    place = {"address": "a", "queue": "q", "paused": False, **dict.fromkeys(queue_stat.SUMMED, 1)}
+    rates = {"added_per_s": 1.5, "acknowledged_per_s": 0.5}
+    both = queue_stat.summed([place | rates, place | rates | {"paused": True}])
+    assert (both[0]["added_per_s"], both[0]["acknowledged_per_s"], both[0]["paused"]) == (3.0, 1.0, True)
+    (row,) = queue_stat.summed([place | rates, place])
+    assert "added_per_s" not in row
+
+
+def test_status_of_a_broker_without_a_cluster_shows_no_links(cluster: Cluster) -> None:
+    rows = cluster.rows("status")
+    assert [(row["links_up"], row["forwarding"], row["lag_ms"], row["links"]) for row in rows] == [
+        (None, None, None, []), (None, None, None, []),
+    ]  # fmt: skip
+
+
+def test_canaries_are_shown_by_link_and_the_exit_code_says_whether_all_arrived(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, a, b = linked_pair()
+    words = ["cluster", "canary", "--dev", "--directory", str(tmp_path), "--timeout", "0.5"]
+    with PairStage(tmp_path, "dev-1", a):
+        assert execute([*words, "--json"]) == Exit.DONE
+        document = json.loads(capsys.readouterr().out)
+        (row,) = document["rows"]
+        assert (document["schema"], document["is_whole"]) == ("mqctl.cluster-canary/1", True)
+        assert (row["host"], row["node"], row["state"], row["why"]) == ("dev-1", "b", "confirmed", None)
+        assert row["round_trip_ms"] >= 0
+        b.is_disk_held = True
+        assert execute(words) == Exit.DEGRADED
+        shown = capsys.readouterr().out
+        assert "timeout" in shown
+        assert "it was not accepted in time" in shown
+
+
+def test_whoever_watches_health_hears_of_links_that_take_no_messages(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nodes, a, b = linked_pair()
+    words = ["health", "--json", "--dev", "--directory", str(tmp_path)]
+    with PairStage(tmp_path, "dev-1", a):
+        assert execute([*words, "--until-healthy", "--timeout", "1"]) == Exit.DONE
+        capsys.readouterr()
+        b.crash()
+        nodes.run()
+        assert execute([*words, "--until-healthy", "--timeout", "1", "--interval", "0.1"]) == Exit.RUNNING
+        (row,) = json.loads(capsys.readouterr().out)["rows"]
+        assert (row["health"], row["failing"]) == ("degraded", ["links"])
+        assert row["why"].startswith("link to b: failed: the link is ")
+        assert execute(words) == Exit.DONE, "who only looks sends nothing"
+
+
+def test_a_rollout_ends_well_only_where_links_between_its_nodes_take_messages(tmp_path: Path) -> None:
+    nodes, a, b = linked_pair()
+    sleeps: list[float] = []
+    world = replace(real_world(), monotonic_s=lambda: sum(sleeps), sleep_s=sleeps.append)
+    with PairStage(tmp_path, "dev-1", a):
+        one = Node("dev-1", "default", socket=str(tmp_path / "dev-1" / "admin.sock"))
+        rollout.check_links(world, [one], {node_id_of("a"), node_id_of("b")})
+        assert sleeps == []
+        b.crash()
+        nodes.run()
+        rollout.check_links(world, [one], {node_id_of("a")})
+        assert sleeps == [], "b is none of the nodes of this run"
+        with pytest.raises(CommandError, match="not every link") as caught:
+            rollout.check_links(world, [one], {node_id_of("a"), node_id_of("b")})
+        assert "mqctl topology" in str(caught.value.attempt)
+        assert len(sleeps) == 60
+
+
+def test_canaries_of_brokers_without_a_cluster_are_none(cluster: Cluster) -> None:
+    assert cluster.rows("cluster", "canary") == []
 
 
 def test_topology_of_brokers_without_cluster_connections_is_empty(cluster: Cluster) -> None:

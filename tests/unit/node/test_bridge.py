@@ -71,6 +71,35 @@ def test_two_nodes_with_one_id_are_told_of() -> None:
     assert a.broker.cluster.connections["cluster"].bridges == {}
 
 
+@pytest.mark.parametrize("dialler", ["copy", "original"])
+def test_of_two_nodes_with_one_id_the_later_one_stops_its_links(dialler: str) -> None:
+    cluster = ClusterStage()
+    a = cluster.node("a", ["b"] if dialler == "copy" else ["b", "c"])
+    b = cluster.node("b", ["a"])
+    cluster.run()
+    cluster.wait(5_000)
+    c = cluster.node("c", ["b", "a"] if dialler == "copy" else ["b"], identity={"node_id": node_id_of("a")})
+    cluster.run()
+    cluster.wait(5_000)
+    connection = c.broker.cluster.connections["cluster"]
+    assert [each.admin("health")["has_yielded"] for each in (a, b, c)] == [False, False, True]
+    assert len(c.events("cluster-links-stopped")) == 1
+    assert (connection.bridges, connection.probes, connection.topology.others, c.pipes) == ({}, [], [], {})
+    assert (a.state("b"), b.state("a")) == ("up", "up")
+    assert [len(each.events("node-id-conflict")) for each in (a, b, c)] == [1, 0, 1]
+    # Nobody is let in, and nobody is dialled, however long it takes.
+    dials = len(c.dials)
+    cluster.wait(60_000)
+    assert (len(c.dials), c.pipes, a.state("b"), b.state("a")) == (dials, {}, "up", "up")
+    assert [node["node_id"] for node in b.admin("topology")["members"]].count(node_id_of("a")) == 1
+    c.crash()
+    c.identity["node_id"] = node_id_of("c")
+    c.start()
+    cluster.run()
+    cluster.wait(5_000)
+    assert (c.admin("health")["has_yielded"], c.state("b"), b.state("c")) == (False, "up", "up")
+
+
 def test_who_does_not_know_the_secret_is_not_let_in_and_is_told_of_once() -> None:
     cluster = ClusterStage()
     a = cluster.node("a", ["b"], identity={"cluster_key": OTHER_KEY})

@@ -204,6 +204,36 @@ def test_two_nodes_with_one_id_are_told_of_by_all() -> None:
     assert (heard(other), other.admin("discovery")["conflicts"]) == (["mq1"], [])
 
 
+def test_the_process_that_was_started_later_yields_and_its_place_goes_back_to_the_earlier_one() -> None:
+    air = Air()
+    original, other = air.add("mq1"), air.add("mq3")
+    air.wait(5000)
+    copy = air.add("mq2", node=1)
+    air.wait(100)
+    assert [row["boot_id"] for row in other.admin("discovery")["nodes"]] == [f"{3:032x}"]
+    air.wait(12_000)
+    yielded = [stage.admin("health")["has_yielded"] for stage in (original, copy, other)]
+    assert yielded == [False, True, False]
+    assert [row["boot_id"] for row in other.admin("discovery")["nodes"]] == [f"{1:032x}"]
+    assert other.admin("discovery")["groups"][1]["dropped_by_reason"]["yielded"] > 0
+    (told,) = [notice for notice in copy.notices if notice.event == "cluster-links-stopped"]
+    assert "mqbroker identity new" in str(told.fields["remedy"])
+    # The earlier one may be restarted: who has yielded does not come back for that.
+    del air.stages["mq1"]
+    again = air.add("mq1", node=1)
+    air.wait(12_000)
+    assert [stage.admin("health")["has_yielded"] for stage in (again, copy)] == [False, True]
+
+
+def test_of_three_processes_with_one_id_the_earliest_goes_on() -> None:
+    air = Air()
+    for name in ("one", "two", "three"):
+        air.add(name, node=1)
+        air.wait(500)
+    air.wait(20_000)
+    assert [stage.admin("health")["has_yielded"] for stage in air.stages.values()] == [False, True, True]
+
+
 def test_what_cannot_be_sent_or_joined_is_told_once_and_tried_again() -> None:
     air = Air()
     stage = air.add("mq1", replace(options(), broadcast_groups=(), discovery_groups=()))

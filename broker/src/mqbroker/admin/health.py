@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from mqbroker.cluster.rivals import REMEDY, WHY
 from mqbroker.config.slices import JournalOptions
 from mqbroker.node.broker import Broker
 
@@ -68,7 +69,8 @@ def of_node(broker: Broker) -> Facts:
         "journal_position": broker.journal.position,
         "synced_position": broker.store.decisions.synced,
         "node_id": broker.node_id,
-        "has_rival": broker.node_id in broker.discovery.conflicts,
+        "has_rival": broker.rivals.is_there,
+        "has_yielded": broker.rivals.has_yielded,
     }
 
 
@@ -115,14 +117,16 @@ def _listeners(node: Facts, around: Surroundings) -> Verdict:
 
 
 def _node_id(node: Facts, around: Surroundings) -> Verdict:
-    facts = {"node_id": node["node_id"]}
+    facts: Facts = {"node_id": node["node_id"]}
+    if node["has_yielded"]:
+        return Verdict(False, f"{WHY}; {REMEDY}", facts)
     if not node["has_rival"]:
         return Verdict(True, "no other broker is heard with this node id", facts)
     why = (
-        "another broker announces itself with this node id; stop the one whose data was copied, and run "
-        "`mqbroker identity new` there"
+        "another broker runs with this node id and was started later; stop it, run `mqbroker identity new` where the "
+        "data was copied, and start it"
     )
-    return Verdict(False, why, facts)
+    return Verdict(True, why, facts | {"warning": True})
 
 
 CHECKS: dict[str, Callable[[Facts, Surroundings], Verdict]] = {
@@ -138,6 +142,8 @@ def readiness(node: Facts | None, is_disk_alive: bool) -> Verdict:
     """Whether clients should be sent here. `node` is None when it does not answer any more."""
     if node is None or node["state"] != ACTIVE:
         return Verdict(False, "the broker stops")
+    if node["has_yielded"]:
+        return Verdict(False, WHY)
     if not is_disk_alive:
         return Verdict(False, "the journal does not take writes")
     return Verdict(True, "ready")

@@ -41,7 +41,9 @@ Clients (admin/connections.py)
     connection-close {connection | user | container_id}  {closed}
 The cluster (admin/discovery.py, admin/topology.py)
     discovery    {}                                      {groups, nodes, conflicts}
-    topology     {}                                      {node_id, members, links}
+    topology     {}                                      {node_id, members, links, inbound}
+    cluster-canary  {timeout_ms?}                        {is_whole, links}: a message over each link, and how long it
+                                                         took until the other node had it
     cluster-forget  {node_id, action?}                   {node_id, action, messages}
 
 Arguments are checked here: a wrong one is an error that names it. What changes anything leaves a notice `admin` with
@@ -124,6 +126,7 @@ OPERATIONS: dict[str, Callable[[Broker, AdminRequest], None]] = {
     "connection-close": connections.close,
     "discovery": discovery.show,
     "topology": topology.show,
+    "cluster-canary": topology.canary,
     "cluster-forget": topology.forget,
 }
 CHANGING = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from mqbroker import __version__
 from mqbroker.admin import health, metrics
 from mqbroker.admin.arguments import argument
+from mqbroker.admin.topology import links
 from mqbroker.base.native import IS_NATIVE
 from mqbroker.base.notice import Level
 from mqbroker.base.time import NS_PER_MS
@@ -32,6 +33,7 @@ def show(broker: Broker, request: AdminRequest) -> None:
             "journal_segments": broker.journal.segments_count,
             "journal_position": broker.journal.position,
             "synced_position": store.decisions.synced,
+            "links": [row for each in broker.cluster.connections.values() for row in links(each)],
         },
     )
 

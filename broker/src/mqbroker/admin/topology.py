@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from mqbroker.admin.arguments import argument, check_names
+from mqbroker.admin.arguments import argument, check_names, number
 from mqbroker.base.errors import Refused
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.core.queue import Queue
 from mqbroker.node.abandoned import DEAD_LETTER
+from mqbroker.node.accepted_peer import AcceptedPeer
 from mqbroker.node.bridge import Bridge
 from mqbroker.node.broker import Broker
 from mqbroker.node.cluster_connection import ClusterConnection
 from mqbroker.node.inputs import AdminRequest
 
 REROUTE = "reroute"
+CANARY_MS, CANARY_MS_MAX = 5_000, 60_000
 ACTIONS = (REROUTE, DEAD_LETTER)
 
 
@@ -27,6 +29,7 @@ def show(broker: Broker, request: AdminRequest) -> None:
             "node_id": broker.node_id,
             "members": [row for each in connections for row in _members(each)],
             "links": [row for each in connections for row in links(each)],
+            "inbound": sorted(_inbound(broker)),
         },
     )
 
@@ -44,6 +47,18 @@ def forget(broker: Broker, request: AdminRequest) -> None:
     if not counts:
         raise Refused("amqp:not-found", f"{request.operation}: nothing is known of a node {node_id!r} here")
     broker.reply(request.id, {"node_id": node_id, "action": action, "messages": sum(counts)})
+
+
+def canary(broker: Broker, request: AdminRequest) -> None:
+    """`cluster-canary`: a message over each link to another node, answered when all have it or the time is over."""
+    check_names(request, ("timeout_ms",))
+    broker.canaries.send(request.id, number(request, "timeout_ms", CANARY_MS, (1, CANARY_MS_MAX)))
+
+
+def _inbound(broker: Broker) -> set[str]:
+    """Nodes whose links to this one stand."""
+    peers = (each for each in broker.peers.values() if isinstance(each, AcceptedPeer) and not each.connection.is_dead)
+    return {peer.hello.node_id for peer in peers if peer.hello is not None}
 
 
 def _members(connection: ClusterConnection) -> list[dict[str, Any]]:

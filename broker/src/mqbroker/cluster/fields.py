@@ -70,6 +70,14 @@ def number_of(row: dict[str, Any], key: str, maximum: int, minimum: int = 1) -> 
     return value
 
 
+def flag_of(row: dict[str, Any], key: str) -> bool:
+    """Yes or no; no where it is not said."""
+    value = row.get(key, False)
+    if not isinstance(value, bool):
+        raise Malformed(f"{key} must be true or false")
+    return value
+
+
 def connectors_of(row: dict[str, Any], maximum: int, minimum: int = 1) -> tuple[Connector, ...]:
     """The list of connectors."""
     found = row.get("connectors")

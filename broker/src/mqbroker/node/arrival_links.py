@@ -14,6 +14,7 @@ from mqbroker.base.errors import Refused
 from mqbroker.core.arrivals import Arrival
 from mqbroker.core.meter import Meter
 from mqbroker.core.store import Store
+from mqbroker.node.canary import ADDRESS as CANARY
 from mqbroker.node.forwards import NOT_FOUND, NUMBERED, ROUTE, SOURCE
 from mqbroker.wire.performatives import Attach, Error, Rejected, Target
 from mqbroker.wire.types import Array, Symbol
@@ -79,11 +80,41 @@ class ArrivalEnd:
             peer.grant(link)
 
 
+class CanaryEnd:
+    """Where canaries of another node end: each is accepted when the disk here has taken something, and is forgotten."""
+
+    __slots__ = ("_store",)
+
+    is_empty = False
+    is_topic = True  # nothing is ever made for it
+    takes_when_full = True
+    name = CANARY
+    meter: Meter | None = None
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def numbered(self, first_id: int) -> None:
+        """One that comes twice harms nobody."""
+
+    def incoming(self, peer: Peer, event: Incoming) -> None:
+        """Take it."""
+        link, run, first, is_settled = event
+        if not is_settled:
+            self._store.remotes.touch()
+            self._store.decisions.wait(peer.accept, link, first, run.count)
+        if link.credit * 2 <= link.window:
+            peer.grant(link)
+
+
 def attach(peer: AcceptedPeer, link: ReceiverLink, attach: Attach, target: Target) -> None:
     """Another node wants to forward messages of an address. Raises Refused."""
     if peer.listener.kind != "cluster":
         why = "nodes of the cluster forward messages over listeners of kind cluster"
         raise Refused("amqp:unauthorized-access", why)
+    if target.address == CANARY:
+        link.owner = CanaryEnd(peer.broker.store)
+        return
     said = attach.properties or {}
     source, names = said.get(SOURCE), _names(said.get(ROUTE))
     link.is_numbered = said.get(NUMBERED) is not False

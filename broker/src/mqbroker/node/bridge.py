@@ -100,11 +100,8 @@ class Bridge:
         elif found is Verdict.OURSELVES:
             self._end(why)
         elif found is Verdict.CONFLICT:
-            self._notice(
-                Level.ERROR, "node-id-conflict", source=self.connector.uri,
-                remedy="two brokers run with one node id: stop the one whose data was copied and run "
-                "`mqbroker identity new` there",
-            )  # fmt: skip
+            assert hello is not None
+            self.of.broker.rivals.met(hello.start, self.connector.uri)
             self._fail(why)
         else:
             assert hello is not None

@@ -98,9 +98,13 @@ class BridgePeer(Peer):
         )  # fmt: skip
 
     def _opened(self, event: Opened) -> None:
-        if self.connection.state is not Conn.OPENED or ESTABLISHMENT_FAILED in (event.open.properties or {}):
+        hello = hello_of(event.open)
+        has_failed = ESTABLISHMENT_FAILED in (event.open.properties or {})
+        if has_failed and hello is not None and hello.node_id == self.broker.node_id:
+            self.bridge.answered(hello)  # it refuses because it has our id
+        if self.connection.state is not Conn.OPENED or has_failed:
             return  # who says so closes next, and only then says why
-        if self.bridge.answered(hello_of(event.open)):
+        if self.bridge.answered(hello):
             self.session = self.connection.begin()
 
     def _began(self, event: Began) -> None:

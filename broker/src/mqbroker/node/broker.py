@@ -30,7 +30,8 @@ from mqbroker.node import inputs as given
 from mqbroker.node.accepted_peer import AcceptedPeer
 from mqbroker.node.accounts import Accounts
 from mqbroker.node.activity import Activity
-from mqbroker.node.arrival_links import ArrivalEnd
+from mqbroker.node.arrival_links import ArrivalEnd, CanaryEnd
+from mqbroker.node.canary import Canaries
 from mqbroker.node.cluster import Cluster
 from mqbroker.node.containers import Containers
 from mqbroker.node.counters import Counters
@@ -48,6 +49,7 @@ from mqbroker.node.peer import Peer
 from mqbroker.node.rebinding import withdraw
 from mqbroker.node.relay import Relay
 from mqbroker.node.reloads import Reloads
+from mqbroker.node.rivals import Rivals
 from mqbroker.node.routing import Routing
 from mqbroker.node.termini import Termini
 from mqbroker.node.timers import Timers
@@ -125,11 +127,13 @@ class Broker:
         self._effect_id = 0
         self._awaited: dict[int, Callable[[str], None]] = {}  # by effect
         self.large = LargeMessages(self, setup.large_files)
+        self.rivals, self.canaries = Rivals(self), Canaries(self)
         self.discovery = Discovery(self, setup.cluster_key, setup.boot_id)
         self.routing = Routing(self)
         self._handlers = self._handlers_of_inputs()
         deploy(self, options)
         self.cluster.start()
+        self.canaries.start()
 
     def _handlers_of_inputs(self) -> dict[type, Callable[[Any], None]]:
         return {
@@ -395,7 +399,7 @@ class Broker:
         """Whether publishers may be given credit."""
         return self.store.memory.has_room and not self.is_disk_full and not self.is_stopping
 
-    def may_grant_at(self, end: Address | Relay | ArrivalEnd) -> bool:
+    def may_grant_at(self, end: Address | Relay | ArrivalEnd | CanaryEnd) -> bool:
         """The same for those who send to an address: one that pages needs no room in memory."""
         if self.may_grant:
             return True

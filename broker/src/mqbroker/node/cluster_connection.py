@@ -54,7 +54,10 @@ class ClusterConnection:
         self.options = options
         connectors = self.broker.discovery.connectors
         self.own = connectors[options.connector_ref]
-        self.hello = Hello(self.broker.node_id, self.broker.boot_id, options.name, self.own, options.connection_ttl)
+        started_ms = self.broker.rivals.own.started_ms
+        self.hello = Hello(
+            self.broker.node_id, self.broker.boot_id, options.name, self.own, options.connection_ttl, started_ms
+        )
         self.listed = [connectors[name] for name in options.static_connectors]
         self.bridges: dict[str, Bridge] = {}
         self.probes: list[Bridge] = []  # to places whose nodes are not known yet
@@ -118,6 +121,18 @@ class ClusterConnection:
             if bridge.state is not State.UP:
                 bridge.end("this node stops")
 
+    def withdraw(self, why: str) -> None:
+        """This node is none of the cluster any more: no bridges, and nobody is known. What waits for others stays."""
+        for table in self.tables.values():
+            table.clear()
+        self.tables.clear()
+        for bridge in [*self.probes, *self.bridges.values()]:
+            bridge.end(why)
+        for member in self.topology.others:
+            self.topology.remove(member.node_id)
+        self._lost = LostNodes(self.options)
+        self._set_due()
+
     # -- who is there --------------------------------------------------------------------------------------------------
 
     def _discovered(self, change: Change) -> None:
@@ -128,6 +143,8 @@ class ClusterConnection:
     def learn(self, node_id: str, boot_id: str, connector: Connector | None) -> None:
         """Somebody told of a node, or it did itself."""
         if connector is None or node_id == self.broker.node_id or self.broker.is_stopping:
+            return
+        if self.broker.rivals.has_yielded:
             return
         is_listed = place_of(connector) in map(place_of, self.listed)
         if self.options.allow_direct_connections_only and not is_listed:

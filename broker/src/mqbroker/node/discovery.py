@@ -10,12 +10,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from mqbroker.base.notice import Level
+from mqbroker.base.time import NS_PER_MS
 from mqbroker.cluster.discovery.announcement import Announcement, Connector
 from mqbroker.cluster.discovery.broadcaster import Broadcaster
 from mqbroker.cluster.discovery.candidates import CandidateTable
 from mqbroker.cluster.discovery.datagram import seal
 from mqbroker.cluster.discovery.entries import Change, EntryTable, Kind
 from mqbroker.cluster.discovery.group import DiscoveryGroup
+from mqbroker.cluster.rivals import CONFLICT_REMEDY, Start
 from mqbroker.config.slices import BroadcastGroupOptions, DiscoveryGroupOptions
 from mqbroker.node.effects import JoinGroup, RelayRecord, SendDatagram
 from mqbroker.node.inputs import ClusterKeyChanged, Datagram, Looked, Resolved
@@ -31,7 +33,7 @@ CHANGES = {
     Kind.LOST: (Level.WARNING, "discovery-node-lost", ""),
     Kind.CONFLICT: (
         Level.ERROR, "node-id-conflict",
-        "two brokers run with one node id: stop the one whose data was copied and run `mqbroker identity new` there",
+        CONFLICT_REMEDY,
     ),
     Kind.CONFLICT_OVER: (Level.INFO, "node-id-conflict-over", ""),
 }  # fmt: skip
@@ -150,7 +152,10 @@ class Discovery:
     def _table(self, options: DiscoveryGroupOptions) -> EntryTable:
         if options.discovery == "dns":
             return CandidateTable(frozenset((one.host, one.port) for one in self.connectors.values()))
-        return EntryTable(self._broker.node_id, self._boot_id, options.refresh_timeout)
+        from_ns = 0
+        if options.discovery == "gossip":  # others pass on what an earlier process of this node said, for so long
+            from_ns = self._broker.at.monotonic_ns + options.refresh_timeout * NS_PER_MS
+        return EntryTable(self._broker.node_id, self._boot_id, options.refresh_timeout, from_ns)
 
     def _announcer(self, options: BroadcastGroupOptions) -> Callable[[], bytes]:
         def announce() -> bytes:
@@ -162,6 +167,8 @@ class Discovery:
                 name=self._broker.options.node.name,
                 period_ms=options.broadcast_period,
                 connectors=(self.connectors[options.connector_ref],),
+                started_ms=self._broker.rivals.own.started_ms,
+                has_yielded=self._broker.rivals.has_yielded,
             )
             return seal(said, self._key)
 
@@ -176,5 +183,7 @@ class Discovery:
                 "connector": said.connectors[0].uri, "source": change.source, "remedy": remedy,
             }  # fmt: skip
             self.tell(level, event, **{name: value for name, value in fields.items() if value})
+            if change.kind is Kind.CONFLICT and said.node_id == self._broker.node_id and not said.has_yielded:
+                self._broker.rivals.compare(Start(said.started_ms, said.boot_id), change.source)
 
         return tell

@@ -20,7 +20,7 @@ from mqbroker.core.moved import forwarded
 from mqbroker.core.queue import Queue, Segment
 from mqbroker.node.consumer import LinkConsumer
 from mqbroker.node.ongoing import segment_of
-from mqbroker.wire.performatives import Attach, Rejected, Source, Target
+from mqbroker.wire.performatives import Accepted, Attach, Rejected, Source, Target
 from mqbroker.wire.types import Symbol, ULong
 
 if TYPE_CHECKING:
@@ -210,6 +210,8 @@ class Forwards:
             self._look(queue)
         if self.peer.connection.is_dead or queue.is_deleted:
             return
+        if condition and queue in broker.canaries.waiting:
+            broker.canaries.refused(queue, f"{condition}: {description[:200]}")
         if condition == NOT_FOUND:
             self._route_again(queue, link)
         elif condition:
@@ -231,6 +233,10 @@ class Forwards:
         for taken in event.taken:
             if isinstance(taken.link.owner, ForwardConsumer) and taken.token is not None:
                 taken.link.owner.answered(segment_of(taken)[1])
+        if self.peer.broker.canaries.waiting and isinstance(event.outcome, Accepted):
+            for taken in event.taken:
+                if taken.token is not None:
+                    self.peer.broker.canaries.accepted(segment_of(taken)[0])
         error = event.outcome.error if isinstance(event.outcome, Rejected) else None
         if error is None or error.condition != NOT_FOUND:
             return False

@@ -11,16 +11,19 @@ import re
 from typing import Any, Final, NamedTuple
 
 from mqbroker.cluster.discovery.announcement import Connector
+from mqbroker.cluster.rivals import Start
 from mqbroker.wire.performatives import Open
-from mqbroker.wire.types import Symbol, UInt
+from mqbroker.wire.types import Symbol, UInt, ULong
 
 NODE_ID: Final = Symbol("mq:node-id")
 BOOT_ID: Final = Symbol("mq:boot-id")
 CONNECTION: Final = Symbol("mq:cluster-connection")
 CONNECTOR: Final = Symbol("mq:connector")
+STARTED: Final = Symbol("mq:started-ms")  # by the clock of the node's host
 TTL: Final = Symbol("mq:connection-ttl")  # ms without a word of the one that dialled, after which it is gone
 TTL_MS_MIN: Final = 200
 TTL_MS_MAX: Final = 86_400_000
+STARTED_MS_MAX: Final = 2**63 - 1
 _ID: Final = re.compile(r"[A-Za-z0-9-]{1,64}")
 PORT_MAX: Final = 65_535
 _URI: Final = re.compile(
@@ -29,13 +32,19 @@ _URI: Final = re.compile(
 
 
 class Hello(NamedTuple):
-    """What a node says of itself. `ttl_ms` is 0 where it says none."""
+    """What a node says of itself. `ttl_ms` and `started_ms` are 0 where it says none."""
 
     node_id: str
     boot_id: str
     connection: str
     connector: Connector | None
     ttl_ms: int = 0
+    started_ms: int = 0
+
+    @property
+    def start(self) -> Start:
+        """Of its process."""
+        return Start(self.started_ms, self.boot_id)
 
     @property
     def properties(self) -> dict[Symbol, Any]:
@@ -43,6 +52,8 @@ class Hello(NamedTuple):
         said: dict[Symbol, Any] = {NODE_ID: self.node_id, BOOT_ID: self.boot_id, CONNECTION: self.connection}
         if self.connector is not None:
             said[CONNECTOR] = self.connector.uri
+        if self.started_ms:
+            said[STARTED] = ULong(self.started_ms)
         if self.ttl_ms:
             said[TTL] = UInt(self.ttl_ms)
         return said
@@ -58,7 +69,10 @@ def hello_of(opened: Open) -> Hello | None:
         return None
     uri, ttl_ms = said.get(CONNECTOR), said.get(TTL)
     bounded_ms = min(max(ttl_ms, TTL_MS_MIN), TTL_MS_MAX) if isinstance(ttl_ms, int) and ttl_ms > 0 else 0
-    return Hello(node_id, boot_id, connection[:256], connector_of(uri) if isinstance(uri, str) else None, bounded_ms)
+    started = said.get(STARTED)
+    started_ms = started if isinstance(started, int) and 0 < started <= STARTED_MS_MAX else 0
+    connector = connector_of(uri) if isinstance(uri, str) else None
+    return Hello(node_id, boot_id, connection[:256], connector, bounded_ms, started_ms)
 
 
 def connector_of(uri: str) -> Connector | None:

@@ -12,6 +12,7 @@ from mqbroker.amqp.redirect import (
     place_of,
     redirect_info,
 )
+from mqbroker.cluster.rivals import NOT_ALLOWED, WHY
 from mqbroker.cluster.routing.router import STAY
 from mqbroker.node.containers import SOLE_CONNECTION
 from mqbroker.node.handshake import hello_of
@@ -35,8 +36,8 @@ def answer(peer: AcceptedPeer, *, is_late: bool = False) -> None:
         connection.is_held, peer.due_ns = True, 0
         peer.pause_if_needed()
         return
-    greeting, stranger = _greet(peer)
-    goes_on = not listener.redirect_to and verdict == STAY and not stranger
+    greeting, refusal = _greet(peer)
+    goes_on = not listener.redirect_to and verdict == STAY and refusal is None
     is_second = goes_on and not peer.broker.containers.claim(peer)
     properties: dict[Symbol, Any] = peer.broker.open_properties | greeting
     if listener.failover_server_list:
@@ -63,27 +64,34 @@ def answer(peer: AcceptedPeer, *, is_late: bool = False) -> None:
     elif is_second:
         why = f"container {peer.container_id!r} is connected already and wants to be the only one of its name"
         connection.close("amqp:invalid-field", why, {Symbol("invalid-field"): Symbol("container-id")})
-    elif stranger:
-        connection.close("amqp:not-found", stranger)
+    elif refusal is not None:
+        connection.close(*refusal)
     if goes_on and not is_second:
         peer.set_due()
         peer.broker.timers.add(peer)
 
 
-def _greet(peer: AcceptedPeer) -> tuple[dict[Symbol, Any], str]:
-    """What we say of ourselves where a node of the cluster opens the connection, or why it is none of ours."""
+def _greet(peer: AcceptedPeer) -> tuple[dict[Symbol, Any], tuple[str, str] | None]:
+    """What we say of ourselves where a node of the cluster opens the connection, and why it may not: how, and words."""
     opened = peer.connection.peer_open
     hello = hello_of(opened) if opened is not None and peer.listener.kind == "cluster" else None
     if hello is None:
-        return {}, ""
-    ours = peer.broker.cluster.answer_to(hello)
+        return {}, None
+    broker = peer.broker
+    ours = broker.cluster.answer_to(hello)
     if ours is None:
-        return {}, f"there is no cluster connection {hello.connection!r} here: it has one name on all nodes"
+        why = f"there is no cluster connection {hello.connection!r} here: it has one name on all nodes"
+        return {}, ("amqp:not-found", why)
+    is_rival = hello.node_id == broker.node_id and hello.boot_id != broker.boot_id
+    if is_rival:
+        broker.rivals.met(hello.start, peer.far)
+    if broker.rivals.has_yielded:
+        return ours.properties if is_rival else {}, (NOT_ALLOWED, WHY)
     peer.hello = hello
     if hello.ttl_ms:
         peer.patience = peer.patience._replace(idle_ms=hello.ttl_ms)
-    peer.broker.cluster.heard_of(hello)
-    return ours._replace(ttl_ms=0).properties, ""
+    broker.cluster.heard_of(hello)
+    return ours._replace(ttl_ms=0).properties, None
 
 
 def resume(peer: AcceptedPeer) -> None:

@@ -36,7 +36,7 @@ from mqbroker.base.time import NS_PER_MS
 from mqbroker.core.address import Address, Origin
 from mqbroker.core.outcomes import apply_outcome
 from mqbroker.core.permissions import Actor
-from mqbroker.node.arrival_links import ArrivalEnd
+from mqbroker.node.arrival_links import ArrivalEnd, CanaryEnd
 from mqbroker.node.consumer import OUT_BYTES_MAX, OUT_BYTES_MIN, LinkConsumer
 from mqbroker.node.coordinator import CoordinatorEnd, Transactions
 from mqbroker.node.effects import Close, PauseReading
@@ -262,7 +262,7 @@ class Peer(ABC):
     def _elsewhere(self, event: Incoming) -> None:
         """Messages of a link that leads to no one address, or that come from another node."""
         owner = event.link.owner
-        if isinstance(owner, ArrivalEnd):
+        if isinstance(owner, ArrivalEnd | CanaryEnd):
             owner.incoming(self, event)
         else:
             self._relay(event.link, owner.publish(event.run, self.origin), event)

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from mqbroker.config.inventory import host_variables
 
-from mqctl import inventory
+from mqctl import canary, inventory
 from mqctl.asking import AskOptions
 from mqctl.commands import status
 from mqctl.errors import CommandError, UsageError
@@ -32,6 +32,7 @@ COLUMNS = (
 )
 # Asked of the node by HTTP, on its host. What it says of itself over the admin socket it says without that too.
 CHECKS = ("disk-space", "journal", "listeners", "memory", "node-id")
+CANARY_S = 5.0
 Places = Mapping[tuple[str, str], tuple[str, int]]
 
 
@@ -51,6 +52,8 @@ class Options(AskOptions):
 def run(world: World, options: Options) -> int:
     """Show whether every node is healthy: it runs, takes messages, and no check of its health fails.
 
+    With --watch and --until-healthy a canary also has to cross each of its links (`mqctl cluster canary`).
+
     Exit code 0 if all are, 3 if not; with --until-healthy 4 if the time is up before they are.
     """
     nodes = nodes_of(world, options)
@@ -62,7 +65,7 @@ def run(world: World, options: Options) -> int:
     start_s = world.monotonic_s()
     shown: list[dict[str, Any]] = []
     while True:
-        rows = look_at_all(world, nodes, places, options.answer_time)
+        rows = look_at_all(world, nodes, places, options)
         is_healthy = all(row["health"] == "healthy" for row in rows)
         left_s = options.timeout - (world.monotonic_s() - start_s) if options.timeout else options.interval
         is_last = _is_last(options, is_healthy=is_healthy, is_time_up=left_s <= 0)
@@ -104,22 +107,27 @@ def _places(world: World, options: Options) -> dict[tuple[str, str], tuple[str, 
     return found
 
 
-def look_at_all(world: World, nodes: Sequence[Node], places: Places, answer_s: int) -> list[dict[str, Any]]:
+def look_at_all(world: World, nodes: Sequence[Node], places: Places, options: Options) -> list[dict[str, Any]]:
     """A row for each node, whatever became of its host."""
-    looks = on_each(nodes, lambda one: look(world, one, places.get((one.host, one.instance)), answer_s))
+    looks = on_each(nodes, lambda one: look(world, one, places.get((one.host, one.instance)), options))
     return [row_of(node, found) for node, found in looks]
 
 
-def look(world: World, node: Node, place: tuple[str, int] | None, answer_s: int) -> dict[str, Any]:
-    """What one node says: its state, and every check that fails with its reason."""
+def look(world: World, node: Node, place: tuple[str, int] | None, options: Options) -> dict[str, Any]:
+    """What one node says: its state, and every check that fails with its reason. Who waits has canaries sent too."""
+    answer_s = options.answer_time
     seen = status.look(world, node, answer_s)
     if seen["state"] != "running":
         return {"state": seen["state"], "checks": [("running", str(seen.get("note") or ""))]}
     with open_admin(world, node, answer_s) as session:
-        failing = of_facts(session.call("health"))
+        facts = session.call("health")
+        failing = of_facts(facts)
+        if options.watch or options.until_healthy:
+            links = [trouble for row in canary.crossed(session, CANARY_S) if (trouble := canary.trouble(row))]
+            failing += [("links", "; ".join(links))] if links else []
     if place is not None and node.access is not None:
         failing += _served(world, node, place, answer_s)
-    return {"state": "running", "checks": failing}
+    return {"state": "running", "checks": failing, "warnings": warnings_of(facts)}
 
 
 def of_facts(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -131,9 +139,16 @@ def of_facts(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
         found.append(("disk-space", "publishers get no credit: the disk is full, or takes no writes"))
     if facts.get("holds_back"):
         found.append(("memory", "publishers get no credit: messages hold all of global-max-size-bytes"))
-    if facts.get("has_rival"):
-        found.append(("node-id", "another broker announces itself with this node id"))
+    if facts.get("has_yielded"):
+        found.append(("node-id", "another broker with this node id was started earlier: no links to the cluster"))
     return found
+
+
+def warnings_of(facts: Mapping[str, Any]) -> list[str]:
+    """What somebody should look at, though the node is well."""
+    if facts.get("has_rival") and not facts.get("has_yielded"):
+        return ["warning: another broker, started later, runs with this node id"]
+    return []
 
 
 def _served(world: World, node: Node, place: tuple[str, int], answer_s: int) -> list[tuple[str, str]]:
@@ -159,5 +174,5 @@ def row_of(node: Node, found: dict[str, Any] | CommandError) -> dict[str, Any]:
     failing = dict(reversed(found["checks"]))
     return row | {
         "health": "degraded" if failing else "healthy", "state": found["state"], "failing": sorted(failing),
-        "why": "; ".join(failing[name] for name in sorted(failing)),
+        "why": "; ".join([failing[name] for name in sorted(failing)] + found.get("warnings", [])),
     }  # fmt: skip

@@ -34,6 +34,9 @@ NAMES = {
     "scheduled_count": "scheduled", "paged_count": "paged", "consumer_count": "consumers", "messages_added": "added",
     "messages_acknowledged": "acknowledged", "messages_expired": "expired", "messages_killed": "killed",
 }  # fmt: skip
+SUMMED = (
+    "consumers", "messages", "ready", "delivering", "scheduled", "paged", "added", "acknowledged", "expired", "killed",
+)  # fmt: skip
 RATES = {"added": "added_per_s", "acknowledged": "acknowledged_per_s"}
 
 
@@ -42,11 +45,17 @@ class Options(AskOptions):
     """Which queues, and over what time."""
 
     queue: Annotated[str, typer.Argument(help="Only queues whose name has this in it.")] = ""
+    sum: Annotated[bool, typer.Option("--sum", help="One row for each queue, summed over the nodes that have it.")] = (
+        False
+    )
     interval: Annotated[float, typer.Option(help="Seconds between two looks, for rates; 0: one look.", min=0)] = 1.0
 
 
 def run(world: World, options: Options) -> int:
-    """Show the counts of the queues of all nodes, and how quickly they change. Exit code 3 if a node is silent."""
+    """Show the counts of the queues of all nodes, and how quickly they change: per node, or summed with --sum.
+
+    Exit code 3 if a node is silent.
+    """
     listing = Listing(
         "mqctl.queue-stat/1", "queues", "queues", COLUMNS, NAMES, keep=lambda row: options.queue in row["name"]
     )
@@ -57,7 +66,11 @@ def run(world: World, options: Options) -> int:
         rows, is_still_whole = gather(world, options, listing)
         is_whole = is_whole and is_still_whole
         add_rates(before, rows, world.monotonic_s() - started_s)
-    write(Rows(listing.schema, (*PLACE, *COLUMNS), rows, {"is_whole": is_whole}), options.shape, world.data)
+    shown = Rows(listing.schema, (*PLACE, *COLUMNS), rows, {"is_whole": is_whole})
+    if options.sum:
+        columns = (COLUMNS[0], Column("nodes", is_number=True), *COLUMNS[1:])
+        shown = Rows("mqctl.queue-sum/1", columns, summed(rows), {"is_whole": is_whole})
+    write(shown, options.shape, world.data)
     return Exit.DONE if is_whole else Exit.DEGRADED
 
 
@@ -69,3 +82,19 @@ def add_rates(before: list[dict[str, Any]], rows: list[dict[str, Any]], duration
         if old is None or duration_s <= 0 or any(row[name] < old[name] for name in RATES):
             continue
         row.update({rate: round((row[name] - old[name]) / duration_s, 1) for name, rate in RATES.items()})
+
+
+def summed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One row for each queue of an address. A rate is there where every node has one; one pause is a pause."""
+    queues: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for row in rows:
+        queues.setdefault((row["queue"], row["address"]), []).append(row)
+    found = []
+    for (queue, address), parts in sorted(queues.items()):
+        one: dict[str, Any] = {"queue": queue, "address": address, "nodes": len(parts)}
+        one |= {name: sum(part[name] for part in parts) for name in SUMMED}
+        for rate in RATES.values():
+            if all(part.get(rate) is not None for part in parts):
+                one[rate] = round(sum(part[rate] for part in parts), 1)
+        found.append(one | {"paused": any(part["paused"] for part in parts)})
+    return found

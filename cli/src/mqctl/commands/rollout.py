@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from mqctl import confirm
+from mqctl import canary, confirm, settled
+from mqctl.bundle.manifest import read
 from mqctl.certificates.authority import Span
+from mqctl.certificates.folder import Folder
 from mqctl.certificates.issuing import NODE_DAYS, folder_of, make
 from mqctl.commands import plan as planning
 from mqctl.commands import status
@@ -26,6 +28,7 @@ from mqctl.inventory import Cluster, Host
 from mqctl.nodes import Node
 from mqctl.output import Column, Rows, Shape, counted, write
 from mqctl.playbook.events import RunState
+from mqctl.playbook.place import COLLECTION, collections_path
 from mqctl.playbook.run import Play, run_play, verdict
 from mqctl.world import World
 
@@ -54,11 +57,20 @@ class Options(ReaderOptions, BundleOptions):
             "[default: 1 where brokers are restarted, else all]"
         ),
     ] = ""
+    full: Annotated[
+        bool, typer.Option("--full", help="Run the playbook also where nothing has changed since it last ended well.")
+    ] = False
     diff: Annotated[bool, typer.Option("--diff", help="Let Ansible show differences of files; use with -v.")] = False
 
 
 def run(world: World, options: Options) -> int:
     """Bring the hosts to what the inventory wants: show the plan, ask, run the playbook, look at every node.
+
+    Where every host is as the last rollout left it, and everything that went into that is the same, the playbook is
+    left out: files, modes and owners are compared by digest. `--full` runs it all the same.
+
+    Between batches of brokers that are restarted, the links that stood have to stand again, and a message has to cross
+    each (`mqctl cluster canary`); at the end of all.
 
     Managed certificates that are missing or end soon are made before (`mqctl tls issue`).
 
@@ -79,13 +91,46 @@ def run(world: World, options: Options) -> int:
         )
         confirm.yes(world, question, is_sure=options.yes or bool(options.plan))
     folder = folder_of(world, cluster)
+    inputs = inputs_of(world, cluster, hosts, Path(bundle), folder)
+    is_idle = not (plan.changes or plan.blind or plan.missing or options.check or options.full)
+    if is_idle and settled.all_settled(world, hosts, inputs):
+        return leave_alone(world, options, cluster, hosts)
     if not options.check:
         make(folder, plan.missing, Span(world.now(), NODE_DAYS), world.note)
         say(world, plan.missing, len(plan.missing))
     limit = ",".join(one.name for one in hosts)
     variables = {"mq_bundle": bundle, "mq_tls_directory": str(folder.path), "rollout_batch": batch}
     play = Play("rollout", variables, limit, is_check=options.check, is_diff=options.diff)
-    return carry_out(world, options, cluster, hosts, play)
+    code = carry_out(world, options, cluster, hosts, play)
+    if code is Exit.DONE and not options.check:
+        # Certificates that were made on the way went into it.
+        settled.mark(world, hosts, inputs_of(world, cluster, hosts, Path(bundle), folder))
+    return code
+
+
+def inputs_of(world: World, cluster: Cluster, hosts: Sequence[Host], bundle: Path, folder: Folder) -> dict[str, str]:
+    """Host -> digest of what a rollout of it is made from. Files of certificates are among it."""
+    collection = Path(collections_path(world.environ, world.cwd).split(":", 1)[0]) / COLLECTION
+    manifest, files = read(bundle), sorted(each for each in folder.path.rglob("*") if each.is_file())
+    provided = [
+        world.cwd / str(value)
+        for name in ("mq_tls_certificate_file", "mq_tls_key_file", "mq_tls_ca_file")
+        for host in hosts
+        if (value := host.variables.get(name))
+    ]
+    common = settled.tree(collection)
+    return {
+        host.name: settled.inputs_of(cluster, host, settled.Made(manifest, common, [*files, *provided]))
+        for host in hosts
+    }
+
+
+def leave_alone(world: World, options: ReaderOptions, cluster: Cluster, hosts: Sequence[Host]) -> Exit:
+    """Nothing is to be done: say so, and look at every node."""
+    note = "as the last rollout left it"
+    rows = [{"host": one.name, "state": "ok", "ok": 1, "changed": 0, "note": note} for one in hosts]
+    write(Rows("mqctl.run/1", COLUMNS, rows, {"changed": 0}), options.shape, world.data)
+    return verify(world, cluster, hosts)
 
 
 def carry_out(world: World, options: ReaderOptions, cluster: Cluster, hosts: Sequence[Host], play: Play) -> Exit:
@@ -143,4 +188,14 @@ def verify(world: World, cluster: Cluster, hosts: Sequence[Host]) -> Exit:
     if idle:
         raise CommandError(f"{len(idle)} of {len(rows)} nodes of {cluster.name} do not run", "mqctl status")
     world.note(f"{counted(len(rows), 'node')} of cluster {cluster.name} up and distinct")
+    check_links(world, nodes, {row["node_id"] for row in rows})
     return Exit.DONE
+
+
+def check_links(world: World, nodes: Sequence[Node], ids: Collection[str]) -> None:
+    """A canary has crossed each link between these nodes; others are only told of. Raises CommandError."""
+    found, is_ours = canary.troubles(world, nodes, ids, canary.Patience())
+    for each in found:
+        world.note(each)
+    if is_ours:
+        raise CommandError("not every link between these nodes takes messages", "mqctl topology, mqctl cluster canary")

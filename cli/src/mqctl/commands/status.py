@@ -26,11 +26,17 @@ COLUMNS = (
     Column("node_id"),
     Column("queues", is_number=True),
     Column("messages", is_number=True),
+    Column("links_up"),
+    Column("forwarding", is_number=True),
+    Column("lag_ms", is_number=True),
     Column("uptime_s", is_number=True),
     Column("connections", is_number=True, wide_only=True),
     Column("unit", wide_only=True),
     Column("note"),
 )
+LINK_FIELDS = (
+    "connection", "node", "node_id", "connector", "state", "since_ms", "why", "depth", "unanswered", "lag_ms",
+)  # fmt: skip
 # ActiveState of systemd -> our word.
 STATES = {"active": "running", "activating": "starting", "reloading": "running", "deactivating": "stopping"}
 
@@ -43,7 +49,11 @@ class Options(ReaderOptions, NodeOptions):
 
 
 def run(world: World, options: Options) -> int:
-    """Show the state of every node: unit, version, node id, queues, messages. Exit code 3 if any does not run."""
+    """Show the state of every node: unit, version, node id, queues, messages, and its links to other nodes.
+
+    Of links it says how many of all are up, how many messages wait for other nodes (`forwarding`), and how long the
+    oldest of them has waited (`lag_ms`); JSON has each of them as `links`. Exit code 3 if any node does not run.
+    """
     nodes = nodes_of(world, options)
     if not nodes:
         raise UsageError("there is no node", "mqctl dev up" if options.dev else "mqctl inventory check")
@@ -94,13 +104,17 @@ def described(answer: Any) -> dict[str, Any]:
     """The columns out of an answer to the operation `status`."""
     if not isinstance(answer, Mapping):
         return {}
-    uptime_ms = answer.get("uptime_ms")
+    uptime_ms, links = answer.get("uptime_ms"), answer.get("links") or []
     return {
         "version": answer.get("version"),
         "node_id": answer.get("node_id"),
         "queues": answer.get("queues"),
         "messages": answer.get("messages"),
         "connections": answer.get("connections"),
+        "links_up": f"{sum(one['state'] == 'up' for one in links)}/{len(links)}" if links else None,
+        "forwarding": sum(one["depth"] for one in links) if links else None,
+        "lag_ms": max(one["lag_ms"] for one in links) if links else None,
+        "links": [{name: one[name] for name in LINK_FIELDS} for one in links],
         "uptime_s": uptime_ms // 1000 if isinstance(uptime_ms, int) else answer.get("uptime_s"),
     }
 

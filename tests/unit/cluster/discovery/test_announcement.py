@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,6 +22,12 @@ def row(**changes: Any) -> bytes:
 def test_what_is_said_arrives() -> None:
     announcement = said(2, 3, 2**63 - 1, connectors=(HERE, THERE), period_ms=50)
     assert from_json(to_json(announcement)) == announcement
+    yielded = replace(announcement, started_ms=1_700_000_000_000, has_yielded=True)
+    assert from_json(to_json(yielded)) == yielded
+
+
+def test_an_earlier_release_says_less() -> None:
+    assert from_json(row(started_ms=..., yielded=...)) == said()
 
 
 def test_the_longest_one_fits() -> None:
@@ -57,6 +64,7 @@ FAULTY_CONNECTORS: list[Any] = [
         row(node_id=said().node_id + "\n"), row(node_id=7), row(boot_id=""), row(boot_id="g" * 32), row(boot_id=...),
         row(seq=0), row(seq=-1), row(seq=True), row(seq=1.0), row(seq="1"), row(seq=2**63), row(seq=...),
         row(name="a b"), row(name="a" * 64), row(name=...), row(name="ä"),
+        row(started_ms=-1), row(started_ms="1"), row(started_ms=None), row(yielded=1), row(yielded=None),
         row(period_ms=0), row(period_ms=3_600_001), row(period_ms=...),
         *(row(connectors=each) for each in FAULTY_CONNECTORS),
     ],

@@ -146,6 +146,38 @@ def test_another_process_with_the_id_of_this_node_is_a_conflict() -> None:
     assert (watched.told, watched.table.conflicts) == (["mq0 conflict", "mq0 conflict-over"], [])
 
 
+def test_what_others_still_pass_on_of_this_node_is_no_conflict() -> None:
+    watched = Watched()
+    watched.table = EntryTable(NODES[0], BOOTS[0], 10_000, own_from_ns=10_000 * MS)
+    for at_ms in range(1, 10_000, 1000):
+        assert watched.hear(at_ms, 0, 7, at_ms) is Drop.OWN_ID
+    assert watched.hear(10_001, 0, 7, 10_001) is Drop.OWN_ID
+    assert watched.table.conflicts == []
+    assert watched.hear(14_002, 0, 7, 14_002) is Drop.OWN_ID
+    assert watched.table.conflicts == [NODES[0]]
+
+
+def test_rivals_of_this_node_are_told_of_one_by_one_and_within_a_bound() -> None:
+    watched = Watched()
+    for at_ms in (0, 2000, 4001):
+        for boot in range(1, BOOTS_MAX + 3):
+            watched.hear(at_ms, 0, boot, at_ms + 1)
+    assert (watched.told, watched.table.conflicts) == (["mq0 conflict"] * BOOTS_MAX, [NODES[0]])
+
+
+def test_who_has_yielded_gives_its_place_up_and_is_never_taken_for_the_node() -> None:
+    watched = Watched()
+    assert watched.hear(0, 1, 2, 1, has_yielded=True) is Drop.YIELDED
+    assert watched.names() == []
+    watched.hear(1, 1, 1, 1, name="original")
+    watched.hear(2, 1, 2, 2, name="copied")
+    assert watched.names() == ["copied"]
+    assert watched.hear(3, 1, 2, 3, has_yielded=True) is Drop.YIELDED
+    assert watched.hear(4, 1, 2, 3, has_yielded=True) is Drop.REPLAYED
+    watched.hear(5, 1, 1, 2, name="original")
+    assert (watched.names(), watched.told[-1]) == (["original"], "original restarted")
+
+
 def test_what_this_node_said_before_its_restart_is_no_conflict() -> None:
     watched = Watched()
     assert watched.hear(0, 0, 7, 1) is Drop.OWN_ID

@@ -19,6 +19,7 @@ from mqbroker.cluster.fields import (
     Malformed,
     connector_rows,
     connectors_of,
+    flag_of,
     number_of,
     object_in,
     text_of,
@@ -34,7 +35,11 @@ PERIOD_MS_MAX: Final = 3_600_000
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """One node at one time. `boot_id` is new in each process, `seq` grows within it; one comes every `period_ms`."""
+    """One node at one time. `boot_id` is new in each process, `seq` grows within it; one comes every `period_ms`.
+
+    `started_ms` is when the process started, by the clock of its host, 0 where that is not said. `has_yielded`: it has
+    left its node id to another process and is no node of the cluster (cluster/rivals.py).
+    """
 
     node_id: str
     boot_id: str
@@ -42,6 +47,8 @@ class Announcement:
     name: str
     period_ms: int
     connectors: tuple[Connector, ...]
+    started_ms: int = 0
+    has_yielded: bool = False
 
 
 def to_json(announcement: Announcement) -> bytes:
@@ -53,6 +60,8 @@ def to_json(announcement: Announcement) -> bytes:
         "name": announcement.name,
         "period_ms": announcement.period_ms,
         "connectors": connector_rows(announcement.connectors),
+        "started_ms": announcement.started_ms,
+        "yielded": announcement.has_yielded,
     }
     return json.dumps(row, separators=(",", ":")).encode()
 
@@ -68,4 +77,6 @@ def from_json(text: bytes) -> Announcement:
         name=text_of(row, "name", NAME),
         period_ms=number_of(row, "period_ms", PERIOD_MS_MAX),
         connectors=connectors,
+        started_ms=number_of(row, "started_ms", SEQ_MAX, 0) if "started_ms" in row else 0,
+        has_yielded=flag_of(row, "yielded"),
     )

@@ -41,6 +41,7 @@ class Drop(enum.Enum):
     OWN_ID = "own-id"
     REPLAYED = "replayed"
     EARLIER_BOOT = "earlier-boot"
+    YIELDED = "yielded"
     FULL = "full"
     PROBE = "probe"
 

@@ -3,7 +3,8 @@
 An entry is replaced by each datagram that is newer, and ends when none came for `refresh-timeout`, by a timer and the
 monotonic clock. Two things are remembered beyond that, within bounds: the last `seq` of each process that a node was
 seen as, so that nothing recorded counts twice, and which process came later, so that an earlier one never takes the
-place of a later one. Where the earlier one goes on speaking, two processes have one id: a conflict.
+place of a later one. Where the earlier one goes on speaking, two processes have one id: a conflict. A process that
+has yielded (cluster/rivals.py) gives its place up.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from mqbroker.cluster.discovery.datagram import Drop
 
 ENTRIES_MAX: Final = 1000
 KNOWN_MAX: Final = 4 * ENTRIES_MAX  # ids that are remembered, those of ended entries included
-BOOTS_MAX: Final = 8  # processes that are remembered of one id
+BOOTS_MAX: Final = 8  # processes that are remembered of one id, and others that have our own
 CONFLICT_PERIODS: Final = 2  # longer than this an earlier process speaks only where there is a conflict
 CALM_PERIODS: Final = 3  # so long without a word of it, and what comes next begins to count anew
 
@@ -56,7 +57,7 @@ class Change:
 
 @dataclass(slots=True)
 class Contention:
-    """An earlier process of an id that speaks beside the later one."""
+    """An earlier process of an id that speaks beside the later one, or another one that has our own."""
 
     change: Change
     since_ns: int
@@ -75,6 +76,11 @@ class Known:
         """The boot id of the process that came last."""
         return next(reversed(self.boots))
 
+    def step_back(self, boot_id: str, seq: int) -> None:
+        """This process counts as the earliest from now on."""
+        self.boots.pop(boot_id, None)
+        self.boots = {boot_id: seq, **self.boots}
+
     def add(self, boot_id: str, seq: int) -> None:
         """One more process, later than all before."""
         self.boots[boot_id] = seq
@@ -85,17 +91,19 @@ class Known:
 class EntryTable:
     """See the module's docstring. `listeners` are called in order, within `hear` and `expire`.
 
-    With a timeout of 0 nothing ends by time.
+    With a timeout of 0 nothing ends by time. What is heard under our own id before `own_from_ns` may be what others
+    still pass on of an earlier process of this node, and is no sign of a conflict.
     """
 
-    def __init__(self, node_id: str, boot_id: str, refresh_timeout_ms: int) -> None:
+    def __init__(self, node_id: str, boot_id: str, refresh_timeout_ms: int, own_from_ns: int = 0) -> None:
         self._node_id = node_id
         self._boot_id = boot_id
         self._own = Known()  # other processes that were heard under our own id
+        self._own_from_ns = own_from_ns
         self._timeout_ns = refresh_timeout_ms * NS_PER_MS
         self._entries: dict[str, Entry] = {}  # in the order in which they were heard last
         self._known: dict[str, Known] = {}  # likewise
-        self._contentions: dict[str, Contention] = {}
+        self._contentions: dict[str, Contention] = {}  # by node id; those for our own id by boot id
         self.listeners: list[Callable[[Change], None]] = []
 
     @property
@@ -106,7 +114,7 @@ class EntryTable:
     @property
     def conflicts(self) -> list[str]:
         """Node ids that two processes have now."""
-        return sorted(node_id for node_id, one in self._contentions.items() if one.is_conflict)
+        return sorted({one.change.announcement.node_id for one in self._contentions.values() if one.is_conflict})
 
     @property
     def due_ns(self) -> int:
@@ -132,11 +140,15 @@ class EntryTable:
             return Drop.REPLAYED
         if is_own:
             self._own.add(boot_id, seq)
-            self._contend(announcement, source, now_ns)
+            if now_ns >= self._own_from_ns and (boot_id in self._contentions or self._rivals_count < BOOTS_MAX):
+                self._contend(boot_id, announcement, source, now_ns)
             return Drop.OWN_ID
+        if announcement.has_yielded:
+            self._step_back(known, announcement, now_ns)
+            return Drop.YIELDED
         if known is not None and boot_id in known.boots and boot_id != known.current and node_id in self._entries:
             known.boots[boot_id] = seq
-            self._contend(announcement, source, now_ns)
+            self._contend(node_id, announcement, source, now_ns)
             return Drop.EARLIER_BOOT
         if node_id not in self._entries and len(self._entries) >= ENTRIES_MAX:
             return Drop.FULL
@@ -153,9 +165,9 @@ class EntryTable:
                 break
             del self._entries[node_id]
             self._tell(Change(Kind.LOST, entry.announcement, entry.source))
-        for node_id, one in list(self._contentions.items()):
+        for key, one in list(self._contentions.items()):
             if now_ns - one.last_ns >= self._timeout_ns:
-                del self._contentions[node_id]
+                del self._contentions[key]
                 if one.is_conflict:
                     self._tell(Change(Kind.CONFLICT_OVER, one.change.announcement, one.change.source))
 
@@ -184,12 +196,24 @@ class EntryTable:
         if kind is not None:
             self._tell(Change(kind, announcement, source))
 
-    def _contend(self, announcement: Announcement, source: str, now_ns: int) -> None:
+    @property
+    def _rivals_count(self) -> int:
+        return sum(1 for one in self._contentions.values() if one.change.announcement.node_id == self._node_id)
+
+    def _step_back(self, known: Known | None, announcement: Announcement, now_ns: int) -> None:
+        """Another process has the id, and is the one that counts once it is heard. Two still have it."""
+        if known is not None:
+            known.step_back(announcement.boot_id, announcement.seq)
+        one = self._contentions.get(announcement.node_id)
+        if one is not None:
+            one.last_ns = now_ns
+
+    def _contend(self, key: str, announcement: Announcement, source: str, now_ns: int) -> None:
         period_ns = announcement.period_ms * NS_PER_MS
         change = Change(Kind.CONFLICT, announcement, source)
-        one = self._contentions.get(announcement.node_id)
+        one = self._contentions.get(key)
         if one is None or (not one.is_conflict and now_ns - one.last_ns > CALM_PERIODS * period_ns):
-            one = self._contentions[announcement.node_id] = Contention(change, now_ns, now_ns)
+            one = self._contentions[key] = Contention(change, now_ns, now_ns)
         one.last_ns = now_ns
         if not one.is_conflict and now_ns - one.since_ns > CONFLICT_PERIODS * period_ns:
             one.is_conflict = True

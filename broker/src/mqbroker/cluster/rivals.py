@@ -1,0 +1,38 @@
+"""Two processes with one node id: which of them goes on.
+
+A copied disk brings this about, and both processes have to come to the same answer without a word to each other. They
+compare when they were started, as each says of itself: the one that was started later yields, since the other has
+the links, and its neighbours count its messages. Epochs, the counts of starts, say nothing here: both have grown from
+one journal, so that of the original may be the higher one or the lower one. An uptime would change on its way through
+a relay. So it is the clock of each host, which a rollout checks: a clock that is wrong by more than the time between
+the two starts makes the wrong one yield, but never both, and never none.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+CONFLICT_REMEDY: Final = (
+    "two brokers run with one node id: stop the one whose data was copied and run `mqbroker identity new` there"
+)
+NOT_ALLOWED: Final = "amqp:not-allowed"
+WHY: Final = "another broker with the node id of this one was started earlier, so this one is no node of the cluster"
+REMEDY: Final = (
+    "if the data directory of this broker is the copy, stop it, run `mqbroker identity new` and start it; if the other "
+    "one is, do so there, then restart this one"
+)
+
+
+class Start(NamedTuple):
+    """The start of a process: by the clock of its host, in ms since 1970 (0: it does not say), and its boot id."""
+
+    started_ms: int
+    boot_id: str
+
+
+def yields(own: Start, other: Start) -> bool:
+    """Whether a process leaves the node id to the other. Equal times are decided by the boot ids.
+
+    Who does not say when it was started is of a release that never yields.
+    """
+    return own > other

@@ -1,0 +1,77 @@
+"""Canaries over the links of nodes: sent by the brokers themselves, told here."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from mqctl.admin import AdminError, AdminSession
+from mqctl.errors import CommandError
+from mqctl.fanout import on_each
+from mqctl.nodes import Node, open_admin
+from mqctl.world import World
+
+GOOD: Final = ("confirmed", "gone")
+NOT_FOUND: Final = "amqp:not-found"
+EVERY_S: Final = 1.0
+
+
+def crossed(session: AdminSession, timeout_s: float) -> list[dict[str, Any]]:
+    """What became of a canary over each link of a node, within so many seconds; a broker that knows none has none."""
+    try:
+        found: dict[str, list[dict[str, Any]]] = session.call(
+            "cluster-canary", timeout_s, timeout_ms=max(1, int(timeout_s * 1000))
+        )
+    except AdminError as error:
+        if error.condition == NOT_FOUND:
+            return []
+        raise
+    return found["links"]
+
+
+def send(
+    world: World, nodes: Sequence[Node], timeout_s: float
+) -> list[tuple[Node, list[dict[str, Any]] | CommandError]]:
+    """Canaries of all nodes at the same time."""
+
+    def one(node: Node) -> list[dict[str, Any]]:
+        with open_admin(world, node) as session:
+            return crossed(session, timeout_s)
+
+    return list(on_each(nodes, one))
+
+
+def trouble(row: Mapping[str, Any]) -> str:
+    """What is wrong with a link, empty where nothing is."""
+    if row["state"] in GOOD:
+        return ""
+    return f"link to {row['node'] or row['connector']}: {row['state']}" + (f": {row['why']}" if row["why"] else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """Seconds that a canary may take, and that are waited for links that do not take one."""
+
+    canary_s: float = 5.0
+    wait_s: float = 60.0
+
+
+def troubles(world: World, nodes: Sequence[Node], ids: Collection[str], patience: Patience) -> tuple[list[str], bool]:
+    """Every link of these nodes that no canary has crossed, and whether one of them is between nodes of these ids.
+
+    Only for those it is waited: what is wrong with others has another cause.
+    """
+    start_s = world.monotonic_s()
+    while True:
+        found, is_ours = [], False
+        for node, rows in send(world, nodes, patience.canary_s):
+            if isinstance(rows, CommandError):
+                found.append(rows.what)
+                is_ours = True
+                continue
+            found += [f"{node.name}: {each}" for each in map(trouble, rows) if each]
+            is_ours = is_ours or any(trouble(row) and row["node_id"] in ids for row in rows)
+        if not is_ours or world.monotonic_s() - start_s + EVERY_S > patience.wait_s:
+            return found, is_ours
+        world.sleep_s(EVERY_S)

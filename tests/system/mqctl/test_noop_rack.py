@@ -1,0 +1,61 @@
+"""What a rollout with nothing to do costs on twenty real hosts, beside a ping of Ansible. Needs root and the rack."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.rack_site import MQCTL, RACK, Rack, Site
+
+pytestmark = [pytest.mark.system, pytest.mark.timeout(3000)]
+
+HOSTS = 20
+TIMES_MAX = 3.0
+ROUNDS = 3
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    rack = Rack("noop")
+    one = Site(tmp_path_factory.mktemp("noop") / "site", rack)
+    one.folder.mkdir()
+    try:
+        rack("up", str(HOSTS))
+        (one.folder / "inventory.yml").write_text(rack("inventory", "--group", "brokers"))
+        one.run("init", "--interface", "eth1", "--allow-plaintext")
+        subprocess.run([*MQCTL, "bundle", "build"], cwd=one.folder, check=True, capture_output=True, timeout=300)
+        one.run("rollout", "--yes", timeout_s=2400)
+        yield one
+    finally:
+        rack("destroy")
+
+
+def ping(site: Site) -> None:
+    command = [sys.executable, str(RACK), "enter", "--", "ansible", "-i", "inventory.yml", "all", "-m", "ping"]
+    environ = {**os.environ, "RACK_NAME": site.rack.name}
+    done = subprocess.run(
+        command, cwd=site.folder, env=environ, capture_output=True, text=True, timeout=600, check=True
+    )
+    assert done.stdout.count("pong") == HOSTS
+
+
+def test_a_rollout_with_nothing_to_do_takes_at_most_three_times_a_ping(site: Site) -> None:
+    pings, rollouts = [], []
+    for _ in range(ROUNDS):
+        start_s = time.monotonic()
+        ping(site)
+        pings.append(time.monotonic() - start_s)
+        start_s = time.monotonic()
+        rows = site.document("rollout", "--yes")["rows"]
+        rollouts.append(time.monotonic() - start_s)
+        assert [(row["changed"], row["note"]) for row in rows] == [(0, "as the last rollout left it")] * HOSTS
+    times = min(rollouts) / min(pings)
+    print(
+        f"{HOSTS} hosts: ping {min(pings):.1f} s, rollout with nothing to do {min(rollouts):.1f} s, {times:.2f} times"
+    )
+    assert times <= TIMES_MAX, (pings, rollouts)

@@ -1,0 +1,153 @@
+"""Canaries: over each link, from disk to disk, and nothing of them stays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from mqbroker.node.canary import RUNS_MAX
+
+from tests.support.cluster_stage import ClusterNode, ClusterStage, node_id_of
+from tests.support.stage import Stage
+
+
+def trio() -> tuple[ClusterStage, list[ClusterNode]]:
+    cluster = ClusterStage()
+    a, b, c = nodes = [cluster.node(name, [each for each in "abc" if each != name]) for name in "abc"]
+    cluster.run()
+    cluster.wait(1_000)
+    assert [a.state("b"), a.state("c")] == ["up", "up"]
+    assert [b.state("c"), c.state("b")] == ["up", "up"]
+    return cluster, nodes
+
+
+def answer(cluster: ClusterStage, node: ClusterNode, request: int, wait_ms: int = 0) -> Any:
+    cluster.run()
+    if wait_ms:
+        cluster.wait(wait_ms)
+    return node.replies[request].result
+
+
+def states(found: Any) -> dict[str, str]:
+    return {row["node_id"][:2]: row["state"] for row in found["links"]}
+
+
+def is_clean(node: Stage) -> bool:
+    """Nothing of a canary is there, neither now nor after a restart."""
+    store = node.broker.store
+    names = [*store.queues, *store.addresses]
+    return not [name for name in names if name.startswith("$.")] and not store.memory.held_bytes
+
+
+def test_a_canary_crosses_each_link_and_leaves_nothing() -> None:
+    cluster, (a, b, c) = trio()
+    found = answer(cluster, a, a.ask("cluster-canary"))
+    assert (found["is_whole"], states(found)) == (True, {"62": "confirmed", "63": "confirmed"})
+    assert {row["node_id"] for row in found["links"]} == {node_id_of("b"), node_id_of("c")}
+    assert all(row["round_trip_ms"] >= 0 and row["why"] is None for row in found["links"])
+    cluster.wait(1_000)
+    assert (is_clean(a), is_clean(b), is_clean(c), a.broker.canaries.due_ns) == (True, True, True, 0)
+    for node in (a, b):
+        node.crash()
+        node.start()
+        cluster.run()
+        assert is_clean(node)
+
+
+def test_a_canary_waits_for_the_disks_of_both_ends() -> None:
+    cluster, (a, b, *_) = trio()
+    for slow in (a, b):
+        slow.is_disk_held = True
+        request = a.ask("cluster-canary")
+        cluster.run()
+        assert request not in a.replies
+        slow.is_disk_held = False
+        cluster.run()
+        cluster.wait(1_000)
+        assert a.replies[request].result["is_whole"] is True
+    assert is_clean(a)
+
+
+def test_a_link_that_brings_no_answer_is_named_when_the_time_is_over() -> None:
+    cluster, (a, b, *_) = trio()
+    b.is_disk_held = True
+    request = a.ask("cluster-canary", timeout_ms=1_000)
+    cluster.wait(900)
+    assert request not in a.replies
+    found = answer(cluster, a, request, 300)
+    assert (found["is_whole"], states(found)) == (False, {"62": "timeout", "63": "confirmed"})
+    b.is_disk_held = False
+    cluster.wait(1_000)
+    assert (is_clean(a), is_clean(b)) == (True, True)
+
+
+def test_what_a_dead_link_held_is_taken_out_again() -> None:
+    cluster, (a, b, *_) = trio()
+    b.is_disk_held = True
+    request = a.ask("cluster-canary", timeout_ms=500)
+    cluster.run()
+    b.crash()
+    found = answer(cluster, a, request, 1_000)
+    assert states(found)["62"] == "timeout"
+    cluster.wait(1_000)
+    assert is_clean(a)
+    (row,) = [row for row in answer(cluster, a, a.ask("cluster-canary"))["links"] if row["node_id"] == node_id_of("b")]
+    assert (row["state"], row["round_trip_ms"]) == ("failed", None)
+    assert row["why"].startswith("the link is ")
+
+
+def test_a_node_that_has_stopped_is_told_and_counts_as_no_fault() -> None:
+    cluster = ClusterStage()
+    b = cluster.node("b", ["nowhere"])
+    a = cluster.node("a", ["nowhere2"])
+    a.broker.cluster.connections["cluster"].learn(node_id_of("b"), "", b.broker.cluster.connections["cluster"].own)
+    cluster.run()
+    cluster.wait(1_000)
+    b.stop()
+    cluster.wait(500)
+    found = answer(cluster, a, a.ask("cluster-canary"))
+    assert {row["state"] for row in found["links"] if row["node_id"] == node_id_of("b")} == {"gone"}
+
+
+def test_what_a_crash_left_of_a_canary_goes_at_the_next_start() -> None:
+    cluster, (a, b, c) = trio()
+    b.is_disk_held = c.is_disk_held = True
+    a.ask("cluster-canary")
+    cluster.run()
+    for node in (b, c):
+        node.crash()
+    a.crash()
+    a.start()
+    assert not is_clean(a), "both canaries were on disk"
+    cluster.wait(1_000)
+    assert is_clean(a)
+    a.crash()
+    a.start()
+    assert is_clean(a)
+
+
+def test_without_a_cluster_there_is_nothing_to_cross() -> None:
+    stage = Stage()
+    assert stage.admin("cluster-canary") == {"is_whole": True, "links": []}
+    assert stage.admin("cluster-canary", timeout_ms=0)["condition"] == "amqp:invalid-field"
+
+
+def test_requests_that_wait_are_bounded() -> None:
+    cluster, (a, b, *_) = trio()
+    b.is_disk_held = True
+    requests = [a.ask("cluster-canary", timeout_ms=1_000) for _ in range(RUNS_MAX)]
+    assert a.admin("cluster-canary")["condition"] == "amqp:resource-limit-exceeded"
+    cluster.wait(1_500)
+    assert all(a.replies[each].result["is_whole"] is False for each in requests)
+
+
+@pytest.mark.parametrize("name", ["$.canary", "$.canary::$.sf.cluster.x.1"])
+def test_no_client_reaches_the_address(name: str) -> None:
+    _, (a, *_) = trio()
+    assert a.admin("send", address=name, messages=[{"body": "x"}])["condition"]
+    assert a.admin("queue-create", name="mine", address=name)["condition"] == "amqp:not-allowed"
+
+
+def test_who_has_a_link_here_is_told() -> None:
+    _, (a, *_) = trio()
+    assert a.admin("topology")["inbound"] == [node_id_of("b"), node_id_of("c")]
