@@ -26,13 +26,12 @@ from dataclasses import fields
 from typing import Any, Final
 
 from mqbroker.amqp import events as told
-from mqbroker.base.time import NS_PER_MS
 from mqbroker.cluster.discovery.datagram import derive_key
 from mqbroker.config.slices import BrokerOptions, LimitOptions
 from mqbroker.wire.sections import describe_message
 
 from tests.golden.conversation import VERBS, Conversation, gathered, played
-from tests.support.cluster_stage import KEY, PORT, ClusterNode, ClusterStage, options_for
+from tests.support.cluster_stage import KEY, PORT, ClusterNode, ClusterStage
 from tests.support.stage import Talker
 
 OPTIONS: Final = {"balancing": "message_load_balancing", "max-hops": "max_hops", "address": "address"}
@@ -148,7 +147,7 @@ class Cluster(ClusterStage):
             self.cut(pipe)
 
     def unplug(self, words: list[str]) -> None:
-        self.nodes[words[0]].network_trouble = "no network card of this host has this address; it is tried again"
+        self.nodes[words[0]].unplug()
 
     def plug(self, words: list[str]) -> None:
         self.nodes[words[0]].network_trouble = ""
@@ -160,8 +159,8 @@ class Cluster(ClusterStage):
         remotes = self.nodes[words[0]].broker.store.remotes.by_name.values()
         found = []
         for each in sorted((remote.binding for remote in remotes), key=lambda each: each.cluster_name):
-            line = f"{words[0]} knows: {each.queue} of {self._name_of(each.node_id)} at {each.address}, {each.routing}, "
-            line += f"{each.consumers_count} consumers, distance {each.distance}"
+            line = f"{words[0]} knows: {each.queue} of {self._name_of(each.node_id)} at {each.address}, "
+            line += f"{each.routing}, {each.consumers_count} consumers, distance {each.distance}"
             found.append(line + ("" if each.is_connected else ", not reached"))
         return found
 
@@ -254,13 +253,14 @@ def _groups(name: str, said: Mapping[str, str]) -> dict[str, Any]:
 def _sections(payload: bytes) -> str:
     """Sections of a message and what they hold, but for the body."""
     described = describe_message(payload)
-    name = str(described["body"]).split("|")[0]
+    name, _, rest = str(described["body"]).partition("|")
     shown = []
     for section in ("header", "delivery_annotations", "message_annotations", "properties", "application_properties"):
         if section in described:
             held = " ".join(f"{key}={value}" for key, value in described[section].items() if value is not None)
             shown.append(f"{section.replace('_', ' ')} ({held})")
-    return f"{name}: {', '.join([*shown, described['body_kind']])}"
+    body = f"{described['body_kind']} ({len(rest)} bytes more, of {' '.join(sorted(set(rest)))})" if rest else ""
+    return f"{name}: {', '.join([*shown, body or described['body_kind']])}"
 
 
 def play(text: str) -> str:

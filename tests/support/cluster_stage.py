@@ -24,7 +24,7 @@ from mqbroker.config.options import BrokerFile, default_listener, to_slices
 from mqbroker.config.slices import BrokerOptions, ClusterConnectionOptions, ConnectorOptions
 from mqbroker.node import inputs as given
 from mqbroker.node.bridge import Bridge
-from mqbroker.node.effects import Close, Connect, PauseReading, Send, SendDatagram
+from mqbroker.node.effects import Close, Connect, JoinGroup, PauseReading, Send, SendDatagram
 
 from tests.support.stage import ROUNDS_MAX, Stage, options_with
 
@@ -71,10 +71,12 @@ class ClusterNode(Stage):
         self.cluster = cluster
         self.name = name
         self.pipes: dict[int, Pipe] = {}
+        self.ears: set[str] = set()  # discovery groups that it listens to
         self.dials: list[Connect] = []
         self.lives = 0
         self.now_ns = cluster.now_ns
         said = {"node_id": node_id_of(name), "boot_id": self._boot_id(), "cluster_key": KEY, **identity}
+        cluster.nodes[name] = self
         super().__init__(options, identity=said)
 
     def _boot_id(self) -> str:
@@ -86,6 +88,7 @@ class ClusterNode(Stage):
         if self.lives:
             self.identity["boot_id"] = self._boot_id()
         self.lives += 1
+        self.ears.clear()
         super().start()
 
     @property
@@ -97,6 +100,11 @@ class ClusterNode(Stage):
         """The process is gone, and its connections are cut."""
         super().crash()
         self._hang_up_all("reset")
+
+    def unplug(self) -> None:
+        """Its card for discovery is gone."""
+        self.network_trouble = "no network card of this host has this address; it is tried again"
+        self.ears.clear()
 
     def _hang_up_all(self, why: str) -> None:
         for conn in list(self.pipes):
@@ -133,6 +141,8 @@ class ClusterNode(Stage):
                 self.give(given.Done(effect_id))
                 self.cluster.spread(self, group, data)
             case _:
+                if isinstance(effect, JoinGroup) and not self.network_trouble:
+                    self.ears.add(effect.group)
                 super()._carry_out(effect)
         if self.halted is not None:
             self._hang_up_all("closed by the other end")
@@ -154,9 +164,7 @@ class ClusterStage:
         """Start a node. `changes` are options of its cluster connection; `options` further tables of it; `listener`
         changes that for other nodes; `groups` are its groups of discovery as a file gives them.
         """
-        made = self.make(name, options_for(name, static, changes), identity or {})
-        self.nodes[name] = made
-        return made
+        return self.make(name, options_for(name, static, changes), identity or {})
 
     def make(self, name: str, options: BrokerOptions, identity: Mapping[str, Any]) -> ClusterNode:
         """What a node is here."""
@@ -226,9 +234,7 @@ class ClusterStage:
         far, far_conn = pipe.far(node, conn)
         self._pass_on(pipe, node, far, given.Closed(far_conn, why))
 
-    def _pass_on(
-        self, pipe: Pipe, node: ClusterNode, far: ClusterNode, item: given.Received | given.Closed
-    ) -> None:
+    def _pass_on(self, pipe: Pipe, node: ClusterNode, far: ClusterNode, item: given.Received | given.Closed) -> None:
         if frozenset((node.name, far.name)) in self.held_up:
             pipe.held.append((far, item))
         else:
@@ -273,8 +279,9 @@ class ClusterStage:
         (said,) = [each for each in node.options.broadcast_groups if each.name == group]
         place = (said.group_address, said.group_port, network_of(said.local_bind_address))
         for far in self.nodes.values():
-            for heard in far.options.discovery_groups if far.is_up and not far.network_trouble else ():
-                if (heard.group_address, heard.group_port, network_of(heard.local_bind_address)) == place:
+            for heard in far.options.discovery_groups if far.is_up else ():
+                there = (heard.group_address, heard.group_port, network_of(heard.local_bind_address))
+                if heard.name in far.ears and there == place:
                     far.give(given.Datagram(heard.name, f"{said.local_bind_address}:40000", data))
 
 
