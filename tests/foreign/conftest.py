@@ -6,7 +6,6 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,7 +13,7 @@ from tests.foreign.builds import GO_AMQP, JMS, RHEA, BuildFailed, Recipe, built,
 from tests.foreign.client import PYTHON, ProtonClient
 from tests.foreign.jms_client import JmsClient
 from tests.foreign.link_client import LinkClient
-from tests.support.broker_process import BrokerProcess
+from tests.support.broker_process import BrokerProcess, brokers_in
 
 PACKAGES = {
     "python3-qpid-proton": "import proton, proton.reactor",
@@ -94,17 +93,8 @@ def go_amqp(_module_go_amqp: LinkClient) -> Iterator[LinkClient]:
 @pytest.fixture
 def make_broker(tmp_path: Path) -> Iterator[Callable[..., BrokerProcess]]:
     """Makes brokers that are not started yet; each has a directory of its own."""
-    made: list[BrokerProcess] = []
-
-    def make(**arguments: Any) -> BrokerProcess:
-        broker = BrokerProcess(tmp_path / f"broker-{len(made)}", **arguments)
-        made.append(broker)
-        return broker
-
-    yield make
-    for broker in made:
-        broker.close()
-        assert "Traceback" not in broker.log, broker.log
+    with brokers_in(tmp_path) as make:
+        yield make
 
 
 @pytest.fixture(scope="module")

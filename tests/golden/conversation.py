@@ -6,6 +6,7 @@
              [priority=1] [select=color='red']          `temporary` asks for a temporary queue, `nobody` has no address
     publish p orders [count=3] [durable] [size=100]     messages m1, m2, … as far as credit goes
             [prio=9] [ttl=100] [to=orders] [group=g] [delay=100] [color=red]   any other name is a property
+            [body=value] [jms]          a text as amqp-value; with the annotations of Qpid JMS
     credit c orders 5 | drain c orders 5
     accept | release | modify | reject c m1 m2
     declare p t1 | commit p t1 | rollback p t1          a transaction, on a link to the coordinator
@@ -56,7 +57,7 @@ from mqbroker.wire.sections import (
     encode_section,
     scan_sections,
 )
-from mqbroker.wire.types import Described, Symbol
+from mqbroker.wire.types import Byte, Described, Symbol
 
 from tests.golden import remote
 from tests.support import transactions
@@ -66,25 +67,29 @@ DASHES = "----"
 OUTCOMES = {Accepted: "accepted", Rejected: "rejected", Released: "released", Modified: "modified"}
 
 
-NO_PROPERTIES = {"count", "size", "prio", "ttl", "to", "group", "delay", "txn"}
+NO_PROPERTIES = {"count", "size", "prio", "ttl", "to", "group", "delay", "txn", "body"}
+# A text message for a queue: https://issues.apache.org/jira/browse/QPIDJMS, "JMS mapping", types and destinations.
+OF_JMS = {Symbol("x-opt-jms-msg-type"): Byte(5), Symbol("x-opt-jms-dest"): Byte(0)}
 
 
-def _message(body: bytes, options: dict[str, str], *, is_durable: bool) -> bytes:
+def _message(body: bytes, options: dict[str, str], *, is_durable: bool, is_jms: bool) -> bytes:
     """A message with what the words of `publish` say."""
     ttl = int(options["ttl"]) if "ttl" in options else None
     header = Header(durable=is_durable, priority=int(options.get("prio", 4)), ttl=ttl)
     properties = Properties(to=options.get("to"), group_id=options.get("group"))
     named = {name: value for name, value in options.items() if name not in NO_PROPERTIES}
     message = build_message(
-        body,
+        body.decode() if options.get("body") == "value" else body,
         header=header,
         properties=properties if {"to", "group"} & set(options) else None,
         application_properties=named,
     )
+    annotations: dict[Symbol, Any] = dict(OF_JMS) if is_jms else {}
     if "delay" in options:
+        annotations[Symbol("x-opt-delivery-delay")] = int(options["delay"])
+    if annotations:
         end = scan_sections(message, 0, len(message)).bare
-        annotations = encode_section(MESSAGE_ANNOTATIONS, {Symbol("x-opt-delivery-delay"): int(options["delay"])})
-        message = message[:end] + annotations + message[end:]
+        message = message[:end] + encode_section(MESSAGE_ANNOTATIONS, annotations) + message[end:]
     return message
 
 
@@ -180,7 +185,8 @@ class Conversation:
             payload = bytes(event.run.payload(index))
             sections = scan_sections(payload, 0, len(payload))
             header = decode_header(payload, 0, len(payload))[0] if sections.header >= 0 else Header()
-            name = b"".join(body_values(payload, sections)[1]).decode().split("|")[0]
+            body = body_values(payload, sections)[1]
+            name = (body[0] if isinstance(body[0], str) else b"".join(body).decode()).split("|")[0]
             again = f" (delivery count {header.delivery_count})" if header.delivery_count else ""
             self._say(f"{talker.name} gets{' settled' if event.is_settled else ''}: {name}{again}")
             self.held[talker.name, name] = event.link, event.delivery_id + index
@@ -264,7 +270,7 @@ class Conversation:
             self.count += 1
             name = f"m{self.count}"
             body = f"{name}|".ljust(int(options.get("size", 0)), "x").encode()
-            run = single(_message(body, options, is_durable="durable" in rest))
+            run = single(_message(body, options, is_durable="durable" in rest, is_jms="jms" in rest))
             if "txn" in options:
                 txn_id = self.transactions.get(options["txn"], b"?")
                 transactions.post(link, bytes(run.payload(0)), [name], txn_id)

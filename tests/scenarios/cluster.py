@@ -1,14 +1,22 @@
 """Conversations with several nodes: lines begin with the node that they are for.
 
-    cluster A B [max-hops=2] [balancing=STRICT] [address=jms] [redistribution-delay=0] [shape=chain]
-                                          nodes that know each other, all links up
+    cluster A B [max-hops=2] [balancing=STRICT] [address=jms] [shape=chain] [redistribution-delay=0] [ring-size=5] …
+                                          nodes that know each other, all links up; any other word of the form
+                                          name=value is an address setting, or an option of [limits], of all of them
+    discover A B [card=eth1] [at=231.7.7.7:9876,231.7.7.8:9876] [secret=west] [refresh-timeout=10000] …
+                                          nodes that find each other by multicast on that card, beside those that are
+                                          there; links come up by themselves
     A: attach p to orders                 a command of tests/golden/conversation.py, at a node
-    copy C of B                           a node on a copy of another's disk: with its id, dialling whom it dials
+    copy C of B                           a node on a copy of another's disk: with its id, dialling all others
     cut A B | mend A B                    nothing gets through, in both directions; `reset A B` breaks the links
+    unplug A | plug A                     the card of a node: nothing is sent or heard by multicast
     wait 1500                             milliseconds pass for all
     bindings A                            what a node knows of the queues of others
     links                                 bridges that there are, and who has yielded its id
-    depths                                messages in all queues of clients, and on their way
+    depths                                messages in all queues of clients, on their way, on pages and in files
+    hears A | drops A | members A         what discovery has heard and dropped, and what the cluster consists of
+    watch discovery- bridge-              notices that begin so are shown from now on
+    sections B                            what the messages consist of that clients of B have got since then
 
 What clients hear begins with their node. Nothing moves unless a line moves it, and nothing is random.
 """
@@ -16,142 +24,50 @@ What clients hear begins with their node. Nothing moves unless a line moves it, 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields
 from typing import Any, Final
 
-from mqbroker.base.time import NS_PER_MS
-from mqbroker.config.cluster_connections import ClusterConnectionTable, cluster_connection
-from mqbroker.config.options import default_listener
-from mqbroker.config.slices import BrokerOptions, ConnectorOptions
-from mqbroker.node import inputs as given
-from mqbroker.node.effects import Close, Connect, PauseReading, Send
+from mqbroker.amqp import events as told
+from mqbroker.cluster.discovery.datagram import derive_key
+from mqbroker.config.slices import BrokerOptions, LimitOptions
+from mqbroker.wire.sections import describe_message
 
-from tests.golden.conversation import VERBS, Conversation, ScriptStage, gathered, played
-from tests.support.stage import options_with
+from tests.golden.conversation import VERBS, Conversation, gathered, played
+from tests.support.cluster_stage import KEY, PORT, ClusterNode, ClusterStage, node_id_of
+from tests.support.stage import Talker
 
-PORT: Final = 5673
-KEY: Final = b"scenario".ljust(32, b"\0")
-ROUNDS_MAX: Final = 10_000
-OPTIONS: Final = {"balancing": "message-load-balancing", "max-hops": "max-hops", "address": "address"}
-
-
-def node_id(name: str) -> str:
-    """As a node has it for its life."""
-    return f"{ord(name):08d}-0000-4000-8000-{ord(name):012d}"
-
-
-class Wire:
-    """A connection between two nodes; what is sent is there at once, unless the way is cut."""
-
-    def __init__(self, ends: tuple[NodeStage, NodeStage], conns: tuple[int, int]) -> None:
-        self.ends = ends
-        self.conns = conns
-        self.held: list[tuple[int, given.Input]] = []
-
-    def pass_on(self, to: int, item: given.Input) -> None:
-        """From one end to the other."""
-        if self.ends[0].cluster.is_cut(self.ends[0].name, self.ends[1].name):
-            self.held.append((to, item))
-        else:
-            self.hand_over(to, item)
-
-    def hand_over(self, to: int, item: given.Input) -> None:
-        node, conn = self.ends[to], self.conns[to]
-        if node.wires.get(conn) is self and node.is_up:
-            if isinstance(item, given.Closed):
-                del node.wires[conn]
-            node.give(item)
-            node.is_busy = True
-
-    def other(self, node: NodeStage) -> int:
-        return 1 if self.ends[0] is node else 0
-
-    def close(self, node: NodeStage, why: str) -> None:
-        """One end is closed."""
-        to = self.other(node)
-        node.wires.pop(self.conns[1 - to], None)
-        self.pass_on(to, given.Closed(self.conns[to], why))
+OPTIONS: Final = {"balancing": "message_load_balancing", "max-hops": "max_hops", "address": "address"}
+NOT_SETTINGS: Final = {*OPTIONS, "shape", "card", "at", "secret", "broadcast-period", "refresh-timeout"}
+PLACE: Final = "231.7.7.7:9876"
+NETWORKS: Final = {"eth0": "192.0.2", "eth1": "198.51.100"}
+TIMES: Final = {
+    "retry_interval": 100, "check_period": 3000, "connection_ttl": 6000, "call_timeout": 2000,
+    "listener": {"idle_timeout_ms": 6000},
+}  # fmt: skip
+LIMITS: Final = {field.name for field in fields(LimitOptions)}
+SHOWN: Final = ("group", "node", "reason", "why")  # of a notice
 
 
-class NodeStage(ScriptStage):
-    """A node of a cluster on a stage of its own."""
+class ScriptNode(ClusterNode):
+    """A node that writes down what its clients hear."""
 
-    def __init__(
-        self, script: Conversation, cluster: Cluster, name: str, options: BrokerOptions, origin: str = ""
-    ) -> None:
-        self.cluster = cluster
-        self.name = name
-        self.wires: dict[int, Wire] = {}
-        self.is_busy = False
-        self._lives = 0
-        self._dialled: dict[int, Connect] = {}
-        self.script = script
-        super(ScriptStage, self).__init__(options, identity={"node_id": node_id(origin or name), "cluster_key": KEY})
+    def __init__(self, talk: Talk, options: BrokerOptions, identity: Mapping[str, Any]) -> None:
+        self.talk = talk
+        super().__init__(talk.cluster, talk.name, options, **identity)
 
-    def start(self) -> None:
-        self._lives += 1
-        self.identity["boot_id"] = f"{ord(self.name):016d}{self._lives:016d}"
-        self._dialled.clear()
-        self.now_ns = max(self.now_ns, self.cluster.now_ns)
-        super().start()
-
-    def crash(self) -> None:
-        super().crash()
-        self._down("reset")
-
-    def _down(self, why: str) -> None:
-        for wire in list(self.wires.values()):
-            wire.close(self, why)
-
-    def next_conn(self) -> int:
-        self._ids += 1
-        return self._ids
-
-    def _carry_out(self, effect: object) -> None:
-        match effect:
-            case Connect(conn):
-                self._dialled[conn] = effect
-                self.cluster.dials.append((self, self._lives, effect))
-            case Send(conn, chunks) if conn in self.wires:
-                wire = self.wires[conn]
-                to = wire.other(self)
-                data = b"".join(bytes(chunk) for chunk in chunks)
-                wire.pass_on(to, given.Received(wire.conns[to], data))
-            case Close(conn, _) if conn in self.wires:
-                self.wires[conn].close(self, "closed by the other end")
-                self.give(given.Closed(conn, "closed here"))
-            case Close(conn, _) if conn < 0:
-                if self._dialled.pop(conn, None) is not None:
-                    self.give(given.Closed(conn, "closed by us while connecting"))
-            case PauseReading(conn, _) if conn in self.wires:
-                pass  # what was sent is there already
-            case _:
-                super()._carry_out(effect)
-        if self.halted is not None:
-            self._down("closed by the other end")
-
-    def answer_dial(self, life: int, effect: Connect) -> None:
-        """The attempt has its outcome."""
-        if life != self._lives or not self.is_up or self._dialled.pop(effect.conn, None) is None:
-            return
-        target = self.cluster.stages.get(effect.host)
-        if target is None or not target.is_up or self.cluster.is_cut(self.name, effect.host):
-            self.give(given.Closed(effect.conn, "refused"))
-            return
-        conn = target.next_conn()
-        wire = self.wires[effect.conn] = target.wires[conn] = Wire((self, target), (effect.conn, conn))
-        assert wire is not None
-        target.give(given.Accepted(conn, "cluster", self.name, f"{self.name}{conn}".encode().ljust(32, b"e")))
-        self.give(given.Connected(effect.conn, b"d" * 32))
+    def heard(self, talker: Talker, event: Any) -> None:
+        self.talk.heard(talker, event)
 
 
 class Talk(Conversation):
     """What is said to one node and what its clients hear. Messages are numbered over all nodes."""
 
-    def __init__(self, cluster: Cluster, name: str, options: BrokerOptions, origin: str = "") -> None:
+    def __init__(self, cluster: Cluster, name: str, options: BrokerOptions, identity: Mapping[str, Any]) -> None:
         self.cluster = cluster
+        self.name = name
         super().__init__()
-        self.stage = NodeStage(self, cluster, name, options, origin)
+        self.got: list[str] = []  # what messages consist of, since it was asked last
+        self.node_stage = self.stage = ScriptNode(self, options, identity)
 
     @property
     def count(self) -> int:
@@ -161,181 +77,206 @@ class Talk(Conversation):
     def count(self, value: int) -> None:
         self.cluster.count = max(value, self.cluster.count)
 
+    def _got(self, talker: Talker, event: told.Incoming) -> None:
+        super()._got(talker, event)
+        self.got += [_sections(bytes(event.run.payload(index))) for index in range(event.run.count)]
 
-class Cluster:
+    def tell_notices(self, beginnings: tuple[str, ...]) -> None:
+        """What is watched for has happened."""
+        for notice in self.stage.notices[self._notices :]:
+            if beginnings and notice.event.startswith(beginnings):
+                shown = " ".join(f"{name}={notice.fields[name]}" for name in SHOWN if name in notice.fields)
+                self._say(f"node: {notice.event} {shown}".rstrip())
+        self._notices = len(self.stage.notices)
+
+
+class Cluster(ClusterStage):
     """Nodes, time, and what came of a block of lines."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.talks: dict[str, Talk] = {}
-        self.stages: dict[str, NodeStage] = {}
-        self.dials: list[tuple[NodeStage, int, Connect]] = []
         self.count = 0
-        self.now_ns = NS_PER_MS
-        self._cuts: set[frozenset[str]] = set()
+        self.watched: tuple[str, ...] = ()
 
-    def is_cut(self, a: str, b: str) -> bool:
-        """Whether nothing gets through between two nodes."""
-        return frozenset((a, b)) in self._cuts
+    def make(self, name: str, options: BrokerOptions, identity: Mapping[str, Any]) -> ClusterNode:
+        talk = self.talks[name] = Talk(self, name, options, identity)
+        return talk.node_stage
 
-    # -- commands ------------------------------------------------------------------------------------------------------
-
-    def run(self, line: str) -> list[str]:
+    def say(self, line: str) -> list[str]:
         """The lines that come of one line."""
         name, colon, command = line.partition(": ")
         found: list[str] = []
         if colon and name in self.talks:
-            verb = command.split()[0]
-            talk = self.talks[name]
-            talk.lines = []
-            VERBS[verb](talk, command.split()[1:])
+            verb, *words = command.split()
+            VERBS[verb](self.talks[name], words)
         else:
             verb, *words = line.split()
             found = COMMANDS[verb](self, words) or []
-        self.settle()
+        self.run()
         for who, talk in self.talks.items():
+            talk.tell_notices(self.watched)
             found += [f"{who}| {each}" for each in gathered(talk.lines)]
             talk.lines = []
         return found
 
+    # -- commands ------------------------------------------------------------------------------------------------------
+
     def build(self, words: list[str]) -> None:
-        names = [word for word in words if "=" not in word]
-        said = dict(word.split("=", 1) for word in words if "=" in word)
+        names, said = _parsed(words)
         for number, name in enumerate(names):
             dialled = [each for each in names if each != name]
             if said.get("shape") == "chain":
                 dialled = [names[each] for each in (number - 1, number + 1) if 0 <= each < len(names)]
-            elif said.get("shape") == "one-way":
-                dialled = names[number + 1 : number + 2]
-            talk = self.talks[name] = Talk(self, name, _options(name, dialled, said))
-            self.stages[name] = talk.stage
-        self.settle()
-        self.wait(["100"])
+            changes = {"allow_direct_connections_only": "shape" in said, **TIMES, **_changes(said)}
+            self.node(name, dialled, **changes)
+        self.wait(100)
         for talk in self.talks.values():
             talk.lines = []
 
+    def discover(self, words: list[str]) -> None:
+        names, said = _parsed(words)
+        key = derive_key(said["secret"]) if "secret" in said else KEY
+        for name in names:
+            changes = {"discovery_group_ref": "lan", "groups": _groups(name, said), **TIMES, **_changes(said)}
+            self.node(name, identity={"cluster_key": key}, **changes)
+
     def copy(self, words: list[str]) -> None:
-        """`C of B`: as a cloned disk has it. It knows the others by their places, the original among them."""
         name, _, origin = words
-        others = list(self.stages)
-        talk = self.talks[name] = Talk(self, name, _options(name, others, {}), origin)
-        self.stages[name] = talk.stage
+        self.node(name, list(self.nodes), identity={"node_id": node_id_of(origin)}, **TIMES)
 
     def links(self, words: list[str]) -> list[str]:
         found = []
-        for name, stage in self.stages.items():
-            bridges = stage.broker.cluster.connections["c"].bridges if stage.is_up else {}
-            for node, bridge in sorted(bridges.items()):
-                found.append(f"{name} to {chr(int(node[:8]))}: {bridge.state.value}")
-            if stage.is_up and stage.broker.rivals.has_yielded:
+        for name, node in self.nodes.items():
+            bridges = node.broker.cluster.connections["cluster"].bridges if node.is_up else {}
+            found += [f"{name} to {self._name_of(each)}: {bridges[each].state.value}" for each in sorted(bridges)]
+            if node.is_up and node.broker.rivals.has_yielded:
                 found.append(f"{name} has yielded")
         return found
 
-    def wait(self, words: list[str]) -> None:
-        """Time passes, the same for all."""
-        end_ns = self.now_ns + int(words[0]) * NS_PER_MS
-        for _ in range(ROUNDS_MAX):
-            wakes = [stage.broker.timers.wake_at_ns for stage in self._up()]
-            due_ns = min((wake for wake in wakes if wake is not None), default=end_ns + 1)
-            if due_ns > end_ns:
-                break
-            self._set_time(max(due_ns, self.now_ns))
-            self.settle()
-        self._set_time(end_ns)
-        self.settle()
-
-    def _up(self) -> list[NodeStage]:
-        return [stage for stage in self.stages.values() if stage.is_up]
-
-    def _set_time(self, now_ns: int) -> None:
-        self.now_ns = now_ns
-        for stage in self._up():
-            stage.now_ns = now_ns
-            stage.step()
-
-    def settle(self) -> None:
-        """Until no node has anything to say."""
-        for _ in range(ROUNDS_MAX):
-            dials, self.dials = self.dials, []
-            for stage, life, effect in dials:
-                stage.answer_dial(life, effect)
-            for stage in self._up():
-                stage.is_busy = False
-            for stage in self._up():
-                stage.run()
-            if not self.dials and not any(stage.is_busy for stage in self._up()):
-                return
-        raise AssertionError("the nodes never stop talking")
-
-    def cut(self, words: list[str]) -> None:
-        self._cuts.add(frozenset(words))
-
-    def mend(self, words: list[str]) -> None:
-        self._cuts.discard(frozenset(words))
-        for wire in self._wires(words):
-            held, wire.held = wire.held, []
-            for to, item in held:
-                wire.hand_over(to, item)
+    def pass_time(self, words: list[str]) -> None:
+        self.wait(int(words[0]))
 
     def reset(self, words: list[str]) -> None:
-        for wire in self._wires(words):
-            for node, conn in zip(wire.ends, wire.conns, strict=True):
-                node.wires.pop(conn, None)
-                node.give(given.Closed(conn, "reset"))
+        for pipe in self.between(*words):
+            self.cut(pipe)
 
-    def _wires(self, names: list[str]) -> list[Wire]:
-        wires = [wire for stage in self.stages.values() for wire in stage.wires.values() if wire.ends[0] is stage]
-        return [wire for wire in wires if {wire.ends[0].name, wire.ends[1].name} == set(names)]
+    def unplug(self, words: list[str]) -> None:
+        self.nodes[words[0]].unplug()
+
+    def plug(self, words: list[str]) -> None:
+        self.nodes[words[0]].network_trouble = ""
+
+    def watch(self, words: list[str]) -> None:
+        self.watched = tuple(words)
 
     def bindings(self, words: list[str]) -> list[str]:
-        remotes = self.stages[words[0]].broker.store.remotes.by_name.values()
+        remotes = self.nodes[words[0]].broker.store.remotes.by_name.values()
         found = []
         for each in sorted((remote.binding for remote in remotes), key=lambda each: each.cluster_name):
-            owner = chr(int(each.node_id[:8]))
-            line = f"{words[0]} knows: {each.queue} of {owner} at {each.address}, {each.routing}, "
-            line += f"{each.consumers_count} consumers, distance {each.distance}"
+            line = f"{words[0]} knows: {each.queue} of {self._name_of(each.node_id)} at {each.address}, "
+            line += f"{each.routing}, {each.consumers_count} consumers, distance {each.distance}"
             found.append(line + ("" if each.is_connected else ", not reached"))
         return found
 
     def depths(self, words: list[str]) -> list[str]:
         found = []
-        for name, stage in self.stages.items():
-            for queue in stage.broker.store.queues.values() if stage.is_up else ():
+        for name, node in self.nodes.items():
+            for queue in node.broker.store.queues.values() if node.is_up else ():
                 kind = queue.kind
                 if not kind.is_forwarding:
-                    found.append(f"{name} {kind.name}: {queue.message_count} messages")
+                    paged = f", {queue.paged_count} of them on pages" if queue.paged_count else ""
+                    found.append(f"{name} {kind.name}: {queue.message_count} messages{paged}")
                 elif queue.message_count:
-                    to = chr(int(kind.forwards_to[:8]))
+                    to = self._name_of(kind.forwards_to)
                     found.append(f"{name} on the way to {to}, {kind.address}: {queue.message_count} messages")
+            if node.large_files.sizes:
+                found.append(f"{name} has files of large messages: {len(node.large_files.sizes)}")
         return sorted(found)
+
+    def hears(self, words: list[str]) -> list[str]:
+        rows = self.nodes[words[0]].admin("discovery")["nodes"]
+        found = [f"{row['node']} in {row['group']} from {row['source'].partition(':')[0]}" for row in rows]
+        return [f"{words[0]} hears: {', '.join(found) or 'nobody'}"]
+
+    def drops(self, words: list[str]) -> list[str]:
+        rows = self.nodes[words[0]].admin("discovery")["groups"]
+        found = []
+        for row in rows:
+            counts = [f"{count} {reason}" for reason, count in (row["dropped_by_reason"] or {}).items() if count]
+            if row["kind"] == "discovery":
+                found.append(f"{words[0]} has dropped in {row['group']}: {', '.join(counts) or 'nothing'}")
+        return found
+
+    def members(self, words: list[str]) -> list[str]:
+        shown = self.nodes[words[0]].admin("topology")
+        members = sorted(row["node"] for row in shown["members"])
+        links = sorted(f"{self._name_of(row['node_id'] or '')} {row['state']}" for row in shown["links"])
+        return [f"{words[0]} is in a cluster of: {' '.join(members)}; links: {', '.join(links) or 'none'}"]
+
+    def sections(self, words: list[str]) -> list[str]:
+        talk = self.talks[words[0]]
+        found, talk.got = talk.got, []
+        return [f"{words[0]} has got {each}" for each in found]
+
+    def _name_of(self, node_id: str) -> str:
+        return next((name for name, node in self.nodes.items() if node.broker.node_id == node_id), "nobody known")
 
 
 COMMANDS: Final[dict[str, Any]] = {
-    "cluster": Cluster.build, "wait": Cluster.wait, "cut": Cluster.cut, "mend": Cluster.mend, "reset": Cluster.reset,
-    "copy": Cluster.copy, "links": Cluster.links, "bindings": Cluster.bindings, "depths": Cluster.depths,
+    "cluster": Cluster.build, "discover": Cluster.discover, "copy": Cluster.copy, "links": Cluster.links,
+    "wait": Cluster.pass_time,
+    "cut": lambda cluster, words: cluster.hold_up(*words), "mend": lambda cluster, words: cluster.let_through(*words),
+    "reset": Cluster.reset, "unplug": Cluster.unplug, "plug": Cluster.plug, "watch": Cluster.watch,
+    "bindings": Cluster.bindings, "depths": Cluster.depths, "hears": Cluster.hears, "drops": Cluster.drops,
+    "members": Cluster.members, "sections": Cluster.sections,
 }  # fmt: skip
 
 
-def _options(name: str, dialled: list[str], said: Mapping[str, str]) -> BrokerOptions:
-    settings: dict[str, Any] = {"redistribution_delay": int(said.get("redistribution-delay", -1))}
-    base = options_with(address_settings={"#": settings})
-    values: dict[str, Any] = {
-        "name": "c", "connector-ref": f"to-{name}", "static-connectors": [f"to-{each}" for each in dialled],
-        "retry-interval": 100, "check-period": 3000, "connection-ttl": 6000, "call-timeout": 2000,
-        "allow-direct-connections-only": "shape" in said,
-    }  # fmt: skip
-    values |= {OPTIONS[key]: int(text) if text.isdigit() else text for key, text in said.items() if key in OPTIONS}
-    listener = replace(
-        default_listener(), name="cluster", kind="cluster", port=PORT, sasl_mechanisms=("SCRAM-SHA-256",),
-        idle_timeout_ms=6000,
-    )  # fmt: skip
-    return replace(
-        base,
-        listeners=(*base.listeners, listener),
-        connectors=tuple(
-            ConnectorOptions(f"to-{each}", each, PORT, tls_enabled=False) for each in sorted({name, *dialled})
-        ),
-        cluster_connections=(cluster_connection(ClusterConnectionTable.model_validate(values)),),
-    )
+def _parsed(words: list[str]) -> tuple[list[str], dict[str, str]]:
+    return [word for word in words if "=" not in word], dict(word.split("=", 1) for word in words if "=" in word)
+
+
+def _value(text: str) -> int | str:
+    return int(text) if text.lstrip("-").isdigit() else text
+
+
+def _changes(said: Mapping[str, str]) -> dict[str, Any]:
+    """Options of the cluster connection, address settings and limits that the words say."""
+    names = {name.replace("-", "_"): _value(text) for name, text in said.items() if name not in NOT_SETTINGS}
+    settings = {"redistribution_delay": -1, **{name: value for name, value in names.items() if name not in LIMITS}}
+    limits = {name: value for name, value in names.items() if name in LIMITS}
+    tables = {"address_settings": {"#": settings}, **({"limits": limits} if limits else {})}
+    options = {OPTIONS[name]: _value(text) for name, text in said.items() if name in OPTIONS}
+    return {"options": tables, **options}
+
+
+def _groups(name: str, said: Mapping[str, str]) -> dict[str, Any]:
+    """Tables of discovery: the first place is called lan, the next ones lan2, and so on."""
+    local = f"{NETWORKS[said.get('card', 'eth1')]}.{ord(name) - ord('A') + 11}"
+    broadcast, discovery = [], []
+    for number, place in enumerate(said.get("at", PLACE).split(","), 1):
+        address, port = place.split(":")
+        group = {"name": "lan" if number == 1 else f"lan{number}", "group-address": address, "group-port": int(port)}
+        group["local-bind-address"] = local
+        period = int(said.get("broadcast-period", 2000))
+        broadcast.append({**group, "connector-ref": "own", "broadcast-period": period})
+        discovery.append({**group, "refresh-timeout": int(said.get("refresh-timeout", 10_000))})
+    own = {"name": "own", "host": name, "port": PORT}
+    return {"connectors": [own], "broadcast-groups": broadcast, "discovery-groups": discovery}
+
+
+def _sections(payload: bytes) -> str:
+    """Sections of a message and what they hold, but for the body."""
+    described = describe_message(payload)
+    name, _, rest = str(described["body"]).partition("|")
+    shown = []
+    for section in ("header", "delivery_annotations", "message_annotations", "properties", "application_properties"):
+        if section in described:
+            held = " ".join(f"{key}={value}" for key, value in described[section].items() if value is not None)
+            shown.append(f"{section.replace('_', ' ')} ({held})")
+    body = f"{described['body_kind']} ({len(rest)} bytes more, of {' '.join(sorted(set(rest)))})" if rest else ""
+    return f"{name}: {', '.join([*shown, body or described['body_kind']])}"
 
 
 def play(text: str) -> str:
@@ -344,8 +285,8 @@ def play(text: str) -> str:
 
     def run(line: str) -> list[str]:
         nonlocal cluster
-        if line.startswith("cluster "):
+        if line.startswith("cluster"):
             cluster = Cluster()
-        return cluster.run(line)
+        return cluster.say(line)
 
     return played(text, run)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
+import tests.scenarios
 from tests.golden.conversation import DASHES
 from tests.scenarios.cluster import play
 
 FILES = sorted((Path(__file__).parent / "conversations").glob("*.txt"))
+WITH_CLIENTS = Path(__file__).parents[1] / "foreign" / "test_cluster_scenarios.py"
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
@@ -24,3 +27,11 @@ def test_there_are_scenarios_and_each_says_what_it_shows() -> None:
         blocks = file.read_text(encoding="utf-8").strip().split("\n\n")
         assert sum(DASHES in block for block in blocks) >= 1
         assert blocks[0].startswith("#"), "a scenario says first what it shows"
+
+
+def test_the_list_of_scenarios_is_that_of_their_files() -> None:
+    listed = re.findall(r"(?<![\w.])(\d+) (R?) ", tests.scenarios.__doc__ or "")
+    numbers = {int(number) for number, _ in listed}
+    assert numbers == {int(file.stem[:2]) for file in FILES if file.stem[0].isdigit()}
+    repeated = {int(number) for number in re.findall(r"def test_(\d+)_", WITH_CLIENTS.read_text(encoding="utf-8"))}
+    assert repeated == {int(number) for number, mark in listed if mark}

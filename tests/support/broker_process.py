@@ -24,6 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -286,6 +287,24 @@ class BrokerProcess:
             self.process.wait()
         self.notify.close()
         shutil.rmtree(self._sockets, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def brokers_in(folder: Path) -> Iterator[Callable[..., BrokerProcess]]:
+    """Makes brokers that are not started yet, each with a directory of its own; at the end all of them are gone."""
+    made: list[BrokerProcess] = []
+
+    def make(**arguments: Any) -> BrokerProcess:
+        made.append(BrokerProcess(folder / f"broker-{len(made)}", **arguments))
+        return made[-1]
+
+    try:
+        yield make
+    finally:
+        for broker in made:
+            broker.close()
+    for broker in made:
+        assert "Traceback" not in broker.log, broker.log
 
 
 def free_port(host: str = "127.0.0.1") -> int:

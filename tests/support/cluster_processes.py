@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+
+from mqbroker.io import cluster_secret
 
 from tests.support.broker_process import BrokerFailed, BrokerProcess, free_port
 
@@ -44,14 +47,17 @@ class Nodes:
             "listeners": [listener | self.listener],
             "connectors": connectors,
             **({"address-settings": self.settings} if self.settings else {}),
-            "cluster-connections": [connection(f"mq{number}", **{
-                "static-connectors": [f"mq{each}" for each in range(len(self.ports))]
-            })],
-        }  # fmt: skip
+            "cluster-connections": self.connections(number),
+        }
+
+    def connections(self, number: int) -> list[dict[str, Any]]:
+        """Of one node: by default one, with all the others."""
+        return [connection(f"mq{number}", **{"static-connectors": [f"mq{each}" for each in range(len(self.ports))]})]
 
     def start(self) -> list[BrokerProcess]:
-        for broker in self.brokers:
-            broker.start()
+        """All of them, at the same time."""
+        with ThreadPoolExecutor(len(self.brokers)) as threads:
+            list(threads.map(BrokerProcess.start, self.brokers))
         return self.brokers
 
 
@@ -60,16 +66,18 @@ def connection(connector: str, **changes: Any) -> dict[str, Any]:
 
 
 def provide(broker: BrokerProcess, secret: str = SECRET) -> None:
-    """The secret, as an administrator sets it."""
+    """What `mqbroker secret set` does, without the second that each process would cost."""
     broker.prepare()
-    broker.command("secret", "set", "--stdin", "--config", str(broker.config_file), stdin=secret + "\n")
+    cluster_secret.write(broker.data_directory / "cluster-secret", secret)
 
 
-def wait_for(broker: BrokerProcess, what: str, check: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-    """What the broker says of the cluster, once `check` likes it."""
+def wait_for(
+    broker: BrokerProcess, what: str, check: Callable[[dict[str, Any]], bool], operation: str = "topology"
+) -> dict[str, Any]:
+    """What the broker says of the cluster, or what this operation finds, once `check` likes it."""
     deadline_s = time.monotonic() + WAIT_S
     while True:
-        found: dict[str, Any] = broker.admin("topology")
+        found: dict[str, Any] = broker.admin(operation)
         if check(found):
             return found
         if time.monotonic() > deadline_s:
@@ -88,11 +96,11 @@ def linked(broker: BrokerProcess, *nodes: str) -> dict[str, Any]:
     return wait_for(broker, f"it is linked with {nodes}", are_up)
 
 
-def knows(broker: BrokerProcess, bindings: int, consumers: int) -> None:
-    """When it knows of so many queues and consumers elsewhere."""
+def knows(broker: BrokerProcess, bindings: int, consumers: int, of: str = "") -> None:
+    """When it knows of so many queues and consumers elsewhere, by all its cluster connections or by this one."""
 
     def does(found: dict[str, Any]) -> bool:
-        rows = found["links"]
+        rows = [row for row in found["links"] if of in ("", row["connection"])]
         return (sum(row["bindings"] for row in rows), sum(row["consumers"] for row in rows)) == (bindings, consumers)
 
     wait_for(broker, f"it knows {bindings} queues and {consumers} consumers", does)

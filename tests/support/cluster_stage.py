@@ -5,8 +5,10 @@
     b = cluster.node("b", static=["a"])
     cluster.run()
 
-Each node is a Stage. Its cluster listener is reached as host `<name>`, port 5673. Pipes can be cut (both ends are
-told), or fall silent (nobody is).
+Each node is a Stage. Its cluster listener is reached as host `<name>`, port 5673. Pipes can be reset (both ends are
+told), fall silent (nobody is, and what is sent is lost), or be held up with the way between two nodes (nobody is, and
+what is sent arrives when the way is open again). Nodes may have broadcast and discovery groups as well: datagrams
+arrive at all who listen to their place over a card in the same network, the sender among them.
 """
 
 from __future__ import annotations
@@ -18,11 +20,11 @@ from typing import Any
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.cluster.discovery.datagram import derive_key
 from mqbroker.config.cluster_connections import ClusterConnectionTable, cluster_connection
-from mqbroker.config.options import default_listener
+from mqbroker.config.options import BrokerFile, default_listener, to_slices
 from mqbroker.config.slices import BrokerOptions, ClusterConnectionOptions, ConnectorOptions
 from mqbroker.node import inputs as given
 from mqbroker.node.bridge import Bridge
-from mqbroker.node.effects import Close, Connect, PauseReading, Send
+from mqbroker.node.effects import Close, Connect, JoinGroup, PauseReading, Send, SendDatagram
 
 from tests.support.stage import ROUNDS_MAX, Stage, options_with
 
@@ -48,10 +50,18 @@ class Pipe:
     def __init__(self, dialler: tuple[ClusterNode, int], acceptor: tuple[ClusterNode, int]) -> None:
         self.ends = (dialler, acceptor)
         self.unheard: set[str] = set()  # nodes whose bytes do not arrive
+        self.held: list[tuple[ClusterNode, given.Input]] = []  # what arrives when the way is open again
 
     def far(self, node: ClusterNode, conn: int) -> tuple[ClusterNode, int]:
         """The other end."""
         return self.ends[1] if self.ends[0] == (node, conn) else self.ends[0]
+
+    def deliver(self, node: ClusterNode, item: given.Received | given.Closed) -> None:
+        """Something has come to this end."""
+        if node.pipes.get(item.conn) is self and node.is_up:
+            if isinstance(item, given.Closed):
+                del node.pipes[item.conn]
+            node.give(item)
 
 
 class ClusterNode(Stage):
@@ -61,10 +71,12 @@ class ClusterNode(Stage):
         self.cluster = cluster
         self.name = name
         self.pipes: dict[int, Pipe] = {}
+        self.ears: set[str] = set()  # discovery groups that it listens to
         self.dials: list[Connect] = []
         self.lives = 0
         self.now_ns = cluster.now_ns
         said = {"node_id": node_id_of(name), "boot_id": self._boot_id(), "cluster_key": KEY, **identity}
+        cluster.nodes[name] = self
         super().__init__(options, identity=said)
 
     def _boot_id(self) -> str:
@@ -76,6 +88,7 @@ class ClusterNode(Stage):
         if self.lives:
             self.identity["boot_id"] = self._boot_id()
         self.lives += 1
+        self.ears.clear()
         super().start()
 
     @property
@@ -86,8 +99,16 @@ class ClusterNode(Stage):
     def crash(self) -> None:
         """The process is gone, and its connections are cut."""
         super().crash()
-        for pipe in list(self.pipes.values()):
-            self.cluster.cut(pipe, "reset")
+        self._hang_up_all("reset")
+
+    def unplug(self) -> None:
+        """Its card for discovery is gone."""
+        self.network_trouble = "no network card of this host has this address; it is tried again"
+        self.ears.clear()
+
+    def _hang_up_all(self, why: str) -> None:
+        for conn in list(self.pipes):
+            self.cluster.hang_up(self, conn, why)
 
     def events(self, event: str) -> list[Mapping[str, Any]]:
         """The fields of all notices of this name."""
@@ -110,13 +131,21 @@ class ClusterNode(Stage):
             case Send(conn, chunks) if conn in self.pipes:
                 self.cluster.send(self, conn, b"".join(bytes(chunk) for chunk in chunks))
             case Close(conn, _) if conn in self.pipes:
-                self.cluster.cut(self.pipes[conn], "closed by the other end")
+                self.cluster.hang_up(self, conn, "closed by the other end")
+                self.give(given.Closed(conn, "closed here"))
             case Close(conn, _) if conn < 0:
                 self.give(given.Closed(conn, "closed by us while connecting"))
             case PauseReading(conn) if conn in self.pipes:
                 pass
+            case SendDatagram(effect_id, group, data) if not self.network_trouble:
+                self.give(given.Done(effect_id))
+                self.cluster.spread(self, group, data)
             case _:
+                if isinstance(effect, JoinGroup) and not self.network_trouble:
+                    self.ears.add(effect.group)
                 super()._carry_out(effect)
+        if self.halted is not None:
+            self._hang_up_all("closed by the other end")
 
 
 class ClusterStage:
@@ -127,29 +156,29 @@ class ClusterStage:
         self.nodes: dict[str, ClusterNode] = {}
         self.unreachable: set[str] = set()  # hosts that refuse connections
         self.mute: set[str] = set()  # hosts that never answer
+        self.held_up: set[frozenset[str]] = set()  # pairs of nodes between which nothing gets through
 
     def node(
         self, name: str, /, static: Iterable[str] = (), *, identity: Mapping[str, Any] | None = None, **changes: Any
     ) -> ClusterNode:
-        """Start a node. `changes` are options of its cluster connection; `options` further tables of it."""
-        tables = changes.pop("options", {})
-        made = ClusterNode(self, name, options_for(name, static, changes, tables), **(identity or {}))
-        self.nodes[name] = made
-        return made
+        """Start a node. `changes` are options of its cluster connection; `options` further tables of it; `listener`
+        changes that for other nodes; `groups` are its groups of discovery as a file gives them.
+        """
+        return self.make(name, options_for(name, static, changes), identity or {})
+
+    def make(self, name: str, options: BrokerOptions, identity: Mapping[str, Any]) -> ClusterNode:
+        """What a node is here."""
+        return ClusterNode(self, name, options, **identity)
 
     def run(self) -> None:
         """Until nobody has anything to say."""
         for _ in range(ROUNDS_MAX):
-            busy = [
-                node
-                for node in self.nodes.values()
-                if node.is_up and (node._inputs or (node.pending and not node.is_disk_held))
-            ]
+            is_busy = any(node.is_busy for node in self.nodes.values())
             before = [len(node.batches) for node in self.nodes.values()]
             for node in self.nodes.values():
                 if node.is_up:
                     node.run()
-            if not busy and before == [len(node.batches) for node in self.nodes.values()]:
+            if not is_busy and before == [len(node.batches) for node in self.nodes.values()]:
                 return
         raise AssertionError("the nodes never fall silent")
 
@@ -182,7 +211,8 @@ class ClusterStage:
         if effect.host in self.mute:
             return
         far = self.nodes.get(effect.host)
-        if far is None or not far.is_up or effect.host in self.unreachable or effect.port != PORT:
+        is_open = effect.host not in self.unreachable and frozenset((node.name, effect.host)) not in self.held_up
+        if far is None or not far.is_up or not is_open or effect.port != PORT:
             node.give(given.Closed(effect.conn, f"{effect.host} port {effect.port}: Connection refused"))
             return
         far._ids += 1
@@ -196,13 +226,24 @@ class ClusterStage:
         pipe = node.pipes[conn]
         far, far_conn = pipe.far(node, conn)
         if node.name not in pipe.unheard:
-            far.give(given.Received(far_conn, data))
+            self._pass_on(pipe, node, far, given.Received(far_conn, data))
+
+    def hang_up(self, node: ClusterNode, conn: int, why: str) -> None:
+        """One end closes; the other one is told."""
+        pipe = node.pipes.pop(conn)
+        far, far_conn = pipe.far(node, conn)
+        self._pass_on(pipe, node, far, given.Closed(far_conn, why))
+
+    def _pass_on(self, pipe: Pipe, node: ClusterNode, far: ClusterNode, item: given.Received | given.Closed) -> None:
+        if frozenset((node.name, far.name)) in self.held_up:
+            pipe.held.append((far, item))
+        else:
+            pipe.deliver(far, item)
 
     def cut(self, pipe: Pipe, why: str = "reset") -> None:
         """The connection is over; both ends are told."""
         for node, conn in pipe.ends:
-            if node.pipes.pop(conn, None) is not None and node.is_up:
-                node.give(given.Closed(conn, why))
+            pipe.deliver(node, given.Closed(conn, why))
 
     def cut_all(self, node: ClusterNode) -> None:
         """All connections of a node."""
@@ -214,20 +255,57 @@ class ClusterStage:
         for pipe in node.pipes.values():
             pipe.unheard |= {end.name for end, _ in pipe.ends} if is_deaf else {node.name}
 
+    def between(self, one: str, other: str) -> list[Pipe]:
+        """The connections of two nodes with each other."""
+        pipes = dict.fromkeys([*self.nodes[one].pipes.values(), *self.nodes[other].pipes.values()])
+        return [pipe for pipe in pipes if {end.name for end, _ in pipe.ends} == {one, other}]
 
-def options_for(
-    name: str, static: Iterable[str], changes: Mapping[str, Any], tables: Mapping[str, Any]
-) -> BrokerOptions:
+    def hold_up(self, one: str, other: str) -> None:
+        """Nothing gets through between two nodes."""
+        self.held_up.add(frozenset((one, other)))
+
+    def let_through(self, one: str, other: str) -> None:
+        """What was held up arrives, and what comes later does at once."""
+        self.held_up.discard(frozenset((one, other)))
+        for pipe in self.between(one, other):
+            held, pipe.held = pipe.held, []
+            for node, item in held:
+                pipe.deliver(node, item)
+
+    # -- datagrams -----------------------------------------------------------------------------------------------------
+
+    def spread(self, node: ClusterNode, group: str, data: bytes) -> None:
+        """A datagram reaches everybody who listens to its place in its network."""
+        (said,) = [each for each in node.options.broadcast_groups if each.name == group]
+        place = (said.group_address, said.group_port, network_of(said.local_bind_address))
+        for far in self.nodes.values():
+            for heard in far.options.discovery_groups if far.is_up else ():
+                there = (heard.group_address, heard.group_port, network_of(heard.local_bind_address))
+                if heard.name in far.ears and there == place:
+                    far.give(given.Datagram(heard.name, f"{said.local_bind_address}:40000", data))
+
+
+def network_of(address: str | None) -> str:
+    """What stands for the network of a card that has this address."""
+    return (address or "").rpartition(".")[0]
+
+
+def options_for(name: str, static: Iterable[str], changes: Mapping[str, Any]) -> BrokerOptions:
     """Options of a node: clients come in at its first listener, other nodes at the second."""
-    base = options_with(**tables)
+    said = dict(changes)
+    base = options_with(**said.pop("options", {}))
     cluster = replace(
-        default_listener("cluster", PORT), kind="cluster", sasl_mechanisms=("SCRAM-SHA-512", "SCRAM-SHA-256")
-    )
+        default_listener("cluster", PORT), kind="cluster", sasl_mechanisms=("SCRAM-SHA-512", "SCRAM-SHA-256"),
+        **said.pop("listener", {}),
+    )  # fmt: skip
     connectors = [ConnectorOptions("own", name, PORT, False)]
     connectors += [ConnectorOptions(f"to-{each}", each, PORT, False) for each in static]
-    named = [f"to-{each}" for each in static]
-    connection = connection_with(**{"static_connectors": named, **changes})
+    own = {"name": "own", "host": name, "port": PORT}
+    groups = to_slices(BrokerFile.model_validate({"connectors": [own], **said.pop("groups", {})}))
+    if "discovery_group_ref" not in said:
+        said.setdefault("static_connectors", [f"to-{each}" for each in static])
     return replace(
         base, node=replace(base.node, name=name), listeners=(*base.listeners, cluster), connectors=tuple(connectors),
-        cluster_connections=(connection,),
+        cluster_connections=(connection_with(**said),), broadcast_groups=groups.broadcast_groups,
+        discovery_groups=groups.discovery_groups,
     )  # fmt: skip
