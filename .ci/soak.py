@@ -4,8 +4,8 @@
     .ci/soak.py --histories 5000 --cluster-histories 1000 [--seed N]
 
 Two workers share the time: one runs simulated histories, the other takes turns between the codec's fuzzer, crash points
-with other seeds, properties with other examples, and histories of clusters. Everything that is found says how to run it
-again. Exit code 1 if anything was found.
+with other seeds, properties with other examples, histories of clusters, and crowds of peers. Everything that is found
+says how to run it again. Exit code 1 if anything was found.
 
 With counts instead of a time both workers run histories alone, HISTORIES_MAX at a time: a line each, and a total.
 """
@@ -114,14 +114,16 @@ def others(seed: int, deadline_s: float) -> list[Turn]:
 
 def turn_of(number: int, seed: int, left_s: float) -> Turn:
     pytest = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
-    if number % 4 == 3:
+    if number % 5 == 4:
+        return Turn("crowds", (*pytest, "-s", "--timeout=600", "tests/system/broker/test_crowds.py"), (("SOAK", "1"),))
+    if number % 5 == 3:
         seconds = f"{min(CLUSTERS_TURN_S, left_s):.0f}"
         first = str(seed * 1000)
         return Turn("clusters", (sys.executable, "-m", "tests.sim", "--cluster", "--soak", seconds, "--from", first))
-    if number % 4 == 0:
+    if number % 5 == 0:
         seconds = f"{min(FUZZ_TURN_S, left_s):.0f}"
         return Turn("fuzzer", (sys.executable, "-m", "tests.fuzz.fuzz_wire", "--seconds", seconds, "--seed", str(seed)))
-    if number % 4 == 1:
+    if number % 5 == 1:
         return Turn("crash points", (*pytest, *CRASH_TESTS), (("CRASH_SEED", str(seed)),))
     command = (*pytest, "--timeout=600", f"--hypothesis-seed={seed}", "-m", "not system", "tests/unit")
     return Turn("properties", command, (("SOAK", "1"), ("EXAMPLES", "1000")))
