@@ -1,15 +1,19 @@
 """Looks where the fixed runs do not: fresh seeds, for as long as you have.
 
     .ci/soak.py --minutes 30 [--seed N]
+    .ci/soak.py --histories 5000 --cluster-histories 1000 [--seed N]
 
 Two workers share the time: one runs simulated histories, the other takes turns between the codec's fuzzer, crash points
-with other seeds, properties with other examples, and histories of clusters. Everything that is found says how to run it
-again. Exit code 1 if anything was found.
+with other seeds, properties with other examples, histories of clusters, and crowds of peers. Everything that is found
+says how to run it again. Exit code 1 if anything was found.
+
+With counts instead of a time both workers run histories alone, HISTORIES_MAX at a time: a line each, and a total.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import subprocess
 import sys
@@ -22,6 +26,7 @@ ROOT = Path(__file__).resolve().parents[1]
 LOGS = ROOT / ".build" / "soak"
 FUZZ_TURN_S = 60.0
 CLUSTERS_TURN_S = 300.0
+HISTORIES_MAX = 500
 # One turn of the others may outlast the time by this, so that a soak ends nearly when it said.
 OVERTIME_S_MAX = 240.0
 CRASH_TESTS = ("tests/crash/test_crash_points.py", "-k", "test_power_cut or test_one_call_fails")
@@ -45,19 +50,48 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--minutes", type=float, default=30, help="how long (default: %(default)g)")
     parser.add_argument("--seed", type=int, default=time.time_ns() % 10**9, help="first seed (default: from the clock)")
+    parser.add_argument("--histories", type=int, default=0, metavar="N", help="so many of one node, instead of a time")
+    parser.add_argument("--cluster-histories", type=int, default=0, metavar="N", help="and so many of clusters")
     options = parser.parse_args()
     if not 0 < options.minutes <= 24 * 60:
         parser.error("--minutes must be above 0 and at most a day")
+    if min(options.histories, options.cluster_histories) < 0:
+        parser.error("--histories and --cluster-histories are not below 0")
     LOGS.mkdir(parents=True, exist_ok=True)
+    if options.histories or options.cluster_histories:
+        return counted(options.seed, options.histories, options.cluster_histories)
     deadline_s = time.monotonic() + options.minutes * 60
     say(f"{options.minutes:g} minutes from seed {options.seed}")
     with ThreadPoolExecutor(2) as workers:
         jobs = [workers.submit(worker, options.seed, deadline_s) for worker in (histories, others)]
         found = [one for job in jobs for one in job.result()]
+    return told(found)
+
+
+def told(found: list[Turn]) -> int:
     for turn in found:
         say(f"FOUND by {turn.name}; again: {turn.again}")
     say(f"{len(found)} failed" if found else "nothing found")
     return 1 if found else 0
+
+
+def counted(seed: int, of_one_node: int, of_clusters: int) -> int:
+    """So many histories of each kind; a seed that fails is named with the command that replays it."""
+    say(f"{of_one_node} histories of one node and {of_clusters} of clusters from seed {seed}")
+    turns = pieces("simulation", (), seed, of_one_node) + pieces("clusters", ("--cluster",), seed, of_clusters)
+    with ThreadPoolExecutor(2) as workers:
+        passed = list(workers.map(lambda turn: take(turn, math.inf), turns))
+    return told([turn for turn, is_good in zip(turns, passed, strict=True) if not is_good])
+
+
+def pieces(name: str, option: tuple[str, ...], seed: int, count: int) -> list[Turn]:
+    """Turns that together run so many histories from a seed on."""
+    starts = range(seed, seed + count, HISTORIES_MAX)
+    return [
+        Turn(f"{name} {first}", (sys.executable, "-m", "tests.sim", *option, "--count",
+                                 str(min(HISTORIES_MAX, seed + count - first)), "--from", str(first)))
+        for first in starts
+    ]  # fmt: skip
 
 
 def histories(seed: int, deadline_s: float) -> list[Turn]:
@@ -80,14 +114,16 @@ def others(seed: int, deadline_s: float) -> list[Turn]:
 
 def turn_of(number: int, seed: int, left_s: float) -> Turn:
     pytest = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
-    if number % 4 == 3:
+    if number % 5 == 4:
+        return Turn("crowds", (*pytest, "-s", "--timeout=600", "tests/system/broker/test_crowds.py"), (("SOAK", "1"),))
+    if number % 5 == 3:
         seconds = f"{min(CLUSTERS_TURN_S, left_s):.0f}"
         first = str(seed * 1000)
         return Turn("clusters", (sys.executable, "-m", "tests.sim", "--cluster", "--soak", seconds, "--from", first))
-    if number % 4 == 0:
+    if number % 5 == 0:
         seconds = f"{min(FUZZ_TURN_S, left_s):.0f}"
         return Turn("fuzzer", (sys.executable, "-m", "tests.fuzz.fuzz_wire", "--seconds", seconds, "--seed", str(seed)))
-    if number % 4 == 1:
+    if number % 5 == 1:
         return Turn("crash points", (*pytest, *CRASH_TESTS), (("CRASH_SEED", str(seed)),))
     command = (*pytest, "--timeout=600", f"--hypothesis-seed={seed}", "-m", "not system", "tests/unit")
     return Turn("properties", command, (("SOAK", "1"), ("EXAMPLES", "1000")))
@@ -107,7 +143,7 @@ def take(turn: Turn, left_s: float) -> bool:
             stderr=subprocess.STDOUT,
         )
         try:
-            code = process.wait(left_s + OVERTIME_S_MAX)
+            code = process.wait(None if math.isinf(left_s) else left_s + OVERTIME_S_MAX)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

@@ -47,6 +47,18 @@ def test_every_subscriber_of_a_topic_gets_a_copy(broker: BrokerProcess, client: 
     assert ids(client, "one", 2) == ids(client, "two", 2) == ["a", "b"]
 
 
+def test_who_subscribes_later_gets_the_newest(make_broker: Callable[..., BrokerProcess], client: ProtonClient) -> None:
+    broker = make_broker(options={"address-settings": {"news": {"retroactive-message-count": 2}}})
+    broker.start()
+    client.connect("c", broker)
+    client.sender("c", "out", "news", capabilities=["topic"])
+    client.send("out", ["a", "b", "c"])
+    client.receiver("c", "late", "news", capabilities=["topic"], credit=10)
+    assert ids(client, "late", 2) == ["b", "c"]
+    client.send("out", ["d"])
+    assert ids(client, "late", 1) == ["d"]
+
+
 def test_shared_subscribers_share(broker: BrokerProcess, client: ProtonClient, queue: str) -> None:
     client.connect("c", broker)
     for name in ("one", "two"):

@@ -340,6 +340,28 @@ def test_every_subscriber_gets_a_copy(jms: JmsClient, session: str, queue: str) 
         assert jms.is_quiet(name)
 
 
+def test_who_subscribes_later_gets_the_newest_messages(make_broker: Make, jms: JmsClient) -> None:
+    """From an address with `retroactive-message-count`, also of what came before the broker was killed."""
+    broker = make_broker(options={"address-settings": {"news": {"retroactive-message-count": 2}}})
+    broker.start()
+    jms.connect("c", broker, client_id="app")
+    jms.session("c", "s")
+    jms.put("s", "topic:news", *[{"body": body, "properties": {"n": n}} for n, body in enumerate("abc")])
+    jms.consumer("s", "in", "topic:news")
+    assert jms.bodies("in", 2) == ["b", "c"]
+    broker.kill()
+    broker.start()
+    jms.connect("c2", broker, client_id="app")
+    jms.session("c2", "s2")
+    jms.consumer("s2", "some", "topic:news", kind="durable", subscription="news", selector="n = 2")
+    (row,) = jms.receive("some")
+    assert (row["body"], row["redelivered"], row["properties"]["JMSXDeliveryCount"]) == ("c", False, 1)
+    assert jms.is_quiet("some")
+    jms.ask("close", name="some")
+    jms.consumer("s2", "some", "topic:news", kind="durable", subscription="news", selector="n = 2")
+    assert jms.is_quiet("some")
+
+
 @pytest.mark.parametrize("kind", ["plain", "durable"])
 def test_a_subscriber_may_leave_out_what_its_own_connection_sends(
     broker: BrokerProcess, jms: JmsClient, session: str, queue: str, kind: str

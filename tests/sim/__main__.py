@@ -1,8 +1,9 @@
-"""Replay or explore histories: `python -m tests.sim [--cluster] SEED`, or with `--soak SECONDS [--from SEED]`."""
+"""Replay or explore histories: `python -m tests.sim [--cluster] SEED`, or with `--soak SECONDS` or `--count N`."""
 
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 import time
 
@@ -14,6 +15,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.sim", description=__doc__)
     parser.add_argument("seed", type=int, nargs="?", help="replay this history")
     parser.add_argument("--soak", type=float, metavar="SECONDS", help="run histories for so long")
+    parser.add_argument("--count", type=int, metavar="N", help="run so many histories")
     parser.add_argument("--cluster", action="store_true", help="histories of several nodes that are a cluster")
     parser.add_argument("--from", type=int, dest="first", help="first seed of a soak (default: from the clock)")
     arguments = parser.parse_args()
@@ -22,18 +24,20 @@ def main() -> int:
         verdict = simulation(arguments.seed).run()
         print(verdict)
         return 1 if verdict.violations else 0
-    if arguments.soak is None:
-        parser.error("a SEED or --soak SECONDS is needed")
+    if arguments.soak is None and arguments.count is None:
+        parser.error("a SEED, --soak SECONDS or --count N is needed")
     first = time.time_ns() % 10**9 if arguments.first is None else arguments.first
-    return soak(simulation, arguments.soak, first)
+    deadline_s = math.inf if arguments.soak is None else time.monotonic() + arguments.soak
+    return soak(simulation, first, deadline_s, arguments.count)
 
 
-def soak(simulation: type[Simulation | ClusterSimulation], seconds: float, first: int) -> int:
-    """Fresh histories for so long."""
+def soak(
+    simulation: type[Simulation | ClusterSimulation], first: int, deadline_s: float, count: int | None = None
+) -> int:
+    """Fresh histories until then, or so many."""
     option = "--cluster " if simulation is ClusterSimulation else ""
-    deadline_s = time.monotonic() + seconds
     seed, failed, accepted = first, 0, 0
-    while time.monotonic() < deadline_s:
+    while time.monotonic() < deadline_s and (count is None or seed < first + count):
         try:
             verdict = simulation(seed).run()
             violations, accepted = verdict.violations, accepted + verdict.accepted

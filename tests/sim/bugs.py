@@ -20,6 +20,7 @@ from mqbroker.core.pages import Page, Pages, Piece
 from mqbroker.core.paging import Paging
 from mqbroker.core.queue import Queue, Segment
 from mqbroker.core.restore import hold_again
+from mqbroker.core.retroactive import Retroactive
 from mqbroker.core.store import Store
 from mqbroker.core.transaction import Transaction
 from mqbroker.core.upkeep import upkeep
@@ -235,6 +236,12 @@ def _take_without_pages(self: Paging, queue: Queue, page: Page, segment: Segment
     return segment
 
 
+def _give_without_newest(self: Retroactive, address: Address, ring: Queue) -> list[Segment]:
+    """A new subscription misses what came last."""
+    return _FITTING(self, address, ring)[:-1]
+
+
+_FITTING = Retroactive._fitting
 _TAKERS = Paging.takers
 _SEGMENTS_IN = paging.segments_in
 _ADD = Pages.add
@@ -308,5 +315,6 @@ FEATURE_BUGS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "a scheduled message comes at once": lambda: patch.object(Queue, "_schedule", _due_at_once),
     "one of several subscriptions gets nothing": lambda: patch.object(Address, "route", _without_last_queue),
     "a higher priority is not shown to whom a lower one was": lambda: patch.object(Queue, "_arrive", _arrive_unseen),
+    "the newest of what is kept is not given": lambda: patch.object(Retroactive, "_fitting", _give_without_newest),
     "a retried message is a duplicate of itself": lambda: patch.object(Store, "publish", _publish_as_new),
 }

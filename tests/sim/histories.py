@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
+from mqbroker.node.effects import AdminReply
 from mqbroker.wire.flat import decode_disposition_flat
 from mqbroker.wire.frames import frame_at
 from mqbroker.wire.performatives import Accepted
@@ -258,7 +259,9 @@ class Simulation:
     def _drain(self) -> int:
         for node in self.nodes:
             for name, queue in list(node.broker.store.queues.items()):
-                if self.kind == FEATURES:
+                if queue.kind.is_internal:
+                    node.ask("queue-purge", {"name": name}, _purged)  # nobody would take what is kept for later
+                elif self.kind == FEATURES:
                     Drain(self.world, node, self.model, self._place_of(queue.kind.address), (queue.kind.address, name))
                 else:
                     drain = MovedDrain if name.endswith(MOVED) else Consumer
@@ -291,6 +294,10 @@ class Simulation:
                 if node.large_files.sizes or node.broker.store.large.count
             ]
         )
+
+
+def _purged(reply: AdminReply) -> None:
+    assert reply.error is None, reply.error
 
 
 class Watch:

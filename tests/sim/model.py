@@ -62,6 +62,7 @@ class Subscription:
     since: int
     colour: str
     is_durable: bool
+    owed: frozenset[str] = frozenset()  # messages from before it, which its address must have kept for it
 
 
 class Reader(Protocol):
@@ -121,7 +122,24 @@ class Model:
 
     def subscribed(self, queue: str, place: Place, colour: str, *, is_durable: bool) -> None:
         """A subscriber was told that its subscription stands."""
-        self.subscriptions.setdefault(queue, Subscription(place.address, len(self.letters), colour, is_durable))
+        if queue not in self.subscriptions:
+            owed = self._kept_at(place)
+            self.subscriptions[queue] = Subscription(place.address, len(self.letters), colour, is_durable, owed)
+
+    def _kept_at(self, place: Place) -> frozenset[str]:
+        """What is surely among the newest messages of an address: of what came behind it, or may have, there is less.
+
+        Nothing is sure where an address has bounds, or where dead letters come in anew.
+        """
+        if not place.retains or place.is_retried or "address_full_policy" in place.settings:
+            return frozenset()
+        sent = [each for each in self.letters.values() if each.queue == place.address and each.sent_ms]
+        found = []
+        for letter in sent:
+            behind = sum(each.outcome != "accepted" or each.accepted_ms >= letter.sent_ms for each in sent)
+            if letter.outcome == "accepted" and letter.is_durable and behind <= place.retains and not letter.is_resent:
+                found.append(letter.name)
+        return frozenset(found)
 
     # -- what nodes send -----------------------------------------------------------------------------------------------
 
@@ -141,7 +159,8 @@ class Model:
         if letter.group and reader.conn:
             self._check_group(reader, message_id, letter.group)
         copy = self.copies.get((message_id, reader.queue))
-        if copy is not None and now_ms < copy.not_before_ms and not reader.place.is_retried:
+        may_be_anew = reader.place.is_retried or self._begins_anew(reader.queue, reader.place)
+        if copy is not None and now_ms < copy.not_before_ms and not may_be_anew:
             self._wrong(f"too early: {message_id} was given to {reader.tag} before its redelivery delay")
 
     def _check_group(self, reader: Reader, message_id: str, group: str) -> None:
@@ -168,7 +187,10 @@ class Model:
             self._wrong(f"selector: {message_id} is {letter.colour!r} and came to {reader.tag}")
         if reader.where == MOVED:
             origin = letter.queue  # what a person moves says nothing of its own
-        copy = self.copies.setdefault((message_id, reader.queue if reader.where == HOME else origin), Copy())
+        queue = reader.queue if reader.where == HOME else origin
+        copy = self.copies.setdefault((message_id, queue), Copy())
+        if self._begins_anew(queue, reader.place):
+            copy.is_settled, copy.is_returned, copy.ended = False, True, ""
         if reader.takes:
             if reader.where == HOME:
                 self._check_order(reader, letter, is_new=not header.delivery_count and not copy.seen)
@@ -178,6 +200,11 @@ class Model:
             if reader.where != HOME:
                 self._end(reader, letter, copy, origin)
         return copy
+
+    def _begins_anew(self, queue: str, place: Place) -> bool:
+        """Whether a queue may have ended, and one of its name may have got once more what its address keeps."""
+        found = self.subscriptions.get(queue)
+        return place.is_topic and place.retains > 0 and (found is None or not found.is_durable)
 
     def _take(self, reader: Reader, letter: Letter, copy: Copy, deliveries: int) -> None:
         message_id = letter.name
@@ -266,7 +293,7 @@ class Model:
             for name, each in self.subscriptions.items()
             if each.address == letter.queue
             and each.is_durable
-            and letter.index >= each.since
+            and (letter.index >= each.since or letter.name in each.owed)
             and each.colour in ("", letter.colour)
         ]
 

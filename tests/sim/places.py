@@ -39,6 +39,11 @@ class Place:
         return int(self.settings["max_delivery_attempts"])
 
     @property
+    def retains(self) -> int:
+        """How many messages are kept for subscriptions that are made later."""
+        return int(self.settings.get("retroactive_message_count", 0))
+
+    @property
     def drops(self) -> bool:
         """Whether what does not fit is accepted and dropped."""
         return self.settings.get("address_full_policy") == "DROP"
@@ -85,6 +90,9 @@ def drawn(rng: random.Random, address: str) -> Place:
     if rng.random() < 0.4:
         settings["address_full_policy"] = rng.choice(("BLOCK", "FAIL", "DROP"))
         settings.update(rng.choice(({"max_size_messages": 15}, {"max_size_bytes": 4000})))
+    if place.is_topic:
+        # By dice of their own, so that histories of other places stay what they are.
+        settings["retroactive_message_count"] = random.Random(repr((address, settings))).choice((0, 0, 3, 20))
     return place
 
 

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import os
-import resource
 import socket
 import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from mqbroker.wire.performatives import Attach, Source, Target
-from mqbroker.wire.types import Symbol
 
-from tests.support import frames
 from tests.support.broker_process import BrokerProcess
 
 Make = Callable[..., BrokerProcess]
@@ -106,65 +102,6 @@ def test_a_silent_connection_is_closed_after_the_login_timeout(make_broker: Make
         assert 0.25 < time.monotonic() - started_s < 5
 
 
-def test_a_thousand_silent_connections_cost_little_and_disturb_nobody(broker: BrokerProcess) -> None:
-    _allow_descriptors(3000)
-    broker.admin("status")
-    before = broker.rss_bytes()
-    started_s = time.monotonic()
-    socks = [broker.connect() for _ in range(1000)]
-    while broker.admin("status")["connections"] < 1000:
-        assert time.monotonic() - started_s < 10
-        time.sleep(0.02)
-    took_s = time.monotonic() - started_s
-    grown = broker.rss_bytes() - before
-    print(f"1,000 connections: {took_s:.2f} s, {grown / 1000:.0f} bytes each")
-    assert grown < 64 << 20
-    started_s = time.monotonic()
-    broker.admin("send", address="orders", messages=[{"body": "x"}])
-    assert time.monotonic() - started_s < 10
-    for sock in socks:
-        sock.close()
-    while broker.admin("status")["connections"]:
-        assert time.monotonic() - started_s < 20
-        time.sleep(0.02)
-
-
-READER_BYTES_MAX = 1 << 20
-BROWSING = Attach(name="r", handle=1, role=True, snd_settle_mode=1, target=Target(),
-                  source=Source(address="orders", distribution_mode=Symbol("copy")))  # fmt: skip
-
-
-def test_a_thousand_readers_that_do_not_read_cost_little_and_disturb_nobody(make_broker: Make) -> None:
-    """Each may have 8 MB at once, by credit and by window, and takes nothing of it."""
-    _allow_descriptors(3000)
-    broker = make_broker(listener={"sasl-mechanisms": ["ANONYMOUS"]})
-    broker.start()
-    for _ in range(20):
-        broker.admin("send", address="orders", messages=[{"body": "x" * 8000, "durable": False}] * 50)
-    before = broker.rss_bytes()
-    hello = frames.anonymous() + frames.opened() + frames.begun(incoming_window=1 << 30) + frames.frame(BROWSING)
-    socks = [broker.connect() for _ in range(1000)]
-    for sock in socks:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        sock.sendall(hello + frames.flow(1, 100_000, window=1 << 30))
-    deadline_s = time.monotonic() + 120
-    while broker.admin("queue-show", name="orders")["consumer_count"] < 1000:
-        assert time.monotonic() < deadline_s
-        time.sleep(0.05)
-    grown, since_s = 0, time.monotonic()
-    while time.monotonic() < min(since_s + 2, deadline_s):
-        if (now := broker.rss_bytes() - before) > grown:
-            grown, since_s = now, time.monotonic()
-        broker.admin("send", address="others", messages=[{"body": "x"}])
-        assert grown < 1000 * READER_BYTES_MAX
-        time.sleep(0.05)
-    print(f"1,000 readers: {grown / 1000:.0f} bytes each")
-    assert len(broker.admin("receive", address="others", wait_ms=1000)["messages"]) == 1
-    for sock in socks:
-        sock.close()
-    broker.wait_for_connections(0)
-
-
 @pytest.mark.option("listeners.connections-max")
 def test_connections_over_the_bound_are_closed_at_once(make_broker: Make) -> None:
     broker = make_broker(listener={"connections-max": 2})
@@ -188,9 +125,3 @@ def test_nonsense_on_the_admin_socket_is_answered(broker: BrokerProcess) -> None
         sock.settimeout(5)
         assert b"amqp:decode-error" in sock.recv(65536)
     assert "Traceback" not in broker.log
-
-
-def _allow_descriptors(count: int) -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < count:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (min(count, hard), hard))

@@ -129,6 +129,10 @@ class AddressSettingsTable(Table):
     enable_ingress_timestamp: bool | None = setting(
         False, "Say in the annotation `x-opt-ingress-time` of each message when it came, in ms since 1970."
     )
+    retroactive_message_count: int | None = setting(
+        0, "Newest messages of an address that queues get which are made later; 0: none.",
+        unit="messages", ge=0, le=100_000,
+    )  # fmt: skip
     id_cache_size: int | None = setting(
         20_000,
         "Ids (`_AMQ_DUPL_ID`) that an address remembers: a message with one of them is accepted and dropped; 0: none.",

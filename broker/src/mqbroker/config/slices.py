@@ -143,6 +143,7 @@ class AddressSettings:
     slow_consumer_policy: str
     slow_consumer_check_period: int
     enable_ingress_timestamp: bool
+    retroactive_message_count: int
     id_cache_size: int
     max_size_bytes: int
     max_size_messages: int

@@ -4,6 +4,7 @@ Three things, not one: an address is a name that senders use, a queue holds mess
 bindings share the messages (each goes to one queue in turn), multicast bindings get a copy each: one message, many
 queues. A binding may have a filter, and then gets what matches. Bindings of other nodes are in `reach` (reach.py), and
 what is on its way to them in store-and-forward queues, which are bound here and get nothing by routing of their own.
+So is the ring of what is kept for queues that are made later (retroactive.py).
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from mqbroker.core.kinds import FORWARD
+from mqbroker.core.kinds import FORWARD, RETROACTIVE
 from mqbroker.core.message_view import MessageView
 from mqbroker.core.meter import Meter
 from mqbroker.core.queue import Queue
@@ -42,7 +43,7 @@ class Address:
     __slots__ = (
         "_idle", "_is_choosy", "anycast", "can_page", "cursor", "due_ns", "forwarding", "is_configured",
         "is_pause_kept", "is_paused", "is_topic", "meter", "multicast", "name", "pages", "producers_count", "reach",
-        "routed_total", "routing_types", "scheduled_ns", "target", "unrouted_total", "was_bound",
+        "retains_max", "ring", "routed_total", "routing_types", "scheduled_ns", "target", "unrouted_total", "was_bound",
     )  # fmt: skip
 
     def __init__(self, name: str, meter: Meter | None = None, idle: Idle | None = None, *, pages: bool = False) -> None:
@@ -55,6 +56,8 @@ class Address:
         self.multicast: list[Queue] = []
         self.forwarding: list[Queue] = []  # hold messages of this address for other nodes
         self.reach: Reach | None = None  # bindings of other nodes, where there are any
+        self.ring: Queue | None = None  # keeps the newest messages for queues that are made later,
+        self.retains_max = 0  # so many of them
         self.routed_total = 0
         self.unrouted_total = 0
         self.cursor = 0
@@ -78,6 +81,9 @@ class Address:
 
     def bind(self, queue: Queue) -> None:
         """Messages of this address reach the queue from now on."""
+        if queue.kind.routing == RETROACTIVE:
+            self.ring = queue  # beyond the bounds of the address, whose producers would wait for it for ever
+            return
         self._bound_as(queue.kind.routing).append(queue)
         queue.meter = self.meter
         if not queue.kind.is_forwarding:
@@ -87,6 +93,9 @@ class Address:
 
     def unbind(self, queue: Queue) -> None:
         """They no longer do."""
+        if queue is self.ring:
+            self.ring = None
+            return
         self._bound_as(queue.kind.routing).remove(queue)
         self.look()
 

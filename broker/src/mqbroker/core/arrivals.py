@@ -156,7 +156,7 @@ class Arrivals:
     def _here(self, address: Address, name: str) -> Queue | None:
         """The queue of this node that has a name in the cluster."""
         queue = self._store.queues.get(name.removesuffix(self.node_id))
-        if queue is None or queue.kind.is_forwarding or queue.kind.address != address.name:
+        if queue is None or queue.kind.is_internal or queue.kind.address != address.name:
             return None
         return queue if cluster_name_of(queue.kind.name, self.node_id) == name else None
 

@@ -51,6 +51,10 @@ def _rank(segment: Segment) -> int:
     return segment.rank
 
 
+def _first_id(segment: Segment) -> int:
+    return segment.first_id
+
+
 def _block_rank(block: list[Segment]) -> int:
     return block[0].rank
 
@@ -124,6 +128,14 @@ class Backlog:
             block[0] = Segment(run, start + count, n - count, deliveries)
         self.count -= taken.n
         return taken
+
+    def take_oldest(self, count: int) -> Segment:
+        """At most `count` messages of the lowest ids, as one segment. There must be one."""
+        if self.head.run.section.priority == self._blocks[-1][-1].run.section.priority:
+            return self.take(count)
+        heads = [next(self.from_rank(rank_of(priority, 0)), self.head) for priority in range(PRIORITY_MAX + 1)]
+        oldest = min(heads, key=_first_id)
+        return self.take_at(oldest.rank, min(oldest.n, count))
 
     def take_at(self, rank: int, count: int) -> Segment:
         """`count` messages from the place `rank` on, all of one segment. They must be there."""

@@ -59,14 +59,17 @@ class Declared:
             self._record(address)
 
     def delete(self, address: Address) -> bool:
-        """Forget an address, to which nothing is bound; whether the journal was told."""
+        """Forget an address, to which no queue is bound that clients know; whether the journal was told."""
         was_recorded = bool(_attributes_of(address))
+        is_told = was_recorded or address.ring is not None
+        if address.ring is not None:
+            self._store.delete_queue(address.ring)
         address.routing_types, address.is_paused, address.is_pause_kept = (), False, False
         address.is_configured = False
         if was_recorded:
             self._store.journal.drop_address(address.name)
         self._store.forget_address(address.name)
-        return was_recorded
+        return is_told
 
     def pause(self, address: Address, is_paused: bool, *, is_kept: bool) -> bool:
         """Hand out nothing from the queues there, or again. `is_kept`: also after a restart.

@@ -30,6 +30,8 @@ def delete(store: Store, queue: Queue) -> int:
     address.unbind(queue)
     if queue.kind.is_forwarding:
         store.remotes.gone(queue)
+    elif queue.kind.is_internal:
+        store.retroactive.gone(queue)
     else:
         store.watcher.queue_removed(queue)
     if queue.alone is not None:

@@ -71,6 +71,8 @@ class Idle:
 
     def _may_go(self, queue: Queue) -> bool:
         """Whether a queue of this kind goes by itself. What the file of options declares does not."""
+        if queue.kind.is_internal:
+            return False
         settings = self._store.settings.of(queue.kind.address)
         if queue.kind.auto_created:
             return settings.auto_delete_queues
@@ -100,7 +102,8 @@ class Idle:
 
     def _is_unused(self, address: Address) -> bool:
         is_there = self._store.addresses.get(address.name) is address
-        return is_there and address.is_empty and not (address.is_topic and address.producers_count)
+        is_free = address.is_empty and address.ring is None  # what is kept for later waits for somebody to come
+        return is_there and is_free and not (address.is_topic and address.producers_count)
 
     def attached(self, address: Address) -> None:
         """A producer has come."""

@@ -10,13 +10,17 @@ from mqbroker.config.slices import AddressSettings
 
 NAME_SIZE_MAX = 1024
 FORWARD = "forward"  # the routing of store-and-forward queues
+RETROACTIVE = "retroactive"  # that of the ring in which an address keeps its newest messages
 TEMPORARY_PREFIX = "temporary."  # of names that the broker gives to temporary queues
 INTERNAL_PREFIX = "$."  # of names that no client may use
 
 
 @dataclass(frozen=True, slots=True)
 class QueueKind:
-    """What a queue is. `routing` is anycast, multicast or forward; -1 and the empty text mean: none, or no bound."""
+    """What a queue is. `routing` is anycast, multicast, forward or retroactive.
+
+    -1 and the empty text mean: none, or no bound.
+    """
 
     name: str
     address: str
@@ -49,6 +53,11 @@ class QueueKind:
     def is_forwarding(self) -> bool:
         """Whether its messages are for another node."""
         return self.routing == FORWARD
+
+    @property
+    def is_internal(self) -> bool:
+        """Whether clients do not know it: it gets nothing by its binding, and nothing is scheduled in it."""
+        return self.routing in (FORWARD, RETROACTIVE)
 
     @property
     def may_page(self) -> bool:
@@ -102,3 +111,5 @@ def check_is_public(kind: QueueKind) -> None:
     """Raises Refused where a queue is not for clients."""
     if kind.is_forwarding:
         raise Refused("amqp:not-allowed", f"queue {kind.name!r} holds messages for another node of the cluster")
+    if kind.is_internal:
+        raise Refused("amqp:not-allowed", f"queue {kind.name!r} holds messages for queues that are made later")

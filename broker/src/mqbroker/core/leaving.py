@@ -11,7 +11,7 @@ from mqbroker.base.errors import Refused
 from mqbroker.config.slices import AddressSettings
 from mqbroker.core.address import MULTICAST, Address, Origin
 from mqbroker.core.backlog import EXPIRED, Segment
-from mqbroker.core.kinds import QueueKind
+from mqbroker.core.kinds import RETROACTIVE, QueueKind
 from mqbroker.core.moved import moved
 from mqbroker.core.queue import Queue
 
@@ -29,7 +29,7 @@ class Leaving:
         """Settle what left a queue by itself; expired messages go to the expiry address."""
         settings = self._store.settings.of(queue.kind.address)
         for why, segment in queue.take_gone():
-            if why == EXPIRED and settings.expiry_address:
+            if why == EXPIRED and settings.expiry_address and queue.kind.routing != RETROACTIVE:
                 own = settings.expiry_queue_prefix + queue.kind.address + settings.expiry_queue_suffix
                 target = settings.expiry_address, own if settings.auto_create_expiry_resources else ""
                 self._move(queue, segment, target, "expired")

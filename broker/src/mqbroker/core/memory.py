@@ -39,8 +39,13 @@ class Memory:
 
     @property
     def has_room(self) -> bool:
-        """Whether credit may be granted again: a margin below the limit, so that it does not flap."""
-        return self.held_bytes < self.max_bytes - self.max_bytes // 8 and not self.is_shut
+        """Whether credit may be granted again."""
+        return not self.is_tight and not self.is_shut
+
+    @property
+    def is_tight(self) -> bool:
+        """Whether it is nearly full: by a margin, so that credit does not flap."""
+        return self.held_bytes >= self.max_bytes - self.max_bytes // 8
 
     @property
     def why_full(self) -> str:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mqbroker.base.errors import Refused
-from mqbroker.core.address import ANYCAST, FULLY_QUALIFIED, MULTICAST
-from mqbroker.core.kinds import TEMPORARY_PREFIX, kind_of
+from mqbroker.core.address import ANYCAST, FULLY_QUALIFIED, MULTICAST, Address
+from mqbroker.core.kinds import TEMPORARY_PREFIX, check_is_public, kind_of
 
 if TYPE_CHECKING:
-    from mqbroker.core.address import Address
     from mqbroker.core.queue import Queue
     from mqbroker.core.store import Store
 
@@ -24,10 +23,23 @@ def queue_at(store: Store, address: str, name: str, routing: str = "") -> Queue:
         if found.kind.address != address:
             why = f"queue {name!r} belongs to address {found.kind.address!r}, not to {address!r}"
             raise Refused("amqp:precondition-failed", why)
+        check_is_public(found.kind)
         return found
     store.settings.check_creation(address, name, is_new=address not in store.addresses)
     routing = routing or (MULTICAST if store.is_multicast(address) else ANYCAST)
     return store.create_queue(kind_of(name, address, store.settings.of(address), routing=routing, auto_created=True))
+
+
+def alone_at(store: Store, address: str, name: str, routing: str = "") -> Address:
+    """For those who send to one queue of an address: an address that leads there alone. Raises Refused."""
+    found = queue_at(store, address, name, routing)
+    alone: Address | None = found.alone
+    if alone is None:
+        whole = store.addresses[address]
+        alone = found.alone = Address(address, whole.meter, pages=whole.pages)
+        alone.target = address + FULLY_QUALIFIED + name
+        alone.bind(found)
+    return alone
 
 
 def target_at(store: Store, target: str, routing: str = "") -> Address:
@@ -37,7 +49,7 @@ def target_at(store: Store, target: str, routing: str = "") -> Address:
     """
     address, mark, queue = target.partition(FULLY_QUALIFIED)
     if mark:
-        return store.queue_address(address, queue, routing)
+        return alone_at(store, address, queue, routing)
     if routing == MULTICAST:
         return store.make_address(address)
     found = store.addresses.get(address)

@@ -136,7 +136,7 @@ class Queue:
         """The oldest waiting segment is deliverable now, or scheduled from now on."""
         segment = self.waiting.popleft()
         self.waiting_count -= segment.n
-        if segment.run.deliver_at_ms > now_ms and not self.kind.is_forwarding:
+        if segment.run.deliver_at_ms > now_ms and not self.kind.is_internal:
             self._schedule(segment, segment.run.deliver_at_ms)
         else:
             self._arrive(segment)
@@ -148,7 +148,7 @@ class Queue:
 
     def come_back(self, segment: Segment, now_ms: int) -> None:
         """Messages that were paged; they were counted when they came."""
-        if segment.run.deliver_at_ms > now_ms and not self.kind.is_forwarding:
+        if segment.run.deliver_at_ms > now_ms and not self.kind.is_internal:
             self._schedule(segment, segment.run.deliver_at_ms)
         else:
             self._arrive(segment)
@@ -174,7 +174,7 @@ class Queue:
             self.redistributor.returned(segment.rank)
         self._note_expiry(segment)
         if self.kind.ring_size >= 0:
-            self._overflow()
+            self.overflow()
 
     def _note_expiry(self, segment: Segment) -> None:
         expires_ms = segment.run.expires_ms
@@ -192,10 +192,12 @@ class Queue:
         if old is not None and self.backlog.has(old):
             self.gone.append((REPLACED, self.backlog.take_at(old, 1)))
 
-    def _overflow(self) -> None:
+    def overflow(self) -> None:
+        """Messages beyond the size of a ring are gone."""
         excess = self.message_count - self.kind.ring_size
         while excess > 0 and self.backlog.count:
-            taken = self.backlog.take(excess)
+            # Who comes later wants what came last, whatever its priority.
+            taken = self.backlog.take_oldest(excess) if self.kind.is_internal else self.backlog.take(excess)
             excess -= taken.n
             self.gone.append((OVERFLOWED, taken))
 

@@ -103,7 +103,7 @@ def _into_memory(store: Store, queue: Queue, segment: Segment) -> None:
     store.large.stored(run)
     if run.traits.group_id:
         queue.dispatcher.grouped()
-    if run.deliver_at_ms > store.at.wall_ms and not queue.kind.is_forwarding:
+    if run.deliver_at_ms > store.at.wall_ms and not queue.kind.is_internal:
         queue.add_scheduled(segment, run.deliver_at_ms)
     else:
         queue.add(segment)

@@ -16,6 +16,7 @@ from mqbroker.config.slices import AddressSettingsOptions, LimitOptions
 from mqbroker.core.address import FULLY_QUALIFIED, MULTICAST, UNKNOWN, Address, Origin
 from mqbroker.core.arrivals import Arrivals
 from mqbroker.core.configured import Configured
+from mqbroker.core.creation import check_new
 from mqbroker.core.decisions import Decisions
 from mqbroker.core.declared import Declared
 from mqbroker.core.deletion import delete, purge
@@ -30,11 +31,12 @@ from mqbroker.core.leaving import Leaving
 from mqbroker.core.memory import Memory
 from mqbroker.core.meter import PAGE, Meters
 from mqbroker.core.paging import Paging
-from mqbroker.core.permissions import CREATE, CREATE_ADDRESS, SEND
-from mqbroker.core.qualified import queue_at, target_at
+from mqbroker.core.permissions import CREATE_ADDRESS, SEND
+from mqbroker.core.qualified import target_at
 from mqbroker.core.queue import Consumer, Queue, Segment, check_consumers
 from mqbroker.core.redistribution import Redistribution, Redistributor
 from mqbroker.core.restore import bring_back
+from mqbroker.core.retroactive import Retroactive
 from mqbroker.core.selector import compile_selector
 from mqbroker.core.settings import Settings
 from mqbroker.core.times import deliver_at_ms, expires_ms, redelivery_delay_ms
@@ -67,6 +69,7 @@ class Store:
         self.meters = Meters(self.memory)
         self.paging = Paging(self)
         self.remotes = Remotes(self)
+        self.retroactive = Retroactive(self)
         self.arrivals = Arrivals(self)
         self.redistribution = Redistribution(self)
         self.watcher = Watcher()
@@ -120,21 +123,10 @@ class Store:
         """Where messages go that name their target, and perhaps a routing, themselves. Raises Refused."""
         return target_at(self, target, routing)
 
-    def queue_address(self, address: str, queue: str, routing: str = "") -> Address:
-        """For those who send to one queue of an address: an address that leads there alone. Raises Refused."""
-        found = queue_at(self, address, queue, routing)
-        alone: Address | None = found.alone
-        if alone is None:
-            whole = self.addresses[address]
-            alone = found.alone = Address(address, whole.meter, pages=whole.pages)
-            alone.target = address + FULLY_QUALIFIED + queue
-            alone.bind(found)
-        return alone
-
     def forget_address(self, name: str) -> None:
         """An address that nobody is bound to any more is not kept."""
         found = self.addresses.get(name)
-        if found is not None and found.is_empty and not found.is_declared:
+        if found is not None and found.is_empty and found.ring is None and not found.is_declared:
             del self.addresses[name]
             self.duplicates.forget(name)
 
@@ -148,6 +140,7 @@ class Store:
         settings = self.settings.of(name)
         pages = settings.address_full_policy == PAGE
         added = self.addresses[name] = Address(name, self.meters.of(name, settings), self.idle, pages=pages)
+        added.retains_max = self.retroactive.count_at(name)
         return added
 
     def takes_when_full(self, address: Address) -> bool:
@@ -189,19 +182,10 @@ class Store:
 
     def create_queue(self, kind: QueueKind) -> Queue:
         """Make and bind a queue; on disk with this step's append. Raises Refused."""
-        check_name("name", kind.name)
-        check_name("address", kind.address)
-        if kind.name in self.queues:
-            raise Refused("amqp:precondition-failed", f"queue {kind.name!r} exists")
-        if len(self.queues) >= self.limits.queues_max:
-            raise Refused("amqp:resource-limit-exceeded", f"there are {len(self.queues)} queues, which is queues-max")
-        if kind.selector:
-            compile_selector(kind.selector)
-        self.declared.check(kind.address, kind.routing)
-        if kind.address not in self.addresses:
-            self.permit(CREATE_ADDRESS, kind.address)
-        self.permit(CREATE[kind.is_durable], kind.address)
-        return self.add_queue(kind)
+        check_new(self, kind)
+        queue = self.add_queue(kind)
+        self.retroactive.give(queue)
+        return queue
 
     def add_queue(self, kind: QueueKind) -> Queue:
         """One that is not there, whoever wants it."""
@@ -221,6 +205,8 @@ class Store:
         address.bind(queue)
         if kind.is_forwarding:
             self.remotes.found(queue)
+        elif kind.is_internal:
+            self.retroactive.found(queue)
         else:
             self.watcher.queue_added(queue)
             self.redistribution.look(queue)
@@ -272,14 +258,18 @@ class Store:
     def _publish(self, address: Address, run: Run, origin: Origin, only: str = "") -> bool:
         self.number(run)
         waits, unrouted = False, list[Segment]()
+        ring = self.retroactive.ring_of(address) if address.retains_max else None
         for index, count, queues in address.route(run, origin, only):
-            if not queues:
+            if queues:
+                address.routed_total += count
+            else:
                 address.unrouted_total += count
                 self.unrouted_total += count
                 unrouted.append(Segment(run, index, count, 0))
-                continue
-            address.routed_total += count
-            waits = self.put(address, Segment(run, index, count, 0), queues) or waits
+            if ring is not None:
+                queues = [*queues, ring]
+            if queues:
+                waits = self.put(address, Segment(run, index, count, 0), queues) or waits
         if unrouted and not origin.moved_from:
             # Behind all that was stored of the run, because ids ascend in the journal.
             waits = self.leaving.astray(address.name, unrouted) or waits
@@ -287,11 +277,15 @@ class Store:
 
     def number(self, run: Run) -> None:
         """A run that came in gets its ids."""
+        self.name_next(run)
+        self.received_total += run.count
+        self.received_bytes_total += run.size_bytes(0, run.count)
+
+    def name_next(self, run: Run) -> None:
+        """A run that nobody sent, or sent before, gets its ids."""
         run.first_id = self.next_id
         self.next_id += run.count
         run.deliver_at_ms = deliver_at_ms(run)
-        self.received_total += run.count
-        self.received_bytes_total += run.size_bytes(0, run.count)
 
     def put(self, address: Address, part: Segment, queues: list[Queue]) -> bool:
         """Messages that have their ids go into these queues of an address. True: as `publish`."""
@@ -316,7 +310,8 @@ class Store:
             self.large.stored(run)
         run.live += count * len(queues)
         if address.meter is not None:
-            address.meter.add(run.size_bytes(index, count) * len(queues), count * len(queues))
+            metered = sum(queue.meter is not None for queue in queues)
+            address.meter.add(run.size_bytes(index, count) * metered, count * metered)
         for queue in queues:
             if self._together is None:
                 self._enqueue(queue, part)
@@ -345,7 +340,7 @@ class Store:
             queue.add_waiting(segment)
             self.decisions.wait_for_earlier(self._release, queue)
         else:
-            if run.deliver_at_ms > self.at.wall_ms and not queue.kind.is_forwarding:
+            if run.deliver_at_ms > self.at.wall_ms and not queue.kind.is_internal:
                 queue.add_scheduled(segment, run.deliver_at_ms)
             else:
                 queue.add(segment)

@@ -165,6 +165,8 @@ class Broker:
         for each in inputs:
             handlers[type(each)](each)
         self.timers.fire(at.monotonic_ns)
+        if self.store.memory.is_tight:
+            self.store.retroactive.make_room()
         if self.starved:
             self._relieve()
         more = self.jobs.run(is_held=self.is_disk_full, is_stopping=self.is_stopping)

@@ -60,7 +60,7 @@ class Cluster:
         store = self.broker.store
         store.watcher = ClusterWatcher(lambda: [each.announcer for each in self.connections.values()])
         for queue in store.queues.values():
-            if not queue.kind.is_forwarding:
+            if not queue.kind.is_internal:
                 store.watcher.queue_added(queue)
 
     def stop(self) -> None:

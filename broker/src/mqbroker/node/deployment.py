@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 def deploy(broker: Broker, options: BrokerOptions) -> list[str]:
     """Bring it into force; the settings of addresses hold already. Says what could not be done."""
     _divert(broker, options)
+    broker.store.retroactive.apply()
     addresses, queues = broker.store.configured.gone(options.addresses)
     for queue in queues:
         _delete_queue(broker, queue)

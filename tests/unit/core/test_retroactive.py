@@ -1,0 +1,158 @@
+"""What an address keeps for queues that are made later."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from mqbroker.core.retroactive import PREFIX
+
+from tests.support.stage import Stage, options_with
+from tests.unit.node.test_address_settings import Site
+
+RING = f"{PREFIX}news"
+
+
+def settings(**values: Any) -> dict[str, Any]:
+    return {"default_address_routing_type": "MULTICAST", "retroactive_message_count": 3, **values}
+
+
+def site(**values: Any) -> Site:
+    return Site(**settings(**values))
+
+
+def subscribe(here: Site, name: str, routing: str = "multicast", **kind: Any) -> list[str]:
+    """A queue that is made now, and the bodies that are in it, in order."""
+    here.stage.admin("queue-create", name=name, address="news", routing_type=routing, **kind)
+    return bodies(here, name)
+
+
+def bodies(here: Site, queue: str) -> list[str]:
+    """What is in a queue; nothing is taken."""
+    return [row["body"] for row in here.stage.admin("browse", queue=queue, limit=100)["messages"]]
+
+
+@pytest.mark.option("address-settings.retroactive-message-count")
+@pytest.mark.parametrize(("count", "got"), [(0, []), (1, ["4"]), (3, ["2", "3", "4"]), (9, ["1", "2", "3", "4"])])
+def test_queues_that_are_made_later_get_the_newest(count: int, got: list[str]) -> None:
+    here = site(retroactive_message_count=count)
+    here.send("1", "2", to="news")
+    here.send("3", "4", to="news")
+    assert subscribe(here, "a") == got
+    here.send("5", to="news")
+    assert bodies(here, "a") == [*got, "5"]
+    assert subscribe(here, "b") == ["1", "2", "3", "4", "5"][5 - count :] if count < 5 else bodies(here, "a")
+
+
+def test_shared_queues_get_them_too() -> None:
+    here = site()
+    here.send("1", "2", to="news")
+    assert subscribe(here, "a", "anycast") == ["1", "2"]
+
+
+def test_the_newest_are_kept_whatever_their_priority() -> None:
+    here = site()
+    for priority, body in ((9, "old"), (0, "1"), (9, "2"), (4, "3")):
+        here.send(body, to="news", priority=priority)
+    assert subscribe(here, "a") == ["2", "3", "1"]
+
+
+def test_what_is_durable_outlives_a_crash() -> None:
+    here = site()
+    here.send("1", "2", to="news")
+    here.send("3", to="news", durable=False)
+    here.stage.crash()
+    here.stage.start()
+    here.send("4", to="news")
+    assert here.queues() == {RING: 3}
+    assert subscribe(here, "a") == ["1", "2", "4"]
+    here.stage.crash()
+    here.stage.start()
+    assert bodies(here, "a") == ["1", "2", "4"]
+
+
+def test_a_queue_gets_what_its_filter_takes() -> None:
+    here = site()
+    for colour in ("red", "blue", "red"):
+        here.send(colour, to="news", application_properties={"colour": colour})
+    assert subscribe(here, "a", selector="colour = 'red'") == ["red", "red"]
+
+
+def test_what_has_expired_is_not_given_and_leaves_nothing_behind() -> None:
+    here = site(expiry_address="moved.late")
+    here.send("1", to="news", ttl_ms=100)
+    here.send("2", to="news")
+    here.stage.wait(200)
+    assert here.queues() == {RING: 1}
+    assert subscribe(here, "a") == ["2"]
+
+
+@pytest.mark.parametrize(("count", "kept"), [(2, ["3", "4"]), (9, ["2", "3", "4"]), (0, [])])
+def test_a_reload_changes_how_many_are_kept(count: int, kept: list[str]) -> None:
+    here = site()
+    here.send("1", "2", "3", "4", to="news")
+    here.stage.options = options_with(address_settings={"#": settings(retroactive_message_count=count)})
+    here.stage.admin("config-reload")
+    assert here.queues() == ({RING: len(kept)} if count else {})
+    here.stage.crash()
+    here.stage.start()
+    assert subscribe(here, "a") == kept
+
+
+def test_settings_that_changed_while_nothing_ran_hold() -> None:
+    here = site()
+    here.send("1", "2", "3", to="news")
+    here.stage.crash()
+    here.stage.options = options_with(address_settings={"#": settings(retroactive_message_count=1)})
+    here.stage.start()
+    assert subscribe(here, "a") == ["3"]
+
+
+def test_an_address_that_keeps_messages_stays_until_somebody_deletes_it() -> None:
+    here = site(auto_delete_addresses=True)
+    here.send("1", to="news")
+    here.stage.wait(10 * 60_000)
+    assert here.queues() == {RING: 1}
+    here.stage.admin("address-delete", name="news")
+    assert here.queues() == {}
+    assert [row["name"] for row in here.stage.admin("addresses")["addresses"]] == []
+    here.stage.crash()
+    here.stage.start()
+    assert here.queues() == {}
+
+
+def test_what_is_kept_counts_at_no_bound_of_its_address() -> None:
+    here = site(max_size_messages=2, address_full_policy="FAIL")
+    for body in "12345":
+        here.send(body, to="news")
+    assert here.queues() == {RING: 3}
+    assert subscribe(here, "a") == ["4", "5"]  # as many as it may hold
+
+
+def test_rings_make_room_where_the_memory_is_full() -> None:
+    matches = {"news": settings(retroactive_message_count=1000), "#": {"address_full_policy": "BLOCK"}}
+    stage = Stage(options_with(limits={"global_max_size_bytes": 100_000}, address_settings=matches))
+    here = Site()
+    here.stage = stage
+    for _ in range(40):
+        here.send(*["x" * 1000] * 10, to="news")
+    held = stage.broker.store.memory.held_bytes
+    assert held < 100_000
+    here.send("y" * 1000, to="orders")
+    assert stage.broker.store.memory.has_room
+
+
+def test_queues_of_one_address_of_dead_letters_get_none() -> None:
+    here = site(dead_letter_address="moved.dead", auto_create_dead_letter_resources=True, max_delivery_attempts=1)
+    here.send("1", to="moved.dead")
+    subscribe(here, "a")
+    here.send("2", to="news")
+    _, tag = here.take(of="a")
+    here.settle(tag, "rejected")
+    assert bodies(here, "DLQ.news") == ["2"]
+
+
+def test_an_address_that_ends_with_its_client_keeps_none() -> None:
+    here = site()
+    here.send("1", to="temporary.c.1")
+    assert here.queues() == {}
