@@ -107,7 +107,7 @@ class Story:
         self.stage.mqctl("send", ELSEWHERE, "parcel {n}", "--count", str(MOVED), "--host", producer)
         self.narrator.say(f"Nobody consumes {ELSEWHERE} anywhere, so they stay where they were sent to:")
         self.stage.mqctl("queue", "list", "--columns", "host,queue,messages")
-        words = ("receive", ELSEWHERE, "--host", consumer, "--timeout", "3")
+        words = ("receive", ELSEWHERE, "--host", consumer, "--count", str(MOVED), "--timeout", f"{QUEUE_TIME_S_MAX:g}")
         said = self.stage.mqctl(*words, quiet=True)
         ledger = Ledger(MOVED, "parcel ")
         numbers = ledger.take(said.out.splitlines())

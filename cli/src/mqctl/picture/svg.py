@@ -25,6 +25,7 @@ ROWS_MIN = 8  # of one column, before a second one is begun
 SAID_MAX = 12  # with more labels than this they say their number alone
 NAME_MAX, WHY_MAX = 32, 90
 ROW_WIDTH_MAX = 1900.0
+LEGEND_WIDTH = 590.0
 NARROW, WIDE = frozenset("iljtf.,:;'|!()[] "), frozenset("mwMW@%—→")
 STYLE = """
   text { font-family: "DejaVu Sans", Verdana, Helvetica, Arial, sans-serif; font-size: 13px; fill: #1c2733; }
@@ -138,7 +139,7 @@ def _places(panels: Sequence[Panel]) -> tuple[list[tuple[float, float]], float, 
         places.append((x, y))
         x += panel.width + MARGIN
         right, below = max(right, x), max(below, y + panel.height + MARGIN)
-    return places, max(right, 620.0), below
+    return places, max(right, LEGEND_WIDTH + 2 * MARGIN), below
 
 
 def _panel(cluster: Cluster) -> Panel:
@@ -152,7 +153,7 @@ def _panel(cluster: Cluster) -> Panel:
     down = max(box.y + box.height / 2 for box in layout.boxes) - top
     table = _table(list(_rows(cluster, troubles)), across)
     heading = max(text_width(summary(cluster)), text_width(cluster.name, is_bold=True) * 1.4)
-    inner = max(across, heading, table.width)
+    inner = max(across, heading, table.width, LEGEND_WIDTH - 2 * MARGIN)
     full = inner + 2 * MARGIN
     rows_top = HEADING + down + MARGIN * 1.4
     full_height = rows_top + (table.lines * ROW_HEIGHT + MARGIN * 0.6 if table.lines else 0)
