@@ -9,10 +9,11 @@ PREFIX = "order "
 
 
 class Ledger:
-    """Messages are numbered from 1 to `total`; each must arrive once."""
+    """Messages are numbered from 1 to `total`, behind what all bodies begin with; each must arrive once."""
 
-    def __init__(self, total: int) -> None:
+    def __init__(self, total: int, prefix: str = PREFIX) -> None:
         self.total = total
+        self.prefix = prefix
         self._seen: Counter[int] = Counter()
         self._strange: list[str] = []
 
@@ -25,8 +26,13 @@ class Ledger:
         """Note what one consumer got; the numbers in their order."""
         numbers = []
         for body in bodies:
-            number = body.removeprefix(PREFIX)
-            if body.startswith(PREFIX) and number.isascii() and number.isdigit() and 1 <= int(number) <= self.total:
+            number = body.removeprefix(self.prefix)
+            if (
+                body.startswith(self.prefix)
+                and number.isascii()
+                and number.isdigit()
+                and 1 <= int(number) <= self.total
+            ):
                 numbers.append(int(number))
             else:
                 self._strange.append(body)
@@ -40,7 +46,7 @@ class Ledger:
         if len(self._seen) != expected:
             found.append(f"{len(self._seen)} different messages arrived instead of {expected}{self._missing(expected)}")
         if twice:
-            found.append(f"{len(twice)} arrived more than once, the first of them {PREFIX}{twice[0]}")
+            found.append(f"{len(twice)} arrived more than once, the first of them {self.prefix}{twice[0]}")
         if self._strange:
             found.append(f"{len(self._strange)} are none of those that were sent, such as {self._strange[0][:40]!r}")
         return found
@@ -49,4 +55,4 @@ class Ledger:
         if expected < self.total:
             return ""
         missing = [number for number in range(1, self.total + 1) if number not in self._seen]
-        return f"; the first that is missing is {PREFIX}{missing[0]}" if missing else ""
+        return f"; the first that is missing is {self.prefix}{missing[0]}" if missing else ""

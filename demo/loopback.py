@@ -39,6 +39,7 @@ class Loopback(Stage):
     def set_up(self) -> None:
         self.narrator.step(f"{NODES} brokers on loopback, with identities and journals of their own")
         self.up()
+        self.narrator.say("Each of them works alone. What a cluster does is told on hosts.")
 
     def up(self, *, quiet: bool = False) -> None:
         self.mqctl("dev", "up", "--nodes", str(NODES), "--port", str(self.port), quiet=quiet)

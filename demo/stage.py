@@ -31,6 +31,8 @@ class Stage(ABC):
 
     node: str
     power_cut_is: str
+    # Two other nodes of one cluster, for a producer and a consumer; none where brokers work alone.
+    ends: tuple[str, str] | None = None
 
     def __init__(self, narrator: Narrator) -> None:
         self.narrator = narrator

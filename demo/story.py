@@ -17,6 +17,10 @@ HALF = TOTAL // 2
 BY_FOREIGN = 2_000
 SYSTEM_PYTHON = "/usr/bin/python3"
 QUEUE_TIME_S_MAX = 20.0
+ELSEWHERE = "parcels"
+MOVED = 1_000
+CLUSTER_TIME_S_MAX = 60.0
+LINKS = 6  # of three nodes, each to both others
 
 
 class Story:
@@ -34,6 +38,8 @@ class Story:
         self.consume_half()
         self.cut_power()
         self.consume_rest()
+        if self.stage.ends is not None:
+            self.redistribute(*self.stage.ends)
         self.show_status()
         self.stage.again()
 
@@ -92,6 +98,38 @@ class Story:
         self.demand(self.ledger.faults(TOTAL))
         self.expect_left(0)
         self.narrator.say(f"{TOTAL:,} were accepted, {TOTAL:,} arrived, none was lost, none came twice.")
+
+    def redistribute(self, producer: str, consumer: str) -> None:
+        """What one node holds and nobody there wants goes to the node where somebody does."""
+        self.narrator.step(f"One cluster: a producer at {producer}, a consumer at {consumer}")
+        self.wait_for_links()
+        self.stage.mqctl("topology", "--columns", "host,node,connector,state,depth")
+        self.stage.mqctl("send", ELSEWHERE, "parcel {n}", "--count", str(MOVED), "--host", producer)
+        self.narrator.say(f"Nobody consumes {ELSEWHERE} anywhere, so they stay where they were sent to:")
+        self.stage.mqctl("queue", "list", "--columns", "host,queue,messages")
+        words = ("receive", ELSEWHERE, "--host", consumer, "--count", str(MOVED), "--timeout", f"{QUEUE_TIME_S_MAX:g}")
+        said = self.stage.mqctl(*words, quiet=True)
+        ledger = Ledger(MOVED, "parcel ")
+        numbers = ledger.take(said.out.splitlines())
+        self.demand(ledger.faults(MOVED))
+        self.narrator.say(
+            f"mqctl received {len(numbers):,} at {consumer}: its consumer drew them out of {producer}, each once."
+        )
+        if numbers != sorted(numbers):
+            raise DoesNotHold(f"They arrived at {consumer} in another order than they were sent in.")
+        self.narrator.say("They came in the order in which they were sent.")
+        self.stage.mqctl("queue", "list", "--columns", "host,queue,messages")
+
+    def wait_for_links(self) -> None:
+        """The node that was switched off is linked again: nobody had to do anything for it."""
+        deadline_s = time.monotonic() + CLUSTER_TIME_S_MAX
+        while time.monotonic() < deadline_s:
+            said = self.stage.mqctl("topology", "--json", codes=(0, 3), quiet=True, hidden=True)
+            rows = json.loads(said.out)["rows"]
+            if len(rows) == LINKS and all(row["state"] == "up" for row in rows):
+                return
+            time.sleep(1)
+        raise DoesNotHold(f"The nodes are not linked to each other after {CLUSTER_TIME_S_MAX:g} s.")
 
     def show_status(self) -> None:
         self.narrator.step("The state of every node")

@@ -55,7 +55,11 @@ def nodes_of(world: World, options: NodeOptions) -> list[Node]:
     if options.dev:
         folder = state.folder(world.environ, options.directory)
         return [Node(one.name, "default", socket=str(one.socket)) for one in state.nodes(folder)]
-    cluster = inventory.load(world, options)
+    return nodes_in(inventory.load(world, options))
+
+
+def nodes_in(cluster: inventory.Cluster) -> list[Node]:
+    """All nodes of one cluster."""
     return [Node(host.name, instance, host.access) for host in cluster.hosts for instance in host.instances]
 
 

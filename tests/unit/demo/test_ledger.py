@@ -44,3 +44,9 @@ def test_half_before_the_rest() -> None:
     ledger = Ledger(10)
     ledger.take(bodies(1, 6))
     assert ledger.faults(5) == ["6 different messages arrived instead of 5"]
+
+
+def test_others_begin_otherwise() -> None:
+    ledger = Ledger(3, "parcel ")
+    assert ledger.take(["parcel 1", "parcel 3"]) == [1, 3]
+    assert ledger.faults(3) == ["2 different messages arrived instead of 3; the first that is missing is parcel 2"]

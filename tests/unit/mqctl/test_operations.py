@@ -432,6 +432,10 @@ def test_topology_shows_links_and_what_waits_there(tmp_path: Path, capsys: pytes
         assert execute(["topology", *words, "--dev", "--directory", str(tmp_path)]) == 0
         return capsys.readouterr().out
 
+    def noted(*words: str) -> str:
+        assert execute(["topology", *words, "--dev", "--directory", str(tmp_path)]) == 0
+        return capsys.readouterr().err
+
     with AdminStage(tmp_path, "dev-1", a):
         (row,) = json.loads(said("--json"))["rows"]
         shown = {name: row[name] for name in ("connection", "connector", "state", "depth", "bindings", "consumers")}
@@ -443,11 +447,16 @@ def test_topology_shows_links_and_what_waits_there(tmp_path: Path, capsys: pytes
         assert "amqp://b:5673" in said()
         assert said("--dot").splitlines() == [
             "digraph cluster {",
-            '  "a";',
-            '  "b";',
-            '  "a" -> "b" [label="resting, 1 wait", style=dashed];',
+            '  "b:5673";',
+            '  "dev-1";',
+            '  "dev-1" -> "b:5673" [label="resting, 1 wait", style=dashed];',
             "}",
         ]
+        picture = said("--svg", "-")
+        assert picture == said("--svg", "-")
+        assert ">1: 1 wait</text>" in picture
+        assert f"wrote {tmp_path / 'picture.svg'}" in noted("--svg", str(tmp_path / "picture.svg"))
+        assert (tmp_path / "picture.svg").read_text() == picture
 
 
 def linked_pair() -> tuple[ClusterStage, ClusterNode, ClusterNode]:
