@@ -50,6 +50,9 @@ FLOORS = (
     Floor("latency", "p99_us", 0.8),
     # The end of a deep queue is as fast as its beginning, within noise.
     Floor("depth", "tail_share", 0.8, absolute=True),
+    Floor("cluster-1KiB", "rate", 2.0),
+    Floor("cluster-1KiB-durable", "rate", 1.5),
+    Floor("redistribution", "rate", 2.0),
     Floor("connections", "attach_s", 0.25),
     Floor("connections", "rss_mb", 100.0, absolute=True),
     Floor("queues", "create_s", 0.25),

@@ -6,6 +6,7 @@ import json
 import os
 import select
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.faults import BenchFault, WrongCounts
+from bench.peers.cluster import Cluster
 from bench.peers.peer import Peer
 from bench.rows import CREDIT, Many, Row
 
@@ -27,6 +29,9 @@ COUNTED = {"send": "sent", "receive": "received", "scatter": "accepted", "attach
 # A link of the many is nearly idle; as many connections as a pool of clients opens at once.
 MANY_CREDIT = 10
 CONNECTIONS_AT_ONCE = 50
+Target = Peer | Cluster
+# A node knows of a consumer elsewhere soon after that is attached; links between nodes stand soon after their start.
+HEARD_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +69,7 @@ def receive_arguments(row: Row, address: str) -> list[str]:
     """Options of the consumer process. Pure."""
     options = ["receive", "--address", address, "--count", str(row.count), "--size", _sizes(row)]
     options += ["--producers", str(row.producers), "--credit", str(CREDIT)]
+    options += ["--connections", str(len(row.receive_at))]
     options += ["--settled"] if row.settled else []
     return options + (["--stamp"] if row.times == "delivery" else [])
 
@@ -78,34 +84,42 @@ def _sizes(row: Row) -> str:
     return ",".join(str(size) for size in row.sizes)
 
 
-def run(peer: Peer, row: Row, address: str) -> Outcome:
-    """One load: the consumer is attached before the producer starts."""
+def run(peer: Target, row: Row, address: str) -> Outcome:
+    """One load: the consumer is attached, and other nodes have heard of it, before the producer starts."""
     if not row.consumer:
-        return Outcome(_result(_spawn(peer, send_arguments(row, peer.address(address))), row, peer), None)
-    consumer = _spawn(peer, receive_arguments(row, peer.address(address)))
-    try:
-        _await_ready(consumer, row, peer)
-        producer = _spawn(peer, send_arguments(row, peer.address(address)))
+        return Outcome(_result(_producer(peer, row, address), row, peer), None)
+    with _consumer(peer, row, address) as consumer:
+        time.sleep(HEARD_S if row.nodes > 1 else 0)
+        producer = _producer(peer, row, address)
         try:
             sent = _result(producer, row, peer)
         finally:
             _end(producer)
         return Outcome(sent, _result(consumer, row, peer))
-    finally:
-        _end(consumer)
 
 
-def drain(peer: Peer, row: Row, address: str) -> dict[str, Any]:
-    """Consume what a row without a consumer left behind; its counts matter, its speed does not."""
-    consumer = _spawn(peer, receive_arguments(row, peer.address(address)))
+def drain(peer: Target, row: Row, address: str) -> dict[str, Any]:
+    """Consume what a row without a consumer left behind; `attached_ns` is when the consumer was there."""
+    with _consumer(peer, row, address) as consumer:
+        attached_ns = time.monotonic_ns()
+        return _result(consumer, row, peer) | {"attached_ns": attached_ns}
+
+
+@contextmanager
+def _consumer(peer: Target, row: Row, address: str) -> Iterator[subprocess.Popen[str]]:
+    process = _spawn(peer, receive_arguments(row, peer.address(address)), row.receive_at)
     try:
-        _await_ready(consumer, row, peer)
-        return _result(consumer, row, peer)
+        _await_ready(process, row, peer)
+        yield process
     finally:
-        _end(consumer)
+        _end(process)
 
 
-def scatter(peer: Peer, row: Many, address: str) -> float:
+def _producer(peer: Target, row: Row, address: str) -> subprocess.Popen[str]:
+    return _spawn(peer, send_arguments(row, peer.address(address)), (row.send_at,))
+
+
+def scatter(peer: Target, row: Many, address: str) -> float:
     """Make the queues by a message to each; seconds until all are accepted."""
     process = _spawn(peer, many_arguments(row, "scatter", peer.address(address)))
     try:
@@ -115,7 +129,7 @@ def scatter(peer: Peer, row: Many, address: str) -> float:
 
 
 @contextmanager
-def attached(peer: Peer, row: Many, address: str) -> Iterator[float]:
+def attached(peer: Target, row: Many, address: str) -> Iterator[float]:
     """A receiver on each queue; seconds until all were there. At the end each queue must have given one message."""
     process = _spawn(peer, many_arguments(row, "attach", peer.address(address)))
     try:
@@ -125,8 +139,9 @@ def attached(peer: Peer, row: Many, address: str) -> Iterator[float]:
         _end(process)
 
 
-def _spawn(peer: Peer, arguments: list[str]) -> subprocess.Popen[str]:
-    command = [str(BINARY), *arguments, "--port", str(peer.port), "--user", peer.user, "--stall", str(STALL_S)]
+def _spawn(peer: Target, arguments: list[str], places: tuple[int, ...] = (0,)) -> subprocess.Popen[str]:
+    ports = ",".join(str(peer.nodes[place].port) for place in places)
+    command = [str(BINARY), *arguments, "--port", ports, "--user", peer.user, "--stall", str(STALL_S)]
     command += peer.load_options
     environment = {**os.environ, "MQLOAD_PASSWORD": peer.password}
     return subprocess.Popen(
@@ -135,7 +150,7 @@ def _spawn(peer: Peer, arguments: list[str]) -> subprocess.Popen[str]:
 
 
 def _await_ready(
-    consumer: subprocess.Popen[str], row: Row | Many, peer: Peer, timeout_s: int = READY_TIMEOUT_S
+    consumer: subprocess.Popen[str], row: Row | Many, peer: Target, timeout_s: int = READY_TIMEOUT_S
 ) -> dict[str, Any]:
     assert consumer.stdout is not None
     readable, _, _ = select.select([consumer.stdout], [], [], timeout_s)
@@ -148,7 +163,7 @@ def _await_ready(
     return found
 
 
-def _result(process: subprocess.Popen[str], row: Row | Many, peer: Peer) -> dict[str, Any]:
+def _result(process: subprocess.Popen[str], row: Row | Many, peer: Target) -> dict[str, Any]:
     try:
         output, errors = process.communicate(timeout=RUN_TIMEOUT_S)
     except subprocess.TimeoutExpired:

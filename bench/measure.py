@@ -9,7 +9,8 @@ from typing import Any
 
 from bench import load, usage
 from bench.faults import BenchFault, WrongCounts
-from bench.peers.peer import START_TIMEOUT_S, Peer
+from bench.load import Target
+from bench.peers.peer import START_TIMEOUT_S
 from bench.rows import Many, Row
 
 IDLE_S = 1.0
@@ -29,31 +30,57 @@ class Sample:
     figures: Figures
 
 
-def sample(peer: Peer, row: Row, address: str) -> Sample:
+def sample(peer: Target, row: Row, address: str) -> Sample:
     """Load the broker once and check every count."""
     row = row.on(peer.kind)
-    before_s = usage.cpu_s(peer.pid)
+    found = _idle(peer, row.idle_s) if row.idle_s else {}
+    before_s = cpu_s(peer)
     outcome = load.run(peer, row, address)
-    full_mb = usage.rss_mb(peer.pid)
-    used_s = usage.cpu_s(peer.pid) - before_s
+    full_mb = rss_mb(peer)
+    between_s = cpu_s(peer)
     drained = load.drain(peer, row, address) if outcome.received is None else {}
-    if row.depth:
-        used_s = usage.cpu_s(peer.pid) - before_s
-        found = depth_figures(row, outcome.sent, drained, used_s) | {"rss_mb": full_mb}
+    if row.moves:
+        found |= move_figures(row, drained, cpu_s(peer) - between_s)
+    elif row.depth:
+        found |= depth_figures(row, outcome.sent, drained, cpu_s(peer) - before_s) | {"rss_mb": full_mb}
     else:
-        found = figures(row, outcome, used_s)
+        found |= figures(row, outcome, between_s - before_s)
     return Sample(row.name, peer.name, found)
 
 
+def cpu_s(peer: Target) -> float:
+    """Of all nodes."""
+    return sum(usage.cpu_s(node.pid) for node in peer.nodes)
+
+
+def rss_mb(peer: Target) -> float:
+    """Of all nodes."""
+    return sum(usage.rss_mb(node.pid) for node in peer.nodes)
+
+
+def _idle(peer: Target, seconds: float) -> Figures:
+    """Nothing is asked of them; what they tell each other goes on."""
+    before_s = cpu_s(peer)
+    time.sleep(seconds)
+    return {"idle_percent": 100 * (cpu_s(peer) - before_s) / seconds, "rss_mb": rss_mb(peer)}
+
+
 def figures(row: Row, outcome: load.Outcome, used_s: float) -> Figures:
-    """Durable rows count what the producer knows to be safe, the others what the consumer has. Pure."""
-    headline = outcome.sent if row.durable or outcome.received is None else outcome.received
+    """Durable rows count what the producer knows to be safe, the others and clusters what the consumer has. Pure."""
+    is_safe = row.durable and row.nodes == 1  # what is safe at one node has still to reach the other
+    headline = outcome.sent if is_safe or outcome.received is None else outcome.received
     found: Figures = {"rate": headline["per_second"], "cpu_us": used_s * 1e6 / row.count}
     if row.rate:
         found["cpu_percent"] = 100 * used_s / headline["seconds"]
     if row.times:
         found |= _percentiles(row, outcome)
     return found
+
+
+def move_figures(row: Row, drained: dict[str, Any], used_s: float) -> Figures:
+    """Of messages that lay at another node when the consumer came. Pure."""
+    seconds = (drained["last_ns"] - drained["attached_ns"]) / 1e9
+    return {"move_s": seconds, "rate": row.count / seconds, "cpu_us": used_s * 1e6 / row.count}
 
 
 def depth_figures(row: Row, sent: dict[str, Any], drained: dict[str, Any], used_s: float) -> Figures:
@@ -66,18 +93,18 @@ def depth_figures(row: Row, sent: dict[str, Any], drained: dict[str, Any], used_
     }
 
 
-def many(peer: Peer, row: Many, idle_mb: float) -> Figures:
+def many(peer: Target, row: Many, idle_mb: float) -> Figures:
     """Connections or queues on an instance that has just been started and has `idle_mb` resident."""
     address = f"bench.{row.name}"
     if row.attached:
         with load.attached(peer, row, address) as seconds:
             time.sleep(IDLE_S)
-            found = {"attach_s": seconds, "rss_mb": usage.rss_mb(peer.pid)}
+            found = {"attach_s": seconds, "rss_mb": rss_mb(peer)}
             load.scatter(peer, row, address)
         return found
     seconds = load.scatter(peer, row, address)
     time.sleep(IDLE_S)
-    found = {"create_s": seconds, "added_mb": usage.rss_mb(peer.pid) - idle_mb}
+    found = {"create_s": seconds, "added_mb": rss_mb(peer) - idle_mb}
     with load.attached(peer, row, address):
         return found
 
@@ -91,7 +118,7 @@ def _percentiles(row: Row, outcome: load.Outcome) -> Figures:
     return {f"{name}_us": float(histogram[name]) for name in ("p50", "p99", "p999")}
 
 
-def prove(peer: Peer) -> None:
+def prove(peer: Target) -> None:
     """A check that cannot fail proves nothing: a consumer that expects one message less than there is must object."""
     row = Row("proof", "proof", PROOF_COUNT, 100, consumer=False)
     load.run(peer, row, "bench.proof")
@@ -102,17 +129,26 @@ def prove(peer: Peer) -> None:
     raise BenchFault(f"{peer.name}: a message too many was not noticed, so counts mean nothing: look at bench/load")
 
 
-def start(peer: Peer) -> Figures:
+def link(peer: Target) -> None:
+    """Return when a message has reached each node from the one before it: links stand."""
+    nodes = len(peer.nodes)
+    for place in range(nodes if nodes > 1 else 0):
+        ahead = (place + 1) % nodes
+        row = dataclasses.replace(FIRST, name="link", consumer=True, nodes=nodes, send_at=place, receive_at=(ahead,))
+        load.run(peer, row, f"bench.link.{place}")
+
+
+def start(peer: Target) -> Figures:
     """Seconds from the start of a prepared broker to its first accepted durable message; memory when idle then."""
     began_ns = time.monotonic_ns()
     peer.launch()
     accepted_ns = _first_accepted_ns(peer)
     peer.after_start()
     time.sleep(IDLE_S)
-    return {"start_s": (accepted_ns - began_ns) / 1e9, "rss_mb": usage.rss_mb(peer.pid)}
+    return {"start_s": (accepted_ns - began_ns) / 1e9, "rss_mb": rss_mb(peer)}
 
 
-def _first_accepted_ns(peer: Peer) -> int:
+def _first_accepted_ns(peer: Target) -> int:
     """A port that accepts may still refuse logins, so try until one message is accepted."""
     deadline = time.monotonic() + START_TIMEOUT_S
     while True:

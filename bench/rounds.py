@@ -7,16 +7,16 @@ A peer that cannot run, or that fails at a row, is left out with its reason and 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from bench import measure, peers, usage
+from bench import measure, peers
 from bench.faults import BenchFault
-from bench.peers.peer import Peer
-from bench.rows import START, WARM_UP, Choice, Many
+from bench.load import Target
+from bench.rows import CLUSTER_WARM_UP, START, WARM_UP, Choice, Many, Row
 from bench.stats import Spread, spread
 
 WARM_UPS_MAX = 12
@@ -61,15 +61,16 @@ class Record:
         return (row, peer) in self.omitted or (EVERY_ROW, peer) in self.omitted
 
     @contextmanager
-    def tolerant(self, row: str, peer: str, say: Say) -> Iterator[None]:
-        """A peer's fault becomes the reason why it has no figures; ours ends the run."""
+    def tolerant(self, rows: Sequence[str], peer: str, say: Say) -> Iterator[None]:
+        """A peer's fault becomes the reason why it has no figures in these rows; ours ends the run."""
         try:
             yield
         except BenchFault as fault:
             if peer == peers.OURS:
                 raise
-            self.omitted[row, peer] = str(fault).strip().splitlines()[0]
-            say(f"bench: {peer} is left out{f' of {row}' if row else ''}: {fault}")
+            self.omitted |= {(row, peer): str(fault).strip().splitlines()[0] for row in rows}
+            where = ", ".join(row for row in rows if row != EVERY_ROW)
+            say(f"bench: {peer} is left out{f' of {where}' if where else ''}: {fault}")
 
     def results(self, plan: Plan) -> list[Result]:
         """In the order of the table; a peer that missed a round of a row is not in that row."""
@@ -89,34 +90,43 @@ def run(plan: Plan, directory: Path, say: Say) -> Record:
     for row in plan.choice.all():
         skips = dict(row.skips)
         record.omitted |= {(row.name, name): skips[kind] for name in plan.names if (kind := peers.kind(name)) in skips}
-    with ExitStack() as stack:
-        running = _start_all(plan, directory, record, stack, say) if plan.choice.rows else []
-        for number in range(plan.rounds):
-            _round(plan, number, running, record, say)
-            _fresh_round(plan, number, directory, record, say)
+    sizes = sorted({row.nodes for row in plan.choice.rows}) or [1]
+    for nodes in sizes:
+        phase = [row for row in plan.choice.rows if row.nodes == nodes]
+        with ExitStack() as stack:
+            running = _start_all(plan, (nodes, phase), directory, record, stack, say)
+            for number in range(plan.rounds):
+                _round(plan, phase, number, running, record, say)
+                if nodes == sizes[0]:
+                    _fresh_round(plan, number, directory, record, say)
     return record
 
 
-def _start_all(plan: Plan, directory: Path, record: Record, stack: ExitStack, say: Say) -> list[Peer]:
+def _start_all(
+    plan: Plan, phase: tuple[int, list[Row]], directory: Path, record: Record, stack: ExitStack, say: Say
+) -> list[Target]:
+    """What the rows of a phase need: all brokers, or clusters of so many nodes."""
+    nodes, rows = phase
     running = []
+    lost = [EVERY_ROW] if nodes == 1 else [row.name for row in rows]
     for name in plan.names:
-        if not record.lacks(EVERY_ROW, name):
-            with record.tolerant(EVERY_ROW, name, say):
-                running.append(stack.enter_context(_running(name, directory / name)))
+        if not all(record.lacks(row.name, name) for row in rows):
+            with record.tolerant(lost, name, say):
+                running.append(stack.enter_context(_running(name, directory / f"{name}-{nodes}", nodes)))
     for peer in running if plan.warm else ():
-        with record.tolerant(EVERY_ROW, peer.name, say):
-            warm(peer, say)
+        with record.tolerant(lost, peer.name, say):
+            warm(peer, WARM_UP if nodes == 1 else CLUSTER_WARM_UP, say)
     return running
 
 
-def warm(peer: Peer, say: Say) -> None:
+def warm(peer: Target, rows: tuple[Row, ...], say: Say) -> None:
     """Repeat the warm-up until the CPU that a message costs falls no more: a JVM compiles for millions of messages."""
     best_us, idle = float("inf"), 0
     for number in range(WARM_UPS_MAX):
-        before_s = usage.cpu_s(peer.pid)
-        for row in WARM_UP:
+        before_s = measure.cpu_s(peer)
+        for row in rows:
             measure.sample(peer, row, f"bench.warm.{row.name}.{number}")
-        cost_us = (usage.cpu_s(peer.pid) - before_s) * 1e6 / sum(row.on(peer.kind).count for row in WARM_UP)
+        cost_us = (measure.cpu_s(peer) - before_s) * 1e6 / sum(row.on(peer.kind).count for row in rows)
         say(f"warming {peer.name}: {cost_us:.1f} µs of CPU per message")
         idle = idle + 1 if cost_us > best_us * STEADY else 0
         best_us = min(best_us, cost_us)
@@ -130,12 +140,12 @@ def turned(items: list[Item], number: int) -> list[Item]:
     return items[shift:] + items[:shift]
 
 
-def _round(plan: Plan, number: int, running: list[Peer], record: Record, say: Say) -> None:
-    for row in plan.choice.rows:
+def _round(plan: Plan, rows: list[Row], number: int, running: list[Target], record: Record, say: Say) -> None:
+    for row in rows:
         for peer in turned(running, number):
             if record.lacks(row.name, peer.name):
                 continue
-            with record.tolerant(row.name, peer.name, say):
+            with record.tolerant([row.name], peer.name, say):
                 found = measure.sample(peer, row, f"bench.{row.name}.{number}")
                 say(f"round {number + 1} of {plan.rounds}: {row.title}: {peer.name} {found.figures['rate']:,.0f} msg/s")
                 record.samples.append(found)
@@ -148,7 +158,7 @@ def _fresh_round(plan: Plan, number: int, directory: Path, record: Record, say: 
         for peer in turned(list(plan.names), number):
             if record.lacks(name, peer):
                 continue
-            with record.tolerant(name, peer, say):
+            with record.tolerant([name], peer, say):
                 figures = _on_fresh(peer, row, directory / f"{peer}-{name}-{number}")
                 first = next(iter(figures.values()))
                 title = plan.choice.titles()[name]
@@ -171,12 +181,13 @@ def _on_fresh(name: str, row: Many | None, place: Path) -> measure.Figures:
 
 
 @contextmanager
-def _running(name: str, directory: Path) -> Iterator[Peer]:
-    peer = peers.make(name, directory)
+def _running(name: str, directory: Path, nodes: int) -> Iterator[Target]:
+    peer = peers.make(name, directory, nodes)
     try:
         peer.prepare()
         measure.start(peer)
         measure.prove(peer)
+        measure.link(peer)
         yield peer
     finally:
         peer.stop()

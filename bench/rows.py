@@ -5,9 +5,12 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from typing import Any
 
 CREDIT = 2000
 SHORT_DIVISOR = 200
+SHORT_NODES_MAX = 2
+IDLE_S = 4.0
 # Kinds of peers that are several times slower than the others: they get `slow_count` messages, which take as long.
 SLOW = frozenset({"classic", "rabbitmq"})
 
@@ -31,6 +34,7 @@ METRICS = (
     Metric("p50_us", "p50 µs", "microseconds", False),
     Metric("p99_us", "p99 µs", "microseconds", False),
     Metric("p999_us", "p99.9 µs", "microseconds", False),
+    Metric("move_s", "moved s", "seconds from the attached consumer to the last message", False),
     Metric("start_s", "start s", "seconds from start to the first accepted message", False),
     Metric(
         "tail_share", "last ÷ first", "rate of the last tenth of a drain in rates of the first", True, compared=False
@@ -38,6 +42,7 @@ METRICS = (
     Metric("attach_s", "attached s", "seconds until every connection has its receiver attached", False),
     Metric("create_s", "created s", "seconds until every queue has accepted a message", False),
     Metric("added_mb", "added MB", "resident megabytes more than before the queues were made", False),
+    Metric("idle_percent", "idle CPU %", "CPU of all idle nodes in percent of one core", False),
     Metric("rss_mb", "RSS MB", "resident megabytes: idle after start, all attached, or the queue full", False),
 )
 
@@ -50,6 +55,10 @@ class Row:
     nothing. Without `consumer` the queue is drained afterwards, outside the measurement, to check what arrived; with
     `depth` the drain is what is measured. `mix` is a cycle of sizes, `size` then their mean. `slow_count`, where there
     is one, stands for `count` on slow peers.
+
+    With `nodes` the broker is a cluster of so many; the producer is at the place `send_at`, a consumer at
+    each of `receive_at`. With `moves` they come when the producer's node has all messages, and how long these take to
+    arrive is what is measured. With `idle_s` the nodes are watched so long before the load.
     """
 
     name: str
@@ -66,6 +75,11 @@ class Row:
     mix: tuple[int, ...] = ()
     depth: bool = False
     slow_count: int = 0
+    nodes: int = 1
+    send_at: int = 0
+    receive_at: tuple[int, ...] = (0,)
+    moves: bool = False
+    idle_s: float = 0.0
     skips: tuple[tuple[str, str], ...] = ()  # kind of peer, why the row makes no sense there
 
     @property
@@ -74,9 +88,18 @@ class Row:
         return self.mix or (self.size,)
 
     def short(self) -> Row:
-        """The same load with a few messages: enough to see wrong counts, not to measure."""
+        """The same load with a few messages, on two nodes at most: enough to see wrong counts, not to measure."""
         count = min(max(self.count // SHORT_DIVISOR, self.producers * 4, 100), self.count)
-        return dataclasses.replace(self, count=count, slow_count=min(self.slow_count, count))
+        nodes = min(self.nodes, SHORT_NODES_MAX)
+        places = tuple(place for place in self.receive_at if place < nodes)
+        return dataclasses.replace(
+            self,
+            count=count,
+            slow_count=min(self.slow_count, count),
+            nodes=nodes,
+            receive_at=places,
+            idle_s=self.idle_s / SHORT_DIVISOR,
+        )
 
     def on(self, kind: str) -> Row:
         """The same load as a peer of this kind gets it."""
@@ -125,6 +148,23 @@ def _durable(name: str, title: str, counts: tuple[int, int], producers: int, in_
     )
 
 
+_NO_CLUSTER = tuple((kind, "it is measured alone, not as a cluster") for kind in sorted(SLOW))
+_OURS_ALONE = (*_NO_CLUSTER, ("artemis", "the row is about what nodes of ours cost"))
+
+
+def _cluster(name: str, title: str, count: int, **changes: Any) -> Row:
+    row = Row(name, title, count, 1024, nodes=2, receive_at=(1,), skips=_NO_CLUSTER)
+    return dataclasses.replace(row, **changes)
+
+
+def _spread(nodes: int) -> Row:
+    title = f"{nodes} nodes, non-durable 1 KiB, producer at one, a consumer at each"
+    everywhere = tuple(range(nodes))
+    return _cluster(
+        f"cluster-{nodes}", title, 200_000, nodes=nodes, receive_at=everywhere, idle_s=IDLE_S, skips=_OURS_ALONE
+    )
+
+
 # Most messages are small, most bytes are in large ones; neighbours in the cycle differ.
 _SIZES = (100,) * 12 + (1024,) * 5 + (10 * 1024,) * 2 + (100 * 1024,)
 MIX = tuple(_SIZES[place * 7 % len(_SIZES)] for place in range(len(_SIZES)))
@@ -156,6 +196,30 @@ ROWS = (
     _durable("1000-consumer", "1 producer, 1,000 in flight, a consumer", (200_000, 10_000), 1, 1_000),
     Row("latency", "latency at 5,000 msg/s, 100 B", 50_000, 100, rate=5_000, times="delivery"),
     Row("depth", "1,000,000 of 100 B in one queue, then drained", 1_000_000, 100, consumer=False, depth=True),
+    # What a link costs is the difference of the first two.
+    _cluster(
+        "cluster-1KiB-local", "2 nodes, non-durable 1 KiB, producer and consumer at one", 300_000, receive_at=(0,)
+    ),
+    _cluster("cluster-1KiB", "2 nodes, non-durable 1 KiB, producer at one, consumer at the other", 200_000),
+    _cluster(
+        "cluster-1KiB-durable",
+        "2 nodes, durable 1 KiB, 1,000 in flight, producer at one, consumer at the other",
+        100_000,
+        durable=True,
+        in_flight=1_000,
+    ),
+    _cluster(
+        "redistribution",
+        "50,000 durable 1 KiB at one of 2 nodes, then a consumer at the other",
+        50_000,
+        durable=True,
+        in_flight=1_000,
+        consumer=False,
+        moves=True,
+    ),
+    _spread(2),
+    _spread(4),
+    _spread(7),
 )
 
 MANY = (
@@ -174,6 +238,13 @@ WARM_UP = (
     _plain(100, "100B", False, 150_000, 0),
     _plain(1024, "1KiB", False, 100_000, 0),
     _durable("warm-consumer", "warm-up", (100_000, 5_000), 1, 1_000),
+)
+# The same for clusters: over a link, and out of a queue that nobody reads.
+CLUSTER_WARM_UP = (
+    _cluster("warm-local", "warm-up", 150_000, receive_at=(0,)),
+    _cluster("warm-cluster", "warm-up", 100_000),
+    _cluster("warm-cluster-durable", "warm-up", 50_000, durable=True, in_flight=1_000),
+    _cluster("warm-moves", "warm-up", 20_000, durable=True, in_flight=1_000, consumer=False, moves=True),
 )
 
 

@@ -13,6 +13,7 @@ static const char USAGE[] =
     "  scatter: one message to each of the queues NAME.0, NAME.1 and so on, each over a link of its own\n"
     "  attach: a receiver on each of them; says when all are attached, then expects one message on each\n"
     "  one JSON object on stdout; exit 0 when every message was accounted for, 1 when not, 2 on wrong usage\n"
+    "  --port N           of the broker; several with commas: connections take turns\n"
     "  --size BYTES       body of a message (100); several with commas: one after the other, again and again\n"
     "  --settled          no acknowledgements (send: pre-settled; receive: asks for pre-settled)\n"
     "  --durable          send: durable messages\n"
@@ -57,6 +58,14 @@ static sizes_t sizes(const char *name, char *text) {
   return found;
 }
 
+static void ports(options_t *o, const char *name, char *text) {
+  char *rest = text;
+  for (char *one; (one = strsep(&rest, ","));) {
+    if (o->ports_number == PORTS_MAX) refuse("--port takes 16 ports at most", NULL);
+    o->ports[o->ports_number++] = (unsigned)number(name, one, 1, 65535);
+  }
+}
+
 static const struct option LONG[] = {
     {"port", required_argument, 0, 'p'},      {"address", required_argument, 0, 'a'},
     {"user", required_argument, 0, 'u'},      {"count", required_argument, 0, 'n'},
@@ -71,7 +80,7 @@ static const struct option LONG[] = {
 
 static void take(options_t *o, int option, const char *name) {
   switch (option) {
-    case 'p': o->port = (unsigned)number(name, optarg, 1, 65535); break;
+    case 'p': ports(o, name, optarg); break;
     case 'a': o->address = optarg; break;
     case 'u': o->user = optarg; break;
     case 'n': o->count = number(name, optarg, 1, 1000000000); break;
@@ -112,7 +121,7 @@ options_t options_parse(int argc, char **argv) {
     if (o.count || o.sizes.number > 1) refuse("scatter and attach take no --count and one --size", NULL);
     o.count = (uint64_t)o.connections * o.links;
   }
-  if (!o.port || !o.address || !o.count) refuse("--port, --address and --count are needed", NULL);
+  if (!o.ports_number || !o.address || !o.count) refuse("--port, --address and --count are needed", NULL);
   if (o.mode == MODE_SEND && o.connections > o.count) refuse("fewer messages than connections", NULL);
   o.password = getenv("MQLOAD_PASSWORD");
   if (o.user && !o.password) refuse("--user needs a password in MQLOAD_PASSWORD", NULL);

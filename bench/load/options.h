@@ -7,11 +7,14 @@
 
 #include "body.h"
 
+enum { PORTS_MAX = 16 };
+
 typedef enum { MODE_SEND, MODE_RECEIVE, MODE_SCATTER, MODE_ATTACH } load_mode_t;
 
 typedef struct {
   load_mode_t mode;
-  unsigned port;
+  unsigned ports[PORTS_MAX]; /* connections take turns */
+  unsigned ports_number;
   const char *address;
   const char *user;     /* NULL: SASL ANONYMOUS */
   const char *password; /* from the environment: an argument would show in the process list */

@@ -83,6 +83,11 @@ static void on_wake(channel_t *channel) {
   if (channel->run->closing) pn_connection_close(channel->connection);
 }
 
+static unsigned port_of(const channel_t *channel) {
+  const options_t *o = channel->run->options;
+  return o->ports[channel->index % o->ports_number];
+}
+
 static void on_gone(channel_t *channel, pn_event_t *event) {
   run_t *run = channel->run;
   pn_condition_t *condition = pn_transport_condition(pn_event_transport(event));
@@ -91,7 +96,7 @@ static void on_gone(channel_t *channel, pn_event_t *event) {
   run->gone++;
   if (!run->closing) {
     if (pn_condition_is_set(condition))
-      run_fail(run, "connection to port %u failed: %s: %s", run->options->port, pn_condition_get_name(condition),
+      run_fail(run, "connection to port %u failed: %s: %s", port_of(channel), pn_condition_get_name(condition),
                pn_condition_get_description(condition));
     else run_fail(run, "connection closed by the broker without a reason");
   }
@@ -134,11 +139,13 @@ static void on_connection_event(channel_t *channel, pn_event_t *event) {
   }
 }
 
-static void connect_one(run_t *run, unsigned index, const char *to) {
+static void connect_one(run_t *run, unsigned index) {
   const options_t *o = run->options;
   channel_t *channel = &run->channels[index];
   pn_transport_t *transport = pn_transport();
+  char to[32];
   *channel = (channel_t){.run = run, .index = index, .connection = pn_connection()};
+  snprintf(to, sizeof to, "127.0.0.1:%u", port_of(channel));
   pn_connection_set_context(channel->connection, channel);
   pn_incref(channel->connection); /* the pacer may wake a connection that has just ended */
   pn_transport_set_max_frame(transport, FRAME_SIZE_MAX);
@@ -154,9 +161,7 @@ static void connect_one(run_t *run, unsigned index, const char *to) {
 void run_connect(run_t *run, unsigned complete) {
   const options_t *o = run->options;
   unsigned until = o->at_once && complete + o->at_once < o->connections ? complete + o->at_once : o->connections;
-  char to[32];
-  snprintf(to, sizeof to, "127.0.0.1:%u", o->port);
-  for (; run->connected < until && !run->closing; run->connected++) connect_one(run, run->connected, to);
+  for (; run->connected < until && !run->closing; run->connected++) connect_one(run, run->connected);
 }
 
 void run_loop(run_t *run) {

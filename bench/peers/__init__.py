@@ -1,4 +1,5 @@
-"""Brokers under test. A peer is a small class: prepare, launch, stop, pid, port, user and password."""
+"""Brokers under test. A peer is a small class: prepare, launch, stop, pid, port, user and password. Some kinds can be
+several nodes, which are a cluster then."""
 
 from __future__ import annotations
 
@@ -7,8 +8,9 @@ from pathlib import Path
 
 from bench.peers.artemis import Artemis
 from bench.peers.classic import Classic
+from bench.peers.cluster import Cluster
 from bench.peers.mqops import Mqops
-from bench.peers.peer import Peer
+from bench.peers.peer import Peer, free_port
 from bench.peers.rabbitmq import Rabbitmq
 
 OURS = "mqops"
@@ -31,8 +33,14 @@ def require_known(name: str) -> None:
         raise ValueError(f"no peer is called {name}; say one of {forms}, e.g. {DEFAULT_PEERS[0]}")
 
 
-def make(name: str, directory: Path) -> Peer:
-    """The peer of this name, its directory made."""
+def make(name: str, directory: Path, nodes: int = 1) -> Peer | Cluster:
+    """The peer of this name, or a cluster of so many nodes; directories are made."""
+    if nodes == 1:
+        return _one(name, directory)
+    return Cluster([_one(name, directory / str(place)) for place in range(nodes)], [free_port() for _ in range(nodes)])
+
+
+def _one(name: str, directory: Path) -> Peer:
     require_known(name)
     directory.mkdir(parents=True)
     this, _, version = name.partition("-")

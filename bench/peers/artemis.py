@@ -16,6 +16,7 @@ from xml.etree import ElementTree
 
 from bench.faults import BenchFault
 from bench.peers import cache
+from bench.peers.cluster import NAME, USER, Member
 from bench.peers.peer import Peer
 
 ARTIFACT = "apache-artemis"
@@ -28,6 +29,18 @@ ACCEPTOR = (
     "tcp://127.0.0.1:{port}?protocols=AMQP;useEpoll=true;tcpNoDelay=true;tcpSendBufferSize=1048576;"
     "tcpReceiveBufferSize=1048576;amqpCredits=2000;amqpLowCredits=1000;amqpMinLargeMessageSize={large_size_min};"
     "amqpDuplicateDetection=false"
+)
+CONNECTOR = (
+    "tcp://127.0.0.1:{port}?useEpoll=true;tcpNoDelay=true;tcpSendBufferSize=1048576;tcpReceiveBufferSize=1048576"
+)
+CLUSTER_ACCEPTOR = CONNECTOR + ";protocols=CORE"
+# In the order of its schema.
+CLUSTER_OPTIONS = (
+    ("connector-ref", "node-{place}"),
+    ("retry-interval", "500"),
+    ("use-duplicate-detection", "true"),
+    ("message-load-balancing", "ON_DEMAND"),
+    ("max-hops", "1"),
 )
 
 
@@ -54,7 +67,7 @@ class Artemis(Peer):
         etc = self.instance / "etc"
         (etc / "artemis-users.properties").write_text(f"{self.user} = {self.password}\n")
         xml = etc / "broker.xml"
-        xml.write_text(configure(xml.read_text(), self.port))
+        xml.write_text(configure(xml.read_text(), self.port, self.member))
         self._check_heap(etc / "artemis.profile")
 
     def _check_heap(self, profile: Path) -> None:
@@ -74,7 +87,7 @@ class Artemis(Peer):
             raise BenchFault(f"{self.name}: process {self.pid} is {executable}, not the JVM: CPU would be wrong")
 
 
-def configure(broker_xml: str, port: int) -> str:
+def configure(broker_xml: str, port: int, member: Member | None = None) -> str:
     """`broker.xml` of `artemis create` with one acceptor, anycast by default, and never too full a disk. Pure."""
     ElementTree.register_namespace("", "urn:activemq:core")
     root = ElementTree.fromstring(broker_xml)
@@ -91,4 +104,33 @@ def configure(broker_xml: str, port: int) -> str:
     for setting in root.iter(f"{CORE}address-setting"):
         for name in ("default-address-routing-type", "default-queue-routing-type"):
             ElementTree.SubElement(setting, f"{CORE}{name}").text = "ANYCAST"
+    if member is not None:
+        _cluster(core, acceptors, member)
     return ElementTree.tostring(root, encoding="unicode")
+
+
+def _cluster(core: ElementTree.Element, acceptors: ElementTree.Element, member: Member) -> None:
+    """Links over its own protocol, to all others by a list; queues move at once, and stay when nobody uses them."""
+
+    def add(parent: ElementTree.Element, tag: str, text: str = "", **attributes: str) -> ElementTree.Element:
+        child = ElementTree.SubElement(parent, f"{CORE}{tag}", attributes)
+        child.text = text or None
+        return child
+
+    add(acceptors, "acceptor", CLUSTER_ACCEPTOR.format(port=member.port), name="cluster")
+    add(core, "cluster-user", USER)
+    add(core, "cluster-password", member.secret)
+    connectors = add(core, "connectors")
+    for place, port in enumerate(member.ports):
+        add(connectors, "connector", CONNECTOR.format(port=port), name=f"node-{place}")
+    connection = add(add(core, "cluster-connections"), "cluster-connection", name=NAME)
+    for tag, text in CLUSTER_OPTIONS:
+        add(connection, tag, text.format(place=member.place))
+    static = add(connection, "static-connectors")
+    for place in member.others:
+        add(static, "connector-ref", f"node-{place}")
+    for setting in core.iter(f"{CORE}address-setting"):
+        for tag, text in (("redistribution-delay", "0"), ("auto-delete-queues", "false")):
+            for old in setting.findall(f"{CORE}{tag}"):
+                setting.remove(old)
+            add(setting, tag, text)

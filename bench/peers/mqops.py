@@ -6,6 +6,7 @@ from which on they may become files.
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 
 from bench.faults import BenchFault
 from bench.peers.artemis import GLOBAL_SIZE_MAX_BYTES, LARGE_SIZE_MIN_BYTES
+from bench.peers.cluster import NAME, Member
 from bench.peers.peer import Peer
 
 COMMAND_TIMEOUT_S = 60
@@ -32,6 +34,37 @@ port = {port}
 global-max-size-bytes = {global_size_max}
 amqp-min-large-message-size-bytes = {large_size_min}
 """
+
+CLUSTER = """
+[[listeners]]
+name = "cluster"
+kind = "cluster"
+local-bind-address = "127.0.0.1"
+port = {port}
+
+[[cluster-connections]]
+name = "{name}"
+connector-ref = "node-{place}"
+static-connectors = {others}
+
+[[address-settings]]
+match = "#"
+redistribution-delay = 0
+"""
+CONNECTOR = """
+[[connectors]]
+name = "node-{place}"
+host = "127.0.0.1"
+port = {port}
+"""
+
+
+def clustered(member: Member) -> str:
+    """What a node of a cluster has in addition: links to all others, and messages go where consumers are. Pure."""
+    connectors = [CONNECTOR.format(place=place, port=port) for place, port in enumerate(member.ports)]
+    others = json.dumps([f"node-{place}" for place in member.others])
+    cluster = CLUSTER.format(name=NAME, place=member.place, port=member.port, others=others)
+    return "".join([*connectors, cluster])
 
 
 def executable() -> Path:
@@ -62,8 +95,10 @@ class Mqops(Peer):
             global_size_max=GLOBAL_SIZE_MAX_BYTES,
             large_size_min=LARGE_SIZE_MIN_BYTES,
         )
-        self.config.write_text(text)
+        self.config.write_text(text if self.member is None else text + clustered(self.member))
         (self.directory / "data").mkdir()
+        if self.member is not None:
+            self._mqbroker(["secret", "set", "--stdin", "--config", str(self.config)], self.member.secret)
         self._mqbroker(["config", "check", str(self.config)])
         self._mqbroker(["identity", "init", "--config", str(self.config)])
         self._mqbroker(["users", "set", self.user, "--stdin", "--config", str(self.config)], self.password)

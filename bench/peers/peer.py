@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from bench.faults import BenchFault
+from bench.peers.cluster import Member
 
 STOP_TIMEOUT_S = 30
 START_TIMEOUT_S = 60
@@ -51,7 +52,13 @@ class Peer(ABC):
         self.user = USER
         self.password = secrets.token_hex(12)
         self.log = directory / "broker.log"
+        self.member: Member | None = None  # of a cluster
         self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def nodes(self) -> tuple[Peer, ...]:
+        """This one; a cluster has more."""
+        return (self,)
 
     @abstractmethod
     def prepare(self) -> None:

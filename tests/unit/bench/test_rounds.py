@@ -12,7 +12,7 @@ PLAN = Plan(("mqops", "artemis-1"), Choice((ROW,)), rounds=2, warm=False)
 
 
 def _failing(record: Record, row: str, peer: str, said: list[str]) -> None:
-    with record.tolerant(row, peer, said.append):
+    with record.tolerant([row], peer, said.append):
         raise BenchFault("no credit for 20 s\nend of the log: …")
 
 

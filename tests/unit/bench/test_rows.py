@@ -43,6 +43,8 @@ def test_short_rows_differ_in_count_only_and_feed_every_producer(row: rows.Row) 
     assert 100 <= short.count < row.count
     assert short.count >= short.producers * 4
     assert (short.name, short.size, short.in_flight) == (row.name, row.size, row.in_flight)
+    assert short.nodes == min(row.nodes, 2)
+    assert set(short.receive_at) <= set(range(short.nodes))
 
 
 def test_sizes_settlement_producers_and_windows_are_covered() -> None:

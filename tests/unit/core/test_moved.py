@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mqbroker.core.backlog import Segment
-from mqbroker.core.moved import CAUSE, ORIGIN_ID, ORIGIN_QUEUE, forwarded, moved
+from mqbroker.core.moved import CAUSE, ORIGIN_ID, ORIGIN_QUEUE, forwarded, forwarded_alike, moved
 from mqbroker.core.times import deliver_at_ms
 from mqbroker.wire.composites import encode_composite
 from mqbroker.wire.parts import DELIVERY_TIME, ORIGIN_ADDRESS, parts_of
-from mqbroker.wire.run import single
-from mqbroker.wire.scan import MESSAGE_ANNOTATIONS, scan_sections
+from mqbroker.wire.run import encode_payloads, heading, parse_run, single
+from mqbroker.wire.scan import DATA, MESSAGE_ANNOTATIONS, scan_sections
 from mqbroker.wire.sections import (
     Header,
     Properties,
@@ -24,6 +24,8 @@ from mqbroker.wire.values import Symbol
 BODY = bytes.fromhex("005375a00161")
 PROPERTIES = Properties(message_id="m1", to="orders", correlation_id=b"\x00\xff", group_id="g", group_sequence=3)
 EXPIRING = replace(PROPERTIES, absolute_expiry_time=1_700_000_000_000)
+
+PROPERTIES_OF_NO_GROUP = Properties(message_id="m1", to="orders")
 
 
 def bare(properties: Properties) -> bytes:
@@ -99,3 +101,33 @@ def test_a_delay_does_not_begin_again_on_the_other_node() -> None:
     assert found is not None
     at = scan_sections(found, 0, len(found)).message_annotations
     assert decode_annotations(found, at, len(found))[0] == {Symbol("x-opt-mine"): 1, DELIVERY_TIME: 8000}
+
+
+def together(payloads: list[bytes], *, deliveries: int = 0, expires_ms: int = 0) -> Segment:
+    block = encode_payloads(payloads, heading(0, 0, False), 0)
+    parsed = parse_run(block, 0, len(block), len(payloads), 1 << 20)
+    assert parsed is not None
+    (run,) = parts_of(parsed.run)
+    assert run.count == len(payloads)
+    run.expires_ms = expires_ms
+    run.arrived_ms = 1000
+    run.deliver_at_ms = deliver_at_ms(run)
+    return Segment(run, 1, run.count - 1, deliveries)
+
+
+def test_many_go_as_each_of_them_would_alone() -> None:
+    for header in (b"", encode_composite(Header(durable=True, priority=7, ttl=5000))):
+        bodies = [encode_section(DATA, b"x" * size) for size in (1, 3, 0, 9)]
+        lasting = encode_composite(PROPERTIES_OF_NO_GROUP)
+        segment = together([header + lasting + body for body in bodies], expires_ms=6000)
+        one_by_one = [forwarded(segment, index, 2500) for index in range(1, 4)]
+        assert forwarded_alike(segment, 2500) == one_by_one
+        assert forwarded_alike(segment._replace(deliveries=2), 2500) == [
+            forwarded(segment._replace(deliveries=2), index, 2500) for index in range(1, 4)
+        ]
+
+
+def test_many_that_say_nothing_or_have_a_delay_do_not() -> None:
+    assert forwarded_alike(together([bare(PROPERTIES_OF_NO_GROUP)] * 3), 2000) == []
+    delay = encode_section(MESSAGE_ANNOTATIONS, {Symbol("x-opt-delivery-delay"): 7000})
+    assert forwarded_alike(together([delay + bare(PROPERTIES_OF_NO_GROUP)] * 3, expires_ms=6000), 2000) == []

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from mqbroker.admin.metrics import of_node
 from mqbroker.node import inputs as given
+from mqbroker.wire.sections import Header
 
 from tests.support.cluster_stage import ClusterNode, ClusterStage, node_id_of
 from tests.support.large_messages import Consumer, Producer
@@ -39,6 +40,22 @@ def test_messages_go_where_their_consumer_is() -> None:
     assert len(producer.outcomes) == 20
     assert waiting(a, "b") == 0
     assert b.broker.store.arrivals.arrived_total == 20
+
+
+def test_messages_that_expire_go_together_too() -> None:
+    cluster, a, b = pair()
+    Consumer(b, credit=0)
+    cluster.run()
+    producer = Producer(a)
+    for number in range(20):
+        producer.send(b"%02d" % number, header=Header(ttl=60_000))
+    cluster.run()
+    (found,) = b.broker.store.queues["orders"].backlog
+    assert found.n == 20
+    assert found.run.expires_ms == b.broker.at.wall_ms + 60_000
+    assert len(producer.outcomes) == 20
+    consumer = Consumer(b, "reader", credit=100)
+    assert consumer.bodies == [b"%02d" % number for number in range(20)]
 
 
 def test_what_cannot_go_waits_and_goes_when_the_node_is_back_in_order_and_once() -> None:

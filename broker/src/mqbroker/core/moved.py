@@ -73,16 +73,41 @@ def forwarded(segment: Segment, index: int, now_ms: int) -> bytes | None:
     delivered is said.
     """
     run = segment.run
-    payload = bytes(run.payload(index))
-    is_late = run.traits.delay_ms > 0 and run.deliver_at_ms > 0
+    is_late = _is_late(run)
     if not run.expires_ms and not is_late and not segment.deliveries:
         return None
-    ttl_ms = min(max(run.expires_ms - now_ms, 1), TTL_MS_MAX) if run.expires_ms else None
+    payload, ttl_ms = bytes(run.payload(index)), _ttl_left_ms(run, now_ms)
     notes: dict[Any, object] = {DELIVERY_TIME: Long(run.deliver_at_ms)} if is_late else {}
     try:
         return _with_head(payload, ttl_ms, (DELIVERY_PREFIX,) if is_late else (), notes, segment.deliveries)
     except PeerFault:
         return None  # what cannot be read says nothing of all that, as in parts.py
+
+
+def forwarded_alike(segment: Segment, now_ms: int) -> list[bytes]:
+    """All messages of a segment as another node is to get them, where they differ from what is here by their header
+    alone, which is the same in all of them; none: they go as they are, or one by one."""
+    run = segment.run
+    if run.large is not None or not (run.expires_ms or segment.deliveries) or _is_late(run):
+        return []
+    ttl_ms = _ttl_left_ms(run, now_ms)
+    try:
+        size = run.section.size_bytes
+        header = decode_header(bytes(run.payload(segment.start)[:size]), 0, size)[0] if size else Header()
+    except PeerFault:
+        return []
+    head = encode_composite(replace(header, ttl=ttl_ms, first_acquirer=False, delivery_count=segment.deliveries))
+    places = range(segment.start, segment.start + segment.n)
+    return [b"".join((head, run.payload(place)[size:])) for place in places]
+
+
+def _is_late(run: Run) -> bool:
+    """Whether messages have a delay, which becomes a time on their way."""
+    return run.traits.delay_ms > 0 and run.deliver_at_ms > 0
+
+
+def _ttl_left_ms(run: Run, now_ms: int) -> int | None:
+    return min(max(run.expires_ms - now_ms, 1), TTL_MS_MAX) if run.expires_ms else None
 
 
 def retried(run: Run, index: int) -> Run:

@@ -93,8 +93,11 @@ class LinkConsumer:
                 return 0
         if run.large is not None:
             return self._download(queue, segment, run.large, None if is_copy else (queue, segment))
-        payload = self.rewritten(queue, segment)
-        if payload is not None:
+        alike = self.rewritten_alike(segment._replace(n=count)) if count > 1 else []
+        payload = None if alike else self.rewritten(queue, segment)
+        if alike:
+            went = link.session.send_payloads(link, alike, token)
+        elif payload is not None:
             segment = Segment(run, index, 1, deliveries)
             went = link.session.send_message(link, payload, None if is_copy else (queue, segment))
         else:
@@ -112,6 +115,10 @@ class LinkConsumer:
         if not segment.deliveries and not first_key:
             return None
         return _altered(segment.run, segment.start, segment.deliveries, first_key)
+
+    def rewritten_alike(self, segment: Segment) -> list[bytes]:
+        """All of the messages as the peer is to get them, each in one frame; none: one at a time, or as they are."""
+        return []
 
     def _download(self, queue: Queue, segment: Segment, large: Large, token: tuple[Queue, Segment] | None) -> int:
         """Begin to send a large message; its end comes later."""

@@ -16,7 +16,7 @@ from mqbroker.amqp.session import FIRST_ID
 from mqbroker.base.errors import PeerFault
 from mqbroker.base.notice import Level
 from mqbroker.config.slices import ClusterConnectionOptions
-from mqbroker.core.moved import forwarded
+from mqbroker.core.moved import forwarded, forwarded_alike
 from mqbroker.core.queue import Queue, Segment
 from mqbroker.node.consumer import LinkConsumer
 from mqbroker.node.ongoing import segment_of
@@ -31,6 +31,7 @@ SOURCE: Final = Symbol("mq:source")
 ROUTE: Final = Symbol("mq:route")
 NUMBERED: Final = Symbol("mq:numbered")  # whether flows say ids, so that what comes again is dropped
 NOT_FOUND: Final = "amqp:not-found"
+HEADER_GROWTH: Final = 64  # bytes that a transfer and a header section may grow by on their way
 REROUTED_MAX: Final = 1000  # messages of a queue that are routed again at a time
 
 
@@ -98,6 +99,12 @@ class ForwardConsumer(LinkConsumer):
         """With what is left of its times, and how often it was delivered."""
         found = forwarded(segment, segment.start, self.peer.broker.at.wall_ms)
         return None if found is None else [found]
+
+    def rewritten_alike(self, segment: Segment) -> list[bytes]:
+        """The same for many, where each fits a frame of the other node's."""
+        if segment.run.frame_size_max + HEADER_GROWTH > self.peer.connection.peer_frame_size:
+            return []
+        return forwarded_alike(segment, self.peer.broker.at.wall_ms)
 
     @property
     def _numbers(self) -> bool:
