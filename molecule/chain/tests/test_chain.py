@@ -10,6 +10,7 @@ from mqbroker.client import Message, sync
 
 from tests.support.cluster_faults import Scene
 from tests.support.cluster_load import Load
+from tests.support.nemesis import unleash
 from tests.support.rack_cluster import RackBroker, RackCluster, wait
 
 WHOLE_S = 30.0
@@ -96,6 +97,11 @@ def test_card_of_the_node_between_cut(scene: Scene) -> None:
         scene.loses_links("mq1", "mq2", "mq3")
         scene.goes_on(["mq1"])
         scene.rack("heal", "mq2", "eth1")
+
+
+@pytest.mark.timeout(7200)
+def test_faults_that_nobody_chose(scene: Scene) -> None:
+    unleash(scene, 2)
 
 
 def test_the_checker_finds_nothing(scene: Scene) -> None:

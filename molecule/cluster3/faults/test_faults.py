@@ -13,6 +13,7 @@ import pytest
 
 from tests.support.cluster_faults import Scene
 from tests.support.cluster_load import Load
+from tests.support.nemesis import unleash
 from tests.support.rack_cluster import RackBroker, RackCluster, RackHosts
 
 # Silence after which the far end of a link knows that it is over: `connection_ttl` of the inventory.
@@ -96,6 +97,11 @@ def test_node_that_stands_still_longer_than_the_others_wait(scene: Scene) -> Non
         scene.loses_links("mq1", "mq2")
         scene.goes_on(["mq1", "mq2"], ["mq2"])
         scene.rack("resume", "mq3")
+
+
+@pytest.mark.timeout(7200)
+def test_faults_that_nobody_chose(scene: Scene) -> None:
+    unleash(scene, 2)
 
 
 def test_the_checker_finds_nothing(scene: Scene) -> None:
