@@ -101,6 +101,8 @@ PARTS = (
     Part("mqctl on hosts", (pytest(ON_HOSTS),), 1200),
     Part("molecule default", ((str(ROOT / "molecule" / "run"), "default"),), 1200),
     Part("molecule power", ((str(ROOT / "molecule" / "run"), "power"),), 900),
+    Part("molecule cluster3", ((str(ROOT / "molecule" / "run"), "cluster3"),), 1200, is_extra=True),
+    Part("molecule chain", ((str(ROOT / "molecule" / "run"), "chain"),), 900, is_extra=True),
     Part("stories on hosts", (pytest(*STORIES),), 3600, is_extra=True),
 )
 

@@ -265,6 +265,9 @@ class ClusterConnection:
 
     def add(self, binding: RemoteBinding) -> None:
         """Another node has a queue."""
+        bridge = self.bridges.get(binding.target)
+        if bridge is not None and bridge.peer is not None:
+            bridge.peer.forwards.told(binding.cluster_name)
         self.remotes.add(binding)
         self.announcer.remote_added(binding)
 

@@ -235,6 +235,14 @@ class Forwards:
         store.join(queue, refused)
         self.peer.bridge.again_soon()
 
+    def told(self, name: str) -> None:
+        """The other node tells of a queue. A link that it refused for want of it is asked for anew before anything goes
+        there: routed again, messages would take with them what is known of the queue by now."""
+        for queue, consumer in list(self.consumers.items()):
+            if consumer.is_refused and name in queue.kind.route:
+                self.leave(consumer)
+                self.attach(queue)
+
     def settled(self, event: Settled) -> bool:
         """Whether the outcome was ours to act on: there was no queue for the messages."""
         for taken in event.taken:

@@ -1,0 +1,175 @@
+"""Durable messages into some nodes of a cluster and out of others, through whatever happens to them.
+
+    load = Load(queue, producers={"mq1": uri, …}, consumers={"mq3": uri})
+    load.begin()
+    …
+    load.stop_sending()
+    violations = load.verdict(left=0)
+
+Producers and consumers are the project's own client library, one connection each; it comes back by itself and sends
+again what had no answer, with the id by which brokers drop the second. Consumers confirm what they accept. What they
+learn goes into the history that the checker judges. All of it runs in a thread of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import Counter
+from collections.abc import Coroutine, Mapping
+from typing import Any
+
+import mqbroker.client as mq
+
+from tests.support.checker import History, Sent, body_of
+
+# At most so many of one producer have no answer; then it waits.
+IN_FLIGHT_MAX = 50
+# Between two messages of one producer, so that what waits behind a fault stays small.
+PAUSE_S = 0.01
+SIZES_BYTES = (60, 200, 1024, 5000)
+CREDIT = 50
+WORKERS = 20
+# A host without power says nothing any more: without a frame for so long a connection counts as lost.
+CONNECTION: dict[str, Any] = {
+    "initial_connect_attempts": -1,
+    "reconnect_attempts": -1,
+    "retry_interval_ms": 200,
+    "idle_timeout_ms": 3000,
+    "call_timeout_ms": 10_000,
+    "allow_plain": True,
+    "use_topology_for_load_balancing": False,
+}
+
+
+class Load:
+    """See the module's docstring."""
+
+    def __init__(self, queue: str, producers: Mapping[str, str], consumers: Mapping[str, str]) -> None:
+        self.queue = queue
+        self.producers = dict(producers)
+        self.consumers = dict(consumers)
+        self.history = History(is_several_nodes=True)
+        # What producers and consumers have seen, by their node.
+        self.accepted: Counter[str] = Counter()
+        self.received: Counter[str] = Counter()
+        self.lost_connections: Counter[str] = Counter()
+        self.errors: list[str] = []
+        self._is_stopping = False
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="load", daemon=True)
+        self._sending: list[asyncio.Task[None]] = []
+        self._receiving: list[asyncio.Task[None]] = []
+
+    def begin(self) -> None:
+        """Connect, and go on until told to stop."""
+        self._thread.start()
+        self._do(self._begin())
+
+    def stop_sending(self, within_s: float) -> None:
+        """Returns when each message has its answer."""
+        self._is_stopping = True
+        self._do(self._all_sent(within_s), within_s)
+
+    def verdict(self, left: int) -> list[str]:
+        """All violations, with so many messages left in queues. Nothing is received any more afterwards."""
+        self.end()
+        return [*self.errors, *self.history.check_drained(left)]
+
+    def end(self) -> None:
+        """Give up whatever is under way."""
+        if self._thread.is_alive():
+            self._do(self._end())
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(10)
+
+    @property
+    def counts(self) -> dict[str, Any]:
+        return {
+            "sent": len(self.history.sent),
+            "accepted": dict(self.accepted),
+            "received": dict(self.received),
+            "redelivered": sum(count - 1 for count in self.history.received.values() if count > 1),
+            "confirmed": len(self.history.settle_confirmed),
+            "lost_connections": dict(self.lost_connections),
+        }
+
+    def _do(self, work: Coroutine[Any, Any, None], within_s: float = 30.0) -> None:
+        asyncio.run_coroutine_threadsafe(work, self._loop).result(within_s + 5)
+
+    async def _begin(self) -> None:
+        self._sending = [asyncio.create_task(self._produce(*each)) for each in self.producers.items()]
+        self._receiving = [asyncio.create_task(self._consume(*each)) for each in self.consumers.items()]
+        for task in (*self._sending, *self._receiving):
+            task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and task.exception() is not None:
+            self.errors.append(f"a client ended: {task.exception()!r}")
+
+    async def _all_sent(self, within_s: float) -> None:
+        async with asyncio.timeout(within_s):
+            await asyncio.gather(*self._sending)
+
+    async def _end(self) -> None:
+        for task in (*self._sending, *self._receiving):
+            task.cancel()
+        await asyncio.gather(*self._sending, *self._receiving, return_exceptions=True)
+
+    def _noting(self, node: str) -> dict[str, Any]:
+        """Options of the connection to a node, whose losses are counted."""
+
+        def note(text: str) -> None:
+            self.lost_connections[node] += "lost" in text
+
+        return {**CONNECTION, "on_event": note}
+
+    # -- producers -----------------------------------------------------------------------------------------------------
+
+    async def _produce(self, node: str, uri: str) -> None:
+        in_flight = asyncio.Semaphore(IN_FLIGHT_MAX)
+        number = 0
+        async with mq.connect(uri, **self._noting(node)) as connection:
+            sender = await connection.sender(self.queue, duplicate_detection=True)
+            async with asyncio.TaskGroup() as group:
+                while not self._is_stopping:
+                    await in_flight.acquire()
+                    number += 1
+                    message_id, size = f"{node}-{number}", SIZES_BYTES[number % len(SIZES_BYTES)]
+                    self.history.send(message_id, Sent(node, number, self.queue, True, size))
+                    group.create_task(self._send(node, sender, message_id, size, in_flight))
+                    await asyncio.sleep(PAUSE_S)
+
+    async def _send(
+        self, node: str, sender: mq.Sender, message_id: str, size: int, in_flight: asyncio.Semaphore
+    ) -> None:
+        try:
+            await sender.send(mq.Message(body_of(message_id, size), durable=True))
+        except (mq.Rejected, mq.Released, mq.Modified) as refusal:
+            self.history.outcome(message_id, type(refusal).__name__.lower())
+        else:
+            self.history.outcome(message_id, "accepted")
+            self.accepted[node] += 1
+        finally:
+            in_flight.release()
+
+    # -- consumers -----------------------------------------------------------------------------------------------------
+
+    async def _consume(self, node: str, uri: str) -> None:
+        async with mq.connect(uri, **self._noting(node)) as connection:
+            receiver = await connection.receiver(self.queue, credit=CREDIT, confirm=True)
+            async with asyncio.TaskGroup() as group:
+                for _ in range(WORKERS):
+                    group.create_task(self._take(node, receiver))
+
+    async def _take(self, node: str, receiver: mq.Receiver) -> None:
+        async for message in receiver:
+            self.received[node] += 1
+            body = message.body if isinstance(message.body, bytes) else repr(message.body).encode()
+            message_id = self.history.receive(f"consumer at {node}", self.queue, body, message.delivery_count)
+            if message_id is None:
+                await message.accept()
+                continue
+            self.history.settle_tried.add(message_id)
+            if await message.accept():
+                self.history.settle_confirmed.add(message_id)
