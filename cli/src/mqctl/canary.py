@@ -12,7 +12,7 @@ from mqctl.fanout import on_each
 from mqctl.nodes import Node, open_admin
 from mqctl.world import World
 
-GOOD: Final = ("confirmed", "gone")
+GOOD: Final = ("confirmed", "gone", "unsupported")
 NOT_FOUND: Final = "amqp:not-found"
 EVERY_S: Final = 1.0
 

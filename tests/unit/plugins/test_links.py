@@ -33,7 +33,8 @@ def test_a_release_that_tells_nothing_of_links_inwards_has_none() -> None:
 
 
 def test_all_is_whole_where_canaries_crossed_and_the_others_are_back() -> None:
-    assert links.faults([OUT, IN], TOPOLOGY, canary("confirmed")) == []
+    for state in ("confirmed", "unsupported"):
+        assert links.faults([OUT, IN], TOPOLOGY, canary(state)) == []
 
 
 def test_each_fault_names_its_link() -> None:
