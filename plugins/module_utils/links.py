@@ -40,7 +40,7 @@ def faults(wanted: list[dict[str, Any]], topology: dict[str, Any] | None, canary
     inbound = set((topology or {}).get("inbound", []))
     found = []
     for one in wanted:
-        name = one["node"] or one["node_id"]
+        name = f"{one['node']} ({one['node_id']})" if one["node"] else one["node_id"]
         if one["direction"] == IN:
             if one["node_id"] not in inbound:
                 found.append(f"{name} has no link to this node any more")
@@ -49,7 +49,9 @@ def faults(wanted: list[dict[str, Any]], topology: dict[str, Any] | None, canary
         if row is None:
             found.append(f"there is no link to {name} any more")
         elif row["state"] not in GOOD:
-            found.append(f"link to {name} ({row['connector']}): {row['state']}: {row['why'] or 'its node has stopped'}")
+            found.append(
+                f"link to {name} at {row['connector']}: {row['state']}: {row['why'] or 'its node has stopped'}"
+            )
     return found
 
 

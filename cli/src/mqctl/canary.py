@@ -46,7 +46,8 @@ def trouble(row: Mapping[str, Any]) -> str:
     """What is wrong with a link, empty where nothing is."""
     if row["state"] in GOOD:
         return ""
-    return f"link to {row['node'] or row['connector']}: {row['state']}" + (f": {row['why']}" if row["why"] else "")
+    name = f"{row['node']} ({row['connector']})" if row["node"] else row["connector"]
+    return f"link to {name}: {row['state']}" + (f": {row['why']}" if row["why"] else "")
 
 
 @dataclass(frozen=True, slots=True)
