@@ -8,7 +8,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-CONFIRMED = "confirmed"
+# The second: its node runs an earlier release, as in the middle of an upgrade.
+GOOD = ("confirmed", "unsupported")
 OUT, IN = "out", "in"
 EVERY_S = 0.5
 # A canary that is not back by then is asked for once more while there is time.
@@ -39,7 +40,7 @@ def faults(wanted: list[dict[str, Any]], topology: dict[str, Any] | None, canary
     inbound = set((topology or {}).get("inbound", []))
     found = []
     for one in wanted:
-        name = one["node"] or one["node_id"]
+        name = f"{one['node']} ({one['node_id']})" if one["node"] else one["node_id"]
         if one["direction"] == IN:
             if one["node_id"] not in inbound:
                 found.append(f"{name} has no link to this node any more")
@@ -47,8 +48,10 @@ def faults(wanted: list[dict[str, Any]], topology: dict[str, Any] | None, canary
         row = crossed.get((one["connection"], one["node_id"]))
         if row is None:
             found.append(f"there is no link to {name} any more")
-        elif row["state"] != CONFIRMED:
-            found.append(f"link to {name} ({row['connector']}): {row['state']}: {row['why'] or 'its node has stopped'}")
+        elif row["state"] not in GOOD:
+            found.append(
+                f"link to {name} at {row['connector']}: {row['state']}: {row['why'] or 'its node has stopped'}"
+            )
     return found
 
 

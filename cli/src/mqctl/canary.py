@@ -12,7 +12,7 @@ from mqctl.fanout import on_each
 from mqctl.nodes import Node, open_admin
 from mqctl.world import World
 
-GOOD: Final = ("confirmed", "gone")
+GOOD: Final = ("confirmed", "gone", "unsupported")
 NOT_FOUND: Final = "amqp:not-found"
 EVERY_S: Final = 1.0
 
@@ -46,7 +46,8 @@ def trouble(row: Mapping[str, Any]) -> str:
     """What is wrong with a link, empty where nothing is."""
     if row["state"] in GOOD:
         return ""
-    return f"link to {row['node'] or row['connector']}: {row['state']}" + (f": {row['why']}" if row["why"] else "")
+    name = f"{row['node']} ({row['connector']})" if row["node"] else row["connector"]
+    return f"link to {name}: {row['state']}" + (f": {row['why']}" if row["why"] else "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,3 +59,15 @@ def test_a_rollout_with_nothing_to_do_takes_at_most_three_times_a_ping(site: Sit
         f"{HOSTS} hosts: ping {min(pings):.1f} s, rollout with nothing to do {min(rollouts):.1f} s, {times:.2f} times"
     )
     assert times <= TIMES_MAX, (pings, rollouts)
+
+
+def test_a_mode_that_somebody_changed_is_mended(site: Site) -> None:
+    site.rack("exec", "mq2", "--", "chmod", "0666", "/etc/mq/default/broker.toml")
+    rows = site.document("rollout", "--yes", "--limit", "mq1,mq2")["rows"]
+    assert {row["host"]: row["changed"] > 0 for row in rows if row["host"] != "localhost"} == {
+        "mq1": False,
+        "mq2": True,
+    }
+    assert site.rack("exec", "mq2", "--", "stat", "-c", "%a", "/etc/mq/default/broker.toml").strip() == "640"
+    rows = site.document("rollout", "--yes", "--limit", "mq1,mq2")["rows"]
+    assert {row["note"] for row in rows} == {"as the last rollout left it"}

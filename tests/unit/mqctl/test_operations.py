@@ -566,7 +566,7 @@ def test_whoever_watches_health_hears_of_links_that_take_no_messages(
         assert execute([*words, "--until-healthy", "--timeout", "1", "--interval", "0.1"]) == Exit.RUNNING
         (row,) = json.loads(capsys.readouterr().out)["rows"]
         assert (row["health"], row["failing"]) == ("degraded", ["links"])
-        assert row["why"].startswith("link to b: failed: the link is ")
+        assert row["why"].startswith("link to b (amqp://b:5673): failed: the link is ")
         assert execute(words) == Exit.DONE, "who only looks sends nothing"
 
 

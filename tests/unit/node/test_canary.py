@@ -126,6 +126,22 @@ def test_what_a_crash_left_of_a_canary_goes_at_the_next_start() -> None:
     assert is_clean(a)
 
 
+@pytest.mark.parametrize(("condition", "state"), [("amqp:not-found", "unsupported"), ("amqp:not-allowed", "failed")])
+def test_a_node_that_knows_no_canaries_is_no_fault_and_one_that_refuses_is(condition: str, state: str) -> None:
+    cluster, (a, b, *_) = trio()
+    b.is_disk_held = True
+    request = a.ask("cluster-canary")
+    cluster.run()
+    (queue,) = [each for each in a.broker.canaries.waiting if each.kind.forwards_to == node_id_of("b")]
+    a.broker.canaries.refused(queue, condition, "there is no such address")
+    a.step()
+    found = a.replies[request].result
+    assert (states(found)["62"], found["is_whole"]) == (state, state == "unsupported")
+    b.is_disk_held = False
+    cluster.wait(1_000)
+    assert is_clean(a)
+
+
 def test_without_a_cluster_there_is_nothing_to_cross() -> None:
     stage = Stage()
     assert stage.admin("cluster-canary") == {"is_whole": True, "links": []}

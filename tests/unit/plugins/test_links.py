@@ -33,18 +33,19 @@ def test_a_release_that_tells_nothing_of_links_inwards_has_none() -> None:
 
 
 def test_all_is_whole_where_canaries_crossed_and_the_others_are_back() -> None:
-    assert links.faults([OUT, IN], TOPOLOGY, canary("confirmed")) == []
+    for state in ("confirmed", "unsupported"):
+        assert links.faults([OUT, IN], TOPOLOGY, canary(state)) == []
 
 
 def test_each_fault_names_its_link() -> None:
     assert links.faults([OUT, IN], {"inbound": []}, canary("timeout", "it was not accepted in time")) == [
-        "link to mq2 (amqp://mq2:5673): timeout: it was not accepted in time",
-        "mq2 has no link to this node any more",
+        "link to mq2 (2) at amqp://mq2:5673: timeout: it was not accepted in time",
+        "mq2 (2) has no link to this node any more",
     ]
     assert links.faults([OUT], TOPOLOGY, canary("gone")) == [
-        "link to mq2 (amqp://mq2:5673): gone: its node has stopped"
+        "link to mq2 (2) at amqp://mq2:5673: gone: its node has stopped"
     ]
-    assert links.faults([OUT], TOPOLOGY, None) == ["there is no link to mq2 any more"]
+    assert links.faults([OUT], TOPOLOGY, None) == ["there is no link to mq2 (2) any more"]
     assert links.faults([OUT | {"node": None}], TOPOLOGY, {"links": []}) == ["there is no link to 2 any more"]
 
 
@@ -62,4 +63,4 @@ def test_it_is_asked_until_all_is_whole() -> None:
 
 def test_the_time_is_over() -> None:
     found, last = links.wait(lambda operation, **_: canary("failed", "so"), [OUT], 0)
-    assert (found, last) == (["link to mq2 (amqp://mq2:5673): failed: so"], canary("failed", "so"))
+    assert (found, last) == (["link to mq2 (2) at amqp://mq2:5673: failed: so"], canary("failed", "so"))

@@ -28,7 +28,11 @@ if TYPE_CHECKING:
 ADDRESS: Final = INTERNAL_PREFIX + "canary"
 RUNS_MAX: Final = 8  # at a time
 TICK_MS: Final = 100
-WAITING, CONFIRMED, FAILED, TIMEOUT, GONE = "waiting", "confirmed", "failed", "timeout", "gone"
+WAITING, CONFIRMED, FAILED, TIMEOUT = "waiting", "confirmed", "failed", "timeout"
+# Links of which nothing can be said, and which are no fault: the node has stopped, or its release knows no canaries.
+GONE, UNSUPPORTED = "gone", "unsupported"
+GOOD: Final = (CONFIRMED, GONE, UNSUPPORTED)
+NOT_FOUND: Final = "amqp:not-found"
 
 
 @dataclass(slots=True, eq=False)
@@ -149,9 +153,12 @@ class Canaries:
             crossing.took_ns = self._broker.at.monotonic_ns - crossing.began_ns
             self._look()
 
-    def refused(self, queue: Queue, why: str) -> None:
+    def refused(self, queue: Queue, condition: str, description: str) -> None:
         """The other node does not take it."""
-        if self._over(queue, FAILED, why) is not None:
+        state, why = FAILED, f"{condition}: {description[:200]}"
+        if condition == NOT_FOUND:
+            state, why = UNSUPPORTED, "the other node runs a release that knows no canaries"
+        if self._over(queue, state, why) is not None:
             self._look()
 
     def _over(self, queue: Queue, state: str, why: str) -> Crossing | None:
@@ -167,7 +174,7 @@ class Canaries:
         for run in [each for each in self._runs if all(one.state != WAITING for one in each.crossings)]:
             self._runs.remove(run)
             rows = [crossing.row() for crossing in run.crossings]
-            is_whole = all(row["state"] in (CONFIRMED, GONE) for row in rows)
+            is_whole = all(row["state"] in GOOD for row in rows)
             self._broker.reply(run.request_id, {"is_whole": is_whole, "links": rows})
 
     # -- time ----------------------------------------------------------------------------------------------------------

@@ -218,7 +218,7 @@ class Forwards:
         if self.peer.connection.is_dead or queue.is_deleted:
             return
         if condition and queue in broker.canaries.waiting:
-            broker.canaries.refused(queue, f"{condition}: {description[:200]}")
+            broker.canaries.refused(queue, condition, description)
         if condition == NOT_FOUND:
             self._route_again(queue, link)
         elif condition:

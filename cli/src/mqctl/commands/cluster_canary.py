@@ -18,10 +18,10 @@ COLUMNS = (
     *PLACE,
     Column("connection"),
     Column("node"),
+    Column("connector"),
     Column("state"),
     Column("round_trip_ms", is_number=True),
     Column("why"),
-    Column("connector", wide_only=True),
     Column("node_id", wide_only=True),
 )
 
