@@ -28,11 +28,11 @@ class Cluster:
 
     def prepare(self) -> None:
         """All of them, at the same time."""
-        self._all_at_once(Peer.prepare)
+        self._all_at_once(lambda node: node.prepare())
 
     def launch(self) -> None:
         """Start all; they find each other when they are ready to."""
-        self._all_at_once(Peer.launch)
+        self._all_at_once(lambda node: node.launch())
 
     def _all_at_once(self, do: Callable[[Peer], None]) -> None:
         with ThreadPoolExecutor(len(self.nodes)) as pool:
