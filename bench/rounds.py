@@ -84,6 +84,19 @@ class Record:
         return found
 
 
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """Rows that want as many nodes as each other: single brokers, or clusters."""
+
+    nodes: int
+    rows: list[Row]
+
+    @property
+    def lost(self) -> list[str]:
+        """What a peer lacks that cannot be started for it."""
+        return [EVERY_ROW] if self.nodes == 1 else [row.name for row in self.rows]
+
+
 def run(plan: Plan, directory: Path, say: Say) -> Record:
     """Run the plan in `directory`, which holds one folder for each instance."""
     record = Record(omitted={(EVERY_ROW, name): reason for name, reason in plan.absent.items()})
@@ -92,30 +105,28 @@ def run(plan: Plan, directory: Path, say: Say) -> Record:
         record.omitted |= {(row.name, name): skips[kind] for name in plan.names if (kind := peers.kind(name)) in skips}
     sizes = sorted({row.nodes for row in plan.choice.rows}) or [1]
     for nodes in sizes:
-        phase = [row for row in plan.choice.rows if row.nodes == nodes]
+        phase = Phase(nodes, [row for row in plan.choice.rows if row.nodes == nodes])
         with ExitStack() as stack:
-            running = _start_all(plan, (nodes, phase), directory, record, stack, say)
+            running = _start_all(plan, phase, directory, (record, stack), say)
             for number in range(plan.rounds):
-                _round(plan, phase, number, running, record, say)
+                _round((plan, phase, number), running, record, say)
                 if nodes == sizes[0]:
                     _fresh_round(plan, number, directory, record, say)
     return record
 
 
-def _start_all(
-    plan: Plan, phase: tuple[int, list[Row]], directory: Path, record: Record, stack: ExitStack, say: Say
-) -> list[Target]:
-    """What the rows of a phase need: all brokers, or clusters of so many nodes."""
-    nodes, rows = phase
+def _start_all(plan: Plan, phase: Phase, directory: Path, kept: tuple[Record, ExitStack], say: Say) -> list[Target]:
+    """All that can be started, and is not lacking in all rows of the phase; `kept` knows why not, and stops them."""
+    record, stack = kept
     running = []
-    lost = [EVERY_ROW] if nodes == 1 else [row.name for row in rows]
     for name in plan.names:
-        if not all(record.lacks(row.name, name) for row in rows):
-            with record.tolerant(lost, name, say):
-                running.append(stack.enter_context(_running(name, directory / f"{name}-{nodes}", nodes)))
+        if not all(record.lacks(row.name, name) for row in phase.rows):
+            with record.tolerant(phase.lost, name, say):
+                place = directory / f"{name}-{phase.nodes}"
+                running.append(stack.enter_context(_running(name, place, phase.nodes)))
     for peer in running if plan.warm else ():
-        with record.tolerant(lost, peer.name, say):
-            warm(peer, WARM_UP if nodes == 1 else CLUSTER_WARM_UP, say)
+        with record.tolerant(phase.lost, peer.name, say):
+            warm(peer, WARM_UP if phase.nodes == 1 else CLUSTER_WARM_UP, say)
     return running
 
 
@@ -140,8 +151,10 @@ def turned(items: list[Item], number: int) -> list[Item]:
     return items[shift:] + items[:shift]
 
 
-def _round(plan: Plan, rows: list[Row], number: int, running: list[Target], record: Record, say: Say) -> None:
-    for row in rows:
+def _round(turn: tuple[Plan, Phase, int], running: list[Target], record: Record, say: Say) -> None:
+    """One turn: the round of this number, of a phase."""
+    plan, phase, number = turn
+    for row in phase.rows:
         for peer in turned(running, number):
             if record.lacks(row.name, peer.name):
                 continue

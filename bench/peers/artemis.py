@@ -16,8 +16,7 @@ from xml.etree import ElementTree
 
 from bench.faults import BenchFault
 from bench.peers import cache
-from bench.peers.cluster import NAME, USER, Member
-from bench.peers.peer import Peer
+from bench.peers.peer import CLUSTER, CLUSTER_USER, Member, Peer
 
 ARTIFACT = "apache-artemis"
 CREATE_TIMEOUT_S = 120
@@ -118,12 +117,12 @@ def _cluster(core: ElementTree.Element, acceptors: ElementTree.Element, member: 
         return child
 
     add(acceptors, "acceptor", CLUSTER_ACCEPTOR.format(port=member.port), name="cluster")
-    add(core, "cluster-user", USER)
+    add(core, "cluster-user", CLUSTER_USER)
     add(core, "cluster-password", member.secret)
     connectors = add(core, "connectors")
     for place, port in enumerate(member.ports):
         add(connectors, "connector", CONNECTOR.format(port=port), name=f"node-{place}")
-    connection = add(add(core, "cluster-connections"), "cluster-connection", name=NAME)
+    connection = add(add(core, "cluster-connections"), "cluster-connection", name=CLUSTER)
     for tag, text in CLUSTER_OPTIONS:
         add(connection, tag, text.format(place=member.place))
     static = add(connection, "static-connectors")

@@ -4,33 +4,10 @@ expected: the load goes to its nodes by their places, its CPU and memory are tho
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
-if TYPE_CHECKING:
-    from bench.peers.peer import Peer
-
-NAME = "bench"
-USER = "bench-cluster"
-
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    """What a node knows of its cluster: its own place, the ports by which nodes reach each other, and the secret."""
-
-    place: int
-    ports: tuple[int, ...]
-    secret: str
-
-    @property
-    def port(self) -> int:
-        """On which the others reach this node."""
-        return self.ports[self.place]
-
-    @property
-    def others(self) -> list[int]:
-        """Places of the other nodes."""
-        return [place for place in range(len(self.ports)) if place != self.place]
+from bench.peers.peer import Member, Peer
 
 
 class Cluster:
@@ -50,14 +27,16 @@ class Cluster:
         return self.nodes[0].address(queue)
 
     def prepare(self) -> None:
-        """All of them."""
-        for node in self.nodes:
-            node.prepare()
+        """All of them, at the same time."""
+        self._all_at_once(lambda node: node.prepare())
 
     def launch(self) -> None:
         """Start all; they find each other when they are ready to."""
-        for node in self.nodes:
-            node.launch()
+        self._all_at_once(lambda node: node.launch())
+
+    def _all_at_once(self, do: Callable[[Peer], None]) -> None:
+        with ThreadPoolExecutor(len(self.nodes)) as pool:
+            list(pool.map(do, self.nodes))
 
     def after_start(self) -> None:
         """Check that each runs as it was configured."""

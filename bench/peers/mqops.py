@@ -15,8 +15,7 @@ from pathlib import Path
 
 from bench.faults import BenchFault
 from bench.peers.artemis import GLOBAL_SIZE_MAX_BYTES, LARGE_SIZE_MIN_BYTES
-from bench.peers.cluster import NAME, Member
-from bench.peers.peer import Peer
+from bench.peers.peer import CLUSTER, Member, Peer
 
 COMMAND_TIMEOUT_S = 60
 CONFIG = """\
@@ -35,7 +34,7 @@ global-max-size-bytes = {global_size_max}
 amqp-min-large-message-size-bytes = {large_size_min}
 """
 
-CLUSTER = """
+CLUSTER_TABLES = """
 [[listeners]]
 name = "cluster"
 kind = "cluster"
@@ -63,7 +62,7 @@ def clustered(member: Member) -> str:
     """What a node of a cluster has in addition: links to all others, and messages go where consumers are. Pure."""
     connectors = [CONNECTOR.format(place=place, port=port) for place, port in enumerate(member.ports)]
     others = json.dumps([f"node-{place}" for place in member.others])
-    cluster = CLUSTER.format(name=NAME, place=member.place, port=member.port, others=others)
+    cluster = CLUSTER_TABLES.format(name=CLUSTER, place=member.place, port=member.port, others=others)
     return "".join([*connectors, cluster])
 
 

@@ -9,17 +9,19 @@ import socket
 import subprocess
 import time
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
 from bench.faults import BenchFault
-from bench.peers.cluster import Member
 
 STOP_TIMEOUT_S = 30
 START_TIMEOUT_S = 60
 POLL_S = 0.002
 LOG_LINES_SHOWN = 15
 USER = "bench"
+CLUSTER = "bench"
+CLUSTER_USER = "bench-cluster"
 
 
 def free_port() -> int:
@@ -37,6 +39,25 @@ def accepts(port: int) -> bool:
             return True
     except OSError:
         return False
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """What a node knows of its cluster: its own place, the ports by which nodes reach each other, and the secret."""
+
+    place: int
+    ports: tuple[int, ...]
+    secret: str
+
+    @property
+    def port(self) -> int:
+        """On which the others reach this node."""
+        return self.ports[self.place]
+
+    @property
+    def others(self) -> list[int]:
+        """Places of the other nodes."""
+        return [place for place in range(len(self.ports)) if place != self.place]
 
 
 class Peer(ABC):

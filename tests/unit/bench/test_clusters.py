@@ -10,9 +10,9 @@ from bench import load, peers
 from bench.faults import BenchFault
 from bench.measure import figures, move_figures
 from bench.peers.artemis import CORE, configure
-from bench.peers.cluster import Cluster, Member
+from bench.peers.cluster import Cluster
 from bench.peers.mqops import clustered
-from bench.peers.peer import Peer
+from bench.peers.peer import Member, Peer
 from bench.rounds import Plan, Record
 from bench.rows import CLUSTER_WARM_UP, ROWS, Choice, Row
 from tests.unit.bench.test_facts import BROKER_XML

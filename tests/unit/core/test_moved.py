@@ -121,13 +121,13 @@ def test_many_go_as_each_of_them_would_alone() -> None:
         lasting = encode_composite(PROPERTIES_OF_NO_GROUP)
         segment = together([header + lasting + body for body in bodies], expires_ms=6000)
         one_by_one = [forwarded(segment, index, 2500) for index in range(1, 4)]
-        assert forwarded_alike(segment, 2500) == one_by_one
-        assert forwarded_alike(segment._replace(deliveries=2), 2500) == [
+        assert forwarded_alike(segment, 3, 2500) == one_by_one
+        assert forwarded_alike(segment._replace(deliveries=2), 3, 2500) == [
             forwarded(segment._replace(deliveries=2), index, 2500) for index in range(1, 4)
         ]
 
 
 def test_many_that_say_nothing_or_have_a_delay_do_not() -> None:
-    assert forwarded_alike(together([bare(PROPERTIES_OF_NO_GROUP)] * 3), 2000) == []
+    assert forwarded_alike(together([bare(PROPERTIES_OF_NO_GROUP)] * 3), 2, 2000) == []
     delay = encode_section(MESSAGE_ANNOTATIONS, {Symbol("x-opt-delivery-delay"): 7000})
-    assert forwarded_alike(together([delay + bare(PROPERTIES_OF_NO_GROUP)] * 3, expires_ms=6000), 2000) == []
+    assert forwarded_alike(together([delay + bare(PROPERTIES_OF_NO_GROUP)] * 3, expires_ms=6000), 2, 2000) == []

@@ -84,8 +84,8 @@ def forwarded(segment: Segment, index: int, now_ms: int) -> bytes | None:
         return None  # what cannot be read says nothing of all that, as in parts.py
 
 
-def forwarded_alike(segment: Segment, now_ms: int) -> list[bytes]:
-    """All messages of a segment as another node is to get them, where they differ from what is here by their header
+def forwarded_alike(segment: Segment, count: int, now_ms: int) -> list[bytes]:
+    """The first `count` messages as another node is to get them, where they differ from what is here by their header
     alone, which is the same in all of them; none: they go as they are, or one by one."""
     run = segment.run
     if run.large is not None or not (run.expires_ms or segment.deliveries) or _is_late(run):
@@ -97,7 +97,7 @@ def forwarded_alike(segment: Segment, now_ms: int) -> list[bytes]:
     except PeerFault:
         return []
     head = encode_composite(replace(header, ttl=ttl_ms, first_acquirer=False, delivery_count=segment.deliveries))
-    places = range(segment.start, segment.start + segment.n)
+    places = range(segment.start, segment.start + count)
     return [b"".join((head, run.payload(place)[size:])) for place in places]
 
 

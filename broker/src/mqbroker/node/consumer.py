@@ -93,7 +93,7 @@ class LinkConsumer:
                 return 0
         if run.large is not None:
             return self._download(queue, segment, run.large, None if is_copy else (queue, segment))
-        alike = self.rewritten_alike(segment._replace(n=count)) if count > 1 else []
+        alike = self.rewritten_alike(segment, count) if count > 1 else []
         payload = None if alike else self.rewritten(queue, segment)
         if alike:
             went = link.session.send_payloads(link, alike, token)
@@ -116,8 +116,8 @@ class LinkConsumer:
             return None
         return _altered(segment.run, segment.start, segment.deliveries, first_key)
 
-    def rewritten_alike(self, segment: Segment) -> list[bytes]:
-        """All of the messages as the peer is to get them, each in one frame; none: one at a time, or as they are."""
+    def rewritten_alike(self, segment: Segment, count: int) -> list[bytes]:
+        """The first `count` messages as the peer is to get them, a frame each; none: one at a time, or as they are."""
         return []
 
     def _download(self, queue: Queue, segment: Segment, large: Large, token: tuple[Queue, Segment] | None) -> int:

@@ -100,11 +100,11 @@ class ForwardConsumer(LinkConsumer):
         found = forwarded(segment, segment.start, self.peer.broker.at.wall_ms)
         return None if found is None else [found]
 
-    def rewritten_alike(self, segment: Segment) -> list[bytes]:
+    def rewritten_alike(self, segment: Segment, count: int) -> list[bytes]:
         """The same for many, where each fits a frame of the other node's."""
         if segment.run.frame_size_max + HEADER_GROWTH > self.peer.connection.peer_frame_size:
             return []
-        return forwarded_alike(segment, self.peer.broker.at.wall_ms)
+        return forwarded_alike(segment, count, self.peer.broker.at.wall_ms)
 
     @property
     def _numbers(self) -> bool:
