@@ -113,10 +113,10 @@ class Rack(Stage):
     def enter(self, words: Sequence[str]) -> list[str]:
         return [RACK, "enter", "--name", self.name, "--", *words]
 
-    def login(self) -> Login:
+    def login(self, node: str = "") -> Login:
         secrets = yaml.safe_load((self.narrator.place / "group_vars" / GROUP / "secrets.yml").read_text())
         user = secrets["mq_users"][0]
-        return Login(f"amqp://{self.addresses[self.node]}:{PORT}", user["name"], user["password"])
+        return Login(f"amqp://{self.addresses[node or self.node]}:{PORT}", user["name"], user["password"])
 
     def power_off(self) -> None:
         self.rack("kill", self.node)

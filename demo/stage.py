@@ -50,8 +50,8 @@ class Stage(ABC):
         """The command line that runs `words` where the brokers can be reached."""
 
     @abstractmethod
-    def login(self) -> Login:
-        """For a client of the node."""
+    def login(self, node: str = "") -> Login:
+        """For a client of that node; without a name, of the one that loses its power."""
 
     @abstractmethod
     def power_off(self) -> None:

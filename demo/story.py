@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 import time
 from collections.abc import Iterable
 
@@ -107,14 +108,16 @@ class Story:
         self.stage.mqctl("send", ELSEWHERE, "parcel {n}", "--count", str(MOVED), "--host", producer)
         self.narrator.say(f"Nobody consumes {ELSEWHERE} anywhere, so they stay where they were sent to:")
         self.stage.mqctl("queue", "list", "--columns", "host,queue,messages")
-        words = ("receive", ELSEWHERE, "--host", consumer, "--count", str(MOVED), "--timeout", f"{QUEUE_TIME_S_MAX:g}")
-        said = self.stage.mqctl(*words, quiet=True)
+        login = self.stage.login(consumer)
+        self.narrator.say(f"A client of this project connects to {login.url} and wants them:")
+        task = {"url": login.url, "user": login.user, "password": login.password, "address": ELSEWHERE,
+                "count": MOVED, "time_s": QUEUE_TIME_S_MAX}  # fmt: skip
+        words = self.stage.enter([sys.executable, str(ROOT / "demo" / "consumer.py")])
+        said = self.narrator.run(Call(words, "python demo/consumer.py", stdin=json.dumps(task) + "\n", quiet=True))
         ledger = Ledger(MOVED, "parcel ")
         numbers = ledger.take(said.out.splitlines())
         self.demand(ledger.faults(MOVED))
-        self.narrator.say(
-            f"mqctl received {len(numbers):,} at {consumer}: its consumer drew them out of {producer}, each once."
-        )
+        self.narrator.say(f"It received {len(numbers):,} at {consumer}: they moved there from {producer}, each once.")
         if numbers != sorted(numbers):
             raise DoesNotHold(f"They arrived at {consumer} in another order than they were sent in.")
         self.narrator.say("They came in the order in which they were sent.")

@@ -596,5 +596,12 @@ def test_topology_of_brokers_without_cluster_connections_is_empty(cluster: Clust
     assert cluster.rows("topology") == []
 
 
+def test_a_picture_needs_a_node(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert execute(["topology", "--svg", "-", "--dev", "--directory", str(tmp_path)]) == 2
+    assert "there is no node" in capsys.readouterr().err
+    assert execute(["topology", "--svg", "-", "--dot"]) == 2
+    assert "--dot and --svg are two pictures" in capsys.readouterr().err
+
+
 def test_discovery_of_brokers_without_groups_is_empty(cluster: Cluster) -> None:
     assert cluster.rows("discovery", "list") == cluster.rows("discovery", "groups") == []

@@ -59,7 +59,10 @@ def run(world: World, options: Options) -> int:
         raise UsageError("--dot and --svg are two pictures", "mqctl topology --svg FILE")
     if not options.dot and not options.svg:
         return _list(world, options)
-    clusters = [cluster_of(name, ask(world, nodes, addresses)) for name, nodes, addresses in _meant(world, options)]
+    meant = _meant(world, options)
+    if not any(nodes for _, nodes, _ in meant):
+        raise UsageError("there is no node", "mqctl dev up" if options.dev else "mqctl inventory check")
+    clusters = [cluster_of(name, ask(world, nodes, addresses)) for name, nodes, addresses in meant]
     if options.dot:
         for line in graph(clusters):
             world.data.file.write(printable(line) + "\n")
