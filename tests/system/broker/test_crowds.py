@@ -16,7 +16,7 @@ from mqbroker.wire.types import Symbol
 from tests.support import frames
 from tests.support.broker_process import BrokerProcess
 from tests.support.certificates import Authority
-from tests.system.bad_input.peer import BUSY_S, Bystander
+from tests.system.bad_input.peer import BUSY_S, CLOSE_S_MAX, Bystander
 
 Make = Callable[..., BrokerProcess]
 
@@ -106,17 +106,17 @@ def test_a_thousand_readers_that_do_not_read_cost_little_and_disturb_nobody(make
         while broker.admin_row(row, timeout_s=60)["result"]["consumer_count"] < 1000:
             assert time.monotonic() < deadline_s
             time.sleep(0.05)
-        grown, since_s, waits = 0, time.monotonic(), list[float]()
-        while time.monotonic() < min(since_s + 2, deadline_s):
+        # As they come, all of them log in and are given what there is: that takes seconds of the processor.
+        grown, since_s, waits = 0, time.monotonic(), [BUSY_S]
+        while max(waits[-5:]) >= CLOSE_S_MAX or time.monotonic() < since_s + 2:
+            assert time.monotonic() < deadline_s, waits
             if (now := broker.rss_bytes() - before) > grown:
                 grown, since_s = now, time.monotonic()
             waits.append(bystander.work(60))
             assert grown < 1000 * READER_BYTES_MAX
             time.sleep(0.05)
-        # As they come, all of them log in and are given what there is: that takes a second or two of the processor.
-        told = f"others wait {max(waits) * 1000:.0f} ms at first, {waits[-1] * 1000:.0f} ms then"
+        told = f"others wait {max(waits[1:]) * 1000:.0f} ms at first, {waits[-1] * 1000:.0f} ms then"
         print(f"1,000 readers: {grown / 1000 / KIB:.0f} KiB each; {told}")
-        assert waits[-1] < BUSY_S
         for sock in socks:
             sock.close()
         broker.wait_for_connections(1, timeout_s=60)
