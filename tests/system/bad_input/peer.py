@@ -94,7 +94,7 @@ class Bystander(Peer):
         self.login()
         self.count = 0
 
-    def work(self) -> float:
+    def work(self, timeout_s: float = 10) -> float:
         """Publish one message; seconds until it is accepted."""
         started_s = time.monotonic()
         self.send(frames.transfer(self.count, b"x" * 10, durable=True))
@@ -103,4 +103,4 @@ class Bystander(Peer):
             accepted = [each for each in self.heard() if isinstance(each, Disposition)]
             if sum((each.last or each.first) - each.first + 1 for each in accepted) >= self.count:
                 return time.monotonic() - started_s
-            self.wait_for(Disposition, len(accepted) + 1)
+            self.wait_for(Disposition, len(accepted) + 1, timeout_s)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from mqbroker.core.queue import Queue
 from mqbroker.core.retroactive import PREFIX
+from mqbroker.core.watcher import Watcher
 
 from tests.support.stage import Stage, options_with
 from tests.unit.node.test_address_settings import Site
@@ -156,3 +158,27 @@ def test_an_address_that_ends_with_its_client_keeps_none() -> None:
     here = site()
     here.send("1", to="temporary.c.1")
     assert here.queues() == {}
+
+
+class Noting(Watcher):
+    """What a cluster would tell its nodes of."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, str]] = []
+
+    def queue_added(self, queue: Queue) -> None:
+        self.told.append(("added", queue.kind.name))
+
+    def queue_removed(self, queue: Queue) -> None:
+        self.told.append(("removed", queue.kind.name))
+
+
+def test_other_nodes_hear_nothing_of_it() -> None:
+    here = site()
+    watcher = here.stage.broker.store.watcher = Noting()
+    here.send("1", to="news")
+    subscribe(here, "a")
+    here.stage.options = options_with(address_settings={"#": settings(retroactive_message_count=0)})
+    here.stage.admin("config-reload")
+    assert here.queues() == {"a": 1}
+    assert watcher.told == [("added", "a")]
