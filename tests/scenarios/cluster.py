@@ -1,11 +1,14 @@
 """Conversations with several nodes: lines begin with the node that they are for.
 
     cluster A B [max-hops=2] [balancing=STRICT] [address=jms] [redistribution-delay=0] [shape=chain]
-                                          nodes that know each other, all links up
+                [arbiter=A] [group-timeout=1000]
+                                          nodes that know each other, all links up; one decides where groups go
     A: attach p to orders                 a command of tests/golden/conversation.py, at a node
     cut A B | mend A B                    nothing gets through, in both directions; `reset A B` breaks the links
     wait 1500                             milliseconds pass for all
     bindings A                            what a node knows of the queues of others
+    delete A orders                       a queue of a node
+    owners A                              groups that a node knows the owners of
     depths                                messages in all queues of clients, and on their way
 
 What clients hear begins with their node. Nothing moves unless a line moves it, and nothing is random.
@@ -275,6 +278,16 @@ class Cluster:
             found.append(line + ("" if each.is_connected else ", not reached"))
         return found
 
+    def delete(self, words: list[str]) -> None:
+        self.stages[words[0]].admin("queue-delete", name=words[1], force=True)
+
+    def owners(self, words: list[str]) -> list[str]:
+        grouping = self.stages[words[0]].broker.store.grouping
+        assert grouping is not None
+        pins = sorted((key, pin.owner) for key, pin in grouping.pins.items())
+        return [f"{words[0]} knows: group {group} of {queue} is at {chr(int(owner[-36:][:8]))}"
+                for (queue, group), owner in pins]  # fmt: skip
+
     def depths(self, words: list[str]) -> list[str]:
         found = []
         for name, stage in self.stages.items():
@@ -290,7 +303,8 @@ class Cluster:
 
 COMMANDS: Final[dict[str, Any]] = {
     "cluster": Cluster.build, "wait": Cluster.wait, "cut": Cluster.cut, "mend": Cluster.mend, "reset": Cluster.reset,
-    "bindings": Cluster.bindings, "depths": Cluster.depths,
+    "bindings": Cluster.bindings, "owners": Cluster.owners, "delete": Cluster.delete,
+    "depths": Cluster.depths,
 }  # fmt: skip
 
 
@@ -307,8 +321,14 @@ def _options(name: str, dialled: list[str], said: Mapping[str, str]) -> BrokerOp
         default_listener(), name="cluster", kind="cluster", port=PORT, sasl_mechanisms=("SCRAM-SHA-256",),
         idle_timeout_ms=6000,
     )  # fmt: skip
+    handler = base.grouping_handler
+    if "arbiter" in said:
+        is_arbiter = name in said["arbiter"]
+        handler = replace(handler, type="LOCAL" if is_arbiter else "REMOTE", timeout=2000, reaper_period=100,
+                          group_timeout=int(said.get("group-timeout", -1)))  # fmt: skip
     return replace(
         base,
+        grouping_handler=handler,
         listeners=(*base.listeners, listener),
         connectors=tuple(
             ConnectorOptions(f"to-{each}", each, PORT, tls_enabled=False) for each in sorted({name, *dialled})

@@ -38,6 +38,16 @@ ALL: list[tuple[n.Notice, str]] = [
         f'{{"kind":"consumer-closed","cluster_name":"orders{NODE}","selector":"a = 1"}}',
     ),
     (n.ResetComplete(), '{"kind":"reset-complete"}'),
+    (
+        n.GroupNotice(n.PROPOSAL, "orders", "g", "orders" + NODE, NODE, NODE, 7),
+        f'{{"kind":"group","act":"proposal","queue":"orders","group_id":"g","cluster_name":"orders{NODE}",'
+        f'"node_id":"{NODE}","to":"{NODE}","number":7,"distance":0}}',
+    ),
+    (
+        n.GroupNotice(n.RESPONSE, "orders", "g", "", NODE, "", 8, 1),
+        f'{{"kind":"group","act":"response","queue":"orders","group_id":"g","cluster_name":"","node_id":"{NODE}",'
+        '"to":"","number":8,"distance":1}',
+    ),
 ]
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mqbroker.base.errors import Refused
-from mqbroker.core.address import ANYCAST, FULLY_QUALIFIED, MULTICAST
+from mqbroker.core.address import ANYCAST, FULLY_QUALIFIED, MULTICAST, Address
 from mqbroker.core.kinds import TEMPORARY_PREFIX, kind_of
 
 if TYPE_CHECKING:
-    from mqbroker.core.address import Address
     from mqbroker.core.queue import Queue
     from mqbroker.core.store import Store
 
@@ -28,6 +27,18 @@ def queue_at(store: Store, address: str, name: str, routing: str = "") -> Queue:
     store.settings.check_creation(address, name, is_new=address not in store.addresses)
     routing = routing or (MULTICAST if store.is_multicast(address) else ANYCAST)
     return store.create_queue(kind_of(name, address, store.settings.of(address), routing=routing, auto_created=True))
+
+
+def alone_at(store: Store, address: str, name: str, routing: str = "") -> Address:
+    """An address that leads to that queue alone. Raises Refused."""
+    found = queue_at(store, address, name, routing)
+    alone: Address | None = found.alone
+    if alone is None:
+        whole = store.addresses[address]
+        alone = found.alone = Address(address, whole.meter, pages=whole.pages)
+        alone.target = address + FULLY_QUALIFIED + name
+        alone.bind(found)
+    return alone
 
 
 def target_at(store: Store, target: str, routing: str = "") -> Address:

@@ -22,6 +22,7 @@ from mqbroker.core.deletion import delete, purge
 from mqbroker.core.diverts import Diverts
 from mqbroker.core.duplicates import Duplicates
 from mqbroker.core.forwarding import Remotes
+from mqbroker.core.grouping import Grouping
 from mqbroker.core.idle import Idle
 from mqbroker.core.ingress import stamped
 from mqbroker.core.kinds import QueueKind, check_is_public, check_name, kind_of
@@ -31,7 +32,7 @@ from mqbroker.core.memory import Memory
 from mqbroker.core.meter import PAGE, Meters
 from mqbroker.core.paging import Paging
 from mqbroker.core.permissions import CREATE, CREATE_ADDRESS, SEND
-from mqbroker.core.qualified import queue_at, target_at
+from mqbroker.core.qualified import alone_at, target_at
 from mqbroker.core.queue import Consumer, Queue, Segment, check_consumers
 from mqbroker.core.redistribution import Redistribution, Redistributor
 from mqbroker.core.restore import bring_back
@@ -69,6 +70,7 @@ class Store:
         self.remotes = Remotes(self)
         self.arrivals = Arrivals(self)
         self.redistribution = Redistribution(self)
+        self.grouping: Grouping | None = None  # keeps groups together in the cluster, where there is a handler
         self.watcher = Watcher()
         self.addresses: dict[str, Address] = {}
         self.queues: dict[str, Queue] = {}
@@ -122,14 +124,7 @@ class Store:
 
     def queue_address(self, address: str, queue: str, routing: str = "") -> Address:
         """For those who send to one queue of an address: an address that leads there alone. Raises Refused."""
-        found = queue_at(self, address, queue, routing)
-        alone: Address | None = found.alone
-        if alone is None:
-            whole = self.addresses[address]
-            alone = found.alone = Address(address, whole.meter, pages=whole.pages)
-            alone.target = address + FULLY_QUALIFIED + queue
-            alone.bind(found)
-        return alone
+        return alone_at(self, address, queue, routing)
 
     def forget_address(self, name: str) -> None:
         """An address that nobody is bound to any more is not kept."""
@@ -272,7 +267,7 @@ class Store:
     def _publish(self, address: Address, run: Run, origin: Origin, only: str = "") -> bool:
         self.number(run)
         waits, unrouted = False, list[Segment]()
-        for index, count, queues in address.route(run, origin, only):
+        for index, count, queues in address.route(run, origin, only, self.grouping):
             if not queues:
                 address.unrouted_total += count
                 self.unrouted_total += count
