@@ -105,7 +105,7 @@ def toml_text(tables: Mapping[str, Any]) -> str:
 
     JSON literals of such values are TOML as long as nothing beyond ASCII is escaped (TOML knows no surrogates).
     """
-    parts = [_block(f"[{name}]", tables[name]) for name in TABLE_ORDER if tables.get(name)]
+    parts = [_block(f"[{toml_name(name)}]", tables[name]) for name in TABLE_ORDER if tables.get(name)]
     for name in REPEATED_ORDER:
         parts += [_block(f"[[{toml_name(name)}]]", row) for row in tables.get(name, [])]
     return "\n".join(parts)
