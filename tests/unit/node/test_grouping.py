@@ -175,11 +175,12 @@ def test_a_node_asks_again_after_a_while_so_that_a_group_in_use_stays() -> None:
     assert site.owners("a") == site.owners("b") == {"g": "a"}
     site.wait(2100)
     assert site.owners("a") == site.owners("b") == {}
-    kept = Site()
-    kept.consumer("a")
-    kept.publish(kept.producer("b"), "g")
-    kept.wait(100_000)
-    assert kept.owners("a") == {"g": "a"}
+    for never in (-1, 0):
+        kept = Site(group_timeout=never)
+        kept.consumer("a")
+        kept.publish(kept.producer("b"), "g")
+        kept.wait(40_000)
+        assert kept.owners("a") == {"g": "a"}
 
 
 @pytest.mark.option("grouping-handler.reaper-period")

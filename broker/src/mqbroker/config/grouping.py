@@ -37,7 +37,7 @@ class GroupingHandlerTable(Table):
     )  # fmt: skip
     group_timeout: int = option(
         -1, "Time without use after which a group may go elsewhere; for REMOTE, after which the LOCAL node is asked "
-        "again. -1: never.", unit="ms", ge=-1, le=365 * PERIOD_MS_MAX,
+        "again. -1 or 0: never.", unit="ms", ge=-1, le=365 * PERIOD_MS_MAX,
     )  # fmt: skip
     reaper_period: int = option(
         30_000, "Time between two looks for such groups, at the LOCAL node.", unit="ms", ge=1, le=PERIOD_MS_MAX

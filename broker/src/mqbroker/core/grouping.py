@@ -32,7 +32,7 @@ class Grouping:
     """`matches`: addresses that it is for. `is_arbiter` and `is_reached` (whether one is) are set by who knows.
 
     `age` grows when something that the arbiter said may have been missed; `told_ms_max`: for how long an answer of it
-    holds, -1 for ever.
+    holds, -1 or 0 for ever.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class Grouping:
 
     def _holds(self, told_ns: int, age: int) -> bool:
         """Whether an answer can still be relied on."""
-        if 0 <= self._told_ms_max * NS_PER_MS <= self._store.at.monotonic_ns - told_ns:
+        if 0 < self._told_ms_max * NS_PER_MS <= self._store.at.monotonic_ns - told_ns:
             return False
         return age == self.age or not self.is_reached
 

@@ -77,7 +77,7 @@ class GroupingHandler:
         self._has_news = False  # somebody may have waited long enough
         self._unreached_ns = broker.at.monotonic_ns
         self._tick_ns = 0
-        self._reap_ns = self._reap_next() if is_local and options.group_timeout >= 0 else 0
+        self._reap_ns = self._reap_next() if is_local and options.group_timeout > 0 else 0
         self.due_ns = 0
         self.scheduled_ns = 0
         self._set_due()
