@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from mqbroker.base.notice import Level
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.cluster.address_match import AddressMatch
-from mqbroker.cluster.notices import PROPOSAL, RESPONSE, UNPROPOSAL, GroupNotice
+from mqbroker.cluster.notices import DISTANCE_MAX, PROPOSAL, RESPONSE, UNPROPOSAL, GroupNotice
 from mqbroker.config.slices import GroupingHandlerOptions
 from mqbroker.core.grouping import Grouping
 from mqbroker.core.pins import PINS_MAX, Key
@@ -271,7 +271,7 @@ class GroupingHandler:
         if notice.node_id == self.arbiter:
             self._is_silent = False
             self._told.discard("group-refused")
-        if notice.to != self.broker.node_id:
+        if notice.to != self.broker.node_id and notice.distance < DISTANCE_MAX:
             further = GroupNotice(notice.act, notice.queue, notice.group_id, notice.cluster_name, notice.node_id,
                                   notice.to, notice.number, notice.distance + 1)  # fmt: skip
             of.announcer.tell(further, neighbour)
