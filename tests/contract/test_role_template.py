@@ -22,7 +22,7 @@ def by_role(variables: HostVariables, instance: Instance, address: str) -> str:
     """The template through Ansible, with the variables that the role has at that point."""
     values: dict[str, Any] = {
         "ansible_managed": "Ansible managed",
-        "broker_options": variables.mq_broker_options,
+        "broker_options": {**variables.mq_broker_options, "grouping_handler": variables.mq_grouping_handler},
         "broker_tls": variables.mq_tls != "off",
         "broker_listeners": variables.mq_listeners,
         "broker_address_settings": variables.mq_address_settings,
@@ -115,6 +115,7 @@ CASES: dict[str, tuple[dict[str, Any], Instance, str]] = {
                 {"name": "all", "connector_ref": "cluster", "discovery_group_ref": "lan", "max_hops": 2},
                 {"name": "far", "connector_ref": "cluster", "static_connectors": ["other"], "address": "far."},
             ],
+            "mq_grouping_handler": {"type": "LOCAL", "address": "orders.", "group_timeout": 60_000},
         },
         Instance(name="second", port_offset=10),
         "198.51.100.11",

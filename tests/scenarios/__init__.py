@@ -18,6 +18,7 @@ the tests of the same numbers in tests/foreign/test_cluster_scenarios.py. Number
 15 R the target stops and starts                     36 R scheduled messages, and those to be delivered again
 16   each queue has a cursor                         38   the target pages, large messages
 17   addresses that do not match                     39   messages that no selector here matches
+                                                    41   groups go to one node, the arbiter fails, groups end
 
 What they cannot show in memory is shown elsewhere as well: 3 to 5 on cards of network namespaces in
 tests/system/broker/test_discovery.py, 23 to 27 with other clients in tests/foreign/test_cluster.py.

@@ -3,6 +3,8 @@
     cluster A B [max-hops=2] [balancing=STRICT] [address=jms] [shape=chain] [redistribution-delay=0] [ring-size=5] …
                                           nodes that know each other, all links up; any other word of the form
                                           name=value is an address setting, or an option of [limits], of all of them
+    cluster A B arbiter=A [group-timeout=1000]
+                                          the same; A decides where groups go
     discover A B [card=eth1] [at=231.7.7.7:9876,231.7.7.8:9876] [secret=west] [refresh-timeout=10000] …
                                           nodes that find each other by multicast on that card, beside those that are
                                           there; links come up by themselves
@@ -12,6 +14,8 @@
     unplug A | plug A                     the card of a node: nothing is sent or heard by multicast
     wait 1500                             milliseconds pass for all
     bindings A                            what a node knows of the queues of others
+    delete A orders                       a queue of a node
+    owners A                              groups that a node knows the owners of
     links                                 bridges that there are, and who has yielded its id
     depths                                messages in all queues of clients, on their way, on pages and in files
     hears A | drops A | members A         what discovery has heard and dropped, and what the cluster consists of
@@ -37,7 +41,17 @@ from tests.support.cluster_stage import KEY, PORT, ClusterNode, ClusterStage, no
 from tests.support.stage import Talker
 
 OPTIONS: Final = {"balancing": "message_load_balancing", "max-hops": "max_hops", "address": "address"}
-NOT_SETTINGS: Final = {*OPTIONS, "shape", "card", "at", "secret", "broadcast-period", "refresh-timeout"}
+NOT_SETTINGS: Final = {
+    *OPTIONS,
+    "shape",
+    "arbiter",
+    "group-timeout",
+    "card",
+    "at",
+    "secret",
+    "broadcast-period",
+    "refresh-timeout",
+}
 PLACE: Final = "231.7.7.7:9876"
 NETWORKS: Final = {"eth0": "192.0.2", "eth1": "198.51.100"}
 TIMES: Final = {
@@ -129,6 +143,8 @@ class Cluster(ClusterStage):
             if said.get("shape") == "chain":
                 dialled = [names[each] for each in (number - 1, number + 1) if 0 <= each < len(names)]
             changes = {"allow_direct_connections_only": "shape" in said, **TIMES, **_changes(said)}
+            if "arbiter" in said:
+                changes["options"]["grouping_handler"] = _grouping(said, is_arbiter=name == said["arbiter"])
             self.node(name, dialled, **changes)
         self.wait(100)
         for talk in self.talks.values():
@@ -178,6 +194,16 @@ class Cluster(ClusterStage):
             line += f"{each.routing}, {each.consumers_count} consumers, distance {each.distance}"
             found.append(line + ("" if each.is_connected else ", not reached"))
         return found
+
+    def delete(self, words: list[str]) -> None:
+        self.nodes[words[0]].admin("queue-delete", name=words[1], force=True)
+
+    def owners(self, words: list[str]) -> list[str]:
+        grouping = self.nodes[words[0]].broker.store.grouping
+        assert grouping is not None
+        pins = sorted((key, pin.owner) for key, pin in grouping.pins.items())
+        return [f"{words[0]} knows: group {group} of {queue} is at {self._name_of(owner[-36:])}"
+                for (queue, group), owner in pins]  # fmt: skip
 
     def depths(self, words: list[str]) -> list[str]:
         found = []
@@ -229,7 +255,7 @@ COMMANDS: Final[dict[str, Any]] = {
     "cut": lambda cluster, words: cluster.hold_up(*words), "mend": lambda cluster, words: cluster.let_through(*words),
     "reset": Cluster.reset, "unplug": Cluster.unplug, "plug": Cluster.plug, "watch": Cluster.watch,
     "bindings": Cluster.bindings, "depths": Cluster.depths, "hears": Cluster.hears, "drops": Cluster.drops,
-    "members": Cluster.members, "sections": Cluster.sections,
+    "members": Cluster.members, "owners": Cluster.owners, "delete": Cluster.delete, "sections": Cluster.sections,
 }  # fmt: skip
 
 
@@ -249,6 +275,12 @@ def _changes(said: Mapping[str, str]) -> dict[str, Any]:
     tables = {"address_settings": {"#": settings}, **({"limits": limits} if limits else {})}
     options = {OPTIONS[name]: _value(text) for name, text in said.items() if name in OPTIONS}
     return {"options": tables, **options}
+
+
+def _grouping(said: Mapping[str, str], *, is_arbiter: bool) -> dict[str, Any]:
+    who = "LOCAL" if is_arbiter else "REMOTE"
+    lasts_ms = int(said.get("group-timeout", -1))
+    return {"type": who, "timeout": 2000, "reaper_period": 100, "group_timeout": lasts_ms}
 
 
 def _groups(name: str, said: Mapping[str, str]) -> dict[str, Any]:

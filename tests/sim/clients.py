@@ -172,8 +172,12 @@ class Producer(Client):
             self.node.published[(self.pipe.conn, session.next_delivery_id)] = message_id
         # Of a large message the journal has the head only: what looks for it there finds it by this property.
         named = {"id": f"{message_id}|"} if self.node.large_sizes else None
-        message = build_message(body, durable=is_durable, application_properties=named)
+        message = build_message(body, durable=is_durable, application_properties=named, **self.said())
         session.send_run(link, single(message), 0, 1, message_id)
+
+    def said(self) -> dict[str, Any]:
+        """What else its messages say."""
+        return {}
 
     def on_event(self, event: Any) -> None:
         if isinstance(event, told.Settled):

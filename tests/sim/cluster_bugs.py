@@ -8,10 +8,12 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from mqbroker.core.address import Address
+from mqbroker.core.address import Address, Part
 from mqbroker.core.arrivals import Arrival, Arrivals, Ranges
 from mqbroker.core.backlog import Segment
+from mqbroker.core.grouping import Grouping
 from mqbroker.core.kinds import QueueKind
+from mqbroker.core.pins import Pins
 from mqbroker.core.queue import Queue
 from mqbroker.core.redistribution import Redistribution
 from mqbroker.core.store import Store
@@ -67,6 +69,15 @@ def _in_memory_only(self: Store, kind: QueueKind) -> Queue:
     return _ADD_QUEUE(self, replace(kind, is_durable=False) if kind.is_forwarding else kind)
 
 
+def _choose_anew(self: Grouping, address: Address, run: Run, open_to: list[Queue], only: str) -> list[Part]:
+    """Messages of a group go where those without one go, whoever owns it."""
+    return address.route(run, only=only)
+
+
+def _load_no_pins(self: Pins, recovered: Recovered) -> None:
+    """The node that decides forgets by a restart what it has decided."""
+
+
 def _never(self: Redistribution, queue: Queue, *, is_new: bool = False) -> None:
     """Messages stay where they are."""
 
@@ -80,5 +91,8 @@ CLUSTER_BUGS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "redistribution forgets deliveries": lambda: patch.object(Redistribution, "forward", _forward_uncounted),
     "a lost link loses what was on it": lambda: patch.object(Store, "give_back", _forget_unanswered),
     "store-and-forward queues are not durable": lambda: patch.object(Store, "add_queue", _in_memory_only),
+    "groups go the ordinary way": lambda: patch.object(Grouping, "route", _choose_anew),
+    "pins are forgotten at a restart": lambda: patch.object(Pins, "load", _load_no_pins),
     "nothing is redistributed": lambda: patch.object(Redistribution, "look", _never),
 }
+GROUP_BUGS = ("groups go the ordinary way", "pins are forgotten at a restart")  # seen only where there are groups

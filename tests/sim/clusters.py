@@ -2,11 +2,12 @@
 
 Every node has the same queues; producers and consumers are anywhere. After the faults, consumers are left at one node
 only: everything that was accepted anywhere has to come there, once. Order across nodes is nobody's promise, so it is
-not asked for here.
+not asked for here. In some histories groups are kept together, and judged by `groups.py`.
 """
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -18,6 +19,7 @@ from mqbroker.config.slices import BrokerOptions, ConnectorOptions
 
 from tests.sim.clients import Client, Consumer, Producer
 from tests.sim.disk import Faults
+from tests.sim.groups import GROUPS, QUEUE, UNSTEADY, Book, GroupConsumer, GroupProducer
 from tests.sim.network import Network
 from tests.sim.world import SimNode, World, options_for
 from tests.support.checker import History
@@ -27,6 +29,7 @@ QUIET_MS: Final = 120_000
 PORT: Final = 5673
 KEY: Final = b"simulated cluster".ljust(32, b"\0")
 MESH, CHAIN = "mesh", "chain"
+GROUPED_SHARE: Final = 0.2  # of histories in which groups are kept together
 
 
 @dataclass(slots=True)
@@ -47,6 +50,7 @@ class ClusterVerdict:
     again: int  # messages that were sent again and dropped
     steps: int
     faults: dict[str, int] = field(default_factory=dict)
+    grouped: int = 0  # messages of groups whose order was judged
 
 
 def node_id(number: int) -> str:
@@ -80,6 +84,14 @@ def clustered(options: BrokerOptions, number: int, dialled: list[int], changes: 
     )
 
 
+def grouped(options: BrokerOptions, *, is_arbiter: bool) -> BrokerOptions:
+    """A node with a grouping handler. Queues stay, so that none hands its groups on."""
+    settings = options.address_settings
+    built_in = replace(settings.built_in, auto_delete_queues=False)
+    handler = replace(options.grouping_handler, type="LOCAL" if is_arbiter else "REMOTE", timeout=1000)
+    return replace(options, grouping_handler=handler, address_settings=replace(settings, built_in=built_in))
+
+
 class ClusterSimulation:
     """Builds a history from its seed and runs it."""
 
@@ -91,6 +103,7 @@ class ClusterSimulation:
         self.counts: dict[str, int] = {}
         rng = self.world.rng
         count = rng.choice((2, 2, 3, 3, 4, 5))
+        self.book = Book() if random.Random(f"groups {seed}").random() < GROUPED_SHARE else None
         self.shape = CHAIN if count > 2 and rng.random() < 0.25 else MESH
         self.mode = rng.choice(("ON_DEMAND", "ON_DEMAND", "ON_DEMAND", "OFF_WITH_REDISTRIBUTION"))
         faults = Faults(write_error=rng.choice((0, 0, 0.002)), sync_error=rng.choice((0, 0, 0.002)))
@@ -124,7 +137,10 @@ class ClusterSimulation:
             dialled = [each for each in range(count) if each != number]
             if rng.random() < 0.3:
                 dialled = dialled[:1]  # the topology tells of the others
-        node = SimNode(self.world, f"node{number}", clustered(options, number, dialled, changes), faults)
+        options = clustered(options, number, dialled, changes)
+        if self.book is not None:
+            options = grouped(options, is_arbiter=number == 0)
+        node = SimNode(self.world, f"node{number}", options, faults)
         node.identity = {"node_id": node_id(number), "cluster_key": KEY}
         self.network.add(node)
         return node
@@ -138,6 +154,18 @@ class ClusterSimulation:
             for number in range(rng.choice((0, 1, 2, 4))):
                 node = rng.choice(self.nodes)
                 self.clients.append(Consumer(self.world, node, f"{queue}-c{number}", self.history, queue))
+        if self.book is not None:
+            self.clients += self._grouped(self.book)
+
+    def _grouped(self, book: Book) -> list[Client]:
+        """Each group is sent at two nodes; consumers are at all of them."""
+        rng, clients = self.world.rng, list[Client]()
+        for group in GROUPS:
+            for number, node in enumerate(rng.sample(self.nodes, 2)):
+                clients.append(GroupProducer(self.world, node, f"{QUEUE}-{group}-p{number}", self.history, group))
+        for number, node in enumerate(self.nodes):
+            clients.append(GroupConsumer((self.world, node), f"{QUEUE}-c{number}", self.history, book))
+        return clients
 
     # -- faults --------------------------------------------------------------------------------------------------------
 
@@ -217,11 +245,13 @@ class ClusterSimulation:
         stores = [node.broker.store for node in self.nodes]
         sent = self.history.sent.values()
         return ClusterVerdict(
-            self.seed, self.world.trace, self.history.check_drained(left) + self._where(), len(self.nodes), self.shape,
+            self.seed, self.world.trace, self.history.check_drained(left) + self._where() + self._groups_found(),
+            len(self.nodes), self.shape,
             len(sent), sum(each.outcome == "accepted" for each in sent), self.history.received.total(),
             sum(node.epoch for node in self.nodes), sum(store.arrivals.arrived_total for store in stores),
             sum(store.redistribution.moved_total for store in stores),
             sum(store.arrivals.dropped_total for store in stores), self.world.steps, self.counts,
+            0 if self.book is None or self._is_unsteady else self.book.count,
         )  # fmt: skip
 
     def _revive_all(self) -> None:
@@ -234,9 +264,20 @@ class ClusterSimulation:
         node = self.world.rng.choice(self.nodes)
         for queue in self.queues:
             Consumer(self.world, node, f"drain-{queue}", self.history, queue, is_drain=True)
+        for number, each in enumerate(self.nodes if self.book is not None else ()):
+            assert self.book is not None
+            GroupConsumer((self.world, each), f"drain-{QUEUE}-{number}", self.history, self.book, is_drain=True)
         self.world.run(BUSY_MS + QUIET_MS, lambda: self._depth() == 0)
         self.world.run(self.world.now_ns // 1_000_000 + 500)
         return self._depth()
+
+    @property
+    def _is_unsteady(self) -> bool:
+        """Whether a node has left, so that its groups went elsewhere."""
+        return any(UNSTEADY & node.told for node in self.nodes)
+
+    def _groups_found(self) -> list[str]:
+        return [] if self.book is None or self._is_unsteady else self.book.found()
 
     def _depth(self) -> int:
         return sum(queue.message_count for node in self.nodes for queue in node.broker.store.queues.values())

@@ -184,6 +184,7 @@ class SimNode:
         self.pages_read = 0
         self.positions: dict[str, int] = {}  # message id in its body -> position of the append that stored it first
         self.published: dict[tuple[int, int], str] = {}  # (connection, delivery id) -> id of a durable message
+        self.told: set[str] = set()  # events of all notices, whatever process gave them
         self.together: dict[str, list[str]] = {}  # message of a transaction -> all durable ones of the transaction
 
     # -- life ----------------------------------------------------------------------------------------------------------
@@ -362,6 +363,7 @@ class SimNode:
         inputs, self._inputs = self._inputs, []
         batch = self.broker.step(inputs, self.world.at)
         self.world.steps += 1
+        self.told.update(notice.event for notice in batch.notices)
         if batch.append is not None:
             self.world.note(self.name, batch.append.position, [bytes(chunk) for chunk in batch.append.chunks])
             for marker in MARKER.findall(b"".join(map(bytes, batch.append.chunks))):

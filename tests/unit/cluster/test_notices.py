@@ -38,6 +38,16 @@ ALL: list[tuple[n.Notice, str]] = [
         f'{{"kind":"consumer-closed","cluster_name":"orders{NODE}","selector":"a = 1"}}',
     ),
     (n.ResetComplete(), '{"kind":"reset-complete"}'),
+    (
+        n.GroupNotice(n.PROPOSAL, "orders", "g", "orders" + NODE, NODE, NODE, 7),
+        f'{{"kind":"group","act":"proposal","queue":"orders","group_id":"g","cluster_name":"orders{NODE}",'
+        f'"node_id":"{NODE}","to":"{NODE}","number":7,"distance":0}}',
+    ),
+    (
+        n.GroupNotice(n.RESPONSE, "orders", "g", "", NODE, "", 8, 1),
+        f'{{"kind":"group","act":"response","queue":"orders","group_id":"g","cluster_name":"","node_id":"{NODE}",'
+        '"to":"","number":8,"distance":1}',
+    ),
 ]
 
 
@@ -64,7 +74,11 @@ versions = st.builds(n.Version, st.integers(0, n.VERSION_MAX), st.integers(0, n.
         st.builds(n.ConsumerCreated, names, texts),
         st.builds(n.ConsumerClosed, names, texts),
         st.builds(n.MemberGone, st.just(NODE), versions),
-        st.builds(n.Member, st.just(NODE), st.just("a" * 32), st.just("mq2"), st.sampled_from([(), (OWN,)]), versions),
+        st.builds(n.Member, st.just(NODE), st.just("a" * 32), st.just("mq2"), st.sampled_from([(), (OWN,)]), versions,
+                  st.sampled_from(["", "LOCAL", "REMOTE"])),
+        st.builds(n.GroupNotice, st.sampled_from([n.PROPOSAL, n.RESPONSE, n.UNPROPOSAL]), texts, texts, names,
+                  st.just(NODE), st.sampled_from(["", NODE]), st.integers(0, n.VERSION_MAX),
+                  st.integers(0, n.DISTANCE_MAX)),
     )
 )  # fmt: skip
 def test_what_is_encoded_comes_back(notice: n.Notice) -> None:
@@ -81,6 +95,8 @@ def test_keys_that_are_not_known_are_passed_over() -> None:
 
 
 CHANGES: list[tuple[n.Notice, dict[str, Any]]] = [
+    (ALL[-1][0], {"act": "other"}), (ALL[-1][0], {"to": "mq2"}), (ALL[-1][0], {"distance": n.DISTANCE_MAX + 1}),
+    (ALL[-2][0], {"cluster_name": "orders"}), (ALL[0][0], {"grouping": "BOTH"}),
     (ALL[0][0], {"node_id": "mq2"}), (ALL[0][0], {"boot_id": 5}), (ALL[0][0], {"name": ""}),
     (ALL[0][0], {"connectors": [5]}), (ALL[0][0], {"connectors": None}), (ALL[0][0], {"version": [1]}),
     (ALL[0][0], {"version": [1, -1]}), (ALL[0][0], {"version": [1, True]}), (ALL[1][0], {"version": "1.2"}),

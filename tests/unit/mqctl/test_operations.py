@@ -15,6 +15,7 @@ from mqbroker.base.notice import Level
 from mqbroker.config.load import parse
 from mqbroker.config.slices import BrokerOptions
 from mqbroker.config.users import make_verifier
+from mqbroker.wire.sections import Properties
 from mqctl.commands import events, queue_stat, rollout
 from mqctl.dev.log import last_lines
 from mqctl.errors import CommandError
@@ -590,6 +591,40 @@ def test_a_rollout_ends_well_only_where_links_between_its_nodes_take_messages(tm
 
 def test_canaries_of_brokers_without_a_cluster_are_none(cluster: Cluster) -> None:
     assert cluster.rows("cluster", "canary") == []
+
+
+def test_groups_of_a_cluster_and_the_nodes_that_own_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    nodes = ClusterStage()
+    a, b = (
+        nodes.node(name, [other], options={"grouping_handler": {"type": type_}})
+        for name, other, type_ in (("a", "b", "LOCAL"), ("b", "a", "REMOTE"))
+    )
+    nodes.run()
+    nodes.wait(600)
+    Consumer(b)
+    nodes.run()
+    producer = Producer(b)
+    for group in ("customer-12", "customer-7"):
+        producer.publish(b"m", properties=Properties(group_id=group))
+        nodes.run()
+
+    def rows(*words: str) -> list[tuple[str, str, str, str, bool]]:
+        capsys.readouterr()
+        assert execute(["group", "list", *words, "--json", "--dev", "--directory", str(tmp_path)]) == 0
+        document = json.loads(capsys.readouterr().out)
+        return [(row["host"], row["queue"], row["group"], row["node"], row["decides"]) for row in document["rows"]]
+
+    with AdminStage(tmp_path, "dev-1", a), AdminStage(tmp_path, "dev-2", b):
+        known = [("dev-1", "orders", "customer-7", "b", True), ("dev-1", "orders", "customer-12", "b", True)]
+        assert rows() == rows("--queue", "orders") == known
+        assert rows("--queue", "other") == []
+        assert rows("--all", "--host", "dev-2")[0] == ("dev-2", "orders", "customer-7", "b", False)
+        assert execute(["group", "list", "--dev", "--directory", str(tmp_path)]) == 0
+        assert "customer-12" in capsys.readouterr().out
+
+
+def test_groups_of_brokers_that_keep_none_together_are_none(cluster: Cluster) -> None:
+    assert cluster.rows("group", "list") == []
 
 
 def test_topology_of_brokers_without_cluster_connections_is_empty(cluster: Cluster) -> None:

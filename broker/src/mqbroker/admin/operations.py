@@ -39,12 +39,13 @@ Clients (admin/connections.py)
     consumers    {connection?, user?, container_id?, queue?}     {consumers, is_whole}
     producers    {connection?, user?, container_id?, address?}   {producers, is_whole}
     connection-close {connection | user | container_id}  {closed}
-The cluster (admin/discovery.py, admin/topology.py)
+The cluster (admin/discovery.py, admin/topology.py, admin/groups.py)
     discovery    {}                                      {groups, nodes, conflicts}
     topology     {}                                      {node_id, members, links, inbound}
     cluster-canary  {timeout_ms?}                        {is_whole, links}: a message over each link, and how long it
                                                          took until the other node had it
     cluster-forget  {node_id, action?}                   {node_id, action, messages}
+    groups       {queue?, limit?}                        {type, arbiter, groups, is_whole}
 
 Arguments are checked here: a wrong one is an error that names it. What changes anything leaves a notice `admin` with
 its outcome.
@@ -61,6 +62,7 @@ from mqbroker.admin import (
     connections,
     discovery,
     events,
+    groups,
     messages,
     moves,
     queues,
@@ -127,6 +129,7 @@ OPERATIONS: dict[str, Callable[[Broker, AdminRequest], None]] = {
     "discovery": discovery.show,
     "topology": topology.show,
     "cluster-canary": topology.canary,
+    "groups": groups.show,
     "cluster-forget": topology.forget,
 }
 CHANGING = (
@@ -138,5 +141,5 @@ CHANGING = (
 WHILE_STOPPING = (
     "status", "health", "metrics", "stop", "addresses", "address-show", "address-settings-show", "queues",
     "queue-show", "connections", "sessions", "consumers", "producers", "browse", "message-show", "config-show",
-    "events", "discovery", "topology",
+    "events", "discovery", "topology", "groups",
 )  # fmt: skip

@@ -97,8 +97,7 @@ class Connection:
         """Take bytes of the peer. Never raises PeerFault: violations are answered and told as events.
 
         `handle` is called around every frame that changes states. Before it: messages must not find their link closed
-        by a detach that followed them in the same read. After it: peers send ahead, and a flow that follows its attach
-        must find the link answered.
+        by a detach that followed them in the same read. After it: a flow that was sent ahead must find its link there.
         """
         self._handle = handle
         if self.is_held and not self.is_dead:
@@ -187,11 +186,12 @@ class Connection:
         performative = decode_performative(buffer, frame.body_offset, frame.end)[0]
         if isinstance(performative, Flow):
             self._on(frame).flow(performative)
-        else:
-            self.tell()
-            if not self.is_dead:
-                self._general(frame, performative)
-                self.tell()
+            return frame.end
+        self.tell()
+        if self.is_dead or self.is_held:
+            return offset  # what came before it may have to wait, and then it comes behind that
+        self._general(frame, performative)
+        self.tell()
         return frame.end
 
     def _on(self, frame: Frame) -> Session:

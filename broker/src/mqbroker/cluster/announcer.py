@@ -24,6 +24,7 @@ from mqbroker.cluster.notices import (
     BindingRemoved,
     ConsumerClosed,
     ConsumerCreated,
+    GroupNotice,
     Member,
     MemberGone,
     Notice,
@@ -179,6 +180,17 @@ class Announcer:
         text = encode(notice)
         for subscriber in list(self.subscribers):
             subscriber.change(text)
+
+    def tell(self, notice: GroupNotice, came_from: str = "") -> None:
+        """Of a group: straight to the neighbour that it is for, else to all who hear of what is so far away."""
+        text = encode(notice)
+        if len(text) > NOTICE_BYTES_MAX:
+            return  # it is refused by the sender's time running out, as where nobody answers
+        direct = [each for each in self.subscribers if each.node_id == notice.to]
+        around = [each for each in self.subscribers if notice.distance < each.max_hops]
+        for subscriber in direct or around:
+            if subscriber.node_id not in (notice.node_id, came_from):
+                subscriber.change(text)
 
     def queue_added(self, queue: str, address: str, routing: str, selector: str) -> None:
         """This node has a queue, without consumers yet."""

@@ -35,6 +35,9 @@ VERSION_MAX: Final = 2**63 - 1
 
 _ENCODER: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
 _ROUTING: Final = re.compile("anycast|multicast")
+_GROUPING: Final = re.compile("|LOCAL|REMOTE")
+PROPOSAL, RESPONSE, UNPROPOSAL = "proposal", "response", "unproposal"
+_ACT: Final = re.compile(f"{PROPOSAL}|{RESPONSE}|{UNPROPOSAL}")
 _CLUSTER_NAME: Final = re.compile(rf".*{NODE_ID.pattern}", re.DOTALL)
 
 
@@ -58,6 +61,7 @@ class Member:
     name: str
     connectors: tuple[Connector, ...]
     version: Version
+    grouping: str = ""  # the type of its grouping handler, where it has one
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +122,29 @@ class ResetComplete:
     """All bindings have been told; what follows are changes."""
 
 
-Notice = Member | MemberGone | Reset | BindingAdded | BindingRemoved | ConsumerCreated | ConsumerClosed | ResetComplete
+@dataclass(frozen=True, slots=True)
+class GroupNotice:
+    """Of the owner of a group. `node_id` says it, and `number` tells apart what it says.
+
+    PROPOSAL: a node would have `cluster_name` own the group; RESPONSE: it is owned by that, or by nobody where
+    that is empty; UNPROPOSAL: not by that any more. `to` is the node that it is for, empty for all; `distance` counts
+    the nodes that have passed it on.
+    """
+
+    act: str
+    queue: str
+    group_id: str
+    cluster_name: str
+    node_id: str
+    to: str
+    number: int
+    distance: int = 0
+
+
+Notice = (
+    Member | MemberGone | Reset | BindingAdded | BindingRemoved | ConsumerCreated | ConsumerClosed | ResetComplete
+    | GroupNotice
+)  # fmt: skip
 
 KINDS: Final[dict[type[Any], str]] = {
     Member: "member",
@@ -129,6 +155,7 @@ KINDS: Final[dict[type[Any], str]] = {
     ConsumerCreated: "consumer-created",
     ConsumerClosed: "consumer-closed",
     ResetComplete: "reset-complete",
+    GroupNotice: "group",
 }
 
 
@@ -139,7 +166,8 @@ def encode(notice: Notice) -> bytes:
         value = getattr(notice, name)
         if isinstance(value, Version):
             value = [value.epoch, value.counter]
-        row[name] = connector_rows(value) if name == "connectors" else value
+        if name != "grouping" or value:
+            row[name] = connector_rows(value) if name == "connectors" else value
     return _ENCODER.encode(row).encode()
 
 
@@ -168,6 +196,7 @@ def _member(row: dict[str, Any]) -> Member:
         text_of(row, "name", NAME),
         connectors_of(row, CONNECTORS_MAX, 0),
         _version(row),
+        text_of(row, "grouping", _GROUPING) if "grouping" in row else "",
     )
 
 
@@ -194,6 +223,19 @@ def _cluster_name(row: dict[str, Any]) -> str:
     return text_of(row, "cluster_name", _CLUSTER_NAME)
 
 
+def _group(row: dict[str, Any]) -> GroupNotice:
+    return GroupNotice(
+        text_of(row, "act", _ACT),
+        text_of(row, "queue"),
+        text_of(row, "group_id"),
+        text_of(row, "cluster_name", _CLUSTER_NAME) if row.get("cluster_name") else "",
+        text_of(row, "node_id", NODE_ID),
+        text_of(row, "to", NODE_ID) if row.get("to") else "",
+        number_of(row, "number", VERSION_MAX, 0),
+        number_of(row, "distance", DISTANCE_MAX, 0),
+    )
+
+
 _READ: Final[dict[str, Callable[[dict[str, Any]], Notice]]] = {
     "member": _member,
     "member-gone": lambda row: MemberGone(text_of(row, "node_id", NODE_ID), _version(row)),
@@ -203,4 +245,5 @@ _READ: Final[dict[str, Callable[[dict[str, Any]], Notice]]] = {
     "consumer-created": lambda row: ConsumerCreated(_cluster_name(row), text_of(row, "selector")),
     "consumer-closed": lambda row: ConsumerClosed(_cluster_name(row), text_of(row, "selector")),
     "reset-complete": lambda _row: ResetComplete(),
+    "group": _group,
 }

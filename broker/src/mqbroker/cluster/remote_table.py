@@ -91,6 +91,11 @@ class RemoteTable:
         self._recounted: dict[str, Counts] = {}
         self._recounted_selectors = 0
 
+    @property
+    def is_live(self) -> bool:
+        """Whether all that the neighbour has is known."""
+        return self.state is State.LIVE
+
     def hear(self, notice: BindingNotice) -> None:
         """What the neighbour tells. Raises PeerFault of the link."""
         if isinstance(notice, Reset):

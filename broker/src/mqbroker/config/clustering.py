@@ -14,7 +14,7 @@ from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
 from mqbroker.base.errors import ConfigFault
-from mqbroker.config import cluster_connections, group_kinds, patterns
+from mqbroker.config import cluster_connections, group_kinds, grouping, patterns
 from mqbroker.config.declaring import NodeName, OptionalPath, Table, option, toml_name
 from mqbroker.config.repeated import missing, names_twice, rows_of
 from mqbroker.config.slices import BroadcastGroupOptions, BrokerOptions, ConnectorOptions, DiscoveryGroupOptions
@@ -184,6 +184,7 @@ def faults(raw: Mapping[str, Any], unknown: object = None) -> Iterator[ConfigFau
             yield from group_kinds.faults(f"{head}.{number}", head, row)
         yield from _places_twice(head, tables[head], unknown)
     yield from cluster_connections.faults(tables, unknown)
+    yield from grouping.faults(raw, unknown)
 
 
 def _places_twice(head: str, rows: Sequence[tuple[int, Mapping[str, Any]]], unknown: object) -> Iterator[ConfigFault]:
@@ -232,6 +233,7 @@ def doubts(options: BrokerOptions) -> Iterator[ConfigFault]:
             )
             yield ConfigFault(f"discovery-groups.{number}.refresh-timeout", why)
     yield from cluster_connections.doubts(options)
+    yield from grouping.doubts(options)
 
 
 def _meeting_point(group: BroadcastGroupOptions | DiscoveryGroupOptions) -> tuple[str, str | int, int]:

@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from mqbroker.base.errors import ConfigFault
-from mqbroker.config import catalogue, clustering, faults, routing, suggest
+from mqbroker.config import catalogue, clustering, faults, grouping, routing, suggest
 from mqbroker.config.declaring import Table, toml_name, yaml_name
 from mqbroker.config.faults import merged
 from mqbroker.config.group_kinds import HAVE_LOCAL_ADDRESS
@@ -56,7 +56,7 @@ def check_inventory(hosts: Mapping[str, Vars]) -> list[ConfigFault]:
         found += [(host, fault) for fault in _unknown_variables(variables)]
     for host, variables in brokers.items():
         found += [(host, fault) for check in HOST_CHECKS for fault in check(variables)]
-    found += _between_hosts(brokers)
+    found += [*_between_hosts(brokers), *grouping.between_hosts(brokers, OPAQUE)]
     if not brokers:
         why = "is set for no host; set it for the group that is the cluster, then add secrets with `mqctl init`"
         return [*merged(found), ConfigFault("mq_cluster_name", why)]
@@ -214,6 +214,8 @@ def _broker_options(variables: Vars) -> list[ConfigFault]:
         path = f"mq_broker_options.{table}"
         if table in catalogue.REPEATED_TABLES:
             found.append(ConfigFault(path, f"is written as mq_{table}, a list"))
+        elif table == "grouping_handler":
+            found.append(ConfigFault(path, "is written as mq_grouping_handler"))
         elif table not in models:
             found.append(ConfigFault(path, suggest.unknown("table", table, models)))
         elif isinstance(row, Mapping):
@@ -298,7 +300,7 @@ def _matched(variables: Vars, table: str) -> list[ConfigFault]:
 def _clustering(variables: Vars) -> list[ConfigFault]:
     """Connectors, groups and cluster connections, with the address of the host where they name none."""
     common = variables.get("mq_local_bind_address") or (OPAQUE if variables.get("mq_cluster_interface") else LOOPBACK)
-    found, raw = [], {}
+    found, raw = [], dict[str, Any]()
     for table, added in (
         ("connectors", {"host": common}),
         ("broadcast_groups", {"local_bind_address": common}),
@@ -309,6 +311,10 @@ def _clustering(variables: Vars) -> list[ConfigFault]:
         for number, row in enumerate(rows):
             found += _row_faults(f"mq_{table}.{number}", catalogue.tables()[table], row)
         raw[toml_name(table)] = [{toml_name(name): value for name, value in row.items()} for row in rows]
+    handler = variables.get("mq_grouping_handler")
+    if isinstance(handler, Mapping):
+        found += _row_faults("mq_grouping_handler", catalogue.tables()["grouping_handler"], handler)
+        raw[grouping.HEAD] = {toml_name(name): value for name, value in handler.items()}
     found = [clustering.explained(one) for one in found]
     for number, row in enumerate(_rows(variables, "mq_connection_routers")):
         found += _row_faults(f"mq_connection_routers.{number}", catalogue.tables()["connection_routers"], row)

@@ -29,6 +29,7 @@ from mqbroker.config.declaring import (
     Table,
     option,
 )
+from mqbroker.config.grouping import GroupingHandlerTable
 from mqbroker.config.monitoring import MetricTable
 from mqbroker.config.slices import (
     AddressMatch,
@@ -37,6 +38,7 @@ from mqbroker.config.slices import (
     AddressSettingsOptions,
     BrokerOptions,
     DivertOptions,
+    GroupingHandlerOptions,
     JournalOptions,
     LimitOptions,
     ListenerOptions,
@@ -276,6 +278,7 @@ class BrokerFile(Table):
     discovery_groups: list[clustering.DiscoveryGroupTable] = Field(default_factory=list, max_length=16)
     cluster_connections: list[connections.ClusterConnectionTable] = Field(default_factory=list, max_length=16)
     connection_routers: list[routing.ConnectionRouterTable] = Field(default_factory=list, max_length=64)
+    grouping_handler: GroupingHandlerTable = Field(default_factory=GroupingHandlerTable)
     metrics: MetricTable = Field(default_factory=MetricTable)
 
 
@@ -336,6 +339,7 @@ def to_slices(file: BrokerFile) -> BrokerOptions:
         discovery_groups=tuple(clustering.discovery_group(table) for table in file.discovery_groups),
         cluster_connections=tuple(connections.cluster_connection(table) for table in file.cluster_connections),
         connection_routers=tuple(routing.connection_router(table) for table in file.connection_routers),
+        grouping_handler=GroupingHandlerOptions(**file.grouping_handler.model_dump()),
         metrics=MetricOptions(**file.metrics.model_dump()),
     )
 

@@ -330,6 +330,18 @@ class ConnectionRouterOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupingHandlerOptions:
+    """Table `[grouping-handler]`. Times are in ms. `type` is empty where there is none."""
+
+    name: str
+    type: str
+    address: str
+    timeout: int
+    group_timeout: int
+    reaper_period: int
+
+
+@dataclass(frozen=True, slots=True)
 class MetricOptions:
     """Table `[metrics]`. Port 0: nothing is served."""
 
@@ -355,4 +367,5 @@ class BrokerOptions:
     discovery_groups: tuple[DiscoveryGroupOptions, ...]
     cluster_connections: tuple[ClusterConnectionOptions, ...]
     connection_routers: tuple[ConnectionRouterOptions, ...]
+    grouping_handler: GroupingHandlerOptions
     metrics: MetricOptions

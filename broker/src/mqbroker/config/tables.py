@@ -13,7 +13,7 @@ from mqbroker.config.declaring import toml_name
 from mqbroker.config.group_kinds import HAVE_LOCAL_ADDRESS
 from mqbroker.config.variables import LOOPBACK, HostVariables, Instance, is_true
 
-TABLE_ORDER = ("node", "journal", "limits", "metrics")
+TABLE_ORDER = ("node", "journal", "limits", "grouping_handler", "metrics")
 REPEATED_ORDER = (
     "listeners", "address_settings", "security_settings", "addresses", "diverts", "connectors",
     "broadcast_groups", "discovery_groups", "cluster_connections", "connection_routers",
@@ -33,6 +33,8 @@ def tables_of(variables: HostVariables, instance: Instance, address: str | None 
     for name in TABLE_ORDER[1:]:
         if options.get(name):
             made[name] = dict(options[name])
+    if variables.mq_grouping_handler:
+        made["grouping_handler"] = dict(variables.mq_grouping_handler)
     made["metrics"] = {**_metrics(variables, instance), **options.get("metrics", {})}
     bound_to = variables.mq_local_bind_address or address or LOOPBACK
     made["listeners"] = [_listener(row, variables, instance, bound_to) for row in variables.mq_listeners]
@@ -103,7 +105,7 @@ def toml_text(tables: Mapping[str, Any]) -> str:
 
     JSON literals of such values are TOML as long as nothing beyond ASCII is escaped (TOML knows no surrogates).
     """
-    parts = [_block(f"[{name}]", tables[name]) for name in TABLE_ORDER if tables.get(name)]
+    parts = [_block(f"[{toml_name(name)}]", tables[name]) for name in TABLE_ORDER if tables.get(name)]
     for name in REPEATED_ORDER:
         parts += [_block(f"[[{toml_name(name)}]]", row) for row in tables.get(name, [])]
     return "\n".join(parts)

@@ -181,6 +181,9 @@ class HostVariables(Variables):
         "Links of every broker to the other nodes of the cluster, options as in [[cluster-connections]].",
         max_length=16,
     )
+    mq_grouping_handler: dict[str, Any] = _declared(
+        {}, "How groups are kept together in the cluster, options as in [grouping-handler]; one host has type LOCAL."
+    )
     mq_connection_routers: list[dict[str, Any]] = _declared(
         [], "Where clients are sent to by routers that listeners name, options as in [[connection-routers]].",
         max_length=64,

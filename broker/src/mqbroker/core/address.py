@@ -19,6 +19,7 @@ from mqbroker.core.queue import Queue
 from mqbroker.wire.run import Run
 
 if TYPE_CHECKING:
+    from mqbroker.core.grouping import Grouping
     from mqbroker.core.idle import Idle
     from mqbroker.core.reach import Reach
 
@@ -138,18 +139,25 @@ class Address:
         """All bound queues that clients know."""
         return self.anycast + self.multicast
 
-    def route(self, run: Run, origin: Origin = UNKNOWN, only: str = "") -> list[Part]:
+    def route(self, run: Run, origin: Origin = UNKNOWN, only: str = "", grouping: Grouping | None = None) -> list[Part]:
         """Which queues get which part of the run: (index, count, queues).
 
-        `only`: queues of this routing type alone. The usual case, at most one shared queue and no filters, is one part.
+        `only`: queues of this routing type alone. `grouping` keeps groups together in the cluster. The usual case, at
+        most one shared queue and no filters, is one part.
         """
+        if grouping is not None and run.traits.group_id and grouping.covers(self):
+            return grouping.route(self, run, self.open_to(origin, only), only)
         if self.reach is not None:
-            return self.reach.route(self, run, [queue for queue in self.queues if _may_take(queue, origin, only)], only)
+            return self.reach.route(self, run, self.open_to(origin, only), only)
         if len(self.anycast) <= 1 and not self._is_choosy and not only:
             queues = self.anycast + self.multicast if self.multicast else self.anycast
             return [(0, run.count, queues)]
-        open_to = [queue for queue in self.queues if _may_take(queue, origin, only)]
+        open_to = self.open_to(origin, only)
         return parts_by(run.count, lambda index: self._queues_for(run, index, open_to))
+
+    def open_to(self, origin: Origin, only: str = "") -> list[Queue]:
+        """Its queues that may have messages of this origin, whatever these say."""
+        return [queue for queue in self.queues if _may_take(queue, origin, only)]
 
     def _queues_for(self, run: Run, index: int, open_to: list[Queue]) -> list[Queue]:
         view = None

@@ -53,7 +53,7 @@ class Group:
 
         Nobody gets them where the filters of all bindings reject them.
         """
-        members = self._members(queue, view)
+        members = self.members(queue, view)
         if len(members) > 1:
             willing = [each for each in members if self._is_willing(each, view)]
             members = willing or members[:1]
@@ -76,7 +76,7 @@ class Group:
             if each.via.mode in REDISTRIBUTING
             and each.binding.is_connected
             and each.binding.consumers_count
-            and (view is None or (_passes(each.binding, view) and accepts(each.binding, view)))
+            and (view is None or (passes(each.binding, view) and accepts(each.binding, view)))
         ]
 
     def _turn(self, members: list[M], count: int) -> list[M]:
@@ -85,13 +85,13 @@ class Group:
         self.cursor = first + count
         return members[first:] + members[:first]
 
-    def _members(self, queue: Queue | None, view: MessageView | None) -> list[Member]:
+    def members(self, queue: Queue | None, view: MessageView | None) -> list[Member]:
         """Who may have it at all: the queue that is here, then those that can be reached, then the others."""
-        local: list[Member] = [queue] if queue is not None and _passes(queue, view) else []
+        local: list[Member] = [queue] if queue is not None and passes(queue, view) else []
         open_to: list[Remote] = [
             each
             for each in self.remotes
-            if (each.via.mode in (STRICT, ON_DEMAND) or self.routing != ANYCAST) and _passes(each.binding, view)
+            if (each.via.mode in (STRICT, ON_DEMAND) or self.routing != ANYCAST) and passes(each.binding, view)
         ]
         return [*local, *sorted(open_to, key=lambda each: not each.binding.is_connected)]
 
@@ -165,20 +165,20 @@ class Reach:
 
     def route(self, address: Address, run: Run, open_to: list[Queue], only: str) -> list[Part]:
         """As `Address.route`, which asks for this; `open_to` are the queues here that may have the messages."""
-        pairs = self._pairs(open_to, only)
+        pairs = self.pairs(open_to, only)
         shared = [pair for pair in pairs if pair[0].routing == ANYCAST]
         is_choosy = self.is_choosy or len(shared) > 1 or any(_is_choosy(queue) for _, queue in pairs)
         if not is_choosy:
             parts = [_spread(group.shares(queue, run.count, None)) for group, queue in pairs]
-            return [(begin, count, _queues(address, found)) for begin, count, found in _joined(parts, run.count)]
+            return [(begin, count, queues_of(address, found)) for begin, count, found in _joined(parts, run.count)]
 
         def queues_for(index: int) -> list[Queue]:
             view = MessageView(run.payload(index), address=address.name, beyond_bytes=run.beyond_bytes)
-            return _queues(address, self._one(address, pairs, view))
+            return queues_of(address, self._one(address, pairs, view))
 
         return parts_by(run.count, queues_for)
 
-    def _pairs(self, open_to: list[Queue], only: str) -> list[tuple[Group, Queue | None]]:
+    def pairs(self, open_to: list[Queue], only: str) -> list[tuple[Group, Queue | None]]:
         """Each queue of the cluster with the queue of its name that is here."""
         pairs: list[tuple[Group, Queue | None]] = []
         known: dict[tuple[str, str], None] = {}
@@ -236,7 +236,8 @@ def _is_choosy(queue: Queue | None) -> bool:
     return queue.filter is not None or (has_picky and not takes(queue, None))
 
 
-def _passes(binding: Queue | RemoteBinding, view: MessageView | None) -> bool:
+def passes(binding: Queue | RemoteBinding, view: MessageView | None) -> bool:
+    """Whether the filter of a queue, here or elsewhere, lets a message in."""
     return binding.filter is None or view is None or binding.filter.matches(view)
 
 
@@ -259,7 +260,7 @@ def _joined(parts: list[list[tuple[int, int, Member]]], count: int) -> list[tupl
     ]
 
 
-def _queues(address: Address, members: list[Member]) -> list[Queue]:
+def queues_of(address: Address, members: list[Member]) -> list[Queue]:
     """The queues that keep a message for these: those here, and store-and-forward queues for the others."""
     queues: list[Queue] = []
     bindings: dict[tuple[str, str, str], list[Remote]] = {}

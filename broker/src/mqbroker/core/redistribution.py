@@ -164,7 +164,7 @@ class Redistribution:
         except Refused:
             address = store.addresses[queue.kind.address]
         copy = part_of(segment.run, segment.start, segment.start + segment.n, segment.run.traits)
-        parts = address.route(copy, only=ANYCAST)
+        parts = address.route(copy, only=ANYCAST, grouping=store.grouping)
         if not all(queues for _, _, queues in parts):
             return False
         for index, count, queues in parts:

@@ -23,6 +23,7 @@ from mqbroker.core.deletion import delete, purge
 from mqbroker.core.diverts import Diverts
 from mqbroker.core.duplicates import Duplicates
 from mqbroker.core.forwarding import Remotes
+from mqbroker.core.grouping import Grouping
 from mqbroker.core.idle import Idle
 from mqbroker.core.ingress import stamped
 from mqbroker.core.kinds import QueueKind, check_is_public, check_name, kind_of
@@ -72,6 +73,7 @@ class Store:
         self.retroactive = Retroactive(self)
         self.arrivals = Arrivals(self)
         self.redistribution = Redistribution(self)
+        self.grouping: Grouping | None = None  # keeps groups together in the cluster, where there is a handler
         self.watcher = Watcher()
         self.addresses: dict[str, Address] = {}
         self.queues: dict[str, Queue] = {}
@@ -259,7 +261,7 @@ class Store:
         self.number(run)
         waits, unrouted = False, list[Segment]()
         ring = self.retroactive.ring_of(address) if address.retains_max else None
-        for index, count, queues in address.route(run, origin, only):
+        for index, count, queues in address.route(run, origin, only, self.grouping):
             if queues:
                 address.routed_total += count
             else:

@@ -13,6 +13,7 @@ from typing import Any
 
 from mqbroker.base.errors import Bug, Refused
 from mqbroker.core.address import UNKNOWN, Address, Origin
+from mqbroker.core.grouping import Grouping
 from mqbroker.core.meter import Meter
 from mqbroker.core.outcomes import apply_outcome, is_final
 from mqbroker.core.queue import Consumer, Queue, Segment
@@ -135,10 +136,18 @@ class Transaction:
         Raises Refused where there is no commit.
         """
         addresses = {wanted: self._store.target_for(*wanted) for wanted, _ in self._posted}
+        if self._store.grouping is not None:
+            self._check_groups(self._store.grouping, addresses)
         tallies = {each.meter: Tally(each.meter) for each in addresses.values() if each.meter is not None}
         if tallies:
             self._admit(addresses, tallies)
         return addresses
+
+    def _check_groups(self, grouping: Grouping, addresses: dict[Wanted, Address]) -> None:
+        """What was posted was asked for then. Raises Refused where a group has lost its owner since."""
+        for wanted, run in self._posted:
+            if grouping.covers(addresses[wanted]) and grouping.wanted(addresses[wanted], run):
+                raise Refused("amqp:precondition-failed", "a group of its messages has lost its node since; try again")
 
     def _admit(self, addresses: dict[Wanted, Address], tallies: dict[Meter, Tally]) -> None:
         """Ask addresses with bounds whether they take what was posted. Raises Refused."""

@@ -38,6 +38,8 @@ from mqbroker.node.counters import Counters
 from mqbroker.node.deployment import deploy
 from mqbroker.node.discovery import Discovery
 from mqbroker.node.effects import AdminReply, Batch, Close, DeleteSegment, Effect, Halt, ReadPage, Send
+from mqbroker.node.group_gate import GroupGate
+from mqbroker.node.grouping import GroupingHandler
 from mqbroker.node.happenings import Happenings
 from mqbroker.node.jobs import Jobs
 from mqbroker.node.large_messages import LargeMessages
@@ -130,6 +132,11 @@ class Broker:
         self.rivals, self.canaries = Rivals(self), Canaries(self)
         self.discovery = Discovery(self, setup.cluster_key, setup.boot_id)
         self.routing = Routing(self)
+        self.grouping: GroupingHandler | None = None
+        self.gate: GroupGate | None = None  # where senders wait for it
+        if options.grouping_handler.type:
+            self.grouping = GroupingHandler(self, options.grouping_handler, recovered)
+            self.gate, self.store.grouping = GroupGate(self.grouping), self.grouping.core
         self._handlers = self._handlers_of_inputs()
         deploy(self, options)
         self.cluster.start()

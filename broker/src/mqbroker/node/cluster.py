@@ -54,11 +54,19 @@ class Cluster:
             self._watch()
         for connection in self.connections.values():
             connection.start()
+        self.changed()
+
+    def changed(self) -> None:
+        """Members of the cluster, or links to them, are other ones."""
+        if self.broker.grouping is not None:
+            self.broker.grouping.look()
 
     def _watch(self) -> None:
         """Tell of all queues that there are, and of changes from now on."""
         store = self.broker.store
-        store.watcher = ClusterWatcher(lambda: [each.announcer for each in self.connections.values()])
+        store.watcher = ClusterWatcher(
+            lambda: [each.announcer for each in self.connections.values()], self.broker.node_id, self.broker.grouping
+        )
         for queue in store.queues.values():
             if not queue.kind.is_internal:
                 store.watcher.queue_added(queue)

@@ -16,7 +16,7 @@ from mqbroker.cluster.announcer import Announcer
 from mqbroker.cluster.discovery.announcement import Connector
 from mqbroker.cluster.discovery.entries import Change, Kind
 from mqbroker.cluster.lost_nodes import LostNodes
-from mqbroker.cluster.notices import BindingRemoved, Member, ResetComplete, Version
+from mqbroker.cluster.notices import BindingRemoved, GroupNotice, Member, Reset, ResetComplete, Version
 from mqbroker.cluster.notices import Notice as Told
 from mqbroker.cluster.remote_table import BINDING_NOTICES, Around, RemoteTable
 from mqbroker.cluster.self_telling import SelfTelling
@@ -65,7 +65,7 @@ class ClusterConnection:
         self.remotes = self.broker.store.remotes.connection(options.name, options.message_load_balancing)
         own = Member(
             self.broker.node_id, self.broker.boot_id, self.broker.options.node.name, (self.own,),
-            Version(self.broker.epoch, 0),
+            Version(self.broker.epoch, 0), self.broker.options.grouping_handler.type,
         )  # fmt: skip
         self.topology = Topology(own)
         self.announcer = Announcer(self.broker.node_id, lambda: self.topology.members, self._log)
@@ -194,6 +194,7 @@ class ClusterConnection:
             self.tables[bridge.node_id] = RemoteTable(self._around, bridge.node_id)
         self._lost.back(bridge.node_id)
         self._abandoned.end(bridge.node_id)
+        self.cluster.changed()
 
     def is_down(self, bridge: Bridge) -> None:
         """It was lost, and is dialled again."""
@@ -201,6 +202,7 @@ class ClusterConnection:
         if table is not None:
             table.lost()
         self._is_lost(bridge.node_id)
+        self.cluster.changed()
 
     def is_gone(self, bridge: Bridge) -> None:
         """The node is not dialled until somebody tells of it: it has no queues, and is no member any more."""
@@ -210,6 +212,13 @@ class ClusterConnection:
         self._spread(self.topology.remove(bridge.node_id))
         if bridge.node_id:
             self._is_lost(bridge.node_id)
+            self._left(bridge.node_id)
+
+    def _left(self, node_id: str) -> None:
+        """A node owns no groups any more."""
+        if self.broker.grouping is not None:
+            self.broker.grouping.left(node_id)
+        self.cluster.changed()
 
     def forget(self, node_id: str, action: str) -> int | None:
         """A person gives a node up: `action` says what becomes of messages for it. How many; None: it is unknown here.
@@ -239,9 +248,15 @@ class ClusterConnection:
 
     def heard(self, bridge: Bridge, notice: Told) -> None:
         """A node told something. Raises PeerFault of the link."""
-        if isinstance(notice, BINDING_NOTICES):
+        grouping = self.broker.grouping
+        if isinstance(notice, GroupNotice):
+            if grouping is not None:
+                grouping.heard(self, bridge.node_id, notice)
+        elif isinstance(notice, BINDING_NOTICES):
             table, peer = self.tables[bridge.node_id], bridge.peer
             table.hear(notice)
+            if isinstance(notice, Reset) and grouping is not None:
+                grouping.missed()
             if isinstance(notice, ResetComplete) and peer is not None:
                 peer.forwards.begin()
             if isinstance(notice, ResetComplete | BindingRemoved) and peer is not None:
@@ -254,6 +269,9 @@ class ClusterConnection:
         if change is None:
             return
         told, member = logged(change), change.member
+        if change.kind is TopologyKind.GONE:
+            self._left(member.node_id)
+        self.cluster.changed()
         if told is not None:
             self._log(told)
         if change.spread is not None:

@@ -6,27 +6,50 @@ from collections.abc import Callable, Iterable
 
 from mqbroker.cluster.announcer import Announcer
 from mqbroker.core.queue import Consumer, Queue
+from mqbroker.core.remote_binding import RemoteBinding, cluster_name_of
 from mqbroker.core.selector import Selector
 from mqbroker.core.watcher import Watcher
 from mqbroker.node.consumer import LinkConsumer
+from mqbroker.node.grouping import GroupingHandler
 
 
 class ClusterWatcher(Watcher):
-    """`announcers` are those of all cluster connections. Sessions of administrators count for no consumers."""
+    """`announcers` are those of all cluster connections. Sessions of administrators count for no consumers.
 
-    def __init__(self, announcers: Callable[[], Iterable[Announcer]]) -> None:
+    `grouping` hears which queues may own groups, `own` is the node's id.
+    """
+
+    def __init__(
+        self, announcers: Callable[[], Iterable[Announcer]], own: str, grouping: GroupingHandler | None
+    ) -> None:
         self._announcers = announcers
+        self._own = own
+        self._grouping = grouping
 
     def queue_added(self, queue: Queue) -> None:
         """It is bound to its address."""
         kind = queue.kind
         for each in self._announcers():
             each.queue_added(kind.name, kind.address, kind.routing, kind.selector)
+        if self._grouping is not None:
+            self._grouping.added(cluster_name_of(kind.name, self._own))
 
     def queue_removed(self, queue: Queue) -> None:
         """It is bound no more."""
         for each in self._announcers():
             each.queue_removed(queue.kind.name)
+        if self._grouping is not None:
+            self._grouping.removed(cluster_name_of(queue.kind.name, self._own))
+
+    def remote_added(self, binding: RemoteBinding) -> None:
+        """Another node has a queue."""
+        if self._grouping is not None:
+            self._grouping.added(binding.cluster_name)
+
+    def remote_removed(self, binding: RemoteBinding) -> None:
+        """It has it no more."""
+        if self._grouping is not None:
+            self._grouping.removed(binding.cluster_name)
 
     def consumer_joined(self, queue: Queue, consumer: Consumer) -> None:
         """It gets messages from now on."""

@@ -251,6 +251,12 @@ class Transactions:
             state = TransactionalState(txn_id=txn_id, outcome=outcome)
             link.session.dispose(delivery_id, delivery_id, state, as_receiver=True)
 
+    def fail(self, txn_id: bytes, refused: Refused) -> None:
+        """Something that was to be posted cannot be."""
+        ongoing = self._ongoing.get(txn_id)
+        if ongoing is not None and ongoing.work.is_open:
+            self._fail(ongoing, Refused(ROLLBACK, f"{refused.condition}: {refused.description}"))
+
     def _refuse(self, event: Posted, refused: Refused) -> None:
         self._peer.broker.counters.refused += event.run.count
         if event.is_settled:

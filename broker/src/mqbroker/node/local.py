@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from mqbroker.base.errors import Refused
 from mqbroker.base.time import NS_PER_MS
+from mqbroker.core.address import Address
 from mqbroker.core.queue import Filter, Queue, Segment
 from mqbroker.node.full import is_dropped
 from mqbroker.node.shown import shown
-from mqbroker.wire.run import single
+from mqbroker.wire.run import Run, single
 
 if TYPE_CHECKING:
     from mqbroker.node.broker import Broker
@@ -91,13 +92,32 @@ class LocalSessions:
         is_over = sum(map(len, payloads)) + store.memory.held_bytes > store.memory.max_bytes
         if is_over and not store.takes_when_full(target):
             raise Refused("amqp:resource-limit-exceeded", "the messages do not fit under global-max-size")
+        runs = [single(payload) for payload in payloads]
+        why: str | None = ""
+        if broker.gate is not None:
+            why = broker.gate.refusal(target, runs, lambda said: self._decided(request_id, target, runs, said))
+        if why is not None:
+            self._decided(request_id, target, runs, why)
+
+    def _decided(self, request_id: int, target: Address, runs: list[Run], why: str) -> None:
+        """It is known where groups go. `why`: it is not, and nothing is taken."""
+        if why:
+            self._broker.reply_error(request_id, "amqp:resource-limit-exceeded", why)
+            return
+        try:
+            self._publish(request_id, target, runs)
+        except Refused as refused:
+            self._broker.reply_error(request_id, refused.condition, refused.description)
+
+    def _publish(self, request_id: int, target: Address, runs: list[Run]) -> None:
+        broker, store = self._broker, self._broker.store
         # All or none, but where more than fits is dropped.
-        is_all_taken = target.meter is None or (not target.meter.drops and not is_dropped(target, len(payloads)))
+        is_all_taken = target.meter is None or (not target.meter.drops and not is_dropped(target, len(runs)))
         waits = False
-        for payload in payloads:
+        for run in runs:
             if is_all_taken or not is_dropped(target, 1):
-                waits = store.publish(target, single(payload)) or waits
-        result = {"accepted": len(payloads)}
+                waits = store.publish(target, run) or waits
+        result = {"accepted": len(runs)}
         if waits:
             store.decisions.wait(broker.reply, request_id, result)
         else:

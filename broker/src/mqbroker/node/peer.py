@@ -122,6 +122,8 @@ class Peer(ABC):
     def lost(self, why: str) -> None:
         """The transport is gone."""
         self.connection.lost()
+        if self.broker.gate is not None:
+            self.broker.gate.lost(self)
         self.handle_events()
         self.due_ns = 0
 
@@ -223,6 +225,9 @@ class Peer(ABC):
 
     def act(self, *events: Event) -> None:
         """Act on what the connection told."""
+        if self.broker.gate is not None:
+            self.broker.gate.act(self, events)
+            return
         handlers = self.handlers
         for event in events:
             handlers[type(event)](self, event)

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 from mqbroker.base.errors import PeerFault, Refused
-from mqbroker.core.address import FULLY_QUALIFIED, Origin
+from mqbroker.core.address import FULLY_QUALIFIED, Address, Origin
 from mqbroker.node.full import is_dropped
 from mqbroker.node.prefixes import Place, Prefixes
 from mqbroker.node.redirects import check_is_here
@@ -67,10 +67,7 @@ class Relay:
             why = "the message has no `to`, which a link without an address needs"
             return False, Refused("amqp:invalid-field", why)
         try:
-            with self._acting():
-                place = self._prefixes.place_of(target)
-                self.check(place.name, target)
-                address = self._store.target_for(*place)
+            address = self._address_of(target)
             memory = self._store.memory
             if memory.is_full and not self._store.takes_when_full(address):
                 raise Refused("amqp:resource-limit-exceeded", memory.why_full)
@@ -79,6 +76,19 @@ class Relay:
         except Refused as refused:
             return False, refused
         return self._store.publish(address, run, origin), None
+
+    def _address_of(self, target: str) -> Address:
+        with self._acting():
+            place = self._prefixes.place_of(target)
+            self.check(place.name, target)
+            return self._store.target_for(*place)
+
+    def address_of(self, run: Run, index: int) -> Address | None:
+        """Where a message of the run goes; None where it goes nowhere."""
+        try:
+            return self._address_of(target_of(run, index) or "")
+        except Refused:
+            return None
 
     def place_of(self, run: Run, index: int) -> Place:
         """What a message of the run names as its target."""

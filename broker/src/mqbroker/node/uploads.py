@@ -44,7 +44,7 @@ class Upload:
 class Uploads:
     """All of a connection. `closed_why`: it is gone in order, but the message that came last is to be published yet."""
 
-    __slots__ = ("_by_link", "_finishing", "_gathered_bytes", "_peer", "_writing_bytes", "closed_why")
+    __slots__ = ("_by_link", "_finishing", "_gathered_bytes", "_peer", "_writing_bytes", "awaits_group", "closed_why")
 
     def __init__(self, peer: Peer) -> None:
         self._peer = peer
@@ -53,11 +53,12 @@ class Uploads:
         self._gathered_bytes = 0
         self._writing_bytes = 0
         self.closed_why: str | None = None
+        self.awaits_group = False  # a message waits to hear where its group goes (group_gate.py)
 
     @property
     def is_finishing(self) -> bool:
         """Whether the connection is held for a message."""
-        return self._finishing is not None
+        return self._finishing is not None or self.awaits_group
 
     @property
     def is_behind(self) -> bool:
@@ -126,7 +127,7 @@ class Uploads:
         """The last piece has come."""
         upload = self._by_link.pop(event.link, None)
         if upload is None:
-            self._go_on()
+            self.go_on()
             return
         self._finishing = upload
         section = section_of(upload.head, 0, len(upload.head))
@@ -143,20 +144,26 @@ class Uploads:
         self._fail(upload, why)
         run = large_run(upload.head, Large(upload.file, upload.size_bytes))
         incoming = Incoming(event.link, run, event.delivery_id, event.is_settled)
+        gate = peer.broker.gate if not upload.failure else None
+        if gate is None or not gate.holds(peer, incoming, lambda: self._take_in(upload, incoming)):
+            self._take_in(upload, incoming)
+
+    def _take_in(self, upload: Upload, event: Incoming) -> None:
+        peer = self._peer
         if not peer.connection.is_dead and event.link.is_attached:
             if upload.failure and isinstance(event.link.owner, ArrivalEnd):
                 # What another node forwards is nobody's where we refuse it: it keeps the message, and sends it again.
                 event.link.detach("amqp:internal-error", f"a large message cannot be stored: {upload.failure}")
             elif upload.failure:
-                refuse_run(peer, incoming, f"the message cannot be stored: {upload.failure}", "amqp:internal-error")
+                refuse_run(peer, event, f"the message cannot be stored: {upload.failure}", "amqp:internal-error")
             else:
-                peer.act(incoming)
+                peer.act(event)
         self._finishing = None
         peer.broker.store.large.release(upload.file)
         if not peer.connection.is_dead:
-            self._go_on()
+            self.go_on()
 
-    def _go_on(self) -> None:
+    def go_on(self) -> None:
         """Take in what came meanwhile, perhaps the end of the connection."""
         peer = self._peer
         peer.touch()
