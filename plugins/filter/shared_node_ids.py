@@ -4,6 +4,40 @@
 
 from __future__ import annotations
 
+DOCUMENTATION = r"""
+name: shared_node_ids
+short_description: Says which node ids of a host are at several places
+version_added: 0.1.0
+description:
+  - Compares identities as M(mqops.cluster.node_identity) returned them.
+positional: peers
+options:
+  _input:
+    description: Identities of one host.
+    type: list
+    elements: dict
+    required: true
+  peers:
+    description: Identities of the nodes of the cluster; those of the host itself may be among them.
+    type: list
+    elements: dict
+    required: true
+author:
+  - mqops maintainers (@mqops)
+"""
+
+EXAMPLES = r"""
+- name: No node id occurs twice in the cluster
+  ansible.builtin.assert:
+    that: identity.identities | mqops.cluster.shared_node_ids(all_identities) == ''
+"""
+
+RETURN = r"""
+_value:
+  description: A sentence with places and remedy; empty where each id is at one place.
+  type: str
+"""
+
 from ansible_collections.mqops.cluster.plugins.module_utils import identity
 
 
