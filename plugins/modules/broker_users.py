@@ -1,13 +1,13 @@
 #!/usr/bin/python
 # Copyright: mqops maintainers
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Users of a broker instance."""
+"""Users of broker instances."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: broker_users
-short_description: Set users of a broker instance
+short_description: Set users of broker instances
 description:
   - Adds users and changes passwords and roles. The broker's own program turns a password into a verifier; the password
     goes there by standard input and is kept nowhere.
@@ -15,14 +15,15 @@ description:
 author:
   - mqops maintainers (@mqops)
 options:
-  instance:
+  instances:
     description:
-      - Name of the instance.
-    type: str
+      - Names of the instances.
+    type: list
+    elements: str
     required: true
   users:
     description:
-      - The users. Others that the instance has stay.
+      - The users of each of them. Others that an instance has stay.
     type: list
     elements: dict
     required: true
@@ -60,7 +61,7 @@ attributes:
 EXAMPLES = r"""
 - name: Let the application in
   mqops.cluster.broker_users:
-    instance: default
+    instances: [default]
     users:
       - name: app
         password: "{{ vaulted_password }}"
@@ -91,21 +92,24 @@ def main():
     """Run the module."""
     module = AnsibleModule(
         argument_spec={
-            "instance": {"type": "str", "required": True},
+            "instances": {"type": "list", "elements": "str", "required": True},
             "users": {"type": "list", "elements": "dict", "required": True, "options": USER},
             "executable": {"type": "path", "default": EXECUTABLE},
         },
         supports_check_mode=True,
     )
     executable = chosen(module.params["executable"], module.check_mode)
-    file = Places().users(module.params["instance"])
+    files = [Places().users(one) for one in module.params["instances"]]
     try:
-        changed = [
-            user["name"] for user in module.params["users"] if set_user(file, user, module.check_mode, executable)
-        ]
+        changed = {
+            user["name"]
+            for file in files
+            for user in module.params["users"]
+            if set_user(file, user, module.check_mode, executable)
+        }
     except CommandFault as fault:
         module.fail_json(msg=str(fault))
-    module.exit_json(changed=bool(changed), users_changed=changed)
+    module.exit_json(changed=bool(changed), users_changed=sorted(changed))
 
 
 if __name__ == "__main__":

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: node_identity
-short_description: Read, make and compare the identities of broker nodes
+short_description: Read and make the identities of broker nodes
 description:
   - Each node has a random id, made on its host at first install and kept beside its messages.
-  - Reads the identities of all instances of a host, makes them where they are wanted and missing, and fails if another
-    node has the same id, which means that a data directory was copied.
+  - Reads the identities of all instances of a host, and makes them where they are wanted and missing.
+  - That two nodes have one id means that a data directory was copied; P(mqops.cluster.shared_node_ids#filter) finds it.
 author:
   - mqops maintainers (@mqops)
 options:
@@ -33,13 +33,6 @@ options:
     description:
       - Name of the host in messages. Its own name where it is left out.
     type: str
-  peers:
-    description:
-      - Identities of the cluster's nodes as this module returned them. Fails if one of this host's ids is among them at
-        another place.
-    type: list
-    elements: dict
-    default: []
   executable:
     description:
       - The program C(mqbroker).
@@ -60,12 +53,6 @@ EXAMPLES = r"""
     host: "{{ inventory_hostname }}"
     instances: [default]
   register: identity
-
-- name: No node id occurs twice in the cluster
-  mqops.cluster.node_identity:
-    host: "{{ inventory_hostname }}"
-    instances: [default]
-    peers: "{{ groups['brokers'] | map('extract', hostvars, ['identity', 'identities']) | flatten }}"
 """
 
 RETURN = r"""
@@ -119,7 +106,6 @@ def main():
             "instances": {"type": "list", "elements": "str", "required": True},
             "state": {"type": "str", "choices": ["read", "present"], "default": "read"},
             "host": {"type": "str"},
-            "peers": {"type": "list", "elements": "dict", "default": []},
             "executable": {"type": "path", "default": EXECUTABLE},
         },
         supports_check_mode=True,
@@ -133,9 +119,6 @@ def main():
         "identities": [one for one in found.values() if one],
         "missing": [name for name, one in found.items() if not one],
     }
-    twice = identity.duplicates(result["identities"], module.params["peers"])
-    if twice:
-        module.fail_json(msg=identity.sentence(twice), duplicates=twice, **result)
     module.exit_json(changed=is_changed, **result)
 
 

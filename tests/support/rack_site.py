@@ -64,6 +64,14 @@ class Site:
         assert os.listdir(self.run_folder) == []
         return done
 
+    def take_bundle(self) -> None:
+        """Put the bundle where mqctl looks for it. Whoever needs it first builds it, where there is an index to ask."""
+        command = [str(ROOT / "molecule/shared/bundle")]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+        assert done.returncode == 0, done.stderr
+        (self.folder / "dist").mkdir()
+        (self.folder / "dist" / Path(done.stdout.strip()).name).symlink_to(done.stdout.strip())
+
     @property
     def run_folder(self) -> Path:
         folder = self.folder.parent / "run"

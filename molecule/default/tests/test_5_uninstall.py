@@ -65,7 +65,7 @@ def test_everything_goes_where_that_is_asked_for(play: Run, hosts: dict[str, Any
 def test_a_check_of_a_bare_host_says_what_would_be_made(play: Run, hosts: dict[str, Any]) -> None:
     outcome = play("rollout", "--check", "--diff", "--limit", "mq1")
     assert outcome.code == 0, outcome.output
-    assert {"Copy the bundle", "Make the identity", "Write the options"} <= set(outcome.changed["mq1"])
+    assert {"Copy the bundle", "Make the identities", "Write the unit and the options"} <= set(outcome.changed["mq1"])
     assert "canary-of-" not in outcome.output
     assert left_of_program(hosts["mq1"]) == []
     assert not hosts["mq1"].file("/var/lib/mq").exists

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.rack_site import MQCTL, RACK, Rack, Site
+from tests.support.rack_site import RACK, Rack, Site
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(1800)]
 
@@ -57,8 +57,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         one = Site(folder, rack)
         one.run("init", "--interface", "eth1")
         one.set_options(OPTIONS)
-        # Built where there is an index to ask; the hosts and all that follows have none.
-        subprocess.run([*MQCTL, "bundle", "build"], cwd=folder, check=True, capture_output=True, timeout=300)
+        one.take_bundle()
         one.run("rollout", "--yes")
         for host in ("mq1", "mq2"):
             rack("exec", host, "--", "nft", "add", "table", "inet", "other")

@@ -6,12 +6,11 @@ The tests are one story and run in their order.
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Iterator
 
 import pytest
 
-from tests.support.rack_site import MQCTL, Rack, Site
+from tests.support.rack_site import Rack, Site
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(1800)]
 
@@ -46,8 +45,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         (folder / "inventory.yml").write_text(rack("inventory", "--group", "brokers"))
         one = Site(folder, rack)
         one.run("init", "--interface", "eth1")
-        # Built where there is an index to ask; the hosts and all that follows have none.
-        subprocess.run([*MQCTL, "bundle", "build"], cwd=folder, check=True, capture_output=True, timeout=300)
+        one.take_bundle()
         yield one
     finally:
         rack("destroy")

@@ -1,4 +1,8 @@
-"""Where a command finds its options: `--config PATH`, or the standard place of `--instance NAME`."""
+"""Where a command finds its options: `--config PATH`, or the standard place of `--instance NAME`.
+
+To understand options takes most of the program, a quarter of a second of it. Commands that are told everything by their
+arguments run by the dozen in a rollout, so what only options need is imported where they are read.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +10,12 @@ import argparse
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mqbroker.base.errors import ConfigFault, MqError
-from mqbroker.config.load import parse
-from mqbroker.config.slices import BrokerOptions
-from mqbroker.core import configured, diverts
-from mqbroker.io import cluster_secret, tls
+
+if TYPE_CHECKING:
+    from mqbroker.config.slices import BrokerOptions
 
 CONFIG_DIRECTORY = Path("/etc/mq")
 
@@ -46,6 +50,8 @@ def path_of(args: argparse.Namespace) -> Path:
 
 def read(file: Path) -> BrokerOptions:
     """The options of one file. Raises Unusable with every fault."""
+    from mqbroker.config.load import parse
+
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -69,6 +75,8 @@ def sound(file: Path) -> BrokerOptions:
 
 def checked(file: Path) -> BrokerOptions:
     """As `sound`; files that listeners need for TLS are good as well. Raises Unusable with every fault."""
+    from mqbroker.io import cluster_secret, tls
+
     options = read(file)
     found = tls.faults_of(options) + _selector_faults(options) + cluster_secret.faults_of(options)
     if found:
@@ -77,6 +85,8 @@ def checked(file: Path) -> BrokerOptions:
 
 
 def _selector_faults(options: BrokerOptions) -> list[ConfigFault]:
+    from mqbroker.core import configured, diverts
+
     return configured.faults_of(options.addresses) + diverts.faults_of(options.diverts)
 
 

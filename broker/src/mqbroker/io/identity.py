@@ -16,7 +16,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from mqbroker.base.errors import ConfigFault, StorageFault
-from mqbroker.core.large import DIRECTORY
 from mqbroker.io import placing
 
 FORMAT = 1
@@ -189,6 +188,9 @@ def has_journal(data_directory: Path) -> bool:
 
 
 def _set_aside(data_directory: Path, origin: str) -> Path | None:
+    # Queues and all; no other command about identities needs them.
+    from mqbroker.core.large import DIRECTORY
+
     if not has_journal(data_directory):
         return None
     for number in range(1, ASIDE_MAX + 1):
