@@ -273,8 +273,8 @@ class ClusterSimulation:
 
     @property
     def _is_unsteady(self) -> bool:
-        """Whether a node has left, so that its groups went elsewhere."""
-        return any(UNSTEADY & node.told for node in self.nodes)
+        """Whether a node has left, so that its groups went elsewhere; in a chain a cut takes queues behind it away."""
+        return self.shape == CHAIN or any(UNSTEADY & node.told for node in self.nodes)
 
     def _groups_found(self) -> list[str]:
         return [] if self.book is None or self._is_unsteady else self.book.found()
