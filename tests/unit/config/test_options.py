@@ -24,6 +24,7 @@ SLICES = {
     "discovery_groups": slices.DiscoveryGroupOptions,
     "cluster_connections": slices.ClusterConnectionOptions,
     "connection_routers": slices.ConnectionRouterOptions,
+    "grouping_handler": slices.GroupingHandlerOptions,
     "metrics": slices.MetricOptions,
 }
 NESTED = {"addresses.anycast": slices.QueueOptions}

@@ -217,7 +217,8 @@ def _broker_options(variables: Vars) -> list[ConfigFault]:
         elif table == "grouping_handler":
             found.append(ConfigFault(path, "is written as mq_grouping_handler"))
         elif table not in models:
-            found.append(ConfigFault(path, suggest.unknown("table", table, models)))
+            known = {name: model for name, model in models.items() if name != "grouping_handler"}
+            found.append(ConfigFault(path, suggest.unknown("table", table, known)))
         elif isinstance(row, Mapping):
             owned = OWNED_BY_ROLE.get(table, frozenset())
             found += [ConfigFault(f"{path}.{name}", _owner(table, name)) for name in row if name in owned]

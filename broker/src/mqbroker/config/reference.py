@@ -28,7 +28,7 @@ def markdown() -> str:
     rows = catalogue.entries()
     for table, model in catalogue.tables().items():
         repeated = table in catalogue.REPEATED_TABLES
-        title = f"[[{toml_name(table)}]]" if repeated else f"[{table}]"
+        title = f"[[{toml_name(table)}]]" if repeated else f"[{toml_name(table)}]"
         parts.append(f"## `{title}`\n\n{cleandoc(model.__doc__ or '')}\n")
         parts.append(COLUMNS)
         parts.extend(_row(entry) for entry in rows if entry.table == table)
