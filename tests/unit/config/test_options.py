@@ -74,7 +74,7 @@ def test_declaration_is_complete(entry: catalogue.Entry) -> None:
             assert entry.minimum <= entry.default <= entry.maximum
     if entry.table in (
         "address_settings", "addresses.anycast", "broadcast_groups", "discovery_groups", "cluster_connections",
-        "connection_routers",
+        "connection_routers", "grouping_handler",
     ):  # fmt: skip
         return  # their names are Artemis's, which has units in its manual only
     for unit in ("ms", "bytes"):
