@@ -35,14 +35,12 @@ def _replay(seed: int) -> str:
 
 @pytest.mark.parametrize("seeds", _chunks(), ids=lambda seeds: f"{seeds[0]}-{seeds[-1]}")
 def test_nothing_is_lost_doubled_or_left_behind(seeds: range) -> None:
-    forwarded = grouped = 0
+    forwarded = 0
     for seed in seeds:
         verdict = run(seed)
         assert verdict.violations == [], _replay(seed)
         forwarded += verdict.forwarded
-        grouped += verdict.grouped
     assert forwarded > 0
-    assert grouped > 0 or len(seeds) < CHUNK
 
 
 @pytest.mark.parametrize("seed", [0, 6, 10])
