@@ -156,6 +156,22 @@ def test_a_node_that_crashed_is_dialled_until_it_is_back() -> None:
     assert a.bridge("b").boot_id == b.broker.boot_id
 
 
+def test_an_attempt_that_the_process_before_left_unanswered_begins_anew() -> None:
+    """A host that stands still takes connections, and forgets them when its power goes."""
+    cluster, a, b = pair(call_timeout=30_000)
+    cluster.mute.add("b")
+    b.crash()
+    cluster.run()
+    cluster.wait(1_000)
+    assert a.state("b") == "dialling"
+    cluster.mute.clear()
+    b.start()
+    cluster.run()
+    cluster.wait(500)
+    assert (a.state("b"), b.state("a")) == ("up", "up")
+    assert a.bridge("b").boot_id == b.broker.boot_id
+
+
 @pytest.mark.option("cluster-connections.retry-interval-multiplier", "cluster-connections.max-retry-interval")
 def test_delays_grow_up_to_their_bound() -> None:
     cluster, a, b = pair(retry_interval=100, retry_interval_multiplier=2.0, max_retry_interval=350)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from mqbroker.node.cluster_connection import ClusterConnection
 
 UNBOUNDED: Final = -1
+ATTEMPTING: Final = (State.DIALLING, State.OPENING)
 REFUSALS: Final = {
     Verdict.NO_NODE: "it answers, but is no node of a cluster; its connector must lead to a listener of kind cluster",
     Verdict.OURSELVES: "it is this node itself",
@@ -40,6 +41,7 @@ class Bridge:
         self.connector = connector
         self.node_id = node_id
         self.boot_id = ""
+        self._told_boot_id = ""  # by others
         self.is_listed = is_listed  # among the static connectors
         self.state = State.IDLE
         self.since_ns = of.broker.at.monotonic_ns
@@ -215,6 +217,10 @@ class Bridge:
     def told(self, connector: Connector, boot_id: str) -> None:
         """Somebody told of the node: it may be worth an attempt now."""
         is_restarted = bool(boot_id) and boot_id != self.boot_id
+        if is_restarted and self.boot_id and boot_id != self._told_boot_id and self.state in ATTEMPTING:
+            # What is under way was begun with the process before, whose host may never answer.
+            self._rest(0)
+        self._told_boot_id = boot_id or self._told_boot_id
         if self.state is State.GONE or (self.state is State.RESTING and (self.is_scanning or is_restarted)):
             self.connector, self.attempts, self.is_scanning = connector, 0, False
             self.dial()
