@@ -195,6 +195,7 @@ class Consumer(Client):
         self.mode = world.rng.choice((0, 1))  # rcv-settle-mode: first, second
         self.confirming: dict[int, str] = {}
         self.undecided: set[str] = set()  # of this connection
+        self.taken = 0
         super().__init__(world, node, name, history)
 
     def attach(self, session: Session) -> None:
@@ -227,6 +228,7 @@ class Consumer(Client):
                     self.history.settle_confirmed.add(message_id)
 
     def _take(self, event: told.Incoming) -> None:
+        self.taken += event.run.count
         if self.is_stopped:
             return  # it has closed its connection: what still comes returns to the queue as never delivered
         for index in range(event.run.count):
