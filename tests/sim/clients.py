@@ -121,6 +121,7 @@ class Producer(Client):
     def __init__(self, world: World, node: SimNode, name: str, history: History, queue: str, count: int) -> None:
         self.queue = queue
         self.left = count
+        self.pace_ms = 10  # at most, between two turns of sending
         self.number = 0
         self.link: SenderLink | None = None
         self.in_doubt: dict[int, list[str]] = {}
@@ -147,7 +148,7 @@ class Producer(Client):
             return
         self._send()
         self.act()
-        self.world.after(self.world.rng.random() * 10, self._tick)
+        self.world.after(self.world.rng.random() * self.pace_ms, self._tick)
 
     def _send(self) -> None:
         link, session = self.link, self.session

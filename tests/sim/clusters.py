@@ -93,7 +93,9 @@ class ClusterSimulation:
         for queue in self.queues[: 1 if self.subscriptions else None]:
             for number in range(rng.choice((1, 2, 4))):
                 node, count = rng.choice(self.nodes), rng.choice((10, 40, 120))
-                self.clients.append(Producer(self.world, node, f"{queue}-p{number}", self.history, queue, count))
+                producer = Producer(self.world, node, f"{queue}-p{number}", self.history, queue, count)
+                producer.pace_ms = rng.choice((10, 10, 200))
+                self.clients.append(producer)
             for number in range(rng.choice((0, 1, 2, 4))):
                 node = rng.choice(self.nodes)
                 self.clients.append(Consumer(self.world, node, f"{queue}-c{number}", self.history, queue))
@@ -107,6 +109,7 @@ class ClusterSimulation:
         for number in range(rng.choice((1, 2))):
             node, count = rng.choice(self.nodes), rng.choice((10, 40))
             self.publishers.append(Publisher(self.world, node, f"{topic}-p{number}", self.subscriptions, count))
+            self.publishers[-1].pace_ms = rng.choice((10, 200, 500))
         self.clients += self.publishers
 
     # -- the whole -----------------------------------------------------------------------------------------------------
