@@ -144,3 +144,22 @@ CLUSTER_BUGS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "only the last arrivals are known": lambda: patch.object(arrivals, "IDS_MAX", 5),
     "ids come again after a crash": lambda: patch.object(Remotes, "reserve_ids", _reserve_nothing),
 }
+
+# Histories that found those that only few do.
+FOUND_BY: dict[str, int] = {
+    "the source is answered before the disk": 49,
+    "what is sent again is taken again": 5,
+    "a lost link loses what was on it": 20,
+    "nothing is redistributed": 2,
+    "a late consumer elsewhere finds nothing": 2,
+    "redistribution waits for the wall clock": 53,
+    "subscriptions behind a lost link are skipped": 89,
+    "only the last arrivals are known": 78,
+    "arrivals are forgotten at a restart": 5,
+    "redistribution forgets deliveries": 104,
+    "store-and-forward queues are not durable": 89,
+    "redistribution stops after one step": 119,
+    "one copy for all subscriptions of a node": 7,
+    "store-and-forward queues go with their bindings": 115,
+    "ids come again after a crash": 78,
+}

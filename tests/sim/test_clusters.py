@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from tests.sim.cluster_bugs import CLUSTER_BUGS
+from tests.sim.cluster_bugs import CLUSTER_BUGS, FOUND_BY
 from tests.sim.cluster_shapes import CHAIN, DISCOVERED, MESH, MODES, RING
 from tests.sim.clusters import BUSY_MS, ClusterSimulation, ClusterVerdict
 
@@ -71,8 +71,9 @@ def test_histories_come_to_what_they_are_for() -> None:
 
 @pytest.mark.parametrize("name", CLUSTER_BUGS)
 def test_the_checker_finds_seeded_bugs(name: str) -> None:
+    likely = FOUND_BY.get(name, 0)  # the search begins there: it goes on where that history has become another one
     with CLUSTER_BUGS[name]():
-        for seed in range(BUG_SEEDS_MAX):
+        for seed in (likely, *range(BUG_SEEDS_MAX)):
             try:
                 if ClusterSimulation(seed).run().violations:
                     return
