@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
@@ -88,14 +88,6 @@ def _not_for_newcomers(self: Redistribution, queue: Queue, *, is_new: bool = Fal
         _LOOK(self, queue)
 
 
-def _run_once(self: Redistribution, queue: Queue, count_max: int) -> int:
-    """What one step does not move stays."""
-    work = _RUN(self, queue, count_max)
-    if work and queue.redistributor is not None:
-        queue.redistributor.is_running = False
-    return work
-
-
 def _wait_for_the_clock(self: Redistribution, queue: Queue, count_max: int) -> int:
     """Messages of which the clock says that they have not come yet hold up the queue."""
     is_early = any(each.run.arrived_ms > self._store.at.wall_ms for each in queue.backlog.from_rank(0))
@@ -111,13 +103,6 @@ def _connected_only(self: Group, queue: Queue | None, view: MessageView | None) 
     """Subscriptions at a node whose link is lost are not owed anything."""
     found = _MEMBERS(self, queue, view)
     return [each for each in found if isinstance(each, Queue) or each.binding.is_connected]
-
-
-def _tidy_all(self: Remotes, queues: Iterable[Queue]) -> None:
-    """A store-and-forward queue goes with its bindings, whatever it holds."""
-    for queue in list(queues):
-        if not all(name in self.by_name for name in queue.kind.route) and not queue.consumers:
-            self._store.delete_queue(queue)
 
 
 def _reserve_nothing(self: Remotes) -> None:
@@ -136,11 +121,9 @@ CLUSTER_BUGS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "nothing is redistributed": lambda: patch.object(Redistribution, "look", _never),
     "the turn never changes": lambda: patch.object(Group, "_turn", _same_turn),
     "a late consumer elsewhere finds nothing": lambda: patch.object(Redistribution, "look", _not_for_newcomers),
-    "redistribution stops after one step": lambda: patch.object(Redistribution, "run", _run_once),
     "redistribution waits for the wall clock": lambda: patch.object(Redistribution, "run", _wait_for_the_clock),
     "one copy for all subscriptions of a node": lambda: patch.object(Forwarding, "queues_for", _one_for_each_node),
     "subscriptions behind a lost link are skipped": lambda: patch.object(Group, "_members", _connected_only),
-    "store-and-forward queues go with their bindings": lambda: patch.object(Remotes, "tidy", _tidy_all),
     "only the last arrivals are known": lambda: patch.object(arrivals, "IDS_MAX", 5),
     "ids come again after a crash": lambda: patch.object(Remotes, "reserve_ids", _reserve_nothing),
 }
@@ -158,8 +141,6 @@ FOUND_BY: dict[str, int] = {
     "arrivals are forgotten at a restart": 5,
     "redistribution forgets deliveries": 104,
     "store-and-forward queues are not durable": 89,
-    "redistribution stops after one step": 119,
     "one copy for all subscriptions of a node": 7,
-    "store-and-forward queues go with their bindings": 115,
     "ids come again after a crash": 78,
 }

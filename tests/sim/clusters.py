@@ -125,6 +125,7 @@ class ClusterSimulation:
             client.stop()
         for node in self.nodes:
             node.disk.faults = Faults()
+        self.network.calm()
         for at_ms in range(BUSY_MS + 5_000, BUSY_MS + 15_000, 250):
             self.faults.revive_all()  # one that was paused may stop only now
             self.world.run(at_ms)

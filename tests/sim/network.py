@@ -205,6 +205,11 @@ class Network:
         if isinstance(far, ClusterNode) and effect.group in far.ears:
             far.give(given.Datagram(effect.group, f"{source.name}:9876", effect.data))
 
+    def calm(self) -> None:
+        """No connection breaks any more that was going to."""
+        for wire in self.wires():
+            wire.bytes_left = None
+
     def wires(self) -> list[Wire]:
         """All that stand, in the order of nodes."""
         return [wire for node in self.nodes.values() for wire in node.wires.values() if wire.ends[0] is node]
