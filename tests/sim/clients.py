@@ -121,6 +121,7 @@ class Producer(Client):
     def __init__(self, world: World, node: SimNode, name: str, history: History, queue: str, count: int) -> None:
         self.queue = queue
         self.left = count
+        self.pace_ms = 10  # at most, between two turns of sending
         self.number = 0
         self.link: SenderLink | None = None
         self.in_doubt: dict[int, list[str]] = {}
@@ -147,7 +148,7 @@ class Producer(Client):
             return
         self._send()
         self.act()
-        self.world.after(self.world.rng.random() * 10, self._tick)
+        self.world.after(self.world.rng.random() * self.pace_ms, self._tick)
 
     def _send(self) -> None:
         link, session = self.link, self.session
@@ -199,6 +200,7 @@ class Consumer(Client):
         self.mode = world.rng.choice((0, 1))  # rcv-settle-mode: first, second
         self.confirming: dict[int, str] = {}
         self.undecided: set[str] = set()  # of this connection
+        self.taken = 0
         super().__init__(world, node, name, history)
 
     def attach(self, session: Session) -> None:
@@ -231,6 +233,7 @@ class Consumer(Client):
                     self.history.settle_confirmed.add(message_id)
 
     def _take(self, event: told.Incoming) -> None:
+        self.taken += event.run.count
         if self.is_stopped:
             return  # it has closed its connection: what still comes returns to the queue as never delivered
         for index in range(event.run.count):

@@ -8,20 +8,26 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
+from mqbroker.core import arrivals
 from mqbroker.core.address import Address, Part
 from mqbroker.core.arrivals import Arrival, Arrivals, Ranges
 from mqbroker.core.backlog import Segment
+from mqbroker.core.forwarding import Forwarding, Remotes
 from mqbroker.core.grouping import Grouping
 from mqbroker.core.kinds import QueueKind
+from mqbroker.core.message_view import MessageView
 from mqbroker.core.pins import Pins
 from mqbroker.core.queue import Queue
+from mqbroker.core.reach import Group, Member
 from mqbroker.core.redistribution import Redistribution
+from mqbroker.core.remote_binding import RemoteBinding
 from mqbroker.core.store import Store
 from mqbroker.journal.recovered import Recovered
 from mqbroker.wire.run import Run
 
 _ARRIVE, _FRESH, _FORWARD, _GIVE_BACK = Arrivals.publish, Ranges.fresh, Redistribution.forward, Store.give_back
 _ADD_QUEUE = Store.add_queue
+_LOOK, _RUN, _QUEUES_FOR, _MEMBERS = Redistribution.look, Redistribution.run, Forwarding.queues_for, Group._members
 
 
 def _answer_at_once(self: Arrivals, arrival: Arrival, run: Run, first_id: int) -> bool | None:
@@ -82,6 +88,38 @@ def _never(self: Redistribution, queue: Queue, *, is_new: bool = False) -> None:
     """Messages stay where they are."""
 
 
+def _same_turn(self: Group, members: list[Any], count: int) -> list[Any]:
+    """Whoever is first gets the next one too."""
+    return members
+
+
+def _not_for_newcomers(self: Redistribution, queue: Queue, *, is_new: bool = False) -> None:
+    """A consumer that comes elsewhere later finds nothing."""
+    if not is_new:
+        _LOOK(self, queue)
+
+
+def _wait_for_the_clock(self: Redistribution, queue: Queue, count_max: int) -> int:
+    """Messages of which the clock says that they have not come yet hold up the queue."""
+    is_early = any(each.run.arrived_ms > self._store.at.wall_ms for each in queue.backlog.from_rank(0))
+    return 0 if is_early else _RUN(self, queue, count_max)
+
+
+def _one_for_each_node(self: Forwarding, address: Address, bindings: list[RemoteBinding]) -> list[Queue]:
+    """A node that has two subscriptions gets a message for one of them."""
+    return _QUEUES_FOR(self, address, bindings[:1])
+
+
+def _connected_only(self: Group, queue: Queue | None, view: MessageView | None) -> list[Member]:
+    """Subscriptions at a node whose link is lost are not owed anything."""
+    found = _MEMBERS(self, queue, view)
+    return [each for each in found if isinstance(each, Queue) or each.binding.is_connected]
+
+
+def _reserve_nothing(self: Remotes) -> None:
+    """Ids of messages that were in memory only are given to others after a crash."""
+
+
 CLUSTER_BUGS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "the source is answered before the disk": lambda: patch.object(Arrivals, "publish", _answer_at_once),
     "arrivals are forgotten at a restart": lambda: patch.object(Arrivals, "load", _load_no_arrivals),
@@ -94,5 +132,29 @@ CLUSTER_BUGS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "groups go the ordinary way": lambda: patch.object(Grouping, "route", _choose_anew),
     "pins are forgotten at a restart": lambda: patch.object(Pins, "load", _load_no_pins),
     "nothing is redistributed": lambda: patch.object(Redistribution, "look", _never),
+    "the turn never changes": lambda: patch.object(Group, "_turn", _same_turn),
+    "a late consumer elsewhere finds nothing": lambda: patch.object(Redistribution, "look", _not_for_newcomers),
+    "redistribution waits for the wall clock": lambda: patch.object(Redistribution, "run", _wait_for_the_clock),
+    "one copy for all subscriptions of a node": lambda: patch.object(Forwarding, "queues_for", _one_for_each_node),
+    "subscriptions behind a lost link are skipped": lambda: patch.object(Group, "_members", _connected_only),
+    "only the last arrivals are known": lambda: patch.object(arrivals, "IDS_MAX", 5),
+    "ids come again after a crash": lambda: patch.object(Remotes, "reserve_ids", _reserve_nothing),
+}
+
+# Histories that found those that only few do.
+FOUND_BY: dict[str, int] = {
+    "the source is answered before the disk": 49,
+    "what is sent again is taken again": 5,
+    "a lost link loses what was on it": 20,
+    "nothing is redistributed": 2,
+    "a late consumer elsewhere finds nothing": 2,
+    "redistribution waits for the wall clock": 53,
+    "subscriptions behind a lost link are skipped": 89,
+    "only the last arrivals are known": 78,
+    "arrivals are forgotten at a restart": 5,
+    "redistribution forgets deliveries": 104,
+    "store-and-forward queues are not durable": 89,
+    "one copy for all subscriptions of a node": 7,
+    "ids come again after a crash": 78,
 }
 GROUP_BUGS = ("groups go the ordinary way", "pins are forgotten at a restart")  # seen only where there are groups

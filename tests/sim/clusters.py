@@ -1,34 +1,36 @@
 """Seeded histories of whole clusters: nodes that find each other, share messages out, lose links, and lose nodes.
 
-Every node has the same queues; producers and consumers are anywhere. After the faults, consumers are left at one node
-only: everything that was accepted anywhere has to come there, once. Order across nodes is nobody's promise, so it is
-not asked for here. In some histories groups are kept together, and judged by `groups.py`.
+Every node has the same queues; producers and consumers are anywhere, and some histories have a topic with subscriptions
+at several nodes. After the faults, consumers are left at one node only (at all where nothing is redistributed):
+everything that was accepted anywhere has to come there, once. Some histories then look whether nodes share messages
+out alike. Order across nodes is nobody's promise, so it is not asked for here. In some histories groups are kept
+together, and judged by `groups.py`.
 """
 
 from __future__ import annotations
 
 import random
-from collections import Counter
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Final
 
-from mqbroker.config.cluster_connections import ClusterConnectionTable, cluster_connection
-from mqbroker.config.options import default_listener
-from mqbroker.config.slices import BrokerOptions, ConnectorOptions
+from mqbroker.config.slices import BrokerOptions
+from mqbroker.core.queue import Queue
 
 from tests.sim.clients import Client, Consumer, Producer
+from tests.sim.cluster_faults import ClusterFaults
+from tests.sim.cluster_shapes import DISCOVERED, MESH, MODES, SIZES, clustered, links_of, node_id, shape_of
 from tests.sim.disk import Faults
+from tests.sim.even_shares import check_shares
 from tests.sim.groups import GROUPS, QUEUE, UNSTEADY, Book, GroupConsumer, GroupProducer
-from tests.sim.network import Network
-from tests.sim.world import SimNode, World, options_for
+from tests.sim.network import ClusterNode, Network
+from tests.sim.topics import Publisher, Subscriber, Subscription, owed
+from tests.sim.world import World, options_for
 from tests.support.checker import History
 
 BUSY_MS: Final = 3_000
 QUIET_MS: Final = 120_000
-PORT: Final = 5673
 KEY: Final = b"simulated cluster".ljust(32, b"\0")
-MESH, CHAIN = "mesh", "chain"
+STRICT: Final = "STRICT"
 GROUPED_SHARE: Final = 0.2  # of histories in which groups are kept together
 
 
@@ -49,39 +51,11 @@ class ClusterVerdict:
     moved: int  # messages that were redistributed
     again: int  # messages that were sent again and dropped
     steps: int
+    mode: str = ""
+    published: int = 0  # messages of topics
+    is_shared_alike: bool | None = None  # None: nobody looked
     faults: dict[str, int] = field(default_factory=dict)
     grouped: int = 0  # messages of groups whose order was judged
-
-
-def node_id(number: int) -> str:
-    """As a node has it for its life."""
-    return f"{number:08d}-0000-4000-8000-{number:012d}"
-
-
-def clustered(options: BrokerOptions, number: int, dialled: list[int], changes: Mapping[str, Any]) -> BrokerOptions:
-    """A node whose cluster connection begins with these others."""
-    connectors = tuple(
-        ConnectorOptions(f"to-node{each}" if each != number else "own", f"node{each}", PORT, tls_enabled=False)
-        for each in sorted({*dialled, number})
-    )
-    values: dict[str, Any] = {
-        "name": "c", "connector-ref": "own", "static-connectors": [f"to-node{each}" for each in dialled],
-        "check-period": 3000, "connection-ttl": 6000, "retry-interval": 50, "max-retry-interval": 400,
-        "call-timeout": 2000, "notification-interval": 100, **changes,
-    }  # fmt: skip
-    settings = options.address_settings
-    built_in = replace(settings.built_in, redistribution_delay=0, max_delivery_attempts=-1)
-    listener = replace(
-        default_listener(), name="cluster", kind="cluster", port=PORT, sasl_mechanisms=("SCRAM-SHA-256",),
-        idle_timeout_ms=6000,
-    )  # fmt: skip
-    return replace(
-        options,
-        listeners=(*options.listeners, listener),
-        connectors=connectors,
-        cluster_connections=(cluster_connection(ClusterConnectionTable.model_validate(values)),),
-        address_settings=replace(settings, built_in=built_in),
-    )
 
 
 def grouped(options: BrokerOptions, *, is_arbiter: bool) -> BrokerOptions:
@@ -100,57 +74,46 @@ class ClusterSimulation:
         self.world = World(seed)
         self.network = Network(self.world)
         self.history = History(is_several_nodes=True)
-        self.counts: dict[str, int] = {}
         rng = self.world.rng
-        count = rng.choice((2, 2, 3, 3, 4, 5))
+        count = rng.choice(SIZES)
+        self.shape = shape_of(rng, count)
+        self.mode = rng.choice(MODES)
         self.book = Book() if random.Random(f"groups {seed}").random() < GROUPED_SHARE else None
-        self.shape = CHAIN if count > 2 and rng.random() < 0.25 else MESH
-        self.mode = rng.choice(("ON_DEMAND", "ON_DEMAND", "ON_DEMAND", "OFF_WITH_REDISTRIBUTION"))
         faults = Faults(write_error=rng.choice((0, 0, 0.002)), sync_error=rng.choice((0, 0, 0.002)))
         self.nodes = [self._node(number, count, faults) for number in range(count)]
         self.queues = [f"node0-q{number}" for number in range(rng.choice((1, 2)))]
         for node in self.nodes:
             node.start()
         self.clients: list[Client] = []
+        self.subscriptions: list[Subscription] = []
+        self.publishers: list[Publisher] = []
+        if rng.random() < 0.3:
+            self._subscribe()
         self._populate()
-        self._faults: list[tuple[str, Callable[[], None]]] = [
-            ("kill", lambda: self._crash(power_cut=False)),
-            ("power cut", lambda: self._crash(power_cut=True)),
-            ("clean stop", self._clean_stop),
-            ("pause", lambda: rng.choice(self.nodes).freeze(rng.random() * 400)),
-            ("long pause", lambda: rng.choice(self.nodes).freeze(3000 + rng.random() * 6000)),
-            ("link reset", self._reset_wire),
-            ("client reset", self._reset_client),
-            ("partition", self._partition),
-            ("one-way cut", self._one_way),
-            ("flapping", self._flap),
-        ]
+        histories = [self.history, *(each.history for each in (*self.subscriptions, *self.publishers))]
+        self.faults = ClusterFaults(self.network, self.nodes, histories)
 
-    def _node(self, number: int, count: int, faults: Faults) -> SimNode:
+    def _node(self, number: int, count: int, faults: Faults) -> ClusterNode:
         rng = self.world.rng
         options = options_for(rng.choice((8192, 65536, 1 << 20)), 1 << 28, rng.choice((3, 100)))
-        changes: dict[str, Any] = {"message-load-balancing": self.mode}
-        if self.shape == CHAIN:
-            dialled = [each for each in (number - 1, number + 1) if 0 <= each < count]
-            changes |= {"max-hops": count, "allow-direct-connections-only": True}
-        else:
-            dialled = [each for each in range(count) if each != number]
-            if rng.random() < 0.3:
-                dialled = dialled[:1]  # the topology tells of the others
+        dialled, changes = links_of(rng, self.shape, number, count)
+        changes = {"message-load-balancing": self.mode, **changes}
         options = clustered(options, number, dialled, changes)
         if self.book is not None:
             options = grouped(options, is_arbiter=number == 0)
-        node = SimNode(self.world, f"node{number}", options, faults)
+        node = ClusterNode(self.world, f"node{number}", options, faults)
         node.identity = {"node_id": node_id(number), "cluster_key": KEY}
         self.network.add(node)
         return node
 
     def _populate(self) -> None:
         rng = self.world.rng
-        for queue in self.queues:
+        for queue in self.queues[: 1 if self.subscriptions else None]:
             for number in range(rng.choice((1, 2, 4))):
                 node, count = rng.choice(self.nodes), rng.choice((10, 40, 120))
-                self.clients.append(Producer(self.world, node, f"{queue}-p{number}", self.history, queue, count))
+                producer = Producer(self.world, node, f"{queue}-p{number}", self.history, queue, count)
+                producer.pace_ms = rng.choice((10, 10, 200))
+                self.clients.append(producer)
             for number in range(rng.choice((0, 1, 2, 4))):
                 node = rng.choice(self.nodes)
                 self.clients.append(Consumer(self.world, node, f"{queue}-c{number}", self.history, queue))
@@ -167,126 +130,95 @@ class ClusterSimulation:
             clients.append(GroupConsumer((self.world, node), f"{QUEUE}-c{number}", self.history, book))
         return clients
 
-    # -- faults --------------------------------------------------------------------------------------------------------
-
-    def _crash(self, *, power_cut: bool) -> None:
-        node = self.world.rng.choice(self.nodes)
-        node.crash(power_cut=power_cut)
-        self._revive(node)
-
-    def _clean_stop(self) -> None:
-        node = self.world.rng.choice(self.nodes)
-        node.stop()
-        self._revive(node)
-
-    def _revive(self, node: SimNode) -> None:
-        def start() -> None:
-            if not node.is_up:
-                for sent in self.history.sent.values():
-                    sent.is_exempt = sent.is_exempt or not sent.is_durable
-                node.start()
-
-        self.world.after(20 + self.world.rng.random() * 400, start)
-
-    def _reset_wire(self) -> None:
-        wires = self.network.wires()
-        if wires:
-            self.world.rng.choice(wires).reset()
-
-    def _reset_client(self) -> None:
-        node = self.world.rng.choice(self.nodes)
-        pipes = list(node.pipes.values())
-        if pipes:
-            node.reset(self.world.rng.choice(pipes))
-
-    def _partition(self) -> None:
-        """Some nodes against the others."""
-        rng = self.world.rng
-        names = [node.name for node in self.nodes]
-        some = rng.sample(names, rng.randrange(1, len(names)))
-        others = [name for name in names if name not in some]
-        pairs = [pair for a in some for b in others for pair in ((a, b), (b, a))]
-        self.network.cut(pairs, rng.choice((50, 500, 4000)))
-
-    def _one_way(self) -> None:
-        a, b = self.world.rng.sample(self.nodes, 2)
-        self.network.cut([(a.name, b.name)], self.world.rng.choice((50, 500, 4000)))
-
-    def _flap(self) -> None:
-        a, b = self.world.rng.sample(self.nodes, 2)
-        for number in range(6):
-            self.world.after(number * 80, lambda: self.network.cut([(a.name, b.name), (b.name, a.name)], 40))
-
-    def _plan_faults(self) -> None:
-        rng = self.world.rng
-        for _ in range(rng.choice((0, 2, 5, 12))):
-            name, fault = rng.choice(self._faults)
-            self.counts[name] = self.counts.get(name, 0) + 1
-            self.world.after(rng.random() * BUSY_MS, fault)
+    def _subscribe(self) -> None:
+        """A topic, durable subscriptions at some nodes, and who publishes."""
+        rng, topic = self.world.rng, "node0-q8"
+        for number in range(rng.choice((2, 3))):
+            self.subscriptions.append(Subscription(rng.choice(self.nodes), topic, f"s{number}"))
+        self.clients += [Subscriber(self.world, each) for each in self.subscriptions]
+        for number in range(rng.choice((1, 2))):
+            node, count = rng.choice(self.nodes), rng.choice((10, 40))
+            self.publishers.append(Publisher(self.world, node, f"{topic}-p{number}", self.subscriptions, count))
+            self.publishers[-1].pace_ms = rng.choice((10, 200, 500))
+        self.clients += self.publishers
 
     # -- the whole -----------------------------------------------------------------------------------------------------
 
     def run(self) -> ClusterVerdict:
         """The history from beginning to end."""
-        self._plan_faults()
+        self.faults.plan(BUSY_MS)
         for at_ms in range(0, BUSY_MS, 250):
             self.world.run(at_ms)
-            self._revive_all()
+            self.faults.revive_all()
         self.world.run(BUSY_MS + 5_000)
         for client in self.clients:
             client.stop()
         for node in self.nodes:
             node.disk.faults = Faults()
+        self.network.calm()
         for at_ms in range(BUSY_MS + 5_000, BUSY_MS + 15_000, 250):
-            self._revive_all()  # one that was paused may stop only now
+            self.faults.revive_all()  # one that was paused may stop only now
             self.world.run(at_ms)
         self.world.run(BUSY_MS + 20_000)
         left = self._drain()
+        violations = self.history.check_drained(left) + self._where() + owed(self.subscriptions, 0)
+        violations += self._groups_found()
+        is_alike = None
+        if self.mode != "OFF_WITH_REDISTRIBUTION" and self.world.rng.random() < 0.25:
+            unequal = check_shares(self.world, self.nodes)
+            violations, is_alike = violations + unequal, not unequal
         stores = [node.broker.store for node in self.nodes]
         sent = self.history.sent.values()
         return ClusterVerdict(
-            self.seed, self.world.trace, self.history.check_drained(left) + self._where() + self._groups_found(),
-            len(self.nodes), self.shape,
+            self.seed, self.world.trace, violations, len(self.nodes), self.shape,
             len(sent), sum(each.outcome == "accepted" for each in sent), self.history.received.total(),
             sum(node.epoch for node in self.nodes), sum(store.arrivals.arrived_total for store in stores),
             sum(store.redistribution.moved_total for store in stores),
-            sum(store.arrivals.dropped_total for store in stores), self.world.steps, self.counts,
+            sum(store.arrivals.dropped_total for store in stores), self.world.steps, self.mode,
+            sum(each.number for each in self.publishers), is_alike, self.faults.counts,
             0 if self.book is None or self._is_unsteady else self.book.count,
         )  # fmt: skip
 
-    def _revive_all(self) -> None:
-        for node in self.nodes:
-            if not node.is_up:
-                self._revive(node)
-
     def _drain(self) -> int:
-        """Consumers at one node take everything that is anywhere."""
-        node = self.world.rng.choice(self.nodes)
+        """Consumers at one node take everything that is anywhere, and subscribers what is theirs."""
+        nodes = self.nodes if self.mode == STRICT else [self.world.rng.choice(self.nodes)]
         for queue in self.queues:
-            Consumer(self.world, node, f"drain-{queue}", self.history, queue, is_drain=True)
-        for number, each in enumerate(self.nodes if self.book is not None else ()):
+            for node in nodes:
+                Consumer(self.world, node, f"drain-{queue}-{node.name}", self.history, queue, is_drain=True)
+        for each in self.subscriptions:
+            Subscriber(self.world, each, is_drain=True)
+        for number, node in enumerate(self.nodes if self.book is not None else ()):
             assert self.book is not None
-            GroupConsumer((self.world, each), f"drain-{QUEUE}-{number}", self.history, self.book, is_drain=True)
+            GroupConsumer((self.world, node), f"drain-{QUEUE}-{number}", self.history, self.book, is_drain=True)
         self.world.run(BUSY_MS + QUIET_MS, lambda: self._depth() == 0)
         self.world.run(self.world.now_ns // 1_000_000 + 500)
         return self._depth()
 
     @property
     def _is_unsteady(self) -> bool:
-        """Whether a node has left, so that its groups went elsewhere; in a chain a cut takes queues behind it away."""
-        return self.shape == CHAIN or any(UNSTEADY & node.told for node in self.nodes)
+        """Whether groups may have gone elsewhere: a node has left, or one between others has forgotten what is behind
+        it (docs/CLUSTERS.md, Groups)."""
+        return self.shape not in (MESH, DISCOVERED) or any(UNSTEADY & node.told for node in self.nodes)
 
     def _groups_found(self) -> list[str]:
         return [] if self.book is None or self._is_unsteady else self.book.found()
 
+    def _queues(self) -> list[tuple[ClusterNode, Queue]]:
+        return [(node, queue) for node in self.nodes for queue in node.broker.store.queues.values()]
+
     def _depth(self) -> int:
-        return sum(queue.message_count for node in self.nodes for queue in node.broker.store.queues.values())
+        return sum(queue.message_count for _, queue in self._queues())
 
     def _where(self) -> list[str]:
-        """What is left, and where: for people."""
-        left: Counter[str] = Counter()
-        for node in self.nodes:
-            for name, queue in node.broker.store.queues.items():
-                if queue.message_count:
-                    left[f"{node.name} {name}"] = queue.message_count
-        return [f"left at {place}: {count}" for place, count in left.items()]
+        """What is left, and where: stranded where nobody takes it and somebody would at another node."""
+        found = []
+        for node, queue in self._queues():
+            name, count = queue.kind.name, queue.message_count
+            served = [other.name for other, same in self._queues() if same.kind.name == name and same.consumers]
+            if count and served and not (queue.consumers or queue.kind.is_internal):
+                found.append(
+                    f"stranded: {count} of {name} at {node.name}, which has no consumers, and {served} have some"
+                )
+            elif count:
+                found.append(f"left at {node.name} {name}: {count}")
+        return found

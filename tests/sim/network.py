@@ -1,22 +1,27 @@
-"""The network between simulated nodes: connections that are slow, cut, one-way, or reset.
+"""The network between simulated nodes: connections that are slow, clogged, cut, one-way, or reset, and datagrams.
 
 A connection is a wire with two directions. What is sent arrives in order and in pieces, a little later. While a
 direction is cut nothing arrives and nothing is lost, as TCP sends it again; who waits too long gives up by itself. A
-node that is down refuses new connections and resets old ones, as far as the network lets it.
+node that is down refuses new connections and resets old ones, as far as the network lets it. A way that is clogged lets
+a few bytes through at a time. Datagrams get lost, come twice, and overtake each other.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.node import inputs as given
-from mqbroker.node.effects import Close, Connect
+from mqbroker.node.effects import Close, Connect, JoinGroup, SendDatagram
+
+from tests.sim.world import SimNode
 
 if TYPE_CHECKING:
-    from tests.sim.world import SimNode, World
+    from tests.sim.world import World
 
 CONNECT_TIMEOUT_MS = 10_000
+TRICKLE_MS = 50
 
 
 class Wire:
@@ -30,6 +35,7 @@ class Wire:
         self._due_ns = [0, 0]  # when the last piece arrives at each end
         self._held: tuple[list[Any], list[Any]] = ([], [])  # what a cut, or a pause of reading, holds back
         self._is_paused = [False, False]
+        self.bytes_left: int | None = None  # until it breaks, where it is going to
 
     def _end_of(self, node: SimNode) -> int:
         return 0 if self.ends[0] is node else 1
@@ -37,12 +43,14 @@ class Wire:
     def _pass(self, item: given.Received | given.Closed, to: int) -> None:
         """Something is under way."""
         world = self.network.world
-        self._due_ns[to] = max(self._due_ns[to], world.now_ns) + int(world.rng.random() * 2 * NS_PER_MS)
+        delay_ms = world.rng.random() * 2
+        due_ns = world.now_ns + int(self.network.delay_ms(self.ends[1 - to], self.ends[to]) * NS_PER_MS)
+        self._due_ns[to] = max(self._due_ns[to], due_ns) + int(delay_ms * NS_PER_MS)
         world.after((self._due_ns[to] - world.now_ns) / NS_PER_MS, lambda: self._arrive(item, to))
 
     def _arrive(self, item: given.Received | given.Closed, to: int) -> None:
-        is_cut = self.network.is_cut(self.ends[1 - to], self.ends[to])
-        if is_cut or self._held[to] or (self._is_paused[to] and isinstance(item, given.Received)):
+        is_held = self.network.is_held(self.ends[1 - to], self.ends[to])
+        if is_held or self._held[to] or (self._is_paused[to] and isinstance(item, given.Received)):
             self._held[to].append(item)
         else:
             self._hand_over(item, to)
@@ -53,12 +61,30 @@ class Wire:
             return
         if isinstance(item, given.Closed):
             del node.wires[conn]
+        elif self.bytes_left is not None:
+            item = given.Received(conn, item.data[: self.bytes_left])
+            self.bytes_left -= len(item.data)
         node.give(item)
+        if self.bytes_left == 0:
+            self.reset()
+
+    def trickle(self, source: SimNode, size: int) -> None:
+        """So many bytes of what one end has sent get through a clogged way."""
+        to = 1 - self._end_of(source)
+        held = self._held[to]
+        while held and size > 0 and isinstance(held[0], given.Received) and not self._is_paused[to]:
+            conn, data = held[0]
+            if len(data) > size:
+                held[0] = given.Received(conn, data[size:])
+            else:
+                del held[0]
+            self._hand_over(given.Received(conn, data[:size]), to)
+            size -= len(data)
 
     def look(self) -> None:
         """A cut or a pause may be over."""
         for to in (0, 1):
-            while self._held[to] and not self.network.is_cut(self.ends[1 - to], self.ends[to]):
+            while self._held[to] and not self.network.is_held(self.ends[1 - to], self.ends[to]):
                 if self._is_paused[to] and isinstance(self._held[to][0], given.Received):
                     break
                 self._hand_over(self._held[to].pop(0), to)
@@ -106,6 +132,10 @@ class Network:
         self.world = world
         self.nodes: dict[str, SimNode] = {}
         self._cuts: dict[tuple[str, str], int] = {}
+        self._clogs: dict[tuple[str, str], int] = {}
+        self._delays: dict[tuple[str, str], float] = {}
+        self.mute: dict[tuple[str, str], int] = {}  # directions in which no datagram gets through
+        self.datagram_loss, self.datagram_replay = 0.0, 0.0
         self.connects = 0
 
     def add(self, node: SimNode) -> None:
@@ -158,6 +188,28 @@ class Network:
             node.given_up.add(effect.conn)
             node.give(given.Closed(effect.conn, "closed by us while connecting"))
 
+    # -- datagrams -----------------------------------------------------------------------------------------------------
+
+    def spread(self, source: SimNode, effect: SendDatagram) -> None:
+        """A datagram goes to everybody who listens to the group, the sender among them."""
+        rng = self.world.rng
+        for far in self.nodes.values():
+            is_lost = rng.random() < self.datagram_loss
+            if is_lost or self.is_cut(source, far) or self.mute.get((source.name, far.name), 0):
+                continue
+            for _ in range(2 if rng.random() < self.datagram_replay else 1):
+                self.world.after(rng.random() * 20, partial(self._hear, source, far, effect))
+
+    @staticmethod
+    def _hear(source: SimNode, far: SimNode, effect: SendDatagram) -> None:
+        if isinstance(far, ClusterNode) and effect.group in far.ears:
+            far.give(given.Datagram(effect.group, f"{source.name}:9876", effect.data))
+
+    def calm(self) -> None:
+        """No connection breaks any more that was going to."""
+        for wire in self.wires():
+            wire.bytes_left = None
+
     def wires(self) -> list[Wire]:
         """All that stand, in the order of nodes."""
         return [wire for node in self.nodes.values() for wire in node.wires.values() if wire.ends[0] is node]
@@ -167,6 +219,50 @@ class Network:
     def is_cut(self, source: SimNode, target: SimNode) -> bool:
         """Whether nothing gets from one to the other."""
         return self._cuts.get((source.name, target.name), 0) > 0
+
+    def is_held(self, source: SimNode, target: SimNode) -> bool:
+        """Whether what one sends to the other has to wait."""
+        pair = source.name, target.name
+        return self._cuts.get(pair, 0) > 0 or self._clogs.get(pair, 0) > 0
+
+    def delay_ms(self, source: SimNode, target: SimNode) -> float:
+        """How much longer than usual everything takes from one to the other."""
+        return self._delays.get((source.name, target.name), 0.0)
+
+    def delay(self, pair: tuple[str, str], delay_ms: float, duration_ms: float) -> None:
+        """A direction between two nodes is slow for a while."""
+        self._delays[pair] = delay_ms
+        self.world.after(duration_ms, lambda: self._delays.pop(pair, None))
+
+    def clog(self, pair: tuple[str, str], bytes_per_s: int, duration_ms: int) -> None:
+        """A direction between two nodes has next to no bandwidth for a while."""
+        self._clogs[pair] = self._clogs.get(pair, 0) + 1
+
+        def trickle() -> None:
+            if not self._cuts.get(pair, 0):
+                for wire in self.wires():
+                    if pair in ((wire.ends[0].name, wire.ends[1].name), (wire.ends[1].name, wire.ends[0].name)):
+                        wire.trickle(self.nodes[pair[0]], bytes_per_s * TRICKLE_MS // 1000)
+
+        for at_ms in range(TRICKLE_MS, duration_ms, TRICKLE_MS):
+            self.world.after(at_ms, trickle)
+        self.world.after(duration_ms, lambda: self._unclog(pair))
+
+    def _unclog(self, pair: tuple[str, str]) -> None:
+        self._clogs[pair] -= 1
+        for wire in self.wires():
+            wire.look()
+
+    def silence(self, pairs: list[tuple[str, str]], duration_ms: float) -> None:
+        """No datagram gets through in these directions for a while; connections do."""
+        for pair in pairs:
+            self.mute[pair] = self.mute.get(pair, 0) + 1
+
+        def hear() -> None:
+            for pair in pairs:
+                self.mute[pair] -= 1
+
+        self.world.after(duration_ms, hear)
 
     def cut(self, pairs: list[tuple[str, str]], duration_ms: float) -> None:
         """Directions between nodes are cut for a while."""
@@ -179,3 +275,28 @@ class Network:
             self._cuts[pair] -= 1
         for wire in self.wires():
             wire.look()
+
+
+class ClusterNode(SimNode):
+    """A node that may find others by datagrams. `ears`: discovery groups that it listens to."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.ears: set[str] = set()
+
+    def start(self) -> None:
+        """A new process hears nothing yet."""
+        self.ears.clear()
+        super().start()
+
+    def _carry_out(self, effect: object) -> None:
+        match effect:
+            case JoinGroup(effect_id, group):
+                self.ears.add(group)
+                self.give(given.Done(effect_id))
+            case SendDatagram(effect_id):
+                assert self.network is not None
+                self.give(given.Done(effect_id))
+                self.network.spread(self, effect)
+            case _:
+                super()._carry_out(effect)

@@ -159,8 +159,8 @@ class SimNode:
         self.name = name
         self.options = options
         self.epoch = 0
-        self.is_up = False
-        self.is_frozen = False
+        self.skew_ms = 0  # of its wall clock
+        self.is_up = self.is_frozen = False
         self.disk = SimDisk(world.rng, name.encode().ljust(16, b"\0"), options.journal.journal_file_size_bytes, faults)
         self.large_files = SimLargeFiles(world.rng)
         self.large_sizes: tuple[int, ...] = ()  # bytes of messages that clients send; none: as they do otherwise
@@ -187,19 +187,23 @@ class SimNode:
         self.told: set[str] = set()  # events of all notices, whatever process gave them
         self.together: dict[str, list[str]] = {}  # message of a transaction -> all durable ones of the transaction
 
+    @property
+    def at(self) -> At:
+        """Now, as its clocks have it."""
+        return At(self.world.now_ns, self.world.at.wall_ms + self.skew_ms)
+
     # -- life ----------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Boot from whatever the disk holds."""
         assert not self.is_up
-        recovered = self.disk.load(
-            leave_of(Settings(self.options.address_settings), self.options.limits.global_max_size_bytes)
-        )
+        leave = leave_of(Settings(self.options.address_settings), self.options.limits.global_max_size_bytes)
+        recovered = self.disk.load(leave)
         self.positions = {marker: at for marker, at in self.positions.items() if at <= recovered.last_position}
         setup = Setup(self.name, USERS, perform, b"simulated", self.large_files.sizes)
         if self.identity:
             setup = replace(setup, boot_id=f"{self._life:020d}{self.identity['node_id'][-12:]}", **self.identity)
-        self.broker = Broker(self.options, recovered, setup, self.world.at)
+        self.broker = Broker(self.options, recovered, setup, self.at)
         self.broker.large.gathered_bytes_max = self.large_gathered_max
         self.is_up = True
         self.is_frozen = False
@@ -361,7 +365,7 @@ class SimNode:
         if self.is_frozen:
             return
         inputs, self._inputs = self._inputs, []
-        batch = self.broker.step(inputs, self.world.at)
+        batch = self.broker.step(inputs, self.at)
         self.world.steps += 1
         self.told.update(notice.event for notice in batch.notices)
         if batch.append is not None:

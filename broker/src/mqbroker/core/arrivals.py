@@ -99,22 +99,26 @@ class Arrivals:
     def address_for(self, address: str, source: str, names: tuple[str, ...]) -> Arrival | None:
         """For a link of another node on which messages of an address come; None where none of the queues is known.
 
-        `source` names that node and its queue.
+        `source` names that node and its queue. One that has sent before is heard also without a queue: what it sends
+        again may have gone on from here, and must not take another way as well.
         """
         whole = self._store.addresses.get(address)
-        if whole is None or not self._queues(whole, names):
+        if source in self._ranges:
+            whole = whole or self._store.add_address(address)
+        elif whole is None or not self._queues(whole, names):
             return None
         return Arrival(whole, source, names)
 
     def publish(self, arrival: Arrival, run: Run, first_id: int) -> bool | None:
         """Take messages in whose source has numbered them from `first_id` on. True: as `Store.publish`.
 
-        None: none of their queues is here any more, and nothing was taken.
+        None: none of their queues is here any more, some of them have not come before, and nothing was taken.
         """
         store = self._store
         whole = store.addresses.get(arrival.name)
         queues = [] if whole is None else self._queues(whole, arrival.names)
-        if whole is None or not queues:
+        known = self._ranges.get(arrival.source) or Ranges()
+        if whole is None or (not queues and known.fresh(first_id, run.count)):
             return None
         known = self._known(arrival.source)
         waits, went = False, 0

@@ -55,6 +55,11 @@ class QueueKind:
         return self.routing == FORWARD
 
     @property
+    def is_owed_beyond(self) -> bool:
+        """Whether its messages are for subscriptions that are further on than the node that they are sent to next."""
+        return self.is_forwarding and not self.forwards_shared and not self.route[0].endswith(self.forwards_to)
+
+    @property
     def is_internal(self) -> bool:
         """Whether clients do not know it: it gets nothing by its binding, and nothing is scheduled in it."""
         return self.routing in (FORWARD, RETROACTIVE)

@@ -263,13 +263,15 @@ def _joined(parts: list[list[tuple[int, int, Member]]], count: int) -> list[tupl
 def queues_of(address: Address, members: list[Member]) -> list[Queue]:
     """The queues that keep a message for these: those here, and store-and-forward queues for the others."""
     queues: list[Queue] = []
-    bindings: dict[tuple[str, str, str], list[Remote]] = {}
+    bindings: dict[tuple[str, str, str, str], list[Remote]] = {}
     for member in members:
         if isinstance(member, Queue):
             queues.append(member)
         else:
             binding = member.binding
-            bindings.setdefault((member.via.name, binding.target, binding.routing), []).append(member)
+            # A neighbour may know some subscriptions beyond it before others, so each waits in a queue of its own.
+            alone = binding.cluster_name if binding.distance > 1 and binding.routing != ANYCAST else ""
+            bindings.setdefault((member.via.name, binding.target, binding.routing, alone), []).append(member)
     for remotes in bindings.values():
         queues += remotes[0].via.queues_for(address, [each.binding for each in remotes])
     return queues

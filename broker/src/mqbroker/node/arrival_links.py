@@ -16,6 +16,7 @@ from mqbroker.core.meter import Meter
 from mqbroker.core.store import Store
 from mqbroker.node.canary import ADDRESS as CANARY
 from mqbroker.node.forwards import NOT_FOUND, NUMBERED, ROUTE, SOURCE
+from mqbroker.wire.parts import part_of
 from mqbroker.wire.performatives import Attach, Error, Rejected, Target
 from mqbroker.wire.types import Array, Symbol
 
@@ -60,13 +61,26 @@ class ArrivalEnd:
 
     def incoming(self, peer: Peer, event: Incoming) -> None:
         """Take messages in, those that had come before as well: they are accepted and dropped."""
-        link, run, first, is_settled = event
+        link, run, first = event.link, event.run, event.delivery_id
         store = self._store
         # Ids of our own never come again.
         first_id = self._next_id if link.is_numbered else store.next_id
         self._next_id += run.count
         peer.broker.activity.went(link, run.count, peer.broker.at.monotonic_ns)
         waits = store.arrivals.publish(self.arrival, run, first_id)
+        if waits is None and run.count > 1:
+            for index in range(run.count):  # some may have come before
+                one = part_of(run, index, index + 1)
+                one_waits = store.arrivals.publish(self.arrival, one, first_id + index)
+                self._answer(peer, event._replace(run=one, delivery_id=first + index), one_waits)
+        else:
+            self._answer(peer, event, waits)
+        if link.credit * 2 <= link.window:
+            peer.grant(link)
+
+    def _answer(self, peer: Peer, event: Incoming, waits: bool | None) -> None:
+        link, run, first, is_settled = event
+        store = self._store
         if is_settled:
             pass
         elif waits is None:
@@ -76,8 +90,6 @@ class ArrivalEnd:
             store.decisions.wait(peer.accept, link, first, run.count)
         else:
             link.session.accept(first, run.count)
-        if link.credit * 2 <= link.window:
-            peer.grant(link)
 
 
 class CanaryEnd:

@@ -219,7 +219,7 @@ class Forwards:
             return
         if condition and queue in broker.canaries.waiting:
             broker.canaries.refused(queue, condition, description)
-        if condition == NOT_FOUND:
+        if condition == NOT_FOUND and not queue.kind.is_owed_beyond:
             self._route_again(queue, link)
         elif condition:
             broker.notice(
@@ -256,9 +256,24 @@ class Forwards:
         if error is None or error.condition != NOT_FOUND:
             return False
         for taken in event.taken:
-            if taken.token is not None:
-                self.peer.broker.store.remotes.reroute(*segment_of(taken))
+            if taken.token is None:
+                continue
+            queue, segment = segment_of(taken)
+            if queue.kind.is_owed_beyond:
+                self._hold(queue, segment)
+            else:
+                self.peer.broker.store.remotes.reroute(queue, segment)
         return True
+
+    def _hold(self, queue: Queue, segment: Segment) -> None:
+        """The other node has forgotten the way to a subscription beyond it: it is asked again when it may know it."""
+        self.peer.broker.store.give_back(queue, segment, was_delivered=False)
+        consumer = self.consumers.get(queue)
+        if consumer is not None and consumer.link.is_attached:
+            consumer.link.detach()
+            self.peer.touch()
+            self.peer.handle_events()
+        self.peer.bridge.again_soon()
 
     def tidy(self, consumer: ForwardConsumer) -> None:
         """A queue that is empty, and whose bindings are gone, needs no link, and nobody needs the queue."""
