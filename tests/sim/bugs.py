@@ -318,3 +318,6 @@ FEATURE_BUGS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "the newest of what is kept is not given": lambda: patch.object(Retroactive, "_fitting", _give_without_newest),
     "a retried message is a duplicate of itself": lambda: patch.object(Store, "publish", _publish_as_new),
 }
+
+# Histories that found those that only few do.
+FOUND_BY: dict[str, tuple[int, ...]] = {"the newest of what is kept is not given": (1397,)}
