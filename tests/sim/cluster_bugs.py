@@ -27,7 +27,7 @@ from mqbroker.wire.run import Run
 
 _ARRIVE, _FRESH, _FORWARD, _GIVE_BACK = Arrivals.publish, Ranges.fresh, Redistribution.forward, Store.give_back
 _ADD_QUEUE = Store.add_queue
-_LOOK, _RUN, _QUEUES_FOR, _MEMBERS = Redistribution.look, Redistribution.run, Forwarding.queues_for, Group._members
+_LOOK, _RUN, _QUEUES_FOR, _MEMBERS = Redistribution.look, Redistribution.run, Forwarding.queues_for, Group.members
 
 
 def _answer_at_once(self: Arrivals, arrival: Arrival, run: Run, first_id: int) -> bool | None:
@@ -136,7 +136,7 @@ CLUSTER_BUGS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "a late consumer elsewhere finds nothing": lambda: patch.object(Redistribution, "look", _not_for_newcomers),
     "redistribution waits for the wall clock": lambda: patch.object(Redistribution, "run", _wait_for_the_clock),
     "one copy for all subscriptions of a node": lambda: patch.object(Forwarding, "queues_for", _one_for_each_node),
-    "subscriptions behind a lost link are skipped": lambda: patch.object(Group, "_members", _connected_only),
+    "subscriptions behind a lost link are skipped": lambda: patch.object(Group, "members", _connected_only),
     "only the last arrivals are known": lambda: patch.object(arrivals, "IDS_MAX", 5),
     "ids come again after a crash": lambda: patch.object(Remotes, "reserve_ids", _reserve_nothing),
 }
