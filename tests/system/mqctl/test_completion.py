@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -53,8 +54,10 @@ def test_what_is_offered(place: Path, line: str, wanted: list[str]) -> None:
 
 
 def test_the_script_of_a_shell_is_shown(tmp_path: Path) -> None:
+    # The script is for the shell that asks, so one has to. With a second command it stays and is a parent.
+    command = f"{shlex.join([*MQCTL, '--show-completion'])}; exit $?"
     done = subprocess.run(
-        [*MQCTL, "--show-completion", "bash"], cwd=tmp_path, capture_output=True, text=True, timeout=100, check=True
+        ["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, timeout=100, check=True
     )
     assert "complete -o default -F _mqctl_completion mqctl" in done.stdout
 
