@@ -150,11 +150,12 @@ FOUND_BY: dict[str, int] = {
     "a late consumer elsewhere finds nothing": 2,
     "redistribution waits for the wall clock": 53,
     "subscriptions behind a lost link are skipped": 89,
-    "only the last arrivals are known": 78,
+    "only the last arrivals are known": 264,
     "arrivals are forgotten at a restart": 5,
     "redistribution forgets deliveries": 104,
     "store-and-forward queues are not durable": 89,
     "one copy for all subscriptions of a node": 7,
     "ids come again after a crash": 78,
+    "pins are forgotten at a restart": 225,
 }
 GROUP_BUGS = ("groups go the ordinary way", "pins are forgotten at a restart")  # seen only where there are groups

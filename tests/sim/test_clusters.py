@@ -62,7 +62,7 @@ def test_histories_have_all_faults_shapes_and_modes() -> None:
 
 
 def test_histories_come_to_what_they_are_for() -> None:
-    verdicts = [run(seed) for seed in range(12)]
+    verdicts = [run(seed) for seed in range(24)]
     assert sum(verdict.moved for verdict in verdicts) > 0
     assert sum(verdict.again for verdict in verdicts) > 0
     assert sum(verdict.published for verdict in verdicts) > 0
