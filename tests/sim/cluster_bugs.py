@@ -145,7 +145,7 @@ CLUSTER_BUGS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
 FOUND_BY: dict[str, int] = {
     "the source is answered before the disk": 49,
     "what is sent again is taken again": 5,
-    "a lost link loses what was on it": 20,
+    "a lost link loses what was on it": 26,
     "nothing is redistributed": 2,
     "a late consumer elsewhere finds nothing": 2,
     "redistribution waits for the wall clock": 53,
@@ -155,7 +155,7 @@ FOUND_BY: dict[str, int] = {
     "redistribution forgets deliveries": 104,
     "store-and-forward queues are not durable": 89,
     "one copy for all subscriptions of a node": 7,
-    "ids come again after a crash": 78,
+    "ids come again after a crash": 193,
     "pins are forgotten at a restart": 225,
 }
 GROUP_BUGS = ("groups go the ordinary way", "pins are forgotten at a restart")  # seen only where there are groups
