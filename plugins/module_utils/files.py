@@ -91,9 +91,8 @@ def make(wanted: Sequence[Wanted]) -> None:
     except OSError as fault:
         raise FileFault(f"{fault.filename}: {fault.strerror}") from None
     finally:
-        for _, place in new:
-            if os.path.lexists(place):
-                os.unlink(place)
+        for place in [place for one, place in new if os.path.lexists(place)]:
+            os.unlink(place)
 
 
 def _make_folder(wanted: Wanted) -> None:

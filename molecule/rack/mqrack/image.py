@@ -51,7 +51,7 @@ _PR_SET_PDEATHSIG = 1
 
 def recipe_hash() -> str:
     """What the image is named after; anything that changes its content belongs in here."""
-    recipe = [SUITE, PACKAGES, MASKED_UNITS, FILES, "deploy", 1]
+    recipe = [SUITE, PACKAGES, MASKED_UNITS, FILES, "deploy", 2]
     return hashlib.sha256(json.dumps(recipe).encode()).hexdigest()[:16]
 
 
@@ -97,10 +97,13 @@ def _bootstrap(root: Path, log: Path) -> None:
         *(f"--aptopt={option}" for option in aptsources.transport_options()),
         SUITE, str(root), *sources,
     ]  # fmt: skip
+    # Python runs in there too, and what it is told of places outside (PYTHONPYCACHEPREFIX) would be made inside.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     with log.open("wb") as sink:
         done = subprocess.run(
-            argv, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, timeout=BUILD_TIMEOUT_S, preexec_fn=_die_with_us
-        )
+            argv, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, timeout=BUILD_TIMEOUT_S, env=environment,
+            preexec_fn=_die_with_us,
+        )  # fmt: skip
     if done.returncode != 0:
         kept = IMAGES / "failed-build.log"
         log.rename(kept)
