@@ -75,6 +75,7 @@ def _add_rack_commands(command: _Command) -> None:
     destroy.add_argument("--all", action="store_true", help="every rack on this machine")
     status = command("status", _status, "show hosts, cards and faults")
     status.add_argument("--json", action="store_true")
+    command("image", _image, "make the file system that hosts begin with, if it is not there; `up` does so too")
     command("doctor", _doctor, "find out by trying whether hosts can be booted here")
 
 
@@ -164,6 +165,11 @@ def _destroy(arguments: Arguments) -> int:
 def _status(arguments: Arguments) -> int:
     layout, plan = _rack(arguments)
     print(report.as_json(layout, plan) if arguments.json else report.as_table(layout, plan))
+    return 0
+
+
+def _image(_: Arguments) -> int:
+    print(image.ensure())
     return 0
 
 
