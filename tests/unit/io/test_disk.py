@@ -233,7 +233,7 @@ def test_a_failed_sync_ends_it_and_nothing_is_reported_after(tmp_path: Path, cod
 @pytest.mark.parametrize("is_on", [True, False])
 def test_without_journal_sync_nothing_waits_for_the_disk(tmp_path: Path, is_on: bool) -> None:
     files = CountingFiles()
-    node = Node(tmp_path, files, journal_sync=is_on)
+    node = Node(tmp_path, files, journal_sync=is_on, journal_direct_io=True)
     node.journal.declare(1, {})
     for number in range(1, 11):
         node.wait(node.store(number, b"x"))

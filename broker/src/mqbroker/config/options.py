@@ -178,7 +178,7 @@ class JournalTable(Table):
         True, "Wait for the disk before a durable message is acknowledged; without it a power cut loses messages."
     )
     journal_direct_io: bool = option(
-        True, "Write past the page cache (O_DIRECT), which costs less, where the file system can do that."
+        False, "Write past the page cache (O_DIRECT) where the file system can do that; pays for single small messages."
     )
     journal_on_damage: Literal["stop", "truncate"] = option(
         "stop", "What to do at start when the journal is damaged in its middle: stop, or drop all from there on."
