@@ -26,8 +26,8 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "molecule" / "rack"))
 
 from mqrack import host as rack_host  # noqa: E402 - it is in no package that is installed
-from mqrack import lifecycle  # noqa: E402
-from mqrack.layout import Layout  # noqa: E402
+from mqrack import lifecycle  # noqa: E402 - as above
+from mqrack.layout import Layout  # noqa: E402 - as above
 
 ANSWER_S_MAX = 10.0
 WAIT_S = 60.0

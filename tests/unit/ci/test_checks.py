@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import subprocess
 import sys
@@ -12,19 +11,15 @@ from types import ModuleType
 
 import pytest
 
+from tests.support.programs import program
+
 ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture(scope="module")
 def checks() -> ModuleType:
     """The program, which is no package."""
-    spec = importlib.util.spec_from_file_location("checks", ROOT / ".ci" / "checks.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["checks"] = module
-    spec.loader.exec_module(module)
-    return module
+    return program("checks")
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import subprocess
 import sys
 from pathlib import Path
@@ -10,19 +9,15 @@ from types import ModuleType
 
 import pytest
 
+from tests.support.programs import program
+
 ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture(scope="module")
 def soak() -> ModuleType:
     """The program, which is no package."""
-    spec = importlib.util.spec_from_file_location("soak", ROOT / ".ci" / "soak.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["soak"] = module
-    spec.loader.exec_module(module)
-    return module
+    return program("soak")
 
 
 def test_pieces_are_all_seeds_and_none_twice(soak: ModuleType) -> None:

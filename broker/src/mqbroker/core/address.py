@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from mqbroker.core.kinds import FORWARD, RETROACTIVE
-from mqbroker.core.message_view import MessageView
+from mqbroker.core.message_view import view_at
 from mqbroker.core.meter import Meter
 from mqbroker.core.queue import Queue
 from mqbroker.wire.run import Run
@@ -162,7 +162,7 @@ class Address:
     def _queues_for(self, run: Run, index: int, open_to: list[Queue]) -> list[Queue]:
         view = None
         if self._is_choosy:
-            view = MessageView(run.payload(index), address=self.name, beyond_bytes=run.beyond_bytes)
+            view = view_at(run, index, self.name)
         taking = [each for each in open_to if each.filter is None or view is None or each.filter.matches(view)]
         shared = [queue for queue in taking if queue.kind.routing == ANYCAST]
         if shared:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Final
 from mqbroker.core.address import Address
 from mqbroker.core.backlog import Segment
 from mqbroker.core.kinds import INTERNAL_PREFIX
-from mqbroker.core.remote_binding import cluster_name_of
 from mqbroker.core.times import expires_ms
 from mqbroker.wire.parts import part_of, parts_of
 
@@ -117,8 +116,7 @@ class Arrivals:
         store = self._store
         whole = store.addresses.get(arrival.name)
         queues = [] if whole is None else self._queues(whole, arrival.names)
-        known = self._ranges.get(arrival.source) or Ranges()
-        if whole is None or (not queues and known.fresh(first_id, run.count)):
+        if whole is None or (not queues and not self._has_come(arrival.source, first_id, run.count)):
             return None
         known = self._known(arrival.source)
         waits, went = False, 0
@@ -158,13 +156,15 @@ class Arrivals:
         return found
 
     def _here(self, address: Address, name: str) -> Queue | None:
-        """The queue of this node that has a name in the cluster."""
-        queue = self._store.queues.get(name.removesuffix(self.node_id))
-        if queue is None or queue.kind.is_internal or queue.kind.address != address.name:
-            return None
-        return queue if cluster_name_of(queue.kind.name, self.node_id) == name else None
+        queue = self._store.remotes.queue_here(name, self.node_id)
+        return queue if queue is not None and queue.kind.address == address.name else None
 
     # -- what has arrived ----------------------------------------------------------------------------------------------
+
+    def _has_come(self, source: str, first_id: int, count: int) -> bool:
+        """Whether all of these have arrived before."""
+        known = self._ranges.get(source)
+        return known is not None and not known.fresh(first_id, count)
 
     def _known(self, source: str) -> Ranges:
         found = self._ranges.get(source)

@@ -51,7 +51,7 @@ def _rank(segment: Segment) -> int:
     return segment.rank
 
 
-def _first_id(segment: Segment) -> int:
+def first_id_of(segment: Segment) -> int:
     return segment.first_id
 
 
@@ -134,7 +134,7 @@ class Backlog:
         if self.head.run.section.priority == self._blocks[-1][-1].run.section.priority:
             return self.take(count)
         heads = [next(self.from_rank(rank_of(priority, 0)), self.head) for priority in range(PRIORITY_MAX + 1)]
-        oldest = min(heads, key=_first_id)
+        oldest = min(heads, key=first_id_of)
         return self.take_at(oldest.rank, min(oldest.n, count))
 
     def take_at(self, rank: int, count: int) -> Segment:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from mqbroker.base.errors import ConfigFault, Refused
 from mqbroker.config.slices import DivertOptions
 from mqbroker.core.address import ANYCAST, MULTICAST, Address, Origin
-from mqbroker.core.message_view import MessageView
+from mqbroker.core.message_view import view_at
 from mqbroker.core.selector import Selector, compile_selector
 from mqbroker.wire.parts import part_of
 
@@ -132,7 +132,7 @@ def _split(name: str, run: Run, here: list[Divert]) -> Iterator[tuple[int, int, 
     begin = 0
     before: tuple[list[Divert], bool] | None = None
     for index in range(run.count):
-        view = MessageView(run.payload(index), address=name, beyond_bytes=run.beyond_bytes)
+        view = view_at(run, index, name)
         found = _taking([divert for divert in here if divert.filter is None or divert.filter.matches(view)])
         if before is not None and found != before:
             yield begin, index, *before

@@ -15,7 +15,7 @@ from mqbroker.core.address import ANYCAST
 from mqbroker.core.kinds import FORWARD, INTERNAL_PREFIX, QueueKind
 from mqbroker.core.queue import Queue
 from mqbroker.core.reach import ON_DEMAND, Reach, Remote
-from mqbroker.core.remote_binding import RemoteBinding
+from mqbroker.core.remote_binding import RemoteBinding, cluster_name_of
 
 if TYPE_CHECKING:
     from mqbroker.core.address import Address
@@ -81,6 +81,13 @@ class Remotes:
             found = self.connections[name] = Forwarding(name, mode, self._store, self)
         found.mode = mode
         return found
+
+    def queue_here(self, name: str, node_id: str) -> Queue | None:
+        """The queue of this node, which has this id, that has a name in the whole cluster."""
+        queue = self._store.queues.get(name.removesuffix(node_id))
+        if queue is None or queue.kind.is_internal:
+            return None
+        return queue if cluster_name_of(queue.kind.name, node_id) == name else None
 
     def queues_of(self, target: str, connection: str = "") -> list[Queue]:
         """Store-and-forward queues for a node."""

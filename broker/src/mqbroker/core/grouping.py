@@ -14,7 +14,7 @@ from zlib import crc32
 
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.core.address import ANYCAST, UNKNOWN, Address, Part, parts_by
-from mqbroker.core.message_view import MessageView
+from mqbroker.core.message_view import MessageView, view_at
 from mqbroker.core.pins import Key, Pins
 from mqbroker.core.queue import Queue
 from mqbroker.core.reach import Group, Member, Reach, passes, queues_of
@@ -58,7 +58,7 @@ class Grouping:
         pairs, group_id = (address.reach or Reach()).pairs(open_to, only), run.traits.group_id
 
         def queues_for(index: int) -> list[Queue]:
-            view = _view(address, run, index)
+            view = view_at(run, index, address.name)
             concerned = _concerned(pairs, group_id, view)
             return queues_of(address, [each for pair in concerned for each in self._members(pair, group_id, view)])
 
@@ -103,7 +103,7 @@ class Grouping:
             if group_id:
                 pairs = (address.reach or Reach()).pairs(address.open_to(UNKNOWN), "")
                 for index in range(part.count):
-                    view = _view(address, part, index)
+                    view = view_at(part, index, address.name)
                     for pair in _concerned(pairs, group_id, view):
                         self._want(found, pair, group_id, view)
         return found
@@ -136,8 +136,7 @@ class Grouping:
 
     def is_here(self, owner: str) -> bool:
         """Whether it is one of this node's own."""
-        queue = self._store.queues.get(owner.removesuffix(self._node_id))
-        return queue is not None and self._name_of(queue) == owner and not queue.kind.is_forwarding
+        return self._store.remotes.queue_here(owner, self._node_id) is not None
 
     def groups_in(self, address: Address, run: Run, keys: set[Key]) -> Iterator[tuple[int, int, bool]]:
         """The run in parts (begin, end, whether one of these groups is concerned)."""
@@ -147,10 +146,6 @@ class Grouping:
             pairs = (address.reach or Reach()).pairs(address.open_to(UNKNOWN), "")
             yield begin, end, any((group.name, part.traits.group_id) in keys for group, _ in pairs)
             begin = end
-
-
-def _view(address: Address, run: Run, index: int) -> MessageView:
-    return MessageView(run.payload(index), address=address.name, beyond_bytes=run.beyond_bytes)
 
 
 def _concerned(pairs: list[Pair], group_id: str, view: MessageView) -> list[Pair]:

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from mqbroker.base.errors import PeerFault
 from mqbroker.wire.parts import DUPLICATE_ID, LAST_VALUE
+from mqbroker.wire.run import Run
 from mqbroker.wire.sections import (
     Header,
     MessageId,
@@ -177,6 +178,11 @@ class MessageView:
         if isinstance(self._sections, PeerFault):
             raise _again(self._sections)
         return self._sections
+
+
+def view_at(run: Run, index: int, address: str) -> MessageView:
+    """A message of a run that was sent to an address, and is on its way to queues."""
+    return MessageView(run.payload(index), address=address, beyond_bytes=run.beyond_bytes)
 
 
 def _again(fault: PeerFault) -> PeerFault:

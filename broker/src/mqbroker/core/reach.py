@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from mqbroker.core.address import ANYCAST, Part, parts_by
-from mqbroker.core.message_view import MessageView
+from mqbroker.core.message_view import MessageView, view_at
 from mqbroker.core.queue import Queue
 from mqbroker.core.remote_binding import RemoteBinding
 from mqbroker.wire.run import Run
@@ -173,7 +173,7 @@ class Reach:
             return [(begin, count, queues_of(address, found)) for begin, count, found in _joined(parts, run.count)]
 
         def queues_for(index: int) -> list[Queue]:
-            view = MessageView(run.payload(index), address=address.name, beyond_bytes=run.beyond_bytes)
+            view = view_at(run, index, address.name)
             return queues_of(address, self._one(address, pairs, view))
 
         return parts_by(run.count, queues_for)

@@ -16,9 +16,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from mqbroker.core.address import Address, parts_by
-from mqbroker.core.backlog import OVERFLOWED, Segment
+from mqbroker.core.backlog import OVERFLOWED, Segment, first_id_of
 from mqbroker.core.kinds import INTERNAL_PREFIX, RETROACTIVE, TEMPORARY_PREFIX, QueueKind
-from mqbroker.core.message_view import MessageView
+from mqbroker.core.message_view import view_at
+from mqbroker.core.reach import passes
 from mqbroker.wire.parts import part_of
 from mqbroker.wire.run import Run
 
@@ -91,7 +92,7 @@ class Retroactive:
         memory, meter, now_ms = self._store.memory, address.meter, self._store.at.wall_ms
         found: list[Segment] = []
         size_bytes, messages = 0, 0
-        for segment in sorted(ring.segments(), key=_first_id, reverse=True):
+        for segment in sorted(ring.segments(), key=first_id_of, reverse=True):
             run = segment.run
             if 0 < run.expires_ms <= now_ms:
                 continue
@@ -115,11 +116,5 @@ class Retroactive:
 
 
 def _takers(queue: Queue, run: Run, index: int) -> list[Queue]:
-    if queue.filter is None:
-        return [queue]
-    view = MessageView(run.payload(index), address=queue.kind.address, beyond_bytes=run.beyond_bytes)
-    return [queue] if queue.filter.matches(view) else []
-
-
-def _first_id(segment: Segment) -> int:
-    return segment.first_id
+    view = None if queue.filter is None else view_at(run, index, queue.kind.address)
+    return [queue] if passes(queue, view) else []

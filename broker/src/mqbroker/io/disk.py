@@ -154,9 +154,7 @@ class Disk:
         next_number = recovered.trim
         if recovered.segments:
             tail = recovered.segments[-1]
-            self._segment = self._directory.open(tail.number)
-            self._offset = tail.used_bytes
-            self._blocks.begin(self._directory.last_block(self._segment, self._offset))
+            self._use(self._directory.open(tail.number), tail.used_bytes)
             next_number = tail.number + 1
         self._pool.prepare(next_number)
 
@@ -256,10 +254,15 @@ class Disk:
             self._directory.files.sync(old.fd)
             self._directory.files.close(old.fd)
             self._segment = None
-        self._segment = self._pool.take(append.segment, FILE_HEADER_BYTES + entry_bytes(append.size_bytes))
-        self._offset = FILE_HEADER_BYTES
-        self._blocks.begin(self._directory.last_block(self._segment, self._offset))
-        return self._segment
+        segment = self._pool.take(append.segment, FILE_HEADER_BYTES + entry_bytes(append.size_bytes))
+        self._use(segment, FILE_HEADER_BYTES)
+        return segment
+
+    def _use(self, segment: OpenSegment, offset: int) -> None:
+        """What is written from now on goes into this one."""
+        self._segment, self._offset = segment, offset
+        if segment.is_direct:
+            self._blocks.begin(self._directory.last_block(segment, offset))
 
     def _sync(self, segment: OpenSegment, started_s: float) -> None:
         self._directory.files.sync(segment.fd)

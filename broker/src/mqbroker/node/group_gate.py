@@ -8,6 +8,7 @@ Messages of groups that nobody has decided of in time are refused, those beside 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from mqbroker.amqp.events import Incoming, Posted
@@ -41,7 +42,7 @@ class GroupGate:
         """As `Peer.act`, which asks for this: as far as nothing has to wait. The rest comes again by `Peer.act`."""
         for place, event in enumerate(events):
             rest = events[place:]
-            if self.holds(peer, event, lambda rest=rest: peer.act(*rest)):  # type: ignore[misc]
+            if self.holds(peer, event, partial(peer.act, *rest)):
                 return
             if self._is_admitted(peer, event):
                 peer.handlers[type(event)](peer, event)
