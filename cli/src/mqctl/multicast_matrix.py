@@ -324,7 +324,7 @@ def _strangers(group: Group, reports: Mapping[str, Report]) -> Iterator[Finding]
 
 
 def _node_ids(reports: Mapping[str, Report], groups: Sequence[Group]) -> Iterator[Finding]:
-    remedy = "a data directory was copied: stop the copy and run `mqbroker identity new` there"
+    remedy = "a data directory was copied: stop the copy and run `mqbroker identity new --even-if-original` there"
     owners: dict[str, tuple[str, str]] = {}
     for host, report in reports.items():
         for instance, node_id in report["node_ids"].items():

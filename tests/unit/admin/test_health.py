@@ -32,7 +32,7 @@ def test_all_is_well(name: str) -> None:
         ("journal", {}, {"is_disk_alive": False}, "see the log"),
         ("listeners", {}, {"listeners": {"clients": "", "cluster": "closed"}}, "cluster (closed)"),
         ("memory", {"has_room": False, "holds_back": True}, {}, "limits.global-max-size-bytes"),
-        ("node-id", {"has_rival": True, "has_yielded": True}, {}, "mqbroker identity new"),
+        ("node-id", {"has_rival": True, "has_yielded": True}, {}, "mqbroker identity new --even-if-original"),
     ],
 )
 def test_each_check_turns(name: str, node: dict[str, Any], around: dict[str, Any], word: str) -> None:
@@ -44,7 +44,7 @@ def test_each_check_turns(name: str, node: dict[str, Any], around: dict[str, Any
 def test_a_rival_that_was_started_later_is_a_warning() -> None:
     verdict = CHECKS["node-id"](NODE | {"has_rival": True}, AROUND)
     assert (verdict.is_good, verdict.facts["warning"]) == (True, True)
-    assert "mqbroker identity new" in verdict.why
+    assert "mqbroker identity new --even-if-original" in verdict.why
     assert not readiness(NODE | {"has_rival": True, "has_yielded": True}, True).is_good
     assert readiness(NODE | {"has_rival": True}, True).is_good
 

@@ -197,7 +197,7 @@ def test_what_the_log_says() -> None:
     }  # fmt: skip
     claim = logged(Change(Kind.SPLIT_BRAIN, replace(OWN, connectors=()), None))
     assert claim is not None
-    assert (claim.level, "identity new" in str(claim.fields["remedy"])) == (Level.ERROR, True)
+    assert (claim.level, "identity new --even-if-original" in str(claim.fields["remedy"])) == (Level.ERROR, True)
     assert logged(Change(Kind.REFRESHED, OTHER, OTHER)) is None
 
 

@@ -67,7 +67,7 @@ def test_two_nodes_with_one_id_are_told_of() -> None:
     cluster.wait(600)
     (conflict,) = a.events("node-id-conflict")[:1]
     assert conflict["source"] == f"amqp://b:{PORT}"
-    assert "mqbroker identity new" in conflict["remedy"]
+    assert "mqbroker identity new --even-if-original" in conflict["remedy"]
     assert a.broker.cluster.connections["cluster"].bridges == {}
 
 

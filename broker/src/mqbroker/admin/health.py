@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from mqbroker.cluster.rivals import REMEDY, WHY
+from mqbroker.cluster.rivals import NEW_ID, REMEDY, WHY
 from mqbroker.config.slices import JournalOptions
 from mqbroker.node.broker import Broker
 
@@ -123,8 +123,8 @@ def _node_id(node: Facts, around: Surroundings) -> Verdict:
     if not node["has_rival"]:
         return Verdict(True, "no other broker is heard with this node id", facts)
     why = (
-        "another broker runs with this node id and was started later; stop it, run `mqbroker identity new` where the "
-        "data was copied, and start it"
+        f"another broker runs with this node id and was started later; stop it, run {NEW_ID} where the data was "
+        "copied, and start it"
     )
     return Verdict(True, why, facts | {"warning": True})
 

@@ -12,14 +12,16 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+# Whatever runs was not refused at its start: to the command a cloned disk looks like the original, unless it is told.
+NEW_ID: Final = "`mqbroker identity new --even-if-original`"
 CONFLICT_REMEDY: Final = (
-    "two brokers run with one node id: stop the one whose data was copied and run `mqbroker identity new` there"
+    f"two brokers run with one node id: stop the one whose data was copied, run {NEW_ID} there and start it"
 )
 NOT_ALLOWED: Final = "amqp:not-allowed"
 WHY: Final = "another broker with the node id of this one was started earlier, so this one is no node of the cluster"
 REMEDY: Final = (
-    "if the data directory of this broker is the copy, stop it, run `mqbroker identity new` and start it; if the other "
-    "one is, do so there, then restart this one"
+    f"if the data directory of this broker is the copy, stop it, run {NEW_ID} and start it; if the other one is, do so "
+    "there, then restart this one"
 )
 
 

@@ -17,6 +17,7 @@ from typing import Final
 from mqbroker.base.notice import Level
 from mqbroker.base.notice import Notice as Logged
 from mqbroker.cluster.notices import Member, MemberGone, Version
+from mqbroker.cluster.rivals import NEW_ID
 
 MEMBERS_MAX: Final = 1000
 TOMBSTONES_MAX: Final = 4000
@@ -53,8 +54,8 @@ _LOGGED: Final = {
     Kind.GONE: (Level.INFO, "cluster-member-gone", ""),
     Kind.SPLIT_BRAIN: (
         Level.ERROR, "cluster-split-brain",
-        "another broker runs with the node id of this one: stop the one whose data was copied and run `mqbroker "
-        "identity new` there",
+        f"another broker runs with the node id of this one: stop the one whose data was copied, run {NEW_ID} there and "
+        "start it",
     ),
     Kind.FULL: (Level.ERROR, "cluster-members-full", f"more than {MEMBERS_MAX} nodes; it is passed over"),
 }  # fmt: skip
