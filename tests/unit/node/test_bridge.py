@@ -7,10 +7,12 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from mqbroker.cluster.discovery.announcement import Announcement, Connector
+from mqbroker.cluster.discovery.datagram import seal
 from mqbroker.node import inputs as given
 from mqbroker.node.effects import Connect
 
-from tests.support.cluster_stage import OTHER_KEY, PORT, ClusterStage, node_id_of
+from tests.support.cluster_stage import KEY, OTHER_KEY, PORT, ClusterStage, node_id_of
 
 
 def pair(**changes: Any) -> tuple[ClusterStage, Any, Any]:
@@ -92,12 +94,61 @@ def test_of_two_nodes_with_one_id_the_later_one_stops_its_links(dialler: str) ->
     cluster.wait(60_000)
     assert (len(c.dials), c.pipes, a.state("b"), b.state("a")) == (dials, {}, "up", "up")
     assert [node["node_id"] for node in b.admin("topology")["members"]].count(node_id_of("a")) == 1
+    # The earlier one is the later one after a restart, and still goes on: who has yielded does not come back.
+    a.crash()
+    a.start()
+    cluster.run()
+    cluster.wait(5_000)
+    assert [each.admin("health")["has_yielded"] for each in (a, c)] == [False, True]
+    assert (a.state("b"), b.state("a")) == ("up", "up")
     c.crash()
     c.identity["node_id"] = node_id_of("c")
     c.start()
     cluster.run()
     cluster.wait(5_000)
     assert (c.admin("health")["has_yielded"], c.state("b"), b.state("c")) == (False, "up", "up")
+
+
+def discovering(name: str, listened: str = "231.7.7.7") -> dict[str, Any]:
+    """Options of a node that announces itself to one group and listens to that or to another one."""
+    place = {"name": "lan", "group-port": 9876}
+    said = {**place, "group-address": "231.7.7.7", "connector-ref": "own", "broadcast-period": 1000}
+    heard = {**place, "group-address": listened, "refresh-timeout": 5000}
+    return {"discovery_group_ref": "lan", "groups": {"broadcast-groups": [said], "discovery-groups": [heard]}}
+
+
+def test_a_process_with_our_id_that_does_not_hear_us_is_asked_and_yielded_to() -> None:
+    cluster = ClusterStage()
+    a = cluster.node("a", **discovering("a", listened="231.7.7.8"))
+    cluster.wait(1_000)
+    c = cluster.node("c", identity={"node_id": node_id_of("a")}, **discovering("c"))
+    cluster.wait(2_000)
+    assert (c.admin("health")["has_yielded"], c.dials) == (False, [])
+    cluster.wait(2_000)
+    assert [each.admin("health")["has_yielded"] for each in (a, c)] == [False, True]
+    assert [each.host for each in c.dials] == ["a"]
+    assert [each["source"] for each in a.events("node-id-conflict")] == ["c:40000"]
+    cluster.wait(60_000)
+    assert (len(c.dials), c.broker.cluster.connections["cluster"].probes, c.pipes) == (1, [], {})
+
+
+@pytest.mark.parametrize("host", ["a", "nowhere", "b"])
+def test_where_a_recording_leads_nobody_has_our_id(host: str) -> None:
+    """To this node itself, to nothing, to another node that is not to be linked with."""
+    cluster = ClusterStage()
+    a = cluster.node("a", **discovering("a"), allow_direct_connections_only=True)
+    b = cluster.node("b", ["nowhere"], allow_direct_connections_only=True)
+    for seq in range(1, 31):
+        said = Announcement(a.broker.node_id, "e" * 32, seq, "a", 1000, (Connector("own", "amqp", host, PORT),), 1)
+        a.give(given.Datagram("lan", "198.51.100.66:4000", seal(said, KEY)))
+        cluster.wait(1_000)
+    # Each time that it has lasted for more than two periods.
+    assert [each.host for each in a.dials] == [host] * 9
+    assert (a.admin("health")["has_yielded"], a.admin("health")["has_rival"], a.state("b"), b.state("a")) == (
+        False, False, "", "",
+    )  # fmt: skip
+    assert (a.broker.cluster.connections["cluster"].probes, a.pipes) == ([], {})
+    assert (len(a.events("discovery-own-id-heard")), a.events("node-id-conflict"), a.events("node-lost")) == (1, [], [])
 
 
 def test_who_does_not_know_the_secret_is_not_let_in_and_is_told_of_once() -> None:

@@ -234,6 +234,49 @@ def test_of_three_processes_with_one_id_the_earliest_goes_on() -> None:
     assert [stage.admin("health")["has_yielded"] for stage in air.stages.values()] == [False, True, True]
 
 
+def test_recordings_of_an_earlier_process_never_make_a_node_yield() -> None:
+    """All that it has ever said, in order and for as long as it took: there is nobody behind it who hears us."""
+    air = Air()
+    recorded: list[bytes] = []
+    first, other = air.add("mq1"), air.add("mq2")
+    for _ in range(30):
+        for stage in (first, other):
+            stage.wait(1000)
+        recorded += [each.data for each in first.network_effects if isinstance(each, SendDatagram)]
+        air.carry()
+    assert len(recorded) == 15 + 1
+    del air.stages["mq1"]
+    again = air.add("mq1", node=1)
+    for data in recorded:
+        air.wait(2000)
+        again.give(given.Datagram("lan", "198.51.100.66:4000", data))
+        again.run()
+    health = again.admin("health")
+    assert (health["has_yielded"], health["has_rival"], again.admin("discovery")["conflicts"]) == (False, False, [])
+    assert "node-id-conflict" not in events(again)
+    (told,) = [notice for notice in again.notices if notice.event == "discovery-own-id-heard"]
+    assert (told.fields["boot_id"], told.fields["source"]) == (f"{1:032x}", "198.51.100.66:4000")
+    # One that lives is still told from what is repeated.
+    air.passes = lambda sender, hearer: int(sender != hearer)
+    air.add("mq3", node=1)
+    air.wait(10_000)
+    assert [each.admin("health")["has_yielded"] for each in (again, air.stages["mq3"])] == [False, True]
+
+
+def test_who_is_not_heard_by_the_other_process_does_not_yield_to_its_announcements() -> None:
+    air = Air()
+    original = air.add("mq1")
+    air.passes = lambda sender, hearer: int(hearer != "mq1")
+    air.wait(1000)
+    copy = air.add("mq2", node=1)
+    air.wait(20_000)
+    assert [stage.admin("health")["has_yielded"] for stage in (original, copy)] == [False, False]
+    assert (events(original).count("discovery-own-id-heard"), events(copy).count("discovery-own-id-heard")) == (0, 1)
+    air.passes = lambda sender, hearer: 1
+    air.wait(10_000)
+    assert [stage.admin("health")["has_yielded"] for stage in (original, copy)] == [False, True]
+
+
 def test_what_cannot_be_sent_or_joined_is_told_once_and_tried_again() -> None:
     air = Air()
     stage = air.add("mq1", replace(options(), broadcast_groups=(), discovery_groups=()))

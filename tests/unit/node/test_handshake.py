@@ -20,6 +20,8 @@ def opened(**properties: Any) -> Open:
 def test_what_is_said_comes_over_whole() -> None:
     said = Hello("node-1", "b00t", "cluster", Connector("", "amqps", "mq1.example", 5673), 60_000)
     assert hello_of(Open("x", properties=said.properties)) == said
+    yielded = said._replace(started_ms=1_700_000_000_000, has_yielded=True)
+    assert hello_of(Open("x", properties=yielded.properties)) == yielded
     bare = Hello("node-1", "b00t", "cluster", None)
     assert hello_of(Open("x", properties=bare.properties)) == bare
 
@@ -31,6 +33,13 @@ def test_who_does_not_say_who_it_is_is_no_node(missing: str, wrong: Any) -> None
     assert hello_of(opened(**said)) is not None
     assert hello_of(opened(**(said | {missing: wrong}))) is None
     assert hello_of(Open("x")) is None
+
+
+@pytest.mark.parametrize("said", [False, 1, "true", None])
+def test_only_who_says_so_has_yielded(said: Any) -> None:
+    found = hello_of(opened(node_id="n", boot_id="b", cluster_connection="c", yielded=said))
+    assert found is not None
+    assert found.has_yielded is False
 
 
 @pytest.mark.parametrize("bad", ["", "n" * 65, "a b", "\u0000"])

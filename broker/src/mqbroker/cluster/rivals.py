@@ -17,6 +17,10 @@ NEW_ID: Final = "`mqbroker identity new --even-if-original`"
 CONFLICT_REMEDY: Final = (
     f"two brokers run with one node id: stop the one whose data was copied, run {NEW_ID} there and start it"
 )
+ECHO_REMEDY: Final = (
+    "it does not hear this broker and is asked at its connector; if nothing more is told, somebody repeats what this "
+    "broker said before it was restarted"
+)
 NOT_ALLOWED: Final = "amqp:not-allowed"
 WHY: Final = "another broker with the node id of this one was started earlier, so this one is no node of the cluster"
 REMEDY: Final = (

@@ -35,7 +35,13 @@ class Bridge:
     """See the module's docstring. `node_id` is empty until a node that is only known by its place has answered."""
 
     def __init__(
-        self, of: ClusterConnection, connector: Connector, node_id: str = "", *, is_listed: bool = False
+        self,
+        of: ClusterConnection,
+        connector: Connector,
+        node_id: str = "",
+        *,
+        is_listed: bool = False,
+        is_question: bool = False,
     ) -> None:
         self.of = of
         self.connector = connector
@@ -43,6 +49,7 @@ class Bridge:
         self.boot_id = ""
         self._told_boot_id = ""  # by others
         self.is_listed = is_listed  # among the static connectors
+        self.is_question = is_question  # tried once, and ended by whatever answers
         self.state = State.IDLE
         self.since_ns = of.broker.at.monotonic_ns
         self.why = ""
@@ -89,6 +96,9 @@ class Bridge:
         if found is not Verdict.GOOD or hello is None:
             self._refuse(found, hello)
             return False
+        if self.is_question:
+            self._end(REFUSALS[Verdict.ANOTHER])
+            return False
         if not self.of.adopt(self, hello):
             self._end("another link leads to the same node")
             return False
@@ -103,7 +113,7 @@ class Bridge:
             self._end(why)
         elif found is Verdict.CONFLICT:
             assert hello is not None
-            self.of.broker.rivals.met(hello.start, self.connector.uri)
+            self.of.broker.rivals.met(hello, self.connector.uri)
             self._fail(why)
         else:
             assert hello is not None
@@ -129,6 +139,8 @@ class Bridge:
             return
         if self.of.broker.is_stopping:
             self._end("this node stops")
+        elif self.is_question:
+            self._end(why)
         elif is_stopped:
             self._stopped(why)
         else:
@@ -149,6 +161,9 @@ class Bridge:
 
     def _fail(self, why: str) -> None:
         if self.state not in (State.DIALLING, State.OPENING, State.UP):
+            return
+        if self.is_question:
+            self._end(why)
             return
         was_up, is_news = self.state is State.UP, why != self.why
         self.why = why

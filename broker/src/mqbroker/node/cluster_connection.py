@@ -136,9 +136,20 @@ class ClusterConnection:
     # -- who is there --------------------------------------------------------------------------------------------------
 
     def _discovered(self, change: Change) -> None:
+        said = change.announcement
         if change.kind in TOLD_BY:
-            said = change.announcement
             self.learn(said.node_id, said.boot_id, said.connectors[0])
+        elif change.kind is Kind.ECHO and not said.has_yielded:
+            self._ask(said.connectors[0])
+
+    def _ask(self, connector: Connector) -> None:
+        """Our own node id was heard from there: if a process with it lives there, it answers (node/rivals.py)."""
+        is_under_way = any(place_of(each.connector) == place_of(connector) for each in self.probes)
+        if is_under_way or self.broker.is_stopping or self.broker.rivals.has_yielded:
+            return
+        probe = Bridge(self, connector, is_question=True)
+        self.probes.append(probe)
+        probe.dial()
 
     def learn(self, node_id: str, boot_id: str, connector: Connector | None) -> None:
         """Somebody told of a node, or it did itself."""

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 from mqbroker.base.notice import Level
 from mqbroker.base.time import NS_PER_MS
-from mqbroker.cluster.discovery.announcement import Announcement, Connector
+from mqbroker.cluster.discovery.announcement import HEARS_MAX, Announcement, Connector
 from mqbroker.cluster.discovery.broadcaster import Broadcaster
 from mqbroker.cluster.discovery.candidates import CandidateTable
 from mqbroker.cluster.discovery.datagram import seal
 from mqbroker.cluster.discovery.entries import Change, EntryTable, Kind
 from mqbroker.cluster.discovery.group import DiscoveryGroup
-from mqbroker.cluster.rivals import CONFLICT_REMEDY, Start
+from mqbroker.cluster.rivals import CONFLICT_REMEDY, ECHO_REMEDY, Start
 from mqbroker.config.slices import BroadcastGroupOptions, DiscoveryGroupOptions
 from mqbroker.node.effects import JoinGroup, RelayRecord, SendDatagram
 from mqbroker.node.inputs import ClusterKeyChanged, Datagram, Looked, Resolved
@@ -36,6 +36,7 @@ CHANGES = {
         CONFLICT_REMEDY,
     ),
     Kind.CONFLICT_OVER: (Level.INFO, "node-id-conflict-over", ""),
+    Kind.ECHO: (Level.WARNING, "discovery-own-id-heard", ECHO_REMEDY),
 }  # fmt: skip
 
 
@@ -47,6 +48,7 @@ class Discovery:
         self._key = key
         self._boot_id = boot_id
         self._seq = 0
+        self._echoed: list[str] = []  # boot ids of echoes, so that each is told of once
         options, now_ns = broker.options, broker.at.monotonic_ns
         self.connectors = {
             one.name: Connector(one.name, "amqps" if one.tls_enabled else "amqp", one.host, one.port)
@@ -169,6 +171,7 @@ class Discovery:
                 connectors=(self.connectors[options.connector_ref],),
                 started_ms=self._broker.rivals.own.started_ms,
                 has_yielded=self._broker.rivals.has_yielded,
+                hears=tuple(sorted({boot for each in self.groups.values() for boot in each.table.rivals}))[:HEARS_MAX],
             )
             return seal(said, self._key)
 
@@ -178,6 +181,10 @@ class Discovery:
         def tell(change: Change) -> None:
             level, event, remedy = CHANGES[change.kind]
             said = change.announcement
+            if change.kind is Kind.ECHO:
+                if said.boot_id in self._echoed:
+                    return
+                self._echoed = [*self._echoed, said.boot_id][-HEARS_MAX:]
             fields: dict[str, str | int] = {
                 "group": group, "node": said.name, "node_id": said.node_id, "boot_id": said.boot_id,
                 "connector": said.connectors[0].uri, "source": change.source, "remedy": remedy,

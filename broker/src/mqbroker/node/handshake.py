@@ -20,6 +20,7 @@ BOOT_ID: Final = Symbol("mq:boot-id")
 CONNECTION: Final = Symbol("mq:cluster-connection")
 CONNECTOR: Final = Symbol("mq:connector")
 STARTED: Final = Symbol("mq:started-ms")  # by the clock of the node's host
+YIELDED: Final = Symbol("mq:yielded")  # it has left its node id to another process
 TTL: Final = Symbol("mq:connection-ttl")  # ms without a word of the one that dialled, after which it is gone
 TTL_MS_MIN: Final = 200
 TTL_MS_MAX: Final = 86_400_000
@@ -40,6 +41,7 @@ class Hello(NamedTuple):
     connector: Connector | None
     ttl_ms: int = 0
     started_ms: int = 0
+    has_yielded: bool = False
 
     @property
     def start(self) -> Start:
@@ -56,6 +58,8 @@ class Hello(NamedTuple):
             said[STARTED] = ULong(self.started_ms)
         if self.ttl_ms:
             said[TTL] = UInt(self.ttl_ms)
+        if self.has_yielded:
+            said[YIELDED] = True
         return said
 
 
@@ -72,7 +76,7 @@ def hello_of(opened: Open) -> Hello | None:
     started = said.get(STARTED)
     started_ms = started if isinstance(started, int) and 0 < started <= STARTED_MS_MAX else 0
     connector = connector_of(uri) if isinstance(uri, str) else None
-    return Hello(node_id, boot_id, connection[:256], connector, bounded_ms, started_ms)
+    return Hello(node_id, boot_id, connection[:256], connector, bounded_ms, started_ms, said.get(YIELDED) is True)
 
 
 def connector_of(uri: str) -> Connector | None:

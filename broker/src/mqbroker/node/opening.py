@@ -84,9 +84,9 @@ def _greet(peer: AcceptedPeer) -> tuple[dict[Symbol, Any], tuple[str, str] | Non
         return {}, ("amqp:not-found", why)
     is_rival = hello.node_id == broker.node_id and hello.boot_id != broker.boot_id
     if is_rival:
-        broker.rivals.met(hello.start, peer.far)
+        broker.rivals.met(hello, peer.far)
     if broker.rivals.has_yielded:
-        return ours.properties if is_rival else {}, (NOT_ALLOWED, WHY)
+        return ours._replace(has_yielded=True).properties if is_rival else {}, (NOT_ALLOWED, WHY)
     peer.hello = hello
     if hello.ttl_ms:
         peer.patience = peer.patience._replace(idle_ms=hello.ttl_ms)

@@ -2,8 +2,10 @@
 
 It yields once and for good: only a restart, with an id of its own, brings it back. A process that has yielded has no
 bridges, lets no node in, says so in its announcements, and is not healthy; clients that it has stay. A rival must be
-alive to count: it announced itself for more than two periods, or it answered or dialled us. What third nodes tell of
-it (cluster/topology.py) may be long past, and is told only. Source: docs/adr/0010-discovery.md.
+alive to count: for more than two periods it announced itself as one that hears this very process, or it answered or
+dialled us. Announcements that do not name us may be recordings of an earlier process, so the place that they name is
+asked. What third nodes tell of a rival (cluster/topology.py) may be long past, and is told only. Source:
+docs/adr/0010-discovery.md.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from mqbroker.node.accepted_peer import AcceptedPeer
 
 if TYPE_CHECKING:
     from mqbroker.node.broker import Broker
+    from mqbroker.node.handshake import Hello
 
 TOLD_MAX: Final = 8  # rivals that are remembered, so that each is told of once
 MET_NS: Final = 60 * NS_PER_S  # so long a rival that was met on a connection counts as one that is there
@@ -38,15 +41,18 @@ class Rivals:
         broker = self._broker
         return broker.node_id in broker.discovery.conflicts or broker.at.monotonic_ns - self._met_ns < MET_NS
 
-    def met(self, other: Start, source: str) -> None:
-        """Another process with our node id is at the other end of a connection."""
+    def met(self, other: Hello, source: str) -> None:
+        """Another process with our node id is at the other end of a connection. One that has yielded does not come
+        back, also when this one was restarted since and is the later one now.
+        """
         broker = self._broker
         self._met_ns = broker.at.monotonic_ns
         if other.boot_id not in self._told:
             self._told = [*self._told, other.boot_id][-TOLD_MAX:]
             broker.notice(Level.ERROR, "node-id-conflict", source=source, node_id=broker.node_id,
                           boot_id=other.boot_id, remedy=CONFLICT_REMEDY)  # fmt: skip
-        self.compare(other, source)
+        if not other.has_yielded:
+            self.compare(other.start, source)
 
     def compare(self, other: Start, source: str) -> None:
         """Another process with our node id is alive, and has not yielded: who goes on."""

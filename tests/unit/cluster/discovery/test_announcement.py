@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mqbroker.cluster.discovery.announcement import JSON_BYTES_MAX, Connector, Malformed, from_json, to_json
+from mqbroker.cluster.discovery.announcement import HEARS_MAX, JSON_BYTES_MAX, Connector, Malformed, from_json, to_json
 
-from tests.unit.cluster.discovery.sayings import HERE, THERE, said
+from tests.unit.cluster.discovery.sayings import BOOTS, HERE, THERE, said
 
 
 def row(**changes: Any) -> bytes:
@@ -24,14 +24,17 @@ def test_what_is_said_arrives() -> None:
     assert from_json(to_json(announcement)) == announcement
     yielded = replace(announcement, started_ms=1_700_000_000_000, has_yielded=True)
     assert from_json(to_json(yielded)) == yielded
+    hearing = replace(announcement, hears=tuple(BOOTS[:HEARS_MAX]))
+    assert from_json(to_json(hearing)) == hearing
 
 
 def test_an_earlier_release_says_less() -> None:
-    assert from_json(row(started_ms=..., yielded=...)) == said()
+    assert from_json(row(started_ms=..., yielded=..., hears=...)) == said()
 
 
 def test_the_longest_one_fits() -> None:
-    longest = said(name="n" * 63, connectors=(Connector("c" * 63, "amqps", "h" * 253, 65_535),))
+    longest = said(name="n" * 63, connectors=(Connector("c" * 63, "amqps", "h" * 253, 65_535),),
+                   started_ms=2**63 - 1, has_yielded=True, hears=tuple(BOOTS[:HEARS_MAX]))  # fmt: skip
     assert len(to_json(longest)) < JSON_BYTES_MAX
 
 
@@ -65,6 +68,7 @@ FAULTY_CONNECTORS: list[Any] = [
         row(seq=0), row(seq=-1), row(seq=True), row(seq=1.0), row(seq="1"), row(seq=2**63), row(seq=...),
         row(name="a b"), row(name="a" * 64), row(name=...), row(name="ä"),
         row(started_ms=-1), row(started_ms="1"), row(started_ms=None), row(yielded=1), row(yielded=None),
+        row(hears=None), row(hears=BOOTS[0]), row(hears=BOOTS[: HEARS_MAX + 1]), row(hears=["g" * 32]), row(hears=[7]),
         row(period_ms=0), row(period_ms=3_600_001), row(period_ms=...),
         *(row(connectors=each) for each in FAULTY_CONNECTORS),
     ],

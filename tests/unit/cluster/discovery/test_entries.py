@@ -10,6 +10,8 @@ from mqbroker.cluster.discovery.entries import BOOTS_MAX, ENTRIES_MAX, KNOWN_MAX
 
 from tests.unit.cluster.discovery.sayings import BOOTS, MS, NODES, THERE, said
 
+HEARD = (BOOTS[0],)  # what a process says that hears node 0, boot 0
+
 
 class Watched:
     """A table of node 0, boot 0, and what its listener was told. Times are in ms."""
@@ -137,23 +139,46 @@ def test_restarts_are_no_conflict_however_many() -> None:
 
 def test_another_process_with_the_id_of_this_node_is_a_conflict() -> None:
     watched = Watched()
-    drops = [watched.hear(at_ms, 0, 7, at_ms) for at_ms in (1, 2001, 4001)]
+    drops = [watched.hear(at_ms, 0, 7, at_ms, hears=HEARD) for at_ms in (1, 2001, 4001)]
     assert (drops, watched.told) == ([Drop.OWN_ID] * 3, [])
-    assert watched.hear(6001, 0, 7, 6001) is Drop.OWN_ID
-    assert watched.hear(6002, 0, 7, 6001) is Drop.REPLAYED
+    assert watched.hear(6001, 0, 7, 6001) is Drop.OWN_ID, "it has named us, and need not each time"
+    assert watched.hear(6002, 0, 7, 6001, hears=HEARD) is Drop.REPLAYED
     assert (watched.told, watched.table.conflicts, watched.names()) == (["mq0 conflict"], [NODES[0]], [])
     watched.table.expire(16_001 * MS)
     assert (watched.told, watched.table.conflicts) == (["mq0 conflict", "mq0 conflict-over"], [])
+
+
+def test_what_does_not_name_this_process_may_be_a_recording_and_is_no_conflict() -> None:
+    watched = Watched()
+    for at_ms in range(1, 60_000, 2000):
+        assert watched.hear(at_ms, 0, 7, at_ms, hears=(BOOTS[1],)) is Drop.OWN_ID
+    assert (set(watched.take()), watched.table.conflicts) == ({"mq0 echo"}, [])
+    assert watched.table.rivals == [BOOTS[7]]
+    # One that lives names us as soon as it hears us, and then it counts after as long as any other.
+    for at_ms in (60_001, 62_001, 64_001, 66_001):
+        watched.hear(at_ms, 0, 7, at_ms, hears=(BOOTS[1], BOOTS[0]))
+    assert (watched.take(), watched.table.conflicts) == (["mq0 conflict"], [NODES[0]])
+    watched.table.expire(76_001 * MS)
+    assert (watched.take(), watched.table.rivals) == (["mq0 conflict-over"], [])
+
+
+def test_an_echo_that_ends_is_not_told_of() -> None:
+    watched = Watched()
+    for at_ms in range(1, 8_000, 2000):
+        watched.hear(at_ms, 0, 7, at_ms)
+    assert watched.take() == ["mq0 echo"]
+    watched.table.expire(60_000 * MS)
+    assert (watched.take(), watched.table.rivals) == ([], [])
 
 
 def test_what_others_still_pass_on_of_this_node_is_no_conflict() -> None:
     watched = Watched()
     watched.table = EntryTable(NODES[0], BOOTS[0], 10_000, own_from_ns=10_000 * MS)
     for at_ms in range(1, 10_000, 1000):
-        assert watched.hear(at_ms, 0, 7, at_ms) is Drop.OWN_ID
-    assert watched.hear(10_001, 0, 7, 10_001) is Drop.OWN_ID
+        assert watched.hear(at_ms, 0, 7, at_ms, hears=HEARD) is Drop.OWN_ID
+    assert watched.hear(10_001, 0, 7, 10_001, hears=HEARD) is Drop.OWN_ID
     assert watched.table.conflicts == []
-    assert watched.hear(14_002, 0, 7, 14_002) is Drop.OWN_ID
+    assert watched.hear(14_002, 0, 7, 14_002, hears=HEARD) is Drop.OWN_ID
     assert watched.table.conflicts == [NODES[0]]
 
 
@@ -161,7 +186,7 @@ def test_rivals_of_this_node_are_told_of_one_by_one_and_within_a_bound() -> None
     watched = Watched()
     for at_ms in (0, 2000, 4001):
         for boot in range(1, BOOTS_MAX + 3):
-            watched.hear(at_ms, 0, boot, at_ms + 1)
+            watched.hear(at_ms, 0, boot, at_ms + 1, hears=HEARD)
     assert (watched.told, watched.table.conflicts) == (["mq0 conflict"] * BOOTS_MAX, [NODES[0]])
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from mqbroker.cluster.fields import (
     BOOT_ID,
@@ -31,6 +31,7 @@ JSON_BYTES_MAX: Final = 1400  # with head and MAC below 1472, so that no Etherne
 CONNECTORS_MAX: Final = 8
 SEQ_MAX: Final = 2**63 - 1
 PERIOD_MS_MAX: Final = 3_600_000
+HEARS_MAX: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,8 @@ class Announcement:
     """One node at one time. `boot_id` is new in each process, `seq` grows within it; one comes every `period_ms`.
 
     `started_ms` is when the process started, by the clock of its host, 0 where that is not said. `has_yielded`: it has
-    left its node id to another process and is no node of the cluster (cluster/rivals.py).
+    left its node id to another process and is no node of the cluster (cluster/rivals.py). `hears` are the boot ids of
+    other processes with its node id that it hears: what was recorded before a process was started cannot name it.
     """
 
     node_id: str
@@ -49,6 +51,7 @@ class Announcement:
     connectors: tuple[Connector, ...]
     started_ms: int = 0
     has_yielded: bool = False
+    hears: tuple[str, ...] = ()
 
 
 def to_json(announcement: Announcement) -> bytes:
@@ -62,6 +65,7 @@ def to_json(announcement: Announcement) -> bytes:
         "connectors": connector_rows(announcement.connectors),
         "started_ms": announcement.started_ms,
         "yielded": announcement.has_yielded,
+        "hears": list(announcement.hears),
     }
     return json.dumps(row, separators=(",", ":")).encode()
 
@@ -79,4 +83,12 @@ def from_json(text: bytes) -> Announcement:
         connectors=connectors,
         started_ms=number_of(row, "started_ms", SEQ_MAX, 0) if "started_ms" in row else 0,
         has_yielded=flag_of(row, "yielded"),
+        hears=_hears_in(row),
     )
+
+
+def _hears_in(row: dict[str, Any]) -> tuple[str, ...]:
+    found = row.get("hears", [])
+    if not isinstance(found, list) or len(found) > HEARS_MAX:
+        raise Malformed(f"hears must be a list of at most {HEARS_MAX}")
+    return tuple(text_of({"hears": each}, "hears", BOOT_ID) for each in found)

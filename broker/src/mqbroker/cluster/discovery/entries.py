@@ -5,22 +5,26 @@ monotonic clock. Two things are remembered beyond that, within bounds: the last 
 seen as, so that nothing recorded counts twice, and which process came later, so that an earlier one never takes the
 place of a later one. Where the earlier one goes on speaking, two processes have one id: a conflict. A process that
 has yielded (cluster/rivals.py) gives its place up.
+
+What comes under our own id is a conflict only where it names this process as one that it hears: all else may have been
+recorded of an earlier process of this node, which counts for nothing however long it lasts. It is told as an echo, so
+that somebody asks at the place that it names.
 """
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from mqbroker.base.time import NS_PER_MS
-from mqbroker.cluster.discovery.announcement import Announcement
+from mqbroker.cluster.discovery.announcement import HEARS_MAX, Announcement
 from mqbroker.cluster.discovery.datagram import Drop
 
 ENTRIES_MAX: Final = 1000
 KNOWN_MAX: Final = 4 * ENTRIES_MAX  # ids that are remembered, those of ended entries included
-BOOTS_MAX: Final = 8  # processes that are remembered of one id, and others that have our own
+BOOTS_MAX: Final = HEARS_MAX  # processes that are remembered of one id, and others that have our own
 CONFLICT_PERIODS: Final = 2  # longer than this an earlier process speaks only where there is a conflict
 CALM_PERIODS: Final = 3  # so long without a word of it, and what comes next begins to count anew
 
@@ -34,6 +38,7 @@ class Kind(enum.Enum):
     LOST = "lost"
     CONFLICT = "conflict"
     CONFLICT_OVER = "conflict-over"
+    ECHO = "echo"
 
 
 @dataclass(slots=True)
@@ -48,7 +53,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What listeners are told. For a conflict the announcement is that of the other process."""
+    """What listeners are told. For a conflict or an echo the announcement is that of the other process."""
 
     kind: Kind
     announcement: Announcement
@@ -63,6 +68,7 @@ class Contention:
     since_ns: int
     last_ns: int
     is_conflict: bool = False
+    is_alive: bool = False
 
 
 @dataclass(slots=True)
@@ -117,6 +123,11 @@ class EntryTable:
         return sorted({one.change.announcement.node_id for one in self._contentions.values() if one.is_conflict})
 
     @property
+    def rivals(self) -> list[str]:
+        """The boot ids of other processes that are heard under our own id."""
+        return [key for key, one in self._contentions.items() if one.change.announcement.node_id == self._node_id]
+
+    @property
     def due_ns(self) -> int:
         """When `expire` has something to do; 0: never."""
         dues = [one.last_ns + self._timeout_ns for one in self._contentions.values()]
@@ -140,7 +151,7 @@ class EntryTable:
             return Drop.REPLAYED
         if is_own:
             self._own.add(boot_id, seq)
-            if now_ns >= self._own_from_ns and (boot_id in self._contentions or self._rivals_count < BOOTS_MAX):
+            if now_ns >= self._own_from_ns and (boot_id in self._contentions or len(self.rivals) < BOOTS_MAX):
                 self._contend(boot_id, announcement, source, now_ns)
             return Drop.OWN_ID
         if announcement.has_yielded:
@@ -196,10 +207,6 @@ class EntryTable:
         if kind is not None:
             self._tell(Change(kind, announcement, source))
 
-    @property
-    def _rivals_count(self) -> int:
-        return sum(1 for one in self._contentions.values() if one.change.announcement.node_id == self._node_id)
-
     def _step_back(self, known: Known | None, announcement: Announcement, now_ns: int) -> None:
         """Another process has the id, and is the one that counts once it is heard. Two still have it."""
         if known is not None:
@@ -215,9 +222,15 @@ class EntryTable:
         if one is None or (not one.is_conflict and now_ns - one.last_ns > CALM_PERIODS * period_ns):
             one = self._contentions[key] = Contention(change, now_ns, now_ns)
         one.last_ns = now_ns
-        if not one.is_conflict and now_ns - one.since_ns > CONFLICT_PERIODS * period_ns:
+        one.is_alive |= announcement.node_id != self._node_id or self._boot_id in announcement.hears
+        if one.is_conflict or now_ns - one.since_ns <= CONFLICT_PERIODS * period_ns:
+            return
+        if one.is_alive:
             one.is_conflict = True
             self._tell(change)
+        else:
+            one.since_ns = now_ns  # told again after as long
+            self._tell(replace(change, kind=Kind.ECHO))
 
     def _calm(self, node_id: str) -> None:
         one = self._contentions.get(node_id)
