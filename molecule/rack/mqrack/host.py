@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from mqrack import cgroup, faults, network, ssh
+from mqrack import cgroup, faults, network, prerequisites, ssh
 from mqrack.command import attempt
 from mqrack.errors import RackError
 from mqrack.layout import ENTRY, Layout
@@ -88,7 +88,10 @@ def _wait_system(layout: Layout, host: Host, deadline: float) -> None:
             return
         if said == "degraded":
             failed = attempt(entering(init or 0, ["systemctl", "--failed", "--plain", "--no-legend"])).stdout
-            raise RackError(f"{host.name} is up but units failed: {failed.strip()}. Its log: {layout.log(host.name)}.")
+            raise RackError(
+                f"{host.name} is up but units failed: {failed.strip()}. Its log: {layout.log(host.name)}."
+                f"{prerequisites.too_few_watchers()}"
+            )
         if state(layout, host) == "off":
             break
         time.sleep(0.02)

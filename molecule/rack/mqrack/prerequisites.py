@@ -6,6 +6,8 @@ names of containers or kernels. Programs are installed only by root on Debian; e
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import os
 import shutil
 import subprocess
@@ -31,6 +33,8 @@ PROGRAMS = {
     "unshare": "util-linux",
 }
 INSTALL_TIMEOUT_S = 600.0
+WATCHERS_PER_HOST = 6  # of inotify: five of systemd, one of its logind
+WATCHERS_MAX = Path("/proc/sys/fs/inotify/max_user_instances")
 
 
 def missing_packages() -> list[str]:
@@ -66,6 +70,26 @@ def findings() -> list[str]:
     if missing:
         return [f"Missing Debian packages: {' '.join(missing)} (`rack up` installs them as root on Debian)."]
     return [finding for trial in (_try_cgroup, _try_network, _try_container) if (finding := trial())]
+
+
+def too_few_watchers() -> str:
+    """What to do where hosts have taken all of inotify(7) that one user may have; empty where there is some left.
+
+    The kernel counts for root on all hosts of all racks together, and systemd cannot watch files then.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    made = [libc.inotify_init1(os.O_CLOEXEC) for _ in range(WATCHERS_PER_HOST)]
+    is_short = -1 in made and ctypes.get_errno() == errno.EMFILE
+    for each in made:
+        if each >= 0:
+            os.close(each)
+    if not is_short:
+        return ""
+    allowed = WATCHERS_MAX.read_text().strip()
+    return (
+        f" This machine has no instances of inotify left for it: it allows {allowed}, and each host of any rack takes "
+        f"{WATCHERS_PER_HOST}. Take racks down, or run `sysctl fs.inotify.max_user_instances=1024`."
+    )
 
 
 def _try_cgroup() -> str:
