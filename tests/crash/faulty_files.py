@@ -1,7 +1,8 @@
 """Files that remember what a power cut would leave: real files beneath, and of each the part that was synced.
 
-A `Point` names one call by kind and number, and what happens there. From a power cut on every call fails, as for a
-process that is gone, and `FaultyFiles.leave` turns the real directory into what the next boot would find:
+A `Point` names one call by kind and number, and what happens there. `named_again` is no call but an instant: a file
+that was another segment's has its new name, on disk. From a power cut on every call fails, as for a process that is
+gone, and `FaultyFiles.leave` turns the real directory into what the next boot would find:
 
     kill      the page cache survives: everything that was handed over, the interrupted write up to some byte
     lost      nothing that was not synced, names of files included
@@ -22,6 +23,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mqbroker.io.files import Files
+from mqbroker.io.journal_directory import UNNAMED_SUFFIX
 from mqbroker.journal.format import SECTOR_BYTES, Chunk
 
 MODES = ("kill", "lost", "sectors", "byte")
@@ -59,6 +61,8 @@ class FaultyFiles(Files):
         super().__init__()
         self.point = point
         self.is_off = False
+        self._used_again: list[Inode] = []  # files that became another segment's
+        self._is_named_again = False
         self._random = random.Random(seed)
         self._seed = seed
         self._directory = directory
@@ -142,11 +146,18 @@ class FaultyFiles(Files):
         with self._lock:
             super().sync_directory(directory)
             self._durable_names, self._changes = dict(self._names), []
+            if self._is_named_again:
+                self._is_named_again = False
+                self.number("named_again")
 
     def rename(self, old: Path, new: Path) -> None:
         with self._lock:
             super().rename(old, new)
             inode = self._names[old.name]
+            if old.suffix == new.suffix == UNNAMED_SUFFIX:
+                self._used_again.append(inode)
+            elif old.suffix == UNNAMED_SUFFIX and inode in self._used_again:
+                self._is_named_again = True
             self._rename(new.name, inode)
             self._rename(old.name, None)
 

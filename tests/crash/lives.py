@@ -20,6 +20,9 @@ from mqbroker.node.inputs import Input, Synced
 from tests.support.journal_model import Model, State, contents, options
 
 NODE_ID = b"crash test node!"
+# Much is deleted, so files are used again; the stock of them is small, so some are really deleted. The rest makes that
+# so however full the disk of this machine is.
+OPTIONS = options(journal_compact_percentage=90, journal_pool_files=2, min_disk_free_bytes=0)
 ANSWER_S = 20.0
 
 
@@ -71,11 +74,11 @@ class Life:
         self._model = model
         self._oracle = oracle
         self._changed = threading.Condition()
-        directory = JournalDirectory(path, NODE_ID, options(), files)
+        directory = JournalDirectory(path, NODE_ID, OPTIONS, files)
         recovered = directory.load(leave)
         self.left = read_what_is_left(directory, recovered)
         model.state = oracle.check(recovered)
-        self._journal = Journal(options(), recovered)
+        self._journal = Journal(OPTIONS, recovered)
         model.begin(self._journal)
         self._disk = Disk(directory, recovered, self._post, self._fail)
 

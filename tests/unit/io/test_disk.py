@@ -288,6 +288,25 @@ def test_a_file_system_without_direct_writes_does_as_well(tmp_path: Path) -> Non
         assert node.disk.close()
 
 
+class ShutFiles(Files):
+    """As on a disk that fails after recovery has read it."""
+
+    def open(self, path: Path) -> int:
+        raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+
+
+def test_a_last_segment_that_can_not_be_opened_is_a_fault(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    node.journal.declare(1, {})
+    node.wait(node.store(1, b"x"))
+    assert node.disk.close()
+    directory = JournalDirectory(tmp_path, NODE_ID, node.options)
+    recovered = directory.load()
+    directory.files = ShutFiles()
+    with pytest.raises(StorageFault, match=rf"{file_name(1)}: {os.strerror(errno.EIO)}; look at the disk"):
+        Disk(directory, recovered, node.post, node.faults.append)
+
+
 class FullFiles(Files):
     """No room for another file, once `is_full`."""
 

@@ -174,6 +174,13 @@ class JournalTable(Table):
         ge=64 * KIB,
         le=1 * GIB,
     )
+    journal_pool_files: int = option(
+        32,
+        "Journal files that are kept, once they are no longer needed, to be used again; 0: none. They are given back "
+        "when room on the disk gets scarce (min-disk-free-bytes).",
+        ge=0,
+        le=1000,
+    )
     journal_sync: bool = option(
         True, "Wait for the disk before a durable message is acknowledged; without it a power cut loses messages."
     )

@@ -66,6 +66,7 @@ class JournalOptions:
     """Table `[journal]`."""
 
     journal_file_size_bytes: int
+    journal_pool_files: int
     journal_sync: bool
     journal_direct_io: bool
     journal_on_damage: str

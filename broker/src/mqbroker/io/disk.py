@@ -46,7 +46,10 @@ SYNC_BOUNDS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5
 
 
 class Disk:
-    """`post` and `on_fatal` are called from any thread. `submit` and `try_inline` belong to one thread, the loop's."""
+    """`post` and `on_fatal` are called from any thread. `submit` and `try_inline` belong to one thread, the loop's.
+
+    Raises StorageFault where the file cannot be opened in which recovery ended.
+    """
 
     def __init__(
         self,
@@ -77,7 +80,11 @@ class Disk:
         self._offset = FILE_HEADER_BYTES
         self._pool = SegmentPool(directory, post)
         self._pages = PageReader(directory, post, self._fail_reading)
-        self._open_tail(recovered)
+        try:
+            self._open_tail(recovered)
+        except OSError as error:
+            self._pool.close(0)
+            raise fault_of(error, directory.path) from error
         self._thread = threading.Thread(target=self._run, name="disk", daemon=True)
         self._thread.start()
 

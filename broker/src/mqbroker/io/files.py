@@ -69,6 +69,12 @@ class Files:
         self.number("size")
         return path.stat().st_size
 
+    def free_bytes(self, path: Path) -> int:
+        """What may be written to the file system of `path`."""
+        self.number("free_bytes")
+        found = os.statvfs(path)
+        return found.f_bavail * found.f_frsize
+
     def create(self, path: Path) -> int:
         """Open for writing, empty whatever it held. Only the owner may read: messages are private."""
         self.number("create")

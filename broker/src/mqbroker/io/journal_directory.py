@@ -1,8 +1,8 @@
 """The directory that the journal lives in: makes, opens, deletes and loads segment files.
 
 Invariants: a file gets its own name only after its zeros and its header are on disk, and nothing is written to it
-before the directory is synced, so a segment that recovery sees by name always has its header. Nothing is deleted here
-but what the plan of the journal names and files that were never given a name.
+before the directory is synced, so a segment that recovery sees by name always has its header. Nothing is deleted or
+overwritten here but what the plan of the journal names and files that have no name (yet, or any more).
 
 Source: docs/adr/0002-journal.md.
 """
@@ -51,6 +51,11 @@ class JournalDirectory:
         self.options = options
         self.files = Files() if files is None else files
         self._node_id = node_id
+
+    @property
+    def standard_bytes(self) -> int:
+        """The size of all files but those of single large entries: whole blocks."""
+        return _whole_blocks(self.options.journal_file_size_bytes)
 
     def load(self, leave: Leave | None = None) -> Recovered:
         """Everything that is live, after unfinished writes were cut off on disk too. Raises StorageFault.
@@ -109,15 +114,22 @@ class JournalDirectory:
 
     def prepare(self, number: int, size_bytes: int) -> OpenSegment:
         """Make a file of zeros with its header, on disk, but without its name yet."""
-        size_bytes += -size_bytes % BLOCK_BYTES
+        return self._make(number, self.files.create(self._unnamed_path(number)), size_bytes)
+
+    def reuse(self, path: Path, number: int) -> OpenSegment:
+        """As `prepare`, of a file without a name that is of the standard size and has zeros all over on disk."""
+        self.files.rename(path, self._unnamed_path(number))
+        return self._make(number, self.files.open(self._unnamed_path(number)), self.standard_bytes, has_zeros=True)
+
+    def _make(self, number: int, fd: int, size_bytes: int, *, has_zeros: bool = False) -> OpenSegment:
+        size_bytes = _whole_blocks(size_bytes)
         header = encode_file_header(number, size_bytes, self._node_id)
-        path = self._unnamed_path(number)
-        fd = self.files.create(path)
         try:
             self.files.write(fd, (header,), 0)
-            self._write_zeros(fd, FILE_HEADER_BYTES, size_bytes)
+            if not has_zeros:
+                self._write_zeros(fd, FILE_HEADER_BYTES, size_bytes)
             self.files.sync(fd)
-            direct = self._open_direct(path)
+            direct = self._open_direct(self._unnamed_path(number))
         except BaseException:
             os.close(fd)
             raise
@@ -140,6 +152,30 @@ class JournalDirectory:
     def delete(self, number: int) -> None:
         self.files.unlink(self.path_of(number))
         self.files.sync_directory(self.path)
+
+    def retire(self, number: int) -> Path | None:
+        """Delete a segment but for its file, which stays as it is without its name: where it is then. None: that could
+        not be done, and all of it is deleted."""
+        path = self._unnamed_path(number)
+        try:
+            self.files.rename(self.path_of(number), path)
+        except FileNotFoundError:
+            raise
+        except OSError:
+            self.delete(number)
+            return None
+        try:
+            self.files.sync_directory(self.path)
+        except OSError:
+            # The name may come back with the next start, so nothing may overwrite what the file holds.
+            self.files.unlink(path)
+            raise
+        return path
+
+    def wipe(self, fd: int, start: int, stop: int) -> None:
+        """Overwrite a part of a file with zeros, on disk."""
+        self._write_zeros(fd, start, stop)
+        self.files.sync(fd)
 
     def _unnamed_path(self, number: int) -> Path:
         return self.path / (file_name(number) + UNNAMED_SUFFIX)
@@ -210,6 +246,10 @@ class JournalDirectory:
             self.files.sync(fd)
         finally:
             self.files.close(fd)
+
+
+def _whole_blocks(size_bytes: int) -> int:
+    return size_bytes + -size_bytes % BLOCK_BYTES
 
 
 def fault_of(error: OSError, directory: Path) -> StorageFault:

@@ -3,7 +3,8 @@
 Files are written with zeros beforehand because a sync of data in such a file is twice as fast as in one that only has
 its blocks allocated (no metadata changes with it). A failure here is no failure of the node: the disk thread then
 makes the file itself, and its failure counts. A deletion that fails is reported; recovery offers the file for
-deletion again.
+deletion again. Some of the files that are deleted are kept and used again (segment_stock.py), which the thread sees to
+while nothing is asked of it.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import threading
 from collections.abc import Callable
 
 from mqbroker.io.journal_directory import JournalDirectory, OpenSegment
+from mqbroker.io.segment_stock import SegmentStock
 from mqbroker.node.inputs import Done, Failed, Input
 
 DELETIONS_MAX = 4096
@@ -25,6 +27,7 @@ class SegmentPool:
     def __init__(self, directory: JournalDirectory, post: Callable[[Input], None]) -> None:
         self._directory = directory
         self._post = post
+        self._stock = SegmentStock(directory)  # the thread's own
         self._tasks: queue.Queue[Callable[[], None] | None] = queue.Queue(DELETIONS_MAX)
         self._prepared = threading.Condition()
         self._wanted: int | None = None
@@ -48,7 +51,7 @@ class SegmentPool:
             while self._wanted == number:
                 self._prepared.wait()
             spare, self._spare = self._spare, None
-        standard_bytes = self._directory.options.journal_file_size_bytes
+        standard_bytes = self._directory.standard_bytes
         if spare is not None and (spare.number != number or size_bytes > standard_bytes):
             self._directory.discard(spare)
             spare = None
@@ -66,7 +69,7 @@ class SegmentPool:
             self._post(Failed(effect_id, f"{DELETIONS_MAX} files wait for deletion already"))
 
     def close(self, timeout_s: float) -> None:
-        """End after what was asked for. The file that is ready and unused is removed at the next start."""
+        """End after what was asked for. Files that are ready and unused are removed at the next start."""
         with contextlib.suppress(queue.Full):
             self._tasks.put_nowait(None)
         if timeout_s:
@@ -77,13 +80,21 @@ class SegmentPool:
                 self._directory.files.close(spare.fd)
 
     def _run(self) -> None:
-        while task := self._tasks.get():
+        while True:
+            try:
+                task = self._tasks.get(timeout=self._stock.wait_s)
+            except queue.Empty:
+                self._stock.work()
+                continue
+            if task is None:
+                break
             task()
+        self._stock.close()
 
     def _prepare(self, number: int) -> None:
         spare: OpenSegment | None = None
         with contextlib.suppress(OSError):
-            spare = self._directory.prepare(number, self._directory.options.journal_file_size_bytes)
+            spare = self._stock.prepare(number) or self._directory.prepare(number, self._directory.standard_bytes)
         with self._prepared:
             self._spare = spare
             self._wanted = None
@@ -91,7 +102,7 @@ class SegmentPool:
 
     def _delete(self, effect_id: int, segment: int) -> None:
         try:
-            self._directory.delete(segment)
+            self._stock.keep(segment)
         except FileNotFoundError:
             # A crash between deletion and its report: the outcome is what was wanted.
             self._post(Done(effect_id))
