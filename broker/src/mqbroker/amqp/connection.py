@@ -14,7 +14,7 @@ from mqbroker.amqp import sasl
 from mqbroker.amqp.events import Began, Dead, Event, LoggedIn, LoginDecided, Opened, SaslDerive
 from mqbroker.amqp.links import LinkBase, Partials
 from mqbroker.amqp.session import Session
-from mqbroker.amqp.states import Conn, ConnEvent, Link, Sess, SessEvent, next_conn, next_sess
+from mqbroker.amqp.states import OPENED, Conn, ConnEvent, Link, Sess, SessEvent, next_conn, next_sess
 from mqbroker.base.errors import PeerFault, Scope
 from mqbroker.wire.frames import AMQP_HEADER, EMPTY_FRAME, SASL_HEADER, Frame, encode_frame, frame_at
 from mqbroker.wire.performatives import (
@@ -38,7 +38,7 @@ from mqbroker.wire.types import Symbol
 
 FRAME_SIZE_MIN = 512
 WAITING_BYTES_MAX = 64 * 1024
-CODE_FLOW, CODE_TRANSFER, CODE_DISPOSITION = 0x13, 0x14, 0x15
+CODE_TRANSFER, CODE_DISPOSITION = 0x14, 0x15
 CLOSE_LEAD = b"\x00\x53\x18"
 TYPE_AMQP, TYPE_SASL = 0, 1
 TLS_RECORD = b"\x16\x03"
@@ -163,7 +163,7 @@ class Connection:
             self._handle()
 
     def _wants_header(self) -> bool:
-        if self._is_sasl and not self._is_logged_in:
+        if self.state is OPENED or (self._is_sasl and not self._is_logged_in):
             return self.state is Conn.START
         return self.state in (Conn.START, Conn.HDR_SENT, Conn.OPEN_PIPE)
 
@@ -196,7 +196,7 @@ class Connection:
 
     def _on(self, frame: Frame) -> Session:
         """The session of a frame."""
-        if self.state is not Conn.OPENED:
+        if self.state is not OPENED:
             self.state = next_conn(self.state, ConnEvent.GOT_FRAME)
         session = self._by_peer_channel.get(frame.channel)
         if session is None:
@@ -413,7 +413,7 @@ class Connection:
         return session
 
     def _begin(self, channel: int, begin: Begin) -> None:
-        if self.state is not Conn.OPENED:
+        if self.state is not OPENED:
             self.state = next_conn(self.state, ConnEvent.GOT_FRAME)
         if channel in self._by_peer_channel:
             raise PeerFault("amqp:not-allowed", f"begin on channel {channel}, on which a session is")
@@ -486,7 +486,7 @@ class Connection:
 
     def heartbeat(self) -> None:
         """An empty frame keeps the connection alive at the peer (§2.4.5)."""
-        if self.state is Conn.OPENED:
+        if self.state is OPENED:
             self.out.append(EMPTY_FRAME)
 
     def flush(self) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from mqbroker.amqp.states import Link, LinkEvent, next_link
+from mqbroker.amqp.states import ATTACHED, Link, LinkEvent, next_link
 from mqbroker.base.errors import PeerFault, Scope
 from mqbroker.base.serial import wrap
 from mqbroker.wire.large import HEAD_BYTES_MAX, body_offset
@@ -72,7 +72,7 @@ class LinkBase:
     @property
     def is_attached(self) -> bool:
         """Whether deliveries may flow."""
-        return self.state is Link.ATTACHED
+        return self.state is ATTACHED
 
     def answer(self, attach: Attach, *, is_held: bool = False) -> None:
         """Send our half of the attach; `is_held`: by `say`, or before anything else is said on this link."""

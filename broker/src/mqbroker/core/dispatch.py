@@ -216,7 +216,7 @@ class Dispatch:
             done = consumer.deliver(queue, segment)
             went += done
             if done < segment.n:
-                queue.put_back(segment._replace(start=segment.start + done, n=segment.n - done))
+                queue.put_back(segment.part(segment.start + done, segment.n - done))
                 break
         if went and consumer in self._seen:
             self._cursor = queue.consumers.index(consumer) + 1

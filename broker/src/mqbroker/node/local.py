@@ -59,7 +59,7 @@ class Receive:
             self.count += 1
             count += 1
         if count:
-            self.segments.append(segment._replace(n=count))
+            self.segments.append(segment.part(segment.start, count))
         return count
 
     def on_time(self, now_ns: int) -> None:

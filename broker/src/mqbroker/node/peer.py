@@ -234,7 +234,7 @@ class Peer(ABC):
 
     def incoming(self, event: Incoming) -> None:
         """Messages came in."""
-        link, run, first, is_settled = event
+        link, run, first, is_settled = event.link, event.run, event.delivery_id, event.is_settled
         broker = self.broker
         if not link.is_attached:
             return  # the same read brought more after what made us detach the link
