@@ -6,7 +6,7 @@ disposition answers what one step took in. Frames go to `connection.out` in the 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from mqbroker.amqp.events import (
     Aborted,
@@ -52,9 +52,9 @@ from mqbroker.wire.types import Symbol
 if TYPE_CHECKING:
     from mqbroker.amqp.connection import Connection
 
-HANDLE_OF_NO_LINK = 0xFFFFFFFE  # Proton's, in flows that it still sends for a link that it has detached
-FIRST_ID = Symbol("mq:first-id")  # property of a flow: the id that the next message has where it comes from
-INCOMING_WINDOW = 0x7FFFFFFF  # memory is bounded by credit and size limits, not by counting frames
+HANDLE_OF_NO_LINK: Final = 0xFFFFFFFE  # Proton's, in flows that it still sends for a link that it has detached
+FIRST_ID: Final = Symbol("mq:first-id")  # property of a flow: the id that the next message has where it comes from
+INCOMING_WINDOW: Final = 0x7FFFFFFF  # memory is bounded by credit and size limits, not by counting frames
 
 
 class Session(OutgoingTransfers):

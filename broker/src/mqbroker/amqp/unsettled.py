@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from mqbroker.base.value import Value
 
-COMPACT_AT = 512
+COMPACT_AT: Final = 512
 
 
 class Taken(Value):

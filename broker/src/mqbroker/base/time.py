@@ -6,8 +6,8 @@ from typing import Final
 
 from mqbroker.base.value import Value
 
-NS_PER_MS = 1_000_000
-NS_PER_S = 1_000_000_000
+NS_PER_MS: Final = 1_000_000
+NS_PER_S: Final = 1_000_000_000
 
 
 class At(Value):

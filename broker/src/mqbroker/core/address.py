@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mqbroker.core.reach import Reach
 
 ANYCAST, MULTICAST = "anycast", "multicast"
-FULLY_QUALIFIED = "::"
+FULLY_QUALIFIED: Final = "::"
 Part = tuple[int, int, list[Queue]]  # index of a run's first message, count, and where they go
 
 
@@ -40,7 +40,7 @@ class Origin(Value):
         self.publisher: Final = publisher
 
 
-UNKNOWN = Origin()  # an administrator, for example, has no container
+UNKNOWN: Final = Origin()  # an administrator, for example, has no container
 
 
 class Address:

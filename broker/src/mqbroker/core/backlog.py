@@ -14,11 +14,11 @@ from typing import Final
 from mqbroker.base.value import Value
 from mqbroker.wire.run import Run
 
-BLOCK_SEGMENTS_MAX = 256
-PRIORITY_MAX = 9
-ID_BITS = 56
+BLOCK_SEGMENTS_MAX: Final = 256
+PRIORITY_MAX: Final = 9
+ID_BITS: Final = 56
 # By priority, which is a ubyte on the wire.
-_FIRST_RANKS = tuple(PRIORITY_MAX - min(priority, PRIORITY_MAX) << ID_BITS for priority in range(256))
+_FIRST_RANKS: Final = tuple(PRIORITY_MAX - min(priority, PRIORITY_MAX) << ID_BITS for priority in range(256))
 # Why messages left a queue by themselves.
 EXPIRED, REPLACED, OVERFLOWED = "expired", "replaced", "overflowed"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from mqbroker.amqp.links import SenderLink
 from mqbroker.core.group_first import marked
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 # What one step may produce for one connection: little at first, and more the faster its peer reads. A thousand peers
 # that do not read at all must not cost a thousand times what a fast one needs.
-OUT_BYTES_MIN = 256 << 10
-OUT_BYTES_MAX = 4 << 20
+OUT_BYTES_MIN: Final = 256 << 10
+OUT_BYTES_MAX: Final = 4 << 20
 
 
 class LinkConsumer:

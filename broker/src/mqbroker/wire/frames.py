@@ -26,10 +26,10 @@ FRAME_SIZE_MAX_LOWEST: Final = 512
 
 EMPTY_FRAME: Final = b"\x00\x00\x00\x08\x02\x00\x00\x00"
 
-_PREAMBLE = Struct(">IBBH")
-_unpack_preamble = _PREAMBLE.unpack_from
-_unpack_size = Struct(">I").unpack_from
-_FRAME_SIZE_MIN = 8
+_PREAMBLE: Final = Struct(">IBBH")
+_unpack_preamble: Final = _PREAMBLE.unpack_from
+_unpack_size: Final = Struct(">I").unpack_from
+_FRAME_SIZE_MIN: Final = 8
 
 
 class Frame(Value):

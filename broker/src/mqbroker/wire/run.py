@@ -25,11 +25,11 @@ from mqbroker.wire.large_file import Large
 from mqbroker.wire.shape import TAG_SIZE_MAX, Shape, shape_of
 from mqbroker.wire.traits import PLAIN, Traits
 
-COLUMNS_MIN = 16  # below this many frames a loop over frames is faster than whole columns
-CACHE_SIZE_MAX = 1024
+COLUMNS_MIN: Final = 16  # below this many frames a loop over frames is faster than whole columns
+CACHE_SIZE_MAX: Final = 1024
 
-_U32 = Struct(">I")
-_BYTE = [bytes([value]) for value in range(256)]
+_U32: Final = Struct(">I")
+_BYTE: Final = [bytes([value]) for value in range(256)]
 
 
 class Layout(Value):
@@ -264,8 +264,8 @@ def _columns_agree(buffer: bytes, offset: int, count: int, first: Shape) -> bool
     return all(buffer[offset + first.id_offset + place : end : stride] == ids[place] for place in range(4))
 
 
-_LOW = bytes(range(256)) * 257
-_MIDDLE = b"".join(_BYTE[value] * 256 for value in range(256))
+_LOW: Final = bytes(range(256)) * 257
+_MIDDLE: Final = b"".join(_BYTE[value] * 256 for value in range(256))
 
 
 def id_columns(first: int, count: int) -> list[bytes]:
@@ -289,8 +289,8 @@ def id_columns(first: int, count: int) -> list[bytes]:
 
 # -- the canonical form of the general path ---------------------------------------------------------------------------
 
-_CANONICAL = Struct(">I4s6s2s5s6s2s")
-_CANONICAL_SIZE = 29
+_CANONICAL: Final = Struct(">I4s6s2s5s6s2s")
+_CANONICAL_SIZE: Final = 29
 
 
 def single(payload: bytes) -> Run:

@@ -9,10 +9,10 @@ from mqbroker.base.value import Value
 from mqbroker.wire.header_section import Section, section_of
 from mqbroker.wire.transfer_tail import TRANSFER, tail_is_settled
 
-FRAME_SIZE_MIN = 20  # a smaller transfer has next to no message
-TAG_SIZE_MAX = 32  # AMQP 1.0 §2.8.7
+FRAME_SIZE_MIN: Final = 20  # a smaller transfer has next to no message
+TAG_SIZE_MAX: Final = 32  # AMQP 1.0 §2.8.7
 
-_U32 = Struct(">I")
+_U32: Final = Struct(">I")
 
 
 class Shape(Value):
