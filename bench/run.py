@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from bench import disk, floors, load, native, peers, prerequisites, report, rounds, rows
+from bench import build, disk, floors, load, peers, prerequisites, report, rounds, rows
 from bench.faults import BenchFault
 
 HERE = Path(__file__).parent
@@ -53,6 +53,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--peer", action="append", help=f"may be repeated ({', '.join(peers.DEFAULT_PEERS)})")
     parser.add_argument("--no-ours", action="store_true", help="leave our own broker out, to try peers alone")
     parser.add_argument("--native", action="store_true", help="our broker as a native build, which is made first")
+    parser.add_argument(
+        "--python", type=Path, help="what runs our broker, as /usr/bin/python3 does on a host (this one)"
+    )
     parser.add_argument("--check", action="store_true", help="exit 1 when a floor is missed; peers: Artemis alone")
     parser.add_argument("--json", type=Path, help="file for the figures (bench/results/<time>.json)")
     parser.add_argument("--work-directory", type=Path, default=HERE / ".run", help="where journals go; must be a disk")
@@ -65,8 +68,8 @@ def _plan(options: argparse.Namespace) -> rounds.Plan:
     ours = () if options.no_ours else (peers.OURS,)
     usual = () if options.short else peers.ARTEMIS_PEERS if options.check else peers.DEFAULT_PEERS
     named = tuple(options.peer) if options.peer is not None else usual
-    if options.native and not ours:
-        raise ValueError("--native says how our own broker is built, and --no-ours leaves it out")
+    if (options.native or options.python) and not ours:
+        raise ValueError("--native and --python say how our own broker is run, and --no-ours leaves it out")
     count = options.rounds or (1 if options.short else 5 if options.check else 3)
     if not 1 <= count <= ROUNDS_MAX:
         raise ValueError(f"--rounds must be 1 to {ROUNDS_MAX}")
@@ -90,7 +93,9 @@ def _run(plan: rounds.Plan, options: argparse.Namespace) -> int:
     try:
         if options.native:
             _say("bench: building the native wheel")
-            native.use(native.build(directory))
+            build.use(build.build(directory))
+        if options.python:
+            build.use_python(options.python, directory)
         facts = _facts(plan, directory)
         record = rounds.run(plan, directory, _say)
     except BaseException:
@@ -101,9 +106,9 @@ def _run(plan: rounds.Plan, options: argparse.Namespace) -> int:
     return _publish(record, plan, facts, options)
 
 
-def build_line(is_native: bool) -> str:
+def build_line(is_native: bool, python: str) -> str:
     """What the table does not say: which build of our broker it speaks of."""
-    return f"{peers.OURS} was {'a native build' if is_native else 'Python, not a native build'}"
+    return f"{peers.OURS} was {'a native build' if is_native else 'Python, not a native build'}, run by Python {python}"
 
 
 def _raise_open_files() -> None:
@@ -137,7 +142,7 @@ def _publish(record: rounds.Record, plan: rounds.Plan, facts: dict[str, Any], op
         raise BenchFault("nothing could be measured; the reasons are above")
     print(report.table(results, peers.OURS))
     if facts["native"] is not None:
-        print(build_line(facts["native"]))
+        print(build_line(facts["native"], facts["python"]))
     print(report.omissions(record.omitted, plan.choice.titles()), end="")
     if options.short:
         print("few messages on a cold broker: the counts are right, the figures mean nothing")
@@ -160,7 +165,7 @@ def _facts(plan: rounds.Plan, directory: Path) -> dict[str, Any]:
     return {
         "when": datetime.now(UTC).isoformat(timespec="seconds"),
         "brokers": list(plan.names),
-        "native": native.said() if peers.OURS in plan.names else None,
+        "native": build.said() if peers.OURS in plan.names else None,
         "rounds": plan.rounds,
         "warm": plan.warm,
         "rows": {
@@ -172,7 +177,7 @@ def _facts(plan: rounds.Plan, directory: Path) -> dict[str, Any]:
         "cores": cores,
         "processor": _processor(),
         "kernel": platform.release(),
-        "python": platform.python_version(),
+        "python": build.python() if peers.OURS in plan.names else None,
         "load_before": load_before,
         "file_system": kind,
         "fdatasync_us": {"p50": round(median_us, 1), "p99": round(p99_us, 1)},

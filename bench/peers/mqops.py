@@ -66,9 +66,23 @@ def clustered(member: Member) -> str:
     return "".join([*connectors, cluster])
 
 
+_programs = Path(sys.executable).parent
+
+
+def use(programs: Path) -> None:
+    """From now on `mqbroker` and `python` of this folder run our broker, not those that run the benchmark."""
+    global _programs
+    _programs = programs
+
+
+def python() -> Path:
+    """What runs our broker."""
+    return _programs / "python"
+
+
 def executable() -> Path:
-    """`mqbroker` of the environment that runs the benchmark."""
-    found = Path(sys.executable).parent / "mqbroker"
+    """`mqbroker` of the environment that runs the benchmark, unless another was chosen."""
+    found = _programs / "mqbroker"
     if not found.exists():
         raise BenchFault(f"there is no {found}: run `make setup` first")
     return found

@@ -37,9 +37,19 @@ def is_exempt(path: Path) -> bool:
 
 
 def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """All but those that make a value of its fields, which are no more to think of than those of a NamedTuple."""
+    values = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef) and is_value(node)]
+    makers = {each for value in values for each in value.body if isinstance(each, ast.FunctionDef)}
+    makers = {each for each in makers if each.name == "__init__"}
     for node in ast.walk(tree):
+        if node in makers:
+            continue
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node
+
+
+def is_value(node: ast.ClassDef) -> bool:
+    return [ast.unparse(base) for base in node.bases] == ["Value"]
 
 
 def lines_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
@@ -107,4 +117,8 @@ def test_the_measures_measure() -> None:
     long = ast.parse("def f(a, b, *, c, d, e, f):\n" + "    x = 1\n" * 60).body[0]
     assert isinstance(long, ast.FunctionDef)
     assert (lines_of(long), parameters_of(long)) == (61, 6)
+    classes = (
+        "class A(Value):\n    def __init__(self): ...\n    def f(self): ...\nclass B:\n    def __init__(self): ...\n"
+    )
+    assert [each.name for each in functions(ast.parse(classes))] == ["f", "__init__"]
     assert len(FILES) > 150

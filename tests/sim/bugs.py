@@ -32,6 +32,8 @@ from mqbroker.node.large_messages import Completion, LargeMessages
 from mqbroker.node.uploads import Upload, Uploads
 from mqbroker.wire.run import Run
 
+from tests.support.values import replaced
+
 
 def _accept_before_sync(self: Decisions, action: Callable[..., None], *arguments: Any) -> None:
     """A decision that does not wait for the disk."""
@@ -220,7 +222,7 @@ def _page_only_when_full(self: Paging, address: Address, queues: list[Queue]) ->
 def _read_without_last(piece: Piece, runs: list[Run]) -> Iterator[Segment]:
     """The last message of a piece does not come back."""
     for segment in _SEGMENTS_IN(piece, runs):
-        yield segment if segment.n == 1 else segment._replace(n=segment.n - 1)
+        yield segment if segment.n == 1 else replaced(segment, n=segment.n - 1)
 
 
 def _forget_pins(self: Pages, written: Written, count: int, size_bytes: int, position: int) -> None:

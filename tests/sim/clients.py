@@ -10,7 +10,8 @@ from typing import Any
 
 from mqbroker.amqp import events as told
 from mqbroker.amqp import sasl
-from mqbroker.amqp.connection import Connection, ConnectionLimits
+from mqbroker.amqp.connection import Connection
+from mqbroker.amqp.limits import ConnectionLimits
 from mqbroker.amqp.links import ReceiverLink, SenderLink
 from mqbroker.amqp.session import Session
 from mqbroker.wire.performatives import Accepted, Attach, Modified, Open, Rejected, Released, Source, Target

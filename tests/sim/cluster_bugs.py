@@ -25,6 +25,8 @@ from mqbroker.core.store import Store
 from mqbroker.journal.recovered import Recovered
 from mqbroker.wire.run import Run
 
+from tests.support.values import replaced
+
 _ARRIVE, _FRESH, _FORWARD, _GIVE_BACK = Arrivals.publish, Ranges.fresh, Redistribution.forward, Store.give_back
 _ADD_QUEUE = Store.add_queue
 _LOOK, _RUN, _QUEUES_FOR, _MEMBERS = Redistribution.look, Redistribution.run, Forwarding.queues_for, Group.members
@@ -59,7 +61,7 @@ def _forward_twice(self: Redistribution, address: Address, part: Segment, queues
 
 def _forward_uncounted(self: Redistribution, address: Address, part: Segment, queues: list[Queue]) -> None:
     """Nobody knows elsewhere how often it was delivered here."""
-    _FORWARD(self, address, part._replace(deliveries=0), queues)
+    _FORWARD(self, address, replaced(part, deliveries=0), queues)
 
 
 def _forget_unanswered(self: Store, queue: Queue, segment: Segment, *, was_delivered: bool) -> None:

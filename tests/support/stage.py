@@ -19,7 +19,8 @@ from mqbroker.admin.operations import perform
 from mqbroker.amqp import events as told
 from mqbroker.amqp import sasl
 from mqbroker.amqp.certificate import Certificate
-from mqbroker.amqp.connection import Connection, ConnectionLimits
+from mqbroker.amqp.connection import Connection
+from mqbroker.amqp.limits import ConnectionLimits
 from mqbroker.amqp.session import Session
 from mqbroker.base.notice import Notice
 from mqbroker.base.time import NS_PER_MS, At

@@ -6,8 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 from mqbroker.amqp import sasl
-from mqbroker.amqp.connection import Connection, ConnectionLimits
+from mqbroker.amqp.connection import Connection
 from mqbroker.amqp.events import Attaching, Detached, Incoming, Opened
+from mqbroker.amqp.limits import ConnectionLimits
 from mqbroker.amqp.links import ReceiverLink, SenderLink
 from mqbroker.base.time import At
 from mqbroker.client import effects, errors, inputs

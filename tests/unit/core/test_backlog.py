@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mqbroker.core import backlog as module
 from mqbroker.core.backlog import Backlog, Segment, rank_of
-from mqbroker.wire.run import Run, single
+from mqbroker.wire.run import Layout, Run, single
 
 _SAMPLE = single(b"")
 
@@ -14,7 +14,7 @@ _SAMPLE = single(b"")
 def run_of(first_id: int, count: int, priority: int = 4) -> Run:
     """Empty messages with these ids."""
     section = _SAMPLE.section._replace(priority=priority)
-    found = Run(_SAMPLE.buffer, range(count), 1, (29, 17, 27, section))  # type: ignore[arg-type]
+    found = Run(_SAMPLE.buffer, range(count), 1, Layout(29, 17, 27, section))
     found.first_id = first_id
     return found
 

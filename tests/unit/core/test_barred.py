@@ -7,6 +7,7 @@ from mqbroker.core.queue import Filter, Queue, Segment
 from mqbroker.wire.run import parse_run
 
 from tests.support import frames
+from tests.support.values import replaced
 
 
 class Taker:
@@ -35,7 +36,7 @@ def test_each_message_of_a_range_is_barred_for_one_consumer_only() -> None:
     barred, one, two = Barred(), Taker(), Taker()
     messages = segment(3)
     assert not barred
-    assert barred.add(messages, one) == barred.add(messages._replace(n=1), one) == []
+    assert barred.add(messages, one) == barred.add(replaced(messages, n=1), one) == []
     assert barred.count == 3
     assert [barred.has(messages.rank + at, one) for at in range(4)] == [True, True, True, False]
     assert not barred.has(messages.rank, two)
@@ -45,8 +46,8 @@ def test_it_ends_with_the_message_or_the_consumer() -> None:
     barred, one, two = Barred(), Taker(), Taker()
     messages = segment(5)
     barred.add(messages, one)
-    barred.add(messages._replace(start=3, n=2), two)
-    barred.forget(messages._replace(n=1))
+    barred.add(replaced(messages, start=3, n=2), two)
+    barred.forget(replaced(messages, n=1))
     assert not barred.has(messages.rank, one)
     barred.left(one)
     assert barred.count == 2

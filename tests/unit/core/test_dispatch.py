@@ -13,6 +13,7 @@ from mqbroker.wire.run import Run, single
 from mqbroker.wire.sections import Header, Properties, build_message, decode_application_properties, scan_sections
 from mqbroker.wire.traits import Traits
 
+from tests.support.values import replaced
 from tests.unit.wire.strategies import steady
 
 
@@ -50,7 +51,7 @@ class Taker:
         if self.is_browser:
             self.copies += range(segment.first_id, segment.first_id + count)
         elif count:
-            self.held.append(segment._replace(n=count))
+            self.held.append(replaced(segment, n=count))
         return count
 
 

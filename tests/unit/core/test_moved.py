@@ -21,6 +21,8 @@ from mqbroker.wire.sections import (
 )
 from mqbroker.wire.values import Symbol
 
+from tests.support.values import replaced
+
 BODY = bytes.fromhex("005375a00161")
 PROPERTIES = Properties(message_id="m1", to="orders", correlation_id=b"\x00\xff", group_id="g", group_sequence=3)
 EXPIRING = replace(PROPERTIES, absolute_expiry_time=1_700_000_000_000)
@@ -122,8 +124,8 @@ def test_many_go_as_each_of_them_would_alone() -> None:
         segment = together([header + lasting + body for body in bodies], expires_ms=6000)
         one_by_one = [forwarded(segment, index, 2500) for index in range(1, 4)]
         assert forwarded_alike(segment, 3, 2500) == one_by_one
-        assert forwarded_alike(segment._replace(deliveries=2), 3, 2500) == [
-            forwarded(segment._replace(deliveries=2), index, 2500) for index in range(1, 4)
+        assert forwarded_alike(replaced(segment, deliveries=2), 3, 2500) == [
+            forwarded(replaced(segment, deliveries=2), index, 2500) for index in range(1, 4)
         ]
 
 

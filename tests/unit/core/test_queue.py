@@ -10,17 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from mqbroker.core.queue import Filter, Queue, QueueKind, Segment
-from mqbroker.wire.run import Run, single
+from mqbroker.wire.run import Layout, Run, single
 
+from tests.support.values import replaced
 from tests.unit.wire.strategies import steady, steady_few
 
 _BUFFER = single(b"").buffer
-_LAYOUT = (29, 17, 27, single(b"").section)
+_LAYOUT = Layout(29, 17, 27, single(b"").section)
 
 
 def run_of(first_id: int, count: int) -> Run:
     """Empty messages with these ids."""
-    found = Run(_BUFFER, range(count), 1, _LAYOUT)  # type: ignore[arg-type]
+    found = Run(_BUFFER, range(count), 1, _LAYOUT)
     found.first_id = first_id
     return found
 
@@ -58,7 +59,7 @@ class Taker:
 
     def deliver(self, queue: Queue, segment: Segment) -> int:
         count = min(segment.n, self.bite, self.credit)
-        taken = segment._replace(n=count)
+        taken = replaced(segment, n=count)
         self.credit -= count
         self.got += ids(taken)
         if count:
@@ -93,7 +94,7 @@ def test_returned_messages_of_another_count_stay_apart_and_in_order() -> None:
     orders.add(Segment(run, 0, 3, 0))
     one, two, three = (orders.take(1) for _ in range(3))
     orders.put_back(three)
-    orders.put_back(two._replace(deliveries=1))
+    orders.put_back(replaced(two, deliveries=1))
     orders.put_back(one)
     assert [(segment.first_id, segment.deliveries) for segment in orders.segments()] == [(1, 0), (2, 1), (3, 0)]
 
@@ -157,14 +158,14 @@ class QueueMachine(RuleBasedStateMachine):
         count = choice.draw(st.integers(1, segment.n - skip))
         for start, n in ((segment.start, skip), (segment.start + skip + count, segment.n - skip - count)):
             if n:
-                self.delivering.append(segment._replace(start=start, n=n))
-        return segment._replace(start=segment.start + skip, n=count)
+                self.delivering.append(replaced(segment, start=start, n=n))
+        return replaced(segment, start=segment.start + skip, n=count)
 
     @precondition(lambda self: self.delivering)
     @rule(choice=st.data(), counts=st.booleans())
     def give_back(self, choice: st.DataObject, counts: bool) -> None:
         segment = self._part(choice)
-        self.queue.put_back(segment._replace(deliveries=segment.deliveries + counts))
+        self.queue.put_back(replaced(segment, deliveries=segment.deliveries + counts))
         self.counts.update(dict.fromkeys(ids(segment), int(counts)))
         self.ready += ids(segment)
 

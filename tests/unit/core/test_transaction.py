@@ -13,6 +13,7 @@ from mqbroker.wire.sections import build_message
 
 from tests.support import frames
 from tests.support.stage import Stage, options_with
+from tests.support.values import replaced
 
 FAILURE = Refused("amqp:transaction:rollback", "for the test")
 
@@ -102,7 +103,7 @@ def test_a_rollback_drops_and_returns(end: object) -> None:
     work.post("orders", message())
     assert callable(end)
     end(work)
-    assert queue.backlog.head == segment._replace(deliveries=1)
+    assert queue.backlog.head == replaced(segment, deliveries=1)
     assert queue.message_count == 2
     assert stage.broker.store.memory.held_bytes == held
     assert (list(work.in_delivery()), work.size_bytes) == ([], 0)
@@ -142,7 +143,7 @@ def test_neighbours_are_one_part() -> None:
     queue, segment = taken(stage, 4)
     work = Transaction(stage.broker.store)
     for index in range(4):
-        work.retire(queue, segment._replace(start=segment.start + index, n=1), Accepted())
+        work.retire(queue, replaced(segment, start=segment.start + index, n=1), Accepted())
     assert work.parts_count == 1
     work.retire(queue, segment, Released())
     assert work.parts_count == 2

@@ -20,6 +20,8 @@ from mqbroker.journal.plan import Journal
 from mqbroker.journal.recover import recover
 from mqbroker.journal.recovered import Recovered
 
+from tests.support.values import replaced
+
 from .disk_image import NODE_ID, DiskImage, options, take
 
 ALL_FACTS = [Facts(*bits) for bits in itertools.product((False, True), repeat=5)]
@@ -313,7 +315,7 @@ def test_a_journal_file_sent_as_a_message_does_not_confuse_recovery() -> None:
     other._position = 10_000
     append = other.take(sync=True)
     assert append is not None
-    foreign.write(append._replace(segment=9), watermark=99_999)
+    foreign.write(replaced(append, segment=9), watermark=99_999)
     image.journal.store(6, 1, (1,), bytes(foreign.files[9][:2000]) + b"\x55" * 1000)
     append = image.journal.take(sync=True)
     assert append is not None

@@ -7,16 +7,25 @@ speaks first. Every violation ends what its scope names and is answered with its
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from mqbroker.amqp import sasl
 from mqbroker.amqp.events import Began, Dead, Event, LoggedIn, LoginDecided, Opened, SaslDerive
+from mqbroker.amqp.limits import ConnectionLimits
 from mqbroker.amqp.links import LinkBase, Partials
 from mqbroker.amqp.session import Session
-from mqbroker.amqp.states import Conn, ConnEvent, Link, Sess, SessEvent, next_conn, next_sess
+from mqbroker.amqp.states import OPENED, Conn, ConnEvent, Link, Sess, SessEvent, next_conn, next_sess
 from mqbroker.base.errors import PeerFault, Scope
-from mqbroker.wire.frames import AMQP_HEADER, EMPTY_FRAME, SASL_HEADER, Frame, encode_frame, frame_at
+from mqbroker.wire.frames import (
+    AMQP_FRAME,
+    AMQP_HEADER,
+    EMPTY_FRAME,
+    SASL_FRAME,
+    SASL_HEADER,
+    Frame,
+    encode_frame,
+    frame_at,
+)
 from mqbroker.wire.performatives import (
     Attach,
     Begin,
@@ -36,24 +45,12 @@ from mqbroker.wire.performatives import (
 )  # fmt: skip
 from mqbroker.wire.types import Symbol
 
-FRAME_SIZE_MIN = 512
-WAITING_BYTES_MAX = 64 * 1024
-CODE_FLOW, CODE_TRANSFER, CODE_DISPOSITION = 0x13, 0x14, 0x15
-CLOSE_LEAD = b"\x00\x53\x18"
-TYPE_AMQP, TYPE_SASL = 0, 1
-TLS_RECORD = b"\x16\x03"
-
-
-@dataclass(frozen=True, slots=True)
-class ConnectionLimits:
-    """What we allow a peer. Sizes in bytes."""
-
-    frame_size_max: int
-    frame_size_before_open_max: int
-    idle_timeout_ms: int
-    sessions_max: int
-    links_max: int
-    partial_bytes_max: int
+FRAME_SIZE_MIN: Final = 512
+WAITING_BYTES_MAX: Final = 64 * 1024
+CODE_TRANSFER: Final = 0x14
+CODE_DISPOSITION: Final = 0x15
+CLOSE_LEAD: Final = b"\x00\x53\x18"
+TLS_RECORD: Final = b"\x16\x03"
 
 
 class Connection:
@@ -163,17 +160,19 @@ class Connection:
             self._handle()
 
     def _wants_header(self) -> bool:
+        if self.state is OPENED:
+            return False
         if self._is_sasl and not self._is_logged_in:
             return self.state is Conn.START
         return self.state in (Conn.START, Conn.HDR_SENT, Conn.OPEN_PIPE)
 
     def _frame(self, buffer: bytes, frame: Frame, offset: int, limit: int) -> int:
         if self._is_sasl and not self._is_logged_in:
-            if frame.type != TYPE_SASL:
+            if frame.type != SASL_FRAME:
                 raise PeerFault("amqp:connection:framing-error", "an AMQP frame before the SASL outcome")
             self._sasl_frame(decode_performative(buffer, frame.body_offset, frame.end)[0])
             return frame.end
-        if frame.type != TYPE_AMQP:
+        if frame.type != AMQP_FRAME:
             raise PeerFault("amqp:connection:framing-error", f"frame type {frame.type}")
         if frame.body_offset == frame.end:
             return frame.end
@@ -196,7 +195,7 @@ class Connection:
 
     def _on(self, frame: Frame) -> Session:
         """The session of a frame."""
-        if self.state is not Conn.OPENED:
+        if self.state is not OPENED:
             self.state = next_conn(self.state, ConnEvent.GOT_FRAME)
         session = self._by_peer_channel.get(frame.channel)
         if session is None:
@@ -255,7 +254,7 @@ class Connection:
             self.state = next_conn(self.state, ConnEvent.SENT_HEADER)
 
     def _sasl_send(self, performative: Any) -> None:
-        self.out.append(encode_frame(0, encode(performative), b"", TYPE_SASL))
+        self.out.append(encode_frame(0, encode(performative), b"", SASL_FRAME))
 
     def _sasl_frame(self, body: Any) -> None:
         server, client = self._server, self._client
@@ -413,7 +412,7 @@ class Connection:
         return session
 
     def _begin(self, channel: int, begin: Begin) -> None:
-        if self.state is not Conn.OPENED:
+        if self.state is not OPENED:
             self.state = next_conn(self.state, ConnEvent.GOT_FRAME)
         if channel in self._by_peer_channel:
             raise PeerFault("amqp:not-allowed", f"begin on channel {channel}, on which a session is")
@@ -486,7 +485,7 @@ class Connection:
 
     def heartbeat(self) -> None:
         """An empty frame keeps the connection alive at the peer (§2.4.5)."""
-        if self.state is Conn.OPENED:
+        if self.state is OPENED:
             self.out.append(EMPTY_FRAME)
 
     def flush(self) -> None:

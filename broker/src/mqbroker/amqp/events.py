@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+from mqbroker.amqp.deliveries import Incoming as Incoming
+from mqbroker.amqp.deliveries import Settled as Settled
 
 if TYPE_CHECKING:
     from mqbroker.amqp.links import ReceiverLink, SenderLink
@@ -11,27 +14,6 @@ if TYPE_CHECKING:
     from mqbroker.amqp.unsettled import Taken
     from mqbroker.wire.performatives import Attach, Error, Open, TransactionalState
     from mqbroker.wire.run import Run
-
-
-class Incoming(NamedTuple):
-    """Messages arrived on a link. Unless settled they are owed an outcome under ids delivery_id…"""
-
-    link: ReceiverLink
-    run: Run
-    delivery_id: int
-    is_settled: bool
-
-
-class Settled(NamedTuple):
-    """The peer gave an outcome to deliveries of ours. `outcome` None: settled without one. `owes_settlement`: the
-    receiver waits for our own settlement of first…last (its settle mode is `second`)."""
-
-    session: Session
-    taken: list[Taken]
-    outcome: Any
-    owes_settlement: bool
-    first: int
-    last: int
 
 
 class Posted(NamedTuple):

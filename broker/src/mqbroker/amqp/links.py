@@ -11,9 +11,9 @@ the connection. Counters, easily confused: delivery ids belong to the session, c
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from mqbroker.amqp.states import Link, LinkEvent, next_link
+from mqbroker.amqp.states import ATTACHED, Link, LinkEvent, next_link
 from mqbroker.base.errors import PeerFault, Scope
 from mqbroker.base.serial import wrap
 from mqbroker.wire.large import HEAD_BYTES_MAX, body_offset
@@ -24,7 +24,7 @@ from mqbroker.wire.types import Symbol
 if TYPE_CHECKING:
     from mqbroker.amqp.session import Session
 
-SECTION_START_BYTES_MAX = 64  # descriptor and first byte of a section, however it is spelt
+SECTION_START_BYTES_MAX: Final = 64  # descriptor and first byte of a section, however it is spelt
 SETTLE_UNSETTLED, SETTLE_SETTLED, SETTLE_MIXED = 0, 1, 2
 ROLE_SENDER, ROLE_RECEIVER = False, True
 
@@ -72,7 +72,7 @@ class LinkBase:
     @property
     def is_attached(self) -> bool:
         """Whether deliveries may flow."""
-        return self.state is Link.ATTACHED
+        return self.state is ATTACHED
 
     def answer(self, attach: Attach, *, is_held: bool = False) -> None:
         """Send our half of the attach; `is_held`: by `say`, or before anything else is said on this link."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from mqbroker.amqp.unsettled import Unsettled
 from mqbroker.base.serial import wrap
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mqbroker.amqp.connection import Connection
     from mqbroker.amqp.links import LinkBase, SenderLink
 
-HEAD_GROWTH = 16  # bytes that a transfer's head may grow by when it is sent on
+HEAD_GROWTH: Final = 16  # bytes that a transfer's head may grow by when it is sent on
 
 
 def _transfer(link: SenderLink, identity: int | None, state: DeliveryState | None, *, more: bool) -> Transfer:

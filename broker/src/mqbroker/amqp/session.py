@@ -6,7 +6,7 @@ disposition answers what one step took in. Frames go to `connection.out` in the 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from mqbroker.amqp.events import (
     Aborted,
@@ -27,7 +27,7 @@ from mqbroker.amqp.events import (
 )
 from mqbroker.amqp.links import ROLE_RECEIVER, ROLE_SENDER, LinkBase, Partial, ReceiverLink, SenderLink
 from mqbroker.amqp.outgoing import OutgoingTransfers
-from mqbroker.amqp.states import Link, LinkEvent, Sess, SessEvent, next_sess
+from mqbroker.amqp.states import ATTACHED, MAPPED, Link, LinkEvent, Sess, SessEvent, next_sess
 from mqbroker.base.errors import PeerFault, Scope
 from mqbroker.base.serial import unwrap, wrap
 from mqbroker.wire.flat import decode_disposition_flat, encode_disposition_accepted
@@ -52,9 +52,9 @@ from mqbroker.wire.types import Symbol
 if TYPE_CHECKING:
     from mqbroker.amqp.connection import Connection
 
-HANDLE_OF_NO_LINK = 0xFFFFFFFE  # Proton's, in flows that it still sends for a link that it has detached
-FIRST_ID = Symbol("mq:first-id")  # property of a flow: the id that the next message has where it comes from
-INCOMING_WINDOW = 0x7FFFFFFF  # memory is bounded by credit and size limits, not by counting frames
+HANDLE_OF_NO_LINK: Final = 0xFFFFFFFE  # Proton's, in flows that it still sends for a link that it has detached
+FIRST_ID: Final = Symbol("mq:first-id")  # property of a flow: the id that the next message has where it comes from
+INCOMING_WINDOW: Final = 0x7FFFFFFF  # memory is bounded by credit and size limits, not by counting frames
 
 
 class Session(OutgoingTransfers):
@@ -167,12 +167,12 @@ class Session(OutgoingTransfers):
         """One or many transfers from `offset` on; says where the next frame starts."""
         parsed = None
         link = None
-        if self.state is Sess.MAPPED:
+        if self.state is MAPPED:
             parsed = parse_run(buffer, offset, limit, 1 << 16, self.connection.frame_size_max)
         # A run has empty messages only where its first is one.
         if parsed is not None and parsed.run.size_bytes(0, 1) > parsed.run.head_size:
             found = self.by_peer_handle.get(parsed.handle)
-            if isinstance(found, ReceiverLink) and found.partial is None and found.state is Link.ATTACHED:
+            if isinstance(found, ReceiverLink) and found.partial is None and found.state is ATTACHED:
                 link = found
         if parsed is None or link is None:
             self._transfer_slowly(buffer, frame)
@@ -212,12 +212,12 @@ class Session(OutgoingTransfers):
         transfer, payload_offset = decode_performative(buffer, frame.body_offset, frame.end)
         assert isinstance(transfer, Transfer)
         self.next_incoming_id += 1
-        if self.state is not Sess.MAPPED:
+        if self.state is not MAPPED:
             self.state = next_sess(self.state, SessEvent.GOT_FRAME)
             return
         link = self._peer_link(transfer.handle)
         link.move(LinkEvent.GOT_FRAME)
-        if link.state is not Link.ATTACHED:
+        if link.state is not ATTACHED:
             return
         if not isinstance(link, ReceiverLink):
             raise PeerFault("amqp:not-allowed", "transfer on a link whose sender we are", Scope.LINK)
@@ -302,7 +302,7 @@ class Session(OutgoingTransfers):
             role, first, maybe_last, state = decoded.role, decoded.first, decoded.last, decoded.state
             settled = bool(decoded.settled)
         last = first if maybe_last is None else maybe_last
-        if self.state is not Sess.MAPPED:
+        if self.state is not MAPPED:
             self.state = next_sess(self.state, SessEvent.GOT_FRAME)
             return
         if role is not ROLE_RECEIVER:
@@ -335,7 +335,7 @@ class Session(OutgoingTransfers):
 
     def flow(self, flow: Flow) -> None:
         """Windows and credit."""
-        if self.state is not Sess.MAPPED:
+        if self.state is not MAPPED:
             self.state = next_sess(self.state, SessEvent.GOT_FRAME)
             return
         seen = self.next_outgoing_id if flow.next_incoming_id is None else unwrap(
@@ -353,7 +353,7 @@ class Session(OutgoingTransfers):
             return
         link = self._peer_link(flow.handle)
         link.move(LinkEvent.GOT_FRAME)
-        if link.state is not Link.ATTACHED:
+        if link.state is not ATTACHED:
             return
         if isinstance(link, SenderLink):
             if flow.properties and "txn-id" in flow.properties:
@@ -378,7 +378,7 @@ class Session(OutgoingTransfers):
 
     def attach(self, attach: Attach) -> None:
         """The peer attaches, or answers our attach."""
-        if self.state is not Sess.MAPPED:
+        if self.state is not MAPPED:
             self.state = next_sess(self.state, SessEvent.GOT_FRAME)
             return
         ours = self.by_name.get((attach.name, not attach.role))
@@ -414,7 +414,7 @@ class Session(OutgoingTransfers):
 
     def detach(self, detach: Detach) -> None:
         """The peer detaches, or answers our detach."""
-        if self.state is not Sess.MAPPED:
+        if self.state is not MAPPED:
             self.state = next_sess(self.state, SessEvent.GOT_FRAME)
             return
         link = self._peer_link(detach.handle)

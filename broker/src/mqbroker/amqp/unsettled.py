@@ -8,18 +8,28 @@ other is found by bisection.
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import Any, NamedTuple
+from typing import Any, Final
 
-COMPACT_AT = 512
+from mqbroker.base.value import Value
+
+COMPACT_AT: Final = 512
 
 
-class Taken(NamedTuple):
+class Taken(Value):
     """Messages `skip`… of a token that are settled now."""
 
-    link: Any
-    token: Any
-    skip: int
-    n: int
+    __match_args__ = ("link", "token", "skip", "n")
+    __slots__ = __match_args__
+
+    def __init__(self, link: Any, token: Any, skip: int, n: int) -> None:
+        self.link: Final = link
+        self.token: Final = token
+        self.skip: Final = skip
+        self.n: Final = n
+
+    def with_token(self, token: Any) -> Taken:
+        """The same messages under another token."""
+        return Taken(self.link, token, self.skip, self.n)
 
 
 class Unsettled:
@@ -66,7 +76,8 @@ class Unsettled:
         taken: list[tuple[int, Taken]] = []
         kept: list[tuple[int, Taken]] = []
         while at < len(firsts) and firsts[at] <= last:
-            start, (link, token, skip, count) = firsts[at], entries[at]
+            start, entry = firsts[at], entries[at]
+            link, token, skip, count = entry.link, entry.token, entry.skip, entry.n
             low, high = max(first - start, 0), min(last - start + 1, count)
             if low >= high:
                 kept.append((start, entries[at]))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-MODULUS = 1 << 32
-_HALF = 1 << 31
+from typing import Final
+
+MODULUS: Final = 1 << 32
+_HALF: Final = 1 << 31
 
 
 def wrap(number: int) -> int:

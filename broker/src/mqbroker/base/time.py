@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final
 
-NS_PER_MS = 1_000_000
-NS_PER_S = 1_000_000_000
+from mqbroker.base.value import Value
+
+NS_PER_MS: Final = 1_000_000
+NS_PER_S: Final = 1_000_000_000
 
 
-class At(NamedTuple):
+class At(Value):
     """One instant: timers go by `monotonic_ns`, expiry and schedules by `wall_ms` (since 1970, UTC)."""
 
-    monotonic_ns: int
-    wall_ms: int
+    __match_args__ = ("monotonic_ns", "wall_ms")
+    __slots__ = __match_args__
+
+    def __init__(self, monotonic_ns: int, wall_ms: int) -> None:
+        self.monotonic_ns: Final = monotonic_ns
+        self.wall_ms: Final = wall_ms

@@ -10,8 +10,9 @@ from abc import ABC, abstractmethod
 from typing import Any, Final
 
 from mqbroker.amqp import sasl
-from mqbroker.amqp.connection import Connection, ConnectionLimits
+from mqbroker.amqp.connection import Connection
 from mqbroker.amqp.events import Began, Dead, LoggedIn, Opened
+from mqbroker.amqp.limits import ConnectionLimits
 from mqbroker.amqp.redirect import Place, redirect_of
 from mqbroker.amqp.session import Session
 from mqbroker.base.time import NS_PER_MS, At

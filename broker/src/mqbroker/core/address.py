@@ -10,8 +10,9 @@ So is the ring of what is kept for queues that are made later (retroactive.py).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final
 
+from mqbroker.base.value import Value
 from mqbroker.core.kinds import FORWARD, RETROACTIVE
 from mqbroker.core.message_view import view_at
 from mqbroker.core.meter import Meter
@@ -24,18 +25,22 @@ if TYPE_CHECKING:
     from mqbroker.core.reach import Reach
 
 ANYCAST, MULTICAST = "anycast", "multicast"
-FULLY_QUALIFIED = "::"
+FULLY_QUALIFIED: Final = "::"
 Part = tuple[int, int, list[Queue]]  # index of a run's first message, count, and where they go
 
 
-class Origin(NamedTuple):
+class Origin(Value):
     """Where messages come from: the address that the broker moves them from, or the container that publishes them."""
 
-    moved_from: str = ""
-    publisher: str = ""
+    __match_args__ = ("moved_from", "publisher")
+    __slots__ = __match_args__
+
+    def __init__(self, moved_from: str = "", publisher: str = "") -> None:
+        self.moved_from: Final = moved_from
+        self.publisher: Final = publisher
 
 
-UNKNOWN = Origin()  # an administrator, for example, has no container
+UNKNOWN: Final = Origin()  # an administrator, for example, has no container
 
 
 class Address:

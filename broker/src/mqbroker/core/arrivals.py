@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 PREFIX: Final = INTERNAL_PREFIX + "arrived."
 IDS_MAX: Final = 20_000  # messages of a source that are known at least, as many as it sends without an answer
 SOURCES_MAX: Final = 10_000
-_RANGE = Struct(">QI")
+_RANGE: Final = Struct(">QI")
 
 
 class Arrival(Address):

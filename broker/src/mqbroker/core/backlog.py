@@ -9,26 +9,35 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Final
 
+from mqbroker.base.value import Value
 from mqbroker.wire.run import Run
 
-BLOCK_SEGMENTS_MAX = 256
-PRIORITY_MAX = 9
-ID_BITS = 56
+BLOCK_SEGMENTS_MAX: Final = 256
+PRIORITY_MAX: Final = 9
+ID_BITS: Final = 56
 # By priority, which is a ubyte on the wire.
-_FIRST_RANKS = tuple(PRIORITY_MAX - min(priority, PRIORITY_MAX) << ID_BITS for priority in range(256))
+_FIRST_RANKS: Final = tuple(PRIORITY_MAX - min(priority, PRIORITY_MAX) << ID_BITS for priority in range(256))
 # Why messages left a queue by themselves.
 EXPIRED, REPLACED, OVERFLOWED = "expired", "replaced", "overflowed"
 
 
-class Segment(NamedTuple):
+class Segment(Value):
     """`n` messages of a run from `start` on, which were delivered in vain `deliveries` times."""
 
-    run: Run
-    start: int
-    n: int
-    deliveries: int
+    __match_args__ = ("run", "start", "n", "deliveries")
+    __slots__ = __match_args__
+
+    def __init__(self, run: Run, start: int, n: int, deliveries: int) -> None:
+        self.run: Final = run
+        self.start: Final = start
+        self.n: Final = n
+        self.deliveries: Final = deliveries
+
+    def part(self, start: int, n: int) -> Segment:
+        """`n` messages of the same run, `start` its first, delivered as often."""
+        return Segment(self.run, start, n, self.deliveries)
 
     @property
     def first_id(self) -> int:
@@ -103,10 +112,11 @@ class Backlog:
         block = blocks[at]
         place = bisect_left(block, rank, key=_rank)
         if place < len(block) and _joins(segment, block[place]):
-            segment = segment._replace(n=segment.n + block[place].n)
+            segment = segment.part(segment.start, segment.n + block[place].n)
             del block[place]
         if place and _joins(block[place - 1], segment):
-            block[place - 1] = block[place - 1]._replace(n=block[place - 1].n + segment.n)
+            before = block[place - 1]
+            block[place - 1] = before.part(before.start, before.n + segment.n)
         else:
             block.insert(place, segment)
         if len(block) > BLOCK_SEGMENTS_MAX:
@@ -123,7 +133,7 @@ class Backlog:
                 del self._blocks[0]
             taken = head
         else:
-            run, start, n, deliveries = head
+            run, start, n, deliveries = head.run, head.start, head.n, head.deliveries
             taken = Segment(run, start, count, deliveries)
             block[0] = Segment(run, start + count, n - count, deliveries)
         self.count -= taken.n
@@ -145,7 +155,7 @@ class Backlog:
         whole = block[place]
         before = rank - whole.rank
         behind = whole.n - before - count
-        run, start, _, deliveries = whole
+        run, start, deliveries = whole.run, whole.start, whole.deliveries
         pieces = []
         if before:
             pieces.append(Segment(run, start, before, deliveries))

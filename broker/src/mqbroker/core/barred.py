@@ -6,13 +6,13 @@ forgotten first, and may then come again to whoever did not want it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from mqbroker.core.backlog import Segment
     from mqbroker.core.queue import Consumer
 
-PAIRS_MAX = 10_000  # pairs of a message and a consumer, in one queue
+PAIRS_MAX: Final = 10_000  # pairs of a message and a consumer, in one queue
 
 
 class Barred:

@@ -9,7 +9,7 @@ Invariant of the second way: for each consumer, no message before its `seen` is 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
 from mqbroker.core.backlog import EXPIRED, Segment
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from mqbroker.core.kinds import QueueKind
     from mqbroker.core.queue import Consumer, Queue
 
-LOOKED_AT_MAX = 5_000  # messages that one step looks at in one queue
-GROUPS_MAX = 100_000
-GROUP_CLOSED = -1
+LOOKED_AT_MAX: Final = 5_000  # messages that one step looks at in one queue
+GROUPS_MAX: Final = 100_000
+GROUP_CLOSED: Final = -1
 
 
 class Dispatch:
@@ -216,7 +216,7 @@ class Dispatch:
             done = consumer.deliver(queue, segment)
             went += done
             if done < segment.n:
-                queue.put_back(segment._replace(start=segment.start + done, n=segment.n - done))
+                queue.put_back(segment.part(segment.start + done, segment.n - done))
                 break
         if went and consumer in self._seen:
             self._cursor = queue.consumers.index(consumer) + 1

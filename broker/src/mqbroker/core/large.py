@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from heapq import heappop, heappush
+from typing import Final
 
 from mqbroker.base.errors import StorageFault
 from mqbroker.journal.plan import Journal
 from mqbroker.wire.run import Run
 
-DIRECTORY = "large-messages"
-BOOT_BITS = 32
+DIRECTORY: Final = "large-messages"
+BOOT_BITS: Final = 32
 
 
 class Held:

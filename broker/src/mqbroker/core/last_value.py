@@ -21,7 +21,7 @@ def keyed(kind: QueueKind, segment: Segment) -> Iterator[tuple[str, Segment]]:
         yield segment.run.traits.last_value, segment
     else:
         for index in range(segment.start, segment.start + segment.n):
-            yield _property(kind.last_value_key, segment, index), segment._replace(start=index, n=1)
+            yield _property(kind.last_value_key, segment, index), segment.part(index, 1)
 
 
 def _property(name: str, segment: Segment, index: int) -> str:

@@ -10,13 +10,14 @@ many are there, only because much could be had: `unused_bytes` adds up what was 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from mqbroker.base.errors import Bug
 from mqbroker.core.large import LargeFiles
 from mqbroker.wire.run import Run
 
-SWEEP_MIN_BYTES = 4 << 20
-SHARE = 4  # a buffer of which less than 1/SHARE is live is copied
+SWEEP_MIN_BYTES: Final = 4 << 20
+SHARE: Final = 4  # a buffer of which less than 1/SHARE is live is copied
 
 
 class Memory:

@@ -10,7 +10,7 @@ rejected or dropped. Source: Artemis's manual, "Flow control", "Paging".
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from mqbroker.config.slices import AddressSettings
 from mqbroker.core.backlog import Segment
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mqbroker.core.queue import Queue
 
 DROP, FAIL, BLOCK, PAGE = "DROP", "FAIL", "BLOCK", "PAGE"
-ROOM_PERCENT = 85  # below this share of its bounds an address takes more, so that credit does not flap
+ROOM_PERCENT: Final = 85  # below this share of its bounds an address takes more, so that credit does not flap
 
 
 class Meters:

@@ -72,7 +72,7 @@ class PageLook:
         while self._read:
             segment = self._read[0]
             for first, end in self._present(segment):
-                yield segment._replace(start=first - segment.run.first_id, n=end - first)
+                yield segment.part(first - segment.run.first_id, end - first)
             self._read.popleft()
 
     def _present(self, segment: Segment) -> list[tuple[int, int]]:

@@ -64,7 +64,7 @@ class PagedPicker:
         for segment in pages.segments():
             ranges, stop = look(segment, segment.start, self._wants, budget)
             for begin, end in ranges:
-                part = segment._replace(start=begin, n=end - begin)
+                part = segment.part(begin, end - begin)
                 taken.append(self._store.paging.take(self._queue, pages.page, part))
             pages.at = segment.run.first_id + stop
             if budget.is_spent:

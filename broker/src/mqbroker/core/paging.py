@@ -70,7 +70,7 @@ class Paging:
 
     def publish(self, part: Segment, durable: tuple[int, ...], queues: list[Queue]) -> None:
         """Write messages down for these queues, and for `durable` ones by their ids in the journal."""
-        run, start, count, _ = part
+        run, start, count = part.run, part.start, part.n
         journal = self._store.journal
         before: Written | None = None
         pages = [self._pages_of(queue) for queue in queues]

@@ -107,7 +107,7 @@ class Picker:
             ranges, stop = self._look(segment, segment.start + skip, budget)
             is_cut = stop < segment.start + segment.n
             self._due = (due_ms, rank + stop - segment.start)
-            taken += [segment._replace(start=begin, n=end - begin) for begin, end in ranges]
+            taken += [segment.part(begin, end - begin) for begin, end in ranges]
             kept += [(due_ms, piece.rank, piece) for piece in _without(segment, ranges)]
         gone = sum(entry[2].n for entry in entries[start:at]) - sum(entry[2].n for entry in kept)
         entries[start:at] = kept
@@ -169,6 +169,6 @@ def _without(segment: Segment, ranges: list[tuple[int, int]]) -> list[Segment]:
     at = segment.start
     for begin, end in [*ranges, (segment.start + segment.n, 0)]:
         if begin > at:
-            left.append(segment._replace(start=at, n=begin - at))
+            left.append(segment.part(at, begin - at))
         at = end
     return left

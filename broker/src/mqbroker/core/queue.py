@@ -188,7 +188,7 @@ class Queue:
         old = self.last_values.get(key)
         self.last_values[key] = segment.rank + segment.n - 1
         if segment.n > 1:
-            self.gone.append((REPLACED, segment._replace(n=segment.n - 1)))
+            self.gone.append((REPLACED, segment.part(segment.start, segment.n - 1)))
         if old is not None and self.backlog.has(old):
             self.gone.append((REPLACED, self.backlog.take_at(old, 1)))
 

@@ -129,7 +129,7 @@ class Redistribution:
         """Scheduled messages, one by one: they go with their schedule, or back to it."""
         group = self._group_of(queue)
         for index in range(segment.n):
-            one = segment._replace(start=segment.start + index, n=1)
+            one = segment.part(segment.start + index, 1)
             view = MessageView(one.run.payload(one.start), beyond_bytes=one.run.beyond_bytes)
             if group is None or not group.is_wanted(view) or one.run.traits.group_id:
                 queue.put_back(one, one.run.deliver_at_ms)
@@ -141,7 +141,7 @@ class Redistribution:
         address = self._store.addresses[queue.kind.address]
         at = segment.start
         for count, remote in group.elsewhere(segment.n, view):
-            part = segment._replace(start=at, n=count)
+            part = segment.part(at, count)
             self.forward(address, part, remote.via.queues_for(address, [remote.binding]))
             self._store.settle(queue, part)
             at += count
@@ -168,7 +168,7 @@ class Redistribution:
         if not all(queues for _, _, queues in parts):
             return False
         for index, count, queues in parts:
-            self.forward(address, segment._replace(start=segment.start + index, n=count), queues)
+            self.forward(address, segment.part(segment.start + index, count), queues)
         store.settle(queue, segment)
         return True
 

@@ -291,7 +291,7 @@ class Store:
 
     def put(self, address: Address, part: Segment, queues: list[Queue]) -> bool:
         """Messages that have their ids go into these queues of an address. True: as `publish`."""
-        run, index, count, _ = part
+        run, index, count = part.run, part.start, part.n
         self.added_total += count * len(queues)
         durable: list[int] = []
         if run.section.is_durable:
@@ -397,7 +397,7 @@ class Store:
         due_ms = 0
         if was_delivered:
             settings = self.settings.of(queue.kind.address)
-            segment = segment._replace(deliveries=segment.deliveries + 1)
+            segment = Segment(segment.run, segment.start, segment.n, segment.deliveries + 1)
             if 0 < settings.max_delivery_attempts <= segment.deliveries:
                 self.leaving.reject(queue, segment, f"delivered {segment.deliveries} times in vain")
                 return

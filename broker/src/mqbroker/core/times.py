@@ -5,11 +5,13 @@ Source: AMQP 1.0 §3.2.1 (ttl), §3.2.4 (absolute-expiry-time); Artemis's manual
 
 from __future__ import annotations
 
+from typing import Final
+
 from mqbroker.config.slices import AddressSettings
 from mqbroker.wire.run import Run
 
-SPREAD_STEPS = 1009  # a prime: ids that follow each other are spread over the whole range
-DELAY_FACTOR_MAX = 10
+SPREAD_STEPS: Final = 1009  # a prime: ids that follow each other are spread over the whole range
+DELAY_FACTOR_MAX: Final = 10
 
 
 def expires_ms(run: Run, settings: AddressSettings) -> int:

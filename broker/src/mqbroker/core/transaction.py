@@ -114,7 +114,7 @@ class Transaction:
         self._move(TxEvent.WORK)
         if self._retired and _follows(self._retired[-1], (queue, segment, outcome, consumer)):
             before = self._retired[-1][1]
-            self._retired[-1] = (queue, before._replace(n=before.n + segment.n), outcome, consumer)
+            self._retired[-1] = (queue, before.part(before.start, before.n + segment.n), outcome, consumer)
         else:
             self._retired.append((queue, segment, outcome, consumer))
 

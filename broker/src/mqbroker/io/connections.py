@@ -12,7 +12,7 @@ import os
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import cast
+from typing import Final, cast
 
 from mqbroker.base.errors import Bug
 from mqbroker.io.loop import NodeLoop
@@ -20,14 +20,14 @@ from mqbroker.io.tls import certificate_of, server_name_of
 from mqbroker.node.effects import Close, PauseReading, Send
 from mqbroker.node.inputs import Accepted, Closed, Connected, WriteBlocked
 
-ENTROPY_BYTES = 32
+ENTROPY_BYTES: Final = 32
 # WriteBlocked marks. Above: one full run of 1 KiB messages fits, so a consumer that keeps up is never seen as blocked.
-WRITE_HIGH_BYTES = 256 << 10
-WRITE_LOW_BYTES = 64 << 10
+WRITE_HIGH_BYTES: Final = 256 << 10
+WRITE_LOW_BYTES: Final = 64 << 10
 # A peer that makes us answer and never reads: beyond this we stop reading it, whatever the core wants.
-WRITE_HELD_BYTES = 4 << 20
+WRITE_HELD_BYTES: Final = 4 << 20
 # What a peer may still send while it is given the time to read why it is closed.
-DISCARDED_BYTES_MAX = 16 << 20
+DISCARDED_BYTES_MAX: Final = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)

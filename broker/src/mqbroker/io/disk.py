@@ -15,6 +15,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from typing import Final
 
 from mqbroker.base.errors import StorageFault
 from mqbroker.base.histogram import Histogram
@@ -29,18 +30,18 @@ from mqbroker.node.effects import DeleteSegment, ReadPage
 from mqbroker.node.inputs import Input, Synced
 
 # How long an append that nothing waits for may stay in memory.
-RIDE_ALONG_S = 0.05
+RIDE_ALONG_S: Final = 0.05
 # An inline commit stops the loop, so it must be small and the disk must have been quick of late.
-INLINE_BYTES_MAX = 32 << 10
-INLINE_SYNC_S_MAX = 0.001
+INLINE_BYTES_MAX: Final = 32 << 10
+INLINE_SYNC_S_MAX: Final = 0.001
 # After a sync the publishers whose messages it covered send their next ones. Waiting for those, at most this share of
 # a usual sync, makes one group of them and of what came during the sync, instead of two that take turns.
-GATHER_SHARE = 0.5
+GATHER_SHARE: Final = 0.5
 # Above `disk-pending-bytes-max` publishers get no credit. What they may still send must fit; beyond that the loop
 # waits.
-PENDING_FACTOR_MAX = 8
+PENDING_FACTOR_MAX: Final = 8
 # A disk that takes longer than this for one write or sync is taken for dead.
-STALL_S_MAX = 60.0
+STALL_S_MAX: Final = 60.0
 # From a disk with a battery behind its cache to one that is about to be taken for dead.
 SYNC_BOUNDS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 
@@ -85,8 +86,8 @@ class Disk:
         except OSError as error:
             self._pool.close(0)
             raise fault_of(error, directory.path) from error
-        self._thread = threading.Thread(target=self._run, name="disk", daemon=True)
-        self._thread.start()
+        self._worker = threading.Thread(target=self._run, name="disk", daemon=True)
+        self._worker.start()
 
     @property
     def pending_bytes(self) -> int:
@@ -97,7 +98,7 @@ class Disk:
         """For the watchdog: no failure, and no write or sync that hangs."""
         since_s = self._busy_since_s
         is_stalled = since_s is not None and time.monotonic() - since_s > STALL_S_MAX
-        return self._thread.is_alive() and self._fault is None and not is_stalled
+        return self._worker.is_alive() and self._fault is None and not is_stalled
 
     def submit(self, append: Append) -> None:
         """Queue an append. Waits while the disk is far behind: that holds back everything that could produce more."""
@@ -148,10 +149,10 @@ class Disk:
         with self._changed:
             self._is_closing = True
             self._changed.notify_all()
-        self._thread.join(timeout_s)
+        self._worker.join(timeout_s)
         self._pool.close(timeout_s)
         self._pages.close(timeout_s)
-        is_done = not self._thread.is_alive() and self._fault is None
+        is_done = not self._worker.is_alive() and self._fault is None
         if is_done and self._segment is not None:
             self._directory.files.close(self._segment.fd)
             self._segment = None

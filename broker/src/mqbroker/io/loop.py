@@ -13,7 +13,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from mqbroker.base.errors import StorageFault
 from mqbroker.base.time import NS_PER_MS, At
@@ -22,16 +22,16 @@ from mqbroker.journal.append import Append
 from mqbroker.node.effects import Batch, Halt
 from mqbroker.node.inputs import Disk, Input, Received
 
-EXIT_HARD_STOP = 1
-EXIT_BUG = 70  # EX_SOFTWARE of sysexits(3)
-EXIT_STORAGE = 74  # EX_IOERR
+EXIT_HARD_STOP: Final = 1
+EXIT_BUG: Final = 70  # EX_SOFTWARE of sysexits(3)
+EXIT_STORAGE: Final = 74  # EX_IOERR
 
 # What one turn may gather before the core sees it. libuv reads a fast connection up to 32 times in a turn, so without
 # a bound a few hundred of them could hold gigabytes.
-GATHERED_BYTES_MAX = 8 << 20
+GATHERED_BYTES_MAX: Final = 8 << 20
 # An inline commit stops the loop for one sync, which is worth it where the turn had little to do: two changes of
 # threads cost more than the sync of a good disk. Where much came in, the next work and the sync had better overlap.
-INLINE_RECEIVED_BYTES_MAX = 32 << 10
+INLINE_RECEIVED_BYTES_MAX: Final = 32 << 10
 
 
 class Core(Protocol):
@@ -73,7 +73,7 @@ class NodeLoop:
         self._timer_at_ns = 0
         self._wake_at_ns: int | None = None
         self._is_ended = False
-        self._thread_id = threading.get_ident()
+        self._own_thread = threading.get_ident()
         self.steps_total = 0
         self.steps_ns_total = 0  # in the core and in carrying out what it decided
         self.received_bytes_total = 0
@@ -102,7 +102,7 @@ class NodeLoop:
             self._turn()
 
     def post_from_thread(self, item: Input) -> None:
-        if threading.get_ident() == self._thread_id:
+        if threading.get_ident() == self._own_thread:
             # An inline commit reports from the loop's own thread, within a turn that will look: waking the loop through
             # its pipe would cost two system calls.
             self._inputs.append(item)

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final
+
+from mqbroker.base.value import Value
 
 
-class Append(NamedTuple):
+class Append(Value):
     """Chunks of records for one segment. Positions ascend by one; a segment number never goes back.
 
     `sync`: something waits for this append (a decision keyed by its position). Without it the append may ride along
     with the next group or wait up to 50 ms.
     """
 
-    position: int
-    segment: int
-    chunks: list[bytes | bytearray | memoryview]
-    size_bytes: int
-    sync: bool
+    __match_args__ = ("position", "segment", "chunks", "size_bytes", "sync")
+    __slots__ = __match_args__
+
+    def __init__(
+        self, position: int, segment: int, chunks: list[bytes | bytearray | memoryview], size_bytes: int, sync: bool
+    ) -> None:
+        self.position: Final = position
+        self.segment: Final = segment
+        self.chunks: Final = chunks
+        self.size_bytes: Final = size_bytes
+        self.sync: Final = sync

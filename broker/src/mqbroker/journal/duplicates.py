@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from mqbroker.journal.ledger import Segment
 from mqbroker.journal.ranges import forgotten
 from mqbroker.journal.records import DUPLICATE_HEAD_BYTES, Duplicates, encode_duplicates
 from mqbroker.journal.recovered import StoredId
 
-FREED_SHARE = 4
-MOVED_MAX = 4096  # ids that one step writes again
+FREED_SHARE: Final = 4
+MOVED_MAX: Final = 4096  # ids that one step writes again
 
 
 @dataclass(slots=True)

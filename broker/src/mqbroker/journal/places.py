@@ -5,9 +5,9 @@ A place is a stretch of a segment that holds whole RUN records, with its checksu
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-EXTENDED_BYTES_MAX = 256 << 10  # neighbours grow into one place up to here
+EXTENDED_BYTES_MAX: Final = 256 << 10  # neighbours grow into one place up to here
 
 
 class Slice(NamedTuple):

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from mqbroker.base.errors import Bug
 from mqbroker.config.slices import JournalOptions
@@ -40,7 +40,7 @@ from mqbroker.journal.records import (
 from mqbroker.journal.recovered import Recovered
 
 # Ids that one call of `compactable` hands out: what a step stores again stays well below a millisecond.
-COMPACT_IDS_MAX = 4096
+COMPACT_IDS_MAX: Final = 4096
 
 
 class Journal:
@@ -441,7 +441,7 @@ class Restored(NamedTuple):
     queue_ids: Sequence[int]
 
 
-_as_json = json.JSONEncoder(separators=(",", ":"), sort_keys=True).encode
+_as_json: Final = json.JSONEncoder(separators=(",", ":"), sort_keys=True).encode
 
 
 def _encode(attributes: dict[str, Any]) -> bytes:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from mqbroker.amqp import sasl
 from mqbroker.amqp.certificate import Identity, identity_in
-from mqbroker.amqp.connection import Connection, ConnectionLimits
+from mqbroker.amqp.connection import Connection
 from mqbroker.amqp.events import Attaching, Dead, LoggedIn, LoginDecided, Opened, SaslDerive
+from mqbroker.amqp.limits import ConnectionLimits
 from mqbroker.amqp.states import Conn
 from mqbroker.base.notice import Level
 from mqbroker.base.time import NS_PER_MS

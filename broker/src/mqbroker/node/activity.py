@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from mqbroker.amqp.links import ReceiverLink, SenderLink
 
@@ -15,7 +16,7 @@ class Traffic:
     active_ns: int = 0
 
 
-IDLE = Traffic()
+IDLE: Final = Traffic()
 
 
 class Activity:

@@ -72,14 +72,14 @@ class ArrivalEnd:
             for index in range(run.count):  # some may have come before
                 one = part_of(run, index, index + 1)
                 one_waits = store.arrivals.publish(self.arrival, one, first_id + index)
-                self._answer(peer, event._replace(run=one, delivery_id=first + index), one_waits)
+                self._answer(peer, Incoming(link, one, first + index, event.is_settled), one_waits)
         else:
             self._answer(peer, event, waits)
         if link.credit * 2 <= link.window:
             peer.grant(link)
 
     def _answer(self, peer: Peer, event: Incoming, waits: bool | None) -> None:
-        link, run, first, is_settled = event
+        link, run, first, is_settled = event.link, event.run, event.delivery_id, event.is_settled
         store = self._store
         if is_settled:
             pass
@@ -111,7 +111,7 @@ class CanaryEnd:
 
     def incoming(self, peer: Peer, event: Incoming) -> None:
         """Take it."""
-        link, run, first, is_settled = event
+        link, run, first, is_settled = event.link, event.run, event.delivery_id, event.is_settled
         if not is_settled:
             self._store.remotes.touch()
             self._store.decisions.wait(peer.accept, link, first, run.count)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from mqbroker.amqp import sasl
-from mqbroker.amqp.connection import Connection, ConnectionLimits
+from mqbroker.amqp.connection import Connection
 from mqbroker.amqp.events import (
     Attached,
     Attaching,
@@ -23,6 +23,7 @@ from mqbroker.amqp.events import (
     Opened,
     Settled,
 )
+from mqbroker.amqp.limits import ConnectionLimits
 from mqbroker.amqp.links import SenderLink
 from mqbroker.amqp.session import Session
 from mqbroker.amqp.states import Conn

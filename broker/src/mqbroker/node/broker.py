@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from mqbroker import __version__
 from mqbroker.amqp.links import ReceiverLink, SenderLink
@@ -57,7 +57,7 @@ from mqbroker.node.termini import Termini
 from mqbroker.node.timers import Timers
 from mqbroker.wire.types import Symbol
 
-DISPATCH_MAX = 20_000  # messages that one step hands out before it lets others have a turn
+DISPATCH_MAX: Final = 20_000  # messages that one step hands out before it lets others have a turn
 
 Operations = Callable[["Broker", given.AdminRequest], None]
 

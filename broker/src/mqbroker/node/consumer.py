@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from mqbroker.amqp.links import SenderLink
 from mqbroker.core.group_first import marked
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 # What one step may produce for one connection: little at first, and more the faster its peer reads. A thousand peers
 # that do not read at all must not cost a thousand times what a fast one needs.
-OUT_BYTES_MIN = 256 << 10
-OUT_BYTES_MAX = 4 << 20
+OUT_BYTES_MIN: Final = 256 << 10
+OUT_BYTES_MAX: Final = 4 << 20
 
 
 class LinkConsumer:
@@ -77,7 +77,7 @@ class LinkConsumer:
         peer, link = self.peer, self.link
         if self.download is not None:
             return 0
-        run, index, count, deliveries = segment
+        run, index, count, deliveries = segment.run, segment.start, segment.n, segment.deliveries
         is_copy = self.is_browser or queue.kind.non_destructive
         token = None if is_copy else (queue, segment)
         peer.touch()
@@ -133,7 +133,7 @@ class LinkConsumer:
 
     def _fitting(self, segment: Segment) -> int:
         """How many of the messages, from the first on, the receiver takes by their size."""
-        run, index, count, _ = segment
+        run, index, count = segment.run, segment.start, segment.n
         sizes = (run.message_bytes(each) for each in range(index, index + count))
         return next((n for n, size in enumerate(sizes) if size > self.link.max_message_size), count)
 

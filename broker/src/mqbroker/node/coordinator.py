@@ -339,7 +339,7 @@ class Transactions:
             self._roll_back(before)
             if before.link.is_attached:
                 before.link.detach(ROLLBACK, "a delivery of the transaction got an outcome outside of it")
-        return taken._replace(token=taken.token.token)
+        return taken.with_token(taken.token.token)
 
     def settled(self, event: Settled) -> Settled:
         """What is left of a plain settlement: an enlisted delivery that is settled without a word keeps its outcome."""
@@ -351,7 +351,7 @@ class Transactions:
                 taken.token.ongoing.work.retire(*segment_of(taken), taken.token.outcome, taken.link.owner)
             else:
                 plain.append(self._withdrawn(taken, None))
-        return event._replace(taken=plain)
+        return Settled(event.session, plain, event.outcome, event.owes_settlement, event.first, event.last)
 
     def detached(self, event: Detached) -> list[Taken]:
         """A link is gone, its transactions with it if it was a coordinator's; says what returns to its queue.

@@ -8,18 +8,11 @@ only after `Synced`, so `io/` needs no rule of its own.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
-from mqbroker.base.notice import Notice
-from mqbroker.journal.append import Append
 from mqbroker.journal.places import Slice
-
-
-class Send(NamedTuple):
-    """Bytes for a connection; at most one Send per connection and Batch, chunks in order."""
-
-    conn: int
-    chunks: list[bytes | bytearray | memoryview]
+from mqbroker.node.traffic import Batch as Batch
+from mqbroker.node.traffic import Send as Send
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,17 +191,3 @@ Effect = (
     Send | Close | PauseReading | Connect | Derive | DeleteSegment | WriteLarge | FinishLarge | ReadLarge | DeleteLarge
     | ReadPage | LoadConfiguration | JoinGroup | SendDatagram | RelayRecord | Probe | AdminReply | Halt
 )  # fmt: skip
-
-
-@dataclass(slots=True)
-class Batch:
-    """What one step decided. `wake_at_ns` is monotonic, the next instant that matters (None: none).
-
-    `more`: the step stopped at its limit; call again at once (other inputs may be added to that call).
-    """
-
-    append: Append | None = None
-    effects: list[Effect] = field(default_factory=list)
-    wake_at_ns: int | None = None
-    notices: list[Notice] = field(default_factory=list)
-    more: bool = False

@@ -79,8 +79,8 @@ class ForwardConsumer(LinkConsumer):
             self.peer.broker.store.remotes.reroute(queue, segment)
             return segment.n
         if self.rivals:
-            segment = segment._replace(n=min(segment.n, self._turn_rank - segment.rank))
-        segment = segment._replace(n=self._fitting_window(segment))
+            segment = segment.part(segment.start, min(segment.n, self._turn_rank - segment.rank))
+        segment = segment.part(segment.start, self._fitting_window(segment))
         if segment.n <= 0:
             return 0
         if self._is_too_large(segment):
@@ -125,7 +125,7 @@ class ForwardConsumer(LinkConsumer):
     def _give_up(self, queue: Queue, segment: Segment) -> int:
         store, size_max = self.peer.broker.store, self.link.max_message_size
         why = f"node {queue.kind.forwards_to} takes messages of at most {size_max} bytes: its max-message-size-bytes"
-        store.leaving.reject(queue, segment._replace(n=1), why)
+        store.leaving.reject(queue, segment.part(segment.start, 1), why)
         return 1
 
     @staticmethod

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def admitted(peer: Peer, event: Incoming, meter: Meter) -> Incoming | None:
     """The messages that the address takes; the rest is refused, or accepted and dropped, at once."""
-    link, run, first, is_settled = event
+    link, run, first, is_settled = event.link, event.run, event.delivery_id, event.is_settled
     count = run.count if meter.policy == BLOCK else meter.fitting(run)
     if count == run.count:
         return event

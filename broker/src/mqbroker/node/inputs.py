@@ -10,19 +10,8 @@ from typing import Any, NamedTuple
 
 from mqbroker.amqp.certificate import Certificate
 from mqbroker.config.slices import BrokerOptions
-
-
-class Received(NamedTuple):
-    """Bytes of a connection, in order. The buffer is given away: nobody writes into it afterwards."""
-
-    conn: int
-    data: bytes
-
-
-class Synced(NamedTuple):
-    """All appends up to and including `position` are on disk."""
-
-    position: int
+from mqbroker.node.traffic import Received as Received
+from mqbroker.node.traffic import Synced as Synced
 
 
 @dataclass(frozen=True, slots=True)

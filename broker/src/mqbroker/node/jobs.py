@@ -7,11 +7,11 @@ the node stops; one that waits for what it has asked for lets others go first. B
 from __future__ import annotations
 
 from collections import deque
-from typing import Protocol
+from typing import Final, Protocol
 
 from mqbroker.base.errors import Refused
 
-JOBS_MAX = 16
+JOBS_MAX: Final = 16
 
 
 class Job(Protocol):

@@ -7,7 +7,7 @@ closes, which returns them to their place. Bounded: one answer holds at most `AN
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from mqbroker.base.errors import Refused
 from mqbroker.base.time import NS_PER_MS
@@ -20,9 +20,9 @@ from mqbroker.wire.run import Run, single
 if TYPE_CHECKING:
     from mqbroker.node.broker import Broker
 
-ANSWER_BYTES_MAX = 4 << 20
-COUNT_MAX = 10_000
-TAGS_MAX = 64
+ANSWER_BYTES_MAX: Final = 4 << 20
+COUNT_MAX: Final = 10_000
+TAGS_MAX: Final = 64
 
 
 class Receive:
@@ -59,7 +59,7 @@ class Receive:
             self.count += 1
             count += 1
         if count:
-            self.segments.append(segment._replace(n=count))
+            self.segments.append(segment.part(segment.start, count))
         return count
 
     def on_time(self, now_ns: int) -> None:

@@ -44,7 +44,7 @@ class Ongoing:
         if outcome is None:
             session.unsettled.put_back(first, taken)
             return
-        session.unsettled.put_back(first, taken._replace(token=Enlistment(self, outcome, taken.token)))
+        session.unsettled.put_back(first, taken.with_token(Enlistment(self, outcome, taken.token)))
         last = first + taken.n - 1
         if self.enlisted and self.enlisted[-1][::2] == (session, first - 1):
             last_session, begin, _ = self.enlisted[-1]
@@ -64,7 +64,7 @@ class Ongoing:
     def restore(self) -> None:
         """Everything enlisted is the peer's again, as if nothing had been said of it."""
         for session, first, taken in list(self._take_enlisted()):
-            session.unsettled.put_back(first, taken._replace(token=taken.token.token))
+            session.unsettled.put_back(first, taken.with_token(taken.token.token))
 
     def _take_enlisted(self) -> Iterator[tuple[Session, int, Taken]]:
         enlisted, self.enlisted = self.enlisted, []

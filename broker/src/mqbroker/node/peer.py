@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from mqbroker.amqp.connection import Connection
 from mqbroker.amqp.events import (
@@ -52,7 +52,7 @@ from mqbroker.wire.types import Symbol
 if TYPE_CHECKING:
     from mqbroker.node.broker import Broker
 
-LINGER_MS = 500
+LINGER_MS: Final = 500
 
 
 class Patience(NamedTuple):
@@ -234,7 +234,7 @@ class Peer(ABC):
 
     def incoming(self, event: Incoming) -> None:
         """Messages came in."""
-        link, run, first, is_settled = event
+        link, run, first, is_settled = event.link, event.run, event.delivery_id, event.is_settled
         broker = self.broker
         if not link.is_attached:
             return  # the same read brought more after what made us detach the link

@@ -26,10 +26,10 @@ FlowFields = tuple[
 # (role, first, last, settled, state, batchable)
 DispositionFields = tuple[bool, int, int | None, bool, DeliveryState | None, bool]
 
-_FLOW = b"\x00\x53\x13"
-_DISPOSITION = b"\x00\x53\x15"
+_FLOW: Final = b"\x00\x53\x13"
+_DISPOSITION: Final = b"\x00\x53\x15"
 
-_unpack_u32 = Struct(">I").unpack_from
+_unpack_u32: Final = Struct(">I").unpack_from
 
 
 def _list_at(buffer: Buffer, offset: int, end: int) -> tuple[int, int] | None:
@@ -103,9 +103,9 @@ class LinkFlow(NamedTuple):
     drain: bool = False
 
 
-_SESSION_FLOW = Struct(">IBBH 3s BBB BI BI BI BI")
-_LINK_FLOW = Struct(">BI BI BI")
-_AVAILABLE = Struct(">BI")
+_SESSION_FLOW: Final = Struct(">IBBH 3s BBB BI BI BI BI")
+_LINK_FLOW: Final = Struct(">BI BI BI")
+_AVAILABLE: Final = Struct(">BI")
 
 
 def encode_flow_frame(channel: int, session: SessionFlow, link: LinkFlow | None = None, echo: bool = False) -> bytes:
@@ -198,9 +198,9 @@ for _settled, _is_settled in _FLAGS:
         for _batch, _is_batch in _FLAGS:
             _DISPOSITION_TAILS[6, _settled + _raw + _batch] = (_is_settled, _state, _is_batch)
 
-_ACCEPTED_RANGE = Struct(">IBBH 3s BBB B BI BI B 4s")
-_ACCEPTED_ONE = Struct(">IBBH 3s BBB B BI B B 4s")
-_STATE_ACCEPTED = b"\x00\x53\x24\x45"
+_ACCEPTED_RANGE: Final = Struct(">IBBH 3s BBB B BI BI B 4s")
+_ACCEPTED_ONE: Final = Struct(">IBBH 3s BBB B BI B B 4s")
+_STATE_ACCEPTED: Final = b"\x00\x53\x24\x45"
 
 
 def encode_disposition_accepted(channel: int, role: bool, first: int, last: int, settled: bool) -> bytes:

@@ -7,9 +7,10 @@ for a frame that will be refused. Source: AMQP 1.0 §2.2 and §2.3.
 from __future__ import annotations
 
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Final
 
 from mqbroker.base.errors import PeerFault, Scope
+from mqbroker.base.value import Value
 from mqbroker.wire.decode import Buffer
 
 AMQP_HEADER: Final = b"AMQP\x00\x01\x00\x00"
@@ -25,19 +26,23 @@ FRAME_SIZE_MAX_LOWEST: Final = 512
 
 EMPTY_FRAME: Final = b"\x00\x00\x00\x08\x02\x00\x00\x00"
 
-_PREAMBLE = Struct(">IBBH")
-_unpack_preamble = _PREAMBLE.unpack_from
-_unpack_size = Struct(">I").unpack_from
-_FRAME_SIZE_MIN = 8
+_PREAMBLE: Final = Struct(">IBBH")
+_unpack_preamble: Final = _PREAMBLE.unpack_from
+_unpack_size: Final = Struct(">I").unpack_from
+_FRAME_SIZE_MIN: Final = 8
 
 
-class Frame(NamedTuple):
+class Frame(Value):
     """A whole frame in a buffer: its body is `buffer[body_offset:end]`, the extended header is left out."""
 
-    type: int
-    channel: int
-    body_offset: int
-    end: int
+    __match_args__ = ("type", "channel", "body_offset", "end")
+    __slots__ = __match_args__
+
+    def __init__(self, type: int, channel: int, body_offset: int, end: int) -> None:
+        self.type: Final = type
+        self.channel: Final = channel
+        self.body_offset: Final = body_offset
+        self.end: Final = end
 
 
 def header_at(buffer: Buffer, offset: int, limit: int) -> bytes | None:

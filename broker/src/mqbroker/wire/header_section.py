@@ -6,17 +6,17 @@ Invariant: the caches are bounded in number and in bytes, whatever peers send. S
 from __future__ import annotations
 
 from struct import Struct
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from mqbroker.base.errors import PeerFault
 from mqbroker.wire.scan import HEADER, section_at
 from mqbroker.wire.sections import PRIORITY_DEFAULT, decode_header
 
-CACHE_SIZE_MAX = 1024
-SECTION_BYTES_MAX = 64  # all five fields at their widest take 25
-HEADER_LEAD = b"\x00\x53\x70"
+CACHE_SIZE_MAX: Final = 1024
+SECTION_BYTES_MAX: Final = 64  # all five fields at their widest take 25
+HEADER_LEAD: Final = b"\x00\x53\x70"
 
-_U32 = Struct(">I")
+_U32: Final = Struct(">I")
 
 
 class Section(NamedTuple):
@@ -29,7 +29,7 @@ class Section(NamedTuple):
     ttl_ms: int
 
 
-NO_SECTION = Section(0, False, 0, PRIORITY_DEFAULT, 0)
+NO_SECTION: Final = Section(0, False, 0, PRIORITY_DEFAULT, 0)
 
 _sections: dict[bytes, Section | None] = {}
 

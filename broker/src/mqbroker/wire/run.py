@@ -16,33 +16,36 @@ from array import array
 from collections.abc import Iterable, Sequence
 from operator import sub
 from struct import Struct
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from mqbroker.base.errors import PeerFault, Scope
+from mqbroker.base.value import Value
 from mqbroker.wire.header_section import HEADER_LEAD, Section, section_of
 from mqbroker.wire.large_file import Large
+from mqbroker.wire.shape import TAG_SIZE_MAX, Shape, shape_of
 from mqbroker.wire.traits import PLAIN, Traits
-from mqbroker.wire.transfer_tail import TRANSFER, tail_is_settled
 
-COLUMNS_MIN = 16  # below this many frames a loop over frames is faster than whole columns
-FRAME_SIZE_MIN = 20  # a smaller transfer has next to no message
-TAG_SIZE_MAX = 32  # AMQP 1.0 §2.8.7
-CACHE_SIZE_MAX = 1024
+COLUMNS_MIN: Final = 16  # below this many frames a loop over frames is faster than whole columns
+CACHE_SIZE_MAX: Final = 1024
 
-_U32 = Struct(">I")
-_BYTE = [bytes([value]) for value in range(256)]
+_U32: Final = Struct(">I")
+_BYTE: Final = [bytes([value]) for value in range(256)]
 
 
-class Layout(NamedTuple):
+class Layout(Value):
     """What the frames of a run share. Sizes and offsets in bytes, relative to a frame's start.
 
     Delivery id and tag, which differ, lie between `vary_start` and `vary_end`; the message begins at `head_size`.
     """
 
-    head_size: int
-    vary_start: int
-    vary_end: int
-    section: Section
+    __match_args__ = ("head_size", "vary_start", "vary_end", "section")
+    __slots__ = __match_args__
+
+    def __init__(self, head_size: int, vary_start: int, vary_end: int, section: Section) -> None:
+        self.head_size: Final = head_size
+        self.vary_start: Final = vary_start
+        self.vary_end: Final = vary_end
+        self.section: Final = section
 
 
 class Run:
@@ -75,7 +78,10 @@ class Run:
         self.starts = starts
         self.count = len(starts)
         self.stride = stride  # frame size in bytes where all are equal, else 0
-        self.head_size, self.vary_start, self.vary_end, self.section = layout
+        self.head_size = layout.head_size
+        self.vary_start = layout.vary_start
+        self.vary_end = layout.vary_end
+        self.section = layout.section
         self.frame_size_max = stride or _largest(buffer, starts)
         self.first_id = 0
         self.traits: Traits = PLAIN
@@ -145,94 +151,21 @@ def _largest(buffer: bytes, starts: Sequence[int]) -> int:
     return max(last, max(map(sub, starts[1:], starts), default=0))
 
 
-class Parsed(NamedTuple):
+class Parsed(Value):
     """A run as it was found on the wire, with what the session needs to know of its transfers."""
 
-    run: Run
-    handle: int
-    delivery_id: int
-    is_settled: bool
-    next_offset: int
+    __match_args__ = ("run", "handle", "delivery_id", "is_settled", "next_offset")
+    __slots__ = __match_args__
+
+    def __init__(self, run: Run, handle: int, delivery_id: int, is_settled: bool, next_offset: int) -> None:
+        self.run: Final = run
+        self.handle: Final = handle
+        self.delivery_id: Final = delivery_id
+        self.is_settled: Final = is_settled
+        self.next_offset: Final = next_offset
 
 
 # -- parsing ----------------------------------------------------------------------------------------------------------
-
-
-class _Shape(NamedTuple):
-    """The first frame of a run, taken apart. Sizes and offsets are relative to the frame's start."""
-
-    size: int
-    handle: int
-    id_offset: int
-    id_size: int
-    delivery_id: int
-    tag_offset: int
-    tag_end: int
-    head_size: int
-    is_settled: bool
-    section: Section
-
-
-def _shape_of(buffer: bytes, start: int, limit: int, size_max: int) -> _Shape | None:
-    """Take a transfer frame apart without recursion; None for whatever is not the usual shape, or incomplete."""
-    if limit - start < FRAME_SIZE_MIN:
-        return None
-    size: int = _U32.unpack_from(buffer, start)[0]
-    end = start + size
-    if size > size_max or end > limit or buffer[start + 4 : start + 6] != b"\x02\x00":
-        return None
-    constructor = buffer[start + 11]
-    if constructor == 0xC0:
-        list_end = start + 13 + buffer[start + 12]
-        at, field_count = start + 14, buffer[start + 13]
-    elif constructor == 0xD0:
-        list_end = start + 16 + int(_U32.unpack_from(buffer, start + 12)[0])
-        at, field_count = start + 20, int(_U32.unpack_from(buffer, start + 16)[0])
-    else:
-        return None
-    if list_end > end or at + 4 > list_end or buffer[start + 8 : start + 11] != TRANSFER:
-        return None
-    code = buffer[at]
-    if code == 0x52:
-        handle, at = buffer[at + 1], at + 2
-    elif code == 0x43:
-        handle, at = 0, at + 1
-    elif code == 0x70 and at + 5 <= list_end:
-        handle, at = int(_U32.unpack_from(buffer, at + 1)[0]), at + 5
-    else:
-        return None
-    return _shape_from_id(buffer, (start, at, list_end, end), handle, field_count)
-
-
-def _shape_from_id(buffer: bytes, places: tuple[int, int, int, int], handle: int, field_count: int) -> _Shape | None:
-    start, at, list_end, end = places
-    if at + 2 > list_end:
-        return None
-    code = buffer[at]
-    id_offset = at + 1 - start
-    if code == 0x70 and at + 5 <= list_end:
-        id_size, delivery_id = 4, int(_U32.unpack_from(buffer, at + 1)[0])
-    elif code == 0x52:
-        id_size, delivery_id = 1, buffer[at + 1]
-    elif code == 0x43:
-        id_size, delivery_id = 0, 0
-    else:
-        return None
-    at += 1 + id_size
-    if at + 2 > list_end or buffer[at] != 0xA0:
-        return None
-    tag_offset = at + 2
-    tag_end = tag_offset + buffer[at + 1]
-    if tag_end > list_end or buffer[at + 1] > TAG_SIZE_MAX:
-        return None
-    settled = tail_is_settled(field_count, bytes(buffer[tag_end:list_end]))
-    if settled is None:
-        return None
-    section = section_of(buffer, list_end, end)
-    if section is None:
-        return None
-    return _Shape(end - start, handle, id_offset, id_size, delivery_id, tag_offset - start, tag_end - start,
-                  list_end - start, settled, section)  # fmt: skip
 
 
 def parse_run(buffer: bytes, offset: int, limit: int, count_max: int, size_max: int) -> Parsed | None:
@@ -240,7 +173,7 @@ def parse_run(buffer: bytes, offset: int, limit: int, count_max: int, size_max: 
 
     None where the first frame is incomplete or unusual: the caller takes the general path for it.
     """
-    first = _shape_of(buffer, offset, limit, size_max)
+    first = shape_of(buffer, offset, limit, size_max)
     if first is None or count_max < 1:
         return None
     stride = first.size
@@ -275,7 +208,7 @@ def _frame_struct(before: int, between: int, tag: int, behind: int) -> Struct:
     return found
 
 
-def _walk(buffer: bytes, span: tuple[int, int], most: tuple[int, int], first: _Shape) -> array[int]:
+def _walk(buffer: bytes, span: tuple[int, int], most: tuple[int, int], first: Shape) -> array[int]:
     """Offsets of the frames in `span` that look like the first, found one frame at a time; `most`: count and size."""
     offset, limit = span
     count_max, size_max = most
@@ -314,7 +247,7 @@ def _begins_without_header(buffer: bytes, offset: int, end: int) -> bool:
     return lead[:2] == b"\x00\x53" and lead != HEADER_LEAD
 
 
-def _columns_agree(buffer: bytes, offset: int, count: int, first: _Shape) -> bool:
+def _columns_agree(buffer: bytes, offset: int, count: int, first: Shape) -> bool:
     """Whether `count` frames of one size share every byte that must be shared: compared column by column."""
     stride = first.size
     end = offset + count * stride
@@ -331,8 +264,8 @@ def _columns_agree(buffer: bytes, offset: int, count: int, first: _Shape) -> boo
     return all(buffer[offset + first.id_offset + place : end : stride] == ids[place] for place in range(4))
 
 
-_LOW = bytes(range(256)) * 257
-_MIDDLE = b"".join(_BYTE[value] * 256 for value in range(256))
+_LOW: Final = bytes(range(256)) * 257
+_MIDDLE: Final = b"".join(_BYTE[value] * 256 for value in range(256))
 
 
 def id_columns(first: int, count: int) -> list[bytes]:
@@ -356,8 +289,8 @@ def id_columns(first: int, count: int) -> list[bytes]:
 
 # -- the canonical form of the general path ---------------------------------------------------------------------------
 
-_CANONICAL = Struct(">I4s6s2s5s6s2s")
-_CANONICAL_SIZE = 29
+_CANONICAL: Final = Struct(">I4s6s2s5s6s2s")
+_CANONICAL_SIZE: Final = 29
 
 
 def single(payload: bytes) -> Run:

@@ -39,7 +39,7 @@ _NAMES: Final = {
     "amqp:footer:map": FOOTER,
 }
 
-_unpack_u32 = Struct(">I").unpack_from
+_unpack_u32: Final = Struct(">I").unpack_from
 
 
 class Sections(NamedTuple):

@@ -6,15 +6,16 @@ Nearly all transfers of a client end in the same few bytes. Source: AMQP 1.0 §2
 from __future__ import annotations
 
 from struct import Struct
+from typing import Final
 
 from mqbroker.base.errors import PeerFault
 from mqbroker.wire.performatives import Transfer, decode_performative
 
-TRANSFER = b"\x00\x53\x14"
-CACHE_SIZE_MAX = 1024
-CACHED_BYTES_MAX = 64  # what a peer sends is kept only as far as sensible peers send it
+TRANSFER: Final = b"\x00\x53\x14"
+CACHE_SIZE_MAX: Final = 1024
+CACHED_BYTES_MAX: Final = 64  # what a peer sends is kept only as far as sensible peers send it
 
-_U32 = Struct(">I")
+_U32: Final = Struct(">I")
 _tails: dict[tuple[int, bytes], bool | None] = {}
 
 
