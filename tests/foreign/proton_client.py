@@ -414,7 +414,8 @@ class Client(Handler):
             delivery.local.failed = True
         if outcome == "modify-undeliverable":
             delivery.local.undeliverable = True
-        delivery.update(OUTCOMES[outcome.partition("-")[0]])
+        if outcome != "none":
+            delivery.update(OUTCOMES[outcome.partition("-")[0]])
         if settle:
             delivery.settle()
 

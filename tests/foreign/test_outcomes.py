@@ -36,6 +36,21 @@ def test_released_messages_come_again_without_a_count_and_modified_ones_with_it(
     wait_for_depth(broker, queue, 0)
 
 
+@DURABLE
+def test_what_is_settled_without_an_outcome_was_delivered_in_vain(
+    broker: BrokerProcess, client: ProtonClient, queue: str, durable: bool
+) -> None:
+    client.connect("c", broker)
+    client.sender("c", "out", queue)
+    client.send("out", ["a", "b"], durable=durable)
+    client.receiver("c", "in", queue, credit=2)
+    assert [row["id"] for row in client.receive("in", 2, outcome="none")] == ["a", "b"]
+    again = client.receive("in", 2, more_credit=2)
+    assert [(row["id"], row["delivery_count"]) for row in again] == [("a", 1), ("b", 1)]
+    client.ask("close", name="c")
+    wait_for_depth(broker, queue, 0)
+
+
 def test_what_one_consumer_cannot_use_goes_to_another(broker: BrokerProcess, client: ProtonClient, queue: str) -> None:
     client.connect("c", broker)
     client.sender("c", "out", queue)

@@ -49,6 +49,21 @@ def test_outcomes(broker: BrokerProcess, client: LinkClient, queue: str) -> None
     wait_for_depth(broker, queue, 0)
 
 
+@pytest.mark.parametrize(("default", "left"), [(None, [1]), ("accepted", []), ("released", [0])])
+def test_what_is_settled_without_an_outcome_gets_the_one_of_the_source(
+    broker: BrokerProcess, client: LinkClient, queue: str, default: str | None, left: list[int]
+) -> None:
+    client.sender("c", "out", queue)
+    client.send("out", "a")
+    said = {} if default is None else {"default_outcome": default}
+    client.receiver("c", "in", queue, credit=1, **said)
+    assert client.bodies("in", outcome="none") == ["a"]
+    client.receiver("c", "next", queue, credit=1)
+    if left:
+        assert [row["delivery_count"] for row in client.receive("next")] == left
+    wait_for_depth(broker, queue, 0)
+
+
 def test_a_selector_by_its_code_under_the_key_of_rhea(broker: BrokerProcess, client: LinkClient, queue: str) -> None:
     client.sender("c", "out", queue)
     client.send("out", *({"body": f"m{n}", "properties": {"n": n}} for n in range(4)))

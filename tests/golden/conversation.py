@@ -3,12 +3,13 @@
     connect p                            a client connects, logs in, begins a session
     attach p to orders [settled]         … and asks for a link
     attach c from orders [credit=2] [second] [queue|topic] [shared] [global] [durable] [browse] [as=LINK]
-             [priority=1] [select=color='red']          `temporary` asks for a temporary queue, `nobody` has no address
+             [priority=1] [select=color='red'] [default=accepted]
+                                         `temporary` asks for a temporary queue, `nobody` has no address
     publish p orders [count=3] [durable] [size=100]     messages m1, m2, … as far as credit goes
             [prio=9] [ttl=100] [to=orders] [group=g] [delay=100] [color=red]   any other name is a property
             [body=value] [jms]          a text as amqp-value; with the annotations of Qpid JMS
     credit c orders 5 | drain c orders 5
-    accept | release | modify | reject c m1 m2
+    accept | release | modify | reject c m1 m2          `settle`: without an outcome
     declare p t1 | commit p t1 | rollback p t1          a transaction, on a link to the coordinator
     publish p orders txn=t1 | accept c m1 txn=t1 [unsettled]
     detach c orders | suspend c orders | end c | close c | break c      suspended links may come back
@@ -65,6 +66,7 @@ from tests.support.stage import Stage, Talker, options_with
 
 DASHES = "----"
 OUTCOMES = {Accepted: "accepted", Rejected: "rejected", Released: "released", Modified: "modified"}
+NAMED = {name: outcome() for outcome, name in OUTCOMES.items()}
 
 
 NO_PROPERTIES = {"count", "size", "prio", "ttl", "to", "group", "delay", "txn", "body"}
@@ -242,6 +244,7 @@ class Conversation:
             distribution_mode=Symbol("copy") if "browse" in rest else None,
             expiry_policy=Symbol("never" if "durable" in rest else "session-end"),
             filter={Symbol("selector"): selector} if "select" in options else None,
+            default_outcome=NAMED[options["default"]] if "default" in options else None,
         )  # fmt: skip
         priority = {Symbol("priority"): int(options["priority"])} if "priority" in options else None
         receiver = talker.session.attach_receiver(
@@ -398,6 +401,7 @@ VERBS |= {
     "release": lambda talk, words: talk.outcome(words, Released()),
     "modify": lambda talk, words: talk.outcome(words, Modified(delivery_failed=True)),
     "reject": lambda talk, words: talk.outcome(words, Rejected(error=Error(condition=Symbol("amqp:decode-error")))),
+    "settle": lambda talk, words: talk.outcome(words, None),
     "commit": lambda talk, words: talk.discharge(words, fail=False),
     "rollback": lambda talk, words: talk.discharge(words, fail=True),
     **remote.VERBS,

@@ -13,6 +13,7 @@ from typing import Any
 from mqbroker.config.options import defaults
 from mqbroker.config.slices import JournalOptions
 from mqbroker.journal.plan import Journal
+from mqbroker.journal.records import Attempts
 from mqbroker.journal.recovered import Recovered
 
 QUEUES_MAX = 5
@@ -37,7 +38,7 @@ class State:
 
     queues: dict[int, dict[str, Any]] = field(default_factory=dict)
     live: dict[tuple[int, int], bytes] = field(default_factory=dict)
-    counts: dict[tuple[int, int], int] = field(default_factory=dict)
+    counts: dict[tuple[int, int], Attempts] = field(default_factory=dict)
     ids: dict[str, dict[int, bytes]] = field(default_factory=dict)
     consumed: set[int] = field(default_factory=set)
     boot: int = 0
@@ -60,7 +61,9 @@ def contents(found: Recovered) -> State:
             bodies = bytes(run.frames).split(b">")
             for number in range(first, first + n):
                 live[queue, number] = bodies[number - run.first_id] + b">"
-    counts = {(c.queue_id, c.first_id + i): c.delivery_count for c in found.counts for i in range(c.n)}
+    counts = {
+        (c.queue_id, c.first_id + i): Attempts(c.delivery_count, c.due_ms) for c in found.counts for i in range(c.n)
+    }
     ids = {address: {one.number: one.duplicate_id for one in stored} for address, stored in found.duplicates.items()}
     return State(found.queues, live, counts, ids, set(found.consumed), found.boot, found.addresses)
 
@@ -71,6 +74,7 @@ class Model:
     def __init__(self, seed: int, body_bytes: int = 12) -> None:
         self.random = random.Random(seed)
         self._sayings = random.Random(seed)  # of their own, so that messages come as they always came
+        self._dues = random.Random(seed)
         self.state = State()
         self.next_id = 1
         self.next_queue = 1
@@ -154,9 +158,10 @@ class Model:
     def _count(self, journal: Journal) -> None:
         if self.state.live:
             queue, number = self.random.choice(list(self.state.live))
-            times = self.state.counts.get((queue, number), 0) + 1
-            self.state.counts[queue, number] = times
-            journal.count(queue, number, 1, times)
+            times = self.state.counts[queue, number].delivery_count if (queue, number) in self.state.counts else 0
+            attempts = Attempts(times + 1, self._dues.choice((0, 5_000, self._dues.getrandbits(60))))
+            self.state.counts[queue, number] = attempts
+            journal.count(queue, number, 1, *attempts)
 
     def _use(self, journal: Journal) -> None:
         if self.state.queues:
@@ -210,4 +215,4 @@ class Model:
                     journal.store(number, 1, holders, self.state.live[holders[0], number])
                 for queue in holders:
                     if (queue, number) in self.state.counts:
-                        journal.count(queue, number, 1, self.state.counts[queue, number])
+                        journal.count(queue, number, 1, *self.state.counts[queue, number])

@@ -94,6 +94,9 @@ function terminus(request) {
             made[name] = request[name];
         }
     }
+    if (request.default_outcome !== undefined) {
+        made.default_outcome = rhea.message[request.default_outcome]().described();
+    }
     if (request.selector !== undefined) {
         made.filter = rhea.filter.selector(request.selector);
     }
@@ -219,6 +222,8 @@ async function receive(request) {
 function dispose(state, each, outcome) {
     if (outcome === null) {
         state.held.push(each);
+    } else if (outcome === 'none') {
+        each.delivery.update(true);
     } else if (outcome === 'accept') {
         each.delivery.accept();
     } else if (outcome === 'reject') {

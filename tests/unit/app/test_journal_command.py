@@ -47,7 +47,7 @@ def made(directory: Path, count: int = 3, *, is_clean: bool = True, large: Run |
         append = journal.take(sync=True)
         assert append is not None
         disk.submit(append)
-    journal.count(1, 1, 1, 4)
+    journal.count(1, 1, 1, 4, 1_800_000_000_000)
     if is_clean:
         journal.stop()
     append = journal.take(sync=True)
@@ -137,6 +137,8 @@ def test_export_and_import(
     old, new = made(tmp_path / "old", 50, is_clean=is_clean), tmp_path / "new"
     assert main(["journal", "export", "--data-directory", str(old)]) == exits.DONE
     text = capsys.readouterr().out
+    rows = [json.loads(line) for line in text.splitlines()]
+    assert [row["due_ms"] for row in rows if "due_ms" in row] == [{"1": 1_800_000_000_000}]
     identity.init(new, identity.machine_id())
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(text.encode())))
     assert main(["journal", "import", "--data-directory", str(new)]) == exits.DONE

@@ -188,6 +188,25 @@ def test_nobody_is_told_of_what_is_its_own_or_reached_through_it() -> None:
     assert len(teller.subscribe(A, 9).take(ALL)) == len(HEAD) + 4
 
 
+def test_that_a_queue_is_deleted_is_told_and_told_on() -> None:
+    teller = Teller()
+    subscriber = teller.live(max_hops=2)
+    gone, forgotten = remote(), remote("f")
+    gone.is_deleted = True
+    teller.announcer.queue_added("q", "q", "anycast", "")
+    for binding in (gone, forgotten):
+        teller.announcer.remote_added(binding)
+    subscriber.take(ALL)
+    teller.announcer.queue_removed("q")
+    for binding in (gone, forgotten):
+        teller.announcer.remote_removed(binding)
+    assert [n.decode(text) for text in subscriber.take(ALL)] == [
+        n.BindingRemoved("q" + B, deleted=True),
+        n.BindingRemoved(gone.cluster_name, deleted=True),
+        n.BindingRemoved(forgotten.cluster_name, deleted=False),
+    ]
+
+
 def test_queues_of_other_nodes_and_their_consumers_are_told_on() -> None:
     teller = Teller()
     subscriber = teller.live(max_hops=2)

@@ -30,6 +30,10 @@ ALL: list[tuple[n.Notice, str]] = [
     ),
     (n.BindingRemoved("orders" + NODE), f'{{"kind":"binding-removed","cluster_name":"orders{NODE}"}}'),
     (
+        n.BindingRemoved("orders" + NODE, deleted=True),
+        f'{{"kind":"binding-removed","cluster_name":"orders{NODE}","deleted":true}}',
+    ),
+    (
         n.ConsumerCreated("orders" + NODE, ""),
         f'{{"kind":"consumer-created","cluster_name":"orders{NODE}","selector":""}}',
     ),
@@ -70,7 +74,7 @@ versions = st.builds(n.Version, st.integers(0, n.VERSION_MAX), st.integers(0, n.
     st.one_of(
         st.builds(n.BindingAdded, texts, texts, st.sampled_from(["anycast", "multicast"]), texts, st.just(NODE),
                   st.integers(0, n.DISTANCE_MAX)),
-        st.builds(n.BindingRemoved, names),
+        st.builds(n.BindingRemoved, names, st.booleans()),
         st.builds(n.ConsumerCreated, names, texts),
         st.builds(n.ConsumerClosed, names, texts),
         st.builds(n.MemberGone, st.just(NODE), versions),
@@ -102,7 +106,7 @@ CHANGES: list[tuple[n.Notice, dict[str, Any]]] = [
     (ALL[0][0], {"version": [1, -1]}), (ALL[0][0], {"version": [1, True]}), (ALL[1][0], {"version": "1.2"}),
     (ALL[3][0], {"routing": "ANYCAST"}), (ALL[3][0], {"distance": -1}), (ALL[3][0], {"distance": 65}),
     (ALL[3][0], {"queue": 5}), (ALL[3][0], {"node_id": NODE.upper() + "x"}), (ALL[4][0], {"cluster_name": "orders"}),
-    (ALL[5][0], {"selector": None}), (ALL[6][0], {"cluster_name": NODE + "x"}), (ALL[2][0], {"kind": 5}),
+    (ALL[6][0], {"selector": None}), (ALL[7][0], {"cluster_name": NODE + "x"}), (ALL[2][0], {"kind": 5}),
 ]  # fmt: skip
 
 

@@ -71,6 +71,22 @@ def test_a_neighbour_tells_of_everything_and_then_of_changes() -> None:
     assert (table.state, hearer.logged) == (State.LIVE, [])
 
 
+def test_a_queue_is_deleted_where_its_owner_says_so_and_else_only_forgotten() -> None:
+    table = live(Hearer(max_hops=3), added(), added("r"), added("s", C, 1), added("t", C, 1), added("u", C, 1))
+    known = dict(table.bindings)
+    tell(table, n.BindingRemoved("q" + B, deleted=True), n.BindingRemoved("s" + C, deleted=True), removed("t", C))
+    tell(table, RESET, COMPLETE)
+    assert {each.queue for each in known.values() if each.is_deleted} == {"q", "r", "s"}
+    assert table.bindings == {}
+
+
+def test_what_is_given_up_with_its_node_is_not_deleted() -> None:
+    table = live(Hearer(), added())
+    (binding,) = table.bindings.values()
+    table.clear()
+    assert not binding.is_deleted
+
+
 def test_what_comes_before_reset_counts_for_nothing() -> None:
     hearer = Hearer()
     table = hearer.table()

@@ -5,9 +5,16 @@ from __future__ import annotations
 import random
 
 from mqbroker.core import arrivals
+from mqbroker.core.address import ANYCAST
 from mqbroker.core.arrivals import Arrivals, Ranges
+from mqbroker.core.remote_binding import RemoteBinding
+from mqbroker.wire.run import Run, single
+from mqbroker.wire.sections import build_message
 
 from tests.support.stage import Stage
+
+FURTHER = "00000003-0000-4000-8000-000000000000"
+SOURCE = "00000001-0000-4000-8000-000000000000.$.sf.c.1"
 
 
 def test_only_what_has_not_arrived_is_fresh() -> None:
@@ -48,3 +55,73 @@ def test_sources_are_bounded_too() -> None:
         known._known(f"source-{number}")
     assert len(known._ranges) == arrivals.SOURCES_MAX
     assert "source-0" not in known._ranges
+
+
+# -- a node on the way ------------------------------------------------------------------------------------------------
+
+
+def message() -> Run:
+    return single(build_message("m", durable=True))
+
+
+def way() -> RemoteBinding:
+    """A queue of a node further on."""
+    return RemoteBinding("orders", "orders", ANYCAST, "", FURTHER, FURTHER, 1)
+
+
+def on_its_way(stage: Stage) -> int:
+    """Messages that wait for the node further on."""
+    return sum(queue.message_count for queue in stage.broker.store.remotes.queues_of(FURTHER))
+
+
+def taken_on_the_way(stage: Stage) -> None:
+    """One message has come, gone into the queue for the node further on, and the way there is forgotten then."""
+    store, binding = stage.broker.store, way()
+    via = store.remotes.connection("c")
+    via.add(binding)
+    link = store.arrivals.address_for("orders", SOURCE, (binding.cluster_name,))
+    assert link is not None
+    assert store.arrivals.publish(link, message(), 7) is True
+    via.remove(binding)
+    stage.step()
+    stage.run()
+    assert on_its_way(stage) == 1
+
+
+def test_what_went_on_from_here_is_taken_again_once_the_way_is_forgotten() -> None:
+    """The source has no answer and sends it again. Refused, it would take another way as well, and come twice."""
+    stage = Stage()
+    taken_on_the_way(stage)
+    known = stage.broker.store.arrivals
+    again = known.address_for("orders", SOURCE, (way().cluster_name,))
+    assert again is not None, "who has sent before is heard"
+    assert known.publish(again, message(), 7) is not None
+    assert (known.arrived_total, known.dropped_total, on_its_way(stage)) == (1, 1, 1)
+
+
+def test_what_has_not_come_before_is_refused_then() -> None:
+    stage = Stage()
+    taken_on_the_way(stage)
+    known = stage.broker.store.arrivals
+    assert known.address_for("orders", "another" + SOURCE, (way().cluster_name,)) is None
+    again = known.address_for("orders", SOURCE, (way().cluster_name,))
+    assert again is not None
+    assert known.publish(again, message(), 8) is None
+    assert known.publish(again, message(), 6) is None
+    assert (known.arrived_total, on_its_way(stage)) == (1, 1)
+
+
+def test_it_is_known_after_a_crash_and_without_its_address() -> None:
+    stage = Stage()
+    taken_on_the_way(stage)
+    stage.crash()
+    stage.start()
+    store = stage.broker.store
+    for queue in store.remotes.queues_of(FURTHER):
+        store.delete_queue(queue)  # the node further on has it
+    store.forget_address("orders")
+    assert "orders" not in store.addresses
+    again = store.arrivals.address_for("orders", SOURCE, (way().cluster_name,))
+    assert again is not None
+    assert store.arrivals.publish(again, message(), 7) is not None
+    assert store.arrivals.dropped_total == 1

@@ -46,9 +46,9 @@ ACTIONS = st.lists(
 )
 
 
-def history(actions: list[tuple[str, str, int]], *, is_clean: bool) -> Recovered:
+def history(actions: list[tuple[str, str, int]], *, is_clean: bool, delay_ms: int = 0) -> Recovered:
     """What a node's disk holds after all of that."""
-    matches = {"#": {"dead_letter_address": "DLQ", "max_delivery_attempts": 3}}
+    matches = {"#": {"dead_letter_address": "DLQ", "max_delivery_attempts": 3, "redelivery_delay": delay_ms}}
     stage = Stage(options_with(journal=SMALL, address_settings=matches))
     stage.admin("queue-create", name="a", address="news", routing_type="multicast")
     stage.admin("queue-create", name="b", address="news", routing_type="multicast", ring_size=4)
@@ -87,10 +87,10 @@ def imported(rows: list[Any]) -> Recovered:
     return disk.load()
 
 
-@given(ACTIONS, st.booleans())
+@given(ACTIONS, st.booleans(), st.sampled_from([0, 0, 3, 60_000]))
 @settings(max_examples=40, deadline=None)
-def test_a_round_trip_changes_nothing(actions: list[tuple[str, str, int]], is_clean: bool) -> None:
-    found = history(actions, is_clean=is_clean)
+def test_a_round_trip_changes_nothing(actions: list[tuple[str, str, int]], is_clean: bool, delay_ms: int) -> None:
+    found = history(actions, is_clean=is_clean, delay_ms=delay_ms)
     rows = list(rows_of(found, NODE))
     back = imported(rows)
     assert list(rows_of(back, NODE))[1:] == rows[1:]
@@ -116,6 +116,17 @@ def test_a_broker_goes_on_with_what_was_imported() -> None:
     assert [(one["body"][:3], one["delivery_count"]) for one in messages] == [("0-0", 2), ("0-1", 2), ("0-2", 1)]
 
 
+def test_what_is_held_back_is_so_after_an_import() -> None:
+    found = history([("send", "orders", 3), ("modified", "orders", 2)], is_clean=True, delay_ms=60_000)
+    rows = list(rows_of(found, NODE))
+    due_ms = 1_700_000_060_003
+    assert [row["due_ms"] for row in rows if "due_ms" in row] == [{"4": due_ms}] * 2
+    back = imported(rows)
+    assert [(count.first_id, count.delivery_count, count.due_ms) for count in back.counts] == [
+        (1, 1, due_ms), (2, 1, due_ms),
+    ]  # fmt: skip
+
+
 GOOD = list(rows_of(history([("send", "orders", 2)], is_clean=True), NODE))
 PLACE = next(number for number, row in enumerate(GOOD) if row["type"] == "messages")
 
@@ -135,6 +146,9 @@ PLACE = next(number for number, row in enumerate(GOOD) if row["type"] == "messag
         (PLACE, {"frames": ["!"]}, "a row of type messages is not like this"),
         (PLACE, {"frames": ["AAAA"]}, "the frames from message 1 on are not those of one run"),
         (PLACE, {"queues": {}}, "or in none"),
+        (PLACE, {"due_ms": {"9": 5}}, "message 1 is due in a queue that never gave it to anybody"),
+        (PLACE, {"due_ms": [5]}, "a row of type messages is not like this"),
+        (PLACE, {"due_ms": {"4": 1 << 63}}, "message 1 is due in a queue that never"),
         (PLACE, None, "rows are missing: there were"),
         (len(GOOD) - 1, None, "the export is cut off"),
     ],

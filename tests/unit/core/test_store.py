@@ -282,6 +282,21 @@ def test_compaction_repeats_delivery_counts_and_keeps_several_queues() -> None:
     assert [body for body, _ in take(stage, 20, "two")[0]] == [f"m{n}" for n in range(1, 10)]
 
 
+def test_compaction_repeats_until_when_messages_are_held_back() -> None:
+    stage = Stage(options_with(journal=JOURNAL, address_settings={"orders": {"redelivery_delay": 3_600_000}}))
+    send(stage, 3, "orders")
+    settle(stage, take(stage, 2, "orders")[1], "modified")
+    due_ms = stage.at.wall_ms + 3_600_000
+    first = min(stage.disk.stable)
+    churn(stage, 60, 1000)
+    assert min(stage.disk.stable) > first, "the first file is gone"
+    stage.crash()
+    stage.start()
+    orders = stage.broker.store.queues["orders"]
+    assert [(when, segment.n, segment.deliveries) for when, _, segment in orders.scheduled] == [(due_ms, 1, 2)] * 2
+    assert orders.ready_count == 1
+
+
 def test_compaction_while_messages_are_with_consumers() -> None:
     """What is in delivery is stored again, too, and can be settled afterwards."""
     stage = Stage(options_with(journal=JOURNAL))

@@ -106,7 +106,7 @@ def test_a_live_message_in_the_oldest_segment_keeps_all_until_compaction_moves_i
     assert ranges is not None
     assert any(start <= 1 < start + n for start, n in ranges)
     journal.store(1, 1, (1,), b"%-900d" % 1)
-    journal.count(1, 1, 1, 7)
+    journal.count(1, 1, 1, 7, 9_000)
     take(journal, disk)
     deleted: list[int] = []
     for _ in range(6):
@@ -120,7 +120,7 @@ def test_a_live_message_in_the_oldest_segment_keeps_all_until_compaction_moves_i
     assert len(disk.files) <= 2
     found = disk.recover()
     assert [(run.first_id, bytes(run.frames).strip()) for run in found.runs] == [(1, b"1")]
-    assert [count.delivery_count for count in found.counts] == [7]
+    assert [(count.delivery_count, count.due_ms) for count in found.counts] == [(7, 9_000)]
     assert found.next_id == first
 
 

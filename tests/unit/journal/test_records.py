@@ -60,10 +60,18 @@ def test_single_numbers(number: int) -> None:
     assert [type(record) for record in found] == [records.QueueDrop, records.Consumed, records.Start, records.Trim]
 
 
-@given(u64, u64, u32, u32)
-def test_count(queue_id: int, first_id: int, n: int, delivery_count: int) -> None:
-    count = records.Count(queue_id, first_id, n, delivery_count)
+@given(u64, u64, u32, u32, u64)
+def test_count(queue_id: int, first_id: int, n: int, delivery_count: int, due_ms: int) -> None:
+    count = records.Count(queue_id, first_id, n, delivery_count, due_ms)
     assert decode(records.encode_count(count) + records.encode_stop()) == [count, records.Stop()]
+
+
+def test_a_count_without_a_due_time_is_what_it_always_was_and_one_with_it_begins_alike() -> None:
+    always = struct.pack(">BIQQII", 6, 24, 5, 7, 2, 3)
+    assert records.encode_count(records.Count(5, 7, 2, 3)) == always
+    due = struct.pack(">BIQQIIQ", 6, 32, 5, 7, 2, 3, 1_700_000_000_000)
+    assert records.encode_count(records.Count(5, 7, 2, 3, 1_700_000_000_000)) == due
+    assert due[5 : len(always)] == always[5:]
 
 
 @given(u64, u64, u64, st.dictionaries(u64, st.tuples(st.binary(max_size=50), st.booleans()), max_size=20))
@@ -104,6 +112,7 @@ def test_any_body_is_a_record_or_malformed(kind: Kind, body: bytes) -> None:
         (struct.pack(">BI", 99, 0), "unknown kind of record 99"),
         (struct.pack(">BI", 7, 8) + b"1234", "longer than its entry"),
         (struct.pack(">BI", 7, 4) + b"1234", "too short"),
+        (struct.pack(">BIQQIII", 6, 28, 5, 7, 2, 3, 9), "record of kind 6 is too short"),
         (struct.pack(">BIQH", 11, 10, 1, 1), "ends inside its address"),
         (struct.pack(">BIQHB", 11, 11, 1, 1, 255), "is not UTF-8"),
         (struct.pack(">BIQHQH", 11, 20, 1, 0, 1, 1), "ends inside an id"),

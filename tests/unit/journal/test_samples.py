@@ -27,7 +27,10 @@ def as_json(state: State) -> dict[str, Any]:
     return {
         "queues": {str(number): attributes for number, attributes in sorted(state.queues.items())},
         "live": [[queue, number, body.hex()] for (queue, number), body in sorted(state.live.items())],
-        "counts": [[queue, number, times] for (queue, number), times in sorted(state.counts.items())],
+        "counts": [
+            [queue, number, attempts.delivery_count, *([attempts.due_ms] if attempts.due_ms else [])]
+            for (queue, number), attempts in sorted(state.counts.items())
+        ],
         "ids": {
             address: [[number, held[number].hex()] for number in sorted(held)]
             for address, held in sorted(state.ids.items())
@@ -71,7 +74,7 @@ def write_sample(folder: Path) -> None:
         found = disk.recover()
     assert model.compacted
     assert min(disk.files) > 1
-    assert found.counts
+    assert {count.due_ms > 0 for count in found.counts} == {False, True}
     assert found.duplicates
     assert found.addresses
     shutil.rmtree(folder, ignore_errors=True)

@@ -547,6 +547,54 @@ def test_messages_do_not_come_back_together() -> None:
     assert queue.ready_count == 20
 
 
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_the_wait_goes_on_after_a_restart_and_ends_when_it_would_have_ended(is_clean: bool) -> None:
+    site = Site(redelivery_delay=10_000)
+    site.send("one", "two", "three")
+    site.fail()
+    site.stage.wait(4_000)
+    site.fail()
+    for _ in range(2):  # what one start found, the next one finds too
+        if is_clean:
+            site.stage.stop()
+        else:
+            site.stage.crash()
+        site.stage.start()
+    queue = site.stage.broker.store.queues["orders"]
+    assert (queue.ready_count, queue.scheduled_count) == (1, 2)
+    assert site.take(3)[0] == ["three"]
+    site.stage.wait(5_900)
+    assert site.take(3)[0] == []
+    site.stage.wait(100)
+    assert site.take(3)[0] == ["one"]
+    site.stage.wait(3_900)
+    assert site.take(3)[0] == []
+    site.stage.wait(100)
+    assert site.take(3)[0] == ["two"]
+
+
+def test_a_wait_that_ended_while_the_node_was_down_is_over() -> None:
+    site = Site(redelivery_delay=10_000)
+    site.send("one", "two")
+    site.fail()
+    site.stage.stop()
+    site.stage.now_ns += 10_000 * 1_000_000
+    site.stage.start()
+    assert site.take(3)[0] == ["one", "two"]
+
+
+def test_a_wait_is_not_kept_for_the_next_delivery() -> None:
+    site = Site(redelivery_delay=10_000)
+    site.send("one")
+    site.fail()
+    site.stage.wait(10_000)
+    (_, tag) = site.take()
+    site.settle(tag, "released")
+    site.stage.crash()
+    site.stage.start()
+    assert site.take()[0] == ["one"]
+
+
 # -- expiry -----------------------------------------------------------------------------------------------------------
 
 

@@ -42,6 +42,29 @@ def _cluster() -> ClusterStage:
     return cluster
 
 
+def waiting(cluster: ClusterStage) -> dict[tuple[str, ...], int]:
+    """Messages at the first node that wait for the second, by the subscriptions that they are for."""
+    queues = cluster.nodes["a"].broker.store.remotes.queues_of(node_id_of("b"))
+    return {tuple(name[:5] for name in queue.kind.route): queue.message_count for queue in queues}
+
+
+def owe(cluster: ClusterStage, count: int) -> None:
+    """Copies wait at the first node, since the second knows no way to the third."""
+    a, b, c = cluster.nodes.values()
+    producer = Producer(a, address="news")
+    cluster.run()
+    b.crash()
+    c.crash()
+    cluster.run()
+    for number in range(count):
+        producer.publish(b"%d" % number)
+    cluster.run()
+    b.start()
+    cluster.run()
+    cluster.wait(3_000)
+    assert kept(b, "sub-b") == count
+
+
 def bindings(cluster: ClusterStage) -> list[RemoteBinding]:
     """What the first node knows of the others."""
     return [each.binding for each in cluster.nodes["a"].broker.store.remotes.by_name.values()]
@@ -89,3 +112,82 @@ def test_a_node_on_the_way_that_forgets_it_takes_nothing_from_it(cluster: Cluste
     cluster.run()
     cluster.wait(2_000)
     assert kept(c, "sub-c") == 3
+
+
+def forget(node: ClusterNode, name: str) -> None:
+    """Delete a subscription."""
+    store = node.broker.store
+    store.delete_queue(store.queues[name])
+    node.step()
+
+
+def test_copies_that_are_owed_to_a_subscription_leave_with_it(cluster: ClusterStage) -> None:
+    """The way there stands, and what is on it has not been taken."""
+    a, b, c = cluster.nodes.values()
+    producer = Producer(a, address="news")
+    producer.publish(b"0")
+    cluster.run()
+    (known,) = [each.binding for each in b.broker.store.remotes.by_name.values() if each.binding.queue == "sub-c"]
+    via = b.broker.store.remotes.by_name[known.cluster_name].via
+    via.remove(known)  # without a word: the first node has still a binding for it
+    for number in range(1, 4):
+        producer.publish(b"%d" % number)
+    cluster.run()
+    cluster.wait(500)
+    assert sum(waiting(cluster).values()) == 3
+    via.add(known)
+    forget(c, "sub-c")
+    cluster.run()
+    cluster.wait(100)
+    assert sum(waiting(cluster).values()) == 0
+    assert {each.queue for each in bindings(cluster)} == {"sub-b"}
+    cluster.wait(2_000)
+    assert list(waiting(cluster)) == [("sub-b",)], "nothing is left of the way"
+    assert a.broker.store.remotes.over == {}
+
+
+def test_what_was_on_the_link_when_it_was_deleted_leaves_too(cluster: ClusterStage) -> None:
+    a, b, c = cluster.nodes.values()
+    producer = Producer(a, address="news")
+    producer.publish(b"0")
+    cluster.run()
+    (known,) = [each for each in bindings(cluster) if each.queue == "sub-c"]
+    queues = a.broker.store.remotes.queues_of(node_id_of("b"))
+    (queue,) = [each for each in queues if known.cluster_name in each.kind.route]
+    cluster.hold_up("a", "b")
+    for number in range(1, 4):
+        producer.publish(b"%d" % number)
+    cluster.run()
+    assert queue.delivering_count == 3
+    forget(c, "sub-c")
+    cluster.run()
+    cluster.let_through("a", "b")  # the notice there, and what is to be forwarded here
+    cluster.run()
+    cluster.wait(500)
+    assert (kept(b, "sub-b"), queue.message_count) == (4, 0)
+    assert list(waiting(cluster)) == [("sub-b",)]
+
+
+def test_a_way_that_is_only_forgotten_takes_nothing_with_it(cluster: ClusterStage) -> None:
+    owe(cluster, 3)
+    cluster.wait(60_000)
+    assert sum(waiting(cluster).values()) == 3
+    cluster.nodes["c"].start()
+    cluster.run()
+    cluster.wait(5_000)
+    assert kept(cluster.nodes["c"], "sub-c") == 3
+
+
+def test_a_subscription_that_is_made_anew_is_owed_what_comes_then(cluster: ClusterStage) -> None:
+    a, b, c = cluster.nodes.values()
+    producer = Producer(a, address="news")
+    producer.publish(b"0")
+    cluster.run()
+    forget(c, "sub-c")
+    subscribe(c, "sub-c")
+    cluster.run()
+    cluster.wait(500)
+    producer.publish(b"1")
+    cluster.run()
+    cluster.wait(500)
+    assert (kept(b, "sub-b"), kept(c, "sub-c")) == (2, 1)

@@ -172,6 +172,40 @@ def test_delivery_counts_outlive_a_crash_in_pages() -> None:
     assert ["m2 (delivery count 2)" in got, "m30 (delivery count 1)" in got] == [True, True], got
 
 
+@pytest.mark.parametrize("memory", [1 << 28, 1500])
+def test_a_redelivery_delay_outlives_a_crash_in_pages_and_their_compaction(memory: int) -> None:
+    script = talk("p", "c", "d", redelivery_delay=3_600_000, limits={"global_max_size_bytes": memory})
+    script.run("attach p to orders")
+    script.run("publish p orders count=12 durable")
+    script.run("attach c from orders credit=12")
+    script.run("modify c m1 m2 m3 m9 m10")
+    script.run("crash")
+    script.run("start")
+    orders = queue(script.stage)
+    assert orders.paged_count + orders.scheduled_count + orders.ready_count == 12
+    assert orders.paged_count > 3
+    script.run("connect p d")
+    script.run("attach p to busy")
+    script.run("attach d from busy credit=10000")
+    for _ in range(150):
+        script.run("publish p busy count=4 size=1000 durable")
+        script.run("accept d " + " ".join(name for who, name in list(script.held) if who == "d"))
+    assert not set(script.stage.disk.stable) & {1, 2, 3}
+    script.run("crash")
+    script.run("start")
+    script.run("connect e")
+    script.run("attach e from orders")
+    assert consumed(script, 12, "e") == [*names(4, 8), *names(11, 12)]
+    script.run("detach e orders")
+    script.run("wait 3590000")
+    assert (queue(script.stage).scheduled_count, queue(script.stage).message_count) == (5, 5)
+    script.run("wait 10000")
+    script.run("connect f")
+    script.run("attach f from orders")
+    assert consumed(script, 12, "f") == [*names(1, 3), *names(9, 10)]
+    assert pins(script.stage) == 0
+
+
 def test_messages_of_several_queues_are_read_for_each() -> None:
     script = talk("p", "c", "d")
     for name in ("one", "two"):

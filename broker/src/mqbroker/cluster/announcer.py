@@ -198,7 +198,7 @@ class Announcer:
 
     def queue_removed(self, queue: str) -> None:
         """It has it no more."""
-        self._remove(cluster_name_of(queue, self._node_id))
+        self._remove(cluster_name_of(queue, self._node_id), is_deleted=True)
 
     def consumer_joined(self, queue: str, selector: str) -> None:
         """A consumer gets messages of it."""
@@ -217,7 +217,7 @@ class Announcer:
 
     def remote_removed(self, binding: RemoteBinding) -> None:
         """It does no more."""
-        self._remove(binding.cluster_name)
+        self._remove(binding.cluster_name, is_deleted=binding.is_deleted)
 
     def remote_changed(self, binding: RemoteBinding) -> None:
         """The queue has other consumers."""
@@ -247,10 +247,10 @@ class Announcer:
         self._spread(told, text, 1)
         self._consumers(added.cluster_name, consumers)
 
-    def _remove(self, name: str) -> None:
+    def _remove(self, name: str, *, is_deleted: bool = False) -> None:
         told = self.told.pop(name, None)
         if told is not None:
-            self._spread(told, encode(BindingRemoved(name)), 1)
+            self._spread(told, encode(BindingRemoved(name, is_deleted)), 1)
 
     def _consumers(self, name: str, differences: Counts) -> None:
         """By selector, how many have come, or (below zero) gone."""

@@ -96,9 +96,10 @@ class BindingAdded:
 
 @dataclass(frozen=True, slots=True)
 class BindingRemoved:
-    """It is no more, or not reached any more."""
+    """It is not reached any more; `deleted`: it is no more, as its owner said."""
 
     cluster_name: str
+    deleted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +160,10 @@ KINDS: Final[dict[type[Any], str]] = {
 }
 
 
+# Fields that earlier releases do not have; they are left out where they say nothing.
+_LATER: Final = ("grouping", "deleted")
+
+
 def encode(notice: Notice) -> bytes:
     """As compact as it gets. Long names make more than NOTICE_BYTES_MAX, and that must not be sent."""
     row: dict[str, Any] = {"kind": KINDS[type(notice)]}
@@ -166,7 +171,7 @@ def encode(notice: Notice) -> bytes:
         value = getattr(notice, name)
         if isinstance(value, Version):
             value = [value.epoch, value.counter]
-        if name != "grouping" or value:
+        if name not in _LATER or value:
             row[name] = connector_rows(value) if name == "connectors" else value
     return _ENCODER.encode(row).encode()
 
@@ -241,7 +246,7 @@ _READ: Final[dict[str, Callable[[dict[str, Any]], Notice]]] = {
     "member-gone": lambda row: MemberGone(text_of(row, "node_id", NODE_ID), _version(row)),
     "reset": lambda _row: Reset(),
     "binding-added": _binding_added,
-    "binding-removed": lambda row: BindingRemoved(_cluster_name(row)),
+    "binding-removed": lambda row: BindingRemoved(_cluster_name(row), row.get("deleted") is True),
     "consumer-created": lambda row: ConsumerCreated(_cluster_name(row), text_of(row, "selector")),
     "consumer-closed": lambda row: ConsumerClosed(_cluster_name(row), text_of(row, "selector")),
     "reset-complete": lambda _row: ResetComplete(),

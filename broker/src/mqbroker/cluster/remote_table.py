@@ -137,7 +137,8 @@ class RemoteTable:
 
     def _complete(self) -> None:
         for name in list(self._stale):
-            self._remove(name)
+            # Who has it tells of all that it has; others may have forgotten the way.
+            self._remove(name, is_deleted=self.bindings[name].node_id == self.neighbour)
         recounted, self._stale, self._recounted = self._recounted, {}, {}
         for name, counts in recounted.items():
             binding = self.bindings[name]
@@ -176,7 +177,7 @@ class RemoteTable:
         elif notice.cluster_name not in self.bindings or notice.cluster_name in self._stale:
             return  # what was passed over, or is told of only later
         elif isinstance(notice, BindingRemoved):
-            self._remove(notice.cluster_name)
+            self._remove(notice.cluster_name, is_deleted=notice.deleted)
         elif notice.cluster_name in self._recounted:
             self._count(notice)
         else:
@@ -243,8 +244,9 @@ class RemoteTable:
         else:
             self._step_forward(name)
 
-    def _remove(self, name: str) -> None:
+    def _remove(self, name: str, *, is_deleted: bool = False) -> None:
         binding, is_first = self.bindings.pop(name), self._is_first(name)
+        binding.is_deleted = is_deleted
         self._selectors_count -= len(binding.consumer_filters)
         self._stale.pop(name, None)
         self._recounted.pop(name, None)

@@ -15,10 +15,11 @@ from mqbroker.wire.run import Run
 
 
 class Live(NamedTuple):
-    """Messages of a queue. `is_paged`: it has no more than their place, and wants to know the new one."""
+    """Messages of a queue, and when they are due. `is_paged`: it has only their place, and wants the new one."""
 
     queue: Queue
     segment: Segment
+    due_ms: int = 0
     is_paged: bool = False
 
 
@@ -37,7 +38,7 @@ Stored = tuple[Written, list[Queue]]
 def store_again(
     journal: Journal, ranges: list[tuple[int, int]], live: Iterable[Live], sources: Sequence[Run] = ()
 ) -> list[Stored]:
-    """Store what is live of these ids again, each message once with all its queues and its delivery counts.
+    """Store what is live of these ids again, each message once with all its queues, its delivery counts and due times.
 
     `sources` ascend by id: what they hold is taken from them, whichever run a queue has it in, so that queues which
     have the same message from different reads still share one record.
@@ -91,5 +92,5 @@ def _store_pieces(journal: Journal, run: Run, pieces: list[Piece]) -> list[Store
             journal.store(begin, count, queue_ids, block, run.arrived_ms)
         for one in durable:
             if one.segment.deliveries:
-                journal.count(one.queue.journal_id, begin, count, one.segment.deliveries)
+                journal.count(one.queue.journal_id, begin, count, one.segment.deliveries, one.due_ms)
     return stored

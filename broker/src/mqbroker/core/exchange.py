@@ -8,10 +8,10 @@
     {"type": "end", "queues": 1, "messages": 1}
 
 A row of messages holds consecutive ids of one run, which are in the same queues with the same delivery counts (the
-values of `queues`); a frame is the transfer frame as it is stored. After a kill the messages of queues that had
-consumers count one delivery more, as they do when a broker starts. Files of large messages come before them
-(core/exchange_bodies.py). Rows come in the order of ids, so both ways need
-memory for one row; the last row says that none is missing.
+values of `queues`); `due_ms`, where it is there, maps queues to when they are to come again. A frame is the transfer
+frame as it is stored. After a kill the messages of queues that had consumers count one delivery more, as they do when
+a broker starts. Files of large messages come before them (core/exchange_bodies.py). Rows come in the order of ids, so
+both ways need memory for one row; the last row says that none is missing.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from mqbroker.core.queue import QueueKind
 from mqbroker.core.restore import by_count, counts_by_queue, run_of
 from mqbroker.journal.append import Append
 from mqbroker.journal.plan import Journal
+from mqbroker.journal.records import Attempts
 from mqbroker.journal.recovered import Recovered, RecoveredRun
 from mqbroker.wire.large import is_large
 from mqbroker.wire.parts import parts_of
@@ -39,15 +40,16 @@ SCHEMA: Final = "mqbroker.journal/1"
 APPEND_BYTES: Final = 1 << 20  # what is gathered of rows before it is written
 ID_MAX: Final = (1 << 56) - 1
 COUNT_MAX: Final = 0xFFFF_FFFF
+DUE_MS_MAX: Final = (1 << 63) - 1
 
 
 class Piece(NamedTuple):
-    """Ids from `first` to before `end` of a record; queue id -> delivery count."""
+    """Ids from `first` to before `end` of a record; queue id -> delivery count and due time."""
 
     first: int
     end: int
     record: RecoveredRun
-    queues: dict[int, int]
+    queues: dict[int, Attempts]
 
 
 def rows_of(recovered: Recovered, node_id: str, read: Read | None = None) -> Iterator[dict[str, Any]]:
@@ -71,9 +73,11 @@ def rows_of(recovered: Recovered, node_id: str, read: Read | None = None) -> Ite
             files.add(run.large.file)
             yield from rows_of_file(run.large, read)
         indexes = range(piece.first - run.first_id, piece.end - run.first_id)
+        dues = {str(queue_id): attempts.due_ms for queue_id, attempts in piece.queues.items() if attempts.due_ms}
         yield {
             "type": "messages", "first_id": piece.first, "arrived_ms": run.arrived_ms,
-            "queues": {str(queue_id): count for queue_id, count in piece.queues.items()},
+            "queues": {str(queue_id): attempts.delivery_count for queue_id, attempts in piece.queues.items()},
+            **({"due_ms": dues} if dues else {}),
             "frames": [base64.b64encode(run.block(index, 1)).decode() for index in indexes],
         }  # fmt: skip
         messages += len(indexes)
@@ -88,19 +92,19 @@ def large_runs(recovered: Recovered) -> Iterator[Run]:
 
 
 def pieces_of(recovered: Recovered) -> list[Piece]:
-    """Everything that is live, in the order of ids, cut where queues or delivery counts change."""
+    """Everything that is live, in the order of ids, cut where queues, delivery counts or due times change."""
     counts = counts_by_queue(recovered)
     pieces: list[Piece] = []
     for record in recovered.runs:
-        held: list[tuple[int, int, int, int]] = []
+        held: list[tuple[int, int, int, Attempts]] = []
         for queue_id, ranges in record.live.items():
             extra = int(not recovered.was_clean and queue_id in recovered.consumed)
             for first, n in ranges:
-                for begin, end, deliveries in by_count(first, first + n, counts.get(queue_id)):
-                    held.append((begin, end, queue_id, deliveries + extra))
+                for begin, end, (deliveries, due_ms) in by_count(first, first + n, counts.get(queue_id)):
+                    held.append((begin, end, queue_id, Attempts(deliveries + extra, due_ms)))
         cuts = sorted({edge for begin, end, _, _ in held for edge in (begin, end)})
         for begin, end in pairwise(cuts):
-            queues = {queue_id: count for low, high, queue_id, count in held if low <= begin and end <= high}
+            queues = {queue_id: attempts for low, high, queue_id, attempts in held if low <= begin and end <= high}
             if queues:
                 pieces.append(Piece(begin, end, record, queues))
     pieces.sort(key=lambda piece: piece.first)
@@ -188,16 +192,19 @@ class Importer:
     def _messages(self, row: dict[str, Any]) -> None:
         first, frames = int(row["first_id"]), [base64.b64decode(text, validate=True) for text in row["frames"]]
         queues = {int(queue_id): int(count) for queue_id, count in row["queues"].items()}
+        dues = {int(queue_id): int(due_ms) for queue_id, due_ms in row.get("due_ms", {}).items()}
         if not self._last_id < first <= ID_MAX - len(frames) or not frames:
             raise self._fault(f"message {first} does not follow message {self._last_id}, or there is none")
         if not queues or set(queues) - set(self._queues) or not all(0 <= n <= COUNT_MAX for n in queues.values()):
             raise self._fault(f"message {first} is in queues that are not declared before, or in none")
+        if not all(queues.get(queue_id) and 0 < due_ms <= DUE_MS_MAX for queue_id, due_ms in dues.items()):
+            raise self._fault(f"message {first} is due in a queue that never gave it to anybody, or at no time")
         block, arrived_ms = b"".join(frames), int(row["arrived_ms"])
         self._check(RecoveredRun(first, len(frames), memoryview(block), 0, {}, arrived_ms))
         self._journal.store(first, len(frames), sorted(queues), block, arrived_ms)
         for queue_id, count in queues.items():
             if count:
-                self._journal.count(queue_id, first, len(frames), count)
+                self._journal.count(queue_id, first, len(frames), count, dues.get(queue_id, 0))
         self._last_id = first + len(frames) - 1
         self._size_bytes += len(block)
         self.messages += len(frames)

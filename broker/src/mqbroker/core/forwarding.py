@@ -55,6 +55,7 @@ class Remotes:
         self.connections: dict[str, Forwarding] = {}
         self.by_name: dict[str, Remote] = {}
         self.queues: dict[Route, Queue] = {}
+        self.over: dict[str, None] = {}  # queues beyond a neighbour that were deleted, while something waits for them
         self._numbers: dict[tuple[str, str], int] = {}
         self._reserved_until = 0
 
@@ -120,6 +121,22 @@ class Remotes:
     def gone(self, queue: Queue) -> None:
         """It was deleted."""
         self.queues.pop(_route_of(queue), None)
+        for name in queue.kind.route if self.over else ():
+            if not any(name in route.names for route in self.queues):
+                self.over.pop(name, None)
+
+    def deleted(self, name: str) -> None:
+        """A queue of another node is no more: copies that wait until the way to it is known again wait in vain."""
+        waiting = [each for each in self.queues.values() if each.kind.is_owed_beyond and name in each.kind.route]
+        if waiting:
+            self.over[name] = None
+        for queue in waiting:
+            if not self.is_owed_beyond(queue):
+                self._store.purge(queue)
+
+    def is_owed_beyond(self, queue: Queue) -> bool:
+        """Whether its messages are for subscriptions further on, and one of these is still there as far as is known."""
+        return queue.kind.is_owed_beyond and not all(name in self.over for name in queue.kind.route)
 
     def tidy(self, queues: Iterable[Queue]) -> None:
         """Delete those of these store-and-forward queues that hold nothing, and whose bindings are gone."""
@@ -168,6 +185,7 @@ class Forwarding:
             address.reach = Reach()
         remote = self._remotes.by_name[binding.cluster_name] = Remote(binding, self)
         address.reach.add(remote)
+        self._remotes.over.pop(binding.cluster_name, None)
         store.watcher.remote_added(binding)
         self._look(binding)
 
@@ -183,6 +201,8 @@ class Forwarding:
             address.reach = None
         store.watcher.remote_removed(binding)
         self._look(binding)
+        if binding.is_deleted:
+            self._remotes.deleted(binding.cluster_name)
         self._remotes.tidy(address.forwarding)
         if address.is_empty:
             store.idle.vacated(address)

@@ -106,15 +106,16 @@ class PageMoves:
                     yield queue, piece
 
     def _live(self, ranges: Ranges, runs: list[Run]) -> Iterator[Live]:
-        for queue, segment in live_of_ids(self._store, ranges):
-            yield Live(queue, segment, False)
+        yield from live_of_ids(self._store, ranges)
         for queue, piece in self._paged(ranges):
+            due_ms = queue.pages.due_ms(piece.first_id) if queue.pages is not None else 0
             at = max(bisect_right(runs, piece.first_id, key=_first) - 1, 0)
             while at < len(runs) and runs[at].first_id < piece.end:
                 run = runs[at]
                 begin, end = max(piece.first_id, run.first_id), min(piece.end, run.first_id + run.count)
                 if begin < end:
-                    yield Live(queue, Segment(run, begin - run.first_id, end - begin, piece.deliveries), True)
+                    part = Segment(run, begin - run.first_id, end - begin, piece.deliveries)
+                    yield Live(queue, part, due_ms, True)
                 at += 1
 
     def _move_over(self) -> None:

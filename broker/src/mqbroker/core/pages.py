@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from mqbroker.journal.places import Slice, Written
+from mqbroker.journal.ranges import RangeMap
 
 # Of a column each: first id, offset; count, delivery count, segment, length, checksum; durable or not.
 COLUMNS = "QQIIIIIB"
@@ -188,7 +189,7 @@ def _piece(row: tuple[int, ...]) -> Piece:
 class Pages:
     """All pages of a queue. `count` and `size_bytes` are those of its messages, with those that are being read."""
 
-    __slots__ = ("_is_durable", "_pages", "count", "low_count", "reading", "shape", "size_bytes")
+    __slots__ = ("_dues", "_is_durable", "_pages", "count", "low_count", "reading", "shape", "size_bytes")
 
     def __init__(self, shape: Shape, *, is_durable: bool = True) -> None:
         self.shape = shape
@@ -198,6 +199,7 @@ class Pages:
         self.reading: Page | None = None
         self.low_count = 0  # with no more than this to hand out, the queue wants its next page
         self._pages: deque[Page] = deque()
+        self._dues: RangeMap[int] | None = None  # by id, where recovery found messages that are to come later
 
     def add(self, written: Written, count: int, size_bytes: int, position: int) -> None:
         """`count` messages more: a place of its own, or the last one, which has grown by them."""
@@ -226,6 +228,16 @@ class Pages:
         page = self._tail()
         page.put(piece)
         self._count(page, piece.n, size_bytes)
+
+    def hold_back(self, piece: Piece, due_ms: int) -> None:
+        """Its messages are not to be delivered before they are due."""
+        if self._dues is None:
+            self._dues = RangeMap()
+        self._dues.assign(piece.first_id, piece.end, due_ms)
+
+    def due_ms(self, message_id: int) -> int:
+        """When a message is due, 0: at once. What leaves the pages is asked for no more, so nothing is forgotten."""
+        return 0 if self._dues is None else self._dues.at(message_id) or 0
 
     def _tail(self) -> Page:
         if not self._pages or self._is_full(self._pages[-1]):

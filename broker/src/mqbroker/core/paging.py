@@ -97,9 +97,12 @@ class Paging:
             self.queues[queue] = None
         return queue.pages
 
-    def restore(self, queue: Queue, piece: Piece) -> None:
-        """A piece that recovery found."""
-        self._pages_of(queue).put(piece, piece.place.length)
+    def restore(self, queue: Queue, piece: Piece, due_ms: int = 0) -> None:
+        """A piece that recovery found, and when it is due."""
+        pages = self._pages_of(queue)
+        pages.put(piece, piece.place.length)
+        if due_ms:
+            pages.hold_back(piece, due_ms)
         self.pin(piece, 1)
 
     def keeps_out(self, queue: Queue) -> bool:
@@ -213,7 +216,7 @@ class Paging:
             hold_again(self._store, queue, segment)
             if segment.run.traits.group_id:
                 queue.dispatcher.grouped()
-            queue.come_back(segment, self._store.at.wall_ms)
+            queue.come_back(segment, self._store.at.wall_ms, pages.due_ms(segment.first_id))
             self.files.taken_in(segment.run)
         pages.finished()
         if pages.is_empty:

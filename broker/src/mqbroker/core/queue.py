@@ -146,10 +146,11 @@ class Queue:
         self.added_total += segment.n
         self._schedule(segment, due_ms)
 
-    def come_back(self, segment: Segment, now_ms: int) -> None:
+    def come_back(self, segment: Segment, now_ms: int, due_ms: int = 0) -> None:
         """Messages that were paged; they were counted when they came."""
-        if segment.run.deliver_at_ms > now_ms and not self.kind.is_internal:
-            self._schedule(segment, segment.run.deliver_at_ms)
+        due_ms = max(segment.run.deliver_at_ms, due_ms)
+        if due_ms > now_ms and not self.kind.is_internal:
+            self._schedule(segment, due_ms)
         else:
             self._arrive(segment)
 
@@ -322,17 +323,18 @@ class Queue:
     def segments(self) -> Iterator[Segment]:
         """All that is not in delivery, oldest first within each place."""
         yield from self.backlog
-        yield from self._elsewhere()
-
-    def segments_of(self, first_id: int, end_id: int) -> Iterator[Segment]:
-        """The same where messages of these ids may be: not a walk over a long backlog."""
-        yield from self.backlog.of_ids(first_id, end_id)
-        yield from self._elsewhere()
-
-    def _elsewhere(self) -> Iterator[Segment]:
         for _, _, segment in self.scheduled:
             yield segment
         yield from self.waiting
+
+    def segments_of(self, first_id: int, end_id: int) -> Iterator[tuple[Segment, int]]:
+        """The same where messages of these ids may be, and when they are due: not a walk over a long backlog."""
+        for segment in self.backlog.of_ids(first_id, end_id):
+            yield segment, 0
+        for due_ms, _, segment in self.scheduled:
+            yield segment, due_ms
+        for segment in self.waiting:
+            yield segment, 0
 
 
 def check_consumers(queue: Queue, common_max: int) -> None:

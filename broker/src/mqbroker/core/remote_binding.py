@@ -53,6 +53,7 @@ class RemoteBinding:
     filter: Filter | None = field(init=False, default=None)
     fault: str = field(init=False, default="")  # why the queue's own selector cannot be read
     is_connected: bool = field(init=False, default=True)
+    is_deleted: bool = field(init=False, default=False)  # as its owner said; else the way there is forgotten
     consumers_count: int = field(init=False, default=0)
     unfiltered_count: int = field(init=False, default=0)
     # By the text of the selector: what it says, and how many consumers have it.

@@ -10,7 +10,7 @@ from mqbroker.core.backlog import Segment
 from mqbroker.core.pages import Piece
 from mqbroker.core.times import deliver_at_ms, expires_ms
 from mqbroker.journal.ranges import RangeMap
-from mqbroker.journal.records import RANGE_COUNT_MAX
+from mqbroker.journal.records import RANGE_COUNT_MAX, Attempts
 from mqbroker.journal.recovered import Recovered, RecoveredRun
 from mqbroker.wire.large import is_large, large_in
 from mqbroker.wire.parts import parts_of
@@ -20,16 +20,17 @@ if TYPE_CHECKING:
     from mqbroker.core.queue import Queue
     from mqbroker.core.store import Store
 
-Range = tuple[int, int, int, int]  # queue id, first id, count, delivery count
+Range = tuple[int, int, int, int, int]  # queue id, first id, count, delivery count, due
+FIRST = Attempts(0, 0)
 
 
 class Found:
-    """Messages of one queue in one record. `runs` are those that were made of records so far."""
+    """Messages of one queue in one record, alike. `runs` are those that were made of records so far."""
 
-    __slots__ = ("_record", "_runs", "count", "deliveries", "first_id")
+    __slots__ = ("_record", "_runs", "count", "deliveries", "due_ms", "first_id")
 
-    def __init__(self, record: RecoveredRun, bounds: tuple[int, int, int], runs: dict[int, Run]) -> None:
-        self.first_id, end, self.deliveries = bounds
+    def __init__(self, record: RecoveredRun, bounds: tuple[int, int, Attempts], runs: dict[int, Run]) -> None:
+        self.first_id, end, (self.deliveries, self.due_ms) = bounds
         self.count = end - self.first_id
         self._record = record
         self._runs = runs
@@ -63,18 +64,19 @@ def bring_back(store: Store, recovered: Recovered, by_id: dict[int, Queue], file
     `files`: id -> bytes of all files of large messages.
     """
     suspect: Range | None = None
-    for queue_id, found, is_suspect in found_in(recovered):
+    for queue_id, found, is_suspect in found_in(recovered, store.at.wall_ms):
         queue, piece, large = by_id[queue_id], found.piece, found.large_run()
         if large is not None and not store.large.is_whole(large, files, queue_id):
             continue
         if piece is not None and (found.is_left or store.paging.keeps_out(queue)):
-            store.paging.restore(queue, piece)
+            store.paging.restore(queue, piece, found.due_ms)
             if large is not None:
                 store.paging.files.hold(large, 1, is_stored=True)
         else:
-            _into_memory(store, queue, found.segment())
+            _into_memory(store, queue, found.segment(), found.due_ms)
         if is_suspect:
-            suspect = _suspected(store, suspect, (queue_id, found.first_id, found.count, found.deliveries))
+            here = queue_id, found.first_id, found.count, found.deliveries, found.due_ms
+            suspect = _suspected(store, suspect, here)
     _suspected(store, suspect, None)
     for queue in by_id.values():
         store.changed(queue)
@@ -96,15 +98,16 @@ def hold_again(store: Store, queue: Queue, segment: Segment) -> None:
         queue.meter.add(run.size_bytes(segment.start, segment.n), segment.n)
 
 
-def _into_memory(store: Store, queue: Queue, segment: Segment) -> None:
+def _into_memory(store: Store, queue: Queue, segment: Segment, due_ms: int) -> None:
     run = segment.run
     set_times(store, queue, run)
     hold_again(store, queue, segment)
     store.large.stored(run)
     if run.traits.group_id:
         queue.dispatcher.grouped()
-    if run.deliver_at_ms > store.at.wall_ms and not queue.kind.is_internal:
-        queue.add_scheduled(segment, run.deliver_at_ms)
+    due_ms = max(run.deliver_at_ms, due_ms)
+    if due_ms > store.at.wall_ms and not queue.kind.is_internal:
+        queue.add_scheduled(segment, due_ms)
     else:
         queue.add(segment)
 
@@ -114,24 +117,25 @@ def _suspected(store: Store, before: Range | None, after: Range | None) -> Range
 
     Ranges of one queue come in the order of ids; what lies between them is not in the queue.
     """
-    if before is not None and after is not None and before[0] == after[0] and before[3] == after[3]:
+    if before is not None and after is not None and before[0] == after[0] and before[3:] == after[3:]:
         count = after[1] + after[2] - before[1]
         if count <= RANGE_COUNT_MAX:
-            return before[0], before[1], count, before[3]
+            return before[0], before[1], count, before[3], before[4]
     if before is not None:
         store.journal.count(*before)
     return after
 
 
-def found_in(recovered: Recovered) -> Iterator[tuple[int, Found, bool]]:
+def found_in(recovered: Recovered, now_ms: int) -> Iterator[tuple[int, Found, bool]]:
     """(queue id, messages, whether they count one delivery more because the crash may have come after it)."""
-    counts = counts_by_queue(recovered)
+    counts = counts_by_queue(recovered, now_ms)
     runs: dict[int, Run] = {}
     for queue_id, contents in recovered.queue_contents().items():
         extra = int(not recovered.was_clean and queue_id in recovered.consumed)
         for first, count, record in contents:
-            for begin, end, deliveries in by_count(first, first + count, counts.get(queue_id)):
-                yield queue_id, Found(record, (begin, end, deliveries + extra), runs), bool(extra)
+            for begin, end, (deliveries, due_ms) in by_count(first, first + count, counts.get(queue_id)):
+                bounds = begin, end, Attempts(deliveries + extra, due_ms)
+                yield queue_id, Found(record, bounds, runs), bool(extra)
 
 
 def run_of(record: RecoveredRun) -> Run:
@@ -164,22 +168,23 @@ def _fault_of(record: RecoveredRun, found: int) -> StorageFault:
     return StorageFault(f"journal segment {record.segment}", -1, why, "restore the data directory from a backup")
 
 
-def counts_by_queue(recovered: Recovered) -> dict[int, RangeMap[int]]:
-    """queue id -> message id -> delivery count; later records win."""
-    found: dict[int, RangeMap[int]] = {}
-    for queue_id, first_id, n, delivery_count in recovered.counts:
-        found.setdefault(queue_id, RangeMap()).assign(first_id, first_id + n, delivery_count)
+def counts_by_queue(recovered: Recovered, now_ms: int = 0) -> dict[int, RangeMap[Attempts]]:
+    """queue id -> message id -> attempts; later records win, and what is due by now is due at once."""
+    found: dict[int, RangeMap[Attempts]] = {}
+    for queue_id, first_id, n, delivery_count, due_ms in recovered.counts:
+        attempts = Attempts(delivery_count, due_ms if due_ms > now_ms else 0)
+        found.setdefault(queue_id, RangeMap()).assign(first_id, first_id + n, attempts)
     return found
 
 
-def by_count(first: int, end: int, counts: RangeMap[int] | None) -> Iterator[tuple[int, int, int]]:
-    """Split a range of ids where the delivery count changes: (begin, end, count)."""
+def by_count(first: int, end: int, counts: RangeMap[Attempts] | None) -> Iterator[tuple[int, int, Attempts]]:
+    """Split a range of ids where the attempts change: (begin, end, attempts)."""
     if counts is None:
-        yield first, end, 0
+        yield first, end, FIRST
         return
-    begin, before = first, counts.at(first) or 0
-    for low, _, deliveries in counts.pieces(first, end):
-        if (deliveries or 0) != before:
+    begin, before = first, counts.at(first) or FIRST
+    for low, _, attempts in counts.pieces(first, end):
+        if (attempts or FIRST) != before:
             yield begin, low, before
-            begin, before = low, deliveries or 0
+            begin, before = low, attempts or FIRST
     yield begin, end, before

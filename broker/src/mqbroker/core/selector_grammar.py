@@ -78,9 +78,9 @@ _OUTSIDE_QUOTES: Final = re.compile(r"""'[^']*'|"[^"]*"|[()]""")
 
 def parse(text: str) -> Term:
     """The whole of `text` as one term. Raises Refused amqp:invalid-field with the column of what is wrong."""
-    from lark import UnexpectedInput
-
     _check_bounds(text)
+    from lark import UnexpectedInput  # which takes time: not for what is out of bounds
+
     try:
         term = _parser().parse(text)
     except UnexpectedInput as error:

@@ -401,10 +401,10 @@ class Store:
             if 0 < settings.max_delivery_attempts <= segment.deliveries:
                 self.leaving.reject(queue, segment, f"delivered {segment.deliveries} times in vain")
                 return
-            if segment.run.section.is_durable and queue.journal_id:
-                self.journal.count(queue.journal_id, segment.first_id, segment.n, segment.deliveries)
             delay_ms = redelivery_delay_ms(settings, segment.deliveries, segment.first_id)
             due_ms = self.at.wall_ms + delay_ms if delay_ms else 0
+            if segment.run.section.is_durable and queue.journal_id:
+                self.journal.count(queue.journal_id, segment.first_id, segment.n, segment.deliveries, due_ms)
         queue.put_back(segment, due_ms)
         self._look_at_end(queue)
         self.returned_total += segment.n

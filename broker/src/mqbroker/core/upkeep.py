@@ -20,13 +20,14 @@ def live_segments(store: Store) -> Iterator[tuple[Queue, Segment]]:
     yield from store.in_delivery()
 
 
-def live_of_ids(store: Store, ranges: list[tuple[int, int]]) -> Iterator[tuple[Queue, Segment]]:
-    """At least what is not settled of these (first id, count)."""
+def live_of_ids(store: Store, ranges: list[tuple[int, int]]) -> Iterator[Live]:
+    """At least what is not settled of these (first id, count), and in memory."""
     low, high = min(first for first, _ in ranges), max(first + count for first, count in ranges)
     for queue in store.queues.values():
-        for segment in queue.segments_of(low, high):
-            yield queue, segment
-    yield from store.in_delivery()
+        for segment, due_ms in queue.segments_of(low, high):
+            yield Live(queue, segment, due_ms)
+    for queue, segment in store.in_delivery():
+        yield Live(queue, segment)
 
 
 def upkeep(store: Store) -> bool:
@@ -37,7 +38,7 @@ def upkeep(store: Store) -> bool:
         ranges = store.journal.compactable()
         more = bool(ranges)
         if ranges:
-            store_again(store.journal, ranges, (Live(*pair) for pair in live_of_ids(store, ranges)))
+            store_again(store.journal, ranges, live_of_ids(store, ranges))
     if store.memory.is_sweep_due():
         store.memory.sweep((segment.run, segment.start, segment.n) for _, segment in live_segments(store))
     return more

@@ -123,7 +123,7 @@ class Journal:
         """`count` messages with ids from `first_id` on, all in each of `queue_ids`. `frames` is kept, not copied.
 
         Ids that were stored before are compaction's: of every message that is handed out by `compactable`, name all
-        queues where it is live, in one call, and repeat its delivery counts by `count`.
+        queues where it is live, in one call, and repeat its delivery counts and due times by `count`.
         """
         if first_id < self._next_id:
             # What was settled before is said of the older record, so it has to come before this one.
@@ -234,8 +234,9 @@ class Journal:
             self._consumed[queue_id] = None
             self._add(encode_number(Kind.CONSUMED, queue_id))
 
-    def count(self, queue_id: int, first_id: int, n: int, delivery_count: int) -> None:
-        self._add(encode_count(Count(queue_id, first_id, n, delivery_count)))
+    def count(self, queue_id: int, first_id: int, n: int, delivery_count: int, due_ms: int = 0) -> None:
+        """These messages were delivered in vain so often, and are not to be delivered before they are due."""
+        self._add(encode_count(Count(queue_id, first_id, n, delivery_count, due_ms)))
 
     def stop(self) -> None:
         """The process ends in good order. The last call before the last `take`."""

@@ -30,7 +30,8 @@ class Rebuild:
         self._addresses: dict[str, bytes] = {}
         self._consumed: dict[int, None] = {}
         self._dropped: dict[int, None] = {}
-        self._counts: dict[int, RangeMap[int]] = {}
+        self._counts: dict[int, RangeMap[records.Attempts]] = {}
+        self._attempts: dict[records.Attempts, records.Attempts] = {}  # each once, so that neighbours become one range
         self._duplicates: dict[str, tuple[int, dict[int, StoredId]]] = {}  # with the oldest number of each
         self._runs: list[RecoveredRun] = []
         self._run_of: RangeMap[RecoveredRun] = RangeMap()
@@ -101,7 +102,7 @@ class Rebuild:
         return live
 
     def counts(self, runs: list[RecoveredRun]) -> list[records.Count]:
-        """Delivery counts of what is live."""
+        """Delivery counts and due times of what is live."""
         found: list[records.Count] = []
         for run in runs:
             for queue_id, ranges in run.live.items():
@@ -109,9 +110,9 @@ class Rebuild:
                 if counts is None:
                     continue
                 for first, n in ranges:
-                    for low, high, delivery_count in counts.pieces(first, first + n):
-                        if delivery_count:
-                            found.append(records.Count(queue_id, low, high - low, delivery_count))
+                    for low, high, attempts in counts.pieces(first, first + n):
+                        if attempts is not None and attempts.delivery_count:
+                            found.append(records.Count(queue_id, low, high - low, *attempts))
         return found
 
     def duplicates(self) -> dict[str, list[StoredId]]:
@@ -178,8 +179,10 @@ class Rebuild:
         self._consumed[record.queue_id] = None
 
     def _count(self, record: records.Count) -> None:
-        queue_id, first, n, delivery_count = record
-        self._counts.setdefault(queue_id, RangeMap()).assign(first, first + n, delivery_count)
+        queue_id, first, n, delivery_count, due_ms = record
+        attempts = records.Attempts(delivery_count, due_ms)
+        attempts = self._attempts.setdefault(attempts, attempts)
+        self._counts.setdefault(queue_id, RangeMap()).assign(first, first + n, attempts)
 
     def _duplicate_ids(self, record: records.Duplicates) -> None:
         address, oldest, ids = record

@@ -6,7 +6,8 @@
     QUEUE       queue id u64 | attributes, JSON
     QUEUE_DROP  queue id u64
     CONSUMED    queue id u64                          the queue had a consumer since the last START
-    COUNT       queue id u64 | first id u64 | n u32 | delivery count u32
+    COUNT       queue id u64 | first id u64 | n u32 | delivery count u32 [| due ms u64]
+                not to be delivered before it is due, wall clock; without: at once
     START       boot counter u64
     STOP                                              everything before was settled in good order
     TRIM        segment u64                           nothing before this segment is needed any more
@@ -58,6 +59,7 @@ _RANGE = struct.Struct(">QI")
 _SETTLE_ONE = struct.Struct(">BIQQI")
 _COUNT = struct.Struct(">BIQQII")
 _COUNT_BODY = struct.Struct(">QQII")
+_COUNT_DUE_BODY = struct.Struct(">QQIIQ")
 _CHECKPOINT = struct.Struct(">QQQ")
 _CHECKPOINT_QUEUE = struct.Struct(">QBI")
 _DUPLICATES = struct.Struct(">QH")
@@ -100,13 +102,21 @@ class Consumed(NamedTuple):
     queue_id: int
 
 
+class Attempts(NamedTuple):
+    """How often a message was delivered in vain, and when it may come again: 0, at once."""
+
+    delivery_count: int
+    due_ms: int
+
+
 class Count(NamedTuple):
-    """`n` messages of a queue from `first_id` on were delivered in vain this often."""
+    """`n` messages of a queue from `first_id` on had these attempts."""
 
     queue_id: int
     first_id: int
     n: int
     delivery_count: int
+    due_ms: int = 0
 
 
 class Start(NamedTuple):
@@ -198,7 +208,10 @@ def encode_number(kind: Kind, number: int) -> bytes:
 
 
 def encode_count(count: Count) -> bytes:
-    return _COUNT.pack(Kind.COUNT, _COUNT_BODY.size, *count)
+    """A due time lies behind the rest, where releases that do not know it look no more."""
+    if count.due_ms:
+        return _RECORD.pack(Kind.COUNT, _COUNT_DUE_BODY.size) + _COUNT_DUE_BODY.pack(*count)
+    return _COUNT.pack(Kind.COUNT, _COUNT_BODY.size, *count[:4])
 
 
 def encode_stop() -> bytes:
@@ -280,7 +293,7 @@ def _decode_queue(body: memoryview) -> Queue:
 
 
 def _decode_count(body: memoryview) -> Count:
-    return Count(*_COUNT_BODY.unpack_from(body))
+    return Count(*(_COUNT_BODY if len(body) == _COUNT_BODY.size else _COUNT_DUE_BODY).unpack_from(body))
 
 
 def _decode_checkpoint(body: memoryview) -> Checkpoint:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from mqbroker.amqp.links import SenderLink
 from mqbroker.core.group_first import marked
@@ -11,6 +11,7 @@ from mqbroker.core.queue import Filter, Queue, Segment
 from mqbroker.node.downloads import Download
 from mqbroker.wire.composites import encode_composite
 from mqbroker.wire.large_file import Large
+from mqbroker.wire.performatives import Received
 from mqbroker.wire.run import Run, payload_with_count
 from mqbroker.wire.sections import Header, decode_header
 
@@ -28,6 +29,7 @@ class LinkConsumer:
     """A link of ours on which a peer consumes from a queue."""
 
     __slots__ = (
+        "default_outcome",
         "download",
         "ends_queue",
         "filter",
@@ -47,6 +49,7 @@ class LinkConsumer:
         self.queue = queue
         self.priority = 0
         self.filter: Filter | None = None
+        self.default_outcome: Any = None  # of what is settled without an outcome (§3.5.3); None: accepted
         self.is_arriving = False  # it has its answer, and waits for the disk before it gets messages
         self.is_browser = False
         self.ends_queue = False  # the queue ends with the last of such links
@@ -136,6 +139,13 @@ class LinkConsumer:
         run, index, count = segment.run, segment.start, segment.n
         sizes = (run.message_bytes(each) for each in range(index, index + count))
         return next((n for n, size in enumerate(sizes) if size > self.link.max_message_size), count)
+
+
+def outcome_of(link: SenderLink, said: Any) -> Any:
+    """What a settled delivery comes to: the outcome that the peer told, else the default of its link (§3.5.3)."""
+    if said is not None and not isinstance(said, Received):
+        return said
+    return link.owner.default_outcome if isinstance(link.owner, LinkConsumer) else None
 
 
 def _altered(run: Run, index: int, deliveries: int, first_key: str) -> list[bytes | memoryview]:

@@ -21,6 +21,7 @@ from mqbroker.base.time import NS_PER_MS
 from mqbroker.core.address import FULLY_QUALIFIED, Address
 from mqbroker.core.queue import Queue, Segment
 from mqbroker.core.transaction import Transaction
+from mqbroker.node.consumer import outcome_of
 from mqbroker.node.ongoing import Enlistment, Ongoing, Settlement, segment_of
 from mqbroker.node.prefixes import Place
 from mqbroker.node.relay import Relay, target_of
@@ -304,7 +305,7 @@ class Transactions:
             elif ongoing is None or not ongoing.work.is_open:
                 self._leave(event.session, first, taken, is_settled=is_settled)
             elif is_settled:
-                ongoing.work.retire(*segment_of(taken), outcome, taken.link.owner)
+                ongoing.work.retire(*segment_of(taken), outcome_of(taken.link, outcome), taken.link.owner)
             else:
                 ongoing.enlist(event.session, (first, taken), outcome)
         if ongoing is None:

@@ -219,7 +219,7 @@ class Forwards:
             return
         if condition and queue in broker.canaries.waiting:
             broker.canaries.refused(queue, condition, description)
-        if condition == NOT_FOUND and not queue.kind.is_owed_beyond:
+        if condition == NOT_FOUND and not broker.store.remotes.is_owed_beyond(queue):
             self._route_again(queue, link)
         elif condition:
             broker.notice(
@@ -259,7 +259,7 @@ class Forwards:
             if taken.token is None:
                 continue
             queue, segment = segment_of(taken)
-            if queue.kind.is_owed_beyond:
+            if self.peer.broker.store.remotes.is_owed_beyond(queue):
                 self._hold(queue, segment)
             else:
                 self.peer.broker.store.remotes.reroute(queue, segment)

@@ -37,7 +37,7 @@ from mqbroker.core.address import Address, Origin
 from mqbroker.core.outcomes import apply_outcome
 from mqbroker.core.permissions import Actor
 from mqbroker.node.arrival_links import ArrivalEnd, CanaryEnd
-from mqbroker.node.consumer import OUT_BYTES_MAX, OUT_BYTES_MIN, LinkConsumer
+from mqbroker.node.consumer import OUT_BYTES_MAX, OUT_BYTES_MIN, LinkConsumer, outcome_of
 from mqbroker.node.coordinator import CoordinatorEnd, Transactions
 from mqbroker.node.effects import Close, PauseReading
 from mqbroker.node.full import admitted
@@ -341,16 +341,17 @@ class Peer(ABC):
         store = self.broker.store
         if self.connection.is_transactional:
             event = self.transactions.settled(event)
-        outcome = event.outcome
-        is_durable = False
+        is_durable, rejected = False, 0
         for taken in event.taken:
             if taken.token is None:
                 continue  # a copy: the message itself never left
+            outcome = outcome_of(taken.link, event.outcome)
             is_durable = apply_outcome(store, *segment_of(taken), outcome, taken.link.owner) or is_durable
-        if isinstance(outcome, Rejected):
-            count = sum(taken.n for taken in event.taken)
-            self.broker.counters.rejected += count
-            self.broker.notice(Level.WARNING, "message-rejected", conn=self.conn, count=count)
+            if isinstance(outcome, Rejected):
+                rejected += taken.n
+        if rejected:
+            self.broker.counters.rejected += rejected
+            self.broker.notice(Level.WARNING, "message-rejected", conn=self.conn, count=rejected)
         if event.owes_settlement and is_durable:
             store.decisions.wait(self._settle, event)
         elif event.owes_settlement:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 COPY = "copy"
 SHARED = "shared"
 OUTCOMES = tuple(Symbol(f"amqp:{name}:list") for name in ("accepted", "rejected", "released", "modified"))
-DEFAULT_OUTCOME = Modified(delivery_failed=True)
+DEFAULT_OUTCOME = Modified(delivery_failed=True)  # where the consumer asks for none
 PRIORITY_MAX = 0x7FFFFFFF
 NO_LOCAL = (NO_LOCAL_CODE, NO_LOCAL_NAME)
 
@@ -135,9 +135,11 @@ class Termini:
         store.check_consumers(queue)
         # Who is told that a durable subscription is there must find it after a crash.
         is_held = terms.is_subscription and queue.kind.is_durable
-        link.accept(attach, _answer(answer, terms.filters), is_held=is_held)
+        answer = _answer(answer, terms.filters)
+        link.accept(attach, answer, is_held=is_held)
         link.holds_farewell = is_held
         consumer = link.owner = LinkConsumer(peer, link, queue)
+        consumer.default_outcome = answer.default_outcome
         consumer.is_browser = terms.is_browser
         consumer.ends_queue, consumer.is_subscription = terms.ends_with_link, terms.is_subscription
         queue.is_ending = queue.is_ending and not terms.is_subscription
@@ -371,5 +373,5 @@ def _answer(source: Source, filters: SourceFilter) -> Source:
         address=source.address, durable=source.durable, expiry_policy=source.expiry_policy, timeout=source.timeout,
         dynamic=source.dynamic, dynamic_node_properties=source.dynamic_node_properties,
         distribution_mode=source.distribution_mode, filter=filters.accepted or None,
-        default_outcome=DEFAULT_OUTCOME, outcomes=OUTCOMES, capabilities=source.capabilities,
+        default_outcome=source.default_outcome or DEFAULT_OUTCOME, outcomes=OUTCOMES, capabilities=source.capabilities,
     )  # fmt: skip

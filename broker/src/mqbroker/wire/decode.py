@@ -40,6 +40,8 @@ Buffer = bytes | memoryview
 Reader = Callable[[Buffer, int, int, int], tuple[Any, int]]
 
 _unpack_u32 = Struct(">I").unpack_from
+_unpack_two_u32 = Struct(">II").unpack_from
+_unpack_two_u8 = Struct(">BB").unpack_from
 
 
 def decode_fault(why: str, offset: int) -> PeerFault:
@@ -61,15 +63,11 @@ def decode_value(buffer: Buffer, offset: int, end: int, depth: int = 0) -> tuple
 
 def compound_bounds(buffer: Buffer, offset: int, end: int, wide: bool) -> tuple[int, int, int]:
     """(count, body, body end) of a list, map or array whose size field is at `offset`, checked against `end`."""
-    width = 4 if wide else 1
-    body = offset + 2 * width
+    body = offset + (8 if wide else 2)
     if body > end:
         raise decode_fault("size and count cut off", offset)
-    if wide:
-        size, count = _unpack_u32(buffer, offset)[0], _unpack_u32(buffer, offset + 4)[0]
-    else:
-        size, count = buffer[offset], buffer[offset + 1]
-    body_end = offset + width + size
+    size, count = (_unpack_two_u32 if wide else _unpack_two_u8)(buffer, offset)
+    body_end = body + size - (4 if wide else 1)  # the size counts the count
     if body_end > end or body_end < body:
         raise decode_fault(f"compound of {size} bytes does not fit its surroundings", offset)
     return count, body, body_end

@@ -1,0 +1,147 @@
+"""What a bystander's message waits behind while a peer says what it must not: at most as much again as for itself.
+
+Counted, not timed: the bytecodes that the broker runs from the read that brings a durable message to the step that
+settles it, and that is steady. The bad input comes in the same turn before the message, so all that it costs is in the
+way, and each message is the slowest that there is.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import pytest
+from mqbroker.node import inputs as given
+from mqbroker.wire.frames import frame_at
+from mqbroker.wire.performatives import Accepted, Attach, Disposition, Source, Target, Transfer
+from mqbroker.wire.types import Described, Symbol
+
+from tests.support import frames
+from tests.support.stage import Stage, options_with
+from tests.system.bad_input.test_amqp import AFTER, BEFORE, BEFORE_OPEN, GREETINGS, MESSAGE_SIZE_MAX, SMALLER
+
+SILENT = b""
+LOGIN = frames.anonymous()
+GO = LOGIN + frames.opened(262_144) + frames.begun()
+SESSION = GO + frames.sender("bad-input")
+STEADY = 0.02  # now and then a message is the one after which a list is packed
+WARM = 3  # messages before those that count, so that caches are filled in both cases
+
+
+def at_last(data: bytes) -> tuple[bytes, bytes]:
+    """The last frame apart from all before it: what is within the bounds costs as any good input does."""
+    start = at = 0
+    while (found := frame_at(data, at, len(data), 1 << 31)) is not None:
+        start, at = at, found.end
+    return data[:start], data[start:]
+
+
+def selecting(selector: str) -> bytes:
+    wanted = {Symbol("s"): Described(Symbol("apache.org:selector-filter:string"), selector)}
+    source = Source(address="q", filter=wanted)
+    return frames.frame(Attach(name="r", handle=1, role=True, source=source, target=Target()))
+
+
+GROWING = {name: at_last(data) for name, (data, _) in SMALLER.items() if "adding up" in name or "same" in name}
+# What stands when it comes, and what comes.
+CASES: dict[str, tuple[bytes, bytes]] = {
+    **{f"greeting: {name}": (SILENT, data) for name, data in GREETINGS.items()},
+    **{f"before login: {name}": (frames.SASL_HEADER, data) for name, data in BEFORE.items()},
+    **{f"before open: {name}": (LOGIN, frames.AMQP_HEADER + data) for name, (data, _) in BEFORE_OPEN.items()},
+    **{f"open: {name}": (SESSION, data) for name, (data, _) in AFTER.items()},
+    **{f"link or session: {name}": (SESSION, data) for name, (data, _) in SMALLER.items()},
+    **{f"link or session: {name}": (SESSION + good, bad) for name, (good, bad) in GROWING.items()},
+    "(14) a selector of 10,000 brackets": (SESSION, selecting("(" * 10_000 + "a" + ")" * 10_000)),
+    "(14) a pattern of 10,000 parts": (SESSION, selecting("a LIKE '" + "%a" * 10_000 + "'")),
+    "(14) 1,000 brackets deep": (SESSION, selecting("(" * 1000 + "a" + ")" * 1000)),
+}
+
+
+class Work:
+    """Counts bytecodes of what is called within it."""
+
+    def __init__(self) -> None:
+        self.bytecodes = 0
+
+    def _trace(self, frame: FrameType, event: str, _argument: Any) -> Callable[..., Any]:
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        if event == "opcode":
+            self.bytecodes += 1
+        return self._trace
+
+    def of(self, call: Callable[[], Any]) -> Any:
+        before = sys.gettrace()
+        sys.settrace(self._trace)
+        try:
+            return call()
+        finally:
+            sys.settrace(before)
+
+
+class Site:
+    """A node with a bystander, who sends to itself, and room for others."""
+
+    def __init__(self) -> None:
+        limits = {"max_message_size_bytes": MESSAGE_SIZE_MAX}
+        self.stage = Stage(options_with({"max_frame_size_bytes": 262_144}, limits=limits))
+        self.bystander = self.stage.accept()
+        self.stage.talk(self.bystander, GO + frames.sender("others") + frames.receiver("others", credit=1000))
+        self.count = 0
+        for _ in range(WARM):
+            self.work_of_message()
+
+    def standing(self, said: bytes) -> int:
+        """A peer that has said this, and may go on."""
+        conn = self.stage.accept()
+        self.stage.talk(conn, said)
+        assert conn not in self.stage.closed
+        return conn
+
+    def work_of_message(self, *others: given.Input) -> int:
+        """Bytecodes until a message is accepted, delivered and settled again, with these inputs before it."""
+        stage, work = self.stage, Work()
+        before = len(stage.sent[self.bystander])
+        step = stage.broker.step
+        stage.broker.step = lambda inputs, at: work.of(lambda: step(inputs, at))  # type: ignore[method-assign]
+        for each in others:
+            stage.give(each)
+        stage.give(given.Received(self.bystander, frames.transfer(self.count, b"x" * 10, durable=True)))
+        stage.step()
+        stage.sync()
+        stage.step()
+        heard = frames.heard(bytes(stage.sent[self.bystander][before:]))
+        assert [each.state for each in heard if isinstance(each, Disposition)] == [Accepted()]
+        assert sum(isinstance(each, tuple) and isinstance(each[0], Transfer) for each in heard) == 1
+        stage.give(given.Received(self.bystander, frames.disposition(self.count, self.count, Accepted())))
+        stage.step()
+        del stage.broker.step
+        assert stage.broker.store.queues["others"].message_count == 0
+        stage.run()
+        self.count += 1
+        return work.bytecodes
+
+
+@pytest.fixture(scope="module")
+def site() -> Site:
+    """One node for all cases: what one peer did must not show to the next."""
+    return Site()
+
+
+def test_the_count_is_steady_and_counts_what_is_in_the_way(site: Site) -> None:
+    alone = site.work_of_message()
+    assert all(abs(site.work_of_message() - alone) < STEADY * alone for _ in range(200))
+    assert alone > 2000
+    peer = site.standing(SESSION)
+    good = b"".join(frames.transfer(number, b"x" * number, settled=True) for number in range(100))
+    assert site.work_of_message(given.Received(peer, good)) > 3 * alone
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_bad_input_costs_a_bystander_no_more_than_its_own_message(site: Site, case: str) -> None:
+    said, data = CASES[case]
+    alone = site.work_of_message()
+    peer = site.standing(said)
+    assert alone < site.work_of_message(given.Received(peer, data)) <= 2 * alone
+    assert site.work_of_message() < (1 + STEADY) * alone, "nothing of it stays"
