@@ -1,11 +1,8 @@
-"""Twenty real hosts: what a rollout with nothing to do costs beside a ping of Ansible, and how soon it is known who
-hears whom. Needs root and the rack.
-"""
+"""What a rollout with nothing to do costs on twenty real hosts, beside a ping of Ansible. Needs root and the rack."""
 
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 import time
@@ -20,13 +17,6 @@ pytestmark = [pytest.mark.system, pytest.mark.timeout(3000)]
 HOSTS = 20
 TIMES_MAX = 3.0
 ROUNDS = 3
-MATRIX_S_MAX = 10.0
-GROUP = "{name: lan, group_address: 231.7.7.7, group_port: 9876"
-GROUPS = (
-    "mq_connectors:\n  - {name: cluster, port: 5673}\n"
-    f"mq_broadcast_groups:\n  - {GROUP}, connector_ref: cluster}}\n"
-    f"mq_discovery_groups:\n  - {GROUP}}}\n"
-)
 
 
 @pytest.fixture(scope="module")
@@ -81,19 +71,3 @@ def test_a_mode_that_somebody_changed_is_mended(site: Site) -> None:
     assert site.rack("exec", "mq2", "--", "stat", "-c", "%a", "/etc/mq/default/broker.toml").strip() == "640"
     rows = site.document("rollout", "--yes", "--limit", "mq1,mq2")["rows"]
     assert {row["note"] for row in rows} == {"as the last rollout left it"}
-
-
-def test_who_hears_whom_is_drawn_within_ten_seconds(site: Site) -> None:
-    site.set_options(GROUPS)
-    times = []
-    for _ in range(ROUNDS):
-        start_s = time.monotonic()
-        drawn = site.run("preflight", "--multicast").stdout.translate({ord("✓"): "+", ord("·"): "."})
-        times.append(time.monotonic() - start_s)
-        rows = [line.split() for line in drawn.splitlines() if re.match(r" *[0-9]+  mq", line)]
-        assert [row[1:] for row in rows] == [
-            [f"mq{sender}", *("." if one == sender else "+" for one in range(1, HOSTS + 1))]
-            for sender in range(1, HOSTS + 1)
-        ]
-    print(f"{HOSTS} hosts: who hears whom in {min(times):.1f} s")
-    assert min(times) <= MATRIX_S_MAX, times
