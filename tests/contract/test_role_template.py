@@ -18,7 +18,7 @@ TEMPLATE = Path(__file__).resolve().parents[2] / "roles" / "broker" / "templates
 BASE = {"mq_cluster_name": "orders", "mq_cluster_secret": "0123456789abcdef"}
 
 
-def by_role(variables: HostVariables, instance: Instance, address: str) -> str:
+def by_role(variables: HostVariables, instance: Instance, address: str, host: str = "mq1") -> str:
     """The template through Ansible, with the variables that the role has at that point."""
     values: dict[str, Any] = {
         "ansible_managed": "Ansible managed",
@@ -37,6 +37,7 @@ def by_role(variables: HostVariables, instance: Instance, address: str) -> str:
         "broker_allow_plaintext": variables.mq_allow_plaintext,
         "broker_metrics_port": variables.mq_metrics_port,
         "broker_metrics_local_bind_address": variables.mq_metrics_local_bind_address,
+        "inventory_hostname": host,
         "__broker_instance": instance.model_dump(),
         "__broker_bind_address": address,
     }
@@ -213,5 +214,25 @@ def test_template_means_what_the_models_mean(case: str) -> None:
     made = by_role(variables, instance, address)
     options = parse(made)
     assert isinstance(options, BrokerOptions), (made, [str(fault) for fault in options])
-    assert options == parse(render_toml(variables, instance, address))
+    assert options == parse(render_toml(variables, instance, "mq1", address))
     assert made.startswith("#\n# Ansible managed\n#\n[node]\n")
+
+
+@pytest.mark.parametrize(
+    ("host", "instance", "name"),
+    [
+        ("mq1.example.org", Instance(name="default"), "mq1.example.org"),
+        ("mq1", Instance(name="second"), "mq1-second"),
+        ("mq1", Instance(name="second", node_name="left"), "left"),
+        ("2001:db8::1", Instance(name="default"), "2001-db8--1"),
+        ("::1", Instance(name="default"), "1"),
+        ("_h" * 40, Instance(name="second"), ("h_" * 40)[:56] + "-second"),
+    ],
+)
+def test_a_node_is_called_as_its_host(host: str, instance: Instance, name: str) -> None:
+    variables = host_variables(BASE)
+    made = [
+        parse(text)
+        for text in (by_role(variables, instance, "127.0.0.1", host), render_toml(variables, instance, host))
+    ]
+    assert [one.node.name for one in made if isinstance(one, BrokerOptions)] == [name, name]

@@ -33,7 +33,7 @@ def wanted_of(
     address = address_of(host, variables, seen)
     users = users_of(variables)
     instances = {
-        one.name: WantedInstance(render_toml(variables, one, address), users, certificates.get(one.name, {}))
+        one.name: WantedInstance(render_toml(variables, one, host.name, address), users, certificates.get(one.name, {}))
         for one in variables.mq_instances
     }
     return Wanted(manifest.release, instances, variables.mq_uid, unit_file)

@@ -83,10 +83,11 @@ def test_listens_on_the_chosen_card_only(host: Any) -> None:
 
 def test_broker_says_that_it_is_well(node: tuple[Any, str, int]) -> None:
     host, instance, _ = node
+    name = host.check_output("hostname")
     status = json.loads(host.check_output("/opt/mq/current/bin/mqbroker admin --instance %s status", instance))
     identity = json.loads(host.file(f"/var/lib/mq/{instance}/identity.json").content_string)
     assert status["state"] == "active"
-    assert status["node"] == instance
+    assert status["node"] == (name if instance == "default" else f"{name}-{instance}")
     assert status["node_id"] == identity["node_id"]
 
 

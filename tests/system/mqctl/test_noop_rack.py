@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.rack_site import MQCTL, RACK, Rack, Site
+from tests.support.rack_site import RACK, Rack, Site
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(3000)]
 
@@ -28,7 +28,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         rack("up", str(HOSTS))
         (one.folder / "inventory.yml").write_text(rack("inventory", "--group", "brokers"))
         one.run("init", "--interface", "eth1", "--allow-plaintext")
-        subprocess.run([*MQCTL, "bundle", "build"], cwd=one.folder, check=True, capture_output=True, timeout=300)
+        one.take_bundle()
         one.run("rollout", "--yes", timeout_s=2400)
         yield one
     finally:

@@ -141,3 +141,5 @@ def test_without_tls_no_key_is_left(site: Site) -> None:
     site.run("rollout", "--yes", "--limit", "mq1")
     assert rack("exec", "mq1", "--", "sh", "-c", "ls -d /etc/mq/default/tls 2>/dev/null; true").strip() == ""
     assert site.document("plan", "--limit", "mq1")["rows"] == []
+    # Nor is it looked for in vain.
+    assert "cannot stat" not in rack("exec", "mq1", "--", "journalctl", "--quiet", "--unit", "mqbroker@default")

@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -148,6 +149,7 @@ def test_the_first_batch_that_fails_ends_the_rollout(site: Site) -> None:
     assert site.rows("plan") == []
     rows = site.rows("cluster", "canary")
     assert [row["state"] for row in rows] == ["confirmed"] * 6
+    assert {(row["host"], row["node"]) for row in rows} == set(permutations(HOSTS, 2))
     assert [(row["links_up"], row["forwarding"]) for row in site.rows("status")] == [("2/2", 0)] * 3
     last = invocations()
     assert all(last[host] != before[host] for host in HOSTS)

@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.support import rack_site
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
 
@@ -21,7 +25,15 @@ ROOT = Path(__file__).resolve().parents[3]
 RACK = ROOT / "molecule/rack/rack"
 NAME = f"matrix{os.getpid()}"
 HOSTS = ["mq1", "mq2", "mq3"]
+MANY = 20
+MATRIX_S_MAX = 10.0
+ROUNDS = 3
 GROUP = "{name: lan, group_address: 231.7.7.7, group_port: 9876"
+OPTIONS = (
+    "mq_connectors:\n  - {name: cluster, port: 5673}\n"
+    f"mq_broadcast_groups:\n  - {GROUP}, connector_ref: cluster%s}}\n"
+    f"mq_discovery_groups:\n  - {GROUP}%s}}\n"
+)
 
 
 def rack(*words: str | Path, code: int = 0, cwd: Path = ROOT) -> str:
@@ -40,11 +52,7 @@ class Site:
 
     def groups(self, more: str = "") -> None:
         """Declare the groups; `more` goes into each."""
-        (self.folder / "group_vars/brokers/options.yml").write_text(
-            "mq_connectors:\n  - {name: cluster, port: 5673}\n"
-            f"mq_broadcast_groups:\n  - {GROUP}, connector_ref: cluster{more}}}\n"
-            f"mq_discovery_groups:\n  - {GROUP}{more}}}\n"
-        )
+        (self.folder / "group_vars/brokers/options.yml").write_text(OPTIONS % (more, more))
 
     def preflight(self, *words: str, code: int = 0) -> dict[str, Any]:
         command = (sys.executable, "-m", "mqctl.main", "preflight", "--multicast", "--json", *words)
@@ -139,3 +147,32 @@ def test_the_playbook_compares_too_and_knows_a_foreign_cluster(site: Site) -> No
     assert "cluster main is on it as well (198.51.100.11, 198.51.100.12)" in said
     assert "is not heard" not in said
     assert rack("exec", "mq1", "--", "sh", "-c", "grep -c mqops-multicast-probe /proc/net/unix; true").strip() == "0"
+
+
+@pytest.fixture
+def many(tmp_path: Path) -> Iterator[rack_site.Site]:
+    one = rack_site.Site(tmp_path / "site", rack_site.Rack("many"))
+    one.folder.mkdir()
+    try:
+        one.rack("up", str(MANY))
+        (one.folder / "inventory.yml").write_text(one.rack("inventory", "--group", "brokers"))
+        one.run("init", "--interface", "eth1", "--allow-plaintext")
+        one.set_options(OPTIONS % ("", ""))
+        yield one
+    finally:
+        one.rack("destroy")
+
+
+def test_who_hears_whom_of_twenty_hosts_is_drawn_within_ten_seconds(many: rack_site.Site) -> None:
+    numbers = range(1, MANY + 1)
+    times = []
+    for _ in range(ROUNDS):
+        start_s = time.monotonic()
+        drawn = many.run("preflight", "--multicast").stdout.translate({ord("✓"): "+", ord("·"): "."})
+        times.append(time.monotonic() - start_s)
+        rows = [line.split() for line in drawn.splitlines() if re.match(" *[0-9]+  mq", line)]
+        assert [row[1:] for row in rows] == [
+            [f"mq{sender}", *("." if one == sender else "+" for one in numbers)] for sender in numbers
+        ]
+    print(f"{MANY} hosts: who hears whom in {min(times):.1f} s")
+    assert min(times) <= MATRIX_S_MAX, times

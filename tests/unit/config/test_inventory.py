@@ -367,5 +367,5 @@ def test_what_passes_the_check_has_types_and_a_good_broker_toml(given_variables:
         return
     typed = host_variables(complete)
     for instance in typed.mq_instances:
-        text = render_toml(typed, instance, "198.51.100.11" if typed.mq_cluster_interface else None)
+        text = render_toml(typed, instance, "mq1", "198.51.100.11" if typed.mq_cluster_interface else None)
         assert isinstance(parse(text), BrokerOptions), text

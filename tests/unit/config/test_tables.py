@@ -17,13 +17,14 @@ from mqbroker.config.variables import Instance
 
 def rendered(instance: Instance, address: str | None = None, **changes: Any) -> BrokerOptions:
     base = {"mq_cluster_name": "orders", "mq_cluster_secret": "0123456789abcdef"}
-    options = parse(render_toml(host_variables({**base, **changes}), instance, address))
+    options = parse(render_toml(host_variables({**base, **changes}), instance, "mq1", address))
     assert isinstance(options, BrokerOptions), [str(fault) for fault in options]
     return options
 
 
 def test_default_instance() -> None:
     options = rendered(Instance(name="default"))
+    assert options.node.name == "mq1"
     assert options.node.data_directory == "/var/lib/mq/default"
     assert options.node.admin_socket == "/run/mq/default/admin.sock"
     found = [(item.name, item.kind, item.local_bind_address, item.port) for item in options.listeners]

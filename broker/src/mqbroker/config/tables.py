@@ -6,6 +6,7 @@ This is the reference for the role's template: a contract test renders both and 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,13 +19,14 @@ REPEATED_ORDER = (
     "listeners", "address_settings", "security_settings", "addresses", "diverts", "connectors",
     "broadcast_groups", "discovery_groups", "cluster_connections", "connection_routers",
 )  # fmt: skip
+NAME_CHARACTERS_MAX = 63
 
 
-def tables_of(variables: HostVariables, instance: Instance, address: str | None = None) -> dict[str, Any]:
+def tables_of(variables: HostVariables, instance: Instance, host: str, address: str | None = None) -> dict[str, Any]:
     """The tables of one instance, names as in YAML. `address`: what mq_cluster_interface resolved to on the host."""
     options = variables.mq_broker_options
     node = {
-        "name": instance.name,
+        "name": node_name(instance, host),
         "data_directory": f"/var/lib/mq/{instance.name}",
         "admin_socket": f"/run/mq/{instance.name}/admin.sock",
         "users_file": f"/var/lib/mq/{instance.name}/users.json",
@@ -48,6 +50,14 @@ def tables_of(variables: HostVariables, instance: Instance, address: str | None 
     made["cluster_connections"] = [dict(row) for row in variables.mq_cluster_connections]
     made["connection_routers"] = [dict(row) for row in variables.mq_connection_routers]
     return made
+
+
+def node_name(instance: Instance, host: str) -> str:
+    """What the inventory calls the host, as far as a node may be called so: it may be an IPv6 address, or long."""
+    if instance.node_name:
+        return instance.node_name
+    behind = "" if instance.name == "default" else f"-{instance.name}"
+    return re.sub("[^A-Za-z0-9._-]", "-", host).lstrip("._-")[: NAME_CHARACTERS_MAX - len(behind)] + behind
 
 
 def _group(row: Mapping[str, Any], instance: Instance, bound_to: str) -> dict[str, Any]:
@@ -129,6 +139,6 @@ def _literal(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def render_toml(variables: HostVariables, instance: Instance, address: str | None = None) -> str:
+def render_toml(variables: HostVariables, instance: Instance, host: str, address: str | None = None) -> str:
     """`broker.toml` of one instance as the role writes it, without the role's heading."""
-    return toml_text(tables_of(variables, instance, address))
+    return toml_text(tables_of(variables, instance, host, address))

@@ -50,6 +50,12 @@ class Instance(Variables):
 
     name: str = _declared(..., "Name of the instance on its host.", pattern=patterns.LABEL)
     port_offset: int = _declared(0, "Number that is added to every port of the instance.", ge=0, le=60_000)
+    node_name: str = _declared(
+        "",
+        "Name of the node in the cluster; the host's name if empty, followed by the instance's where that is not "
+        "`default`.",
+        pattern=patterns.OPTIONAL_NODE_NAME,
+    )
 
 
 class User(Variables):

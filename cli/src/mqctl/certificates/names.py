@@ -32,7 +32,7 @@ def nodes_of(host: Host, variables: HostVariables, card_address: str | None) -> 
     """All instances of a host. `card_address`: what mq_cluster_interface has, None where the inventory names none."""
     made = []
     for instance in variables.mq_instances:
-        tables = tables_of(variables, instance, card_address)
+        tables = tables_of(variables, instance, host.name, card_address)
         wanted = dict.fromkeys([host.name, str(host.variables.get("ansible_host") or ""), *_of_tables(tables)])
         wanted |= dict.fromkeys(variables.mq_tls_names)
         made.append(NodeName(host.name, instance.name, tuple(one for one in wanted if _can_be_named(one))))

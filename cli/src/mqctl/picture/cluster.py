@@ -1,7 +1,7 @@
 """What a picture of clusters shows: nodes, and links between them, out of what brokers say. Pure.
 
-A node is known by its id. A name is the inventory's, since brokers of several hosts may all be called `default`. Who
-did not answer is drawn as well, and so is who is only told of: a picture without them would look whole.
+A node is known by its id. A name is the inventory's, since brokers of several hosts may have the same one. Who did
+not answer is drawn as well, and so is who is only told of: a picture without them would look whole.
 """
 
 from __future__ import annotations
