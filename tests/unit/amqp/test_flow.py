@@ -261,11 +261,14 @@ def test_each_outcome() -> None:
     assert counts_in(said) == [0, 1, 0]
 
 
-def test_settled_without_an_outcome_is_done() -> None:
+def test_settled_without_an_outcome_has_the_default_one() -> None:
+    """Which is modified, delivery failed, where the consumer asked for no other (§3.5.3)."""
     stage = stage_with(2)
     conn = consumer(stage, 2)
     stage.talk(conn, frames.disposition(0, 1, None))
-    assert stage.admin("queues")["queues"][0]["message_count"] == 0
+    assert stage.admin("queues")["queues"][0]["message_count"] == 2
+    said = stage.talk(conn, frames.flow(0, 9, delivery_count=2))
+    assert (bodies_in(said), counts_in(said)) == (["m0", "m1"], [1, 1])
 
 
 def test_ranges_across_links_and_out_of_order() -> None:
