@@ -73,7 +73,7 @@ class Wire:
         to = 1 - self._end_of(source)
         held = self._held[to]
         while held and size > 0 and isinstance(held[0], given.Received) and not self._is_paused[to]:
-            conn, data = held[0]
+            conn, data = held[0].conn, held[0].data
             if len(data) > size:
                 held[0] = given.Received(conn, data[size:])
             else:
