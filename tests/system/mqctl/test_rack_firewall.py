@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.rack_site import RACK, Rack, Site
+from tests.support.rack_site import RACK, ROOT, Rack, Site
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(1800)]
 
@@ -72,10 +72,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 def play(site: Site, *words: str, code: int = 0) -> list[str]:
     """Run the playbook of the rules alone; the hosts that it changed."""
     command = [sys.executable, str(RACK), "enter", "--", str(Path(sys.executable).parent / "ansible-playbook")]
+    environ = {**os.environ, "RACK_NAME": rack.name, "ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".dev")}
     done = subprocess.run(
         [*command, "mqops.cluster.firewall", "-i", "inventory.yml", *words],
-        cwd=site.folder, env={**os.environ, "RACK_NAME": rack.name}, capture_output=True, text=True, timeout=600,
-        check=False,
+        cwd=site.folder, env=environ, capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
     assert (done.returncode == 0) is (code == 0), done.stdout[-3000:] + done.stderr[-3000:]
     if code:
