@@ -2,7 +2,7 @@
 benchmark, or the native wheel made from them, or either by another Python.
 
 On a host the system's Python runs the broker. A distribution builds it for speed (profile-guided, with libpython inside
-the program), and Pythons from elsewhere are often not: the same broker costs a quarter more by one of those.
+the program), and Pythons from elsewhere are often not: the same broker costs a third more by one of those.
 """
 
 from __future__ import annotations

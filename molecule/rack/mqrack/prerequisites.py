@@ -33,7 +33,7 @@ PROGRAMS = {
     "unshare": "util-linux",
 }
 INSTALL_TIMEOUT_S = 600.0
-WATCHERS_PER_HOST = 6  # of inotify: five of systemd, one of its logind
+WATCHERS_PER_HOST = 4  # of inotify: three of systemd (see what the image masks), one of its logind
 WATCHERS_MAX = Path("/proc/sys/fs/inotify/max_user_instances")
 
 

@@ -20,6 +20,7 @@ from mqbroker.wire.frames import (
     AMQP_FRAME,
     AMQP_HEADER,
     EMPTY_FRAME,
+    FRAME_SIZE_MAX_LOWEST,
     SASL_FRAME,
     SASL_HEADER,
     Frame,
@@ -45,7 +46,6 @@ from mqbroker.wire.performatives import (
 )  # fmt: skip
 from mqbroker.wire.types import Symbol
 
-FRAME_SIZE_MIN: Final = 512
 WAITING_BYTES_MAX: Final = 64 * 1024
 CODE_TRANSFER: Final = 0x14
 CODE_DISPOSITION: Final = 0x15
@@ -63,7 +63,7 @@ class Connection:
         self.events: list[Event] = []
         self.state = Conn.START
         self.frame_size_max = limits.frame_size_before_open_max
-        self.peer_frame_size = FRAME_SIZE_MIN
+        self.peer_frame_size = FRAME_SIZE_MAX_LOWEST
         self.peer_idle_timeout_ms = 0
         self.peer_channel_max = 0
         self.peer_open: Open | None = None
@@ -346,8 +346,8 @@ class Connection:
     def _opened(self, open_: Open) -> None:
         self.state = next_conn(self.state, ConnEvent.GOT_OPEN)
         size = 0xFFFFFFFF if open_.max_frame_size is None else open_.max_frame_size
-        if size < FRAME_SIZE_MIN:
-            raise PeerFault("amqp:invalid-field", f"max-frame-size {size} is below {FRAME_SIZE_MIN}")
+        if size < FRAME_SIZE_MAX_LOWEST:
+            raise PeerFault("amqp:invalid-field", f"max-frame-size {size} is below {FRAME_SIZE_MAX_LOWEST}")
         self.peer_frame_size = size
         self.peer_idle_timeout_ms = open_.idle_time_out or 0
         self.peer_channel_max = 0xFFFF if open_.channel_max is None else open_.channel_max

@@ -72,8 +72,7 @@ class Files:
     def free_bytes(self, path: Path) -> int:
         """What may be written to the file system of `path`."""
         self.number("free_bytes")
-        found = os.statvfs(path)
-        return found.f_bavail * found.f_frsize
+        return free_bytes(path)
 
     def create(self, path: Path) -> int:
         """Open for writing, empty whatever it held. Only the owner may read: messages are private."""
@@ -153,6 +152,12 @@ class MappedFiles(Files):
                 return b""
             # Recovery slices, searches and views it, all of which a mapping does as bytes do.
             return cast(bytes, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+
+
+def free_bytes(path: Path | str) -> int:
+    """What may be written to the file system of `path`. May hang with it. Raises OSError."""
+    found = os.statvfs(path)
+    return found.f_bavail * found.f_frsize
 
 
 def _write_all(fd: int, chunks: Sequence[Chunk], offset: int) -> int:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 from collections.abc import Callable
+from functools import partial
 
+from mqbroker.io.files import free_bytes
 from mqbroker.io.worker import Worker
 from mqbroker.node.inputs import Space
 
@@ -43,12 +44,8 @@ class SpaceWatch:
     async def _watch(self) -> None:
         while True:
             with contextlib.suppress(OSError):  # whoever writes there will say what is wrong
-                self.saw(await self._worker.run(self._free_bytes))
+                self.saw(await self._worker.run(partial(free_bytes, self._path)))
             await asyncio.sleep(SCAN_PERIOD_S)
-
-    def _free_bytes(self) -> int:
-        found = os.statvfs(self._path)
-        return found.f_bavail * found.f_frsize
 
     def saw(self, free_bytes: int) -> None:
         """So much is free."""
