@@ -20,7 +20,9 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 SWITCH = "MQBROKER_NATIVE"
 TOOLS = ["mypy>=2.4,<2.5", "setuptools>=65"]
 GROUP = "mqbroker_native"  # the library that holds all of them: calls between modules do not go through Python
-OPTIMIZATION = "1"
+OPTIMIZATION = "2"
+# Only what Python looks up is to be seen from outside: calls from one module to another are direct then.
+FLAGS = ["-fvisibility=hidden", "-fno-semantic-interposition", "-fno-plt"]
 
 
 def is_wanted() -> bool:
@@ -67,6 +69,8 @@ def compile_modules(place: Path, files: list[str]) -> list[Path]:
             [*files, "--config-file=", "--strict", "--explicit-package-bases"],
             opt_level=OPTIMIZATION, debug_level="0", multi_file=True, group_name=GROUP,
         )  # fmt: skip
+        for extension in extensions:
+            extension.extra_compile_args += FLAGS
         command = build_ext(setuptools.Distribution({"name": "mqbroker", "ext_modules": extensions}))
         command.build_lib, command.build_temp = "built", "objects"
         command.build_extensions = lambda: _build_side_by_side(command)
