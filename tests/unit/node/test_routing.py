@@ -14,6 +14,7 @@ from mqbroker.amqp.events import Dead, Opened
 from mqbroker.amqp.redirect import Place, redirect_of
 from mqbroker.cluster.discovery.announcement import Announcement, Connector
 from mqbroker.cluster.discovery.datagram import derive_key, seal
+from mqbroker.cluster.routing import router
 from mqbroker.config.options import BrokerFile, to_slices
 from mqbroker.config.routing import ConnectionRouterTable, connection_router
 from mqbroker.config.slices import ConnectorOptions
@@ -438,6 +439,16 @@ def test_what_is_used_after_a_restart_has_the_whole_time_again_and_the_rest_what
     assert outcome(stage, "a") == "mq2", "its time is over, and it takes its turn anew"
     restart(stage, is_clean=False)
     assert [outcome(stage, name) for name in "abc"] == ["mq2", "mq2", "mq1"]
+
+
+def test_of_too_many_those_that_were_used_last_are_kept_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = keeping(60_000)
+    for name in "aba":
+        outcome(stage, name)
+        stage.wait(10)
+    monkeypatch.setattr(router, "CACHED_MAX", 1)
+    restart(stage, is_clean=True)
+    assert kept_names(stage) == [routes.PREFIX + '["r","a"]']
 
 
 def test_a_clock_that_was_set_back_gives_no_more_than_the_whole_time() -> None:
