@@ -102,19 +102,15 @@ class FaultyFiles(Files):
             self._open[fd] = self._names[path.name]
             return fd
 
-    def open_direct(self, path: Path) -> int:
-        """Every other seed stands for a file system that cannot. The others go through the page cache, but whole blocks
-        come, and part of one can be written."""
-        with self._lock:
-            self.number("open_direct")
-            if not self.can_direct():
-                raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), str(path))
-            fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-            self._open[fd] = self._names[path.name]
-            return fd
-
-    def can_direct(self) -> bool:
+    def can_write_synced(self, directory: Path) -> bool:
+        """Every other seed stands for a file system that cannot."""
         return self._seed % 2 == 0
+
+    def write_synced(self, fd: int, chunks: Sequence[Chunk], offset: int) -> None:
+        """What the one call leaves is what one of the two leaves, so they are taken apart."""
+        with self._lock:
+            self.write(fd, chunks, offset)
+            self.sync(fd)
 
     def write(self, fd: int, chunks: Sequence[Chunk], offset: int) -> None:
         data = b"".join(chunks)

@@ -21,9 +21,8 @@ ID_CACHES = {"orders": 40, "prices.eu": 3}  # how many ids each address keeps
 
 
 def options(**changes: Any) -> JournalOptions:
-    """Small files and early compaction, so that a short test sees much of both; past the page cache where files can."""
+    """Small files and early compaction, so that a short test sees much of both."""
     values: dict[str, Any] = {
-        "journal_direct_io": True,
         "journal_file_size_bytes": 4096,
         "journal_compact_min_files": 3,
         "journal_compact_percentage": 60,

@@ -18,7 +18,7 @@ from mqbroker.io.data_lock import DataLock
 from mqbroker.io.disk import Disk
 from mqbroker.io.files import Files
 from mqbroker.io.journal_directory import JournalDirectory
-from mqbroker.journal.format import Chunk, file_name
+from mqbroker.journal.format import ENTRY_MARK, Chunk, file_name
 from mqbroker.journal.plan import Journal
 from mqbroker.journal.recovered import Recovered
 from mqbroker.node.effects import DeleteSegment
@@ -43,6 +43,10 @@ class SlowFiles(Files):
             raise OSError(self.sync_error, os.strerror(self.sync_error))
         super().sync(fd)
         self.synced_by.append(threading.current_thread().name)
+
+    def write_synced(self, fd: int, chunks: Sequence[Chunk], offset: int) -> None:
+        self.write(fd, chunks, offset)
+        self.sync(fd)
 
 
 class Node:
@@ -230,10 +234,11 @@ def test_a_failed_sync_ends_it_and_nothing_is_reported_after(tmp_path: Path, cod
 
 
 @pytest.mark.option("journal.journal-sync")
+@pytest.mark.parametrize("is_one_call", [True, False])
 @pytest.mark.parametrize("is_on", [True, False])
-def test_without_journal_sync_nothing_waits_for_the_disk(tmp_path: Path, is_on: bool) -> None:
-    files = CountingFiles()
-    node = Node(tmp_path, files, journal_sync=is_on, journal_direct_io=True)
+def test_without_journal_sync_nothing_waits_for_the_disk(tmp_path: Path, is_on: bool, is_one_call: bool) -> None:
+    files = CountingFiles(is_one_call)
+    node = Node(tmp_path, files, journal_sync=is_on)
     node.journal.declare(1, {})
     for number in range(1, 11):
         node.wait(node.store(number, b"x"))
@@ -243,49 +248,30 @@ def test_without_journal_sync_nothing_waits_for_the_disk(tmp_path: Path, is_on: 
 
 
 class CountingFiles(Files):
-    """Whether a sync followed a write of entries (the one of a prepared file follows its zeros)."""
+    """Whether entries were synced (a prepared file is too, after its zeros). `is_one_call`: by the write itself."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_one_call: bool) -> None:
         super().__init__()
         self.synced_after_data = False
+        self._is_one_call = is_one_call
         self._data: set[int] = set()
 
-    def open_direct(self, path: Path) -> int:
-        fd = super().open_direct(path)
-        self._data.add(fd)
-        return fd
+    def can_write_synced(self, directory: Path) -> bool:
+        return self._is_one_call
+
+    def write(self, fd: int, chunks: Sequence[Chunk], offset: int) -> None:
+        if bytes(chunks[0][: len(ENTRY_MARK)]) == ENTRY_MARK:
+            self._data.add(fd)
+        super().write(fd, chunks, offset)
 
     def sync(self, fd: int) -> None:
         self.synced_after_data |= fd in self._data
         super().sync(fd)
 
-
-@pytest.mark.option("journal.journal-direct-io")
-@pytest.mark.parametrize("is_on", [True, False])
-def test_direct_writes_can_be_turned_off(tmp_path: Path, is_on: bool) -> None:
-    node = Node(tmp_path, journal_direct_io=is_on)
-    node.journal.declare(1, {})
-    node.wait(node.store(1, b"x"))
-    assert node.directory.files.calls["open_direct"] > 0 if is_on else not node.directory.files.calls["open_direct"]
-    node.disk.close()
-    assert bodies(Node(tmp_path, journal_direct_io=not is_on).recovered) == [b"x"]
-
-
-class UnableFiles(Files):
-    """As on a file system that knows no direct writes."""
-
-    def open_direct(self, path: Path) -> int:
-        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), str(path))
-
-
-def test_a_file_system_without_direct_writes_does_as_well(tmp_path: Path) -> None:
-    for number in range(1, 4):
-        node = Node(tmp_path, UnableFiles())
-        assert len(bodies(node.recovered)) == number - 1
-        if number == 1:
-            node.journal.declare(1, {})
-        node.wait(node.store(number, b"x" * 5000))
-        assert node.disk.close()
+    def write_synced(self, fd: int, chunks: Sequence[Chunk], offset: int) -> None:
+        assert self._is_one_call
+        self.synced_after_data = True
+        super().write_synced(fd, chunks, offset)
 
 
 class ShutFiles(Files):

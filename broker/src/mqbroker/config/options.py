@@ -184,9 +184,6 @@ class JournalTable(Table):
     journal_sync: bool = option(
         True, "Wait for the disk before a durable message is acknowledged; without it a power cut loses messages."
     )
-    journal_direct_io: bool = option(
-        False, "Write past the page cache (O_DIRECT) where the file system can do that; pays for single small messages."
-    )
     journal_on_damage: Literal["stop", "truncate"] = option(
         "stop", "What to do at start when the journal is damaged in its middle: stop, or drop all from there on."
     )

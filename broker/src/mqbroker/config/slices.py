@@ -68,7 +68,6 @@ class JournalOptions:
     journal_file_size_bytes: int
     journal_pool_files: int
     journal_sync: bool
-    journal_direct_io: bool
     journal_on_damage: str
     journal_compact_min_files: int
     journal_compact_percentage: int

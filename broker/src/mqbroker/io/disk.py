@@ -19,7 +19,6 @@ from typing import Final
 
 from mqbroker.base.errors import StorageFault
 from mqbroker.base.histogram import Histogram
-from mqbroker.io.block_writer import BlockWriter
 from mqbroker.io.journal_directory import JournalDirectory, OpenSegment, fault_of
 from mqbroker.io.page_reader import PageReader
 from mqbroker.io.segment_pool import SegmentPool
@@ -77,11 +76,12 @@ class Disk:
         self.written_bytes_total = 0
         self.syncs = Histogram(SYNC_BOUNDS_S)
         self._segment: OpenSegment | None = None
-        self._blocks = BlockWriter(directory.files)
+        self._can_write_synced = False
         self._offset = FILE_HEADER_BYTES
         self._pool = SegmentPool(directory, post)
         self._pages = PageReader(directory, post, self._fail_reading)
         try:
+            self._can_write_synced = directory.files.can_write_synced(directory.path)
             self._open_tail(recovered)
         except OSError as error:
             self._pool.close(0)
@@ -235,13 +235,10 @@ class Disk:
             head, end = frame_entry(append.chunks, append.size_bytes, place, segment.seed)
             chunks += (head, *append.chunks, end)
             size_bytes += entry_bytes(append.size_bytes)
-        started_s = time.monotonic()
-        if segment.is_direct:
-            self._blocks.write(segment.fd, chunks, self._offset)
+        if self._directory.options.journal_sync:
+            self._write_synced(segment, chunks)
         else:
             self._directory.files.write(segment.fd, chunks, self._offset)
-        if self._directory.options.journal_sync:
-            self._sync(segment, started_s)
         self.appends_total += len(group)
         self.written_bytes_total += size_bytes
         self._offset += size_bytes
@@ -269,12 +266,15 @@ class Disk:
     def _use(self, segment: OpenSegment, offset: int) -> None:
         """What is written from now on goes into this one."""
         self._segment, self._offset = segment, offset
-        if segment.is_direct:
-            self._blocks.begin(self._directory.last_block(segment, offset))
 
-    def _sync(self, segment: OpenSegment, started_s: float) -> None:
-        self._directory.files.sync(segment.fd)
-        # With the write before it: past the page cache that is where the disk's time is.
+    def _write_synced(self, segment: OpenSegment, chunks: list[Chunk]) -> None:
+        started_s = time.monotonic()
+        files = self._directory.files
+        if self._can_write_synced:
+            files.write_synced(segment.fd, chunks, self._offset)
+        else:
+            files.write(segment.fd, chunks, self._offset)
+            files.sync(segment.fd)
         took_s = time.monotonic() - started_s
         self.syncs.add(took_s)
         # A moving average: one slow sync makes the next few go to the thread, where they do not stop the loop.

@@ -14,11 +14,10 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from mqbroker.base.errors import StorageFault
 from mqbroker.config.slices import JournalOptions
-from mqbroker.io.block_writer import BLOCK_BYTES
 from mqbroker.io.files import ZEROS, Files
 from mqbroker.journal.format import (
     FILE_HEADER_BYTES,
@@ -30,17 +29,16 @@ from mqbroker.journal.recover import recover
 from mqbroker.journal.recovered import Cut, Leave, Recovered
 
 UNNAMED_SUFFIX = ".unused"
+BLOCK_BYTES: Final = 4096
 _NAME = re.compile(r"journal-(\d{10,})\.mqj")
 
 
 class OpenSegment(NamedTuple):
-    """A file that can be written to, in whole blocks only where it `is_direct`. `seed` goes into the checksums of its
-    entries."""
+    """A file that can be written to. `seed` goes into the checksums of its entries."""
 
     number: int
     fd: int
     seed: int
-    is_direct: bool
 
 
 class JournalDirectory:
@@ -94,23 +92,7 @@ class JournalDirectory:
             header = decode_file_header(file.read(FILE_HEADER_BYTES))
         if header is None:
             raise OSError(errno.EIO, "the header can't be read any more", str(path))
-        fd = self._open_direct(path) if header.size_bytes % BLOCK_BYTES == 0 else None
-        return OpenSegment(number, self.files.open(path) if fd is None else fd, header.seed, fd is not None)
-
-    def last_block(self, segment: OpenSegment, offset: int) -> bytes:
-        """What the block in which `offset` lies holds before it."""
-        return self.files.read_piece(self.path_of(segment.number), offset - offset % BLOCK_BYTES, offset % BLOCK_BYTES)
-
-    def _open_direct(self, path: Path) -> int | None:
-        """Past the page cache, or None where that is not wanted or the file system cannot do it."""
-        if not self.options.journal_direct_io:
-            return None
-        try:
-            return self.files.open_direct(path)
-        except OSError as error:
-            if error.errno != errno.EINVAL:
-                raise
-            return None
+        return OpenSegment(number, self.files.open(path), header.seed)
 
     def prepare(self, number: int, size_bytes: int) -> OpenSegment:
         """Make a file of zeros with its header, on disk, but without its name yet."""
@@ -129,15 +111,12 @@ class JournalDirectory:
             if not has_zeros:
                 self._write_zeros(fd, FILE_HEADER_BYTES, size_bytes)
             self.files.sync(fd)
-            direct = self._open_direct(self._unnamed_path(number))
         except BaseException:
             os.close(fd)
             raise
-        if direct is not None:
-            self.files.close(fd)
         decoded = decode_file_header(header)
         assert decoded is not None
-        return OpenSegment(number, fd if direct is None else direct, decoded.seed, direct is not None)
+        return OpenSegment(number, fd, decoded.seed)
 
     def name(self, segment: OpenSegment) -> None:
         """Give a prepared file its name, for good."""
@@ -258,7 +237,6 @@ def fault_of(error: OSError, directory: Path) -> StorageFault:
         errno.ENOSPC: "free space on that file system, then start the broker again",
         errno.EDQUOT: "raise the quota of the broker's user, then start the broker again",
         errno.EACCES: "give the broker's user the directory, then start the broker again",
-        errno.EINVAL: "set journal-direct-io = false, which does with less of the file system, then start again",
         errno.EROFS: "mount the file system for writing, then start the broker again",
     }
     remedy = remedies.get(error.errno or 0, "look at the disk and the kernel's log, then start the broker again")
