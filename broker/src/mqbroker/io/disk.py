@@ -255,8 +255,9 @@ class Disk:
     def _begin_segment(self, append: Append) -> OpenSegment:
         old = self._segment
         if old is not None:
-            # With journal-sync off this is the only sync: recovery relies on complete files before the last one.
-            self._directory.files.sync(old.fd)
+            if not self._directory.options.journal_sync:
+                # The only sync then: recovery relies on complete files before the last one.
+                self._directory.files.sync(old.fd)
             self._directory.files.close(old.fd)
             self._segment = None
         segment = self._pool.take(append.segment, FILE_HEADER_BYTES + entry_bytes(append.size_bytes))
