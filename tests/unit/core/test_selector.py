@@ -271,7 +271,7 @@ def test_deepest_and_longest_selectors_work() -> None:
     "text", ["NOT " * 512 + "yes", "-" * 510 + "n=5", "text IN (" + ",".join(["'a b'"] * 255) + ")"]
 )
 def test_more_words_are_refused(text: str) -> None:
-    with pytest.raises(Refused, match=f"it has 51[34] words; {s.WORDS_MAX} are allowed"):
+    with pytest.raises(Refused, match=f"here are more than {s.WORDS_MAX} words"):
         compile_selector(text)
 
 

@@ -75,7 +75,8 @@ NUMBER: /0[xX][\w$.]*(?:(?<=[pP])[+-][\w$.]*)?|\.?[0-9](?:(?<=[eE])[+-]|[\w$.])*
 %ignore /[ \t\f\r\n]+/
 """
 
-_WORD: Final = re.compile(r"""'[^']*'|"[^"]*"|[\w$.]+|\S""")
+# As many words as are allowed, and no look back.
+_WORDS: Final = re.compile(rf"""\s*+(?:(?>'[^']*+'|"[^"]*+"|[\w$.]++|\S)\s*+){{0,{WORDS_MAX}}}+""")
 _OUTSIDE_QUOTES: Final = re.compile(r"""'[^']*'|"[^"]*"|[()]""")
 
 
@@ -97,9 +98,9 @@ def _check_bounds(text: str) -> None:
         raise refusal(SELECTOR_SIZE_MAX + 1, f"it has {len(text)} characters; {SELECTOR_SIZE_MAX} are allowed")
     if not text.strip():
         raise refusal(1, "it is empty; leave the selector out to get all messages")
-    words = len(_WORD.findall(text))
-    if words > WORDS_MAX:
-        raise refusal(1, f"it has {words} words; {WORDS_MAX} are allowed, signs, brackets and commas counted")
+    words = _WORDS.match(text)
+    if words is not None and words.end() < len(text):
+        raise refusal(words.end() + 1, f"here are more than {WORDS_MAX} words, signs, brackets and commas counted")
     depth = 0
     for found in _OUTSIDE_QUOTES.finditer(text):
         depth += {"(": 1, ")": -1}.get(found[0], 0)
