@@ -57,6 +57,9 @@ FLOORS = (
     Floor("connections", "rss_mb", 100.0, absolute=True),
     Floor("queues", "create_s", 0.25),
     Floor("queues", "added_mb", 0.25),
+    # What somebody else says and must not makes a message wait for as long again at most.
+    Floor("bystander", "p99_share", 2.0, absolute=True),
+    Floor("bystander", "bad_rate", 150.0, absolute=True),
     Floor("start", "start_s", 1.0, absolute=True),
     Floor("start", "rss_mb", 60.0, absolute=True),
 )

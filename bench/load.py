@@ -6,6 +6,7 @@ import json
 import os
 import select
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,16 +17,17 @@ from typing import Any
 from bench.faults import BenchFault, WrongCounts
 from bench.peers.cluster import Cluster
 from bench.peers.peer import Peer
-from bench.rows import CREDIT, Many, Row
+from bench.rows import CREDIT, Beside, Many, Row
 
 SOURCE = Path(__file__).parent / "load"
+ROOT = Path(__file__).resolve().parents[1]
 BINARY = SOURCE / "build" / "mqload"
 BUILD_TIMEOUT_S = 120
 READY_TIMEOUT_S = 30
 MANY_READY_TIMEOUT_S = 300
 RUN_TIMEOUT_S = 600
 STALL_S = 20
-COUNTED = {"send": "sent", "receive": "received", "scatter": "accepted", "attach": "received"}
+COUNTED = {"send": "sent", "receive": "received", "scatter": "accepted", "attach": "received", "attack": "refused"}
 # A link of the many is nearly idle; as many connections as a pool of clients opens at once.
 MANY_CREDIT = 10
 CONNECTIONS_AT_ONCE = 50
@@ -139,31 +141,50 @@ def attached(peer: Target, row: Many, address: str) -> Iterator[float]:
         _end(process)
 
 
+def run_beside(peer: Target, row: Beside, address: str) -> tuple[Outcome, dict[str, Any]]:
+    """The load while an attacker is at work, and what that has done: each case once before, and on until the end."""
+    command = [sys.executable, "-m", "bench.attacker", "--port", str(peer.nodes[0].port), "--user", peer.user]
+    attacker = _popen([*command, "--rate", str(row.bad_per_s)], peer, subprocess.PIPE)
+    try:
+        _await_ready(attacker, row, peer, who="the attacker")
+        outcome = run(peer, row.load, address)
+        return outcome, _result(attacker, row, peer)
+    finally:
+        _end(attacker)
+
+
 def _spawn(peer: Target, arguments: list[str], places: tuple[int, ...] = (0,)) -> subprocess.Popen[str]:
     ports = ",".join(str(peer.nodes[place].port) for place in places)
     command = [str(BINARY), *arguments, "--port", ports, "--user", peer.user, "--stall", str(STALL_S)]
-    command += peer.load_options
+    return _popen([*command, *peer.load_options], peer)
+
+
+def _popen(command: list[str], peer: Target, stdin: int = subprocess.DEVNULL) -> subprocess.Popen[str]:
     environment = {**os.environ, "MQLOAD_PASSWORD": peer.password}
     return subprocess.Popen(
-        command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command, env=environment, cwd=ROOT, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
 
 
 def _await_ready(
-    consumer: subprocess.Popen[str], row: Row | Many, peer: Target, timeout_s: int = READY_TIMEOUT_S
+    process: subprocess.Popen[str],
+    row: Row | Many | Beside,
+    peer: Target,
+    timeout_s: int = READY_TIMEOUT_S,
+    who: str = "the consumer",
 ) -> dict[str, Any]:
-    assert consumer.stdout is not None
-    readable, _, _ = select.select([consumer.stdout], [], [], timeout_s)
-    line = consumer.stdout.readline() if readable else ""
+    assert process.stdout is not None
+    readable, _, _ = select.select([process.stdout], [], [], timeout_s)
+    line = process.stdout.readline() if readable else ""
     if not line:
-        raise BenchFault(f"{row.name} on {peer.name}: the consumer is not attached after {timeout_s} s")
+        raise BenchFault(f"{row.name} on {peer.name}: {who} is not ready after {timeout_s} s")
     found: dict[str, Any] = json.loads(line)
     if not found.get("ready"):
-        raise BenchFault(f"{row.name} on {peer.name}: the consumer failed: {found.get('failure')}\n{peer.log_end()}")
+        raise BenchFault(f"{row.name} on {peer.name}: {who} failed: {found.get('failure')}\n{peer.log_end()}")
     return found
 
 
-def _result(process: subprocess.Popen[str], row: Row | Many, peer: Target) -> dict[str, Any]:
+def _result(process: subprocess.Popen[str], row: Row | Many | Beside, peer: Target) -> dict[str, Any]:
     try:
         output, errors = process.communicate(timeout=RUN_TIMEOUT_S)
     except subprocess.TimeoutExpired:
@@ -171,7 +192,9 @@ def _result(process: subprocess.Popen[str], row: Row | Many, peer: Target) -> di
         raise BenchFault(f"{row.name} on {peer.name}: the load did not end within {RUN_TIMEOUT_S} s") from None
     lines = output.strip().splitlines()
     if process.returncode not in (0, 1) or not lines:
-        raise BenchFault(f"{row.name} on {peer.name}: mqload ended with status {process.returncode}: {errors.strip()}")
+        raise BenchFault(
+            f"{row.name} on {peer.name}: the load ended with status {process.returncode}: {errors.strip()}"
+        )
     found: dict[str, Any] = json.loads(lines[-1])
     if process.returncode != 0:
         settled = isinstance(row, Row) and row.settled

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import statistics
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +13,7 @@ from bench import load, usage
 from bench.faults import BenchFault, WrongCounts
 from bench.load import Target
 from bench.peers.peer import START_TIMEOUT_S
-from bench.rows import Many, Row
+from bench.rows import Beside, Many, Row
 
 IDLE_S = 1.0
 RETRY_S = 0.01
@@ -107,6 +109,29 @@ def many(peer: Target, row: Many, idle_mb: float) -> Figures:
     found = {"create_s": seconds, "added_mb": rss_mb(peer) - idle_mb}
     with load.attached(peer, row, address):
         return found
+
+
+def beside(peer: Target, row: Beside) -> Figures:
+    """A load alone and beside bad input, in turn, after one that does not count."""
+    load.run(peer, row.load, f"bench.{row.name}.warm")
+    alone, others, attacks = [], [], []
+    for turn in range(row.turns):
+        alone.append(_percentiles(row.load, load.run(peer, row.load, f"bench.{row.name}.{turn}.alone")))
+        outcome, attack = load.run_beside(peer, row, f"bench.{row.name}.{turn}.beside")
+        others.append(_percentiles(row.load, outcome))
+        attacks.append(float(attack["per_second"]))
+    return beside_figures(alone, others, attacks)
+
+
+def beside_figures(alone: Sequence[Figures], others: Sequence[Figures], attacks: Sequence[float]) -> Figures:
+    """Medians of the turns, because one bad moment of the machine is not what the attacker did. Pure."""
+    found = {
+        f"{what}_{name}": statistics.median(turn[name] for turn in turns)
+        for what, turns in (("alone", alone), ("beside", others))
+        for name in ("p50_us", "p99_us")
+    }
+    share = found["beside_p99_us"] / found["alone_p99_us"]
+    return {"p99_share": share, **found, "bad_rate": statistics.median(attacks)}
 
 
 def _percentiles(row: Row, outcome: load.Outcome) -> Figures:

@@ -1,5 +1,5 @@
 """What is measured: one Row for each kind of load on a warm broker, one Many for what is seen best on a fresh one, one
-Metric for each figure. Pure; the rows are tables."""
+Beside for what others must not feel, one Metric for each figure. Pure; the rows are tables."""
 
 from __future__ import annotations
 
@@ -34,6 +34,12 @@ METRICS = (
     Metric("p50_us", "p50 µs", "microseconds", False),
     Metric("p99_us", "p99 µs", "microseconds", False),
     Metric("p999_us", "p99.9 µs", "microseconds", False),
+    Metric("alone_p50_us", "alone p50 µs", "microseconds", False, compared=False),
+    Metric("alone_p99_us", "alone p99 µs", "microseconds", False, compared=False),
+    Metric("beside_p50_us", "beside p50 µs", "microseconds", False, compared=False),
+    Metric("beside_p99_us", "beside p99 µs", "microseconds", False, compared=False),
+    Metric("p99_share", "p99 beside ÷ alone", "p99 beside bad input in those alone", False, compared=False),
+    Metric("bad_rate", "bad inputs/s", "bad inputs per second, each on a connection of its own", True, compared=False),
     Metric("move_s", "moved s", "seconds from the attached consumer to the last message", False),
     Metric("start_s", "start s", "seconds from start to the first accepted message", False),
     Metric(
@@ -125,6 +131,25 @@ class Many:
         """A few of them."""
         connections = max(self.connections // 20, 2)
         return dataclasses.replace(self, connections=connections, links=max(self.links // 20, 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """A load alone, and again while another process sends bad input, on a fresh instance with the bounds of the cases.
+
+    Both take turns, `turns` times each. `bad_per_s` are connections, each of which says one thing that is refused.
+    """
+
+    name: str
+    title: str
+    load: Row
+    turns: int
+    bad_per_s: int
+    skips: tuple[tuple[str, str], ...] = ()
+
+    def short(self) -> Beside:
+        """Once, with a few messages; each case of bad input comes nevertheless."""
+        return dataclasses.replace(self, load=self.load.short(), turns=1)
 
 
 def _plain(size: int, name: str, settled: bool, count: int, slow_count: int) -> Row:
@@ -227,6 +252,17 @@ MANY = (
     Many("queues", "10,000 more queues, a message in each", 10, 1_000, attached=False),
 )
 
+BESIDE = (
+    Beside(
+        "bystander",
+        "latency at 5,000 msg/s, 100 B, alone and beside bad input",
+        Row("bystander", "a bystander", 15_000, 100, rate=5_000, times="delivery"),
+        turns=3,
+        bad_per_s=200,
+        skips=tuple((kind, "the row is about what ours refuses") for kind in ("artemis", *sorted(SLOW))),
+    ),
+)
+
 # Start of a fresh instance: not a load, so it is no Row, but it stands in the same table.
 START = "start"
 START_TITLE = "start to first accepted message; idle"
@@ -254,11 +290,17 @@ class Choice:
 
     rows: tuple[Row, ...] = ()
     many: tuple[Many, ...] = ()
+    beside: tuple[Beside, ...] = ()
     starts: bool = False
 
-    def all(self) -> tuple[Row | Many, ...]:
+    @property
+    def fresh(self) -> tuple[Many | Beside, ...]:
+        """Those that get an instance of their own."""
+        return (*self.many, *self.beside)
+
+    def all(self) -> tuple[Row | Many | Beside, ...]:
         """Everything but the start."""
-        return (*self.rows, *self.many)
+        return (*self.rows, *self.fresh)
 
     def titles(self) -> dict[str, str]:
         """Name → title, in the order of the table."""
@@ -268,10 +310,11 @@ class Choice:
     def short(self) -> Choice:
         """The same with small counts."""
         rows = tuple(row.short() for row in self.rows)
-        return Choice(rows, tuple(row.short() for row in self.many), self.starts)
+        many, beside = (row.short() for row in self.many), (row.short() for row in self.beside)
+        return Choice(rows, tuple(many), tuple(beside), self.starts)
 
 
-EVERYTHING = Choice(ROWS, MANY, starts=True)
+EVERYTHING = Choice(ROWS, MANY, BESIDE, starts=True)
 
 
 def chosen(names: list[str]) -> Choice:
@@ -283,4 +326,5 @@ def chosen(names: list[str]) -> Choice:
     if not names:
         return EVERYTHING
     rows = tuple(row for row in ROWS if row.name in names)
-    return Choice(rows, tuple(row for row in MANY if row.name in names), START in names)
+    many, beside = (row for row in MANY if row.name in names), (row for row in BESIDE if row.name in names)
+    return Choice(rows, tuple(many), tuple(beside), START in names)

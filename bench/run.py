@@ -172,6 +172,10 @@ def _facts(plan: rounds.Plan, directory: Path) -> dict[str, Any]:
             row.name: {"count": row.count, "slow_count": row.slow_count, "sizes": row.sizes, "in_flight": row.in_flight}
             for row in plan.choice.rows
         },
+        "beside": {
+            row.name: {"count": row.load.count, "turns": row.turns, "bad_per_s": row.bad_per_s}
+            for row in plan.choice.beside
+        },
         "many": {row.name: {"connections": row.connections, "links": row.links} for row in plan.choice.many},
         "consumer_credit": rows.CREDIT,
         "cores": cores,

@@ -1,7 +1,8 @@
 """Our own broker, started as a host's unit starts it: `mqbroker run --config broker.toml`, with its defaults.
 
 Differences from the defaults: the port, the places, as much memory for messages as the peers have, and the same size
-from which on they may become files.
+from which on they may become files. Where bad input is sent, also the bounds of frames and messages that its cases are
+made for.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 from bench.faults import BenchFault
 from bench.peers.artemis import GLOBAL_SIZE_MAX_BYTES, LARGE_SIZE_MIN_BYTES
 from bench.peers.peer import CLUSTER, Member, Peer
+from tests.support.bad_input import FRAME_SIZE_MAX, MESSAGE_SIZE_MAX
 
 COMMAND_TIMEOUT_S = 60
 CONFIG = """\
@@ -28,9 +30,9 @@ admin-socket = "{socket}"
 name = "clients"
 local-bind-address = "127.0.0.1"
 port = {port}
-
+{narrow_listener}
 [limits]
-global-max-size-bytes = {global_size_max}
+{narrow_limits}global-max-size-bytes = {global_size_max}
 amqp-min-large-message-size-bytes = {large_size_min}
 """
 
@@ -105,6 +107,8 @@ class Mqops(Peer):
             data=self.directory / "data",
             socket=self._sockets / "admin.sock",
             port=self.port,
+            narrow_listener=f"max-frame-size-bytes = {FRAME_SIZE_MAX}\n" if self.is_narrow else "",
+            narrow_limits=f"max-message-size-bytes = {MESSAGE_SIZE_MAX}\n" if self.is_narrow else "",
             global_size_max=GLOBAL_SIZE_MAX_BYTES,
             large_size_min=LARGE_SIZE_MIN_BYTES,
         )

@@ -74,6 +74,7 @@ class Peer(ABC):
         self.password = secrets.token_hex(12)
         self.log = directory / "broker.log"
         self.member: Member | None = None  # of a cluster
+        self.is_narrow = False  # whether its bounds are those that bad input is made for; ours only
         self._process: subprocess.Popen[bytes] | None = None
 
     @property

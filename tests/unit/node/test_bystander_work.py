@@ -15,16 +15,24 @@ from typing import Any
 import pytest
 from mqbroker.node import inputs as given
 from mqbroker.wire.frames import frame_at
-from mqbroker.wire.performatives import Accepted, Attach, Disposition, Source, Target, Transfer
-from mqbroker.wire.types import Described, Symbol
+from mqbroker.wire.performatives import Accepted, Disposition, Transfer
 
 from tests.support import frames
+from tests.support.bad_input import (
+    AFTER,
+    BEFORE,
+    BEFORE_OPEN,
+    FRAME_SIZE_MAX,
+    GREETINGS,
+    MESSAGE_SIZE_MAX,
+    SELECTORS,
+    SMALLER,
+)
 from tests.support.stage import Stage, options_with
-from tests.system.bad_input.test_amqp import AFTER, BEFORE, BEFORE_OPEN, GREETINGS, MESSAGE_SIZE_MAX, SMALLER
 
 SILENT = b""
 LOGIN = frames.anonymous()
-GO = LOGIN + frames.opened(262_144) + frames.begun()
+GO = LOGIN + frames.opened(FRAME_SIZE_MAX) + frames.begun()
 SESSION = GO + frames.sender("bad-input")
 STEADY = 0.02  # now and then a message is the one after which a list is packed
 WARM = 3  # messages before those that count, so that caches are filled in both cases
@@ -38,12 +46,6 @@ def at_last(data: bytes) -> tuple[bytes, bytes]:
     return data[:start], data[start:]
 
 
-def selecting(selector: str) -> bytes:
-    wanted = {Symbol("s"): Described(Symbol("apache.org:selector-filter:string"), selector)}
-    source = Source(address="q", filter=wanted)
-    return frames.frame(Attach(name="r", handle=1, role=True, source=source, target=Target()))
-
-
 GROWING = {name: at_last(data) for name, (data, _) in SMALLER.items() if "adding up" in name or "same" in name}
 # What stands when it comes, and what comes.
 CASES: dict[str, tuple[bytes, bytes]] = {
@@ -53,9 +55,7 @@ CASES: dict[str, tuple[bytes, bytes]] = {
     **{f"open: {name}": (SESSION, data) for name, (data, _) in AFTER.items()},
     **{f"link or session: {name}": (SESSION, data) for name, (data, _) in SMALLER.items()},
     **{f"link or session: {name}": (SESSION + good, bad) for name, (good, bad) in GROWING.items()},
-    "(14) a selector of 10,000 brackets": (SESSION, selecting("(" * 10_000 + "a" + ")" * 10_000)),
-    "(14) a pattern of 10,000 parts": (SESSION, selecting("a LIKE '" + "%a" * 10_000 + "'")),
-    "(14) 1,000 brackets deep": (SESSION, selecting("(" * 1000 + "a" + ")" * 1000)),
+    **{name: (SESSION, data) for name, (data, _) in SELECTORS.items()},
 }
 
 
@@ -85,7 +85,7 @@ class Site:
 
     def __init__(self) -> None:
         limits = {"max_message_size_bytes": MESSAGE_SIZE_MAX}
-        self.stage = Stage(options_with({"max_frame_size_bytes": 262_144}, limits=limits))
+        self.stage = Stage(options_with({"max_frame_size_bytes": FRAME_SIZE_MAX}, limits=limits))
         self.bystander = self.stage.accept()
         self.stage.talk(self.bystander, GO + frames.sender("others") + frames.receiver("others", credit=1000))
         self.count = 0

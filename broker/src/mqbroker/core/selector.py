@@ -12,10 +12,18 @@ from __future__ import annotations
 from typing import Final
 
 from mqbroker.base.errors import PeerFault
-from mqbroker.core.selector_grammar import DEPTH_MAX, SELECTOR_SIZE_MAX, parse
+from mqbroker.core.selector_grammar import DEPTH_MAX, SELECTOR_SIZE_MAX, WORDS_MAX, parse
 from mqbroker.core.selector_terms import Evaluate, Message, condition
 
-__all__ = ["CACHED_TEXT_SIZE_MAX", "CACHE_SIZE_MAX", "DEPTH_MAX", "SELECTOR_SIZE_MAX", "Selector", "compile_selector"]
+__all__ = [
+    "CACHED_TEXT_SIZE_MAX",
+    "CACHE_SIZE_MAX",
+    "DEPTH_MAX",
+    "SELECTOR_SIZE_MAX",
+    "WORDS_MAX",
+    "Selector",
+    "compile_selector",
+]
 
 # Closures take some 400 bytes for each operator, so all that is kept for those to come stays below 16 MiB.
 CACHE_SIZE_MAX: Final = 128
