@@ -33,6 +33,8 @@ from tests.support.stage import Stage, options_with
 from tests.unit.node.test_discovery import PLACE, Air
 from tests.unit.node.test_discovery import options as discovery_options
 
+ID_1, ID_2 = ({"node_id": node_id_of(name)} for name in "ab")
+
 
 class Cluster:
     """Two nodes and the command line."""
@@ -504,6 +506,38 @@ def test_status_shows_links_and_what_waits_for_other_nodes(tmp_path: Path, capsy
         assert link["state"] in ("resting", "dialling")
         assert execute(words) == Exit.DONE
         assert capsys.readouterr().out.splitlines()[1].split()[-4:-1] == ["0/1", "1", "1500"]
+
+
+def test_a_node_is_forgotten_by_its_name_and_need_not_answer_itself(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nodes = ClusterStage()
+    a, b = nodes.node("dev-1", ["dev-2"], identity=ID_1), nodes.node("dev-2", ["dev-1"], identity=ID_2)
+    nodes.run()
+    nodes.wait(600)
+
+    def forget(node: str, code: int) -> tuple[list[dict[str, Any]], str]:
+        words = ["cluster", "forget", node, "--yes", "--json", "--dev", "--directory", str(tmp_path)]
+        assert execute(words) == code, capsys.readouterr().err
+        said = capsys.readouterr()
+        return json.loads(said.out)["rows"] if said.out else [], said.err
+
+    (tmp_path / "dev-2").mkdir()
+    (tmp_path / "dev-2" / "broker.toml").touch()
+    with PairStage(tmp_path, "dev-1", a):
+        rows, said = forget("dev-2", Exit.DEGRADED)
+        assert rows == []
+        assert f"node {ID_2['node_id']} is connected: stop it before it is forgotten" in said
+        Consumer(b, credit=0)
+        nodes.run()
+        nodes.silence(b)
+        Producer(a).publish(b"waits")
+        b.crash()
+        nodes.wait(1_500)
+        assert "no broker knows of a node mq7 (nodes: dev-1, dev-2)" in forget("mq7", Exit.USAGE)[1]
+        rows, said = forget("dev-2", Exit.DONE)
+    assert [(row["host"], row["node_id"], row["messages"]) for row in rows] == [("dev-1", ID_2["node_id"], 1)]
+    assert said == ""
 
 
 def test_queues_of_one_name_are_summed_over_the_nodes(cluster: Cluster) -> None:
