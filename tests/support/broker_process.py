@@ -261,9 +261,9 @@ class BrokerProcess:
         sock = socket.create_connection((self.host, self.port), timeout_s)
         return sock if self.tls is None else self.tls.wrap_socket(sock, server_hostname=server_name or self.host)
 
-    def wait_for_log(self, text: str, timeout_s: float = 10.0) -> None:
+    def wait_for_log(self, text: str, timeout_s: float = 10.0, count: int = 1) -> None:
         deadline_s = time.monotonic() + timeout_s
-        while text not in self.log:
+        while self.log.count(text) < count:
             if time.monotonic() > deadline_s:
                 raise BrokerFailed(f"{text!r} is not in the log after {timeout_s} s:\n{self.log}")
             time.sleep(0.02)

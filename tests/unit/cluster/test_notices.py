@@ -21,6 +21,11 @@ ALL: list[tuple[n.Notice, str]] = [
         f'{{"kind":"member","node_id":"{NODE}","boot_id":"{"0" * 32}","name":"mq2","connectors":[{{"name":"own",'
         '"scheme":"amqps","host":"mq2.example.org","port":5673}],"version":[7,1]}',
     ),
+    (
+        n.Member(NODE, "0" * 32, "mq2", (), n.Version(7, 1), "LOCAL", (OWN,)),
+        f'{{"kind":"member","node_id":"{NODE}","boot_id":"{"0" * 32}","name":"mq2","connectors":[],"version":[7,1],'
+        '"grouping":"LOCAL","clients":[{"name":"own","scheme":"amqps","host":"mq2.example.org","port":5673}]}',
+    ),
     (n.MemberGone(NODE, n.Version(7, 2)), f'{{"kind":"member-gone","node_id":"{NODE}","version":[7,2]}}'),
     (n.Reset(), '{"kind":"reset"}'),
     (
@@ -101,12 +106,13 @@ def test_keys_that_are_not_known_are_passed_over() -> None:
 CHANGES: list[tuple[n.Notice, dict[str, Any]]] = [
     (ALL[-1][0], {"act": "other"}), (ALL[-1][0], {"to": "mq2"}), (ALL[-1][0], {"distance": n.DISTANCE_MAX + 1}),
     (ALL[-2][0], {"cluster_name": "orders"}), (ALL[0][0], {"grouping": "BOTH"}),
+    (ALL[0][0], {"clients": [5]}), (ALL[0][0], {"clients": None}), (ALL[0][0], {"clients": [{}] * 9}),
     (ALL[0][0], {"node_id": "mq2"}), (ALL[0][0], {"boot_id": 5}), (ALL[0][0], {"name": ""}),
     (ALL[0][0], {"connectors": [5]}), (ALL[0][0], {"connectors": None}), (ALL[0][0], {"version": [1]}),
-    (ALL[0][0], {"version": [1, -1]}), (ALL[0][0], {"version": [1, True]}), (ALL[1][0], {"version": "1.2"}),
-    (ALL[3][0], {"routing": "ANYCAST"}), (ALL[3][0], {"distance": -1}), (ALL[3][0], {"distance": 65}),
-    (ALL[3][0], {"queue": 5}), (ALL[3][0], {"node_id": NODE.upper() + "x"}), (ALL[4][0], {"cluster_name": "orders"}),
-    (ALL[6][0], {"selector": None}), (ALL[7][0], {"cluster_name": NODE + "x"}), (ALL[2][0], {"kind": 5}),
+    (ALL[0][0], {"version": [1, -1]}), (ALL[0][0], {"version": [1, True]}), (ALL[2][0], {"version": "1.2"}),
+    (ALL[4][0], {"routing": "ANYCAST"}), (ALL[4][0], {"distance": -1}), (ALL[4][0], {"distance": 65}),
+    (ALL[4][0], {"queue": 5}), (ALL[4][0], {"node_id": NODE.upper() + "x"}), (ALL[5][0], {"cluster_name": "orders"}),
+    (ALL[7][0], {"selector": None}), (ALL[8][0], {"cluster_name": NODE + "x"}), (ALL[3][0], {"kind": 5}),
 ]  # fmt: skip
 
 

@@ -82,6 +82,17 @@ def test_how_to_reach_a_node_is_filled_in_whatever_the_version(version: Version,
     assert made.others[0].version == max(version, OTHER.version)
 
 
+@pytest.mark.parametrize("version", [NEWER, SAME, OLDER])
+def test_where_clients_go_is_filled_in_and_kept_where_a_node_between_does_not_pass_it_on(version: Version) -> None:
+    made = topology(OTHER)
+    change = made.hear(replace(OTHER, version=version, clients=THERE))
+    assert (kind_of(change), made.others[0].clients) == (Kind.CHANGED, THERE)
+    made.hear(replace(OTHER, version=Version(5, 9)))
+    assert made.others[0].clients == THERE
+    made.hear(replace(OTHER, version=Version(6, 0), boot_id="c" * 32))
+    assert made.others[0].clients == ()
+
+
 def test_what_an_earlier_process_was_reached_by_fills_in_nothing() -> None:
     made = topology(replace(OTHER, connectors=()))
     assert made.hear(replace(OTHER, version=OLDER, boot_id="c" * 32)) is None

@@ -74,6 +74,7 @@ def test_first_nodes_come_from_one_place() -> None:
     [
         (LISTENER + DISCOVERY + connection(), "connector-ref", "there is no connector own"),
         (LISTENER + CONNECTOR + connection(), "discovery-group-ref", "there is no discovery group lan"),
+        (AROUND + connection('client-connector-ref = "x"'), "client-connector-ref", "there is no connector x"),
         (AROUND + connection(first='static-connectors = ["mq3"]'), "static-connectors", "there is no connector mq3"),
         (AROUND + connection("check-period = 60000"), "connection-ttl", "must be above check-period, which is 60000"),
         (AROUND + connection("connection-ttl = 30000"), "connection-ttl", "must be above check-period"),
@@ -153,6 +154,13 @@ def test_a_bound_below_the_interval_is_doubted() -> None:
 def test_what_other_nodes_cannot_reach_is_doubted(listener: str, why: str) -> None:
     text = listener + CONNECTOR + DISCOVERY + connection()
     assert why in doubted(text)[f"{PATH}.connector-ref"]
+
+
+@pytest.mark.parametrize(("port", "is_doubted"), [(5673, True), (5672, False), (5670, False)])
+def test_a_listener_for_nodes_is_no_place_for_clients(port: int, is_doubted: bool) -> None:
+    clients = f'[[connectors]]\nname = "clients"\nhost = "198.51.100.11"\nport = {port}\n'
+    found = doubted(AROUND + clients + connection('client-connector-ref = "clients"'))
+    assert ("where no client may log in" in found.get(f"{PATH}.client-connector-ref", "")) is is_doubted
 
 
 def test_connections_for_the_same_addresses_are_doubted() -> None:

@@ -10,6 +10,7 @@ from mqbroker.config.load import parse
 from mqbroker.config.slices import BrokerOptions
 
 CONNECTOR = '[[connectors]]\nname = "other"\nhost = "192.0.2.2"\nport = 5672\n'
+CLUSTER = '[[cluster-connections]]\nname = "all"\nconnector-ref = "other"\nstatic-connectors = ["other"]\n'
 ROUTER = '[[connection-routers]]\nname = "spread"\nstatic-connectors = ["other"]\n'
 LISTENER = '[[listeners]]\nname = "clients"\nport = 5672\nrouter = "spread"\n'
 
@@ -60,6 +61,23 @@ def test_defaults_are_those_of_artemis() -> None:
             CONNECTOR + ROUTER + 'policy = "CONSISTENT_HASH_MODULO"\n',
             "connection-routers.0.modulo",
             "which needs it to be 1 or more",
+        ),
+        (
+            CONNECTOR + CLUSTER + ROUTER + 'cluster-connection = "all"\n',
+            "connection-routers.0.cluster-connection",
+            "is set beside static-connectors; remove one of them",
+        ),
+        (
+            '[[connection-routers]]\nname = "r"\ncluster-connection = "all"\n',
+            "connection-routers.0.cluster-connection",
+            "there is no all among [[cluster-connections]] (there are: none)",
+        ),
+        (
+            CONNECTOR
+            + CLUSTER
+            + '[[connection-routers]]\nname = "r"\ncluster-connection = "all"\nlocal-connector-ref = "other"\n',
+            "connection-routers.0.local-connector-ref",
+            "whose members know each other by their node ids; remove it",
         ),
         (CONNECTOR + ROUTER + 'key-filter = "("\n', "connection-routers.0.key-filter", "must be a regular expression"),
         (CONNECTOR + ROUTER + 'policy = "BEST"\n', "connection-routers.0.policy", "must be one of 'FIRST_ELEMENT'"),

@@ -13,11 +13,14 @@ from mqbroker.amqp.redirect import Place, redirect_of
 from mqbroker.cluster.discovery.announcement import Announcement, Connector
 from mqbroker.cluster.discovery.datagram import derive_key, seal
 from mqbroker.config.options import BrokerFile, to_slices
+from mqbroker.config.routing import ConnectionRouterTable, connection_router
+from mqbroker.config.slices import ConnectorOptions
 from mqbroker.config.users import make_verifier
 from mqbroker.node import inputs as given
 from mqbroker.wire.performatives import Attach, Begin, Close, Open
 
 from tests.support import frames
+from tests.support.cluster_stage import ClusterNode, ClusterStage, options_for
 from tests.support.stage import Stage, options_with
 
 CONNECTORS = [{"name": f"c{number}", "host": f"mq{number}", "port": 5672} for number in range(4)]
@@ -203,3 +206,138 @@ def test_a_connection_that_goes_while_it_waits_is_forgotten_and_a_stop_ends_thos
 def test_a_client_keeps_its_broker_where_it_is_cached(timeout_ms: int, places: list[str]) -> None:
     stage = stage_with(static_connectors=["c1", "c2"], key_type="CLIENT_ID", cache_timeout=timeout_ms)
     assert [outcome(stage), outcome(stage)] == places
+
+
+# -- members of a cluster ----------------------------------------------------------------------------------------------
+
+
+def member(
+    cluster: ClusterStage, name: str, others: list[str], *, says_where: bool = True, **router: Any
+) -> ClusterNode:
+    """A node whose clients are routed among members, if there are options of a router, and are at `<name>.clients`."""
+    base = options_for(name, others, {"client_connector_ref": "clients" if says_where else ""})
+    row = {"name": "r", "cluster-connection": "cluster", "quorum-timeout": 0, "key-type": "CLIENT_ID", **router}
+    table = connection_router(ConnectionRouterTable.model_validate(row))
+    clients, *rest = base.listeners
+    options = replace(
+        base, connectors=(*base.connectors, ConnectorOptions("clients", f"{name}.clients", 5672, False)),
+        connection_routers=(table,) if router else (),
+        listeners=(replace(clients, router="r" if router else ""), *rest),
+    )  # fmt: skip
+    made = cluster.make(name, options, {})
+    made.places_there = {f"{each}.clients:5672" for each in "abcd"}
+    return made
+
+
+def router_events(node: ClusterNode) -> list[tuple[str, str]]:
+    """What was told of targets, without the reason."""
+    told = [notice for notice in node.notices if notice.event.startswith("router-")]
+    return [(notice.event, str(notice.fields.get("target") or notice.fields.get("node"))) for notice in told]
+
+
+@pytest.mark.option("connection-routers.cluster-connection", "cluster-connections.client-connector-ref")
+def test_members_of_a_cluster_are_targets_as_they_come_and_go() -> None:
+    cluster = ClusterStage()
+    a = member(cluster, "a", ["b"], policy="ROUND_ROBIN")
+    cluster.run()
+    assert outcome(a) == "amqp:connection:forced", "it is no target itself, and there is nobody else"
+    member(cluster, "b", ["a"])
+    cluster.wait(1000)
+    assert [outcome(a) for _ in range(2)] == ["b.clients"] * 2
+    c = member(cluster, "c", ["b"])  # a hears of it from b
+    cluster.wait(1000)
+    assert [outcome(a) for _ in range(3)] == ["c.clients", "b.clients", "c.clients"]
+    c.stop()
+    cluster.run()
+    assert [outcome(a) for _ in range(2)] == ["b.clients"] * 2
+    c.start()
+    cluster.wait(3000)
+    assert {outcome(a) for _ in range(2)} == {"b.clients", "c.clients"}
+    assert router_events(a) == [
+        ("router-target-found", "b.clients:5672"), ("router-target-found", "c.clients:5672"),
+        ("router-target-lost", "c.clients:5672"), ("router-target-found", "c.clients:5672"),
+    ]  # fmt: skip
+
+
+def test_a_member_that_is_there_and_takes_no_clients_is_no_target_until_it_does() -> None:
+    cluster = ClusterStage()
+    a = member(cluster, "a", ["b"], **{"check-period": 100})
+    member(cluster, "b", ["a"])
+    a.places_there = set()
+    cluster.wait(1000)
+    assert outcome(a) == "amqp:connection:forced"
+    a.places_there = {"b.clients:5672"}
+    cluster.wait(100)
+    assert outcome(a) == "b.clients"
+    cluster.nodes["b"].crash()  # it stays a member: nobody said that it has left
+    a.places_there = set()
+    cluster.wait(100)
+    assert outcome(a) == "amqp:connection:forced"
+
+
+def test_a_member_that_is_forgotten_is_no_target_any_more_and_waits_count_members() -> None:
+    cluster = ClusterStage()
+    a = member(cluster, "a", ["b", "c"], **{"quorum-size": 2, "local-target-enabled": True, "policy": "FIRST_ELEMENT"})
+    b = member(cluster, "b", ["a"])
+    cluster.wait(1000)
+    assert outcome(a) == "here"
+    b.crash()
+    cluster.run()
+    assert outcome(a) == "here", "it is a member still, and was there at the last look"
+    a.admin("cluster-forget", node_id=b.broker.node_id, action="reroute")
+    assert outcome(a) == "amqp:connection:forced"
+
+
+def test_members_with_one_view_agree_who_has_a_client() -> None:
+    cluster = ClusterStage()
+    common = {"policy": "CONSISTENT_HASH", "local-target-enabled": True}
+    nodes = [member(cluster, name, [each for each in "abc" if each != name], **common) for name in "abc"]
+    cluster.wait(2000)
+    seen = [[outcome(node, f"app-{number}") for node in nodes] for number in range(30)]
+    owners = {each.index("here") for each in seen}
+    assert owners == {0, 1, 2}
+    for each in seen:
+        owner = "abc"[each.index("here")]
+        assert sorted(each) == sorted(["here", f"{owner}.clients", f"{owner}.clients"])
+
+
+def test_a_member_that_does_not_say_where_its_clients_are_is_passed_over_and_told_once() -> None:
+    cluster = ClusterStage()
+    a = member(cluster, "a", ["b"], policy="ROUND_ROBIN")
+    b = member(cluster, "b", ["a"], says_where=False)
+    cluster.wait(5000)
+    assert outcome(a) == "amqp:connection:forced"
+    assert router_events(a) == [("router-member-without-place", "b")]
+    b.stop()
+    cluster.run()
+    b.options = replace(b.options, cluster_connections=(replace(b.options.cluster_connections[0],
+                                                                client_connector_ref="clients"),))  # fmt: skip
+    b.start()
+    cluster.wait(2000)
+    assert outcome(a) == "b.clients"
+
+
+def test_a_member_that_is_reached_elsewhere_after_its_restart_is_looked_for_there() -> None:
+    cluster = ClusterStage()
+    a = member(cluster, "a", ["b"], **{"check-period": 3_600_000})
+    b = member(cluster, "b", ["a"])
+    cluster.wait(1000)
+    assert outcome(a) == "b.clients"
+    b.crash()
+    moved = ConnectorOptions("clients", "d.clients", 5672, False)
+    b.options = replace(b.options, connectors=(*b.options.connectors[:-1], moved))
+    b.start()
+    cluster.wait(2000)
+    assert outcome(a) == "d.clients"
+
+
+def test_connections_that_wait_go_on_when_a_member_comes() -> None:
+    cluster = ClusterStage()
+    a = member(cluster, "a", ["b"], **{"quorum-timeout": 60_000})
+    conn = a.accept()
+    a.talk(conn, frames.anonymous() + frames.opened())
+    assert frames.of_kind(bytes(a.sent[conn]), Close) == []
+    member(cluster, "b", ["a"])
+    cluster.wait(2000)
+    (close,) = frames.of_kind(bytes(a.sent[conn]), Close)
+    assert redirect_of(close.error) == Place("b.clients", 5672)

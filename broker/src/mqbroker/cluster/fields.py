@@ -78,11 +78,13 @@ def flag_of(row: dict[str, Any], key: str) -> bool:
     return value
 
 
-def connectors_of(row: dict[str, Any], maximum: int, minimum: int = 1) -> tuple[Connector, ...]:
+def connectors_of(
+    row: dict[str, Any], maximum: int, minimum: int = 1, key: str = "connectors"
+) -> tuple[Connector, ...]:
     """The list of connectors."""
-    found = row.get("connectors")
+    found = row.get(key)
     if not isinstance(found, list) or not minimum <= len(found) <= maximum:
-        raise Malformed(f"connectors must be a list of {minimum} to {maximum}")
+        raise Malformed(f"{key} must be a list of {minimum} to {maximum}")
     return tuple(_connector(one) for one in found)
 
 

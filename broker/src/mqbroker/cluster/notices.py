@@ -62,6 +62,7 @@ class Member:
     connectors: tuple[Connector, ...]
     version: Version
     grouping: str = ""  # the type of its grouping handler, where it has one
+    clients: tuple[Connector, ...] = ()  # how clients reach it, where it says so
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +162,8 @@ KINDS: Final[dict[type[Any], str]] = {
 
 
 # Fields that earlier releases do not have; they are left out where they say nothing.
-_LATER: Final = ("grouping", "deleted")
+_LATER: Final = ("grouping", "clients", "deleted")
+_CONNECTORS: Final = ("connectors", "clients")
 
 
 def encode(notice: Notice) -> bytes:
@@ -172,7 +174,7 @@ def encode(notice: Notice) -> bytes:
         if isinstance(value, Version):
             value = [value.epoch, value.counter]
         if name not in _LATER or value:
-            row[name] = connector_rows(value) if name == "connectors" else value
+            row[name] = connector_rows(value) if name in _CONNECTORS else value
     return _ENCODER.encode(row).encode()
 
 
@@ -202,6 +204,7 @@ def _member(row: dict[str, Any]) -> Member:
         connectors_of(row, CONNECTORS_MAX, 0),
         _version(row),
         text_of(row, "grouping", _GROUPING) if "grouping" in row else "",
+        connectors_of(row, CONNECTORS_MAX, 0, "clients") if "clients" in row else (),
     )
 
 

@@ -172,17 +172,15 @@ class Topology:
 
 
 def _merged(known: Member, told: Member) -> Member:
-    """What is known from now on."""
-    is_same_process = told.boot_id == known.boot_id
-    if told.version > known.version:
-        return told if told.connectors or not is_same_process else replace(told, connectors=known.connectors)
-    if is_same_process and told.connectors and not known.connectors:
-        return replace(known, connectors=told.connectors)
-    return known
+    """What is known from now on. Of one process, whoever left out how it is reached takes nothing away."""
+    newer, older = (told, known) if told.version > known.version else (known, told)
+    if newer.boot_id != older.boot_id:
+        return newer
+    return replace(newer, connectors=newer.connectors or older.connectors, clients=newer.clients or older.clients)
 
 
 def _difference(known: Member, now: Member) -> Kind:
     if known.boot_id != now.boot_id:
         return Kind.RESTARTED
-    is_same = (known.connectors, known.name) == (now.connectors, now.name)
+    is_same = (known.connectors, known.clients, known.name) == (now.connectors, now.clients, now.name)
     return Kind.REFRESHED if is_same else Kind.CHANGED

@@ -47,6 +47,11 @@ class ClusterConnectionTable(Table):
         "empty: all.",
     )
     connector_ref: NodeName = option(..., "Name of the connector by which the other nodes reach this one.")
+    client_connector_ref: GroupName = option(
+        "",
+        "Name of the connector by which clients reach this node; others are told of it, and their connection routers "
+        "send clients there.",
+    )
     discovery_group_ref: GroupName = option(
         "", "Name of the discovery group that first nodes come from; or else static-connectors."
     )
@@ -137,6 +142,8 @@ def faults(tables: Mapping[str, Rows], unknown: object) -> Iterator[ConfigFault]
     for number, row in rows:
         path, connectors = f"{HEAD}.{number}", tables["connectors"]
         yield from missing(f"{path}.connector-ref", "connectors", row.get("connector-ref"), connectors, unknown)
+        wanted = row.get("client-connector-ref")
+        yield from missing(f"{path}.client-connector-ref", "connectors", wanted or None, connectors, unknown)
         yield from _first_nodes(path, row, tables, unknown)
         yield from _periods(path, row)
         if "forward-when-no-consumers" in row and "message-load-balancing" in row:
@@ -202,7 +209,11 @@ def doubts(options: BrokerOptions) -> Iterator[ConfigFault]:
 
 def _unreachable(path: str, one: ClusterConnectionOptions, options: BrokerOptions) -> Iterator[ConfigFault]:
     ports = {listener.port: listener.kind for listener in options.listeners}
-    port = next(connector.port for connector in options.connectors if connector.name == one.connector_ref)
+    by_name = {connector.name: connector.port for connector in options.connectors}
+    port, for_clients = by_name[one.connector_ref], by_name.get(one.client_connector_ref)
+    if for_clients is not None and ports.get(for_clients) == "cluster":
+        why = f"leads to port {for_clients}, a listener for nodes, where no client may log in; name one of kind client"
+        yield ConfigFault(f"{path}.client-connector-ref", why)
     if ports.get(port) == "client":
         why = f"leads to port {port}, a listener for clients, where no node may log in; name one of kind cluster"
         yield ConfigFault(f"{path}.connector-ref", why)

@@ -19,6 +19,7 @@ from mqbroker.config.slices import ConnectionRouterOptions
 HEAD: Final = "connection-routers"
 PERIOD_MS_MAX: Final = 3_600_000
 MODULO: Final = "CONSISTENT_HASH_MODULO"
+POOLS: Final = ("static-connectors", "discovery-group-ref", "cluster-connection")
 OF_POOL: Final = (
     "local-target-enabled",
     "local-connector-ref",
@@ -59,6 +60,11 @@ class ConnectionRouterTable(Table):
     discovery_group_ref: OptionalName = option(
         "", "Name of the discovery group whose brokers are chosen among, in place of static-connectors."
     )
+    cluster_connection: OptionalName = option(
+        "",
+        "Name of the cluster connection whose members are chosen among, in place of static-connectors: those that have "
+        "client-connector-ref there.",
+    )
     local_target_enabled: bool = option(False, "Whether this broker is one of those that are chosen among.")
     local_connector_ref: OptionalName = option(
         "",
@@ -66,7 +72,7 @@ class ConnectionRouterTable(Table):
         "and names in DNS.",
     )
     check_period: int = option(
-        5000, "Time between two looks whether static-connectors answer.", unit="ms", ge=50, le=PERIOD_MS_MAX
+        5000, "Time between two looks whether static-connectors or members answer.", unit="ms", ge=50, le=PERIOD_MS_MAX
     )
     quorum_size: int = option(1, "Brokers that must be there before connections are routed.", ge=1, le=1000)
     quorum_timeout: int = option(
@@ -108,16 +114,20 @@ def faults(raw: Mapping[str, Any], unknown: object = None) -> Iterator[ConfigFau
 
 
 def _pool_faults(path: str, row: Mapping[str, Any]) -> Iterator[ConfigFault]:
-    pools = [name for name in ("static-connectors", "discovery-group-ref") if row.get(name)]
-    if len(pools) == 2:
-        yield ConfigFault(f"{path}.discovery-group-ref", "is set beside static-connectors; remove one of them")
+    pools = [name for name in POOLS if row.get(name)]
+    for name in pools[1:]:
+        yield ConfigFault(f"{path}.{name}", f"is set beside {pools[0]}; remove one of them")
     if not pools and not row.get("local-target-filter"):
-        why = "is missing, and so are discovery-group-ref and local-target-filter: the router would refuse everybody"
-        yield ConfigFault(f"{path}.static-connectors", why)
+        others = ", ".join(POOLS[1:])
+        why = f"is missing, and so are {others} and local-target-filter: the router would refuse everybody"
+        yield ConfigFault(f"{path}.{POOLS[0]}", why)
     for name in OF_POOL:
         if not pools and name in row:
-            why = "means nothing without brokers to choose among; set static-connectors or discovery-group-ref"
-            yield ConfigFault(f"{path}.{name}", f"{why}, or remove this")
+            why = f"means nothing without brokers to choose among; set one of {', '.join(POOLS)}, or remove this"
+            yield ConfigFault(f"{path}.{name}", why)
+    if row.get("cluster-connection") and row.get("local-connector-ref"):
+        why = "is set beside cluster-connection, whose members know each other by their node ids; remove it"
+        yield ConfigFault(f"{path}.local-connector-ref", why)
     if (row.get("policy") == MODULO) != bool(row.get("modulo", 0)):
         yield ConfigFault(f"{path}.modulo", f"goes with policy = {MODULO}, which needs it to be 1 or more")
 
@@ -129,6 +139,7 @@ def _reference_faults(
     wanted = [("static-connectors", "connectors", each) for each in (listed if isinstance(listed, list) else [])]
     wanted.append(("local-connector-ref", "connectors", row.get("local-connector-ref", "")))
     wanted.append(("discovery-group-ref", "discovery-groups", row.get("discovery-group-ref", "")))
+    wanted.append(("cluster-connection", "cluster-connections", row.get("cluster-connection", "")))
     for option_name, head, name in wanted:
         known = [each.get("name") for each in _rows(raw.get(head))]
         if isinstance(name, str) and name and name not in known and unknown not in (name, *known):

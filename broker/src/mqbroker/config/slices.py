@@ -287,6 +287,7 @@ class ClusterConnectionOptions:
     name: str
     address: str
     connector_ref: str
+    client_connector_ref: str
     discovery_group_ref: str
     static_connectors: tuple[str, ...]
     allow_direct_connections_only: bool
@@ -320,6 +321,7 @@ class ConnectionRouterOptions:
     local_target_filter: str
     static_connectors: tuple[str, ...]
     discovery_group_ref: str
+    cluster_connection: str
     local_target_enabled: bool
     local_connector_ref: str
     check_period: int

@@ -60,6 +60,7 @@ class Cluster:
         """Members of the cluster, or links to them, are other ones."""
         if self.broker.grouping is not None:
             self.broker.grouping.look()
+        self.broker.routing.look()
 
     def _watch(self) -> None:
         """Tell of all queues that there are, and of changes from now on."""

@@ -63,9 +63,11 @@ class ClusterConnection:
         self.probes: list[Bridge] = []  # to places whose nodes are not known yet
         self._is_full_told = False
         self.remotes = self.broker.store.remotes.connection(options.name, options.message_load_balancing)
+        for_clients = connectors.get(options.client_connector_ref)
         own = Member(
             self.broker.node_id, self.broker.boot_id, self.broker.options.node.name, (self.own,),
             Version(self.broker.epoch, 0), self.broker.options.grouping_handler.type,
+            () if for_clients is None else (for_clients,),
         )  # fmt: skip
         self.topology = Topology(own)
         self.announcer = Announcer(self.broker.node_id, lambda: self.topology.members, self._log)

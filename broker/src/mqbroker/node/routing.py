@@ -1,4 +1,4 @@
-"""Connection routers of a node, wired to listeners, discovery, probes and time.
+"""Connection routers of a node, wired to listeners, discovery, the cluster, probes and time.
 
 A connection is routed when its open has come. Where its router has too few brokers it is held, unread, until there are
 enough or its time is over; then it is routed as it would have been.
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from mqbroker.base.notice import Level
 from mqbroker.base.time import NS_PER_MS
+from mqbroker.cluster.notices import Member
 from mqbroker.cluster.routing.policies import Target
 from mqbroker.cluster.routing.router import STAY, Pool, Router, Targets, Verdict
 from mqbroker.config.slices import ConnectionRouterOptions
@@ -63,8 +64,25 @@ class Routing:
         self.routers = {
             each.name: Router(each, self._pool(each), self, now_ns) for each in broker.options.connection_routers
         }
+        self._placeless: dict[str, None] = {}  # members that do not say how clients reach them
         for router in self.routers.values():
             broker.timers.add(router)
+
+    def look(self) -> None:
+        """Members of the cluster are other ones."""
+        if self._broker.is_stopping:
+            return
+        names = dict.fromkeys(router.options.cluster_connection for router in self.routers.values())
+        members = [member for name in names for member in self._others(name) if not member.clients]
+        for member in members:
+            if member.node_id not in self._placeless:
+                remedy = "set client-connector-ref in its cluster connection: no client is sent there"
+                self.tell(Level.WARNING, "router-member-without-place", node=member.name, node_id=member.node_id,
+                          remedy=remedy)  # fmt: skip
+        self._placeless = {member.node_id: None for member in members}
+        for router in self.routers.values():
+            if router.options.cluster_connection:
+                router.look()
 
     def stop(self) -> None:
         """Probe no more."""
@@ -101,7 +119,7 @@ class Routing:
 
     def probe(self, router: str, target: Target) -> None:
         """See World."""
-        effect_id = self._broker.expect(lambda why: self.routers[router].probed(target.id, why))
+        effect_id = self._broker.expect(lambda why: self.routers[router].probed(target, why))
         self._broker.effects.append(Probe(effect_id, target.host, target.port))
 
     def tell(self, level: Level, event: str, **fields: str | int) -> None:
@@ -118,7 +136,20 @@ class Routing:
             known = self._connectors.get(options.local_connector_ref)
             local_id = _target(*known).id if known is not None else self._broker.node_id
             local = Target(local_id, "", 0, is_local=True)
-        return Pool(static, self._heard(group) if group else None, local)
+        members = self._members(options.cluster_connection) if options.cluster_connection else None
+        return Pool(static, self._heard(group) if group else None, local, members)
+
+    def _others(self, connection: str) -> list[Member]:
+        """Cluster connections are made after this, and from then on there."""
+        found = self._broker.cluster.connections.get(connection)
+        return [] if found is None else found.topology.others
+
+    def _members(self, connection: str) -> Targets:
+        def targets() -> list[Target]:
+            reached = [(member.node_id, member.clients[0]) for member in self._others(connection) if member.clients]
+            return [Target(node_id, to.host, to.port) for node_id, to in reached]
+
+        return targets
 
     def _heard(self, group: str) -> Targets:
         table = self._broker.discovery.groups[group].table

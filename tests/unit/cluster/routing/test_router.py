@@ -11,7 +11,7 @@ from mqbroker.cluster.routing.router import CACHED_MAX, STAY, Pool, Router
 from mqbroker.config.routing import ConnectionRouterTable, connection_router
 
 MS = 1_000_000
-TWO = (Target("a:1", "a", 1), Target("b:2", "b", 2))
+A, B = TWO = (Target("a:1", "a", 1), Target("b:2", "b", 2))
 DEFAULTS = connection_router(ConnectionRouterTable.model_validate({"name": "r"}))
 
 
@@ -39,8 +39,8 @@ def ready(pool: Pool | None = None, **options: object) -> Router:
     """One whose targets all answer."""
     made, spy = router(pool, **options)
     made.on_time(MS)
-    for target_id in spy.probes:
-        made.probed(target_id, "")
+    for target in TWO[: len(spy.probes)]:
+        made.probed(target, "")
     return made
 
 
@@ -53,14 +53,14 @@ def test_targets_are_probed_each_period_and_changes_are_told_once() -> None:
     made, spy = router(check_period=500)
     made.on_time(MS)
     assert (spy.probes, made.due_ns) == (["a:1", "b:2"], 501 * MS)
-    made.probed("a:1", "")
+    made.probed(A, "")
     made.on_time(501 * MS)
     assert spy.probes == ["a:1", "b:2", "a:1"], "the probe of b is under way still"
-    made.probed("a:1", "refused")
-    made.probed("b:2", "refused")
+    made.probed(A, "refused")
+    made.probed(B, "refused")
     made.on_time(1001 * MS)
-    made.probed("a:1", "refused")
-    made.probed("b:2", "")
+    made.probed(A, "refused")
+    made.probed(B, "")
     place = {"router": "r", "target": "a:1"}
     assert spy.told == [
         (Level.INFO, "router-target-found", place),
@@ -74,10 +74,10 @@ def test_targets_are_probed_each_period_and_changes_are_told_once() -> None:
 def test_fewer_than_the_quorum_route_nobody() -> None:
     made, _ = router(quorum_size=2)
     made.on_time(MS)
-    made.probed("a:1", "")
+    made.probed(A, "")
     assert not made.is_ready
     assert made.route("k", MS).why == "router 'r': 1 of 2 brokers are there; try again later"
-    made.probed("b:2", "")
+    made.probed(B, "")
     assert made.is_ready
     assert host(made) == "a"
 
@@ -87,8 +87,8 @@ def test_this_broker_counts_and_is_never_a_redirect() -> None:
     made, _ = router(Pool(TWO, None, local), policy="FIRST_ELEMENT")
     assert made.route("k", MS) == STAY
     made.on_time(MS)
-    made.probed("a:1", "")
-    made.probed("b:2", "")
+    made.probed(A, "")
+    made.probed(B, "")
     assert [each.id for each in made.targets] == ["a:1", "b:2"], "by the name by which others know it"
     assert host(made) == "a"
 
@@ -139,7 +139,7 @@ def test_a_cached_broker_that_is_gone_is_replaced() -> None:
     made = ready(policy="FIRST_ELEMENT", cache_timeout=0)
     assert host(made) == "a"
     made.on_time(501 * MS)
-    made.probed("a:1", "gone")
+    made.probed(A, "gone")
     assert host(made) == "b"
     assert host(made) == "b"
 
@@ -156,8 +156,28 @@ def test_who_comes_back_begins_to_count_anew() -> None:
     made = ready(policy="LEAST_CONNECTIONS")
     assert [host(made) for _ in range(4)] == ["a", "b", "a", "b"]
     made.on_time(501 * MS)
-    made.probed("a:1", "gone")
+    made.probed(A, "gone")
     assert host(made) == "b"
     made.on_time(1001 * MS)
-    made.probed("a:1", "")
+    made.probed(A, "")
     assert [host(made) for _ in range(4)] == ["a", "a", "a", "a"]
+
+
+def test_a_probe_that_is_over_after_its_member_left_says_nothing() -> None:
+    members = list(TWO)
+    made, spy = router(Pool(members=lambda: list(members)))
+    made.look()
+    made.look()
+    made.on_time(MS)
+    assert spy.probes == ["a:1", "b:2"], "each is under way once"
+    del members[0]
+    made.look()
+    made.probed(A, "")
+    made.probed(B, "")
+    assert [(event, fields["target"]) for _, event, fields in spy.told] == [("router-target-found", "b:2")]
+    assert made.targets == [B]
+    members[:] = [A]
+    made.look()
+    assert (made.targets, spy.probes[2:]) == ([], ["a:1"])
+    why = "it has left the cluster, or is reached elsewhere"
+    assert spy.told[-1][1:] == ("router-target-lost", {"router": "r", "target": "b:2", "why": why})

@@ -1,7 +1,8 @@
 """A connection router: from the key of a connection to a verdict, over the brokers that are there.
 
-Owns what is known of static targets (probed every `check-period`) and the cache of keys. Brokers of a discovery group
-are there as long as they are heard. Invariant: a verdict names only a target that is there at that time.
+Owns what is known of static targets and members of a cluster (probed every `check-period`) and the cache of keys.
+Brokers of a discovery group are there as long as they are heard. Invariant: a verdict names only a target that is there
+at that time.
 """
 
 from __future__ import annotations
@@ -43,11 +44,15 @@ class World(Protocol):
 
 
 class Pool(NamedTuple):
-    """The targets of a router: those that are probed, or those that are heard; and this broker, where it is one."""
+    """The targets of a router: those that are probed, or those that are heard; and this broker, where it is one.
+
+    `members` are probed too, and are other ones from time to time.
+    """
 
     static: tuple[Target, ...] = ()
     heard: Targets | None = None
     local: Target | None = None
+    members: Targets | None = None
 
 
 class Router:
@@ -60,41 +65,65 @@ class Router:
         self._policy = policy_of(options.policy, options.modulo)
         self._key_filter = re.compile(options.key_filter) if options.key_filter else None
         self._stays = re.compile(options.local_target_filter) if options.local_target_filter else None
-        self._has_pool = bool(pool.static) or pool.heard is not None
-        self._answering: dict[str, bool] = {}  # static targets by id; missing: not known yet
-        self._probing: dict[str, Target] = {}
+        is_probed = bool(pool.static) or pool.members is not None
+        self._has_pool = is_probed or pool.heard is not None
+        self._answering: dict[Target, bool] = {}  # missing: not known yet
+        self._probing: dict[Target, None] = {}
         self._counts: dict[str, int] = {}
         self._cache: OrderedDict[str, tuple[str, int]] = OrderedDict()  # key: target id, when it was used last
-        self.due_ns = now_ns if pool.static else 0
+        self.due_ns = now_ns if is_probed else 0
         self.scheduled_ns = 0
 
     def on_time(self, now_ns: int) -> None:
         """Probe all, unless the probe before is still under way."""
         self.due_ns = now_ns + self.options.check_period * NS_PER_MS
-        for target in self._pool.static:
-            if target.id not in self._probing:
-                self._probing[target.id] = target
-                self._world.probe(self.options.name, target)
+        for target in self._probed():
+            self._probe(target)
+
+    def look(self) -> None:
+        """Members may be other ones: those that are new are probed at once, those that left are not there any more."""
+        members = dict.fromkeys(self._probed())
+        for target in [each for each in self._answering if each not in members]:
+            if self._answering.pop(target):
+                self._tell_lost(target, "it has left the cluster, or is reached elsewhere")
+        for target in members:
+            if target not in self._answering:
+                self._probe(target)
+
+    def _probed(self) -> list[Target]:
+        return [*self._pool.static, *(self._pool.members() if self._pool.members is not None else ())]
+
+    def _probe(self, target: Target) -> None:
+        if target not in self._probing:
+            self._probing[target] = None
+            self._world.probe(self.options.name, target)
 
     def stop(self) -> None:
         """Probe no more."""
         self.due_ns = 0
 
-    def probed(self, target_id: str, why: str) -> None:
+    def probed(self, target: Target, why: str) -> None:
         """A probe is over; `why` is empty where somebody answers. Changes are told."""
-        target = self._probing.pop(target_id)
-        before, now = self._answering.get(target_id), not why
-        self._answering[target_id] = now
-        fields = {"router": self.options.name, "target": f"{target.host}:{target.port}"}
+        del self._probing[target]
+        if target not in self._probed():
+            return  # it left meanwhile
+        before, now = self._answering.get(target), not why
+        self._answering[target] = now
         if now and not before:
-            self._world.tell(Level.INFO, "router-target-found", **fields)
+            self._world.tell(Level.INFO, "router-target-found", **self._fields(target))
         elif before is not False and not now:
-            self._world.tell(Level.WARNING, "router-target-lost", **fields, why=why)
+            self._tell_lost(target, why)
+
+    def _tell_lost(self, target: Target, why: str) -> None:
+        self._world.tell(Level.WARNING, "router-target-lost", **self._fields(target), why=why)
+
+    def _fields(self, target: Target) -> dict[str, str | int]:
+        return {"router": self.options.name, "target": f"{target.host}:{target.port}"}
 
     @property
     def targets(self) -> list[Target]:
         """Those that are there, by id."""
-        found = [each for each in self._pool.static if self._answering.get(each.id)]
+        found = [each for each in self._probed() if self._answering.get(each)]
         if self._pool.heard is not None:
             found += self._pool.heard()
         if self._pool.local is not None:
