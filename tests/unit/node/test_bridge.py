@@ -297,6 +297,37 @@ def test_a_listed_node_that_stopped_cleanly_is_looked_for_a_few_times() -> None:
     assert a.events("node-lost") == []
 
 
+def test_a_node_that_was_reached_otherwise_first_is_looked_for_too_where_it_is_listed() -> None:
+    cluster = ClusterStage()
+    cluster.unreachable = {"alias"}
+    a = cluster.node("a", ["alias"], topology_scanner_attempts=4, retry_interval=100)
+    b = cluster.node("b", ["a"])
+    cluster.run()
+    assert (a.state("b"), b.state("a")) == ("up", "up")  # b dialled, and a dialled back
+    cluster.nodes["alias"] = b
+    cluster.unreachable = set()
+    cluster.wait(200)
+    assert a.broker.cluster.connections["cluster"].probes == []
+    b.stop()
+    cluster.unreachable = {"alias", "b"}
+    cluster.run()
+    before = len(a.dials)
+    cluster.wait(60_000)
+    assert (len(a.dials), len(a.events("topology-incomplete"))) == (before + 4, 1)
+
+
+def test_a_node_has_a_bounded_number_of_bridges(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mqbroker.node.cluster_connection.BRIDGES_MAX", 2)
+    cluster = ClusterStage()
+    a = cluster.node("a", ["nowhere"])
+    for name in "bcde":
+        cluster.node(name, ["a"])
+    cluster.run()
+    cluster.wait(2_000)
+    assert [a.state(name) for name in "bcde"] == ["up", "up", "", ""]
+    assert [each["bridges"] for each in a.events("bridges-full")] == [2]
+
+
 @pytest.mark.option("cluster-connections.check-period")
 def test_a_node_that_falls_silent_is_given_up_after_the_check_period() -> None:
     cluster, a, b = pair(check_period=2_000, connection_ttl=9_000)
