@@ -540,6 +540,14 @@ def test_a_node_is_forgotten_by_its_name_and_need_not_answer_itself(
     assert said == ""
 
 
+def test_a_node_that_is_silent_at_both_looks_is_told_of_once(cluster: Cluster) -> None:
+    lost = cluster.folder / "dev-3"
+    lost.mkdir()
+    (lost / "broker.toml").touch()
+    _, err = cluster.run("queue", "stat", "--interval", "0.1", code=Exit.DEGRADED)
+    assert err.count("dev-3") == 1
+
+
 def test_queues_of_one_name_are_summed_over_the_nodes(cluster: Cluster) -> None:
     for stage, count in ((cluster.first.stage, 2), (cluster.second.stage, 3)):
         stage.admin("send", address="sums", messages=[{"body": "x"}] * count)
