@@ -157,7 +157,7 @@ def test_every_command_has_help(words: tuple[str, ...], capsys: pytest.CaptureFi
 def test_preflight_of_groups_without_multicast_has_nothing_to_probe(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert execute(["init", "mq1=192.0.2.11", "mq2=192.0.2.12"]) == 0
+    assert execute(["init", "mq1=192.0.2.11", "mq2=192.0.2.12", "--interface", "eth1"]) == 0
     cluster = place / "group_vars/brokers/cluster.yml"
     gossip = {"name": "talk", "discovery": "gossip", "local_bind_port": 7800, "peers": ["mq1:7800", "mq2:7800"]}
     options = {
