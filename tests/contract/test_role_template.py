@@ -188,6 +188,25 @@ CASES: dict[str, tuple[dict[str, Any], Instance, str]] = {
         Instance(name="default"),
         "127.0.0.1",
     ),
+    "routers of a cluster": (
+        {
+            "mq_connectors": [{"name": "cluster", "port": 5673}, {"name": "clients", "port": 5672}],
+            "mq_discovery_groups": [{"name": "lan", "group_address": "231.7.7.7", "group_port": 9876}],
+            "mq_cluster_connections": [
+                {
+                    "name": "all",
+                    "connector_ref": "cluster",
+                    "client_connector_ref": "clients",
+                    "discovery_group_ref": "lan",
+                }
+            ],
+            "mq_connection_routers": [
+                {"name": "spread", "cluster_connection": "all", "cache_timeout": 0, "cache_persisted": True}
+            ],
+        },
+        Instance(name="second", port_offset=10),
+        "198.51.100.11",
+    ),
     "no metrics": ({"mq_metrics_port": 0}, Instance(name="second", port_offset=10), "127.0.0.1"),
     "metrics elsewhere": (
         {"mq_metrics_port": 9000, "mq_metrics_local_bind_address": "::1"},

@@ -8,14 +8,18 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import socket
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from mqbroker.wire.performatives import Close, Open
 
+from tests.support import frames
 from tests.support.broker_process import BrokerProcess
+from tests.system.bad_input.peer import Peer
 
 from .lossy_fs import LossyDisk
 
@@ -109,6 +113,37 @@ def test_a_power_cut_takes_nothing_that_was_acknowledged(disk: LossyDisk, broker
     assert broker.wait() == EXIT_STORAGE
     found = found_after_power_cut(broker, disk)
     assert found[: 20 + len(acknowledged)] == [f"before {n}" for n in range(20)] + acknowledged
+
+
+def stays(broker: BrokerProcess, name: str) -> bool:
+    """Whether a client of this name is not sent elsewhere."""
+    with Peer(broker) as peer:
+        peer.send(frames.plain(broker.user, broker.password) + frames.opened(container_id=name) + frames.close())
+        peer.wait_for(Open)
+        (close,) = peer.wait_for(Close)
+        assert close.error is None or str(close.error.condition) == "amqp:connection:redirect"
+        return close.error is None
+
+
+def test_a_power_cut_takes_no_route_of_a_client_that_something_on_disk_came_after(
+    disk: LossyDisk, broker: BrokerProcess
+) -> None:
+    broker.stop()
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        router = {
+            "name": "spread", "key-type": "CLIENT_ID", "static-connectors": ["other"], "local-target-enabled": True,
+            "quorum-size": 2, "quorum-timeout": 90_000, "check-period": 3_600_000,
+            "cache-timeout": 0, "cache-persisted": True,
+        }  # fmt: skip
+        place = {"name": "other", "host": "127.0.0.1", "port": other.getsockname()[1]}
+        broker.options, broker.listener = {"connectors": [place], "connection-routers": [router]}, {"router": "spread"}
+        broker.start()
+        before = {name: stays(broker, name) for name in "abcd"}
+        assert sorted(before.values()) == [False, False, True, True]
+        send(broker, "after them")
+        broker.kill()
+        assert found_after_power_cut(broker, disk)[-1] == "after them"
+        assert {name: stays(broker, name) for name in reversed("abcd")} == before
 
 
 def test_a_slow_disk_holds_up_its_acknowledgements_and_nothing_else(disk: LossyDisk, broker: BrokerProcess) -> None:

@@ -54,9 +54,10 @@ def anonymous() -> bytes:
     return SASL_HEADER + sasl(SaslInit(mechanism=Symbol("ANONYMOUS")))
 
 
-def opened(max_frame_size: int = 65536, idle_time_out: int | None = None) -> bytes:
+def opened(max_frame_size: int = 65536, idle_time_out: int | None = None, container_id: str = "raw") -> bytes:
     """Header and open."""
-    return AMQP_HEADER + frame(Open(container_id="raw", max_frame_size=max_frame_size, idle_time_out=idle_time_out))
+    open_ = Open(container_id=container_id, max_frame_size=max_frame_size, idle_time_out=idle_time_out)
+    return AMQP_HEADER + frame(open_)
 
 
 def begun(channel: int = 0, incoming_window: int = 2048) -> bytes:

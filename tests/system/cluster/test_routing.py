@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import mqbroker.client as mq
@@ -76,3 +77,30 @@ def test_clients_are_sent_to_members_that_come_and_go(make_broker: Make) -> None
     linked(front, "mq1", "mq2")
     front.wait_for_log(f"router-target-found router=spread target=127.0.0.1:{two.port}", WAIT_S, 2)
     assert set(ports_of(front, list("abcd"))) == set(nodes.client_ports[1:])
+
+
+def test_a_router_whose_cache_is_persisted_sends_clients_where_it_did_before_it_stopped_or_was_killed(
+    make_broker: Make,
+) -> None:
+    persisted = {"cache-timeout": 0, "cache-persisted": True, "quorum-timeout": 90_000, "policy": "ROUND_ROBIN"}
+    nodes = Routed(make_broker, 3, **persisted)
+    front, *_ = nodes.start()
+    linked(front, "mq1", "mq2")
+    for port in nodes.client_ports[1:]:
+        front.wait_for_log(f"router-target-found router=spread target=127.0.0.1:{port}", WAIT_S)
+    names = [f"app-{number}" for number in range(7)]
+    before = ports_of(front, names)
+    assert {before.count(port) for port in nodes.client_ports[1:]} == {3, 4}
+    assert front.stop() == 0
+    exported = front.command("journal", "export", "--config", str(front.config_file)).splitlines()
+    assert [row["key"] for row in map(json.loads, exported) if row["type"] == "route"] == names
+    front.start()
+    assert ports_of(front, names[::-1]) == before[::-1]
+    names += ["late-1", "late-2"]
+    before += ports_of(front, names[-2:])
+    assert len(set(before[-2:])) == 2
+    # Routes are written soon, and what waits for the disk takes them along.
+    assert front.admin("send", address="here", messages=[{"body": "x", "durable": True}]) == {"accepted": 1}
+    front.kill()
+    front.start()
+    assert ports_of(front, names[::-1]) == before[::-1]

@@ -28,7 +28,7 @@ def test_defaults_are_those_of_artemis() -> None:
     assert (router.key_type, router.check_period, router.quorum_size, router.quorum_timeout) == (
         "SOURCE_IP", 5000, 1, 3000,
     )  # fmt: skip
-    assert (router.local_target_enabled, router.cache_timeout) == (False, -1)
+    assert (router.local_target_enabled, router.cache_timeout, router.cache_persisted) == (False, -1, False)
 
 
 @pytest.mark.parametrize(
@@ -78,6 +78,17 @@ def test_defaults_are_those_of_artemis() -> None:
             + '[[connection-routers]]\nname = "r"\ncluster-connection = "all"\nlocal-connector-ref = "other"\n',
             "connection-routers.0.local-connector-ref",
             "whose members know each other by their node ids; remove it",
+        ),
+        (
+            CONNECTOR + ROUTER + "cache-persisted = true\n",
+            "connection-routers.0.cache-persisted",
+            "cache-timeout is -1, so nothing is remembered; set that to 0 or more, or remove this",
+        ),
+        (
+            '[[connection-routers]]\nname = "r"\nlocal-target-filter = "a"\ncache-timeout = 0\n'
+            "cache-persisted = true\n",
+            "connection-routers.0.cache-persisted",
+            "means nothing without brokers to choose among",
         ),
         (CONNECTOR + ROUTER + 'key-filter = "("\n', "connection-routers.0.key-filter", "must be a regular expression"),
         (CONNECTOR + ROUTER + 'policy = "BEST"\n', "connection-routers.0.policy", "must be one of 'FIRST_ELEMENT'"),

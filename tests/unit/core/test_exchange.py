@@ -127,6 +127,7 @@ def test_what_is_held_back_is_so_after_an_import() -> None:
     ]  # fmt: skip
 
 
+ROUTE = {"type": "route", "router": "r", "key": "k", "target": "mq1:5672", "used_ms": 1}
 GOOD = list(rows_of(history([("send", "orders", 2)], is_clean=True), NODE))
 PLACE = next(number for number, row in enumerate(GOOD) if row["type"] == "messages")
 
@@ -160,6 +161,26 @@ def test_a_faulty_export_is_refused_with_its_line(place: int, change: dict[str, 
     with pytest.raises(ConfigFault, match="line") as caught:
         imported(rows)
     assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({}, "the route of 'k' is there already"),
+        ({"key": 5}, "something of it is no text"),
+        ({"key": []}, "something of it is no text"),
+        ({"target": "x" * 1025}, "too long"),
+        ({"key": "other", "used_ms": -1}, "was used at no time"),
+        ({"key": "other", "used_ms": True}, "was used at no time"),
+    ],
+)
+def test_a_faulty_route_is_refused(change: dict[str, Any], said: str) -> None:
+    assert [row for row in rows_of(imported([GOOD[0], ROUTE, *GOOD[1:]]), NODE) if row["type"] == "route"] == [ROUTE]
+    with pytest.raises(ConfigFault, match="line 3: the route of") as caught:
+        imported([GOOD[0], ROUTE, ROUTE | change, *GOOD[1:]])
+    assert said in str(caught.value)
+    with pytest.raises(ConfigFault, match="line 2: a row of type route is not like this"):
+        imported([GOOD[0], {"type": "route"}])
 
 
 def test_nothing_may_follow_the_end() -> None:

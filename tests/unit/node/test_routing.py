@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import random
 from dataclasses import replace
 from typing import Any
 
@@ -12,13 +14,19 @@ from mqbroker.amqp.events import Dead, Opened
 from mqbroker.amqp.redirect import Place, redirect_of
 from mqbroker.cluster.discovery.announcement import Announcement, Connector
 from mqbroker.cluster.discovery.datagram import derive_key, seal
+from mqbroker.cluster.routing import router
 from mqbroker.config.options import BrokerFile, to_slices
 from mqbroker.config.routing import ConnectionRouterTable, connection_router
 from mqbroker.config.slices import ConnectorOptions
 from mqbroker.config.users import make_verifier
+from mqbroker.core import routes
+from mqbroker.core.exchange import Importer, rows_of
+from mqbroker.journal.plan import Journal
+from mqbroker.journal.recovered import Recovered
 from mqbroker.node import inputs as given
 from mqbroker.wire.performatives import Attach, Begin, Close, Open
 
+from tests.sim.disk import Faults, SimDisk
 from tests.support import frames
 from tests.support.cluster_stage import ClusterNode, ClusterStage, options_for
 from tests.support.stage import Stage, options_with
@@ -29,7 +37,11 @@ KEY = derive_key("a secret of the cluster")
 
 
 def stage_with(
-    listener: dict[str, Any] | None = None, users: Any = None, there: frozenset[str] = THERE, **router: Any
+    listener: dict[str, Any] | None = None,
+    users: Any = None,
+    there: frozenset[str] = THERE,
+    journal: dict[str, Any] | None = None,
+    **router: Any,
 ) -> Stage:
     """A node whose only listener has this router, names as in broker.toml."""
     row = {key.replace("_", "-"): value for key, value in router.items()}
@@ -39,7 +51,8 @@ def stage_with(
         "discovery-groups": [group] if "discovery-group-ref" in row else [],
     }  # fmt: skip
     plain = options_with({"router": "r", **(listener or {})})
-    options = replace(to_slices(BrokerFile.model_validate(file)), listeners=plain.listeners)
+    whole = to_slices(BrokerFile.model_validate(file))
+    options = replace(whole, listeners=plain.listeners, journal=replace(whole.journal, **(journal or {})))
     stage = Stage(options, users, {"cluster_key": KEY, "node_id": NODES[0]})
     stage.places_there = set(there)
     stage.wait(100)
@@ -341,3 +354,210 @@ def test_connections_that_wait_go_on_when_a_member_comes() -> None:
     cluster.wait(2000)
     (close,) = frames.of_kind(bytes(a.sent[conn]), Close)
     assert redirect_of(close.error) == Place("b.clients", 5672)
+
+
+# -- a cache that is persisted -----------------------------------------------------------------------------------------
+
+
+def keeping(timeout_ms: int = 0, **router: Any) -> Stage:
+    """Two brokers; who comes for the first time is sent to the one whose turn it is."""
+    said = {"static_connectors": ["c1", "c2"], "key_type": "CLIENT_ID", "cache_persisted": True, **router}
+    return stage_with(cache_timeout=timeout_ms, **said)
+
+
+def restart(stage: Stage, *, is_clean: bool, wall_ms: int = 100) -> None:
+    """It is down for so long."""
+    if is_clean:
+        stage.stop()
+    else:
+        stage.crash()
+    stage.now_ns += wall_ms * 1_000_000
+    stage.start()
+    stage.wait(0)
+
+
+def kept_names(stage: Stage) -> list[str]:
+    """What the journal holds of routes."""
+    stage.sync()
+    return sorted(name for name in stage.disk.load().duplicates if name.startswith(routes.PREFIX))
+
+
+class NoBodies:
+    """Of large messages, which are not there."""
+
+    def write(self, file: int, offset: int, data: bytes) -> None:
+        raise AssertionError("there is no large message")
+
+    def finish(self, file: int) -> None:
+        raise AssertionError("there is no large message")
+
+
+@pytest.mark.option("connection-routers.cache-persisted")
+@pytest.mark.parametrize("is_clean", [True, False])
+@pytest.mark.parametrize("is_persisted", [True, False])
+def test_a_client_keeps_its_broker_after_a_restart(is_clean: bool, is_persisted: bool) -> None:
+    stage = keeping(cache_persisted=is_persisted)
+    before = [outcome(stage, name) for name in "abcd"]
+    assert before == ["mq1", "mq2", "mq1", "mq2"]
+    for _ in range(2):
+        restart(stage, is_clean=is_clean)
+        assert ([outcome(stage, name) for name in "dcba"] == before[::-1]) is is_persisted
+    assert len(kept_names(stage)) == 4 * is_persisted
+
+
+def test_no_client_waits_for_the_disk_and_what_it_had_not_written_is_all_that_a_crash_takes() -> None:
+    stage = keeping()
+    assert outcome(stage, "a") == "mq1"
+    stage.is_disk_held = True
+    assert outcome(stage, "b") == "mq2"
+    assert [append.sync for append in stage.pending] == [False]
+    stage.crash()
+    stage.is_disk_held = False
+    stage.start()
+    assert outcome(stage, "new") == "mq1"
+    assert [outcome(stage, name) for name in "ab"] == ["mq1", "mq2"]
+
+
+@pytest.mark.parametrize(
+    ("timeout_ms", "down_ms", "is_kept"), [(5000, 3000, True), (5000, 5000, False), (0, 10**9, True)]
+)
+def test_time_goes_on_while_the_broker_is_down(timeout_ms: int, down_ms: int, is_kept: bool) -> None:
+    stage = keeping(timeout_ms)
+    assert [outcome(stage, name) for name in "ab"] == ["mq1", "mq2"]
+    restart(stage, is_clean=True, wall_ms=down_ms)
+    assert len(kept_names(stage)) == 2 * is_kept
+    assert outcome(stage, "b") == ("mq2" if is_kept else "mq1")
+
+
+def test_what_is_used_after_a_restart_has_the_whole_time_again_and_the_rest_what_remained() -> None:
+    stage = keeping(5000)
+    assert [outcome(stage, name) for name in "ab"] == ["mq1", "mq2"]
+    restart(stage, is_clean=True, wall_ms=3000)
+    assert outcome(stage, "b") == "mq2"
+    stage.wait(2000)
+    assert outcome(stage, "c") == "mq1"
+    assert outcome(stage, "a") == "mq2", "its time is over, and it takes its turn anew"
+    restart(stage, is_clean=False)
+    assert [outcome(stage, name) for name in "abc"] == ["mq2", "mq2", "mq1"]
+
+
+def test_of_too_many_those_that_were_used_last_are_kept_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = keeping(60_000)
+    for name in "aba":
+        outcome(stage, name)
+        stage.wait(10)
+    monkeypatch.setattr(router, "CACHED_MAX", 1)
+    restart(stage, is_clean=True)
+    assert kept_names(stage) == [routes.PREFIX + '["r","a"]']
+
+
+def test_a_clock_that_was_set_back_gives_no_more_than_the_whole_time() -> None:
+    stage = keeping(5000)
+    stage.wait(50_000)
+    assert [outcome(stage, name) for name in "ab"] == ["mq1", "mq2"]
+    stage.stop()
+    stage.now_ns -= 40_000_000_000
+    stage.start()
+    stage.wait(4999)
+    assert [outcome(stage, name) for name in "b"] == ["mq2"]
+    stage.wait(1)
+    assert [outcome(stage, name) for name in "ca"] == ["mq1", "mq2"]
+
+
+@pytest.mark.parametrize(
+    "change", [{"name": "other"}, {"cache_persisted": False}, {"cache_persisted": False, "cache_timeout": -1}, None]
+)
+def test_what_no_router_wants_any_more_is_dropped_at_the_start(change: dict[str, Any] | None) -> None:
+    stage = keeping()
+    assert [outcome(stage, name) for name in "ab"] == ["mq1", "mq2"]
+    assert len(kept_names(stage)) == 2
+    stage.stop()
+    (listener,), (router,) = stage.options.listeners, stage.options.connection_routers
+    routers = () if change is None else (replace(router, **change),)
+    listener = replace(listener, router=routers[0].name if routers else "")
+    stage.options = replace(stage.options, listeners=(listener,), connection_routers=routers)
+    stage.start()
+    assert kept_names(stage) == []
+
+
+def test_a_kept_broker_is_waited_for_where_others_are_found_before_it() -> None:
+    stage = keeping(quorum_timeout=1000)
+    assert [outcome(stage, name) for name in "ab"] == ["mq1", "mq2"]
+    stage.places_there = {"mq1:5672"}
+    restart(stage, is_clean=True)
+    conn = stage.accept()
+    stage.talk(conn, frames.anonymous() + frames.opened(container_id="b"))
+    assert outcome(stage, "new") == "mq1"
+    assert frames.of_kind(bytes(stage.sent[conn]), Close) == []
+    stage.places_there = set(THERE)
+    stage.wait(100)
+    (close,) = frames.of_kind(bytes(stage.sent[conn]), Close)
+    assert redirect_of(close.error) == Place("mq2", 5672)
+
+
+def test_a_kept_broker_that_does_not_come_is_replaced_once_the_time_for_a_quorum_is_over() -> None:
+    stage = keeping(quorum_timeout=1000)
+    assert [outcome(stage, name) for name in "ab"] == ["mq1", "mq2"]
+    stage.places_there = {"mq1:5672"}
+    restart(stage, is_clean=True)
+    conn = stage.accept()
+    stage.talk(conn, frames.anonymous() + frames.opened(container_id="b"))
+    stage.wait(900)
+    assert frames.of_kind(bytes(stage.sent[conn]), Close) == []
+    stage.wait(200)
+    (close,) = frames.of_kind(bytes(stage.sent[conn]), Close)
+    assert redirect_of(close.error) == Place("mq1", 5672)
+    restart(stage, is_clean=True)
+    assert outcome(stage, "b") == "mq1"
+
+
+def test_routes_outlive_the_files_that_they_were_written_to() -> None:
+    stage = keeping(journal={"journal_file_size_bytes": 8192, "journal_compact_min_files": 2})
+    before = {name: outcome(stage, name) for name in "abcdef"}
+    assert set(before.values()) == {"mq1", "mq2"}
+    stage.sync()
+    last = max(stage.disk.cached)
+    for number in range(60):
+        stage.admin("send", address="orders", messages=[{"body": f"{number}" * 1000, "durable": True}])
+        stage.admin("queue-purge", name="orders")
+    assert min(stage.disk.cached) > last, "the files of that time are gone"
+    restart(stage, is_clean=False)
+    assert {name: outcome(stage, name) for name in reversed("abcdef")} == before
+
+
+def test_a_connection_that_opens_while_the_node_stops_writes_nothing_behind_the_end() -> None:
+    stage = keeping()
+    conn = stage.accept()
+    stage.talk(conn, frames.anonymous())
+    stage.is_disk_held = True
+    stage.give(given.Stop())
+    stage.run()
+    stage.talk(conn, frames.opened(container_id="late"))
+    stage.is_disk_held = False
+    stage.run()
+    assert stage.halted == 0
+    assert stage.disk.load().was_clean
+
+
+def test_routes_are_exported_and_come_back() -> None:
+    stage = keeping(60_000)
+    keys = ["a", 'b\ud7ff"', ""]
+    assert [outcome(stage, name) for name in keys] == ["mq1", "mq2", "mq1"]
+    stage.stop()
+    rows = list(rows_of(stage.disk.load(), NODES[0]))
+    assert [(row["router"], row["key"], row["target"]) for row in rows if row["type"] == "route"] == [
+        ("r", "a", "mq1:5672"), ("r", 'b\ud7ff"', "mq2:5672"), ("r", "", "mq1:5672"),
+    ]  # fmt: skip
+    fresh = keeping(60_000)
+    fresh.stop()
+    faults = Faults(write_error=0.0, sync_error=0.0)
+    size = fresh.options.journal.journal_file_size_bytes
+    fresh.disk = SimDisk(random.Random(0), b"stage".ljust(16, b"\0"), size, faults)
+    importer = Importer(Journal(fresh.options.journal, Recovered()), NoBodies())
+    for append in [*(importer.take(json.loads(json.dumps(row))) for row in rows), importer.finish()]:
+        if append is not None:
+            fresh.disk.commit([append])
+    assert list(rows_of(fresh.disk.load(), NODES[0]))[1:] == rows[1:]
+    fresh.start()
+    fresh.wait(0)
+    assert [outcome(fresh, name) for name in reversed(keys)] == ["mq1", "mq2", "mq1"]

@@ -27,6 +27,7 @@ OF_POOL: Final = (
     "quorum-size",
     "quorum-timeout",
     "check-period",
+    "cache-persisted",
 )
 KeyType = Literal["SOURCE_IP", "CLIENT_ID", "SNI_HOST", "USER_NAME", "ROLE_NAME"]
 PolicyName = Literal["FIRST_ELEMENT", "ROUND_ROBIN", "CONSISTENT_HASH", "LEAST_CONNECTIONS", "CONSISTENT_HASH_MODULO"]
@@ -90,6 +91,9 @@ class ConnectionRouterTable(Table):
         ge=-1,
         le=86_400_000,
     )
+    cache_persisted: bool = option(
+        False, "Whether that holds beyond a restart of the broker; it needs cache-timeout to be 0 or more."
+    )
 
 
 def connection_router(table: ConnectionRouterTable) -> ConnectionRouterOptions:
@@ -128,6 +132,9 @@ def _pool_faults(path: str, row: Mapping[str, Any]) -> Iterator[ConfigFault]:
     if row.get("cluster-connection") and row.get("local-connector-ref"):
         why = "is set beside cluster-connection, whose members know each other by their node ids; remove it"
         yield ConfigFault(f"{path}.local-connector-ref", why)
+    if row.get("cache-persisted") is True and row.get("cache-timeout", -1) == -1:
+        why = "is set, but cache-timeout is -1, so nothing is remembered; set that to 0 or more, or remove this"
+        yield ConfigFault(f"{path}.cache-persisted", why)
     if (row.get("policy") == MODULO) != bool(row.get("modulo", 0)):
         yield ConfigFault(f"{path}.modulo", f"goes with policy = {MODULO}, which needs it to be 1 or more")
 

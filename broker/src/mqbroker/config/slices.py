@@ -330,6 +330,7 @@ class ConnectionRouterOptions:
     policy: str
     modulo: int
     cache_timeout: int
+    cache_persisted: bool
 
 
 @dataclass(frozen=True, slots=True)

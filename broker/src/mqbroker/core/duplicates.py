@@ -76,7 +76,7 @@ class Duplicates:
         """Take over what recovery found, as far as it is wanted now."""
         for address, stored in recovered.duplicates.items():
             if address.startswith(INTERNAL_PREFIX):
-                continue  # of messages that other nodes have forwarded (arrivals.py)
+                continue  # of others: arrivals.py, pins.py, routes.py
             size = self._settings.of(address).id_cache_size
             if not size or not self._is_persisted:
                 self._journal.duplicates.drop(address)

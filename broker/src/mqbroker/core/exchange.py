@@ -4,6 +4,7 @@
     {"type": "queue", "id": 1, "attributes": {"name": "orders", …}}
     {"type": "file", "file": …, "offset": 0, "data": "base64"}
     {"type": "address", "name": "news", "attributes": {"routing_types": ["multicast"]}}
+    {"type": "route", "router": "spread", "key": "app-1", "target": "mq2.example.org:5672", "used_ms": …}
     {"type": "messages", "first_id": 7, "arrived_ms": …, "queues": {"1": 0}, "frames": ["base64", …]}
     {"type": "end", "queues": 1, "messages": 1}
 
@@ -28,6 +29,7 @@ from mqbroker.core.exchange_bodies import Bodies, BodiesIn, Read, rows_of_file
 from mqbroker.core.kinds import NAME_SIZE_MAX
 from mqbroker.core.queue import QueueKind
 from mqbroker.core.restore import by_count, counts_by_queue, run_of
+from mqbroker.core.routes import Route, keep, routes_of
 from mqbroker.journal.append import Append
 from mqbroker.journal.plan import Journal
 from mqbroker.journal.records import Attempts
@@ -41,6 +43,7 @@ APPEND_BYTES: Final = 1 << 20  # what is gathered of rows before it is written
 ID_MAX: Final = (1 << 56) - 1
 COUNT_MAX: Final = 0xFFFF_FFFF
 DUE_MS_MAX: Final = (1 << 63) - 1
+ROUTE_TEXT_MAX: Final = 1024  # characters of a name or a key, which no router makes as long
 
 
 class Piece(NamedTuple):
@@ -62,6 +65,8 @@ def rows_of(recovered: Recovered, node_id: str, read: Read | None = None) -> Ite
         yield {"type": "queue", "id": queue_id, "attributes": attributes}
     for name, attributes in sorted(recovered.addresses.items()):
         yield {"type": "address", "name": name, "attributes": attributes}
+    for route in routes_of(recovered):
+        yield {"type": "route", **route._asdict()}
     messages = 0
     parsed: tuple[RecoveredRun, Run] | None = None
     files: set[int] = set()
@@ -122,6 +127,7 @@ class Importer:
         self._queues: dict[int, str] = {}
         self._names: dict[str, int] = {}
         self._addresses: set[str] = set()
+        self._routes: set[tuple[str, str]] = set()
         self._last_id = 0
         self._size_bytes = 0
         self.messages = 0
@@ -147,6 +153,8 @@ class Importer:
                 self._queue(int(row["id"]), dict(row["attributes"]))
             elif kind == "address":
                 self._address(str(row["name"]), dict(row["attributes"]))
+            elif kind == "route":
+                self._route(Route(*(row[name] for name in Route._fields)))
             elif kind == "messages":
                 self._messages(row)
             elif kind == "file":
@@ -188,6 +196,16 @@ class Importer:
             raise self._fault(f"address {name!r} is there already, or its name is empty or too long")
         self._addresses.add(name)
         self._journal.declare_address(name, attributes)
+
+    def _route(self, route: Route) -> None:
+        texts, place = (route.router, route.key, route.target), (route.router, route.key)
+        if not all(isinstance(text, str) and len(text) <= ROUTE_TEXT_MAX for text in texts) or place in self._routes:
+            why = "is there already, or something of it is no text or is too long"
+            raise self._fault(f"the route of {route.key!r} {why}")
+        if type(route.used_ms) is not int or not 0 <= route.used_ms <= DUE_MS_MAX:
+            raise self._fault(f"the route of {route.key!r} was used at no time")
+        self._routes.add(place)
+        keep(self._journal, route)
 
     def _messages(self, row: dict[str, Any]) -> None:
         first, frames = int(row["first_id"]), [base64.b64decode(text, validate=True) for text in row["frames"]]

@@ -131,7 +131,7 @@ class Broker:
         self.large = LargeMessages(self, setup.large_files)
         self.rivals, self.canaries = Rivals(self), Canaries(self)
         self.discovery = Discovery(self, setup.cluster_key, setup.boot_id)
-        self.routing = Routing(self)
+        self.routing = Routing(self, recovered)
         self.grouping: GroupingHandler | None = None
         self.gate: GroupGate | None = None  # where senders wait for it
         if options.grouping_handler.type:

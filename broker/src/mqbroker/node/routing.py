@@ -15,6 +15,8 @@ from mqbroker.cluster.notices import Member
 from mqbroker.cluster.routing.policies import Target
 from mqbroker.cluster.routing.router import STAY, Pool, Router, Targets, Verdict
 from mqbroker.config.slices import ConnectionRouterOptions
+from mqbroker.core import routes
+from mqbroker.journal.recovered import Recovered
 from mqbroker.node import opening
 from mqbroker.node.effects import Probe
 
@@ -31,32 +33,33 @@ class Waiting:
 
     def __init__(self, routing: Routing) -> None:
         self._routing = routing
-        self.peers: dict[AcceptedPeer, int] = {}  # and until when
+        self.peers: dict[AcceptedPeer, tuple[str, int]] = {}  # with their keys, and until when
         self.due_ns = 0
         self.scheduled_ns = 0
 
-    def add(self, peer: AcceptedPeer, until_ns: int, now_ns: int) -> None:
+    def add(self, peer: AcceptedPeer, key: str, until_ns: int, now_ns: int) -> None:
         """Wait so long."""
-        self.peers[peer] = until_ns
+        self.peers[peer] = key, until_ns
         self.due_ns = min(until_ns, now_ns + LOOK_AGAIN_NS)
 
     def on_time(self, now_ns: int) -> None:
         """Let go on who need not wait any more, or must not."""
         over = [
             peer
-            for peer, until_ns in self.peers.items()
-            if now_ns >= until_ns or peer.connection.is_dead or self._routing.router_of(peer).is_ready
+            for peer, (key, until_ns) in self.peers.items()
+            if now_ns >= until_ns or peer.connection.is_dead or not self._routing.router_of(peer).must_wait(key, now_ns)
         ]
         for peer in over:
             del self.peers[peer]
             self._routing.resume(peer)
-        self.due_ns = min(min(self.peers.values()), now_ns + LOOK_AGAIN_NS) if self.peers else 0
+        first_ns = min((until_ns for _, until_ns in self.peers.values()), default=0)
+        self.due_ns = min(first_ns, now_ns + LOOK_AGAIN_NS)
 
 
 class Routing:
     """See the module's docstring. It is the World of its routers."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, recovered: Recovered) -> None:
         self._broker = broker
         self._waiting = Waiting(self)
         self._connectors = {one.name: (one.host, one.port) for one in broker.options.connectors}
@@ -67,6 +70,19 @@ class Routing:
         self._placeless: dict[str, None] = {}  # members that do not say how clients reach them
         for router in self.routers.values():
             broker.timers.add(router)
+        self._load(recovered)
+
+    def _load(self, recovered: Recovered) -> None:
+        """Take over what caches held before the start. What nobody wants any more is dropped."""
+        at, journal = self._broker.at, self._broker.store.journal
+        for route in sorted(routes.routes_of(recovered), key=lambda each: each.used_ms):
+            router = self.routers.get(route.router)
+            if router is None or not router.options.cache_persisted:
+                routes.drop(journal, route.router, route.key)
+            else:
+                # A clock that was set back makes nothing younger than now.
+                age_ns = max(at.wall_ms - route.used_ms, 0) * NS_PER_MS
+                router.restore(route.key, route.target, at.monotonic_ns - age_ns, at.monotonic_ns)
 
     def look(self) -> None:
         """Members of the cluster are other ones."""
@@ -103,13 +119,12 @@ class Routing:
             return STAY
         router, now_ns = self.router_of(peer), self._broker.at.monotonic_ns
         key = router.key_of(_values(peer, router.options.key_type))
-        verdict = router.route(key, now_ns)
         timeout_ns = router.options.quorum_timeout * NS_PER_MS
-        if verdict.why and not router.is_ready and timeout_ns and not is_late:
-            self._waiting.add(peer, now_ns + timeout_ns, now_ns)
+        if timeout_ns and not is_late and router.must_wait(key, now_ns):
+            self._waiting.add(peer, key, now_ns + timeout_ns, now_ns)
             self._broker.timers.add(self._waiting)
             return None
-        return verdict
+        return router.route(key, now_ns)
 
     def resume(self, peer: AcceptedPeer) -> None:
         """It has waited long enough."""
@@ -125,6 +140,14 @@ class Routing:
     def tell(self, level: Level, event: str, **fields: str | int) -> None:
         """See World."""
         self._broker.notice(level, event, **fields)
+
+    def keep(self, router: str, key: str, target_id: str) -> None:
+        """See World."""
+        routes.keep(self._broker.store.journal, routes.Route(router, key, target_id, self._broker.at.wall_ms))
+
+    def drop(self, router: str, key: str) -> None:
+        """See World."""
+        routes.drop(self._broker.store.journal, router, key)
 
     # -- targets -------------------------------------------------------------------------------------------------------
 

@@ -21,12 +21,21 @@ class Spy:
     def __init__(self) -> None:
         self.probes: list[str] = []
         self.told: list[tuple[Level, str, dict[str, str | int]]] = []
+        self.kept: dict[str, str] = {}
+        self.keeps = 0
 
     def probe(self, router: str, target: Target) -> None:
         self.probes.append(target.id)
 
     def tell(self, level: Level, event: str, **fields: str | int) -> None:
         self.told.append((level, event, fields))
+
+    def keep(self, router: str, key: str, target_id: str) -> None:
+        self.kept[key] = target_id
+        self.keeps += 1
+
+    def drop(self, router: str, key: str) -> None:
+        del self.kept[key]
 
 
 def router(pool: Pool | None = None, **options: object) -> tuple[Router, Spy]:
@@ -75,10 +84,10 @@ def test_fewer_than_the_quorum_route_nobody() -> None:
     made, _ = router(quorum_size=2)
     made.on_time(MS)
     made.probed(A, "")
-    assert not made.is_ready
+    assert made.must_wait("k", MS)
     assert made.route("k", MS).why == "router 'r': 1 of 2 brokers are there; try again later"
     made.probed(B, "")
-    assert made.is_ready
+    assert not made.must_wait("k", MS)
     assert host(made) == "a"
 
 
@@ -123,7 +132,7 @@ def test_keys(pattern: str, values: list[str], key: str) -> None:
 
 def test_whose_key_is_of_this_broker_stays_and_without_others_everybody_else_is_refused() -> None:
     made, _ = router(Pool(), local_target_filter="a|b")
-    assert made.is_ready
+    assert not made.must_wait("c", MS)
     assert (made.route("a", MS), made.route("b", MS)) == (STAY, STAY)
     assert made.route("ab", MS).why == "router 'r': the key 'ab' is not for this broker, and no other is known"
     assert ready(local_target_filter="a").route("a", MS) == STAY
@@ -181,3 +190,85 @@ def test_a_probe_that_is_over_after_its_member_left_says_nothing() -> None:
     assert (made.targets, spy.probes[2:]) == ([], ["a:1"])
     why = "it has left the cluster, or is reached elsewhere"
     assert spy.told[-1][1:] == ("router-target-lost", {"router": "r", "target": "b:2", "why": why})
+
+
+# -- a cache that is persisted -----------------------------------------------------------------------------------------
+
+
+def kept(timeout_ms: int = 0, **options: object) -> tuple[Router, Spy]:
+    """One that keeps keys, whose targets answer."""
+    made, spy = router(cache_persisted=True, cache_timeout=timeout_ms, **options)
+    made.on_time(MS)
+    for target in TWO:
+        made.probed(target, "")
+    return made, spy
+
+
+def test_only_what_is_new_is_kept_where_nobody_asks_when_a_key_was_used() -> None:
+    made, spy = kept()
+    assert [host(made, now_ms=at) for at in (1, 2, 3)] == ["a"] * 3
+    assert (spy.kept, spy.keeps) == ({"k": "a:1"}, 1)
+    made.on_time(MS)
+    made.probed(A, "gone")
+    assert (host(made), spy.kept, spy.keeps) == ("b", {"k": "b:2"}, 2)
+
+
+def test_each_use_is_kept_where_there_is_a_timeout_and_what_is_over_is_dropped() -> None:
+    made, spy = kept(1000)
+    assert [host(made, now_ms=at) for at in (1, 1, 500)] == ["a"] * 3
+    assert spy.keeps == 2, "two connections of one step are one"
+    host(made, "other", 1499)
+    assert list(spy.kept) == ["k", "other"]
+    host(made, "third", 1500)
+    assert list(spy.kept) == ["other", "third"]
+
+
+def test_a_cache_that_is_not_persisted_keeps_nothing_and_what_is_too_much_is_dropped() -> None:
+    made, spy = kept()
+    plain, unused = router(cache_timeout=0)
+    plain.on_time(MS)
+    plain.probed(A, "")
+    host(plain)
+    assert unused.kept == {}
+    for number in range(CACHED_MAX + 3):
+        made.route(f"key-{number}", MS)
+    assert (len(spy.kept), next(iter(spy.kept))) == (CACHED_MAX, "key-3")
+
+
+def test_what_was_kept_waits_for_its_broker_after_a_start_and_not_longer_than_others_for_the_quorum() -> None:
+    made, spy = router(cache_persisted=True, cache_timeout=0, quorum_timeout=3000)
+    made.restore("k", "b:2", 0, MS)
+    made.on_time(MS)
+    made.probed(A, "")
+    assert made.must_wait("k", 2999 * MS)
+    assert not made.must_wait("other", 2999 * MS)
+    made.probed(B, "")
+    assert not made.must_wait("k", 2999 * MS)
+    assert (host(made), spy.keeps) == ("b", 0)
+    made.on_time(MS)
+    made.probed(B, "gone")
+    assert made.must_wait("k", 3000 * MS)
+    assert not made.must_wait("k", 3001 * MS)
+    assert (host(made, now_ms=3001), spy.kept) == ("a", {"k": "a:1"})
+
+
+def test_what_stays_here_waits_for_nobody() -> None:
+    made, _ = router(cache_persisted=True, cache_timeout=0, local_target_filter="k")
+    made.restore("k", "b:2", 0, MS)
+    assert not made.must_wait("k", MS)
+    assert made.must_wait("other", MS)
+
+
+@pytest.mark.parametrize(("now_ms", "place"), [(399, "b"), (400, "a")])
+def test_what_is_over_at_the_start_is_dropped_and_the_rest_has_its_remaining_time(now_ms: int, place: str) -> None:
+    made, spy = router(cache_persisted=True, cache_timeout=1000)
+    spy.kept = {"old": "b:2", "k": "b:2"}
+    made.restore("old", "b:2", -1000 * MS, 0)
+    made.restore("k", "b:2", -600 * MS, 0)
+    assert spy.kept == {"k": "b:2"}
+    made.on_time(MS)
+    made.probed(A, "")
+    assert not made.must_wait("old", MS)
+    assert made.must_wait("k", now_ms * MS) is (place == "b")
+    made.probed(B, "")
+    assert host(made, "k", now_ms) == place

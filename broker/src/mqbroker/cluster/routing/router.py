@@ -3,6 +3,9 @@
 Owns what is known of static targets and members of a cluster (probed every `check-period`) and the cache of keys.
 Brokers of a discovery group are there as long as they are heard. Invariant: a verdict names only a target that is there
 at that time.
+
+With `cache-persisted` the World keeps what the cache holds. What it kept for a broker that has not been seen since the
+start waits for that one up to `quorum-timeout`, as targets are found one after the other.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from itertools import islice
 from typing import Final, NamedTuple, Protocol
 
 from mqbroker.base.notice import Level
@@ -42,6 +46,12 @@ class World(Protocol):
     def tell(self, level: Level, event: str, **fields: str | int) -> None:
         """Have something logged."""
 
+    def keep(self, router: str, key: str, target_id: str) -> None:
+        """Remember beyond a restart that the key was sent there now."""
+
+    def drop(self, router: str, key: str) -> None:
+        """Remember it no more."""
+
 
 class Pool(NamedTuple):
     """The targets of a router: those that are probed, or those that are heard; and this broker, where it is one.
@@ -71,6 +81,7 @@ class Router:
         self._probing: dict[Target, None] = {}
         self._counts: dict[str, int] = {}
         self._cache: OrderedDict[str, tuple[str, int]] = OrderedDict()  # key: target id, when it was used last
+        self._settled_ns = 0  # until then brokers may come that keys are kept for
         self.due_ns = now_ns if is_probed else 0
         self.scheduled_ns = 0
 
@@ -130,10 +141,21 @@ class Router:
             found = [each for each in found if each.id != self._pool.local.id] + [self._pool.local]
         return sorted(found)
 
-    @property
-    def is_ready(self) -> bool:
-        """Whether connections can be routed now, or will never have to wait."""
-        return not self._has_pool or len(self.targets) >= self.options.quorum_size
+    def restore(self, key: str, target_id: str, used_ns: int, now_ns: int) -> None:
+        """A key was sent there before the start; the one that was used last comes last."""
+        self._settled_ns = now_ns + self.options.quorum_timeout * NS_PER_MS
+        self._cache[key] = target_id, used_ns
+        self._tidy(now_ns)
+
+    def must_wait(self, key: str, now_ns: int) -> bool:
+        """Whether more is known soon: fewer than the quorum are there, or not the one that the key is kept for."""
+        if not self._has_pool or self._is_of_here(key):
+            return False
+        targets = self.targets
+        if len(targets) < self.options.quorum_size:
+            return True
+        kept = self._kept(key, now_ns)
+        return now_ns < self._settled_ns and kept != "" and all(each.id != kept for each in targets)
 
     def key_of(self, values: Iterable[str]) -> str:
         """The key of a connection that has these values: the first in which the filter finds anything."""
@@ -146,7 +168,7 @@ class Router:
 
     def route(self, key: str, now_ns: int) -> Verdict:
         """Where a connection with this key belongs."""
-        if self._stays is not None and self._stays.fullmatch(key):
+        if self._is_of_here(key):
             return STAY
         name = self.options.name
         if not self._has_pool:
@@ -156,24 +178,43 @@ class Router:
         if len(targets) < self.options.quorum_size or not targets:
             wanted = self.options.quorum_size
             return Verdict(why=f"router {name!r}: {len(targets)} of {wanted} brokers are there; try again later")
-        target = self._cached(key, targets, now_ns)
+        kept = self._kept(key, now_ns)
+        target = next((each for each in targets if each.id == kept), None)
         if target is None:
             target = self._policy(key, Situation(targets, self._counts))
         self._counts[target.id] += 1
         self._keep(key, target, now_ns)
         return STAY if target.is_local else Verdict(target)
 
-    def _cached(self, key: str, targets: list[Target], now_ns: int) -> Target | None:
+    def _is_of_here(self, key: str) -> bool:
+        return self._stays is not None and self._stays.fullmatch(key) is not None
+
+    def _kept(self, key: str, now_ns: int) -> str:
+        """The id of the target that a key keeps, there or not; empty: none."""
         target_id, used_ns = self._cache.get(key, ("", 0))
+        return "" if self._is_over(used_ns, now_ns) else target_id
+
+    def _is_over(self, used_ns: int, now_ns: int) -> bool:
         timeout_ms = self.options.cache_timeout
-        if timeout_ms and now_ns - used_ns >= timeout_ms * NS_PER_MS:
-            return None
-        return next((each for each in targets if each.id == target_id), None)
+        return timeout_ms > 0 and now_ns - used_ns >= timeout_ms * NS_PER_MS
 
     def _keep(self, key: str, target: Target, now_ns: int) -> None:
         if self.options.cache_timeout < 0:
             return
-        self._cache[key] = (target.id, now_ns)
+        before = self._cache.get(key)
+        now = self._cache[key] = (target.id, now_ns)
         self._cache.move_to_end(key)
-        if len(self._cache) > CACHED_MAX:
-            self._cache.popitem(last=False)
+        self._tidy(now_ns)
+        # Without a timeout nobody asks when a key was used, so only another target is news.
+        is_news = before is None or before[0] != target.id or (self.options.cache_timeout > 0 and before != now)
+        if self.options.cache_persisted and is_news:
+            self._world.keep(self.options.name, key, target.id)
+
+    def _tidy(self, now_ns: int) -> None:
+        """Forget the oldest, where there are too many or their time is over. Two for each that comes are enough."""
+        for key, (_, used_ns) in list(islice(self._cache.items(), 2)):
+            if len(self._cache) <= CACHED_MAX and not self._is_over(used_ns, now_ns):
+                return
+            del self._cache[key]
+            if self.options.cache_persisted:
+                self._world.drop(self.options.name, key)
