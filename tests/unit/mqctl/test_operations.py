@@ -540,6 +540,23 @@ def test_a_node_is_forgotten_by_its_name_and_need_not_answer_itself(
     assert said == ""
 
 
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (("queue", "show", "nope"), "mqctl queue list"),
+        (("message", "show", "nope", "1"), "mqctl queue list"),
+        (("address", "show", "nope"), "mqctl address list"),
+        (("connection", "close", "77"), "mqctl connection list"),
+    ],
+)
+def test_what_is_not_there_ends_with_the_command_that_shows_what_is(
+    cluster: Cluster, words: tuple[str, ...], hint: str
+) -> None:
+    more = ["--yes"] if "close" in words else []
+    _, err = cluster.run(*words, *more, "--host", "dev-1", code=Exit.FAILED)
+    assert err.splitlines()[-1] == f"try: {hint}"
+
+
 def test_a_node_that_is_silent_at_both_looks_is_told_of_once(cluster: Cluster) -> None:
     lost = cluster.folder / "dev-3"
     lost.mkdir()
