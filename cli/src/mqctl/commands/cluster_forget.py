@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from mqctl import confirm
+from mqctl import complete, confirm
 from mqctl.asking import PLACE, AskOptions, act, nodes_meant
 from mqctl.errors import CommandError, UsageError
 from mqctl.exits import Exit
@@ -26,7 +26,13 @@ NODE_ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 class Options(AskOptions):
     """Which node, and what becomes of messages for it."""
 
-    node: Annotated[str, typer.Argument(help="The node that does not come back: its name (mqctl topology), or its id.")]
+    node: Annotated[
+        str,
+        typer.Argument(
+            help="The node that does not come back: its name (mqctl topology), or its id.",
+            autocompletion=complete.nodes,
+        ),
+    ]
     dead_letter: Annotated[
         bool, typer.Option("--dead-letter", help="Messages for it become dead letters, and are not routed anew.")
     ] = False
@@ -45,7 +51,7 @@ def run(world: World, options: Options) -> int:
     node_id = node_id_of(options.node, names)
     name = names.get(node_id, "")
     # Nobody expects an answer of the node that is gone.
-    nodes = [node for node, answer in answers if not (isinstance(answer, CommandError) and called(node) == name)]
+    nodes = [node for node, answer in answers if not (isinstance(answer, CommandError) and _name(node.name) == name)]
     whom = f"{name} ({node_id})" if name else node_id
     confirm.yes(world, f"Have {counted(len(nodes), 'broker')} forget node {whom}?", is_sure=options.yes)
     rows: list[dict[str, Any]] = []
@@ -78,7 +84,7 @@ def node_id_of(wanted: str, names: Mapping[str, str]) -> str:
     """The id of the node that is meant by an id or a name. Raises UsageError."""
     if NODE_ID.fullmatch(wanted.lower()):
         return wanted.lower()
-    found = [node_id for node_id, name in names.items() if name == wanted]
+    found = [node_id for node_id, name in names.items() if name in (wanted, _name(wanted))]
     if len(found) > 1:
         raise UsageError(f"several nodes are called {wanted}", f"mqctl cluster forget {found[0]}")
     if not found:
@@ -87,6 +93,6 @@ def node_id_of(wanted: str, names: Mapping[str, str]) -> str:
     return found[0]
 
 
-def called(node: Node) -> str:
-    """What a node of the inventory calls itself, where its instance has no name of its own."""
-    return node.name.replace("/", "-")
+def _name(node: str) -> str:
+    """What `host` or `host/instance` of the inventory calls itself, where the instance has no name of its own."""
+    return node.replace("/", "-")
