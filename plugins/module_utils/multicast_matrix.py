@@ -97,13 +97,15 @@ def places_of(
     """The places of a host, from the groups of its inventory and what pins those that say nothing of their own.
 
     A group that has neither is on loopback, as the role writes it; one whose own local_bind_address is empty is not
-    pinned.
+    pinned. Groups that do without multicast have no place.
     """
     common = {"address": "" if interface else address or LOOPBACK, "interface": interface}
     made: dict[tuple[str, int, int], dict[str, Any]] = {}
     for side, rows in (("send", broadcast), ("listen", discovery)):
         ranks: dict[tuple[str, int], int] = {}
         for row in rows:
+            if row.get("discovery", "udp") != "udp":
+                continue
             where = (str(row["group_address"]), int(row["group_port"]))
             rank = ranks[where] = ranks.get(where, -1) + 1
             place = made.setdefault(

@@ -34,4 +34,4 @@ def test_every_finding_of_preflight_is_explained() -> None:
 
 
 def test_every_check_of_health_is_explained() -> None:
-    assert set(ROW.findall(section("Is everything well?"))) == {*CHECKS, "running"}
+    assert set(ROW.findall(section("Is everything well?"))) == {*CHECKS, "running", "links"}

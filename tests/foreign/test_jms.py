@@ -14,6 +14,7 @@ from tests.foreign.conftest import depth, queues, wait_for_depth, wait_for_queue
 from tests.foreign.jms_client import JmsClient
 from tests.foreign.link_client import LinkClient
 from tests.support.broker_process import BrokerProcess
+from tests.support.cluster_processes import Reachable, linked
 
 pytestmark = pytest.mark.foreign
 
@@ -518,6 +519,19 @@ def test_failover_goes_to_a_broker_that_the_first_one_named(make_broker: Make, j
     jms.producer("s", "out", "queue:orders")
     jms.send("out", "to the first")
     first.stop()
+    jms.send("out", "to the second")
+    wait_for_depth(second, "orders", 1)
+
+
+def test_failover_goes_to_another_node_of_the_cluster_that_nobody_named(make_broker: Make, jms: JmsClient) -> None:
+    first, second = Reachable(make_broker, 2).start()
+    linked(first, "mq1")
+    linked(second, "mq0")
+    jms.connect("c", first, failover=True, options=FAILOVER)
+    jms.session("c", "s")
+    jms.producer("s", "out", "queue:orders")
+    jms.send("out", "to the first")
+    first.kill()
     jms.send("out", "to the second")
     wait_for_depth(second, "orders", 1)
 

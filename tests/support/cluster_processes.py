@@ -71,6 +71,30 @@ def provide(broker: BrokerProcess, secret: str = SECRET) -> None:
     cluster_secret.write(broker.data_directory / "cluster-secret", secret)
 
 
+class Reachable(Nodes):
+    """Nodes that tell each other where clients reach them."""
+
+    def __init__(self, make: Make, count: int) -> None:
+        self.client_ports = [free_port() for _ in range(count)]
+        self.settings, self.listener = None, {}
+        self.ports = [free_port() for _ in range(count)]
+        self.brokers = [
+            make(options=self.options(number), listener={"port": port}) for number, port in enumerate(self.client_ports)
+        ]
+        for broker, port in zip(self.brokers, self.client_ports, strict=True):
+            broker.port = port
+            provide(broker)
+
+    def options(self, number: int) -> dict[str, Any]:
+        found = super().options(number)
+        found["connectors"].append({"name": "clients", "host": "127.0.0.1", "port": self.client_ports[number]})
+        return found
+
+    def connections(self, number: int) -> list[dict[str, Any]]:
+        listed = [f"mq{each}" for each in range(len(self.ports))]
+        return [connection(f"mq{number}", **{"static-connectors": listed, "client-connector-ref": "clients"})]
+
+
 def wait_for(
     broker: BrokerProcess, what: str, check: Callable[[dict[str, Any]], bool], operation: str = "topology"
 ) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from mqctl.errors import CommandError
 from mqctl.ssh.shell import Stream
@@ -20,13 +20,21 @@ LINE_BYTES_MAX = 64 * 2**20
 ANSWER_TIME_S = 30.0
 
 
+# Beginning of the operation's name: the command that shows what it is about.
+SHOWN_BY: Final = {
+    "queue": "mqctl queue list", "message": "mqctl queue list", "browse": "mqctl queue list",
+    "address": "mqctl address list", "connection": "mqctl connection list", "cluster": "mqctl topology",
+}  # fmt: skip
+
+
 class AdminError(CommandError):
     """The broker refused an operation."""
 
     def __init__(self, node: str, operation: str, error: Mapping[str, Any]) -> None:
         self.condition = str(error.get("condition", ""))
         self.description = str(error.get("description", ""))
-        super().__init__(f"{node}: {operation} was refused: {self.description} ({self.condition})", "mqctl status")
+        hint = SHOWN_BY.get(operation.partition("-")[0], "mqctl status")
+        super().__init__(f"{node}: {operation} was refused: {self.description} ({self.condition})", hint)
 
 
 class AdminLost(CommandError):

@@ -73,20 +73,27 @@ def show(world: World, options: AskOptions, listing: Listing) -> int:
     return Exit.DONE if is_whole else Exit.DEGRADED
 
 
-def gather(world: World, options: AskOptions, listing: Listing) -> tuple[list[dict[str, Any]], bool]:
-    """The rows of all nodes, and whether they are all."""
+def gather(
+    world: World, options: AskOptions, listing: Listing, told: set[str] | None = None
+) -> tuple[list[dict[str, Any]], bool]:
+    """The rows of all nodes, and whether they are all. What is in `told` was told before, and is not told again."""
     nodes = nodes_meant(world, options)
     rows: list[dict[str, Any]] = []
-    is_whole = True
+    is_whole, told = True, set() if told is None else told
     with counting(world, "hosts asked", len(nodes)) as advance:
         for node, found in on_each(nodes, lambda one: _ask(world, one, listing), lambda _: advance(1)):
+            trouble = ""
             if isinstance(found, CommandError):
+                trouble = found.what
+            elif not found.get("is_whole", True):
+                trouble = f"{node.name}: the list is cut at {len(found[listing.key])} rows; narrow it"
+            if trouble:
                 is_whole = False
-                world.note(f"mqctl: {found.what}")
+            if trouble and trouble not in told:
+                told.add(trouble)
+                world.note(f"mqctl: {trouble}")
+            if isinstance(found, CommandError):
                 continue
-            if not found.get("is_whole", True):
-                is_whole = False
-                world.note(f"mqctl: {node.name}: the list is cut at {len(found[listing.key])} rows; narrow it")
             rows += [row_of(node, one, listing.names) for one in found[listing.key] if listing.keep(one)]
     return rows, is_whole
 

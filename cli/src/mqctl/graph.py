@@ -1,6 +1,8 @@
 """What an inventory implies, as things and what connects them: hosts, instances, cards, groups, connectors. Pure.
 
-A row is one thing of an instance. Groups with one address and port are one place, where instances meet.
+A row is one thing of an instance. Groups with one `place` are one, and instances meet there: at an address and port of
+multicast, in a directory, under names in DNS, or through the same peers of gossip. Instances with a list of first nodes
+meet nowhere, and lead to those of the list.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from typing import Any
 from mqbroker.config.variables import LOOPBACK, HostVariables, Instance
 
 Row = dict[str, Any]
-SENDS, HEARS = "broadcast-group", "discovery-group"
+SENDS, HEARS, LINKS = "broadcast-group", "discovery-group", "cluster-connection"
 
 
 def rows_of(cluster: str, host: str, address: str, variables: HostVariables) -> Iterator[Row]:
@@ -35,9 +37,28 @@ def _things(variables: HostVariables, instance: Instance, common: str) -> Iterat
         yield _thing("connector", row["name"], _port(row, instance), str(row.get("host", common)))
     for what, rows in ((SENDS, variables.mq_broadcast_groups), (HEARS, variables.mq_discovery_groups)):
         for row in rows:
-            place = f"{row.get('group_address')}:{row.get('group_port')}"
-            on = str(row.get("local_bind_address", common)) or "routes of the host"
+            place, on = _meeting_place(row, common, instance)
             yield {**_thing(what, row["name"], place, on), "connector": row.get("connector_ref")}
+    connectors = {row["name"]: f"{row.get('host', common)}:{_port(row, instance)}" for row in variables.mq_connectors}
+    for row in variables.mq_cluster_connections:
+        first = [connectors[name] for name in row.get("static_connectors", []) if name in connectors]
+        place = ", ".join(first) or str(row.get("discovery_group_ref", ""))
+        own = row.get("connector_ref")
+        yield {**_thing(LINKS, row["name"], place, connectors.get(own, "")), "connector": own}
+
+
+def _meeting_place(row: Mapping[str, Any], common: str, instance: Instance) -> tuple[str, str]:
+    """Where a group meets others, and what of this host it is bound to; files and names are bound to nothing."""
+    bound_to = str(row.get("local_bind_address", common))
+    match row.get("discovery", "udp"):
+        case "file":
+            return str(row.get("directory", "")), ""
+        case "dns":
+            return ", ".join(map(str, row.get("names", []))), ""
+        case "gossip":
+            port = int(row.get("local_bind_port", 0)) + instance.port_offset
+            return ", ".join(map(str, row.get("peers", []))), f"{bound_to}:{port}"
+    return f"{row.get('group_address')}:{row.get('group_port')}", bound_to or "routes of the host"
 
 
 def _thing(what: str, name: Any, place: str, on: str) -> Row:
@@ -87,7 +108,27 @@ def dot(rows: Sequence[Row]) -> str:
             way = "both" if len(kinds) == 2 else "forward" if kinds == {SENDS} else "back"
             node = _quoted(f"{one['cluster']} {name}")
             lines.append(f"  {node} -- {place} [dir={way}, label={_quoted(on)}];")
+    lines += _lists(rows)
     return "\n".join([*lines, "}"]) + "\n"
+
+
+def _lists(rows: Sequence[Row]) -> Iterator[str]:
+    """From each node to those of its lists of first nodes; who is none of the inventory is the place itself."""
+    groups = {(row["cluster"], node_name(row), row["name"]) for row in rows if row["what"] == HEARS}
+    at: dict[str, str] = {}
+    for row in rows:
+        if row["what"] == LINKS:
+            # A list may name a node by its card's address, by what Ansible calls it, or by how Ansible reaches it.
+            port = row["on"].rpartition(":")[2]
+            key = f"{row['cluster']} {node_name(row)}"
+            at |= dict.fromkeys((row["on"], f"{row['host']}:{port}", f"{row['address']}:{port}"), key)
+    for row in rows:
+        key = f"{row['cluster']} {node_name(row)}"
+        if row["what"] != LINKS or (row["cluster"], node_name(row), row["place"]) in groups:
+            continue
+        for place in row["place"].split(", "):
+            if (target := at.get(place, place)) != key:
+                yield f"  {_quoted(key)} -- {_quoted(target)} [dir=forward, label={_quoted(row['name'])}];"
 
 
 def _label(name: str, rows: Sequence[Row]) -> str:

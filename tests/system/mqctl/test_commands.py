@@ -152,3 +152,21 @@ def test_a_command_line_imports_only_its_own_command() -> None:
 def test_every_command_has_help(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     assert execute([*words, "--help"]) == 0
     assert f"Usage: mqctl {' '.join(words)} " in capsys.readouterr().out
+
+
+def test_preflight_of_groups_without_multicast_has_nothing_to_probe(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert execute(["init", "mq1=192.0.2.11", "mq2=192.0.2.12", "--interface", "eth1"]) == 0
+    cluster = place / "group_vars/brokers/cluster.yml"
+    gossip = {"name": "talk", "discovery": "gossip", "local_bind_port": 7800, "peers": ["mq1:7800", "mq2:7800"]}
+    options = {
+        "mq_connectors": [{"name": "cluster", "port": 5673}],
+        "mq_broadcast_groups": [{**gossip, "connector_ref": "cluster"}],
+        "mq_discovery_groups": [gossip, {"name": "share", "discovery": "file", "directory": "/srv/nodes"}],
+    }
+    cluster.write_text(cluster.read_text() + yaml.safe_dump(options))
+    capsys.readouterr()
+    assert execute(["preflight", "--multicast", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["multicast"], {row["level"] for row in document["rows"]}) == ([], {"ok"})

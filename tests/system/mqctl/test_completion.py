@@ -46,6 +46,7 @@ def offered(place: Path, line: str) -> list[str]:
         ("mqctl status --cluster w", ["west"]),
         ("mqctl preflight --cluster east --limit ", ["mq1", "mq2"]),
         ("mqctl queue list --host mw", ["mw1/a"]),
+        ("mqctl cluster forget mw", ["mw1/a"]),
         ("mqctl status -i nowhere.yml --cluster ", []),
     ],
 )

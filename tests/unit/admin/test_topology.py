@@ -49,3 +49,21 @@ def test_what_cannot_be_forgotten_is_refused() -> None:
     cluster.run()
     cluster.wait(3_000)
     assert forget(a, "b")["condition"] == "amqp:precondition-failed"
+
+
+def test_a_node_that_messages_wait_for_is_shown_after_a_restart_that_lost_sight_of_it() -> None:
+    cluster, a, _ = lost_with_five("hold")
+    a.crash()
+    a.start()
+    cluster.run()
+    cluster.wait(2_000)
+    place, lost = a.admin("topology")["links"]
+    assert (place["node_id"], place["connector"], place["depth"]) == (None, "amqp://b:5673", 0)
+    assert (lost["node_id"], lost["state"], lost["depth"], lost["lag_ms"]) == (node_id_of("b"), "gone", 5, 63_000)
+    assert f"mqctl cluster forget {node_id_of('b')}" in lost["why"]
+    assert lost["since_ms"] == 2_000
+    assert sum(row["depth"] for row in a.admin("status")["links"]) == 5
+    assert forget(a, "b")["messages"] == 5
+    a.run()
+    assert [row["node_id"] for row in a.admin("topology")["links"]] == [None]
+    assert Consumer(a, "here", credit=100).bodies == [b"%d" % number for number in range(5)]

@@ -5,12 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from mqbroker.amqp.redirect import Place, failover_servers
+from mqbroker.amqp.redirect import Place, failover_servers, place_of
 from mqbroker.client.errors import UriFault
 from mqbroker.client.options import Settings
 from mqbroker.client.places import REDIRECTS_MAX, Places
 from mqbroker.client.policies import first_element, policy_named
 from mqbroker.client.uri import POLICIES, Endpoint
+
+
+def servers(places: tuple[str, ...], *, has_tls: bool) -> Any:
+    return failover_servers(map(place_of, places), has_tls=has_tls)
+
 
 A, B, C = Endpoint("a", 1), Endpoint("b", 2), Endpoint("c", 3)
 
@@ -38,7 +43,7 @@ def test_the_one_that_failed_comes_last() -> None:
 
 def test_what_brokers_tell_is_added_and_never_replaces_the_configuration() -> None:
     found = places(A)
-    found.opened({"failover-server-list": failover_servers(("b:2", "a:1"), has_tls=False)})
+    found.opened({"failover-server-list": servers(("b:2", "a:1"), has_tls=False)})
     assert round_of(found) == [A, B]
     found.opened({"failover-server-list": []})
     assert round_of(found) == [A]
@@ -50,14 +55,14 @@ def test_what_brokers_tell_is_added_and_never_replaces_the_configuration() -> No
 
 def test_a_connection_with_tls_is_not_sent_to_one_without() -> None:
     found = places(Endpoint("a", 1, True))
-    found.opened({"failover-server-list": failover_servers(("b:2",), has_tls=False)})
+    found.opened({"failover-server-list": servers(("b:2",), has_tls=False)})
     assert found.learned == ()
-    found.opened({"failover-server-list": failover_servers(("b:2",), has_tls=True)})
+    found.opened({"failover-server-list": servers(("b:2",), has_tls=True)})
     assert found.learned == (Endpoint("b", 2, True),)
 
 
 def told(found: Places, *others: str) -> None:
-    found.opened({"failover-server-list": failover_servers(others, has_tls=False)})
+    found.opened({"failover-server-list": servers(others, has_tls=False)})
 
 
 def test_what_brokers_tell_is_balanced_over_like_the_configuration() -> None:

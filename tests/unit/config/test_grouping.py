@@ -32,7 +32,11 @@ def hosts(**types: str | None) -> list[str]:
     """Faults of an inventory whose hosts have these types; None: no handler."""
     found = {}
     for number, (host, said) in enumerate(types.items()):
-        more: dict[str, Any] = {"ansible_host": f"192.0.2.{number + 1}"}
+        more: dict[str, Any] = {
+            "ansible_host": f"192.0.2.{number + 1}",
+            "mq_cluster_interface": "eth1",
+            "mq_allow_plaintext": True,
+        }
         if said is not None:
             more |= {
                 "mq_grouping_handler": {"type": said},

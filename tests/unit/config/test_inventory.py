@@ -269,6 +269,30 @@ def test_openings_of_the_firewall(opening: dict[str, Any], path: str) -> None:
     assert list(faults(mq_firewall=True, mq_firewall_open=[opening])) == ([path] if path else [])
 
 
+@pytest.mark.parametrize(
+    ("changes", "path"),
+    [
+        ({}, "mq_connectors.0.host"),
+        ({"mq_connectors": [{"name": "own", "port": 5673, "host": "localhost"}]}, "mq_connectors.0.host"),
+        ({"mq_connectors": [{"name": "own", "port": 5673, "host": "mq1.example.org"}]}, ""),
+        ({"mq_connectors": [{"name": "own", "port": 5673, "host": "{{ ansible_host }}"}]}, ""),
+        ({"mq_cluster_interface": "eth1", "mq_allow_plaintext": True}, ""),
+        ({"mq_cluster_connections": []}, ""),  # nobody is told of it
+    ],
+)
+def test_connectors_lead_to_the_host_from_the_others(changes: dict[str, Any], path: str) -> None:
+    own = {"name": "own", "port": 5673}
+    connection = {"name": "all", "connector_ref": "own", "static_connectors": ["one"]}
+    said = {"mq_connectors": [own], "mq_cluster_connections": [connection], **changes}
+    said["mq_connectors"] = [*said["mq_connectors"], {"name": "one", "port": 5673, "host": "mq1.example.org"}]
+    host = variables(**said)
+    assert check_inventory({"mq1": host}) == []
+    found = check_inventory({"mq1": host, "mq2": host})
+    assert [fault.path for fault in found] == ([path] if path else [])
+    assert all("set mq_cluster_interface" in fault.why for fault in found)
+    assert check_inventory({"mq1": host, "mq2": {**host, "mq_cluster_name": "another"}}) == []
+
+
 def test_one_address_belongs_to_one_host() -> None:
     same = variables(mq_local_bind_address="192.0.2.11", mq_allow_plaintext=True)
     (fault,) = check_inventory({"mq1": same, "mq2": same})

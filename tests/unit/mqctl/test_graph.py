@@ -72,3 +72,53 @@ def test_dot_has_clusters_and_places() -> None:
     assert '  "main mq1" -- "231.7.7.7:9876" [dir=both, label="eth1"];' in text
     assert '  "west mq9" -- "231.7.7.7:9876" [dir=back, label="eth1"];' in text
     assert text.count("{") == text.count("}")
+
+
+def test_groups_without_multicast_meet_where_their_kind_does() -> None:
+    gossip = {"name": "talk", "discovery": "gossip", "local_bind_port": 7800, "peers": ["mq1:7800", "mq2:7800"]}
+    found = rows(
+        mq_instances=[{"name": "b", "port_offset": 100}],
+        mq_broadcast_groups=[{**gossip, "connector_ref": "cluster"}],
+        mq_discovery_groups=[
+            gossip,
+            {"name": "share", "discovery": "file", "directory": "/srv/nodes"},
+            {"name": "names", "discovery": "dns", "names": ["mq.example.org:5673", "_mq._tcp.example.org"]},
+        ],
+    )
+    groups = [(row["name"], row["place"], row["on"]) for row in found if row["what"] in (graph.SENDS, graph.HEARS)]
+    assert groups == [
+        ("talk", "mq1:7800, mq2:7800", "eth1:7900"),
+        ("talk", "mq1:7800, mq2:7800", "eth1:7900"),
+        ("share", "/srv/nodes", ""),
+        ("names", "mq.example.org:5673, _mq._tcp.example.org", ""),
+    ]
+    assert [one["place"] for one in graph.meetings(found)] == [groups[0][1], groups[2][1], groups[3][1]]
+
+
+def test_cluster_connections_say_where_first_nodes_come_from() -> None:
+    connection = {"name": "all", "connector_ref": "cluster"}
+    by_group = rows(mq_cluster_connections=[{**connection, "discovery_group_ref": "lan"}])
+    assert [(row["place"], row["on"], row["connector"]) for row in by_group if row["what"] == graph.LINKS] == [
+        ("lan", "eth1:5673", "cluster")
+    ]
+    assert "dir=forward" not in graph.dot(by_group)
+
+
+def test_dot_leads_from_each_node_to_those_of_its_list() -> None:
+    listed = {
+        "mq_broadcast_groups": [], "mq_discovery_groups": [],
+        "mq_connectors": [
+            {"name": "cluster", "port": 5673},
+            {"name": "one", "host": "mq1", "port": 5673},
+            {"name": "far", "host": "mq9.example.org", "port": 5673},
+        ],
+        "mq_cluster_connections": [
+            {"name": "all", "connector_ref": "cluster", "static_connectors": ["one", "far"]}
+        ],
+    }  # fmt: skip
+    lines = graph.dot([*rows(**listed), *rows(host="mq2", **listed)]).splitlines()
+    assert [line.strip() for line in lines if "dir=forward" in line] == [
+        '"main mq1" -- "mq9.example.org:5673" [dir=forward, label="all"];',
+        '"main mq2" -- "main mq1" [dir=forward, label="all"];',
+        '"main mq2" -- "mq9.example.org:5673" [dir=forward, label="all"];',
+    ]

@@ -16,9 +16,9 @@ from mqbroker.config.load import parse
 from mqbroker.config.slices import BrokerOptions
 from mqbroker.config.users import make_verifier
 from mqbroker.wire.sections import Properties
-from mqctl.commands import events, queue_stat, rollout
+from mqctl.commands import cluster_forget, events, queue_stat, rollout
 from mqctl.dev.log import last_lines
-from mqctl.errors import CommandError
+from mqctl.errors import CommandError, UsageError
 from mqctl.exits import Exit
 from mqctl.journald import of_journal
 from mqctl.main import execute
@@ -32,6 +32,8 @@ from tests.support.large_messages import Consumer, Producer
 from tests.support.stage import Stage, options_with
 from tests.unit.node.test_discovery import PLACE, Air
 from tests.unit.node.test_discovery import options as discovery_options
+
+ID_1, ID_2 = ({"node_id": node_id_of(name)} for name in "ab")
 
 
 class Cluster:
@@ -504,6 +506,72 @@ def test_status_shows_links_and_what_waits_for_other_nodes(tmp_path: Path, capsy
         assert link["state"] in ("resting", "dialling")
         assert execute(words) == Exit.DONE
         assert capsys.readouterr().out.splitlines()[1].split()[-4:-1] == ["0/1", "1", "1500"]
+
+
+def test_a_node_is_forgotten_by_its_name_and_need_not_answer_itself(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nodes = ClusterStage()
+    a, b = nodes.node("dev-1", ["dev-2"], identity=ID_1), nodes.node("dev-2", ["dev-1"], identity=ID_2)
+    nodes.run()
+    nodes.wait(600)
+
+    def forget(node: str, code: int) -> tuple[list[dict[str, Any]], str]:
+        words = ["cluster", "forget", node, "--yes", "--json", "--dev", "--directory", str(tmp_path)]
+        assert execute(words) == code, capsys.readouterr().err
+        said = capsys.readouterr()
+        return json.loads(said.out)["rows"] if said.out else [], said.err
+
+    (tmp_path / "dev-2").mkdir()
+    (tmp_path / "dev-2" / "broker.toml").touch()
+    with PairStage(tmp_path, "dev-1", a):
+        rows, said = forget("dev-2", Exit.DEGRADED)
+        assert rows == []
+        assert f"node {ID_2['node_id']} is connected: stop it before it is forgotten" in said
+        Consumer(b, credit=0)
+        nodes.run()
+        nodes.silence(b)
+        Producer(a).publish(b"waits")
+        b.crash()
+        nodes.wait(1_500)
+        assert "no broker knows of a node mq7 (nodes: dev-1, dev-2)" in forget("mq7", Exit.USAGE)[1]
+        rows, said = forget("dev-2", Exit.DONE)
+    assert [(row["host"], row["node_id"], row["messages"]) for row in rows] == [("dev-1", ID_2["node_id"], 1)]
+    assert said == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (("queue", "show", "nope"), "mqctl queue list"),
+        (("message", "show", "nope", "1"), "mqctl queue list"),
+        (("address", "show", "nope"), "mqctl address list"),
+        (("connection", "close", "77"), "mqctl connection list"),
+    ],
+)
+def test_what_is_not_there_ends_with_the_command_that_shows_what_is(
+    cluster: Cluster, words: tuple[str, ...], hint: str
+) -> None:
+    more = ["--yes"] if "close" in words else []
+    _, err = cluster.run(*words, *more, "--host", "dev-1", code=Exit.FAILED)
+    assert err.splitlines()[-1] == f"try: {hint}"
+
+
+def test_a_node_that_is_silent_at_both_looks_is_told_of_once(cluster: Cluster) -> None:
+    lost = cluster.folder / "dev-3"
+    lost.mkdir()
+    (lost / "broker.toml").touch()
+    _, err = cluster.run("queue", "stat", "--interval", "0.1", code=Exit.DEGRADED)
+    assert err.count("dev-3") == 1
+
+
+def test_names_of_nodes_that_do_not_come_back() -> None:
+    one, other, third = (node_id_of(name) for name in "abc")
+    names = {one: "mq1", other: "mq1-b", third: "mq1"}
+    assert cluster_forget.node_id_of("mq1/b", names) == cluster_forget.node_id_of("mq1-b", names) == other
+    assert cluster_forget.node_id_of(third.upper(), names) == third
+    with pytest.raises(UsageError, match="several nodes are called mq1"):
+        cluster_forget.node_id_of("mq1", names)
 
 
 def test_queues_of_one_name_are_summed_over_the_nodes(cluster: Cluster) -> None:

@@ -297,6 +297,37 @@ def test_a_listed_node_that_stopped_cleanly_is_looked_for_a_few_times() -> None:
     assert a.events("node-lost") == []
 
 
+def test_a_node_that_was_reached_otherwise_first_is_looked_for_too_where_it_is_listed() -> None:
+    cluster = ClusterStage()
+    cluster.unreachable = {"alias"}
+    a = cluster.node("a", ["alias"], topology_scanner_attempts=4, retry_interval=100)
+    b = cluster.node("b", ["a"])
+    cluster.run()
+    assert (a.state("b"), b.state("a")) == ("up", "up")  # b dialled, and a dialled back
+    cluster.nodes["alias"] = b
+    cluster.unreachable = set()
+    cluster.wait(200)
+    assert a.broker.cluster.connections["cluster"].probes == []
+    b.stop()
+    cluster.unreachable = {"alias", "b"}
+    cluster.run()
+    before = len(a.dials)
+    cluster.wait(60_000)
+    assert (len(a.dials), len(a.events("topology-incomplete"))) == (before + 4, 1)
+
+
+def test_a_node_has_a_bounded_number_of_bridges(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mqbroker.node.cluster_connection.BRIDGES_MAX", 2)
+    cluster = ClusterStage()
+    a = cluster.node("a", ["nowhere"])
+    for name in "bcde":
+        cluster.node(name, ["a"])
+    cluster.run()
+    cluster.wait(2_000)
+    assert [a.state(name) for name in "bcde"] == ["up", "up", "", ""]
+    assert [each["bridges"] for each in a.events("bridges-full")] == [2]
+
+
 @pytest.mark.option("cluster-connections.check-period")
 def test_a_node_that_falls_silent_is_given_up_after_the_check_period() -> None:
     cluster, a, b = pair(check_period=2_000, connection_ttl=9_000)
@@ -337,6 +368,37 @@ def test_a_node_that_does_not_answer_is_given_up_in_time() -> None:
     cluster.run()
     (dial,) = a.dials
     assert dial == Connect(-1, "b", PORT, "127.0.0.1", timeout_ms=1_234, listener="cluster")
+
+
+@pytest.mark.option("cluster-connections.call-timeout")
+def test_a_node_that_takes_the_connection_and_says_nothing_is_given_up_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = ClusterStage()
+    b = cluster.node("b", ["nowhere"])
+    monkeypatch.setattr(b, "give", lambda item: None)
+    a = cluster.node("a", ["b"], call_timeout=1_500)
+    cluster.run()
+    (probe,) = a.broker.cluster.connections["cluster"].probes
+    cluster.wait(1_400)
+    assert (probe.state.value, len(a.dials)) == ("opening", 1)
+    cluster.wait(200)
+    assert (probe.state.value, len(a.dials)) == ("resting", 1)
+    assert "not opened within 1500 ms" in probe.why
+    cluster.wait(500)
+    assert len(a.dials) == 2
+
+
+def test_a_node_that_has_moved_is_looked_for_where_it_is_when_its_old_link_is_given_up() -> None:
+    cluster, a, b = pair(check_period=2_000, connection_ttl=9_000, notification_attempts=0)
+    cluster.silence(b)
+    b.crash()
+    del cluster.nodes["b"]
+    moved = cluster.node("b2", ["a"], identity={"node_id": node_id_of("b")}, notification_attempts=0)
+    cluster.run()
+    assert (a.state("b"), moved.state("a")) == ("up", "up"), "a has not noticed that its link leads nowhere"
+    cluster.wait(3_000)
+    assert a.state("b") == "up"
+    assert [each.host for each in a.dials[-1:]] == ["b2"]
+    assert a.bridge("b").boot_id == moved.broker.boot_id
 
 
 def test_another_node_at_a_known_place_gets_a_bridge_of_its_own() -> None:

@@ -319,6 +319,24 @@ def test_what_waits_for_a_node_that_does_not_come_back_may_be_routed_again() -> 
     assert there.bodies == [b"later"]
 
 
+def test_a_restart_begins_the_grace_of_a_lost_node_anew() -> None:
+    cluster, a, b = pair(on_node_lost="reroute", node_lost_grace=60_000)
+    Consumer(b, credit=0)
+    cluster.run()
+    cluster.silence(b)
+    Producer(a).publish(b"waits")
+    b.crash()
+    cluster.wait(30_000)
+    a.crash()
+    a.start()
+    cluster.run()
+    cluster.wait(59_000)
+    assert waiting(a, "b") == 1
+    cluster.wait(2_000)
+    assert waiting(a, "b") == 0
+    assert Consumer(a, "here", credit=100).bodies == [b"waits"]
+
+
 def test_or_become_dead_letters() -> None:
     _, a, _ = lost_with_five("dead-letter")
     assert waiting(a, "b") == 0

@@ -266,6 +266,28 @@ def test_pins_outlive_the_process_of_the_arbiter() -> None:
     assert site.owners("a") == {}
 
 
+@pytest.mark.parametrize("owes", [False, True])
+def test_groups_end_with_a_node_that_is_forgotten_though_the_arbiter_has_restarted_since(owes: bool) -> None:
+    """It knows the owner from its journal alone."""
+    site = Site()
+    site.consumer("b")
+    site.publish(site.producer("b"), "g")
+    if owes:
+        site.cluster.silence(site["b"])
+        site.publish(site.producer("a"), "g")
+    site["b"].crash()
+    site["a"].crash()
+    site["a"].start()
+    site.wait(3000)
+    assert list(site.owners("a")) == ["g"]
+    assert site["a"].admin("cluster-forget", node_id=node_id_of("b"))["messages"] == owes
+    site.wait(100)
+    assert site.owners("a") == ({"g": "a"} if owes else {}), "what waited for it chooses anew"
+    got = site.consumer("a")
+    site.publish(site.producer("a"), "g")
+    assert len(got.bodies) == 1 + owes
+
+
 def test_an_answer_waits_for_the_disk_of_the_arbiter() -> None:
     site = Site()
     got = site.consumer("b")

@@ -192,6 +192,16 @@ def test_places_of_the_inventory() -> None:
     assert places_of([ROW], [], "eth1", "")[0]["send"] == {"address": "", "interface": "eth1"}
 
 
+def test_groups_without_multicast_have_no_place() -> None:
+    others = [
+        {"name": "talk", "discovery": "gossip", "local_bind_port": 7800, "peers": ["mq1:7800"]},
+        {"name": "share", "discovery": "file", "directory": "/srv/nodes"},
+        {"name": "names", "discovery": "dns", "names": ["mq.example.org:5673"]},
+    ]
+    assert places_of(others[:2], others, "eth1", "") == []
+    assert places_of([*others[:2], {**ROW, "discovery": "udp"}], [*others, ROW], "eth1", "") == PLACES
+
+
 def test_the_matrix_is_drawn() -> None:
     found = reports([("mq1", "mq2")])
     del found["mq4"]

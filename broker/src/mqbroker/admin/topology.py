@@ -76,15 +76,22 @@ def _members(connection: ClusterConnection) -> list[dict[str, Any]]:
 
 
 def links(connection: ClusterConnection) -> list[dict[str, Any]]:
-    """One row for each bridge, those to places whose nodes are not known yet among them."""
-    return [_link(connection, each) for each in [*connection.bridges.values(), *connection.probes]]
+    """One row for each bridge, those to places whose nodes are not known yet among them.
+
+    After a restart nobody may know of a node that messages wait for: it has a row too, by which it can be forgotten.
+    """
+    rows = [_link(connection, each) for each in [*connection.bridges.values(), *connection.probes]]
+    queues = connection.broker.store.remotes.queues.values()
+    owed = [each.kind.forwards_to for each in queues
+            if each.kind.connection == connection.options.name and each.message_count]  # fmt: skip
+    missing = [node_id for node_id in dict.fromkeys(owed) if node_id not in connection.bridges]
+    return rows + [_unreached(connection, node_id) for node_id in missing]
 
 
 def _link(connection: ClusterConnection, bridge: Bridge) -> dict[str, Any]:
     broker = connection.broker
     member = connection.topology.get(bridge.node_id)
     table = connection.tables.get(bridge.node_id)
-    queues = broker.store.remotes.queues_of(bridge.node_id, connection.options.name) if bridge.node_id else []
     bindings = [] if table is None else list(table.bindings.values())
     return {
         "connection": connection.options.name,
@@ -97,10 +104,29 @@ def _link(connection: ClusterConnection, bridge: Bridge) -> dict[str, Any]:
         "attempts": bridge.attempts,
         "bindings": len(bindings),
         "consumers": sum(each.consumers_count for each in bindings),
+        **_waiting(connection, bridge.node_id),
+    }
+
+
+def _unreached(connection: ClusterConnection, node_id: str) -> dict[str, Any]:
+    broker = connection.broker
+    return {
+        "connection": connection.options.name, "node": None, "node_id": node_id, "connector": None, "state": "gone",
+        "since_ms": (broker.at.monotonic_ns - broker.started_at.monotonic_ns) // NS_PER_MS,
+        "why": f"not reached since this broker was started; if it is lost: mqctl cluster forget {node_id}",
+        "attempts": 0, "bindings": 0, "consumers": 0, **_waiting(connection, node_id),
+    }  # fmt: skip
+
+
+def _waiting(connection: ClusterConnection, node_id: str) -> dict[str, int]:
+    """What waits for a node; nothing where nobody knows yet which node it is."""
+    store, now_ms = connection.broker.store, connection.broker.at.wall_ms
+    queues = store.remotes.queues_of(node_id, connection.options.name) if node_id else []
+    return {
         "queues": len(queues),
         "depth": sum(queue.message_count for queue in queues),
         "unanswered": sum(queue.delivering_count for queue in queues),
-        "lag_ms": max((_age_ms(queue, broker.at.wall_ms) for queue in queues), default=0),
+        "lag_ms": max((_age_ms(queue, now_ms) for queue in queues), default=0),
     }
 
 

@@ -6,6 +6,7 @@ stands in the properties of an open, under Qpid's and Artemis's name; Qpid JMS f
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
 from mqbroker.wire.performatives import Error
@@ -39,10 +40,10 @@ def redirect_info(place: Place) -> dict[Symbol, Any]:
     return info | ({ADDRESS: place.address} if place.address else {})
 
 
-def failover_servers(places: tuple[str, ...], *, has_tls: bool) -> list[dict[Symbol, Any]]:
+def failover_servers(places: Iterable[Place], *, has_tls: bool) -> list[dict[Symbol, Any]]:
     """The list for an open's properties."""
     scheme = "amqps" if has_tls else "amqp"
-    return [{**redirect_info(place_of(each)), SCHEME: scheme} for each in places]
+    return [{**redirect_info(each), SCHEME: scheme} for each in places]
 
 
 def redirect_of(error: Error | None) -> Place | None:

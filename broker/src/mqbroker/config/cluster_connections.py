@@ -49,8 +49,8 @@ class ClusterConnectionTable(Table):
     connector_ref: NodeName = option(..., "Name of the connector by which the other nodes reach this one.")
     client_connector_ref: GroupName = option(
         "",
-        "Name of the connector by which clients reach this node; others are told of it, and their connection routers "
-        "send clients there.",
+        "Name of the connector by which clients reach this node; others are told of it, tell it to their clients for "
+        "the case that they are gone, and have their connection routers send clients there.",
     )
     discovery_group_ref: GroupName = option(
         "", "Name of the discovery group that first nodes come from; or else static-connectors."
@@ -106,7 +106,7 @@ class ClusterConnectionTable(Table):
     )  # fmt: skip
     notification_attempts: int = option(2, "How often it does so.", ge=0, le=1000)
     topology_scanner_attempts: int = option(
-        30, "Attempts, each after retry-interval, to reach listed or discovered nodes that none has told of; -1: no "
+        30, "Attempts, each after retry-interval, to reach a listed node that has stopped; then a warning. -1: no "
         "bound, 0: none.", ge=-1, le=ATTEMPTS_MAX,
     )  # fmt: skip
     on_node_lost: Literal["hold", "reroute", "dead-letter"] = option(

@@ -7,6 +7,7 @@ told and nothing more.
 from __future__ import annotations
 
 import ipaddress
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Final, Literal
 
@@ -18,6 +19,7 @@ from mqbroker.config import cluster_connections, group_kinds, grouping, patterns
 from mqbroker.config.declaring import NodeName, OptionalPath, Table, option, toml_name
 from mqbroker.config.repeated import missing, names_twice, rows_of
 from mqbroker.config.slices import BroadcastGroupOptions, BrokerOptions, ConnectorOptions, DiscoveryGroupOptions
+from mqbroker.config.variables import LOOPBACK
 
 PERIOD_MS_MAX: Final = 3_600_000
 HEADS: Final = ("connectors", "broadcast-groups", "discovery-groups", cluster_connections.HEAD)
@@ -198,6 +200,33 @@ def _places_twice(head: str, rows: Sequence[tuple[int, Mapping[str, Any]]], unkn
             why = f"and the rest of the place are those of {head}.{seen[place]}; one group is enough there"
             yield ConfigFault(f"{head}.{number}.{group_kinds.place_option(row)}", why)
         seen.setdefault(place, number)
+
+
+def between_hosts(brokers: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, ConfigFault]]:
+    """Where a cluster has several hosts, the connectors that they tell each other of lead from one to the other."""
+    sizes = Counter(str(variables["mq_cluster_name"]) for variables in brokers.values())
+    for host, variables in brokers.items():
+        cluster = str(variables["mq_cluster_name"])
+        if sizes[cluster] == 1:
+            continue
+        common = variables.get("mq_local_bind_address") or ("" if variables.get("mq_cluster_interface") else LOOPBACK)
+        heads = ("mq_broadcast_groups", "mq_cluster_connections")
+        told = [row.get("connector_ref") for head in heads for _, row in rows_of(variables.get(head))]
+        for number, row in rows_of(variables.get("mq_connectors")):
+            place = str(row.get("host", common))
+            if row.get("name") in told and _is_loopback(place):
+                why = (
+                    f"is {place}, where no other host of cluster {cluster} finds this one; set mq_cluster_interface to "
+                    "the cluster's network card, or the address of the host here"
+                )
+                yield host, ConfigFault(f"mq_connectors.{number}.host", why)
+
+
+def _is_loopback(place: str) -> bool:
+    try:
+        return ipaddress.ip_address(place).is_loopback
+    except ValueError:
+        return place == "localhost"
 
 
 def explained(fault: ConfigFault) -> ConfigFault:

@@ -56,7 +56,7 @@ def check_inventory(hosts: Mapping[str, Vars]) -> list[ConfigFault]:
         found += [(host, fault) for fault in _unknown_variables(variables)]
     for host, variables in brokers.items():
         found += [(host, fault) for check in HOST_CHECKS for fault in check(variables)]
-    found += [*_between_hosts(brokers), *grouping.between_hosts(brokers, OPAQUE)]
+    found += [*_between_hosts(brokers), *grouping.between_hosts(brokers, OPAQUE), *clustering.between_hosts(brokers)]
     if not brokers:
         why = "is set for no host; set it for the group that is the cluster, then add secrets with `mqctl init`"
         return [*merged(found), ConfigFault("mq_cluster_name", why)]

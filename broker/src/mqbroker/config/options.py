@@ -123,7 +123,9 @@ class ListenerTable(Table):
         "", "Role of those who log in by ANONYMOUS, for the permissions of security settings; empty means none."
     )
     failover_server_list: Places = option(
-        [], "Other brokers, each as `host:port`, that clients are told of for the case that this one is gone."
+        [],
+        "Other brokers, each as `host:port`, that clients are told of for the case that this one is gone; empty: "
+        "members of the cluster that have client-connector-ref.",
     )
     redirect_to: OptionalPlace = option(
         "", "Broker, as `host:port`, that clients of this listener are sent to when they have logged in; for moves."

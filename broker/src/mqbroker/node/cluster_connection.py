@@ -238,14 +238,15 @@ class ClusterConnection:
 
         Raises Refused while it is connected.
         """
-        bridge = self.bridges.get(node_id)
-        if bridge is None and not self.broker.store.remotes.queues_of(node_id, self.options.name):
+        bridge, grouping = self.bridges.get(node_id), self.broker.grouping
+        owns_groups = grouping is not None and grouping.is_owner(node_id)
+        if bridge is None and not owns_groups and not self.broker.store.remotes.queues_of(node_id, self.options.name):
             return None
-        if bridge is not None:
-            if bridge.state is State.UP:
-                raise Refused(
-                    "amqp:precondition-failed", f"node {node_id} is connected: stop it before it is forgotten"
-                )
+        if bridge is None:
+            self._left(node_id)  # after a restart only the journal may tell of it
+        elif bridge.state is State.UP:
+            raise Refused("amqp:precondition-failed", f"node {node_id} is connected: stop it before it is forgotten")
+        else:
             self.is_gone(bridge)
             bridge.end("it was forgotten")
         return self._abandoned.begin(node_id, action)

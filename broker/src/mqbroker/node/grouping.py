@@ -350,6 +350,10 @@ class GroupingHandler:
             self._gone[owner] = None
             self._set_due()
 
+    def is_owner(self, node_id: str) -> bool:
+        """Whether a queue of that node has groups."""
+        return any(owner.endswith(node_id) for owner in self.core.pins.owners())
+
     def left(self, node_id: str) -> None:
         """A node is given up, or has stopped: its queues own nothing any more, also those not known here."""
         for owner in self.core.pins.owners():

@@ -40,8 +40,8 @@ def answer(peer: AcceptedPeer, *, is_late: bool = False) -> None:
     goes_on = not listener.redirect_to and verdict == STAY and refusal is None
     is_second = goes_on and not peer.broker.containers.claim(peer)
     properties: dict[Symbol, Any] = peer.broker.open_properties | greeting
-    if listener.failover_server_list:
-        properties[FAILOVER_SERVER_LIST] = failover_servers(listener.failover_server_list, has_tls=listener.has_tls)
+    if others := _others(peer):
+        properties[FAILOVER_SERVER_LIST] = failover_servers(others, has_tls=listener.has_tls)
     if is_second or not goes_on:
         properties[ESTABLISHMENT_FAILED] = True
     connection.open(
@@ -69,6 +69,14 @@ def answer(peer: AcceptedPeer, *, is_late: bool = False) -> None:
     if goes_on and not is_second:
         peer.set_due()
         peer.broker.timers.add(peer)
+
+
+def _others(peer: AcceptedPeer) -> list[Place]:
+    """Where a client may go when this broker is gone: what the listener says, else to other members of the cluster."""
+    listener = peer.listener
+    if listener.failover_server_list or listener.kind == "cluster":
+        return [place_of(each) for each in listener.failover_server_list]
+    return peer.broker.cluster.elsewhere(has_tls=listener.has_tls)
 
 
 def _greet(peer: AcceptedPeer) -> tuple[dict[Symbol, Any], tuple[str, str] | None]:

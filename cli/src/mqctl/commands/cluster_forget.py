@@ -2,27 +2,37 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
-from mqctl import confirm
+from mqctl import complete, confirm
 from mqctl.asking import PLACE, AskOptions, act, nodes_meant
-from mqctl.errors import CommandError
+from mqctl.errors import CommandError, UsageError
 from mqctl.exits import Exit
 from mqctl.fanout import on_each
-from mqctl.output import Column, Rows, write
+from mqctl.nodes import Node, open_admin
+from mqctl.output import Column, Rows, counted, write
 from mqctl.world import World
 
 COLUMNS = (*PLACE, Column("node_id"), Column("action"), Column("messages", is_number=True))
+NODE_ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options(AskOptions):
     """Which node, and what becomes of messages for it."""
 
-    node_id: Annotated[str, typer.Argument(help="Id of the node that does not come back (mqctl topology).")]
+    node: Annotated[
+        str,
+        typer.Argument(
+            help="The node that does not come back: its name (mqctl topology), or its id.",
+            autocompletion=complete.nodes,
+        ),
+    ]
     dead_letter: Annotated[
         bool, typer.Option("--dead-letter", help="Messages for it become dead letters, and are not routed anew.")
     ] = False
@@ -32,17 +42,57 @@ class Options(AskOptions):
 def run(world: World, options: Options) -> int:
     """Have all brokers give up a node that does not come back, and route messages for it anew.
 
-    Copies for subscriptions of that node end with it. Exit code 3 if a broker does not answer or knows nothing of it.
+    Copies for subscriptions of that node end with it. Exit code 3 if a broker other than that node does not answer or
+    knows nothing of it.
     """
     action = "dead-letter" if options.dead_letter else "reroute"
-    nodes = nodes_meant(world, options)
-    confirm.yes(world, f"Have {len(nodes)} brokers forget node {options.node_id}?", is_sure=options.yes)
+    answers = list(on_each(nodes_meant(world, options), lambda one: _topology(world, one)))
+    names = names_of(answer for _, answer in answers if not isinstance(answer, CommandError))
+    node_id = node_id_of(options.node, names)
+    name = names.get(node_id, "")
+    # Nobody expects an answer of the node that is gone.
+    nodes = [node for node, answer in answers if not (isinstance(answer, CommandError) and _name(node.name) == name)]
+    whom = f"{name} ({node_id})" if name else node_id
+    confirm.yes(world, f"Have {counted(len(nodes), 'broker')} forget node {whom}?", is_sure=options.yes)
     rows: list[dict[str, Any]] = []
-    for node, answer in on_each(nodes, lambda one: act(world, one, "cluster-forget", node_id=options.node_id,
-                                                       action=action)):  # fmt: skip
+    for node, answer in on_each(nodes, lambda one: act(world, one, "cluster-forget", node_id=node_id, action=action)):
         if isinstance(answer, CommandError):
             world.note(f"mqctl: {answer.what}")
         else:
             rows.append({"host": node.host, "instance": node.instance, **answer})
     write(Rows("mqctl.cluster-forget/1", COLUMNS, rows), options.shape, world.data)
     return Exit.DONE if len(rows) == len(nodes) else Exit.DEGRADED
+
+
+def _topology(world: World, node: Node) -> dict[str, Any]:
+    with open_admin(world, node) as session:
+        found: dict[str, Any] = session.call("topology")
+        return found
+
+
+def names_of(topologies: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Id of each node that brokers know of: its name."""
+    return {
+        str(row["node_id"]): str(row["node"])
+        for topology in topologies
+        for row in (*topology["members"], *topology["links"])
+        if row["node_id"] and row["node"]
+    }
+
+
+def node_id_of(wanted: str, names: Mapping[str, str]) -> str:
+    """The id of the node that is meant by an id or a name. Raises UsageError."""
+    if NODE_ID.fullmatch(wanted.lower()):
+        return wanted.lower()
+    found = [node_id for node_id, name in names.items() if name in (wanted, _name(wanted))]
+    if len(found) > 1:
+        raise UsageError(f"several nodes are called {wanted}", f"mqctl cluster forget {found[0]}")
+    if not found:
+        there = ", ".join(sorted(set(names.values()))) or "none"
+        raise UsageError(f"no broker knows of a node {wanted} (nodes: {there})", "mqctl topology -o json")
+    return found[0]
+
+
+def _name(node: str) -> str:
+    """What `host` or `host/instance` of the inventory calls itself, where the instance has no name of its own."""
+    return node.replace("/", "-")

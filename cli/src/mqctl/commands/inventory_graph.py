@@ -39,10 +39,11 @@ class Options(ReaderOptions, InventoryOptions):
 
 
 def run(world: World, options: Options) -> int:
-    """Show what the inventory implies, without touching any host: listeners, connectors and groups of every node.
+    """Show what the inventory implies, without touching any host: listeners, connectors, groups, cluster connections.
 
-    `place` is a port, or address and port of a multicast group; `on` is the network card or address that it is bound
-    to. JSON has as `meetings` who announces itself and who listens at each group.
+    `place` is a port, or where nodes meet: address and port of multicast, a directory, names, peers, first nodes; `on`
+    is the network card or address that it is bound to. JSON has as `meetings` who announces itself and who listens at
+    each group.
     """
     clusters = inventory.load_all(world, options)
     if options.cluster:

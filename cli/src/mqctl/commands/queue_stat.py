@@ -59,11 +59,12 @@ def run(world: World, options: Options) -> int:
     listing = Listing(
         "mqctl.queue-stat/1", "queues", "queues", COLUMNS, NAMES, keep=lambda row: options.queue in row["name"]
     )
-    rows, is_whole = gather(world, options, listing)
+    told: set[str] = set()
+    rows, is_whole = gather(world, options, listing, told)
     if options.interval:
         before, started_s = rows, world.monotonic_s()
         world.sleep_s(options.interval)
-        rows, is_still_whole = gather(world, options, listing)
+        rows, is_still_whole = gather(world, options, listing, told)
         is_whole = is_whole and is_still_whole
         add_rates(before, rows, world.monotonic_s() - started_s)
     shown = Rows(listing.schema, (*PLACE, *COLUMNS), rows, {"is_whole": is_whole})
