@@ -52,7 +52,7 @@ def test_other_errors_are_no_redirects() -> None:
 
 @pytest.mark.parametrize(("has_tls", "scheme"), [(False, "amqp"), (True, "amqps")])
 def test_the_list_for_a_failover(has_tls: bool, scheme: str) -> None:
-    (entry,) = failover_servers(("[::1]:5671",), has_tls=has_tls)
+    (entry,) = failover_servers((Place("::1", 5671),), has_tls=has_tls)
     assert {str(name): value for name, value in entry.items()} == {
         "hostname": "::1", "network-host": "::1", "port": UShort(5671), "scheme": scheme,
     }  # fmt: skip
