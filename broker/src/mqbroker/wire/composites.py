@@ -170,6 +170,7 @@ def _decode_fields(fields: tuple[Field, ...], buffer: Buffer, place: tuple[int, 
 
 def _codec_at(buffer: Buffer, offset: int, end: int) -> tuple[Codec, int]:
     """The codec that the descriptor at `offset` names, and the offset behind the descriptor."""
+    descriptor: Any
     if offset + 3 <= end and buffer[offset] == codes.DESCRIBED and buffer[offset + 1] == codes.SMALLULONG:
         descriptor, after = buffer[offset + 2], offset + 3
     else:
