@@ -200,6 +200,18 @@ def servers(*places: str) -> Any:
     return failover_servers(map(place_of, places), has_tls=False)
 
 
+def test_a_change_is_told_and_another_order_is_none() -> None:
+    odd = Teller()
+    odd.effects.clear()
+    odd.tell(servers("b:2", "c:3"))
+    odd.tell(servers("c:3", "b:2"))
+    odd.tell([])
+    assert odd.of(effects.Told) == [
+        effects.Told("brokers are now amqp://a:5672, amqp://b:2, amqp://c:3", True),
+        effects.Told("brokers are now amqp://a:5672", True),
+    ]
+
+
 def test_a_broker_that_does_not_offer_it_never_sees_an_attach() -> None:
     odd = Teller(is_offered=False)
     odd.step(OpenSender(S, SenderTerms(address="q"), "s"))

@@ -14,8 +14,10 @@ from mqbroker.amqp.events import Attached, Incoming
 from mqbroker.amqp.links import ReceiverLink
 from mqbroker.amqp.redirect import TOPOLOGY
 from mqbroker.base.errors import PeerFault, Refused
+from mqbroker.client.effects import Told
 from mqbroker.client.errors import MessageFault
 from mqbroker.client.message import decode_message
+from mqbroker.client.stages import Stage
 from mqbroker.wire.performatives import SETTLE_SETTLED, Attach, Open, Source, Target
 
 if TYPE_CHECKING:
@@ -69,5 +71,13 @@ class TopologyFeed:
         if not event.is_settled:
             link.session.accept(event.delivery_id, run.count)
         with suppress(MessageFault):  # what is known stays: it was true a moment ago
-            self._machine.places.learn(decode_message(bytes(run.payload(run.count - 1))).body)
+            self._learn(decode_message(bytes(run.payload(run.count - 1))).body)
         link.regrant()
+
+    def _learn(self, told: object) -> None:
+        machine = self._machine
+        before = set(machine.places.known)
+        machine.places.learn(told)
+        known = machine.places.known
+        if set(known) != before and machine.stage is Stage.UP:
+            machine.effects.append(Told(f"brokers are now {', '.join(map(str, known))}", True))
