@@ -53,6 +53,30 @@ def test_what_brokers_tell_is_added_and_never_replaces_the_configuration() -> No
     assert round_of(found) == [A]
 
 
+def test_what_a_broker_tells_later_takes_the_place_of_what_it_told_before() -> None:
+    found = places(A)
+    found.opened({"failover-server-list": servers(("b:2",), has_tls=False)}, A)
+    found.learn(servers(("c:3",), has_tls=False))
+    assert round_of(found) == [A, C]
+    found.learn(None)
+    assert round_of(found) == [A, C]
+    found.learn([])
+    assert round_of(found) == [A]
+
+
+def test_the_one_that_it_stands_at_is_kept_where_it_was_told_of() -> None:
+    found = places(A)
+    found.learn(servers(("b:2",), has_tls=False))
+    found.opened({"failover-server-list": servers(("c:3",), has_tls=False)}, B)
+    assert round_of(found) == [A, C, B]
+    found.learn([])
+    assert round_of(found) == [A, B]
+    found.opened({"failover-server-list": []}, A)
+    assert round_of(found) == [A]
+    found.opened({"failover-server-list": []}, C)  # a redirect led there, and no list: redirects may lead elsewhere
+    assert round_of(found) == [A]
+
+
 def test_a_connection_with_tls_is_not_sent_to_one_without() -> None:
     found = places(Endpoint("a", 1, True))
     found.opened({"failover-server-list": servers(("b:2",), has_tls=False)})

@@ -18,6 +18,7 @@ from mqbroker.node.broker import Broker
 from mqbroker.node.consumer import LinkConsumer
 from mqbroker.node.inputs import AdminRequest
 from mqbroker.node.peer import Peer
+from mqbroker.node.topology_links import TopologyEnd
 
 ROWS_MAX = 10_000
 WHO = ("connection", "user", "container_id")
@@ -47,7 +48,10 @@ def show_sessions(broker: Broker, request: AdminRequest) -> None:
         _client(peer)
         | {
             "channel": session.channel,
-            "consumers": sum(isinstance(link, SenderLink) for link in session.by_handle.values()),
+            "consumers": sum(
+                isinstance(link, SenderLink) and not isinstance(link.owner, TopologyEnd)
+                for link in session.by_handle.values()
+            ),
             "producers": sum(isinstance(link, ReceiverLink) for link in session.by_handle.values()),
             "unsettled": session.unsettled.count,
             "window": session.window,

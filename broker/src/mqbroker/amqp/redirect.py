@@ -15,6 +15,7 @@ from mqbroker.wire.types import Symbol, UShort
 CONNECTION_REDIRECT: Final = "amqp:connection:redirect"
 LINK_REDIRECT: Final = "amqp:link:redirect"
 FAILOVER_SERVER_LIST: Final = Symbol("failover-server-list")
+TOPOLOGY: Final = Symbol("mq:topology")  # an address that tells that list anew, and what offers it
 HOSTNAME, NETWORK_HOST, PORT = Symbol("hostname"), Symbol("network-host"), Symbol("port")
 SCHEME, ADDRESS = Symbol("scheme"), Symbol("address")
 PORT_MAX = 65535

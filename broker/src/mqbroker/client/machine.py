@@ -40,6 +40,7 @@ from mqbroker.client.reaching import Reaching, again
 from mqbroker.client.receiver_end import ReceiverEnd
 from mqbroker.client.sender_end import SenderEnd
 from mqbroker.client.stages import Stage
+from mqbroker.client.topology_feed import TopologyFeed
 
 OUT_BYTES_MAX: Final = 1 << 20  # what one step writes, about
 COORDINATOR: Final = 0  # the handle of the link to the coordinator
@@ -54,6 +55,7 @@ class Machine(Reaching):
         self.browsing: dict[ReceiverEnd, None] = {}
         self.written_bytes = 0
         self._has_more = False
+        self._topology = TopologyFeed(self)
 
     def step(self, inputs: list[given.Input], at: At) -> Batch:
         """All that happened in one turn; what is to be done."""
@@ -118,8 +120,20 @@ class Machine(Reaching):
         for end in list(self.browsing):
             end.look_for_end()  # the flow that ends a drain is no event of its own
 
+    def _opened(self, event: Opened) -> None:
+        self._topology.opened(event.open)
+        super()._opened(event)
+
+    def _began(self, event: Began) -> None:
+        is_new = self.stage is Stage.OPENING
+        super()._began(event)
+        if is_new:
+            self._topology.attach()
+
     def _incoming(self, event: Incoming) -> None:
         end = event.link.owner
+        if end is self._topology:
+            self._topology.incoming(event)
         if isinstance(end, ReceiverEnd) and end.link is event.link:
             end.arrived(event)
 
@@ -130,6 +144,8 @@ class Machine(Reaching):
             event.link.session.accept(event.delivery_id, 1)
         if isinstance(end, ReceiverEnd) and end.link is event.link:
             end.took(0)
+        elif end is self._topology and event.link.is_attached:
+            event.link.regrant()
 
     def _settled(self, event: Settled) -> None:
         for taken in event.taken:
@@ -154,7 +170,7 @@ class Machine(Reaching):
             self.dirty[end] = None
 
     def _attached(self, event: Attached) -> None:
-        if isinstance(event.link.owner, End):
+        if isinstance(event.link.owner, End | TopologyFeed):
             event.link.owner.attached(event)
 
     def _detached(self, event: Detached) -> None:
@@ -169,6 +185,7 @@ class Machine(Reaching):
         connection = self._connection
         if connection is not None and not connection.is_dead and event.session is self._session:
             self._session = connection.begin()
+            self._topology.ended()
 
     # -- requests ------------------------------------------------------------------------------------------------------
 
@@ -184,6 +201,7 @@ class Machine(Reaching):
             end.fail(again(self._reason))
         elif self.stage is Stage.UP:
             end.attach()
+            self._topology.attach()  # where the broker ended the session before; by itself it would do so in circles
 
     def _post(self, request: given.Post) -> None:
         end = self.ends.get(request.handle)

@@ -32,6 +32,7 @@ class Places:
         self._queue: list[Endpoint] = []
         self._redirects = 0
         self._failed: Endpoint | None = None
+        self._here: Endpoint | None = None  # where the connection stands, if others told of it: no broker names itself
 
     @property
     def _has_tls(self) -> bool:
@@ -71,15 +72,20 @@ class Places:
         self._queue.insert(0, Endpoint(place.host, place.port, has_tls))
         return self._redirects <= REDIRECTS_MAX
 
-    def opened(self, properties: Mapping[Any, Any] | None) -> None:
+    def opened(self, properties: Mapping[Any, Any] | None, endpoint: Endpoint | None = None) -> None:
         """A connection stands: count anew, and learn what its broker says of others."""
+        self._here = endpoint if endpoint in self.learned else None
         self.rounds = 0
         self._redirects = 0
         self._failed = None
-        told = (properties or {}).get(FAILOVER_SERVER_LIST)
+        self.learn((properties or {}).get(FAILOVER_SERVER_LIST))
+
+    def learn(self, told: Any) -> None:
+        """What the broker says of others now, in place of what was said before; what is no list says nothing."""
         if isinstance(told, list):
             found = [each for each in map(_endpoint_of, told[:LEARNED_MAX]) if each is not None]
-            self.learned = tuple(each for each in found if each.has_tls or not self._has_tls)
+            safe = [each for each in found if each.has_tls or not self._has_tls]
+            self.learned = tuple(dict.fromkeys([*safe, self._here] if self._here is not None else safe))
 
     def delay_ms(self) -> int:
         """How long to wait before the next round: interval x multiplier^n, bounded."""

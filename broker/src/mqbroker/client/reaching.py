@@ -153,7 +153,7 @@ class Reaching(ABC):
         # A broker that says so closes next, and only then says why.
         if "amqp:connection-establishment-failed" not in (event.open.properties or {}):
             assert self._connection is not None
-            self.places.opened(event.open.properties)
+            self.places.opened(event.open.properties, self.endpoint)
             self._session = self._connection.begin()
 
     def _began(self, event: Began) -> None:

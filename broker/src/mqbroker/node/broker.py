@@ -179,6 +179,7 @@ class Broker:
         more = self.jobs.run(is_held=self.is_disk_full, is_stopping=self.is_stopping)
         if self.large.downloads:
             self.large.pump()
+        more = self.cluster.elsewhere.tell() or more
         more = self._dispatch() or more
         if self.store.ended:
             self.termini.end_queues()

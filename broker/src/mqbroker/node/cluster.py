@@ -5,9 +5,8 @@ Without cluster connections there is nothing here that costs anything. Source: d
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from mqbroker.amqp.redirect import Place
 from mqbroker.cluster.remote_table import RemoteTable
 from mqbroker.config.users import Verifier
 from mqbroker.core.queue import Queue
@@ -15,6 +14,7 @@ from mqbroker.node.bridge import Bridge
 from mqbroker.node.cluster_connection import ClusterConnection
 from mqbroker.node.cluster_watcher import ClusterWatcher
 from mqbroker.node.credentials import verifier_of
+from mqbroker.node.elsewhere import Elsewhere
 from mqbroker.node.handshake import Hello
 from mqbroker.node.inputs import Closed, ClusterKeyChanged, Connected
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from mqbroker.node.broker import Broker
 
 ANYWHERE = ("", "0.0.0.0", "::")
-ELSEWHERE_MAX: Final = 16  # of which a client is told, so that its open stays small
 
 
 class Cluster:
@@ -45,7 +44,7 @@ class Cluster:
         self.known: dict[str, list[RemoteTable]] = {}  # by the name of a queue in the cluster: which nodes tell of it
         self._dialled: dict[int, Bridge] = {}
         self._conn = 0
-        self._asked = 0
+        self.elsewhere = Elsewhere(self)
 
     def start(self) -> None:
         """Make the connections, once everything else of the node is there."""
@@ -61,23 +60,10 @@ class Cluster:
 
     def changed(self) -> None:
         """Members of the cluster, or links to them, are other ones."""
+        self.elsewhere.changed()
         if self.broker.grouping is not None:
             self.broker.grouping.look()
         self.broker.routing.look()
-
-    def elsewhere(self, *, has_tls: bool) -> list[Place]:
-        """Where clients reach the other members, in the way that they reach this one.
-
-        Each time another one is first: clients of a node that is lost take the first one, and so they spread.
-        """
-        members = [member for each in self.connections.values() for member in each.topology.others]
-        scheme = "amqps" if has_tls else "amqp"
-        there = [Place(to.host, to.port) for member in members for to in member.clients[:1] if to.scheme == scheme]
-        found = sorted(dict.fromkeys(there))
-        if not found:
-            return []
-        self._asked = (self._asked + 1) % len(found)
-        return (found[self._asked :] + found[: self._asked])[:ELSEWHERE_MAX]
 
     def _watch(self) -> None:
         """Tell of all queues that there are, and of changes from now on."""

@@ -132,6 +132,7 @@ class ClusterConnection:
             bridge.end(why)
         for member in self.topology.others:
             self.topology.remove(member.node_id)
+        self.cluster.elsewhere.changed()
         self._lost = LostNodes(self.options)
         self._set_due()
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from mqbroker.amqp.redirect import (
     CONNECTION_REDIRECT,
     FAILOVER_SERVER_LIST,
+    TOPOLOGY,
     Place,
-    failover_servers,
     place_of,
     redirect_info,
 )
@@ -40,8 +40,9 @@ def answer(peer: AcceptedPeer, *, is_late: bool = False) -> None:
     goes_on = not listener.redirect_to and verdict == STAY and refusal is None
     is_second = goes_on and not peer.broker.containers.claim(peer)
     properties: dict[Symbol, Any] = peer.broker.open_properties | greeting
-    if others := _others(peer):
-        properties[FAILOVER_SERVER_LIST] = failover_servers(others, has_tls=listener.has_tls)
+    elsewhere = peer.broker.cluster.elsewhere
+    if servers := elsewhere.servers(listener):
+        properties[FAILOVER_SERVER_LIST] = servers
     if is_second or not goes_on:
         properties[ESTABLISHMENT_FAILED] = True
     connection.open(
@@ -49,7 +50,7 @@ def answer(peer: AcceptedPeer, *, is_late: bool = False) -> None:
             container_id=peer.broker.container_id, max_frame_size=listener.max_frame_size_bytes,
             channel_max=limits.sessions_per_connection_max - 1,
             idle_time_out=peer.patience.idle_ms // 2 or None, properties=properties,
-            offered_capabilities=OFFERED,
+            offered_capabilities=(*OFFERED, TOPOLOGY) if elsewhere.may_change(listener) else OFFERED,
         )
     )  # fmt: skip
     if listener.redirect_to:
@@ -69,14 +70,6 @@ def answer(peer: AcceptedPeer, *, is_late: bool = False) -> None:
     if goes_on and not is_second:
         peer.set_due()
         peer.broker.timers.add(peer)
-
-
-def _others(peer: AcceptedPeer) -> list[Place]:
-    """Where a client may go when this broker is gone: what the listener says, else to other members of the cluster."""
-    listener = peer.listener
-    if listener.failover_server_list or listener.kind == "cluster":
-        return [place_of(each) for each in listener.failover_server_list]
-    return peer.broker.cluster.elsewhere(has_tls=listener.has_tls)
 
 
 def _greet(peer: AcceptedPeer) -> tuple[dict[Symbol, Any], tuple[str, str] | None]:

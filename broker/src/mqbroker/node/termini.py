@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from mqbroker.amqp.events import Attaching
 from mqbroker.amqp.links import LinkBase, ReceiverLink, SenderLink
+from mqbroker.amqp.redirect import TOPOLOGY
 from mqbroker.base.errors import Refused
 from mqbroker.base.notice import Level
 from mqbroker.core.address import ANYCAST, FULLY_QUALIFIED, MULTICAST, Address
@@ -17,7 +18,7 @@ from mqbroker.core.permissions import BROWSE, CONSUME, DELETE, SEND
 from mqbroker.core.qualified import queue_at
 from mqbroker.core.queue import Queue
 from mqbroker.core.source_filters import NO_LOCAL_CODE, NO_LOCAL_NAME, SourceFilter, source_filter
-from mqbroker.node import arrival_links, notice_links
+from mqbroker.node import arrival_links, notice_links, topology_links
 from mqbroker.node.consumer import LinkConsumer
 from mqbroker.node.forwards import STORE_AND_FORWARD
 from mqbroker.node.lingering import Lingering
@@ -124,6 +125,9 @@ class Termini:
             return
         if source.address == notice_links.NOTICES:
             notice_links.attach(peer, link, attach)
+            return
+        if source.address == TOPOLOGY:
+            topology_links.attach(peer, link, attach)
             return
         answer, source = source, Prefixes.of(peer.listener).meant(source)
         if source.dynamic:
