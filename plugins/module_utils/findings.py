@@ -40,6 +40,8 @@ class Wishes:
     tls_missing: list[str] = field(default_factory=list)
     metrics_port: int = 0
     metrics_local_bind_address: str = "127.0.0.1"
+    broadcast_groups: list[dict[str, Any]] = field(default_factory=list)
+    discovery_groups: list[dict[str, Any]] = field(default_factory=list)
     os_unsupported: bool = False
     uid: int = 0
     disk_free_bytes_min: int = 0
@@ -189,11 +191,22 @@ def _wanted_ports(facts: Facts, wishes: Wishes) -> list[tuple[str, str, int]]:
     places = [(listener.get("local_bind_address") or common, listener["port"]) for listener in wishes.listeners]
     if wishes.metrics_port:
         places.append((wishes.metrics_local_bind_address, wishes.metrics_port))
+    places += _gossip_places(wishes, common)
     return [
         (str(one["name"]), address, port + (one.get("port_offset") or 0))
         for one in wishes.instances
         for address, port in places
     ]
+
+
+def _gossip_places(wishes: Wishes, common: str) -> list[tuple[str, int]]:
+    """(address, port) that peers connect to. A broadcast group and a discovery group may share one."""
+    found = {
+        (group.get("local_bind_address") or common, int(group["local_bind_port"])): None
+        for group in (*wishes.broadcast_groups, *wishes.discovery_groups)
+        if group.get("discovery") == "gossip" and group.get("local_bind_port")
+    }
+    return list(found)
 
 
 def _ports(facts: Facts, wishes: Wishes) -> Iterator[Finding]:

@@ -63,6 +63,16 @@ options:
     description: Address that metrics and health are served on.
     type: str
     default: 127.0.0.1
+  broadcast_groups:
+    description: Broadcast groups of every instance, as in the role P(mqops.cluster.broker#role).
+    type: list
+    elements: dict
+    default: []
+  discovery_groups:
+    description: Discovery groups of every instance, as in the role P(mqops.cluster.broker#role).
+    type: list
+    elements: dict
+    default: []
   os_unsupported:
     description: Whether an operating system that is not a tested one is only a warning.
     type: bool
@@ -134,6 +144,8 @@ SPEC = {
     "tls_missing": {"type": "list", "elements": "str", "default": []},
     "metrics_port": {"type": "int", "default": 0},
     "metrics_local_bind_address": {"type": "str", "default": "127.0.0.1"},
+    "broadcast_groups": {"type": "list", "elements": "dict", "default": []},
+    "discovery_groups": {"type": "list", "elements": "dict", "default": []},
     "os_unsupported": {"type": "bool", "default": False},
     "uid": {"type": "int", "default": 0},
     "python": {"type": "path", "default": "/usr/bin/python3"},

@@ -18,6 +18,7 @@ from mqbroker.io import http, http_head
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.broker_process import BrokerProcess, free_port
+from tests.support.certificates import Authority
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 TEXT = (DOCS / "METRICS.md").read_text(encoding="utf-8")
@@ -43,7 +44,9 @@ DOCUMENTED = {
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, dict[str, Any]]]:
     """path -> family -> (type, labels, names of its series), as a running broker exports them."""
     options = {"metrics": {"port": free_port()}}
-    with BrokerProcess(tmp_path_factory.mktemp("broker"), options=options) as broker:
+    authority = Authority(tmp_path_factory.mktemp("ca"))
+    directory, listener = tmp_path_factory.mktemp("broker"), authority.listener()
+    with BrokerProcess(directory, options=options, listener=listener, tls=authority.client()) as broker:
         broker.admin("send", address="orders", messages=[{"body": "x"}])
         yield {path: families(broker.get(path)[2]) for path in ("/metrics", "/metrics/per-object")}
 

@@ -33,9 +33,9 @@ class Authority:
         self.ca.cert_pem.write_to_path(self.ca_file)
         self.renew()
 
-    def renew(self, common_name: str | None = None) -> None:
+    def renew(self, common_name: str | None = None, not_after: datetime.datetime | None = None) -> None:
         """Another certificate in the same files."""
-        made = self.ca.issue_cert("127.0.0.1", "localhost", common_name=common_name)
+        made = self.ca.issue_cert("127.0.0.1", "localhost", common_name=common_name, not_after=not_after)
         made.cert_chain_pems[0].write_to_path(self.certificate_file)
         made.private_key_pem.write_to_path(self.key_file)
 

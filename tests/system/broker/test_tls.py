@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import socket
 import ssl
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
 from mqbroker.wire.performatives import Close, Open, SaslMechanisms, SaslOutcome
+from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support import frames
-from tests.support.broker_process import BrokerProcess
+from tests.support.broker_process import BrokerProcess, free_port
 from tests.support.certificates import Authority
 from tests.system.bad_input.peer import Bystander, Peer
 
@@ -48,10 +52,64 @@ def offer_of(broker: BrokerProcess) -> list[str]:
         return [str(name) for name in offer.sasl_server_mechanisms]
 
 
+def told(broker: BrokerProcess) -> list[tuple[str, ...]]:
+    """(level, end, days left) of each certificate that the log says ends soon."""
+    line = r"^\S+ (\w+) +certificate-expires listener=clients .*not_after=(\S+) days_left=(\S+) "
+    return re.findall(line, broker.log, re.MULTILINE)
+
+
+def ends(broker: BrokerProcess) -> dict[str, float]:
+    """Option -> seconds since 1970, as Prometheus is told."""
+    families = text_string_to_metric_families(broker.get("/metrics")[2])
+    (family,) = (one for one in families if one.name == "mqbroker_certificate_not_after_seconds")
+    assert all(sample.labels["listener"] == "clients" for sample in family.samples)
+    return {sample.labels["option"]: sample.value for sample in family.samples}
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    deadline_s = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.02)
+
+
 def failed_start(broker: BrokerProcess) -> str:
     broker.launch()
     assert broker.wait() == 1
     return broker.log
+
+
+def test_a_certificate_that_ends_soon_is_told_once_and_its_end_is_a_metric(
+    make_broker: Make, authority: Authority
+) -> None:
+    in_days = {days: datetime.now(UTC).replace(microsecond=0) + timedelta(days=days, hours=1) for days in (5, 20, 400)}
+    authority.renew(not_after=in_days[5])
+    broker = make_broker(
+        listener=authority.listener("optional"), tls=authority.client(), options={"metrics": {"port": free_port()}}
+    )
+    broker.start()
+    assert told(broker) == [("ERROR", f"{in_days[5]:%Y-%m-%dT%H:%M:%SZ}", "5")]
+    assert f"option=tls-certificate-file file={authority.certificate_file} " in broker.log
+    ca = x509.load_pem_x509_certificate(authority.ca_file.read_bytes()).not_valid_after_utc
+    assert ends(broker) == {"tls-certificate-file": in_days[5].timestamp(), "tls-client-ca-file": ca.timestamp()}
+    assert broker.get("/readyz")[0] == 200, "a certificate that ends is no reason to restart"
+
+    def reloaded(count: int) -> None:
+        broker.signal(signal.SIGHUP)
+        wait_until(lambda: broker.log.count(" reloaded ") == count)
+
+    reloaded(1)
+    assert len(told(broker)) == 1, "the same certificate is not told again within a day"
+    authority.renew(not_after=in_days[20])
+    reloaded(2)
+    assert told(broker)[1:] == [("WARNING", f"{in_days[20]:%Y-%m-%dT%H:%M:%SZ}", "20")]
+    authority.key_file.write_text("canary")
+    reloaded(3)
+    assert ends(broker)["tls-certificate-file"] == in_days[20].timestamp(), "the one of before is still in use"
+    authority.renew(not_after=in_days[400])
+    reloaded(4)
+    assert len(told(broker)) == 2
+    assert ends(broker)["tls-certificate-file"] == in_days[400].timestamp()
 
 
 @pytest.mark.option("listeners.tls-certificate-file", "listeners.tls-key-file")

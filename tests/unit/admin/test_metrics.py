@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from mqbroker import __version__
 from mqbroker.admin import metrics
+from mqbroker.admin.certificates import Ending
 from mqbroker.admin.health import Space
 from mqbroker.admin.metrics import FAMILIES, Measured, Values
 from mqbroker.base.histogram import Histogram
@@ -21,6 +23,10 @@ from tests.support import frames
 from tests.support.stage import Stage, options_with
 
 GO = frames.anonymous() + frames.opened() + frames.begun(incoming_window=1 << 30)
+ENDINGS = (
+    Ending("clients", "tls-certificate-file", "/c.pem", 1_900_000_000),
+    Ending("clients", "tls-client-ca-file", "/ca.pem", 2_000_000_000),
+)
 AROUND = Measured(5, 3, 1000, Histogram((0.1, 1.0)), 7, 2_000_000_000, 11, 12, Space(1000, 250))
 
 
@@ -43,6 +49,14 @@ def test_every_family_is_filled_and_nothing_else() -> None:
     assert set(filled) == set(FAMILIES)
     assert all(labels[0] == "default" for samples in filled.values() for labels, _ in samples)
     assert not set(values_of(stage)) & set(metrics.of_world("default", AROUND))
+
+
+def test_every_certificate_has_its_end_with_its_listener_and_option() -> None:
+    found = metrics.of_world("default", replace(AROUND, endings=ENDINGS))["mqbroker_certificate_not_after_seconds"]
+    assert found == [
+        (("default", "clients", "tls-certificate-file"), 1_900_000_000),
+        (("default", "clients", "tls-client-ca-file"), 2_000_000_000),
+    ]
 
 
 def test_the_build_is_named_by_metric_and_status() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from cryptography.hazmat.primitives.serialization import (
 from mqbroker.base.errors import ConfigFault
 from mqbroker.config.options import default_listener, defaults
 from mqbroker.config.slices import ListenerOptions
-from mqbroker.io.tls import context_of, faults_of
+from mqbroker.io.tls import context_of, endings_of, faults_of
 
 from tests.support.certificates import Authority
 
@@ -115,6 +116,25 @@ def test_what_is_wrong_names_option_file_and_remedy(authority: Authority, case: 
 
 
 @pytest.mark.option("listeners.tls-ciphers")
+def pem_until(authority: Authority, *ends: datetime) -> bytes:
+    made = [authority.ca.issue_cert("x.example.org", not_after=end).cert_chain_pems[0].bytes() for end in ends]
+    return b"".join(made)
+
+
+def test_a_chain_ends_with_its_first_certificate_and_a_file_of_cas_with_its_last(authority: Authority) -> None:
+    first, last = datetime(2031, 1, 1, tzinfo=UTC), datetime(2032, 1, 1, tzinfo=UTC)
+    several = pem_until(authority, last, first)
+    authority.certificate_file.write_bytes(several)
+    authority.ca_file.write_bytes(several)
+    options = listener(authority, "required", name="clients")
+    assert endings_of(options, "listeners.0") == (
+        ("clients", "tls-certificate-file", str(authority.certificate_file), int(first.timestamp())),
+        ("clients", "tls-client-ca-file", str(authority.ca_file), int(last.timestamp())),
+    )
+    assert [each.option for each in endings_of(listener(authority), "listeners.0")] == ["tls-certificate-file"]
+    assert endings_of(default_listener(), "listeners.0") == ()
+
+
 def test_ciphers_are_those_that_are_named(authority: Authority) -> None:
     name = "ECDHE-ECDSA-AES256-GCM-SHA384"
     context = context_of(listener(authority, tls_ciphers=name), "listeners.0")

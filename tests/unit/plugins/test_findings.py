@@ -29,6 +29,7 @@ FACTS = Facts(
     users={"root": 0, "other": 777},
 )
 LISTENERS = [{"name": "clients", "kind": "client", "port": 5672}, {"name": "cluster", "kind": "cluster", "port": 5673}]
+GOSSIP = {"name": "near", "discovery": "gossip", "local_bind_port": 5675, "peers": ["198.51.100.12:5675"]}
 WISHES = Wishes(
     instances=[{"name": "default"}],
     listeners=LISTENERS,
@@ -89,6 +90,20 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], str, str]] = [
         "error ports", "9682 of instance b is taken by prometheus",
     ),
     (
+        "port of gossip taken", {"sockets": [Listening("0.0.0.0", 5685, "nginx")]},
+        {"discovery_groups": [GOSSIP], "instances": [{"name": "b", "port_offset": 10}]},
+        "error ports", "5685 of instance b is taken by nginx",
+    ),
+    (
+        "port of gossip that is only announced by taken", {"sockets": [Listening("198.51.100.11", 5675, "nginx")]},
+        {"broadcast_groups": [{**GOSSIP, "local_bind_address": "198.51.100.11"}]},
+        "error ports", "5675 of instance default is taken by nginx",
+    ),
+    (
+        "gossip wants the port of a listener", {}, {"discovery_groups": [{**GOSSIP, "local_bind_port": 5673}]},
+        "error instances", "both want port 5673",
+    ),
+    (
         "port taken whatever the address", {"sockets": [Listening("::", 5673, "nginx")], "cards": None}, {},
         "error ports", "5673 of instance default is taken by nginx",
     ),
@@ -122,6 +137,20 @@ GOOD: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("nothing is known of the clock", {"is_clock_synchronised": None}, {"clock": {}}),
     ("our own broker has the port", {"sockets": [Listening("127.0.0.1", 5672, "mqbroker", True)]}, {}),
     ("the port is free on our address", {"sockets": [Listening("198.51.100.11", 5672, "nginx")]}, {}),
+    (
+        "our own broker has the port of gossip, which two groups share",
+        {"sockets": [Listening("127.0.0.1", 5675, "mqbroker", True)]},
+        {"broadcast_groups": [GOSSIP], "discovery_groups": [{**GOSSIP, "name": "far"}]},
+    ),
+    (
+        "the port of gossip is free on the address of the group",
+        {"sockets": [Listening("127.0.0.1", 5675, "nginx")]},
+        {"discovery_groups": [{**GOSSIP, "local_bind_address": "198.51.100.11"}]},
+    ),
+    (
+        "groups of other kinds take no port from TCP", {"sockets": [Listening("0.0.0.0", 5675, "nginx")]},
+        {"broadcast_groups": [{"name": "m", "group_address": "239.1.2.3", "local_bind_port": 5675}]},
+    ),
     ("offsets keep instances apart", {}, {"instances": [{"name": "a"}, {"name": "b", "port_offset": 10}]}),
     ("two addresses share a port", {}, {
         "listeners": [

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from mqbroker import __version__
+from mqbroker.admin.certificates import Ending
 from mqbroker.admin.health import Space
 from mqbroker.base.errors import Refused
 from mqbroker.base.histogram import Histogram
@@ -169,6 +170,10 @@ FAMILIES = {
         Family("mqbroker_journal_written_bytes_total", "counter", BROKER, "Bytes written to the journal."),
         Family("mqbroker_journal_sync_seconds", "histogram", BROKER, "Time of each sync of the journal."),
         Family("mqbroker_step_seconds", "summary", BROKER, "Time of each step of the node, its effects included."),
+        Family(
+            "mqbroker_certificate_not_after_seconds", "gauge", (*BROKER, "listener", "option"),
+            "When the certificate or the CA that the option of the listener names ends, in seconds since 1970.",
+        ),
     )
 }  # fmt: skip
 
@@ -186,6 +191,7 @@ class Measured:
     received_bytes_total: int
     sent_bytes_total: int
     space: Space | None = None
+    endings: tuple[Ending, ...] = ()
 
 
 def of_node(broker: Broker, *, per_object: bool) -> Values:
@@ -344,4 +350,8 @@ def of_world(name: str, measured: Measured) -> Values:
         plain["artemis_disk_store_usage"] = measured.space.used_share
         plain["mqbroker_disk_free_bytes"] = measured.space.free_bytes
         plain["mqbroker_disk_size_bytes"] = measured.space.size_bytes
-    return {key: [((name,), value)] for key, value in plain.items()}
+    values: Values = {key: [((name,), value)] for key, value in plain.items()}
+    values["mqbroker_certificate_not_after_seconds"] = [
+        ((name, each.listener, each.option), each.not_after_s) for each in measured.endings
+    ]
+    return values

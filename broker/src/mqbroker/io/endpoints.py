@@ -148,6 +148,7 @@ class Endpoints:
             steps_ns_total=node.steps_ns_total,
             received_bytes_total=node.received_bytes_total,
             sent_bytes_total=node.sent_bytes_total,
+            endings=tuple(ending for acceptor in self._sources.acceptors for ending in acceptor.endings),
         )
 
     # -- health --------------------------------------------------------------------------------------------------------

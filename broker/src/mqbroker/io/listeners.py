@@ -17,7 +17,7 @@ from mqbroker.base.errors import ConfigFault
 from mqbroker.config.slices import ListenerOptions
 from mqbroker.io.connections import Connection, Connections, Origin, without_delay
 from mqbroker.io.log import Log
-from mqbroker.io.tls import context_of
+from mqbroker.io.tls import context_of, endings_of
 from mqbroker.io.tls_transport import TlsTransport
 
 ACCEPTS_PER_TURN_MAX = 64
@@ -71,7 +71,7 @@ class Acceptor:
         self._socket = sock
         self.name = settings.name
         self._settings = settings
-        self._context = context_of(settings, f"listeners.{settings.name}")
+        self._load_certificates(settings)
         self._connections = connections
         self._log = log
         self._open = 0
@@ -100,7 +100,12 @@ class Acceptor:
         self._settings = settings
         # Turning TLS on or off needs a restart, as `mqbroker config diff` says.
         if self._context is not None and settings.has_tls:
-            self._context = context_of(settings, f"listeners.{self.name}")
+            self._load_certificates(settings)
+
+    def _load_certificates(self, settings: ListenerOptions) -> None:
+        """Both or neither: `endings` are of what new connections are shown and verified with."""
+        path = f"listeners.{settings.name}"
+        self._context, self.endings = context_of(settings, path), endings_of(settings, path)
 
     def start(self) -> None:
         self._retry = None

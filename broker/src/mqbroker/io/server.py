@@ -16,10 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from mqbroker.admin.certificates import Ending
 from mqbroker.base.errors import ConfigFault
 from mqbroker.config.slices import BrokerOptions, ListenerOptions
 from mqbroker.core.large import DIRECTORY
 from mqbroker.io.admin_socket import AdminServer
+from mqbroker.io.certificate_watch import CertificateWatch
 from mqbroker.io.connections import Connections
 from mqbroker.io.connectors import Connectors
 from mqbroker.io.discovery import DiscoveryEndpoints
@@ -101,6 +103,7 @@ class Server:
         self._probes = Probes(self.node)
         self._acceptors: list[Acceptor] = []
         self._space = SpaceWatch(self.node.post, options.node.data_directory, options.journal.min_disk_free_bytes)
+        self._certificates = CertificateWatch(self._endings, log)
         self._http: HttpServer | None = None
         self._endpoints: Endpoints | None = None
         self._is_stopping = False
@@ -136,6 +139,7 @@ class Server:
         watchdog.start()
         self._space.start()
         self._log_start()
+        self._certificates.look()
         self._notifier.ready(f"running, {len(self._acceptors)} listeners")
         code = await self.node.ended
         await self._farewell(code)
@@ -154,6 +158,7 @@ class Server:
         self._discovery.close()
         self._probes.close()
         self._space.stop()
+        self._certificates.stop()
         self._pool.close()
         self.large.close()
 
@@ -218,6 +223,10 @@ class Server:
                 self._log.error("reload-refused", listener=acceptor.name, why=str(fault))
         if self._http is not None:
             self._http.change(options.metrics.connections_max)
+        self._certificates.look()
+
+    def _endings(self) -> list[Ending]:
+        return [ending for acceptor in self._acceptors for ending in acceptor.endings]
 
     def _handlers(self, disk: DiskThread) -> Handlers:
         return {

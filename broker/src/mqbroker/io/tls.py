@@ -10,6 +10,7 @@ import ssl
 from pathlib import Path
 from typing import Any
 
+from mqbroker.admin.certificates import Ending, ends_in
 from mqbroker.amqp.certificate import Certificate
 from mqbroker.base.errors import ConfigFault
 from mqbroker.config.slices import BrokerOptions, ListenerOptions
@@ -40,6 +41,21 @@ def context_of(listener: ListenerOptions, path: str) -> ssl.SSLContext | None:
             why = f"{listener.tls_ciphers!r} names no cipher of this OpenSSL; see `openssl ciphers -v`"
             raise ConfigFault(f"{path}.tls-ciphers", why) from None
     return context
+
+
+def endings_of(listener: ListenerOptions, path: str) -> tuple[Ending, ...]:
+    """When what `context_of` loads ends; connections that we open show and trust the same. Raises ConfigFault.
+
+    A chain ends with the first of its certificates. Of several CAs the last one counts: those of the past may stay in
+    the file, and each certificate that they signed has an end of its own.
+    """
+    if not listener.has_tls:
+        return ()
+    files = [("tls-certificate-file", listener.tls_certificate_file, min)]
+    if listener.tls_client_ca_file:
+        files.append(("tls-client-ca-file", listener.tls_client_ca_file, max))
+    found = ((option, file, ends_in(_certificates(file, f"{path}.{option}")), choose) for option, file, choose in files)
+    return tuple(Ending(listener.name, option, file, choose(ends)) for option, file, ends, choose in found if ends)
 
 
 def dialling_context(listener: ListenerOptions | None, path: str) -> ssl.SSLContext:

@@ -1,0 +1,142 @@
+"""When certificates end: what is read out of them, and when it is told."""
+
+from __future__ import annotations
+
+import base64
+from datetime import UTC, datetime
+
+import pytest
+import trustme
+from hypothesis import given
+from hypothesis import strategies as some
+from mqbroker.admin.certificates import DAY_S, Ending, Warnings, ends_in, level_of
+from mqbroker.base.notice import Level
+
+NOW_S = 1_800_000_000
+UTC_TIME, GENERALIZED_TIME = 0x17, 0x18
+
+
+def der(tag: int, content: bytes) -> bytes:
+    size = len(content)
+    if size < 0x80:
+        return bytes([tag, size]) + content
+    length = size.to_bytes((size.bit_length() + 7) // 8, "big")
+    return bytes([tag, 0x80 | len(length)]) + length + content
+
+
+def pem(content: bytes) -> bytes:
+    return b"-----BEGIN CERTIFICATE-----\n" + base64.encodebytes(content) + b"-----END CERTIFICATE-----\n"
+
+
+def certificate(tag: int, text: bytes, version: bytes = b"") -> bytes:
+    """As much of one as stands around its end."""
+    validity = der(0x30, der(UTC_TIME, b"200101000000Z") + der(tag, text))
+    before = der(0x02, b"\x01") + der(0x30, b"") + der(0x30, bytes(300))
+    return der(0x30, der(0x30, version + before + validity) + bytes(4))
+
+
+def seconds(*parts: int) -> int:
+    return int(datetime(*parts, tzinfo=UTC).timestamp())  # type: ignore[arg-type,misc]
+
+
+def test_the_ends_of_a_file_come_in_their_order_whatever_stands_between() -> None:
+    # From 2050 on a certificate says its end in another form.
+    ends = [datetime(2049, 12, 31, 23, 59, 59, tzinfo=UTC), datetime(2050, 1, 1, tzinfo=UTC)]
+    ca = trustme.CA()
+    made = [ca.issue_cert("x.example.org", not_after=end) for end in ends]
+    file = b"# mine\n".join([made[0].private_key_and_cert_chain_pem.bytes(), made[1].cert_chain_pems[0].bytes()])
+    assert ends_in(file) == [int(end.timestamp()) for end in ends]
+
+
+VERSION_3 = der(0xA0, der(0x02, b"\x02"))
+
+
+@pytest.mark.parametrize(
+    ("content", "end"),
+    [
+        (certificate(UTC_TIME, b"310203040506Z", VERSION_3), seconds(2031, 2, 3, 4, 5, 6)),
+        (certificate(UTC_TIME, b"310203040506Z"), seconds(2031, 2, 3, 4, 5, 6)),  # version 1 is not written down
+        (certificate(UTC_TIME, b"500101000000Z"), seconds(1950, 1, 1)),
+        (certificate(GENERALIZED_TIME, b"99991231235959Z"), seconds(9999, 12, 31, 23, 59, 59)),
+    ],
+)
+def test_ends(content: bytes, end: int) -> None:
+    assert ends_in(pem(content)) == [end]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"", b"\x30", b"\x30\x80", b"\x30\x85\x01\x01\x01\x01\x01", b"\x30\x82\x01",
+        certificate(UTC_TIME, b"311303040506Z"), certificate(UTC_TIME, b"31020304050\xff"),
+        certificate(0x04, b"310203040506Z"), certificate(UTC_TIME, b"310203040506Z")[:-5],
+    ],
+)  # fmt: skip
+def test_what_is_no_certificate_has_no_end_and_hides_no_other(content: bytes) -> None:
+    good = pem(certificate(UTC_TIME, b"310203040506Z"))
+    assert ends_in(pem(content)) == []
+    assert ends_in(good + pem(content) + good) == [seconds(2031, 2, 3, 4, 5, 6)] * 2
+
+
+@given(some.binary(max_size=400), some.integers(0, 340), some.binary(max_size=4))
+def test_any_bytes_are_an_end_or_none(noise: bytes, at: int, patch: bytes) -> None:
+    good = certificate(UTC_TIME, b"310203040506Z", VERSION_3)
+    for content in (noise, good[:at] + patch + good[at + len(patch) :], good[:at]):
+        assert len(ends_in(pem(content))) <= 1
+
+
+@pytest.mark.parametrize(
+    ("left_s", "level"),
+    [
+        (30 * DAY_S, None), (30 * DAY_S - 1, Level.WARNING), (7 * DAY_S, Level.WARNING),
+        (7 * DAY_S - 1, Level.ERROR), (0, Level.ERROR), (-400 * DAY_S, Level.ERROR),
+    ],
+)  # fmt: skip
+def test_levels(left_s: int, level: Level | None) -> None:
+    assert level_of(NOW_S + left_s, NOW_S) is level
+
+
+def ending(days: int, listener: str = "clients") -> Ending:
+    return Ending(listener, "tls-certificate-file", "/c.pem", NOW_S + days * DAY_S)
+
+
+def test_a_notice_says_which_file_when_and_what_to_do() -> None:
+    (notice,) = Warnings().due([ending(5)], NOW_S)
+    assert (notice.level, notice.event) == (Level.ERROR, "certificate-expires")
+    assert notice.fields | {"remedy": ""} == {
+        "listener": "clients",
+        "option": "tls-certificate-file",
+        "file": "/c.pem",
+        "not_after": "2027-01-20T08:00:00Z",
+        "days_left": 5,
+        "remedy": "",
+    }
+    assert "mqctl tls rotate" in str(notice.fields["remedy"])
+
+
+def test_it_is_told_once_a_day_however_often_it_is_looked_at() -> None:
+    warnings = Warnings()
+    told = [at for at in range(0, 3 * DAY_S, 3600) if warnings.due([ending(20), ending(90)], NOW_S + at)]
+    assert told == [0, DAY_S, 2 * DAY_S]
+
+
+def test_what_became_worse_is_told_at_once() -> None:
+    warnings = Warnings()
+    levels = [[one.level for one in warnings.due([ending(8)], NOW_S + at)] for at in (0, DAY_S, DAY_S + 1, DAY_S + 2)]
+    assert levels == [[Level.WARNING], [Level.WARNING], [Level.ERROR], []]
+
+
+def test_another_certificate_is_told_at_once_and_one_that_is_good_ends_it() -> None:
+    warnings = Warnings()
+    assert len(warnings.due([ending(20), ending(20, "cluster")], NOW_S)) == 2
+    assert len(warnings.due([ending(21), ending(20, "cluster")], NOW_S)) == 1
+    assert warnings.due([ending(400), ending(400, "cluster")], NOW_S) == []
+    assert len(warnings.due([ending(20)], NOW_S)) == 1, "the old one is back"
+
+
+def test_a_clock_that_is_set_back_does_not_silence_it() -> None:
+    warnings = Warnings()
+    warnings.due([ending(0)], NOW_S)
+    assert len(warnings.due([ending(0)], NOW_S - 100 * DAY_S)) == 0, "there is time enough again"
+    warnings.due([ending(0)], NOW_S)
+    assert len(warnings.due([ending(0)], NOW_S - DAY_S)) == 1
