@@ -15,7 +15,7 @@ import pytest
 from mqbroker.base.errors import StorageFault
 from mqbroker.config.options import defaults
 from mqbroker.io.data_lock import DataLock
-from mqbroker.io.disk import Disk
+from mqbroker.io.disk import INLINE_BYTES_MAX, Disk
 from mqbroker.io.files import Files
 from mqbroker.io.journal_directory import JournalDirectory
 from mqbroker.journal.format import ENTRY_MARK, Chunk, file_name
@@ -162,7 +162,7 @@ def test_inline_is_declined_when_big_or_when_the_segment_changes(node: Node) -> 
     assert not node.disk.try_inline(append)
     node.disk.submit(append)
     node.wait(append.position)
-    node.journal.store(2, 1, (1,), bytes(40 << 10))
+    node.journal.store(2, 1, (1,), bytes(INLINE_BYTES_MAX))
     append = node.journal.take(sync=True)
     assert append is not None
     assert not node.disk.try_inline(append)

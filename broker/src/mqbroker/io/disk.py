@@ -31,7 +31,7 @@ from mqbroker.node.inputs import Input, Synced
 # How long an append that nothing waits for may stay in memory.
 RIDE_ALONG_S: Final = 0.05
 # An inline commit stops the loop, so it must be small and the disk must have been quick of late.
-INLINE_BYTES_MAX: Final = 32 << 10
+INLINE_BYTES_MAX: Final = 128 << 10
 INLINE_SYNC_S_MAX: Final = 0.001
 # After a sync the publishers whose messages it covered send their next ones. Waiting for those, at most this share of
 # a usual sync, makes one group of them and of what came during the sync, instead of two that take turns.

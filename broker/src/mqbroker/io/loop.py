@@ -31,7 +31,7 @@ EXIT_STORAGE: Final = 74  # EX_IOERR
 GATHERED_BYTES_MAX: Final = 8 << 20
 # An inline commit stops the loop for one sync, which is worth it where the turn had little to do: two changes of
 # threads cost more than the sync of a good disk. Where much came in, the next work and the sync had better overlap.
-INLINE_RECEIVED_BYTES_MAX: Final = 32 << 10
+INLINE_RECEIVED_BYTES_MAX: Final = 128 << 10
 
 
 class Core(Protocol):
