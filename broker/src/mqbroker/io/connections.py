@@ -42,8 +42,8 @@ class Origin:
 class Connection(asyncio.Protocol):
     """One TCP connection. `origin` is None for one that we opened."""
 
-    __slots__ = ("_discarded_bytes", "_is_ending", "_is_held", "_is_paused", "_linger", "_node", "_on_lost", "_origin",
-                 "_transport", "_why", "id", "is_announced")  # fmt: skip
+    __slots__ = ("_discarded_bytes", "_fd", "_is_ending", "_is_held", "_is_paused", "_linger", "_node", "_on_lost",
+                 "_origin", "_transport", "_why", "id", "is_announced")  # fmt: skip
 
     def __init__(self, conn: int, node: NodeLoop, origin: Origin | None, on_lost: Callable[[int], None]) -> None:
         self.id = conn
@@ -53,6 +53,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._linger: asyncio.TimerHandle | None = None
         self.is_announced = False
+        self._fd = -1  # of the socket, where what is sent goes into it as it is
         self._discarded_bytes = 0
         self._is_ending = False
         self._is_held = False
@@ -68,10 +69,12 @@ class Connection(asyncio.Protocol):
         self.is_announced = True
         entropy = os.urandom(ENTROPY_BYTES)
         origin = self._origin
+        tls = self._transport.get_extra_info("ssl_object")
+        if tls is None:
+            self._fd = self._transport.get_extra_info("socket").fileno()
         if origin is None:
             self._node.post(Connected(self.id, entropy))
         else:
-            tls = self._transport.get_extra_info("ssl_object")
             certificate = None if tls is None else certificate_of(tls)
             self._node.post(
                 Accepted(
@@ -114,14 +117,24 @@ class Connection(asyncio.Protocol):
         if self.is_announced:
             why = self._why or (f"{type(exc).__name__}: {exc}" if exc is not None else "closed by the peer")
             self._node.post(Closed(self.id, why))
-        self._transport = None
+        self._transport, self._fd = None, -1
 
     def send(self, chunks: list[bytes | bytearray | memoryview]) -> None:
         transport = self._transport
         if transport is None or self._is_ending or transport.is_closing():
             return
-        data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        data: bytes | bytearray | memoryview = chunks[0] if len(chunks) == 1 else b"".join(chunks)
         self._node.sent_bytes_total += len(data)
+        if self._fd >= 0 and not transport.get_write_buffer_size():
+            # A transport of uvloop writes at the end of the turn, to all connections in no order; here the order is the
+            # core's, by which messages go first. Whatever is wrong with the socket, the transport will find it too.
+            try:
+                sent = os.write(self._fd, data)
+            except OSError:
+                sent = 0
+            if sent == len(data):
+                return
+            data = memoryview(data)[sent:]
         transport.write(data)
         if not self._is_held and transport.get_write_buffer_size() > WRITE_HELD_BYTES:
             self._is_held = True
