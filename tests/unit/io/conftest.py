@@ -55,12 +55,16 @@ class CountingDisk:
     def __init__(self) -> None:
         self.pending_bytes = 0
         self.submitted: list[Append] = []
+        self.inlined: list[Append] = []
+        self.takes_inline = False
 
     def submit(self, append: Append) -> None:
         self.submitted.append(append)
 
     def try_inline(self, append: Append) -> bool:
-        return False
+        if self.takes_inline:
+            self.inlined.append(append)
+        return self.takes_inline
 
 
 class Bench:

@@ -6,7 +6,7 @@ import errno
 import os
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,10 @@ import pytest
 from mqbroker.base.errors import StorageFault
 from mqbroker.config.options import defaults
 from mqbroker.io.data_lock import DataLock
-from mqbroker.io.disk import INLINE_BYTES_MAX, Disk
+from mqbroker.io.disk import GROUP_BYTES_MAX, INLINE_BYTES_MAX, Disk
 from mqbroker.io.files import Files
 from mqbroker.io.journal_directory import JournalDirectory
-from mqbroker.journal.format import ENTRY_MARK, Chunk, file_name
+from mqbroker.journal.format import ENTRY_MARK, FILE_HEADER_BYTES, Chunk, file_name
 from mqbroker.journal.plan import Journal
 from mqbroker.journal.recovered import Recovered
 from mqbroker.node.effects import DeleteSegment
@@ -93,6 +93,18 @@ def node(tmp_path: Path) -> Iterator[Node]:
     node.disk.close()
 
 
+def until(holds: Callable[[], bool]) -> None:
+    deadline_s = time.monotonic() + 10
+    while not holds():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.001)
+
+
+def is_used(file: Path) -> bool:
+    """There, and not only made ahead."""
+    return file.exists() and any(file.read_bytes()[FILE_HEADER_BYTES:])
+
+
 def bodies(recovered: Recovered) -> list[bytes]:
     return [bytes(run.frames) for run in recovered.runs]
 
@@ -123,6 +135,25 @@ def test_positions_come_back_ascending_and_a_group_shares_one_sync(tmp_path: Pat
     assert node.positions == sorted(set(node.positions))
     assert files.synced_by.count("disk") - syncs <= 3
     node.disk.close()
+
+
+@pytest.mark.parametrize("is_asked", [True, False])
+def test_what_waits_is_committed_in_groups_of_a_bounded_size(tmp_path: Path, is_asked: bool) -> None:
+    """The publishers of the first group need not wait for all that has gathered behind it, and none is left over."""
+    files = SlowFiles()
+    node = Node(tmp_path, files, journal_file_size_bytes=4 << 20)
+    node.journal.declare(1, {})
+    node.wait(node.store(1, b"x"))
+    done = len(node.positions)
+    files.gate.clear()
+    first = node.store(2, b"x")
+    until(lambda: node.disk.pending_bytes > 0 and not node.disk._queue)
+    for number in range(3, 3 + 30):
+        position = node.store(number, bytes(GROUP_BYTES_MAX // 10), sync=is_asked)
+    files.gate.set()
+    node.wait(position)
+    assert [reported - first for reported in node.positions[done:]] == [0, 10, 20, 30]
+    assert node.disk.close()
 
 
 def test_an_inline_commit_is_synced_when_the_call_returns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,8 +212,8 @@ def test_segments_roll_and_go(node: Node, tmp_path: Path) -> None:
     for number in range(1, 101):
         position = node.store(number, bytes([number]) * 4000)
     node.wait(position)
-    files = sorted(path.name for path in (tmp_path / "journal").glob("*.mqj"))
-    assert len(files) > 5
+    used = [number for number in range(1, 101) if is_used(tmp_path / "journal" / file_name(number))]
+    assert len(used) > 5
     node.journal.settle(1, 1, 100)
     for _ in range(3):  # the settling, the TRIM, and then it is safe
         numbers = node.journal.deletable()
@@ -190,13 +221,14 @@ def test_segments_roll_and_go(node: Node, tmp_path: Path) -> None:
         if append is not None:
             node.disk.submit(append)
             node.wait(append.position)
-    assert numbers == list(range(1, len(files)))
+    assert numbers == used[:-1]
     for number in numbers:
         node.disk.delete(DeleteSegment(1000 + number, number))
     node.disk.delete(DeleteSegment(1, 1))
     with node.changed:
         assert node.changed.wait_for(lambda: sum(isinstance(i, Done) for i in node.inputs) == len(numbers) + 1, 10)
-    assert [path.name for path in (tmp_path / "journal").glob("*.mqj")] == files[-1:]
+    assert node.disk.close()
+    assert [path.name for path in (tmp_path / "journal").glob("*.mqj")] == [file_name(used[-1])]
 
 
 def test_an_append_larger_than_a_segment_has_one_of_its_own(node: Node, tmp_path: Path) -> None:

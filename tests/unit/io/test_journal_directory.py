@@ -60,9 +60,19 @@ def test_only_the_owner_may_read(path: Path) -> None:
 
 
 def test_a_file_that_was_ready_and_not_used_is_removed(path: Path) -> None:
-    assert file_name(4) + ".unused" in numbers(path)
-    directory_at(path).load()
-    assert numbers(path) == [file_name(1), file_name(2), file_name(3)]
+    used = [file_name(1), file_name(2), file_name(3)]
+    assert numbers(path) == used, "the end of the node removed its own"
+    directory = directory_at(path)
+    ready = directory.prepare(4, FILE_BYTES)
+    directory.name(ready)
+    os.close(directory.prepare(5, FILE_BYTES).fd)
+    os.close(ready.fd)
+    assert numbers(path) == [*used, file_name(4), file_name(5) + ".unused"]
+    looked = directory_at(path).look()
+    assert looked.unused == [4]
+    assert numbers(path) == [*used, file_name(4), file_name(5) + ".unused"], "to look changes nothing"
+    assert directory_at(path).load().last_position == looked.last_position
+    assert numbers(path) == used
 
 
 def test_what_is_not_ours_stays(path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 from mqbroker.base.errors import StorageFault
 from mqbroker.base.notice import Level, Notice
 from mqbroker.io import loop as loop_module
+from mqbroker.io.loop import BURST_READ_BYTES
 from mqbroker.journal.append import Append
 from mqbroker.node.effects import Batch, Halt, Send
 from mqbroker.node.inputs import Accepted, Closed, Disk, Done, Input, Received, Stop, Synced
@@ -124,6 +125,26 @@ def test_the_append_is_handed_over_before_effects(run: Runner) -> None:
             made.node.post(Synced(6))
             await until(lambda: order)
             assert order == ["send 1, handed over [7]"]
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(("read_bytes", "is_inline"), [(BURST_READ_BYTES - 1, True), (BURST_READ_BYTES, False)])
+def test_a_part_of_a_burst_is_never_committed_inline(run: Runner, read_bytes: int, is_inline: bool) -> None:
+    """The rest of it is read while the disk thread writes."""
+
+    async def scenario() -> None:
+        append = Append(7, 1, [b"record"], 6, True)
+        core = ScriptedCore(lambda inputs: Batch(append=append) if inputs else Batch())
+        async with bench(core) as made:
+            made.disk.takes_inline = True
+            made.node.post_received(1, b"x")
+            made.node.post_received(2, bytes(read_bytes))
+            await until(lambda: made.disk.inlined or made.disk.submitted)
+            assert bool(made.disk.inlined) is is_inline
+            made.disk.inlined.clear()
+            made.node.post_received(1, b"x")
+            await until(lambda: made.disk.inlined)
 
     run(scenario())
 

@@ -66,7 +66,7 @@ class DiskImage:
     def recover(self, on_damage: str = "stop") -> Recovered:
         """Recovery, and the cuts that it asks for."""
         found = recover([(number, bytes(self.files[number])) for number in sorted(self.files)], NODE_ID, on_damage)
-        for number in found.set_aside:
+        for number in (*found.set_aside, *found.unused):
             self.delete(number)
         for cut in found.cuts:
             buffer = self.files[cut.segment]

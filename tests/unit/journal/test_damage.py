@@ -286,15 +286,50 @@ def test_no_journal_at_all_is_a_new_one() -> None:
     assert (found.last_position, found.next_id, found.boot, found.was_clean) == (0, 1, 0, True)
 
 
-def test_a_segment_that_was_begun_and_not_used_is_gone_on_with() -> None:
+def test_what_was_made_ahead_and_not_used_is_passed_over() -> None:
     disk, journal = three_segments()
     disk.new_file(4)
+    disk.new_file(5)
     found = disk.recover()
+    assert found.unused == [4, 5]
     assert live_ids(found) == list(range(1, 11))
     journal = Journal(options(), found)
     take(journal, disk)
-    assert disk.entries[-1][:2] == (4, FILE_HEADER_BYTES)
+    assert disk.entries[-1][0] == 3
     assert disk.recover().boot == 2
+
+
+def test_a_torn_tail_before_a_file_made_ahead_is_cut() -> None:
+    disk, _ = three_segments()
+    disk.new_file(4)
+    _, offset, end, _ = disk.entries[-1]
+    disk.files[3][offset + 100 : end] = bytes(end - offset - 100)
+    found = disk.recover()
+    assert [(cut.segment, cut.offset) for cut in found.cuts] == [(3, offset)]
+    assert live_ids(found) == list(range(1, 10))
+
+
+def test_before_a_file_made_ahead_unproven_entries_are_written_again() -> None:
+    disk, _ = three_segments()
+    expected = disk.recover().unproven
+    assert expected is not None
+    disk.new_file(4)
+    assert disk.recover().unproven == expected
+
+
+def test_a_file_of_zeros_between_others_is_no_file_made_ahead() -> None:
+    disk, _ = three_segments()
+    disk.files[2][FILE_HEADER_BYTES:] = bytes(len(disk.files[2]) - FILE_HEADER_BYTES)
+    with pytest.raises(StorageFault, match=rf"{file_name(3)}.*what was between them is gone"):
+        disk.recover()
+
+
+def test_a_file_made_ahead_belongs_to_this_node_and_place() -> None:
+    disk, _ = three_segments()
+    disk.new_file(4)
+    disk.files[4][30] ^= 1
+    with pytest.raises(StorageFault, match=rf"{file_name(4)} at byte 0: its header is damaged"):
+        disk.recover()
 
 
 def test_an_entry_of_the_same_file_at_another_place_is_not_taken_for_a_later_one() -> None:

@@ -34,8 +34,13 @@ RIDE_ALONG_S: Final = 0.05
 INLINE_BYTES_MAX: Final = 128 << 10
 INLINE_SYNC_S_MAX: Final = 0.001
 # After a sync the publishers whose messages it covered send their next ones. Waiting for those, at most this share of
-# a usual sync, makes one group of them and of what came during the sync, instead of two that take turns.
+# a usual sync, makes one group of them and of what came during the sync, instead of two that take turns. Publishers
+# with much under way need no such wait: above this size groups that take turns keep them and the disk at work.
 GATHER_SHARE: Final = 0.5
+GATHER_BYTES_MAX: Final = 128 << 10
+# A group ends here, though more is queued: its publishers go on with what it covered while the next one is written. The
+# sync of a good disk is a small part of the time by then.
+GROUP_BYTES_MAX: Final = 192 << 10
 # Above `disk-pending-bytes-max` publishers get no credit. What they may still send must fit; beyond that the loop
 # waits.
 PENDING_FACTOR_MAX: Final = 8
@@ -175,7 +180,7 @@ class Disk:
 
     def _gather(self, committed_bytes: int) -> None:
         """Wait a moment for answers to the last group, if others came in while it was written."""
-        if not self._is_sync_wanted or not committed_bytes:
+        if not self._is_sync_wanted or not 0 < committed_bytes <= GATHER_BYTES_MAX:
             return
         deadline_s = time.monotonic() + self._sync_s * GATHER_SHARE
         self._gather_bytes = self._pending_bytes + committed_bytes
@@ -186,7 +191,7 @@ class Disk:
         self._gather_bytes = 0
 
     def _next_group(self, committed_bytes: int) -> list[Append]:
-        """All that is queued, as soon as something waits for it. Empty: closed."""
+        """What is queued, as soon as something waits for it, up to a bound. Empty: closed."""
         with self._changed:
             self._busy_since_s = None
             self._gather(committed_bytes)
@@ -200,9 +205,12 @@ class Disk:
                 if now_s >= deadline_s:
                     break
                 self._changed.wait(deadline_s - now_s)
-            group = list(self._queue)
-            self._queue.clear()
-            self._is_sync_wanted = False
+            group: list[Append] = []
+            size_bytes = 0
+            while self._queue and size_bytes < GROUP_BYTES_MAX:
+                group.append(self._queue.popleft())
+                size_bytes += group[-1].size_bytes
+            self._is_sync_wanted = bool(self._queue)  # what is left has waited as well
             self._busy_since_s = time.monotonic()
             return group
 

@@ -124,9 +124,9 @@ class JournalDirectory:
         self.files.sync_directory(self.path)
 
     def discard(self, segment: OpenSegment) -> None:
-        """A prepared file that will not be used."""
+        """A file with its name that will not be used. Should the name come back, recovery removes it."""
         self.files.close(segment.fd)
-        self.files.unlink(self._unnamed_path(segment.number))
+        self.files.unlink(self.path_of(segment.number))
 
     def delete(self, number: int) -> None:
         self.files.unlink(self.path_of(number))
@@ -186,6 +186,8 @@ class JournalDirectory:
             self._cut(cut)
         if recovered.unproven is not None:
             self._write_again(recovered.unproven)
+        for number in recovered.unused:
+            self.files.unlink(self.path_of(number))
         self.files.sync_directory(self.path)
 
     def _cut(self, cut: Cut) -> None:

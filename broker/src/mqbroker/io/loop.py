@@ -26,12 +26,13 @@ EXIT_HARD_STOP: Final = 1
 EXIT_BUG: Final = 70  # EX_SOFTWARE of sysexits(3)
 EXIT_STORAGE: Final = 74  # EX_IOERR
 
-# What one turn may gather before the core sees it. libuv reads a fast connection up to 32 times in a turn, so without
-# a bound a few hundred of them could hold gigabytes.
-GATHERED_BYTES_MAX: Final = 8 << 20
-# An inline commit stops the loop for one sync, which is worth it where the turn had little to do: two changes of
-# threads cost more than the sync of a good disk. Where much came in, the next work and the sync had better overlap.
-INLINE_RECEIVED_BYTES_MAX: Final = 128 << 10
+# What one turn gathers before the core sees it. libuv reads a fast connection up to 32 times in a turn; all of that in
+# one step would be one group for the disk and one answer, and client, loop and disk would wait for each other in turn.
+# Of pieces each has one under way.
+GATHERED_BYTES_MAX: Final = 128 << 10
+# An inline commit stops the loop for one sync, which is worth it where little came: two changes of threads cost more
+# than the sync of a good disk. A read this large is a part of more, and the rest had better be read during the sync.
+BURST_READ_BYTES: Final = 32 << 10
 
 
 class Core(Protocol):
@@ -66,6 +67,7 @@ class NodeLoop:
         self._handlers: Handlers = {}
         self._inputs: list[Input] = []
         self._gathered_bytes = 0
+        self._is_burst = False  # among what is gathered
         self._is_scheduled = False
         self._is_committed = False  # by this very turn, inline: `Synced` is among the inputs
         self._is_disk_full = False
@@ -93,12 +95,15 @@ class NodeLoop:
             self._schedule()
 
     def post_received(self, conn: int, data: bytes) -> None:
+        size_bytes = len(data)
         self._inputs.append(Received(conn, data))
-        self._gathered_bytes += len(data)
-        self.received_bytes_total += len(data)
+        self._gathered_bytes += size_bytes
+        self.received_bytes_total += size_bytes
+        if size_bytes >= BURST_READ_BYTES:
+            self._is_burst = True
         if not self._is_scheduled:
             self._schedule()
-        if self._gathered_bytes > GATHERED_BYTES_MAX:
+        if self._gathered_bytes >= GATHERED_BYTES_MAX:
             self._turn()
 
     def post_from_thread(self, item: Input) -> None:
@@ -162,7 +167,8 @@ class NodeLoop:
     def _step(self) -> tuple[Batch, int] | None:
         """One call of the core, carried out; the Batch and its time in ns, or None: the node has ended."""
         inputs, self._inputs = self._inputs, []
-        received_bytes, self._gathered_bytes = self._gathered_bytes, 0
+        is_burst, self._is_burst = self._is_burst, False
+        self._gathered_bytes = 0
         if self._is_ended or self._core is None or self._disk is None:
             return None
         if self._is_disk_full or self._disk.pending_bytes > self._pending_bytes_max:
@@ -170,7 +176,7 @@ class NodeLoop:
         at = At(time.monotonic_ns(), time.time_ns() // NS_PER_MS)
         try:
             batch = self._core.step(inputs, at)
-            self._carry_out(batch, received_bytes)
+            self._carry_out(batch, is_burst)
         except StorageFault as fault:
             self._end_by_fault(EXIT_STORAGE, "storage-failed", str(fault))
             return None
@@ -187,19 +193,18 @@ class NodeLoop:
             self._is_disk_full = not self._is_disk_full
             inputs.append(Disk(pending_bytes))
 
-    def _carry_out(self, batch: Batch, received_bytes: int) -> None:
+    def _carry_out(self, batch: Batch, is_burst: bool) -> None:
         if batch.append is not None:
-            self._hand_over(batch.append, received_bytes)
+            self._hand_over(batch.append, is_burst)
         handlers = self._handlers
         for effect in batch.effects:
             handlers[type(effect)](effect)
         for notice in batch.notices:
             self._log.emit(notice)
 
-    def _hand_over(self, append: Append, received_bytes: int) -> None:
+    def _hand_over(self, append: Append, is_burst: bool) -> None:
         assert self._disk is not None
-        is_small = received_bytes <= INLINE_RECEIVED_BYTES_MAX
-        if append.sync and is_small and not self._is_committed and self._disk.try_inline(append):
+        if append.sync and not is_burst and not self._is_committed and self._disk.try_inline(append):
             self._is_committed = True
         else:
             self._disk.submit(append)

@@ -57,7 +57,7 @@ class SegmentPool:
             spare = None
         if spare is None:
             spare = self._directory.prepare(number, max(size_bytes, standard_bytes))
-        self._directory.name(spare)
+            self._directory.name(spare)
         self.prepare(number + 1)
         return spare
 
@@ -69,7 +69,7 @@ class SegmentPool:
             self._post(Failed(effect_id, f"{DELETIONS_MAX} files wait for deletion already"))
 
     def close(self, timeout_s: float) -> None:
-        """End after what was asked for. Files that are ready and unused are removed at the next start."""
+        """End after what was asked for. A file that is ready and unused is removed, at the next start if not now."""
         with contextlib.suppress(queue.Full):
             self._tasks.put_nowait(None)
         if timeout_s:
@@ -77,7 +77,7 @@ class SegmentPool:
         spare, self._spare = self._spare, None
         if spare is not None:
             with contextlib.suppress(OSError):
-                self._directory.files.close(spare.fd)
+                self._directory.discard(spare)
 
     def _run(self) -> None:
         while True:
@@ -95,10 +95,20 @@ class SegmentPool:
         spare: OpenSegment | None = None
         with contextlib.suppress(OSError):
             spare = self._stock.prepare(number) or self._directory.prepare(number, self._directory.standard_bytes)
+            spare = self._named(spare)
         with self._prepared:
             self._spare = spare
             self._wanted = None
             self._prepared.notify_all()
+
+    def _named(self, segment: OpenSegment) -> OpenSegment | None:
+        """With its name, ahead of its time: that costs a sync of the directory, and commits would wait for it."""
+        try:
+            self._directory.name(segment)
+        except OSError:
+            self._directory.files.close(segment.fd)
+            return None
+        return segment
 
     def _delete(self, effect_id: int, segment: int) -> None:
         try:

@@ -1,8 +1,8 @@
 """What to do where a segment stops making sense: the decision table of recovery, and the facts that it decides on.
 
 Invariants of the writer that the rows rest on: a group of entries is synced as a whole and its successor starts after
-that; a segment is synced before the next one begins; files are zeros where nothing was written. So only the last
-group of the last segment can be torn by a power cut or a kill, and nothing of a torn entry was ever acknowledged.
+that; a segment is synced before anything is written to the next; files are zeros where nothing was written. So only the
+last group of the last segment can be torn by a power cut or a kill, and nothing of a torn entry was ever acknowledged.
 Everything else that does not check out is damage, and what to do about damage is for a person to decide.
 
 Source: docs/adr/0002-journal.md.
@@ -57,7 +57,7 @@ class Row(NamedTuple):
 
 # Legend
 #   B  blank     zeros from here to the end of the file
-#   L  last      no later segment exists
+#   L  last      nothing was written to any later segment
 #   T  torn      looks like a write that was cut short: a sector's share of it is all zeros, or its end is
 #   V  later     a later entry of this segment is valid
 #   C  covered   a later valid entry's watermark says that what belongs here was on disk
@@ -93,9 +93,9 @@ def matches(row: Row, facts: Facts) -> bool:
 
 
 def gather(buffer: bytes, offset: int, seed: int, place: tuple[int, bool]) -> Facts:
-    """The facts about `offset`. `place`: position of the last good entry before it, and whether no segment follows."""
+    """The facts about `offset`. `place`: position of the last good entry before it, whether later files are empty."""
     position_before, is_last = place
-    if _is_zero(buffer, offset, len(buffer)):
+    if is_blank(buffer, offset):
         return Facts(True, is_last, False, False, False)
     watermarks = _later_watermarks(buffer, offset + ENTRY_HEADER_BYTES, seed, position_before)
     return Facts(
@@ -105,6 +105,11 @@ def gather(buffer: bytes, offset: int, seed: int, place: tuple[int, bool]) -> Fa
         has_later=bool(watermarks),
         is_covered=any(watermark > position_before for watermark in watermarks),
     )
+
+
+def is_blank(buffer: bytes, offset: int) -> bool:
+    """Zeros from here to the end."""
+    return _is_zero(buffer, offset, offset + SECTOR_BYTES) and _is_zero(buffer, offset, len(buffer))
 
 
 def _looks_torn(buffer: bytes, offset: int, seed: int) -> bool:

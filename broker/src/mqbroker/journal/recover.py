@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from mqbroker.base.errors import StorageFault
 from mqbroker.base.notice import Level, Notice
-from mqbroker.journal.damage import Verdict, decide, gather
+from mqbroker.journal.damage import Verdict, decide, gather, is_blank
 from mqbroker.journal.format import (
     ENTRY_HEADER_BYTES,
     FILE_HEADER_BYTES,
@@ -66,7 +66,10 @@ def recover(
     source = _with_last(segments)
     try:
         for number, buffer, is_last in source:
-            recovery.read(number, buffer, is_last)
+            if is_last and _is_unused(buffer):
+                recovery.pass_over(number, buffer)
+            else:
+                recovery.read(number, buffer, is_last)
         recovery.check_beginning()
     except Damage as damage:
         if damage.remedy is not None or on_damage != "truncate":
@@ -77,14 +80,20 @@ def recover(
 
 
 def _with_last(segments: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes, bool]]:
-    """Look one ahead, so that only two buffers are held that nothing points into."""
+    """Whether nothing was written behind a file. Look one ahead, so that only two buffers are held that nothing points
+    into: files beyond an unused one show by their positions that something is gone."""
     held: tuple[int, bytes] | None = None
     for item in segments:
         if held is not None:
-            yield *held, False
+            yield *held, _is_unused(item[1])
         held = item
     if held is not None:
         yield *held, True
+
+
+def _is_unused(buffer: bytes) -> bool:
+    """A header at most and no entry: made ahead, and named, while the file before it was written to."""
+    return is_blank(buffer, FILE_HEADER_BYTES)
 
 
 class _Recovery:
@@ -99,6 +108,7 @@ class _Recovery:
         self._uses: list[SegmentUse] = []
         self._cuts: list[Cut] = []
         self._set_aside: list[int] = []
+        self._unused: list[int] = []
         self._findings: list[Notice] = []
 
     def read(self, number: int, buffer: bytes, is_last: bool) -> None:
@@ -119,6 +129,11 @@ class _Recovery:
             self._end(number, offset, (buffer, header.seed, is_last))
         finally:
             self._uses.append(SegmentUse(number, len(buffer), offset, *self._rebuild.segment_use()))
+
+    def pass_over(self, number: int, buffer: bytes) -> None:
+        """A file that was made ahead of its time. What comes last is the one before it. Raises Damage."""
+        check_file(number, buffer, self._node_id)
+        self._unused.append(number)
 
     def _check_order(self, number: int, entry: Entry) -> None:
         if self._position is not None and entry.position != self._position + 1:
@@ -181,6 +196,7 @@ class _Recovery:
             unproven=self._unproven(),
             segments=[use for use in self._uses if use.number >= rebuild.trim],
             obsolete=[use.number for use in self._uses if use.number < rebuild.trim],
+            unused=self._unused,
             cuts=self._cuts,
             set_aside=self._set_aside,
             findings=self._findings,

@@ -71,6 +71,7 @@ class Recovered:
     """State at the end of the journal. The defaults are those of a journal that does not exist yet.
 
     `unproven` is (segment, from, to): entries at the end of which nothing on disk says that they are on disk.
+    `unused` are the last files, to which nothing was ever written: one is made ahead of its time.
     """
 
     queues: dict[int, dict[str, Any]] = field(default_factory=dict)
@@ -86,6 +87,7 @@ class Recovered:
     trim: int = 1
     segments: list[SegmentUse] = field(default_factory=list)
     obsolete: list[int] = field(default_factory=list)
+    unused: list[int] = field(default_factory=list)
     cuts: list[Cut] = field(default_factory=list)
     unproven: tuple[int, int, int] | None = None
     set_aside: list[int] = field(default_factory=list)
