@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import threading
 import time
 from collections.abc import Callable
@@ -12,12 +13,13 @@ import pytest
 from mqbroker.base.errors import StorageFault
 from mqbroker.base.notice import Level, Notice
 from mqbroker.io import loop as loop_module
-from mqbroker.io.loop import BURST_READ_BYTES
+from mqbroker.io.log import Log, LogShape
+from mqbroker.io.loop import BURST_READ_BYTES, NodeLoop
 from mqbroker.journal.append import Append
 from mqbroker.node.effects import Batch, Halt, Send
 from mqbroker.node.inputs import Accepted, Closed, Disk, Done, Input, Received, Stop, Synced
 
-from tests.unit.io.conftest import PENDING_BYTES_MAX, ScriptedCore, bench, until
+from tests.unit.io.conftest import PENDING_BYTES_MAX, CountingDisk, ScriptedCore, bench, until
 
 MS = 1_000_000
 Runner = Callable[[Any], Any]
@@ -50,6 +52,25 @@ def test_a_turn_is_bounded_in_bytes(run: Runner) -> None:
                 made.node.post_received(1, bytes(loop_module.GATHERED_BYTES_MAX // 2 + 1))
             # The second of them was over the bound: the step ran inside the call, before the loop turned.
             assert [len(step) for step in core.steps] == [0, 2]
+            await until(lambda: len(core.steps) == 3)
+            made.node.post_received(1, bytes(loop_module.GATHERED_BYTES_MAX))
+            assert [len(step) for step in core.steps] == [0, 2, 1, 1]
+            await asyncio.sleep(0.02)
+            assert len(core.steps) == 4, "and none without inputs follows"
+
+    run(scenario())
+
+
+def test_what_comes_before_the_start_is_in_the_first_step(run: Runner) -> None:
+    async def scenario() -> None:
+        core = ScriptedCore()
+        node = NodeLoop(asyncio.get_running_loop(), Log(io.StringIO(), LogShape.PLAIN), PENDING_BYTES_MAX)
+        node.post_received(1, bytes(loop_module.GATHERED_BYTES_MAX))
+        node.post(Synced(1))
+        node.start(core, CountingDisk(), {})
+        await until(lambda: core.steps)
+        assert [len(step) for step in core.steps] == [2]
+        node.end(0)
 
     run(scenario())
 

@@ -101,10 +101,10 @@ class NodeLoop:
         self.received_bytes_total += size_bytes
         if size_bytes >= BURST_READ_BYTES:
             self._is_burst = True
-        if not self._is_scheduled:
-            self._schedule()
         if self._gathered_bytes >= GATHERED_BYTES_MAX:
             self._turn()
+        elif not self._is_scheduled:
+            self._schedule()
 
     def post_from_thread(self, item: Input) -> None:
         if threading.get_ident() == self._own_thread:
@@ -166,10 +166,12 @@ class NodeLoop:
 
     def _step(self) -> tuple[Batch, int] | None:
         """One call of the core, carried out; the Batch and its time in ns, or None: the node has ended."""
+        if self._core is None or self._disk is None:
+            return None  # what comes before the start waits for it
         inputs, self._inputs = self._inputs, []
         is_burst, self._is_burst = self._is_burst, False
         self._gathered_bytes = 0
-        if self._is_ended or self._core is None or self._disk is None:
+        if self._is_ended:
             return None
         if self._is_disk_full or self._disk.pending_bytes > self._pending_bytes_max:
             self._watch_disk(inputs, self._disk.pending_bytes)
