@@ -6,13 +6,17 @@ import random
 
 import pytest
 from mqbroker.amqp.links import SenderLink
+from mqbroker.node.broker import FEW_BYTES
+from mqbroker.node.effects import Send
 from mqbroker.wire.run import single
 from mqbroker.wire.sections import build_message
 
 from tests.sim.clients import Client, Consumer, Producer
 from tests.sim.disk import Faults
 from tests.sim.world import SimNode, World, options_for
+from tests.support import frames
 from tests.support.checker import History
+from tests.support.stage import Stage, options_with
 
 
 def _connected_producer(world: World, node: SimNode) -> tuple[Producer, SenderLink]:
@@ -53,3 +57,16 @@ def test_credit_that_follows_its_attach_in_the_same_read_counts() -> None:
     queue = node.broker.store.queues["orders"]
     assert len(queue.consumers) == 1
     assert queue.consumers[0].capacity() == consumer.window  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(("size_bytes", "is_message_first"), [(100, True), (FEW_BYTES // 2, False)])
+def test_a_few_messages_leave_before_their_answer_and_many_after_it(size_bytes: int, is_message_first: bool) -> None:
+    """What one step sends to the producer and to the consumer of three messages."""
+    stage = Stage(options_with())
+    producer, consumer = stage.accept(), stage.accept()
+    stage.talk(producer, frames.anonymous() + frames.opened() + frames.begun() + frames.sender())
+    stage.talk(consumer, frames.anonymous() + frames.opened() + frames.begun() + frames.receiver(credit=10))
+    steps = len(stage.batches)
+    stage.talk(producer, b"".join(frames.transfer(number, bytes(size_bytes)) for number in range(3)))
+    sent = [effect.conn for batch in stage.batches[steps:] for effect in batch.effects if isinstance(effect, Send)]
+    assert sent == ([consumer, producer] if is_message_first else [producer, consumer])

@@ -58,6 +58,7 @@ from mqbroker.node.timers import Timers
 from mqbroker.wire.types import Symbol
 
 DISPATCH_MAX: Final = 20_000  # messages that one step hands out before it lets others have a turn
+FEW_BYTES: Final = 16 << 10  # of messages: a socket takes them in no time
 
 Operations = Callable[["Broker", given.AdminRequest], None]
 
@@ -239,19 +240,23 @@ class Broker:
 
     def _collect(self) -> None:
         touched, self.touched = self.touched, {}
-        delivering: list[Effect] = []
-        answering: list[Effect] = []
+        few: list[Effect] = []
+        answers: list[Effect] = []
+        many: list[Effect] = []
         for conn, peer in touched.items():
             connection = peer.connection
             connection.flush()
             if connection.out:
-                # Messages leave before answers to those who sent them: their way is the longer one.
-                (delivering if peer.out_bytes else answering).append(Send(conn, connection.out))
+                # A few messages leave before answers to those who sent them: their way is the longer one. Many leave
+                # after: to put them into a socket takes as long as their sender needs for the next ones.
+                sends = answers if not peer.out_bytes else few if peer.out_bytes <= FEW_BYTES else many
+                sends.append(Send(conn, connection.out))
                 connection.out = []
                 peer.spoke_ns = self.at.monotonic_ns
             peer.out_bytes = 0
-        self.effects += delivering
-        self.effects += answering
+        self.effects += few
+        self.effects += answers
+        self.effects += many
         self.effects.extend(self.closing.values())
         self.closing.clear()
 
