@@ -2,7 +2,7 @@
 
 Without it the wheel is pure, as is every editable install. Sources are compiled in a folder of their own, so nothing
 lands in the checkout, and stay in the wheel beside what was compiled of them: Python prefers the latter, tracebacks
-show the former. docs/adr/0013-native-build.md says why, and what differs.
+show the former. By gcc they are compiled twice: the second time guided by what a training (native_training.py) ran. docs/adr/0013-native-build.md says why, and what differs.
 """
 
 from __future__ import annotations
@@ -63,7 +63,9 @@ class NativeBuild(BuildHookInterface[Any]):
 def compile_modules(place: Path, files: list[str]) -> list[Path]:
     """Compile files below `place`; the libraries, below `place/built`. The same sources give the same bytes."""
     # Here, as a pure wheel needs none of them; setuptools first, as it brings the distutils that the others take.
-    import setuptools
+    import setuptools  # isort: skip
+    from distutils import ccompiler, sysconfig
+
     from mypyc.build import mypycify
     from setuptools.command.build_ext import build_ext
 
@@ -82,7 +84,9 @@ def compile_modules(place: Path, files: list[str]) -> list[Path]:
         )  # fmt: skip
         for extension in (library, *stubs):
             extension.extra_compile_args += FLAGS
-        if _is_gcc():
+        compiler: Any = ccompiler.new_compiler()
+        sysconfig.customize_compiler(compiler)
+        if is_gcc(compiler.compiler):
             profile, given = place / "profile", library.extra_compile_args
             library.extra_compile_args = [*given, f"-fprofile-generate={profile}"]
             library.extra_link_args = ["-fprofile-generate"]
@@ -99,13 +103,9 @@ def compile_modules(place: Path, files: list[str]) -> list[Path]:
         return sorted(Path(place, "built").rglob("*.so"))
 
 
-def _is_gcc() -> bool:
-    """Whether the C compiler that setuptools takes is gcc, of whatever name. Others that define __GNUC__ say more."""
-    from distutils import ccompiler, sysconfig
-
-    compiler: Any = ccompiler.new_compiler()
-    sysconfig.customize_compiler(compiler)
-    asked = [*compiler.compiler, "-dM", "-E", "-x", "c", os.devnull]
+def is_gcc(command: list[str]) -> bool:
+    """Whether this C compiler is gcc, of whatever name. Others that claim to be like it say more of themselves."""
+    asked = [*command, "-dM", "-E", "-x", "c", os.devnull]
     said = subprocess.run(asked, capture_output=True, text=True, check=False).stdout
     return "#define __GNUC__ " in said and "__clang__" not in said and "__INTEL" not in said
 
@@ -113,7 +113,7 @@ def _is_gcc() -> bool:
 def train(place: Path, modules: list[str]) -> None:
     """Run the training with what was built, beside the sources below `place`. Raises RuntimeError with its output."""
     shutil.copytree(place / "built", place, dirs_exist_ok=True)
-    found = os.pathsep.join([str(place), *filter(None, sys.path)])
+    found = os.pathsep.join([str(place), str(TRAINING.parent), *filter(None, sys.path)])
     environ = {**os.environ, "PYTHONPATH": found, "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(
         [sys.executable, str(TRAINING), *modules], env=environ, timeout=TRAINING_TIME_S_MAX,

@@ -1,10 +1,12 @@
 """The training of the native build (broker/native_training.py): all that is compiled is run, always the same way.
 
-It is watched where it runs as Python: what is compiled of a function that was called here is called there as well.
+It is watched where it runs as Python: what is compiled of a function that was called here is called there as well. That
+a build takes the profile in is shown in tests/system/broker/test_native.py.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -12,6 +14,7 @@ import sys
 import tomllib
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -42,6 +45,17 @@ WITHOUT = {
     "journal/places": "pages",
     "io/disk": "it has threads and real files: what it does next depends on how long they take",
 }
+
+
+@pytest.fixture
+def hook() -> ModuleType:
+    """broker/native_build.py, which no package holds."""
+    spec = importlib.util.spec_from_file_location("native_build", BROKER / "native_build.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def compiled() -> list[str]:
@@ -75,3 +89,17 @@ def test_it_runs_through_each_module_that_is_compiled(module: str) -> None:
 def test_it_always_runs_the_same_way() -> None:
     assert calls("0") == calls("1")
     assert sum(calls("0").values()) > 100_000
+
+
+def test_a_training_that_fails_says_why(tmp_path: Path, hook: ModuleType) -> None:
+    (tmp_path / "built").mkdir()
+    with pytest.raises(RuntimeError, match=r"(?s)training of the native build failed.*No module named 'mqbroker\.new'"):
+        hook.train(tmp_path, ["mqbroker.new"])
+
+
+def test_gcc_is_told_by_what_it_says_of_itself(tmp_path: Path, hook: ModuleType) -> None:
+    other = tmp_path / "gcc"
+    other.write_text("#!/bin/sh\necho '#define __GNUC__ 4'\necho '#define __clang__ 1'\n")
+    other.chmod(0o755)
+    assert hook.is_gcc(["gcc"])
+    assert not hook.is_gcc([str(other)])
