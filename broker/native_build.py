@@ -2,7 +2,8 @@
 
 Without it the wheel is pure, as is every editable install. Sources are compiled in a folder of their own, so nothing
 lands in the checkout, and stay in the wheel beside what was compiled of them: Python prefers the latter, tracebacks
-show the former. By gcc they are compiled twice: the second time guided by what a training (native_training.py) ran. docs/adr/0013-native-build.md says why, and what differs.
+show the former. By gcc they are compiled twice, the second time guided by what a training (native_training.py) ran.
+docs/adr/0013-native-build.md says why, and what differs.
 """
 
 from __future__ import annotations
