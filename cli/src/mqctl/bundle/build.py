@@ -53,7 +53,7 @@ def build(recipe: Recipe, say: Say) -> tuple[Path, Manifest]:
     with tempfile.TemporaryDirectory(prefix=".bundle-", dir=recipe.output) as scratch:
         folder = Path(scratch) / "bundle"
         (folder / WHEELS).mkdir(parents=True)
-        say("compiling the broker, a minute or two" if recipe.is_native else "building the broker's wheel")
+        say("compiling the broker twice, some minutes" if recipe.is_native else "building the broker's wheel")
         wheel = _broker_wheel(recipe, Path(scratch))
         say(f"fetching dependencies for CPython {recipe.target.python} on {recipe.target.platform}")
         _fetch(recipe, folder / WHEELS)

@@ -1,0 +1,105 @@
+"""The training of the native build (broker/native_training.py): all that is compiled is run, always the same way.
+
+It is watched where it runs as Python: what is compiled of a function that was called here is called there as well. That
+a build takes the profile in is shown in tests/system/broker/test_native.py.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+BROKER = Path(__file__).resolve().parents[2] / "broker"
+DIVISOR = "100"
+TIME_S_MAX = 60
+# Counts calls of functions by module and name. Modules are imported before, as that is no training.
+WATCH = """
+import importlib, json, sys
+from collections import Counter
+import native_training
+divisor, *modules = sys.argv[1:]
+files = {importlib.import_module(f"mqbroker.{name.replace('/', '.')}").__file__: name for name in modules}
+calls = Counter()
+def note(frame, event, argument):
+    if event == "call" and frame.f_code.co_filename in files:
+        calls[f"{files[frame.f_code.co_filename]}:{frame.f_code.co_qualname}"] += 1
+sys.setprofile(note)
+native_training.train(int(divisor))
+sys.setprofile(None)
+print(json.dumps(calls))
+"""
+# Compiled, and not run by the training.
+WITHOUT = {
+    "base/native": "one constant",
+    "base/value": "equality and texts, which no message asks for",
+    "core/picking": "purges and moves of whole queues",
+    "journal/places": "pages",
+    "io/disk": "it has threads and real files: what it does next depends on how long they take",
+}
+
+
+@pytest.fixture
+def hook() -> ModuleType:
+    """broker/native_build.py, which no package holds."""
+    spec = importlib.util.spec_from_file_location("native_build", BROKER / "native_build.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def compiled() -> list[str]:
+    """What pyproject.toml lists."""
+    table = tomllib.loads((BROKER / "pyproject.toml").read_text())
+    modules: list[str] = table["tool"]["hatch"]["build"]["targets"]["wheel"]["hooks"]["custom"]["modules"]
+    return modules
+
+
+@cache
+def calls(hash_seed: str) -> dict[str, int]:
+    """How often each function was called."""
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    path = os.pathsep.join([str(BROKER / "src"), str(BROKER), environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, "-c", WATCH, DIVISOR, *compiled()],
+        env=environ | {"PYTHONPATH": path, "PYTHONHASHSEED": hash_seed},
+        capture_output=True, text=True, timeout=TIME_S_MAX, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    found: dict[str, int] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.parametrize("module", compiled())
+def test_it_runs_through_each_module_that_is_compiled(module: str) -> None:
+    ran = [name for name in calls("0") if name.startswith(f"{module}:")]
+    assert bool(ran) != (module in WITHOUT)
+
+
+def test_it_always_runs_the_same_way() -> None:
+    assert calls("0") == calls("1")
+    assert sum(calls("0").values()) > 100_000
+
+
+def test_a_training_that_fails_says_why(tmp_path: Path, hook: ModuleType) -> None:
+    (tmp_path / "built").mkdir()
+    with pytest.raises(RuntimeError, match=r"(?s)training of the native build failed.*No module named 'mqbroker\.new'"):
+        hook.train(tmp_path, ["mqbroker.new"])
+
+
+def test_gcc_is_told_by_what_it_says_of_itself(tmp_path: Path, hook: ModuleType) -> None:
+    other = tmp_path / "gcc"
+    other.write_text("#!/bin/sh\necho '#define __GNUC__ 4'\necho '#define __clang__ 1'\n")
+    other.chmod(0o755)
+    assert hook.is_gcc(["gcc"])
+    assert not hook.is_gcc([str(other)])
