@@ -315,6 +315,17 @@ def test_dispatch_waits_for_consumers_or_for_a_while(needed: int, delay_ms: int,
     assert [message["body"] for message in site.stage.replies[first].result["messages"]] == ["one"]
 
 
+def test_a_queue_may_have_a_time_of_its_own_to_wait_for_consumers() -> None:
+    site = Site(default_delay_before_dispatch=10)
+    site.stage.admin("queue-create", name="orders", consumers_before_dispatch=2, delay_before_dispatch_ms=300)
+    site.send("one")
+    first = site.stage.ask("receive", 1, address="orders", wait_ms=10_000)
+    site.stage.wait(290)
+    assert first not in site.stage.replies
+    site.stage.wait(20)
+    assert [message["body"] for message in site.stage.replies[first].result["messages"]] == ["one"]
+
+
 @pytest.mark.option("address-settings.default-purge-on-no-consumers")
 @pytest.mark.parametrize(("is_on", "left"), [(True, {"orders": 1}), (False, {"orders": 2})])
 def test_the_last_consumer_may_take_the_rest_with_it(is_on: bool, left: dict[str, int]) -> None:

@@ -60,7 +60,7 @@ class Dispatch:
     def joined(self, consumer: Consumer) -> None:
         """A consumer is new."""
         self._seen[consumer] = 0
-        if self._queue.kind.group_rebalance:
+        if self._queue.kind.group_rebalance and not consumer.is_browser:
             self._groups.clear()
             self._look_again()
         self._choose_way()
@@ -73,7 +73,7 @@ class Dispatch:
         if len(kept) < len(self._groups):
             self._groups = kept
             self._look_again()
-        if not self._seen:
+        if not self._queue.takers:
             self.gate_ms = 0
             self.is_closed = self._queue.kind.consumers_before_dispatch > 0
         self._choose_way()
@@ -83,7 +83,7 @@ class Dispatch:
         if self._queue.kind.group_buckets != before.group_buckets:
             self._groups.clear()
             self._look_again()
-        if not self._seen:
+        if not self._queue.takers:
             self.is_closed = self._queue.kind.consumers_before_dispatch > 0
 
     def returned(self, rank: int) -> None:
@@ -134,12 +134,14 @@ class Dispatch:
         """Hand out about `count_max` messages; says how many went, or were looked at."""
         queue = self._queue
         self.is_unfinished = False
-        if not queue.backlog.count or not queue.consumers or self._is_gated(now_ms):
+        if not queue.backlog.count or not queue.consumers:
             return 0
+        is_held = queue.is_paused or self._is_gated(now_ms)
         if not self.is_selective:
-            return self._plainly(count_max, now_ms)
-        looked = self._copies(count_max, now_ms)
-        return looked if queue.kind.non_destructive else looked + self._selectively(count_max - looked, now_ms)
+            return 0 if is_held else self._plainly(count_max, now_ms)
+        looked = self._copies(count_max, now_ms, everybody=queue.kind.non_destructive and not is_held)
+        is_over = is_held or queue.kind.non_destructive
+        return looked if is_over else looked + self._selectively(count_max - looked, now_ms)
 
     @property
     def refused_below(self) -> int:
@@ -162,7 +164,7 @@ class Dispatch:
         """Queues may wait for a number of consumers, or for a while, before the first message goes out."""
         if self.is_closed:
             needed = self._queue.kind.consumers_before_dispatch
-            self.is_closed = needed > len(self._queue.consumers) and not 0 < self.gate_ms <= now_ms
+            self.is_closed = needed > len(self._queue.takers) and not 0 < self.gate_ms <= now_ms
         return self.is_closed
 
     def _plainly(self, count_max: int, now_ms: int) -> int:
@@ -224,12 +226,10 @@ class Dispatch:
 
     # -- looking at each message ---------------------------------------------------------------------------------------
 
-    def _copies(self, count_max: int, now_ms: int) -> int:
+    def _copies(self, count_max: int, now_ms: int, *, everybody: bool) -> int:
         """Browsers, and all consumers of a non-destructive queue, get copies from where they have got to."""
-        queue = self._queue
-        everybody = queue.kind.non_destructive
         looked = 0
-        for consumer in [each for each in queue.consumers if everybody or each.is_browser]:
+        for consumer in [each for each in self._queue.consumers if everybody or each.is_browser]:
             looked += self._copy_to(consumer, count_max - looked, now_ms)
         return looked
 
@@ -259,7 +259,7 @@ class Dispatch:
     def _selectively(self, count_max: int, now_ms: int) -> int:
         queue = self._queue
         cursor = self._cursor % len(queue.consumers)
-        turn = queue.consumers[:1] if queue.kind.exclusive else queue.consumers[cursor:] + queue.consumers[:cursor]
+        turn = queue.takers[:1] if queue.kind.exclusive else queue.consumers[cursor:] + queue.consumers[:cursor]
         room = {each: n for each in turn if not each.is_browser and (n := each.capacity()) > 0}
         if not room:
             return 0

@@ -105,6 +105,11 @@ class Queue:
     # -- counts --------------------------------------------------------------------------------------------------------
 
     @property
+    def takers(self) -> list[Consumer]:
+        """Consumers that take messages away: browsers change nothing of what a queue does for these."""
+        return [each for each in self.consumers if not each.is_browser]
+
+    @property
     def ready_count(self) -> int:
         """Messages that could be delivered now."""
         return self.backlog.count
@@ -158,7 +163,8 @@ class Queue:
         """Whether consumers could have more than what is here, or soon can."""
         if self.redistributor is not None and self.redistributor.is_running:
             return self.backlog.count <= low_count or self.redistributor.seen > self.backlog.last_rank
-        return not self.is_paused and bool(self.consumers) and self.dispatcher.is_hungry(low_count)
+        served = self.consumers if not self.is_paused else [each for each in self.consumers if each.is_browser]
+        return bool(served) and self.dispatcher.is_hungry(low_count)
 
     def _schedule(self, segment: Segment, due_ms: int) -> None:
         heappush(self.scheduled, (due_ms, segment.rank, segment))
@@ -315,7 +321,7 @@ class Queue:
 
     def dispatch(self, count_max: int, now_ms: int = 0) -> int:
         """Hand out messages to consumers, about `count_max` at most; says how much work that was."""
-        work = 0 if self.is_paused else self.dispatcher.run(count_max, now_ms)
+        work = self.dispatcher.run(count_max, now_ms)
         if not self.backlog.count:
             self.ran_empty = True
         return work
@@ -337,13 +343,13 @@ class Queue:
             yield segment, 0
 
 
-def check_consumers(queue: Queue, common_max: int) -> None:
-    """Whether one more consumer is let in. Raises Refused."""
-    count = len(queue.consumers) + queue.arriving_count
-    own = queue.kind.max_consumers
-    if 0 <= own <= count:
-        why = f"queue {queue.kind.name!r} has {count} consumers, which is its max-consumers"
+def check_consumers(queue: Queue, common_max: int, *, is_browser: bool = False) -> None:
+    """Whether one more consumer is let in; browsers do not count at the bound of the queue's own. Raises Refused."""
+    own, taking_count = queue.kind.max_consumers, len(queue.takers) + queue.arriving_count
+    if not is_browser and 0 <= own <= taking_count:
+        why = f"queue {queue.kind.name!r} has {taking_count} consumers, which is its max-consumers"
         raise Refused("amqp:resource-limit-exceeded", why)
+    count = len(queue.consumers) + queue.arriving_count
     if count >= common_max:
         why = f"queue {queue.kind.name!r} has {count} consumers, which is consumers-per-queue-max"
         raise Refused("amqp:resource-limit-exceeded", why)
