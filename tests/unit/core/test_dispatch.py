@@ -128,7 +128,7 @@ class DispatchMachine(RuleBasedStateMachine):
         segment = taker.held.pop(data.draw(st.integers(0, len(taker.held) - 1)))
         if is_done:
             self.queue.dispatcher.forget(segment)
-            self.queue.settled(segment.n)
+            self.queue.settled(segment)
             del self.live[segment.first_id]
         else:
             self.queue.put_back(segment)

@@ -127,3 +127,11 @@ def test_a_paused_queue_that_pages_can_be_browsed_to_its_end() -> None:
     lines += script.run("wait 100")
     got = " ".join(line.partition(": ")[2] for line in lines if line.startswith("b gets: "))
     assert got == " ".join(f"m{number}" for number in range(1, 21))
+
+
+def test_what_a_consumer_gives_back_is_not_shown_again_and_nothing_behind_it_is() -> None:
+    script = talk()
+    script.run("attach b from orders browse credit=10")
+    script.run("attach c from orders credit=1")
+    assert script.run("modify c m1") == []
+    assert script.run("publish p orders") == ["b gets: m3", "p learns accepted: m3"]

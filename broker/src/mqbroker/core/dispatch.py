@@ -87,9 +87,9 @@ class Dispatch:
             self.is_closed = self._queue.kind.consumers_before_dispatch > 0
 
     def returned(self, rank: int) -> None:
-        """A message is (again) at this place, which consumers may have passed."""
+        """A message is at this place again, which consumers may have passed; browsers do not go back, as in `arrived`."""
         for consumer, seen in self._seen.items():
-            if seen > rank:
+            if seen > rank and not consumer.is_browser:
                 self._seen[consumer] = rank
 
     def arrived(self, rank: int) -> None:

@@ -385,7 +385,7 @@ class Store:
             queue.dispatcher.forget(segment)
         if queue.pages is not None:
             self.dirty[queue] = None
-        queue.settled(segment.n)
+        queue.settled(segment)
         if not queue.consumers:
             self._look_at_end(queue)
             self.idle.drained(queue)
