@@ -87,7 +87,7 @@ class Dispatch:
             self.is_closed = self._queue.kind.consumers_before_dispatch > 0
 
     def returned(self, rank: int) -> None:
-        """A message is at this place again, which consumers may have passed; browsers do not go back, as in `arrived`."""
+        """A message is at this place again, which consumers may have passed; browsers do not go back."""
         for consumer, seen in self._seen.items():
             if seen > rank and not consumer.is_browser:
                 self._seen[consumer] = rank
