@@ -124,3 +124,16 @@ def test_the_key_of_a_newer_value_outlives_the_older_one() -> None:
     script.run("accept c m1")
     script.run("publish p orders k=a")
     assert left(script) == ["m3"]
+
+
+# -- copies -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("settings", [{"default_non_destructive": True}, {"default_group_rebalance": True}])
+def test_who_gets_copies_gets_them_once_whoever_comes_and_goes(settings: dict[str, Any]) -> None:
+    script = talk("publish p orders count=3 group=a", **settings)
+    script.run("connect b d")
+    copies = "" if "default_non_destructive" in settings else "browse "
+    assert script.run(f"attach b from orders {copies}credit=100")[1:] == ["b gets: m1 m2 m3"]
+    for command in ("attach c from orders credit=1", "attach d from orders credit=1", "detach c orders"):
+        assert [line for line in script.run(command) if line.startswith("b gets")] == []

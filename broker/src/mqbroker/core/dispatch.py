@@ -32,6 +32,7 @@ class Dispatch:
         "_cursor",
         "_groups",
         "_has_groups",
+        "_is_rewound",
         "_queue",
         "_seen",
         "barred",
@@ -51,6 +52,7 @@ class Dispatch:
         self.gate_ms = 0  # the time from which on messages are handed out although consumers are missing
         self.is_closed = queue.kind.consumers_before_dispatch > 0
         self._has_groups = False
+        self._is_rewound = False  # somebody has to look again at what was passed
         self.is_selective = False
         self.opens_group = False  # what is being delivered is the first message of a group to that consumer
         self.is_unfinished = False  # the last run stopped at its bound
@@ -69,9 +71,8 @@ class Dispatch:
         """A consumer is gone."""
         del self._seen[consumer]
         self.barred.left(consumer)
-        kept = {group: each for group, each in self._groups.items() if each is not consumer}
-        if len(kept) < len(self._groups):
-            self._groups = kept
+        if self._has_groups:
+            self._groups = {group: each for group, each in self._groups.items() if each is not consumer}
             self._look_again()
         if not self._queue.takers:
             self.gate_ms = 0
@@ -88,6 +89,7 @@ class Dispatch:
 
     def returned(self, rank: int) -> None:
         """A message is at this place again, which consumers may have passed; browsers do not go back."""
+        self._is_rewound = True
         for consumer, seen in self._seen.items():
             if seen > rank and not consumer.is_browser:
                 self._seen[consumer] = rank
@@ -121,7 +123,10 @@ class Dispatch:
         self._has_groups = self.is_selective = True
 
     def _look_again(self) -> None:
-        self._seen = dict.fromkeys(self._seen, 0)
+        """Groups have other consumers, or none: nothing to those that get copies, who would get them again."""
+        if not self._queue.kind.non_destructive:
+            self._is_rewound = True
+            self._seen = {each: seen if each.is_browser else 0 for each, seen in self._seen.items()}
 
     def _choose_way(self) -> None:
         takes_all = all(each.filter is None and not each.is_browser for each in self._queue.consumers)
@@ -265,7 +270,8 @@ class Dispatch:
             return 0
         _keep_priorities(room)
         looked = 0
-        start = min(self._seen[each] for each in room)
+        self._is_rewound = False
+        start = end = min(self._seen[each] for each in room)
         for segment in queue.backlog.from_rank(start):
             if 0 < segment.run.expires_ms <= now_ms:
                 queue.gone.append((EXPIRED, queue.backlog.take_at(segment.rank, segment.n)))
@@ -275,10 +281,25 @@ class Dispatch:
                     return looked
                 if looked >= min(count_max, LOOKED_AT_MAX):
                     self.is_unfinished = True
+                    self._pass(room, end)
                     return looked
                 looked += 1
+                able_count = len(room)
                 self._offer(segment, index, room)
+                end = segment.rank + index - segment.start + 1
+                if len(room) < able_count and self._have_seen_all(room):
+                    return looked
+        self._pass(room, end)
         return looked
+
+    def _have_seen_all(self, room: dict[Consumer, int]) -> bool:
+        last = self._queue.backlog.last_rank
+        return all(self._seen[consumer] > last for consumer in room)
+
+    def _pass(self, room: dict[Consumer, int], end: int) -> None:
+        """What is before this place is nothing for those that still have room: it belongs to groups of others."""
+        for consumer in () if self._is_rewound else room:
+            self._seen[consumer] = max(self._seen[consumer], end)
 
     def _offer(self, segment: Segment, index: int, room: dict[Consumer, int]) -> None:
         """Give one message to the first in turn that may have it; that one goes behind its equals."""
