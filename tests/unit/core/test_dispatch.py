@@ -6,7 +6,7 @@ from collections import Counter
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from mqbroker.core.backlog import rank_of
+from mqbroker.core.backlog import ID_BITS
 from mqbroker.core.dispatch import LOOKED_AT_MAX
 from mqbroker.core.message_view import MessageView
 from mqbroker.core.queue import Filter, Queue, QueueKind, Segment
@@ -41,7 +41,7 @@ class Taker:
         self.held: list[Segment] = []
         self.copies: list[int] = []
         self.unusable: set[int] = set()
-        self.missed: set[int] = set()  # what came to a place that a browser had passed
+        self.missed: set[int] = set()  # what came back to a place that a browser had passed
 
     def capacity(self) -> int:
         return self.credit
@@ -96,14 +96,11 @@ class DispatchMachine(RuleBasedStateMachine):
             if not self.queue.dispatcher.is_unfinished:
                 break
 
-    def arrive_at(self, rank: int, message_id: int) -> None:
-        """Browsers miss what comes, or comes back, to a place that they have passed."""
-        for taker in self.takers:
-            if taker.is_browser and self.queue.dispatcher._seen[taker] > rank:
-                taker.missed.add(message_id)
-
     def put_back(self, segment: Segment) -> None:
-        self.arrive_at(segment.rank, segment.first_id)
+        """Browsers miss what comes back to a place that they have passed."""
+        for taker in self.takers:
+            if taker.is_browser and self.queue.dispatcher._copied[taker][segment.rank >> ID_BITS] > segment.rank:
+                taker.missed.add(segment.first_id)
         self.queue.put_back(segment)
 
     @rule(colour=COLOURS, group=st.sampled_from(["", "", "a", "b"]), priority=st.sampled_from([4, 4, 9]))
@@ -112,7 +109,6 @@ class DispatchMachine(RuleBasedStateMachine):
         if group:
             self.queue.dispatcher.grouped()
         self.live[self.next_id] = (colour, group)
-        self.arrive_at(rank_of(priority, self.next_id), self.next_id)
         self.next_id += 1
         self.queue.add(Segment(run, 0, 1, 0))
         self.dispatch()
@@ -224,7 +220,7 @@ def test_a_higher_priority_reaches_whom_a_lower_one_was_shown_to() -> None:
         queue.add(Segment(message(first_id, colour, "", priority), 0, 1, 0))
         queue.dispatch(10)
     assert [segment.first_id for segment in taker.held] == [2, 3]
-    assert browser.copies[0] == 1
+    assert browser.copies == [1, 2, 3]
 
 
 def test_browsers_are_shown_nothing_that_has_expired() -> None:

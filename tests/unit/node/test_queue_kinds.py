@@ -137,3 +137,19 @@ def test_who_gets_copies_gets_them_once_whoever_comes_and_goes(settings: dict[st
     assert script.run(f"attach b from orders {copies}credit=100")[1:] == ["b gets: m1 m2 m3"]
     for command in ("attach c from orders credit=1", "attach d from orders credit=1", "detach c orders"):
         assert [line for line in script.run(command) if line.startswith("b gets")] == []
+
+
+@pytest.mark.parametrize("how", ["default_non_destructive", "browse"])
+def test_who_gets_copies_gets_those_of_a_higher_priority_that_come_later(how: str) -> None:
+    script = talk("connect b", **({} if how == "browse" else {how: True}))
+    script.run("publish p orders count=2 prio=1")
+    script.run(f"attach b from orders {how} credit=3")
+    assert script.run("publish p orders prio=9") == ["b gets: m3", "p learns accepted: m3"]
+    assert script.run("publish p orders prio=5") == ["p learns accepted: m4"]
+    assert script.run("publish p orders prio=9") == ["p learns accepted: m5"]
+    assert script.run("credit b orders 5") == ["b gets: m5 m4"]
+
+
+def test_a_browser_is_shown_all_that_is_paged_whatever_its_priority() -> None:
+    script = talk(*(f"publish p orders count=5 durable prio={prio}" for prio in (1, 9, 5)), max_size_messages=4)
+    assert left(script) == [f"m{number}" for number in range(1, 16)]

@@ -2,17 +2,19 @@
 
 Round robin among consumers of the highest priority that have capacity: each gets a fair share of what is there, in one
 piece. That is the plain way. Where a consumer has a filter, or messages belong to groups, each message is looked at: a
-consumer remembers how far it has looked (`seen`), so a message is shown to it once, however long it stays.
+consumer remembers how far it has looked (`seen`), so a message is shown to it once, however long it stays. Who gets
+copies, which stay where they are, remembers that for each priority (`copied`), and so misses none that comes later.
 
 Invariant of the second way: for each consumer, no message before its `seen` is one that it may have now.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
-from mqbroker.core.backlog import EXPIRED, Segment
+from mqbroker.core.backlog import EXPIRED, ID_BITS, PRIORITY_MAX, Segment
 from mqbroker.core.barred import Barred
 from mqbroker.core.message_view import MessageView
 
@@ -23,12 +25,14 @@ if TYPE_CHECKING:
 LOOKED_AT_MAX: Final = 5_000  # messages that one step looks at in one queue
 GROUPS_MAX: Final = 100_000
 GROUP_CLOSED: Final = -1
+FIRST_RANKS: Final = tuple(level << ID_BITS for level in range(PRIORITY_MAX + 1))  # of each priority, highest first
 
 
 class Dispatch:
     """The distribution of one queue's messages."""
 
     __slots__ = (
+        "_copied",
         "_cursor",
         "_groups",
         "_has_groups",
@@ -47,6 +51,7 @@ class Dispatch:
         self._queue = queue
         self._cursor = 0
         self._seen: dict[Consumer, int] = {}
+        self._copied: dict[Consumer, list[int]] = {}
         self._groups: dict[str, Consumer] = {}
         self.barred = Barred()
         self.gate_ms = 0  # the time from which on messages are handed out although consumers are missing
@@ -62,6 +67,8 @@ class Dispatch:
     def joined(self, consumer: Consumer) -> None:
         """A consumer is new."""
         self._seen[consumer] = 0
+        if consumer.is_browser or self._queue.kind.non_destructive:
+            self._copied[consumer] = list(FIRST_RANKS)
         if self._queue.kind.group_rebalance and not consumer.is_browser:
             self._groups.clear()
             self._look_again()
@@ -70,6 +77,7 @@ class Dispatch:
     def left(self, consumer: Consumer) -> None:
         """A consumer is gone."""
         del self._seen[consumer]
+        self._copied.pop(consumer, None)
         self.barred.left(consumer)
         if self._has_groups:
             self._groups = {group: each for group, each in self._groups.items() if each is not consumer}
@@ -95,10 +103,7 @@ class Dispatch:
                 self._seen[consumer] = rank
 
     def arrived(self, rank: int) -> None:
-        """A new message is at this place: one of a higher priority lies before what was looked at.
-
-        Who gets copies does not go back, and so misses it: else it would get again what it has.
-        """
+        """A new message is at this place: one of a higher priority lies before what was looked at."""
         if self._queue.kind.non_destructive:
             return
         for consumer, seen in self._seen.items():
@@ -241,10 +246,12 @@ class Dispatch:
     def _copy_to(self, consumer: Consumer, count_max: int, now_ms: int) -> int:
         looked = 0
         capacity = consumer.capacity()
-        for segment in self._queue.backlog.from_rank(self._seen[consumer]):
+        copied = self._copied[consumer]
+        for segment in self._not_copied(copied):
             if 0 < segment.run.expires_ms <= now_ms:
                 continue  # it goes by its timer, which may be late
-            skip = max(self._seen[consumer] - segment.rank, 0)
+            level = segment.rank >> ID_BITS
+            skip = max(copied[level] - segment.rank, 0)
             for index in range(segment.start + skip, segment.start + segment.n):
                 if not capacity:
                     return looked
@@ -258,8 +265,21 @@ class Dispatch:
                     capacity -= 1
                 if consumer not in self._seen:
                     return looked
-                self._seen[consumer] = segment.rank + index - segment.start + 1
+                copied[level] = segment.rank + index - segment.start + 1
+        self._seen[consumer] = self._queue.backlog.last_rank + 1
         return looked
+
+    def _not_copied(self, copied: list[int]) -> Iterator[Segment]:
+        """What lies behind the place of its priority."""
+        level = 0
+        while True:
+            for segment in self._queue.backlog.from_rank(copied[level]):
+                if segment.rank >> ID_BITS != level:
+                    level = segment.rank >> ID_BITS
+                    break
+                yield segment
+            else:
+                return
 
     def _selectively(self, count_max: int, now_ms: int) -> int:
         queue = self._queue
