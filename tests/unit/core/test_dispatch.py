@@ -290,3 +290,19 @@ def test_what_was_passed_is_handed_out_when_its_group_is_closed() -> None:
     queue.dispatch(100)
     assert [segment.first_id for segment in slow.held] == [1, 4]
     assert [segment.first_id for segment in idle.held] == [2, 3]
+
+
+def test_what_was_passed_just_before_its_group_is_closed_is_looked_at_again() -> None:
+    red, idle = Taker("red", 0), Taker(None, 0)
+    red.credit = 1
+    queue = grouped(["a"], red, idle)
+    queue.dispatch(100)
+    closing = message(3, "red", "a")
+    closing.traits = Traits(group_id="a", group_sequence=-1)
+    for run in (message(2, "blue", "a"), closing):
+        queue.add(Segment(run, 0, 1, 0))
+    red.credit, idle.credit = 1, 10
+    queue.dispatch(100)
+    queue.dispatch(100)
+    assert [segment.first_id for segment in red.held] == [1, 3]
+    assert [segment.first_id for segment in idle.held] == [2]
