@@ -249,6 +249,21 @@ def test_what_is_no_dead_letter_or_cannot_go_back_stays() -> None:
     assert site.bodies("DLQ") == ["sent here", "one"]
 
 
+def test_what_goes_back_counts_at_the_bounds_of_its_address_as_all_that_is_there() -> None:
+    bounds = {"max_size_messages": 2, "address_full_policy": "FAIL"}
+    site = Site({**DEAD, "orders": bounds})
+    site.send("orders", "one", "two")
+    site.kill("orders")
+    assert site.do("dead-letters-retry", queue="DLQ") == {"retried": 2, "left": 0}
+    meter = site.stage.broker.store.addresses["orders"].meter
+    assert meter is not None
+    assert (meter.count, meter.is_full) == (2, True)
+    site.do("queue-purge", name="orders")
+    assert (meter.count, meter.size_bytes) == (0, 0)
+    site.send("orders", "three")
+    assert meter.count == 1
+
+
 def test_of_many_subscribers_only_the_one_that_failed_gets_it_again() -> None:
     site = Site(DEAD)
     site.do("queue-create", name="DLQ")

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from mqbroker.config.slices import DivertOptions
 from mqbroker.core.diverts import COPIES_MAX, faults_of
+from mqbroker.wire.run import single
+from mqbroker.wire.sections import build_message
 
 from tests.support.stage import Stage, options_with
 
@@ -54,6 +56,27 @@ def test_messages_go_there_as_well_or_instead(is_exclusive: bool, wanted: dict[s
     stage.crash()
     stage.start()
     assert held(stage) == {**wanted, "prices": ["blue0"]}
+
+
+@pytest.mark.parametrize(("is_exclusive", "wanted"), [(False, {"orders": ["red0"]}), (True, {"audit": ["red0"]})])
+def test_what_is_for_one_queue_alone_goes_instead_but_not_as_well(
+    is_exclusive: bool, wanted: dict[str, list[str]]
+) -> None:
+    stage = stage_with(divert("d", "orders", "audit", exclusive=is_exclusive))
+    stage.admin("queue-create", name="orders")
+    store = stage.broker.store
+    store.publish(store.target_for("orders::orders"), single(build_message("red0")))
+    stage.step()
+    assert held(stage) == wanted
+
+
+def test_a_dead_letter_that_goes_back_is_not_copied_again() -> None:
+    stage = stage_with(divert("d", "orders", "audit"), address_settings={"#": {"dead_letter_address": "DLQ"}})
+    send(stage, "red")
+    answer = stage.admin("receive", address="orders", count_max=1, wait_ms=1)
+    stage.admin("settle", tag=answer["tag"], outcome="rejected")
+    assert stage.admin("dead-letters-retry", queue="DLQ") == {"retried": 1, "left": 0}
+    assert held(stage) == {"orders": ["red0"], "audit": ["red0"]}
 
 
 @pytest.mark.option("diverts.filter")

@@ -8,6 +8,7 @@ from mqbroker.wire.types import Symbol
 
 from tests.support import frames
 from tests.support.stage import Stage, options_with
+from tests.unit.admin.site import Site
 
 GO = frames.anonymous() + frames.opened() + frames.begun()
 NAME = "sales::invoices"
@@ -106,3 +107,14 @@ def test_an_address_is_consumed_from_by_its_name_also_where_its_queue_has_anothe
     stage.admin("send", address="sales", messages=[{"body": "x"}] * 2)
     stage.talk(stage.accept(), GO + attach(True, (), "sales") + frames.flow(0, 10))
     assert {row["name"]: row["delivering_count"] for row in stage.admin("queues")["queues"]}["sales"] == 1
+
+
+def test_an_administrator_sends_to_one_queue_alone_too() -> None:
+    site = Site()
+    for name in ("a", "b"):
+        site.do("queue-create", name=name, address="news", routing_type="multicast")
+    site.send("news::a", "one")
+    assert site.counts() == {"a": 1, "b": 0}
+    for wrong in ("news::", "::a", "other::a"):
+        assert site.refused("send", address=wrong, messages=[{"body": "x"}])[0].startswith("amqp:")
+    assert site.counts() == {"a": 1, "b": 0}

@@ -172,7 +172,7 @@ class QueueMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.delivering)
     @rule(choice=st.data())
     def settle(self, choice: st.DataObject) -> None:
-        self.queue.settled(self._part(choice).n)
+        self.queue.settled(self._part(choice))
 
     @invariant()
     def same(self) -> None:

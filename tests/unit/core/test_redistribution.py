@@ -8,6 +8,7 @@ from mqbroker.core.remote_binding import RemoteBinding
 from mqbroker.core.store import Store
 
 from tests.support.stage import Stage, options_with
+from tests.unit.core.test_queue import Taker
 from tests.unit.core.test_store import restart, send, take
 
 NODE = "n" * 36
@@ -141,3 +142,13 @@ def test_a_queue_that_all_may_read_keeps_its_messages() -> None:
     go_on(stage)
     assert stage.broker.store.queues["orders"].message_count == 3
     assert waiting(stage.broker.store) == 0
+
+
+def test_a_browser_keeps_no_messages_from_moving() -> None:
+    stage = make()
+    send(stage, 3)
+    store = stage.broker.store
+    store.join(store.queues["orders"], Taker(10, is_browser=True))
+    know(store)
+    go_on(stage)
+    assert waiting(store) == 3

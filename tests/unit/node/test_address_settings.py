@@ -78,6 +78,57 @@ def test_a_queue_that_empties_by_itself_is_deleted_then() -> None:
     assert site.queues() == {}
 
 
+def reload(site: Site, **settings: Any) -> None:
+    site.stage.broker.take_options(options_with(address_settings={"#": settings}))
+    site.stage.run()
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({"auto_delete_queues": False}, {}),
+        ({"auto_delete_queues_delay": 3_600_000}, {}),
+        ({}, {"auto_delete_queues_message_count": 1}),
+    ],
+)
+def test_a_reload_lets_queues_go_that_are_idle_already(before: dict[str, Any], after: dict[str, Any]) -> None:
+    site = Site(**before)
+    site.send(*["one", "two"][: 1 + len(after)])
+    site.settle(site.take()[1])
+    site.stage.wait(31_000)
+    assert site.queues() == {"orders": len(after)}
+    reload(site, **after)
+    site.stage.wait(29_000)
+    assert site.queues() == {"orders": len(after)}
+    reload(site, **after)
+    site.stage.wait(2_000)
+    assert site.queues() == {}
+
+
+def test_a_reload_lets_addresses_go_that_nobody_uses_already() -> None:
+    site = Site(auto_delete_addresses=False)
+    site.send("one")
+    site.settle(site.take()[1])
+    site.stage.wait(31_000)
+    addresses = site.stage.broker.store.addresses
+    assert list(addresses) == ["orders"]
+    reload(site)
+    site.stage.wait(31_000)
+    assert list(addresses) == []
+
+
+def test_a_reload_deletes_no_queue_that_is_to_stay_or_in_use() -> None:
+    site = Site(auto_delete_queues=False)
+    site.send("one", to="held")
+    site.send("two", to="unused")
+    site.take(of="held")
+    site.send("three", to="kept")
+    site.settle(site.take(of="kept", session=2)[1], session=2)
+    reload(site, auto_delete_queues=False)
+    site.stage.wait(100_000)
+    assert site.queues() == {"held": 1, "unused": 1, "kept": 0}
+
+
 def test_a_queue_that_nobody_used_or_somebody_made_stays() -> None:
     site = Site()
     site.send("one", to="unused")
@@ -312,6 +363,17 @@ def test_dispatch_waits_for_consumers_or_for_a_while(needed: int, delay_ms: int,
     if needed and not after:
         assert first not in site.stage.replies
         site.stage.ask("receive", 2, address="orders", wait_ms=10_000)
+    assert [message["body"] for message in site.stage.replies[first].result["messages"]] == ["one"]
+
+
+def test_a_queue_may_have_a_time_of_its_own_to_wait_for_consumers() -> None:
+    site = Site(default_delay_before_dispatch=10)
+    site.stage.admin("queue-create", name="orders", consumers_before_dispatch=2, delay_before_dispatch_ms=300)
+    site.send("one")
+    first = site.stage.ask("receive", 1, address="orders", wait_ms=10_000)
+    site.stage.wait(290)
+    assert first not in site.stage.replies
+    site.stage.wait(20)
     assert [message["body"] for message in site.stage.replies[first].result["messages"]] == ["one"]
 
 

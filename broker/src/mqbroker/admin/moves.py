@@ -17,6 +17,7 @@ from mqbroker.core.message_view import MessageView
 from mqbroker.core.moved import ORIGIN_QUEUE, retried, transferred
 from mqbroker.core.paged_picking import PagedPicker
 from mqbroker.core.picking import Budget
+from mqbroker.core.qualified import alone_at
 from mqbroker.core.queue import Queue, Segment
 from mqbroker.core.selector import Selector
 from mqbroker.node.broker import Broker
@@ -221,11 +222,9 @@ class Retry(Move):
         found = self.store.queues.get(queue)
         if found is self.queue:
             return None
-        if found is not None and found.kind.address == address:
-            only = Address(address)
-            only.bind(found)
-            return only
         try:
+            if found is not None and found.kind.address == address:
+                return alone_at(self.store, address, queue)
             origin = self.store.address_for(address)
         except Refused:
             return None

@@ -2,17 +2,19 @@
 
 Round robin among consumers of the highest priority that have capacity: each gets a fair share of what is there, in one
 piece. That is the plain way. Where a consumer has a filter, or messages belong to groups, each message is looked at: a
-consumer remembers how far it has looked (`seen`), so a message is shown to it once, however long it stays.
+consumer remembers how far it has looked (`seen`), so a message is shown to it once, however long it stays. Who gets
+copies, which stay where they are, remembers that for each priority (`copied`), and so misses none that comes later.
 
 Invariant of the second way: for each consumer, no message before its `seen` is one that it may have now.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
-from mqbroker.core.backlog import EXPIRED, Segment
+from mqbroker.core.backlog import EXPIRED, ID_BITS, PRIORITY_MAX, Segment
 from mqbroker.core.barred import Barred
 from mqbroker.core.message_view import MessageView
 
@@ -23,15 +25,18 @@ if TYPE_CHECKING:
 LOOKED_AT_MAX: Final = 5_000  # messages that one step looks at in one queue
 GROUPS_MAX: Final = 100_000
 GROUP_CLOSED: Final = -1
+FIRST_RANKS: Final = tuple(level << ID_BITS for level in range(PRIORITY_MAX + 1))  # of each priority, highest first
 
 
 class Dispatch:
     """The distribution of one queue's messages."""
 
     __slots__ = (
+        "_copied",
         "_cursor",
         "_groups",
         "_has_groups",
+        "_is_rewound",
         "_queue",
         "_seen",
         "barred",
@@ -46,11 +51,13 @@ class Dispatch:
         self._queue = queue
         self._cursor = 0
         self._seen: dict[Consumer, int] = {}
+        self._copied: dict[Consumer, list[int]] = {}
         self._groups: dict[str, Consumer] = {}
         self.barred = Barred()
         self.gate_ms = 0  # the time from which on messages are handed out although consumers are missing
         self.is_closed = queue.kind.consumers_before_dispatch > 0
         self._has_groups = False
+        self._is_rewound = False  # somebody has to look again at what was passed
         self.is_selective = False
         self.opens_group = False  # what is being delivered is the first message of a group to that consumer
         self.is_unfinished = False  # the last run stopped at its bound
@@ -60,7 +67,9 @@ class Dispatch:
     def joined(self, consumer: Consumer) -> None:
         """A consumer is new."""
         self._seen[consumer] = 0
-        if self._queue.kind.group_rebalance:
+        if consumer.is_browser or self._queue.kind.non_destructive:
+            self._copied[consumer] = list(FIRST_RANKS)
+        if self._queue.kind.group_rebalance and not consumer.is_browser:
             self._groups.clear()
             self._look_again()
         self._choose_way()
@@ -68,12 +77,12 @@ class Dispatch:
     def left(self, consumer: Consumer) -> None:
         """A consumer is gone."""
         del self._seen[consumer]
+        self._copied.pop(consumer, None)
         self.barred.left(consumer)
-        kept = {group: each for group, each in self._groups.items() if each is not consumer}
-        if len(kept) < len(self._groups):
-            self._groups = kept
+        if self._has_groups:
+            self._groups = {group: each for group, each in self._groups.items() if each is not consumer}
             self._look_again()
-        if not self._seen:
+        if not self._queue.takers:
             self.gate_ms = 0
             self.is_closed = self._queue.kind.consumers_before_dispatch > 0
         self._choose_way()
@@ -83,20 +92,18 @@ class Dispatch:
         if self._queue.kind.group_buckets != before.group_buckets:
             self._groups.clear()
             self._look_again()
-        if not self._seen:
+        if not self._queue.takers:
             self.is_closed = self._queue.kind.consumers_before_dispatch > 0
 
     def returned(self, rank: int) -> None:
-        """A message is (again) at this place, which consumers may have passed."""
+        """A message is at this place again, which consumers may have passed; browsers do not go back."""
+        self._is_rewound = True
         for consumer, seen in self._seen.items():
-            if seen > rank:
+            if seen > rank and not consumer.is_browser:
                 self._seen[consumer] = rank
 
     def arrived(self, rank: int) -> None:
-        """A new message is at this place: one of a higher priority lies before what was looked at.
-
-        Who gets copies does not go back, and so misses it: else it would get again what it has.
-        """
+        """A new message is at this place: one of a higher priority lies before what was looked at."""
         if self._queue.kind.non_destructive:
             return
         for consumer, seen in self._seen.items():
@@ -121,7 +128,10 @@ class Dispatch:
         self._has_groups = self.is_selective = True
 
     def _look_again(self) -> None:
-        self._seen = dict.fromkeys(self._seen, 0)
+        """Groups have other consumers, or none: nothing to those that get copies, who would get them again."""
+        if not self._queue.kind.non_destructive:
+            self._is_rewound = True
+            self._seen = {each: seen if each.is_browser else 0 for each, seen in self._seen.items()}
 
     def _choose_way(self) -> None:
         takes_all = all(each.filter is None and not each.is_browser for each in self._queue.consumers)
@@ -134,12 +144,14 @@ class Dispatch:
         """Hand out about `count_max` messages; says how many went, or were looked at."""
         queue = self._queue
         self.is_unfinished = False
-        if not queue.backlog.count or not queue.consumers or self._is_gated(now_ms):
+        if not queue.backlog.count or not queue.consumers:
             return 0
+        is_held = queue.is_paused or self._is_gated(now_ms)
         if not self.is_selective:
-            return self._plainly(count_max, now_ms)
-        looked = self._copies(count_max, now_ms)
-        return looked if queue.kind.non_destructive else looked + self._selectively(count_max - looked, now_ms)
+            return 0 if is_held else self._plainly(count_max, now_ms)
+        looked = self._copies(count_max, now_ms, everybody=queue.kind.non_destructive and not is_held)
+        is_over = is_held or queue.kind.non_destructive
+        return looked if is_over else looked + self._selectively(count_max - looked, now_ms)
 
     @property
     def refused_below(self) -> int:
@@ -162,7 +174,7 @@ class Dispatch:
         """Queues may wait for a number of consumers, or for a while, before the first message goes out."""
         if self.is_closed:
             needed = self._queue.kind.consumers_before_dispatch
-            self.is_closed = needed > len(self._queue.consumers) and not 0 < self.gate_ms <= now_ms
+            self.is_closed = needed > len(self._queue.takers) and not 0 < self.gate_ms <= now_ms
         return self.is_closed
 
     def _plainly(self, count_max: int, now_ms: int) -> int:
@@ -224,22 +236,22 @@ class Dispatch:
 
     # -- looking at each message ---------------------------------------------------------------------------------------
 
-    def _copies(self, count_max: int, now_ms: int) -> int:
+    def _copies(self, count_max: int, now_ms: int, *, everybody: bool) -> int:
         """Browsers, and all consumers of a non-destructive queue, get copies from where they have got to."""
-        queue = self._queue
-        everybody = queue.kind.non_destructive
         looked = 0
-        for consumer in [each for each in queue.consumers if everybody or each.is_browser]:
+        for consumer in [each for each in self._queue.consumers if everybody or each.is_browser]:
             looked += self._copy_to(consumer, count_max - looked, now_ms)
         return looked
 
     def _copy_to(self, consumer: Consumer, count_max: int, now_ms: int) -> int:
         looked = 0
         capacity = consumer.capacity()
-        for segment in self._queue.backlog.from_rank(self._seen[consumer]):
+        copied = self._copied[consumer]
+        for segment in self._not_copied(copied):
             if 0 < segment.run.expires_ms <= now_ms:
                 continue  # it goes by its timer, which may be late
-            skip = max(self._seen[consumer] - segment.rank, 0)
+            level = segment.rank >> ID_BITS
+            skip = max(copied[level] - segment.rank, 0)
             for index in range(segment.start + skip, segment.start + segment.n):
                 if not capacity:
                     return looked
@@ -253,19 +265,33 @@ class Dispatch:
                     capacity -= 1
                 if consumer not in self._seen:
                     return looked
-                self._seen[consumer] = segment.rank + index - segment.start + 1
+                copied[level] = segment.rank + index - segment.start + 1
+        self._seen[consumer] = self._queue.backlog.last_rank + 1
         return looked
+
+    def _not_copied(self, copied: list[int]) -> Iterator[Segment]:
+        """What lies behind the place of its priority."""
+        level = 0
+        while True:
+            for segment in self._queue.backlog.from_rank(copied[level]):
+                if segment.rank >> ID_BITS != level:
+                    level = segment.rank >> ID_BITS
+                    break
+                yield segment
+            else:
+                return
 
     def _selectively(self, count_max: int, now_ms: int) -> int:
         queue = self._queue
         cursor = self._cursor % len(queue.consumers)
-        turn = queue.consumers[:1] if queue.kind.exclusive else queue.consumers[cursor:] + queue.consumers[:cursor]
+        turn = queue.takers[:1] if queue.kind.exclusive else queue.consumers[cursor:] + queue.consumers[:cursor]
         room = {each: n for each in turn if not each.is_browser and (n := each.capacity()) > 0}
         if not room:
             return 0
         _keep_priorities(room)
         looked = 0
-        start = min(self._seen[each] for each in room)
+        self._is_rewound = False
+        start = end = min(self._seen[each] for each in room)
         for segment in queue.backlog.from_rank(start):
             if 0 < segment.run.expires_ms <= now_ms:
                 queue.gone.append((EXPIRED, queue.backlog.take_at(segment.rank, segment.n)))
@@ -275,10 +301,25 @@ class Dispatch:
                     return looked
                 if looked >= min(count_max, LOOKED_AT_MAX):
                     self.is_unfinished = True
+                    self._pass(room, end)
                     return looked
                 looked += 1
+                able_count = len(room)
                 self._offer(segment, index, room)
+                end = segment.rank + index - segment.start + 1
+                if len(room) < able_count and self._have_seen_all(room):
+                    return looked
+        self._pass(room, end)
         return looked
+
+    def _have_seen_all(self, room: dict[Consumer, int]) -> bool:
+        last = self._queue.backlog.last_rank
+        return all(self._seen[consumer] > last for consumer in room)
+
+    def _pass(self, room: dict[Consumer, int], end: int) -> None:
+        """What is before this place is nothing for those that still have room: it belongs to groups of others."""
+        for consumer in () if self._is_rewound else room:
+            self._seen[consumer] = max(self._seen[consumer], end)
 
     def _offer(self, segment: Segment, index: int, room: dict[Consumer, int]) -> None:
         """Give one message to the first in turn that may have it; that one goes behind its equals."""

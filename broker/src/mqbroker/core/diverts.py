@@ -87,7 +87,10 @@ class Diverts:
 
     def _spread(self, address: Address, run: Run, passed: tuple[Divert, ...], terms: tuple[Origin, str]) -> bool:
         waits = False
-        here = [divert for divert in self.at.get(address.name, ()) if divert not in passed]
+        found = self.at.get(address.name, ())
+        if address.target != address.name:  # one queue alone is meant: it may be diverted, but nobody else gets a copy
+            found = [divert for divert in found if divert.is_exclusive]
+        here = [divert for divert in found if divert not in passed]
         for begin, end, taking, stays in _split(address.name, run, here):
             for divert in taking:
                 waits = self._forward(divert, self._part(run, begin, end), passed, terms[0]) or waits

@@ -32,18 +32,28 @@ class Idle:
 
     # -- queues --------------------------------------------------------------------------------------------------------
 
-    def left(self, queue: Queue) -> None:
-        """The last consumer of a queue is gone."""
+    def left(self, queue: Queue, *, before_ms: int = 0) -> None:
+        """The last consumer of a queue is gone. `before_ms`: it was already, and this was to be the end."""
         store = self._store
         settings = store.settings.of(queue.kind.address)
         if self._may_go(queue):
-            queue.idle_until_ms = store.at.wall_ms + max(settings.auto_delete_queues_delay, IDLE_MS_MIN)
+            until_ms = store.at.wall_ms + max(settings.auto_delete_queues_delay, IDLE_MS_MIN)
+            queue.idle_until_ms = min(before_ms or until_ms, until_ms)
             store.watch(queue)
 
     def drained(self, queue: Queue) -> None:
         """Messages left a queue that nobody consumes from: they expired, or a person took them out."""
         if queue.is_used and not queue.idle_until_ms:
             self.left(queue)
+
+    def settings_changed(self) -> None:
+        """Queues and addresses that were to stay may go now, or sooner; their time counts from now on at the latest."""
+        for queue in self._store.queues.values():
+            if queue.is_used and not queue.consumers:
+                self.left(queue, before_ms=queue.idle_until_ms)
+        for address in list(self._store.addresses.values()):
+            if address.is_empty and not address.due_ns:
+                self.vacated(address)
 
     def restored(self, queue: Queue) -> None:
         """A queue of an earlier run of the process, in which it was used as far as anybody knows."""

@@ -105,6 +105,11 @@ class Queue:
     # -- counts --------------------------------------------------------------------------------------------------------
 
     @property
+    def takers(self) -> list[Consumer]:
+        """Consumers that take messages away: browsers change nothing of what a queue does for these."""
+        return [each for each in self.consumers if not each.is_browser]
+
+    @property
     def ready_count(self) -> int:
         """Messages that could be delivered now."""
         return self.backlog.count
@@ -142,8 +147,12 @@ class Queue:
             self._arrive(segment)
 
     def add_scheduled(self, segment: Segment, due_ms: int) -> None:
-        """A new message whose time has not come."""
+        """A message whose time has not come: a new one, or one of before a restart."""
         self.added_total += segment.n
+        if self.kind.last_value and due_ms != segment.run.deliver_at_ms:
+            for key, piece in keyed(self.kind, segment):
+                if key:
+                    self.last_values[key] = piece.rank
         self._schedule(segment, due_ms)
 
     def come_back(self, segment: Segment, now_ms: int, due_ms: int = 0) -> None:
@@ -158,7 +167,8 @@ class Queue:
         """Whether consumers could have more than what is here, or soon can."""
         if self.redistributor is not None and self.redistributor.is_running:
             return self.backlog.count <= low_count or self.redistributor.seen > self.backlog.last_rank
-        return not self.is_paused and bool(self.consumers) and self.dispatcher.is_hungry(low_count)
+        served = self.consumers if not self.is_paused else [each for each in self.consumers if each.is_browser]
+        return bool(served) and self.dispatcher.is_hungry(low_count)
 
     def _schedule(self, segment: Segment, due_ms: int) -> None:
         heappush(self.scheduled, (due_ms, segment.rank, segment))
@@ -194,8 +204,12 @@ class Queue:
             self.gone.append((REPLACED, self.backlog.take_at(old, 1)))
 
     def overflow(self) -> None:
-        """Messages beyond the size of a ring are gone."""
-        excess = self.message_count - self.kind.ring_size
+        """Messages beyond the size of a ring are gone.
+
+        Those that are with consumers, or scheduled, have no place in it until they come back: else they would keep out
+        what is newer.
+        """
+        excess = self.backlog.count - self.kind.ring_size
         while excess > 0 and self.backlog.count:
             # Who comes later wants what came last, whatever its priority.
             taken = self.backlog.take_oldest(excess) if self.kind.is_internal else self.backlog.take(excess)
@@ -222,7 +236,6 @@ class Queue:
         self.backlog.clear()
         self.scheduled.clear()
         self.scheduled_count = 0
-        self.last_values.clear()
         self.delivering_count += sum(segment.n for segment in taken)
         return taken
 
@@ -231,7 +244,11 @@ class Queue:
         self.delivering_count -= segment.n
         if due_ms:
             self._schedule(segment, due_ms)
-            return
+        else:
+            self._return(segment)
+
+    def _return(self, segment: Segment) -> None:
+        """Messages that were delivered in vain are at their place again, but for values that were replaced since."""
         for key, piece in keyed(self.kind, segment) if self.kind.last_value else (("", segment),):
             if key and self.last_values.get(key) != piece.rank:
                 self.gone.append((REPLACED, piece))
@@ -241,6 +258,8 @@ class Queue:
             self.dispatcher.returned(piece.rank)
             if self.redistributor is not None:
                 self.redistributor.returned(piece.rank)
+        if self.kind.ring_size >= 0:
+            self.overflow()
 
     def take_scheduled(self, now_ms: int) -> list[Segment]:
         """New messages whose time has not come; they count as in delivery. What comes again later stays."""
@@ -253,10 +272,13 @@ class Queue:
         self.delivering_count += count
         return [segment for _, _, segment in taken]
 
-    def settled(self, count: int) -> None:
-        """So many of the messages in delivery are gone for good."""
-        self.delivering_count -= count
-        self.acknowledged_total += count
+    def settled(self, segment: Segment) -> None:
+        """Messages in delivery are gone for good, and so are the values that they were the last of."""
+        self.delivering_count -= segment.n
+        self.acknowledged_total += segment.n
+        for key, piece in keyed(self.kind, segment) if self.kind.last_value else ():
+            if key and self.last_values.get(key) == piece.rank:
+                del self.last_values[key]
 
     def take_gone(self) -> list[tuple[str, Segment]]:
         """What left by itself since the last call, each with why. They count as in delivery until they are settled."""
@@ -274,9 +296,12 @@ class Queue:
     def come_due(self, now_ms: int) -> None:
         """Scheduled messages whose time has come are deliverable; expired ones are gone."""
         while self.scheduled and self.scheduled[0][0] <= now_ms:
-            segment = heappop(self.scheduled)[2]
+            due_ms, _, segment = heappop(self.scheduled)
             self.scheduled_count -= segment.n
-            self._arrive(segment)
+            if self.kind.last_value and due_ms != segment.run.deliver_at_ms:
+                self._return(segment)
+            else:
+                self._arrive(segment)
         if self.next_expiry_ms and self.next_expiry_ms <= now_ms:
             self._expire(now_ms)
 
@@ -315,7 +340,7 @@ class Queue:
 
     def dispatch(self, count_max: int, now_ms: int = 0) -> int:
         """Hand out messages to consumers, about `count_max` at most; says how much work that was."""
-        work = 0 if self.is_paused else self.dispatcher.run(count_max, now_ms)
+        work = self.dispatcher.run(count_max, now_ms)
         if not self.backlog.count:
             self.ran_empty = True
         return work
@@ -337,13 +362,13 @@ class Queue:
             yield segment, 0
 
 
-def check_consumers(queue: Queue, common_max: int) -> None:
-    """Whether one more consumer is let in. Raises Refused."""
-    count = len(queue.consumers) + queue.arriving_count
-    own = queue.kind.max_consumers
-    if 0 <= own <= count:
-        why = f"queue {queue.kind.name!r} has {count} consumers, which is its max-consumers"
+def check_consumers(queue: Queue, common_max: int, *, is_browser: bool = False) -> None:
+    """Whether one more consumer is let in; browsers do not count at the bound of the queue's own. Raises Refused."""
+    own, taking_count = queue.kind.max_consumers, len(queue.takers) + queue.arriving_count
+    if not is_browser and 0 <= own <= taking_count:
+        why = f"queue {queue.kind.name!r} has {taking_count} consumers, which is its max-consumers"
         raise Refused("amqp:resource-limit-exceeded", why)
+    count = len(queue.consumers) + queue.arriving_count
     if count >= common_max:
         why = f"queue {queue.kind.name!r} has {count} consumers, which is consumers-per-queue-max"
         raise Refused("amqp:resource-limit-exceeded", why)

@@ -232,7 +232,7 @@ def is_choosy(binding: RemoteBinding) -> bool:
 def _is_choosy(queue: Queue | None) -> bool:
     if queue is None:
         return False
-    has_picky = any(each.filter is not None for each in queue.consumers)
+    has_picky = any(each.filter is not None for each in queue.takers)
     return queue.filter is not None or (has_picky and not takes(queue, None))
 
 

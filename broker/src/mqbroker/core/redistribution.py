@@ -72,7 +72,7 @@ class Redistribution:
             if is_new:
                 found.seen = 0
                 self._store.dirty[queue] = None
-            if is_new or not queue.consumers:
+            if is_new or not queue.takers:
                 return
         # One that is new, or a consumer has come or gone: it waits from now on.
         queue.redistributor = Redistributor(self, queue)
@@ -86,7 +86,7 @@ class Redistribution:
         """Move what can be moved, from the next dispatch on."""
         queue = redistributor.queue
         redistributor.is_running = True
-        if not queue.consumers:
+        if not queue.takers:
             for segment in queue.take_scheduled(self._store.at.wall_ms):
                 self._move_taken(queue, segment)
         self._store.changed(queue)
@@ -96,7 +96,7 @@ class Redistribution:
         redistributor, group = queue.redistributor, self._group_of(queue)
         if redistributor is None or not redistributor.is_running or group is None or queue.is_paused:
             return 0
-        end = queue.dispatcher.refused_below if queue.consumers else 1 << 62
+        end = queue.dispatcher.refused_below if queue.takers else 1 << 62
         work = 0
         for segment in queue.backlog.from_rank(redistributor.seen):
             rank = max(segment.rank, redistributor.seen)

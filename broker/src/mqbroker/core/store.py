@@ -385,7 +385,7 @@ class Store:
             queue.dispatcher.forget(segment)
         if queue.pages is not None:
             self.dirty[queue] = None
-        queue.settled(segment.n)
+        queue.settled(segment)
         if not queue.consumers:
             self._look_at_end(queue)
             self.idle.drained(queue)
@@ -416,27 +416,29 @@ class Store:
 
     # -- consumers -----------------------------------------------------------------------------------------------------
 
-    def consume(self, queue: Queue, start: Callable[[], None]) -> None:
+    def consume(self, queue: Queue, start: Callable[[], None], *, is_browser: bool = False) -> None:
         """Call `start` when the queue may hand out messages to one more consumer.
 
         After a crash every message of a queue that had a consumer may have been delivered; the journal knows which
-        queues those are before the first message leaves. What goes to other nodes counts when it is delivered there.
+        queues those are before the first message leaves. What goes to other nodes counts when it is delivered there,
+        and copies for browsers do not count.
         """
-        if queue.journal_id and not queue.is_consumed and not queue.kind.is_forwarding:
+        if queue.journal_id and not (queue.is_consumed or is_browser or queue.kind.is_forwarding):
             queue.is_consumed = True
             self.journal.consumed(queue.journal_id)
             self.decisions.wait(start)
         else:
             self.decisions.wait_for_earlier(start)
 
-    def check_consumers(self, queue: Queue) -> None:
+    def check_consumers(self, queue: Queue, *, is_browser: bool = False) -> None:
         """Whether one more consumer is let in. Raises Refused."""
-        check_consumers(queue, self.limits.consumers_per_queue_max)
+        check_consumers(queue, self.limits.consumers_per_queue_max, is_browser=is_browser)
 
     def join(self, queue: Queue, consumer: Consumer) -> None:
         """From now on the consumer gets messages of the queue."""
-        delay_ms = self.settings.of(queue.kind.address).default_delay_before_dispatch
-        if not queue.consumers and delay_ms >= 0 and queue.kind.consumers_before_dispatch:
+        delay_ms = queue.kind.delay_before_dispatch_ms
+        is_first = not consumer.is_browser and not queue.takers
+        if is_first and delay_ms >= 0 and queue.kind.consumers_before_dispatch:
             queue.dispatcher.gate_ms = self.at.wall_ms + delay_ms
             self.watch(queue)
         queue.is_used = True
@@ -453,9 +455,9 @@ class Store:
         if not consumer.is_browser and not queue.kind.is_forwarding:
             self.watcher.consumer_left(queue, consumer)
             self.redistribution.look(queue)
-        if not queue.consumers:
-            if queue.kind.purge_on_no_consumers:
+            if queue.kind.purge_on_no_consumers and not queue.takers:
                 purge(self, queue)
+        if not queue.consumers:
             self.idle.left(queue)
             self._look_at_end(queue)
 

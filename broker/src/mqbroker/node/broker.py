@@ -389,6 +389,7 @@ class Broker:
         withdraw(self)
         remarks = deploy(self, options)
         self.termini.slow_consumers.watch_all()
+        self.store.idle.settings_changed()
         return remarks
 
     def stop(self, given_: given.Stop) -> None:

@@ -86,7 +86,7 @@ class LocalSessions:
         largest = max(map(len, payloads), default=0)
         if largest > store.limits.max_message_size_bytes:
             raise Refused("amqp:link:message-size-exceeded", f"a message of {largest} bytes exceeds max-message-size")
-        target = store.address_for(address)
+        target = store.target_for(address)
         if store.memory.is_shut:
             raise Refused("amqp:resource-limit-exceeded", store.memory.why_full)
         is_over = sum(map(len, payloads)) + store.memory.held_bytes > store.memory.max_bytes

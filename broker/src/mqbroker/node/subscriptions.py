@@ -66,7 +66,7 @@ class Subscriptions:
                 raise Refused("amqp:precondition-failed", why)
             self._store.delete_queue(found)  # a changed subscription begins anew (Jakarta Messaging 3.1, 8.3.3)
             found = None
-        if found is not None and found.consumers and "shared" not in capabilities:
+        if found is not None and found.takers and "shared" not in capabilities:
             raise Refused("amqp:resource-locked", f"subscription {name!r} has a subscriber")
         return found or self._make(name, address, durable=is_durable(source), wants=wants)
 

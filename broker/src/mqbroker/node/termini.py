@@ -136,7 +136,7 @@ class Termini:
                                      dynamic_node_properties=source.dynamic_node_properties)  # fmt: skip
         terms = self._terms(peer, attach.name, source, str(answer.address))
         store, queue = self._broker.store, terms.queue
-        store.check_consumers(queue)
+        store.check_consumers(queue, is_browser=terms.is_browser)
         # Who is told that a durable subscription is there must find it after a crash.
         is_held = terms.is_subscription and queue.kind.is_durable
         answer = _answer(answer, terms.filters)
@@ -154,7 +154,7 @@ class Termini:
             consumer.lasts_as = source
         queue.arriving_count += 1
         consumer.is_arriving = True
-        store.consume(queue, lambda: self._start(queue, consumer))
+        store.consume(queue, lambda: self._start(queue, consumer), is_browser=terms.is_browser)
 
     def _terms(self, peer: AcceptedPeer, link_name: str, source: Source, named: str) -> Terms:
         store = self._broker.store
