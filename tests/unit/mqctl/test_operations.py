@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mqbroker.admin.certificates import DAY_S
 from mqbroker.base.notice import Level
 from mqbroker.config.load import parse
 from mqbroker.config.slices import BrokerOptions
 from mqbroker.config.users import make_verifier
+from mqbroker.node.inputs import CertificatesInUse, Ending
 from mqbroker.wire.sections import Properties
 from mqctl.commands import cluster_forget, events, queue_stat, rollout
 from mqctl.dev.log import last_lines
@@ -345,6 +347,37 @@ def test_logs_of_dev_brokers_and_of_journald(cluster: Cluster) -> None:
     assert len(last_lines(log, 1)) == 1
     entry = {"__REALTIME_TIMESTAMP": "1700000000123456", "PRIORITY": "3", "MESSAGE": [111, 107]}
     assert of_journal(entry) == {"time": "2023-11-14T22:13:20.123Z", "level": "error", "message": "ok"}
+
+
+@pytest.mark.parametrize(
+    ("left_s", "state", "said", "code", "word"),
+    [
+        (31 * DAY_S, "ok", "", 0, "OK"),
+        (30 * DAY_S - 1, "warning", "ends in 29 days", 1, "WARNING"),
+        (7 * DAY_S, "warning", "ends in 7 days", 1, "WARNING"),
+        (7 * DAY_S - 1, "error", "ends in 6 days", 2, "CRITICAL"),
+        (DAY_S, "error", "ends in 1 day (", 2, "CRITICAL"),
+        (1, "error", "ends today", 2, "CRITICAL"),
+        (-1, "error", "has ended", 2, "CRITICAL"),
+    ],
+)
+def test_status_and_check_judge_certificates_by_the_days_of_the_broker(
+    cluster: Cluster, left_s: int, state: str, said: str, code: int, word: str
+) -> None:
+    stage = cluster.first.stage
+    now_s = stage.at.wall_ms // 1000
+    stage.give(CertificatesInUse((Ending("clients", "tls-certificate-file", "/etc/c.pem", now_s + left_s),)))
+    stage.run()
+    first, second = cluster.rows("status")
+    assert (second["certificates"], second["note"]) == ([], "")
+    (row,) = first["certificates"]
+    assert (row["listener"], row["file"], row["state"]) == ("clients", "/etc/c.pem", state)
+    assert row["days_left"] == left_s // DAY_S
+    told = f"tls-certificate-file of listener clients {said}" if said else ""
+    assert first["note"].startswith(told)
+    assert bool(first["note"]) == bool(said)
+    out, _ = cluster.run("check", code=code)
+    assert out.startswith(f"MQ {word} - {f'dev-1: {told}' if told else '2 nodes well'}")
 
 
 # -- check ------------------------------------------------------------------------------------------------------------

@@ -121,6 +121,7 @@ class Broker:
         self.draining: dict[SenderLink, Peer] = {}
         self.closing: dict[int, Close] = {}
         self.opening = Newcomers()
+        self.endings: tuple[given.Ending, ...] = ()  # of certificates
         self.containers = Containers()
         self.temporary: dict[str, int] = {}  # temporary queues and addresses: the connections that made them
         self.store.idle.spares = self.termini.ends_itself
@@ -159,6 +160,7 @@ class Broker:
             given.Resolved: self.discovery.resolved,
             given.Looked: self.discovery.looked,
             given.Space: self._space,
+            given.CertificatesInUse: self._certificates_in_use,
             given.AdminRequest: self._admin,
             given.AdminClosed: self._admin_closed,
             given.UsersChanged: self._users_changed,
@@ -361,6 +363,9 @@ class Broker:
         event = "disk-nearly-full" if given_.is_low else "disk-has-room"
         self.notice(Level.ERROR if given_.is_low else Level.INFO, event, free_bytes=given_.free_bytes)
         self._relieve()
+
+    def _certificates_in_use(self, given_: given.CertificatesInUse) -> None:
+        self.endings = given_.endings
 
     def _admin(self, given_: given.AdminRequest) -> None:
         self._operations(self, given_)
