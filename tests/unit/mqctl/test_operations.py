@@ -451,16 +451,21 @@ def test_discovery_lists_who_is_heard_and_what_groups_do(tmp_path: Path, capsys:
         ]
 
 
-def test_topology_shows_links_and_what_waits_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    nodes = ClusterStage()
-    a, b = nodes.node("a", ["b"]), nodes.node("b", ["a"])
-    nodes.run()
-    nodes.wait(600)
+def leave_one_waiting(nodes: ClusterStage, a: ClusterNode, b: ClusterNode) -> None:
+    """A message at `a` is for a consumer at `b`, which is gone before it could take it."""
     Consumer(b, credit=0)
     nodes.run()
     nodes.silence(b)
     Producer(a).publish(b"waits")
     b.crash()
+
+
+def test_topology_shows_links_and_what_waits_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    nodes = ClusterStage()
+    a, b = nodes.node("a", ["b"]), nodes.node("b", ["a"])
+    nodes.run()
+    nodes.wait(600)
+    leave_one_waiting(nodes, a, b)
     nodes.run()
 
     def said(*words: str) -> str:
@@ -525,11 +530,7 @@ def test_status_shows_links_and_what_waits_for_other_nodes(tmp_path: Path, capsy
         assert execute([*words, "--json"]) == Exit.DONE
         (row,) = json.loads(capsys.readouterr().out)["rows"]
         assert (row["links_up"], row["forwarding"], row["lag_ms"]) == ("1/1", 0, 0)
-        Consumer(b, credit=0)
-        nodes.run()
-        nodes.silence(b)
-        Producer(a).publish(b"waits")
-        b.crash()
+        leave_one_waiting(nodes, a, b)
         nodes.wait(1_500)
         assert execute([*words, "--json"]) == Exit.DONE
         (row,) = json.loads(capsys.readouterr().out)["rows"]
@@ -561,11 +562,7 @@ def test_a_node_is_forgotten_by_its_name_and_need_not_answer_itself(
         rows, said = forget("dev-2", Exit.DEGRADED)
         assert rows == []
         assert f"node {ID_2['node_id']} is connected: stop it before it is forgotten" in said
-        Consumer(b, credit=0)
-        nodes.run()
-        nodes.silence(b)
-        Producer(a).publish(b"waits")
-        b.crash()
+        leave_one_waiting(nodes, a, b)
         nodes.wait(1_500)
         assert "no broker knows of a node mq7 (nodes: dev-1, dev-2)" in forget("mq7", Exit.USAGE)[1]
         rows, said = forget("dev-2", Exit.DONE)
