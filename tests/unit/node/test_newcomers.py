@@ -55,6 +55,16 @@ def test_each_step_takes_one_thing_of_one_peer() -> None:
     assert ended == [4, 5, 6]  # in turn, in the order in which they came
 
 
+def test_a_crowd_gets_in_together() -> None:
+    stage = Stage()
+    conns = [bare(stage) for _ in range(100)]
+    batches = steps(stage, *(given.Received(conn, AHEAD) for conn in conns))
+    answered = [sum(bool(sent_to(conn, batch)) for conn in conns) for batch in batches]
+    assert sum(answered) == len(conns)
+    assert 10 < max(answered) <= 1 + len(conns) // 4
+    assert len(batches) < 30
+
+
 def test_other_work_goes_first_once_and_not_twice() -> None:
     stage = Stage()
     conn, other = bare(stage), bare(stage)

@@ -7,10 +7,14 @@ what it sent stays in its order; nobody waits for more than one step that had ot
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from itertools import islice
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from mqbroker.node.peer import Peer
+
+# Of so many that wait one more is taken in a step: clients that all come back at once have to get in soon.
+CROWD: Final = 4
 
 
 class Newcomers:
@@ -30,18 +34,18 @@ class Newcomers:
         self._peers[peer] = None
 
     def go_on(self, *, is_busy: bool) -> None:
-        """The next thing of the first peer. `is_busy`: this step has other things to do, which go first if they did not
-        do so last time.
+        """The next thing of the first peer, or of more where there is a crowd. `is_busy`: this step has other things to
+        do, which go first if they did not do so last time.
         """
         if not self._peers:
             return
         self._is_put_off = is_busy and not self._is_put_off
         if self._is_put_off:
             return
-        peer = next(iter(self._peers))
-        del self._peers[peer]
-        if peer.connection.is_behind:
-            peer.received(b"")
+        for peer in list(islice(self._peers, 1 + len(self._peers) // CROWD)):
+            del self._peers[peer]
+            if peer.connection.is_behind:
+                peer.received(b"")
 
     def finish(self, peer: Peer) -> None:
         """It is gone: take in at once what it sent before."""
