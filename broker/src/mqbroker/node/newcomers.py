@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from mqbroker.node.peer import Peer
 
-# Of so many that wait one more is taken in a step: clients that all come back at once have to get in soon.
-CROWD: Final = 4
+# Of so many that wait one is taken in a step: clients that all come back at once have to get in soon.
+CROWD: Final = 2
 
 
 class Newcomers:
@@ -42,7 +42,7 @@ class Newcomers:
         self._is_put_off = is_busy and not self._is_put_off
         if self._is_put_off:
             return
-        for peer in list(islice(self._peers, 1 + len(self._peers) // CROWD)):
+        for peer in list(islice(self._peers, max(1, len(self._peers) // CROWD))):
             del self._peers[peer]
             if peer.connection.is_behind:
                 peer.received(b"")
