@@ -70,6 +70,8 @@ def _plan(options: argparse.Namespace) -> rounds.Plan:
     named = tuple(options.peer) if options.peer is not None else usual
     if (options.native or options.python) and not ours:
         raise ValueError("--native and --python say how our own broker is run, and --no-ours leaves it out")
+    if peers.OURS in named and ours:
+        raise ValueError(f"--peer names brokers beside ours: leave {peers.OURS} out, it runs unless --no-ours is said")
     count = options.rounds or (1 if options.short else 5 if options.check else 3)
     if not 1 <= count <= ROUNDS_MAX:
         raise ValueError(f"--rounds must be 1 to {ROUNDS_MAX}")

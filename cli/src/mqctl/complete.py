@@ -34,11 +34,7 @@ def nodes(context: typer.Context, incomplete: str) -> list[str]:
         context,
         incomplete,
         lambda found: [
-            host.name if instance == "default" else f"{host.name}/{instance}"
-            for one in found
-            if named in (None, "", one.name)
-            for host in one.hosts
-            for instance in host.instances
+            name for one in found if named in (None, "", one.name) for host in one.hosts for name in host.node_names
         ],
     )
 

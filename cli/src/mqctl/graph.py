@@ -13,6 +13,8 @@ from typing import Any
 
 from mqbroker.config.variables import LOOPBACK, HostVariables, Instance
 
+from mqctl.inventory import node_name
+
 Row = dict[str, Any]
 SENDS, HEARS, LINKS = "broadcast-group", "discovery-group", "cluster-connection"
 
@@ -78,13 +80,13 @@ def meetings(rows: Sequence[Row]) -> list[Row]:
             one = found.setdefault((row["cluster"], row["place"]), empty)
             if row["name"] not in one["names"]:
                 one["names"].append(row["name"])
-            one["senders" if row["what"] == SENDS else "receivers"].append(node_name(row))
+            one["senders" if row["what"] == SENDS else "receivers"].append(node_of(row))
     return list(found.values())
 
 
-def node_name(row: Row) -> str:
+def node_of(row: Row) -> str:
     """A node as `--host` takes it."""
-    return str(row["host"]) if row["instance"] == "default" else f"{row['host']}/{row['instance']}"
+    return node_name(str(row["host"]), str(row["instance"]))
 
 
 def dot(rows: Sequence[Row]) -> str:
@@ -93,7 +95,7 @@ def dot(rows: Sequence[Row]) -> str:
     for number, cluster in enumerate(dict.fromkeys(row["cluster"] for row in rows)):
         lines += [f"  subgraph cluster_{number} {{", f"    label={_quoted(cluster)};"]
         own = [row for row in rows if row["cluster"] == cluster]
-        for name in dict.fromkeys(map(node_name, own)):
+        for name in dict.fromkeys(map(node_of, own)):
             lines.append(f"    {_quoted(f'{cluster} {name}')} [label={_quoted(_label(name, own))}];")
         lines.append("  }")
     for one in meetings(rows):
@@ -103,7 +105,7 @@ def dot(rows: Sequence[Row]) -> str:
         edges: dict[tuple[str, str], set[str]] = {}
         for row in rows:
             if (row["cluster"], row["place"]) == (one["cluster"], one["place"]) and row["what"] in (SENDS, HEARS):
-                edges.setdefault((node_name(row), row["on"]), set()).add(row["what"])
+                edges.setdefault((node_of(row), row["on"]), set()).add(row["what"])
         for (name, on), kinds in edges.items():
             way = "both" if len(kinds) == 2 else "forward" if kinds == {SENDS} else "back"
             node = _quoted(f"{one['cluster']} {name}")
@@ -114,17 +116,17 @@ def dot(rows: Sequence[Row]) -> str:
 
 def _lists(rows: Sequence[Row]) -> Iterator[str]:
     """From each node to those of its lists of first nodes; who is none of the inventory is the place itself."""
-    groups = {(row["cluster"], node_name(row), row["name"]) for row in rows if row["what"] == HEARS}
+    groups = {(row["cluster"], node_of(row), row["name"]) for row in rows if row["what"] == HEARS}
     at: dict[str, str] = {}
     for row in rows:
         if row["what"] == LINKS:
             # A list may name a node by its card's address, by what Ansible calls it, or by how Ansible reaches it.
             port = row["on"].rpartition(":")[2]
-            key = f"{row['cluster']} {node_name(row)}"
+            key = f"{row['cluster']} {node_of(row)}"
             at |= dict.fromkeys((row["on"], f"{row['host']}:{port}", f"{row['address']}:{port}"), key)
     for row in rows:
-        key = f"{row['cluster']} {node_name(row)}"
-        if row["what"] != LINKS or (row["cluster"], node_name(row), row["place"]) in groups:
+        key = f"{row['cluster']} {node_of(row)}"
+        if row["what"] != LINKS or (row["cluster"], node_of(row), row["place"]) in groups:
             continue
         for place in row["place"].split(", "):
             if (target := at.get(place, place)) != key:
@@ -132,7 +134,7 @@ def _lists(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _label(name: str, rows: Sequence[Row]) -> str:
-    own = [row for row in rows if node_name(row) == name]
+    own = [row for row in rows if node_of(row) == name]
     lines = [name, *dict.fromkeys(row["address"] for row in own)]
     lines += [f"{row['what']} {row['name']} {row['on']}:{row['place']}" for row in own if row["what"] in _PORTS]
     return "\n".join(lines)

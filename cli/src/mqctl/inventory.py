@@ -23,6 +23,11 @@ DEFAULT_FILE = "inventory.yml"
 DEFAULT_INSTANCES: list[dict[str, Any]] = [{"name": "default"}]
 
 
+def node_name(host: str, instance: str) -> str:
+    """A node for people and for --host: an instance of a host."""
+    return host if instance == "default" else f"{host}/{instance}"
+
+
 @dataclass(frozen=True, slots=True)
 class Host:
     """A host with all variables that groups and the host itself give it."""
@@ -36,6 +41,11 @@ class Host:
     def instances(self) -> list[str]:
         """Names of the broker instances on this host."""
         return [str(one.get("name", "")) for one in self.variables.get("mq_instances") or DEFAULT_INSTANCES]
+
+    @property
+    def node_names(self) -> list[str]:
+        """Names of its nodes."""
+        return [node_name(self.name, instance) for instance in self.instances]
 
     @property
     def access(self) -> Access:

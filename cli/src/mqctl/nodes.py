@@ -47,7 +47,7 @@ class Node:
     @property
     def name(self) -> str:
         """For people and for --host."""
-        return self.host if self.instance == "default" else f"{self.host}/{self.instance}"
+        return inventory.node_name(self.host, self.instance)
 
 
 def nodes_of(world: World, options: NodeOptions) -> list[Node]:

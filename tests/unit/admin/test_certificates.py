@@ -9,8 +9,9 @@ import pytest
 import trustme
 from hypothesis import given
 from hypothesis import strategies as some
-from mqbroker.admin.certificates import DAY_S, Ending, Warnings, ends_in, level_of
+from mqbroker.admin.certificates import DAY_S, Warnings, ends_in, level_of
 from mqbroker.base.notice import Level
+from mqbroker.node.inputs import Ending
 
 NOW_S = 1_800_000_000
 UTC_TIME, GENERALIZED_TIME = 0x17, 0x18

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from mqbroker import __version__
 from mqbroker.admin import metrics
-from mqbroker.admin.certificates import Ending
 from mqbroker.admin.health import Space
 from mqbroker.admin.metrics import FAMILIES, Measured, Values
 from mqbroker.base.histogram import Histogram
@@ -24,8 +23,8 @@ from tests.support.stage import Stage, options_with
 
 GO = frames.anonymous() + frames.opened() + frames.begun(incoming_window=1 << 30)
 ENDINGS = (
-    Ending("clients", "tls-certificate-file", "/c.pem", 1_900_000_000),
-    Ending("clients", "tls-client-ca-file", "/ca.pem", 2_000_000_000),
+    given.Ending("clients", "tls-certificate-file", "/c.pem", 1_900_000_000),
+    given.Ending("clients", "tls-client-ca-file", "/ca.pem", 2_000_000_000),
 )
 AROUND = Measured(5, 3, 1000, Histogram((0.1, 1.0)), 7, 2_000_000_000, 11, 12, Space(1000, 250))
 

@@ -60,6 +60,11 @@ def test_what_is_no_python_of_this_version_is_refused(tmp_path: Path) -> None:
         build.use_python(other, tmp_path)
 
 
+def test_our_broker_is_no_peer_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run.main(["--peer", "mqops"]) == run.USAGE
+    assert "leave mqops out" in capsys.readouterr().err
+
+
 def test_native_without_our_broker_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert run.main(["--native", "--no-ours", "--peer", "artemis-2.44.0"]) == run.USAGE
     assert "--no-ours leaves it out" in capsys.readouterr().err

@@ -7,10 +7,11 @@ import io
 import time
 
 import pytest
-from mqbroker.admin.certificates import DAY_S, Ending
+from mqbroker.admin.certificates import DAY_S
 from mqbroker.io import certificate_watch
 from mqbroker.io.certificate_watch import CertificateWatch
 from mqbroker.io.log import Log, LogShape
+from mqbroker.node.inputs import CertificatesInUse, Ending, Input
 
 from tests.unit.io.conftest import until
 
@@ -18,6 +19,7 @@ from tests.unit.io.conftest import until
 def test_what_ends_later_is_found_by_a_later_look(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(certificate_watch, "LOOK_PERIOD_S", 0.01)
     text, looks = io.StringIO(), 0
+    posted: list[Input] = []
     endings = [Ending("clients", "tls-certificate-file", "/c.pem", int(time.time()) + 31 * DAY_S)]
 
     def in_use() -> list[Ending]:
@@ -26,13 +28,15 @@ def test_what_ends_later_is_found_by_a_later_look(monkeypatch: pytest.MonkeyPatc
         return endings
 
     async def story() -> None:
-        watch = CertificateWatch(in_use, Log(text, LogShape.PLAIN))
+        watch = CertificateWatch(in_use, posted.append, Log(text, LogShape.PLAIN))
         watch.look()
         assert (looks, text.getvalue()) == (1, "")
+        assert posted == [CertificatesInUse(tuple(endings))]
         endings[:] = [endings[0]._replace(not_after_s=int(time.time()) + 20 * DAY_S)]
         await until(lambda: looks >= 4)
         watch.stop()
         seen = looks
+        assert posted[-1] == CertificatesInUse(tuple(endings)) != posted[0]
         await asyncio.sleep(0.05)
         assert looks == seen
 

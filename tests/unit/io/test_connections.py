@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import resource
 import socket
 import time
@@ -144,6 +145,45 @@ def test_a_slow_reader_blocks_and_unblocks(run: Runner) -> None:
             await until(lambda: len(core.of(WriteBlocked)) == 2)
             assert core.of(WriteBlocked)[1] == WriteBlocked(1, False)
             writer.close()
+
+    run(scenario())
+
+
+def test_what_is_sent_arrives_in_its_order_also_when_the_socket_takes_a_part(run: Runner) -> None:
+    """Into the socket while nothing is buffered, behind what is buffered, and into the socket again."""
+    sizes = (2, 9_000, 6 << 20, 3, 300_000, 17)
+    pieces = [bytes([number]) * sizes[number % len(sizes)] for number in range(60)]
+
+    async def scenario() -> None:
+        core = ScriptedCore()
+        async with bench(core) as made:
+            sock = socket.create_connection(("127.0.0.1", made.listener.port))
+            sock.setblocking(False)
+            await until(lambda: core.of(Accepted))
+            got = bytearray()
+            behind, direct = 0, 0
+
+            def read(limit: int) -> None:
+                with contextlib.suppress(BlockingIOError):
+                    while len(got) < limit:
+                        got.extend(sock.recv(limit - len(got)))
+
+            due = 0
+            for number, piece in enumerate(pieces):
+                # The socket has room again before the loop could write what is buffered.
+                made.connections.send(Send(1, [piece[:1], piece[1:]]))
+                due += len(piece)
+                read(len(got) + 3_000_000)
+                behind, direct = behind + (len(got) < due), direct + (len(got) == due)
+                if number % 10 == 9:
+                    for _ in range(1000):
+                        read(due)
+                        if len(got) == due:
+                            break
+                        await asyncio.sleep(0.002)
+            sock.close()
+            assert bytes(got) == b"".join(pieces)
+            assert min(behind, direct) > 10
 
     run(scenario())
 

@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mqbroker.admin.certificates import DAY_S
 from mqbroker.base.notice import Level
 from mqbroker.config.load import parse
 from mqbroker.config.slices import BrokerOptions
 from mqbroker.config.users import make_verifier
+from mqbroker.node.inputs import CertificatesInUse, Ending
 from mqbroker.wire.sections import Properties
 from mqctl.commands import cluster_forget, events, queue_stat, rollout
 from mqctl.dev.log import last_lines
@@ -347,6 +349,37 @@ def test_logs_of_dev_brokers_and_of_journald(cluster: Cluster) -> None:
     assert of_journal(entry) == {"time": "2023-11-14T22:13:20.123Z", "level": "error", "message": "ok"}
 
 
+@pytest.mark.parametrize(
+    ("left_s", "state", "said", "code", "word"),
+    [
+        (31 * DAY_S, "ok", "", 0, "OK"),
+        (30 * DAY_S - 1, "warning", "ends in 29 days", 1, "WARNING"),
+        (7 * DAY_S, "warning", "ends in 7 days", 1, "WARNING"),
+        (7 * DAY_S - 1, "error", "ends in 6 days", 2, "CRITICAL"),
+        (DAY_S, "error", "ends in 1 day (", 2, "CRITICAL"),
+        (1, "error", "ends today", 2, "CRITICAL"),
+        (-1, "error", "has ended", 2, "CRITICAL"),
+    ],
+)
+def test_status_and_check_judge_certificates_by_the_days_of_the_broker(
+    cluster: Cluster, left_s: int, state: str, said: str, code: int, word: str
+) -> None:
+    stage = cluster.first.stage
+    now_s = stage.at.wall_ms // 1000
+    stage.give(CertificatesInUse((Ending("clients", "tls-certificate-file", "/etc/c.pem", now_s + left_s),)))
+    stage.run()
+    first, second = cluster.rows("status")
+    assert (second["certificates"], second["note"]) == ([], "")
+    (row,) = first["certificates"]
+    assert (row["listener"], row["file"], row["state"]) == ("clients", "/etc/c.pem", state)
+    assert row["days_left"] == left_s // DAY_S
+    told = f"tls-certificate-file of listener clients {said}" if said else ""
+    assert first["note"].startswith(told)
+    assert bool(first["note"]) == bool(said)
+    out, _ = cluster.run("check", code=code)
+    assert out.startswith(f"MQ {word} - {f'dev-1: {told}' if told else '2 nodes well'}")
+
+
 # -- check ------------------------------------------------------------------------------------------------------------
 
 
@@ -418,16 +451,21 @@ def test_discovery_lists_who_is_heard_and_what_groups_do(tmp_path: Path, capsys:
         ]
 
 
-def test_topology_shows_links_and_what_waits_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    nodes = ClusterStage()
-    a, b = nodes.node("a", ["b"]), nodes.node("b", ["a"])
-    nodes.run()
-    nodes.wait(600)
+def leave_one_waiting(nodes: ClusterStage, a: ClusterNode, b: ClusterNode) -> None:
+    """A message at `a` is for a consumer at `b`, which is gone before it could take it."""
     Consumer(b, credit=0)
     nodes.run()
     nodes.silence(b)
     Producer(a).publish(b"waits")
     b.crash()
+
+
+def test_topology_shows_links_and_what_waits_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    nodes = ClusterStage()
+    a, b = nodes.node("a", ["b"]), nodes.node("b", ["a"])
+    nodes.run()
+    nodes.wait(600)
+    leave_one_waiting(nodes, a, b)
     nodes.run()
 
     def said(*words: str) -> str:
@@ -492,11 +530,7 @@ def test_status_shows_links_and_what_waits_for_other_nodes(tmp_path: Path, capsy
         assert execute([*words, "--json"]) == Exit.DONE
         (row,) = json.loads(capsys.readouterr().out)["rows"]
         assert (row["links_up"], row["forwarding"], row["lag_ms"]) == ("1/1", 0, 0)
-        Consumer(b, credit=0)
-        nodes.run()
-        nodes.silence(b)
-        Producer(a).publish(b"waits")
-        b.crash()
+        leave_one_waiting(nodes, a, b)
         nodes.wait(1_500)
         assert execute([*words, "--json"]) == Exit.DONE
         (row,) = json.loads(capsys.readouterr().out)["rows"]
@@ -528,11 +562,7 @@ def test_a_node_is_forgotten_by_its_name_and_need_not_answer_itself(
         rows, said = forget("dev-2", Exit.DEGRADED)
         assert rows == []
         assert f"node {ID_2['node_id']} is connected: stop it before it is forgotten" in said
-        Consumer(b, credit=0)
-        nodes.run()
-        nodes.silence(b)
-        Producer(a).publish(b"waits")
-        b.crash()
+        leave_one_waiting(nodes, a, b)
         nodes.wait(1_500)
         assert "no broker knows of a node mq7 (nodes: dev-1, dev-2)" in forget("mq7", Exit.USAGE)[1]
         rows, said = forget("dev-2", Exit.DONE)

@@ -297,6 +297,21 @@ def test_a_listed_node_that_stopped_cleanly_is_looked_for_a_few_times() -> None:
     assert a.events("node-lost") == []
 
 
+def test_a_node_that_stopped_cleanly_is_dialled_at_once_where_it_is_told_to_be_now() -> None:
+    """Also where who tells does not know that it is another process: nobody waits for the next look."""
+    cluster, a, b = pair(topology_scanner_attempts=4, retry_interval=30_000)
+    b.stop()
+    cluster.run()
+    bridge, before = a.bridge("b"), len(a.dials)
+    assert a.state("b") == "resting"
+    moved = replace(bridge.connector, host="b2")
+    a.broker.cluster.connections["cluster"].learn(node_id_of("b"), bridge.boot_id, moved)
+    a.step()
+    cluster.run()
+    assert [each.host for each in a.dials[before:]] == ["b2"]
+    assert not bridge.is_scanning
+
+
 def test_a_node_that_was_reached_otherwise_first_is_looked_for_too_where_it_is_listed() -> None:
     cluster = ClusterStage()
     cluster.unreachable = {"alias"}

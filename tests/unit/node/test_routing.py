@@ -314,6 +314,13 @@ def test_members_with_one_view_agree_who_has_a_client() -> None:
         assert sorted(each) == sorted(["here", f"{owner}.clients", f"{owner}.clients"])
 
 
+def comes_back(node: ClusterNode, **changes: Any) -> None:
+    """It starts again with other options, and the others hear of that."""
+    node.options = replace(node.options, **changes)
+    node.start()
+    node.cluster.wait(2000)
+
+
 def test_a_member_that_does_not_say_where_its_clients_are_is_passed_over_and_told_once() -> None:
     cluster = ClusterStage()
     a = member(cluster, "a", ["b"], policy="ROUND_ROBIN")
@@ -323,10 +330,7 @@ def test_a_member_that_does_not_say_where_its_clients_are_is_passed_over_and_tol
     assert router_events(a) == [("router-member-without-place", "b")]
     b.stop()
     cluster.run()
-    b.options = replace(b.options, cluster_connections=(replace(b.options.cluster_connections[0],
-                                                                client_connector_ref="clients"),))  # fmt: skip
-    b.start()
-    cluster.wait(2000)
+    comes_back(b, cluster_connections=(replace(b.options.cluster_connections[0], client_connector_ref="clients"),))
     assert outcome(a) == "b.clients"
 
 
@@ -338,9 +342,7 @@ def test_a_member_that_is_reached_elsewhere_after_its_restart_is_looked_for_ther
     assert outcome(a) == "b.clients"
     b.crash()
     moved = ConnectorOptions("clients", "d.clients", 5672, False)
-    b.options = replace(b.options, connectors=(*b.options.connectors[:-1], moved))
-    b.start()
-    cluster.wait(2000)
+    comes_back(b, connectors=(*b.options.connectors[:-1], moved))
     assert outcome(a) == "d.clients"
 
 

@@ -10,7 +10,7 @@ from mqbroker.amqp.links import ReceiverLink
 from mqbroker.client.message import decode_message
 from mqbroker.node import elsewhere
 from mqbroker.node import inputs as given
-from mqbroker.wire.performatives import Attach, Open, Source, Target
+from mqbroker.wire.performatives import Attach, Detach, Open, Source, Target
 
 from tests.support import frames
 from tests.support.cluster_stage import ClusterNode, ClusterStage, node_id_of
@@ -18,6 +18,17 @@ from tests.support.stage import Stage, Talker
 from tests.unit.node.test_elsewhere import member
 
 TOPOLOGY = "mq:topology"
+
+
+@pytest.mark.parametrize("name", ["mq:topology", "mq:notices"])
+def test_nobody_can_send_to_what_tells(name: str) -> None:
+    stage = Stage()
+    conn = stage.accept()
+    said = stage.talk(conn, frames.anonymous() + frames.opened() + frames.begun() + frames.sender(name))
+    (detach,) = frames.of_kind(said, Detach)
+    assert detach.error.condition == "amqp:not-allowed"
+    assert detach.error.description == f"{name} tells and takes nothing: attach a receiver to it"
+    assert name not in stage.broker.store.addresses
 
 
 class Ear:

@@ -11,26 +11,18 @@ import base64
 import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import Any
 
 from mqbroker.base.notice import Level, Notice
+from mqbroker.config.slices import CERTIFICATE_ERROR_DAYS, CERTIFICATE_WARNING_DAYS
+from mqbroker.node.inputs import Ending
 
 DAY_S = 86_400
-WARNING_DAYS, ERROR_DAYS = 30, 7  # fewer than these are left
 REMEDY = "replace the file, as `mqctl tls rotate` and `mqctl rollout` do, and reload the broker"
 
 _PEM = re.compile(rb"-----BEGIN CERTIFICATE-----([A-Za-z0-9+/=\s]*)-----END CERTIFICATE-----")
 _VERSION, _UTC_TIME, _GENERALIZED_TIME = 0xA0, 0x17, 0x18
 _SIZE_BYTES_MAX = 4
-
-
-class Ending(NamedTuple):
-    """What ends of a listener: its option, the file that the option named, seconds since 1970."""
-
-    listener: str
-    option: str
-    file: str
-    not_after_s: int
 
 
 def ends_in(pem: bytes) -> list[int]:
@@ -81,9 +73,22 @@ def _value(der: bytes, at: int) -> tuple[int, int, int]:
 def level_of(not_after_s: int, now_s: int) -> Level | None:
     """How bad it is; None where there is time enough."""
     left_s = not_after_s - now_s
-    if left_s < ERROR_DAYS * DAY_S:
+    if left_s < CERTIFICATE_ERROR_DAYS * DAY_S:
         return Level.ERROR
-    return Level.WARNING if left_s < WARNING_DAYS * DAY_S else None
+    return Level.WARNING if left_s < CERTIFICATE_WARNING_DAYS * DAY_S else None
+
+
+def row_of(ending: Ending, now_s: int) -> dict[str, Any]:
+    """What administrators are told of one."""
+    level = level_of(ending.not_after_s, now_s)
+    return {
+        "listener": ending.listener,
+        "option": ending.option,
+        "file": ending.file,
+        "not_after": f"{datetime.fromtimestamp(ending.not_after_s, UTC):%Y-%m-%dT%H:%M:%SZ}",
+        "days_left": (ending.not_after_s - now_s) // DAY_S,
+        "state": "ok" if level is None else level.name.lower(),
+    }
 
 
 class Warnings:
@@ -110,12 +115,5 @@ class Warnings:
 
 
 def _notice(level: Level, ending: Ending, now_s: int) -> Notice:
-    fields: dict[str, str | int] = {
-        "listener": ending.listener,
-        "option": ending.option,
-        "file": ending.file,
-        "not_after": f"{datetime.fromtimestamp(ending.not_after_s, UTC):%Y-%m-%dT%H:%M:%SZ}",
-        "days_left": (ending.not_after_s - now_s) // DAY_S,
-        "remedy": REMEDY,
-    }
-    return Notice(level, "certificate-expires", fields)
+    fields = {name: value for name, value in row_of(ending, now_s).items() if name != "state"}
+    return Notice(level, "certificate-expires", fields | {"remedy": REMEDY})

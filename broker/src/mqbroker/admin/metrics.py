@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from mqbroker import __version__
-from mqbroker.admin.certificates import Ending
 from mqbroker.admin.health import Space
 from mqbroker.base.errors import Refused
 from mqbroker.base.histogram import Histogram
@@ -21,6 +20,7 @@ from mqbroker.base.time import NS_PER_S
 from mqbroker.cluster.discovery.datagram import Drop
 from mqbroker.node.bridge_states import State
 from mqbroker.node.broker import Broker
+from mqbroker.node.inputs import Ending
 
 OBJECTS_MAX = 100_000  # queues and addresses that one answer names; above, only sums are given
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from mqbroker import __version__
 from mqbroker.admin import health, metrics
 from mqbroker.admin.arguments import argument
+from mqbroker.admin.certificates import row_of
 from mqbroker.admin.topology import links
 from mqbroker.base.native import IS_NATIVE
 from mqbroker.base.notice import Level
@@ -33,6 +34,7 @@ def show(broker: Broker, request: AdminRequest) -> None:
             "journal_segments": broker.journal.segments_count,
             "journal_position": broker.journal.position,
             "synced_position": store.decisions.synced,
+            "certificates": [row_of(ending, broker.at.wall_ms // 1000) for ending in broker.endings],
             "links": [row for each in broker.cluster.connections.values() for row in links(each)],
         },
     )

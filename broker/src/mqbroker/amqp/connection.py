@@ -16,17 +16,7 @@ from mqbroker.amqp.links import LinkBase, Partials
 from mqbroker.amqp.session import Session
 from mqbroker.amqp.states import OPENED, Conn, ConnEvent, Link, Sess, SessEvent, next_conn, next_sess
 from mqbroker.base.errors import PeerFault, Scope
-from mqbroker.wire.frames import (
-    AMQP_FRAME,
-    AMQP_HEADER,
-    EMPTY_FRAME,
-    FRAME_SIZE_MAX_LOWEST,
-    SASL_FRAME,
-    SASL_HEADER,
-    Frame,
-    encode_frame,
-    frame_at,
-)
+from mqbroker.wire import frames
 from mqbroker.wire.performatives import (
     Attach,
     Begin,
@@ -63,7 +53,7 @@ class Connection:
         self.events: list[Event] = []
         self.state = Conn.START
         self.frame_size_max = limits.frame_size_before_open_max
-        self.peer_frame_size = FRAME_SIZE_MAX_LOWEST
+        self.peer_frame_size = frames.FRAME_SIZE_MAX_LOWEST
         self.peer_idle_timeout_ms = 0
         self.peer_channel_max = 0
         self.peer_open: Open | None = None
@@ -71,6 +61,8 @@ class Connection:
         self.partials = Partials()
         self.is_dead = False
         self.is_held = False  # nothing more is taken in before `go_on`
+        self.is_gradual = False  # its owner: what opens it is taken in one thing at a time
+        self.is_behind = False  # there is more to be taken in, by the next `receive`
         self.is_transactional = False  # its owner: dispositions may name what earlier ones put into a transaction
         self._server = server
         self._client = client
@@ -86,7 +78,7 @@ class Connection:
         self._is_deriving = False  # a login waits for its key or outcome: nothing is taken in, and little is kept
         self._verdict: sasl.Verdict | None = None
         if client is not None:
-            self.out.append(SASL_HEADER)
+            self.out.append(frames.SASL_HEADER)
 
     # -- bytes in ------------------------------------------------------------------------------------------------------
 
@@ -97,6 +89,7 @@ class Connection:
         by a detach that followed them in the same read. After it: a flow that was sent ahead must find its link there.
         """
         self._handle = handle
+        self.is_behind = False
         if self.is_held and not self.is_dead:
             self._later.append(data)  # many reads, which joined one by one would be copied again and again
             return
@@ -104,16 +97,16 @@ class Connection:
         self._buffer = b""
         offset = 0
         limit = following = len(buffer)
-        while offset < limit and not (self.is_dead or self._is_deriving or self.is_held):
+        while offset < limit and not (self.is_dead or self._is_deriving or self.is_held or self.is_behind):
             self._blamed = self._session = None
             try:
                 if self._wants_header():
-                    if limit - offset < 8 and AMQP_HEADER.startswith(buffer[offset : offset + 4]):
+                    if limit - offset < 8 and frames.AMQP_HEADER.startswith(buffer[offset : offset + 4]):
                         break
                     self._header(bytes(buffer[offset : offset + 8]))
                     offset += 8
                     continue
-                frame = frame_at(buffer, offset, limit, self.frame_size_max)
+                frame = frames.frame_at(buffer, offset, limit, self.frame_size_max)
                 if frame is None:
                     break
                 following = frame.end
@@ -123,6 +116,7 @@ class Connection:
                 if not self._answer(fault):
                     return
                 offset = following
+        self.is_behind = self.is_behind and offset < limit
         if not self.is_dead and offset < limit:
             self._buffer = buffer[offset:]
             if self._is_deriving and limit - offset > WAITING_BYTES_MAX:
@@ -146,7 +140,7 @@ class Connection:
         buffer = self._all_waiting()
         offset, limit = 0, len(buffer)
         try:
-            while (frame := frame_at(buffer, offset, limit, self.frame_size_max)) is not None:
+            while (frame := frames.frame_at(buffer, offset, limit, self.frame_size_max)) is not None:
                 if buffer[frame.body_offset : frame.body_offset + 3] == CLOSE_LEAD:
                     return True
                 offset = frame.end
@@ -166,13 +160,13 @@ class Connection:
             return self.state is Conn.START
         return self.state in (Conn.START, Conn.HDR_SENT, Conn.OPEN_PIPE)
 
-    def _frame(self, buffer: bytes, frame: Frame, offset: int, limit: int) -> int:
+    def _frame(self, buffer: bytes, frame: frames.Frame, offset: int, limit: int) -> int:
         if self._is_sasl and not self._is_logged_in:
-            if frame.type != SASL_FRAME:
+            if frame.type != frames.SASL_FRAME:
                 raise PeerFault("amqp:connection:framing-error", "an AMQP frame before the SASL outcome")
             self._sasl_frame(decode_performative(buffer, frame.body_offset, frame.end)[0])
             return frame.end
-        if frame.type != AMQP_FRAME:
+        if frame.type != frames.AMQP_FRAME:
             raise PeerFault("amqp:connection:framing-error", f"frame type {frame.type}")
         if frame.body_offset == frame.end:
             return frame.end
@@ -193,7 +187,7 @@ class Connection:
         self.tell()
         return frame.end
 
-    def _on(self, frame: Frame) -> Session:
+    def _on(self, frame: frames.Frame) -> Session:
         """The session of a frame."""
         if self.state is not OPENED:
             self.state = next_conn(self.state, ConnEvent.GOT_FRAME)
@@ -203,9 +197,10 @@ class Connection:
         self._session = session
         return session
 
-    def _general(self, frame: Frame, performative: Any) -> None:
+    def _general(self, frame: frames.Frame, performative: Any) -> None:
         if isinstance(performative, Open):
             self._opened(performative)
+            self.is_behind = self.is_gradual
         elif isinstance(performative, Close):
             self._closed(performative)
         elif isinstance(performative, Begin):
@@ -227,34 +222,34 @@ class Connection:
 
     def _header(self, header: bytes) -> None:
         wants_sasl = self._is_sasl and not self._is_logged_in
-        if header == SASL_HEADER and wants_sasl:
+        if header == frames.SASL_HEADER and wants_sasl:
             self.state = Conn.HDR_EXCH
             if self._server is not None:
-                self.out.append(SASL_HEADER)
+                self.out.append(frames.SASL_HEADER)
                 self._sasl_send(SaslMechanisms(sasl_server_mechanisms=tuple(map(Symbol, self._server.mechanisms))))
             return
-        if header == AMQP_HEADER and not wants_sasl:
+        if header == frames.AMQP_HEADER and not wants_sasl:
             self._amqp_header()
             return
-        if header == AMQP_HEADER and self._server is not None and "ANONYMOUS" in self._server.mechanisms:
+        if header == frames.AMQP_HEADER and self._server is not None and "ANONYMOUS" in self._server.mechanisms:
             self._is_logged_in = True
             self.events.append(LoggedIn(None, "ANONYMOUS"))
             self._amqp_header()
             return
         # §2.2: answer with a header that we support, then close.
         if self._server is not None or self._client is None:
-            self.out.append(SASL_HEADER if wants_sasl else AMQP_HEADER)
+            self.out.append(frames.SASL_HEADER if wants_sasl else frames.AMQP_HEADER)
         what = "a TLS handshake, and there is no TLS here" if header.startswith(TLS_RECORD) else f"header {header!r}"
         self._die("amqp:not-implemented", f"{what}: not the protocol header of AMQP 1.0 that is expected here")
 
     def _amqp_header(self) -> None:
         self.state = next_conn(self.state, ConnEvent.GOT_HEADER)
         if self.state is Conn.HDR_RCVD:
-            self.out.append(AMQP_HEADER)
+            self.out.append(frames.AMQP_HEADER)
             self.state = next_conn(self.state, ConnEvent.SENT_HEADER)
 
     def _sasl_send(self, performative: Any) -> None:
-        self.out.append(encode_frame(0, encode(performative), b"", SASL_FRAME))
+        self.out.append(frames.encode_frame(0, encode(performative), b"", frames.SASL_FRAME))
 
     def _sasl_frame(self, body: Any) -> None:
         server, client = self._server, self._client
@@ -296,7 +291,9 @@ class Connection:
         elif verdict.is_good:
             self._sasl_send(SaslOutcome(code=0, additional_data=verdict.data))
             self._logged_in(verdict.user, server.mechanism)
-            self.receive(b"", handle)
+            self.is_behind = self.is_gradual and bool(self._buffer)
+            if not self.is_behind:
+                self.receive(b"", handle)
         else:
             self._sasl_send(SaslOutcome(code=1))
             self._die("amqp:unauthorized-access", "login failed")
@@ -324,7 +321,7 @@ class Connection:
             self._die("amqp:unauthorized-access", "the server could not prove that it knows the password's verifier")
         else:
             self._logged_in(None, client.mechanism)
-            self.out.append(AMQP_HEADER)
+            self.out.append(frames.AMQP_HEADER)
             self.state = next_conn(self.state, ConnEvent.SENT_HEADER)
 
     def _logged_in(self, user: str | None, mechanism: str) -> None:
@@ -337,17 +334,17 @@ class Connection:
     def open(self, open_: Open) -> None:
         """Send our open: a server's answer to Opened, a client's first word (it sends the header itself)."""
         if self.state is Conn.START:
-            self.out.append(AMQP_HEADER)
+            self.out.append(frames.AMQP_HEADER)
             self.state = next_conn(self.state, ConnEvent.SENT_HEADER)
         self.state = next_conn(self.state, ConnEvent.SENT_OPEN)
         self.frame_size_max = open_.max_frame_size or self.limits.frame_size_max
-        self.out.append(encode_frame(0, encode(open_)))
+        self.out.append(frames.encode_frame(0, encode(open_)))
 
     def _opened(self, open_: Open) -> None:
         self.state = next_conn(self.state, ConnEvent.GOT_OPEN)
         size = 0xFFFFFFFF if open_.max_frame_size is None else open_.max_frame_size
-        if size < FRAME_SIZE_MAX_LOWEST:
-            raise PeerFault("amqp:invalid-field", f"max-frame-size {size} is below {FRAME_SIZE_MAX_LOWEST}")
+        if size < frames.FRAME_SIZE_MAX_LOWEST:
+            raise PeerFault("amqp:invalid-field", f"max-frame-size {size} is below {frames.FRAME_SIZE_MAX_LOWEST}")
         self.peer_frame_size = size
         self.peer_idle_timeout_ms = open_.idle_time_out or 0
         self.peer_channel_max = 0xFFFF if open_.channel_max is None else open_.channel_max
@@ -366,7 +363,7 @@ class Connection:
         error = None if condition is None else Error(Symbol(condition), description, info)
         event = ConnEvent.SENT_CLOSE if condition is None else ConnEvent.SENT_CLOSE_ERROR
         self.state = next_conn(self.state, event)
-        self.out.append(encode_frame(0, encode(Close(error=error))))
+        self.out.append(frames.encode_frame(0, encode(Close(error=error))))
         if condition is not None:
             self._die(condition, description)
 
@@ -377,7 +374,7 @@ class Connection:
             for session in self._by_channel.values():
                 session.flush()
             self.state = next_conn(self.state, ConnEvent.SENT_CLOSE)
-            self.out.append(encode_frame(0, encode(Close())))
+            self.out.append(frames.encode_frame(0, encode(Close())))
         error = close.error
         condition, description = (None, "") if error is None else (str(error.condition), error.description or "")
         self._die(condition, description, is_orderly=is_orderly, error=error)
@@ -393,6 +390,7 @@ class Connection:
         if self.is_dead:
             return
         self.is_dead = True
+        self.is_behind = False
         self._buffer = b""
         self._later.clear()
         for session in list(self._by_channel.values()):
@@ -486,7 +484,7 @@ class Connection:
     def heartbeat(self) -> None:
         """An empty frame keeps the connection alive at the peer (§2.4.5)."""
         if self.state is OPENED:
-            self.out.append(EMPTY_FRAME)
+            self.out.append(frames.EMPTY_FRAME)
 
     def flush(self) -> None:
         """Put out what sessions have gathered."""

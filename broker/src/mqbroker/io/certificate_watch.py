@@ -1,4 +1,5 @@
-"""Looks now and then whether a certificate of the listeners ends soon, and writes that into the log.
+"""Looks now and then whether a certificate of the listeners ends soon, and writes that into the log; tells the node
+which are in use, for those who ask it.
 
 Owns one timer. The look touches no file: listeners know the ends of what they loaded. Invariant: looking more often
 says nothing more, since `admin/certificates.py` decides what is due.
@@ -10,8 +11,9 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable
 
-from mqbroker.admin.certificates import Ending, Warnings
+from mqbroker.admin.certificates import Warnings
 from mqbroker.io.log import Log
+from mqbroker.node.inputs import CertificatesInUse, Ending, Input
 
 # More often than it is told, so that a host that slept, or whose clock was set, does not lose a day.
 LOOK_PERIOD_S = 3600.0
@@ -20,8 +22,9 @@ LOOK_PERIOD_S = 3600.0
 class CertificateWatch:
     """See the module's docstring. `endings`: of what is in use now."""
 
-    def __init__(self, endings: Callable[[], Iterable[Ending]], log: Log) -> None:
+    def __init__(self, endings: Callable[[], Iterable[Ending]], post: Callable[[Input], None], log: Log) -> None:
         self._endings = endings
+        self._post = post
         self._log = log
         self._warnings = Warnings()
         self._timer: asyncio.TimerHandle | None = None
@@ -29,7 +32,9 @@ class CertificateWatch:
     def look(self) -> None:
         """Look now, and again after a while."""
         self.stop()
-        for notice in self._warnings.due(self._endings(), int(time.time())):
+        endings = tuple(self._endings())
+        self._post(CertificatesInUse(endings))
+        for notice in self._warnings.due(endings, int(time.time())):
             self._log.emit(notice)
         self._timer = asyncio.get_running_loop().call_later(LOOK_PERIOD_S, self.look)
 

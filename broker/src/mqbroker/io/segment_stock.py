@@ -18,13 +18,13 @@ from pathlib import Path
 
 from mqbroker.io.files import ZEROS
 from mqbroker.io.journal_directory import JournalDirectory, OpenSegment
+from mqbroker.io.space_watch import roomy_bytes
 
 # The pause after a piece, by how long that took: most of the time the disk is for commits alone.
 PAUSE_FACTOR = 3
-# How often the room on the file system is looked at while files are kept, and how much more than
-# `min-disk-free-bytes` is scarce: files are given back before publishers are held back.
+# How often the room on the file system is looked at while files are kept. They are given back before publishers are
+# held back.
 LOOK_PERIOD_S = 5.0
-SCARCE_FACTOR = 5 / 4
 
 
 class SegmentStock:
@@ -33,7 +33,7 @@ class SegmentStock:
     def __init__(self, directory: JournalDirectory) -> None:
         self._directory = directory
         self._files = directory.files
-        self._free_bytes_min = int(directory.options.min_disk_free_bytes * SCARCE_FACTOR)
+        self._free_bytes_min = roomy_bytes(directory.options.min_disk_free_bytes)
         self._clean: list[Path] = []
         self._unclean: deque[Path] = deque()
         self._fd = -1  # of the first of these, while zeros are written to it

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from mqbroker.admin.certificates import Ending
 from mqbroker.base.errors import ConfigFault
 from mqbroker.config.slices import BrokerOptions, ListenerOptions
 from mqbroker.core.large import DIRECTORY
@@ -55,7 +54,16 @@ from mqbroker.node.effects import (
     SendDatagram,
     WriteLarge,
 )
-from mqbroker.node.inputs import ClusterKeyChanged, Configuration, Done, Failed, OptionsChanged, Stop, UsersChanged
+from mqbroker.node.inputs import (
+    ClusterKeyChanged,
+    Configuration,
+    Done,
+    Ending,
+    Failed,
+    OptionsChanged,
+    Stop,
+    UsersChanged,
+)
 
 # After Halt: what is still in the buffers of sockets (last frames, the answer to an admin's stop) has this long to
 # leave.
@@ -103,7 +111,7 @@ class Server:
         self._probes = Probes(self.node)
         self._acceptors: list[Acceptor] = []
         self._space = SpaceWatch(self.node.post, options.node.data_directory, options.journal.min_disk_free_bytes)
-        self._certificates = CertificateWatch(self._endings, log)
+        self._certificates = CertificateWatch(self._endings, self.node.post, log)
         self._http: HttpServer | None = None
         self._endpoints: Endpoints | None = None
         self._is_stopping = False

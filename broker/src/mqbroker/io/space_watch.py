@@ -19,6 +19,11 @@ from mqbroker.node.inputs import Space
 SCAN_PERIOD_S = 5.0
 
 
+def roomy_bytes(free_bytes_min: int) -> int:
+    """So much is enough and a margin: from here on nothing is scarce, below it files are given back that are kept."""
+    return free_bytes_min * 5 // 4
+
+
 class SpaceWatch:
     """See the module's docstring. `path`: something on that file system."""
 
@@ -49,7 +54,7 @@ class SpaceWatch:
 
     def saw(self, free_bytes: int) -> None:
         """So much is free."""
-        enough = self._free_bytes_min * 5 // 4 if self._is_low else self._free_bytes_min
+        enough = roomy_bytes(self._free_bytes_min) if self._is_low else self._free_bytes_min
         if (free_bytes < enough) != self._is_low:
             self._is_low = not self._is_low
             self._post(Space(self._is_low, free_bytes))

@@ -10,10 +10,11 @@ import ssl
 from pathlib import Path
 from typing import Any
 
-from mqbroker.admin.certificates import Ending, ends_in
+from mqbroker.admin.certificates import ends_in
 from mqbroker.amqp.certificate import Certificate
 from mqbroker.base.errors import ConfigFault
 from mqbroker.config.slices import BrokerOptions, ListenerOptions
+from mqbroker.node.inputs import Ending
 
 FILE_BYTES_MAX = 1 << 20
 ALTERNATIVE_NAMES = ("DNS", "email", "URI")

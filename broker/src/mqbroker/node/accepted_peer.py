@@ -42,7 +42,7 @@ class AcceptedPeer(Peer):
 
     def _connect(self) -> Connection:
         broker, listener, limits = self.broker, self.listener, self.broker.options.limits
-        return Connection(
+        connection = Connection(
             ConnectionLimits(
                 listener.max_frame_size_bytes, listener.frame_size_before_open_bytes, listener.idle_timeout_ms,
                 limits.sessions_per_connection_max, limits.links_per_session_max,
@@ -54,6 +54,8 @@ class AcceptedPeer(Peer):
                 self._external(),
             ),
         )  # fmt: skip
+        connection.is_gradual = True
+        return connection
 
     def _mechanisms(self) -> tuple[str, ...]:
         """PLAIN shows the password, so it is offered only where nobody can listen, or where that was allowed."""

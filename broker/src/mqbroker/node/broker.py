@@ -46,6 +46,7 @@ from mqbroker.node.large_messages import LargeMessages
 from mqbroker.node.local import LocalSessions
 from mqbroker.node.login_delays import LoginDelays
 from mqbroker.node.logins import Logins
+from mqbroker.node.newcomers import Newcomers
 from mqbroker.node.ongoing import segment_of
 from mqbroker.node.peer import Peer
 from mqbroker.node.rebinding import withdraw
@@ -120,6 +121,8 @@ class Broker:
         self.starved: dict[ReceiverLink, Peer] = {}
         self.draining: dict[SenderLink, Peer] = {}
         self.closing: dict[int, Close] = {}
+        self.opening = Newcomers()
+        self.endings: tuple[given.Ending, ...] = ()  # of certificates
         self.containers = Containers()
         self.temporary: dict[str, int] = {}  # temporary queues and addresses: the connections that made them
         self.store.idle.spares = self.termini.ends_itself
@@ -158,6 +161,7 @@ class Broker:
             given.Resolved: self.discovery.resolved,
             given.Looked: self.discovery.looked,
             given.Space: self._space,
+            given.CertificatesInUse: self._certificates_in_use,
             given.AdminRequest: self._admin,
             given.AdminClosed: self._admin_closed,
             given.UsersChanged: self._users_changed,
@@ -172,6 +176,7 @@ class Broker:
         handlers = self._handlers
         for each in inputs:
             handlers[type(each)](each)
+        self.opening.go_on(is_busy=bool(inputs))
         self.timers.fire(at.monotonic_ns)
         if self.store.memory.is_tight:
             self.store.retroactive.make_room()
@@ -196,7 +201,7 @@ class Broker:
         self._collect()
         effects, self.effects = self.effects, []
         notices, self._notices = self._notices, []
-        return Batch(append, effects, self.timers.wake_at_ns, notices, more)
+        return Batch(append, effects, self.timers.wake_at_ns, notices, more or self.opening.is_due)
 
     # -- the end of a step ---------------------------------------------------------------------------------------------
 
@@ -245,6 +250,9 @@ class Broker:
         many: list[Effect] = []
         for conn, peer in touched.items():
             connection = peer.connection
+            if connection.is_behind:
+                self.opening.add(peer)  # and one write tells it everything
+                continue
             connection.flush()
             if connection.out:
                 # A few messages leave before answers to those who sent them: their way is the longer one. Many leave
@@ -284,6 +292,8 @@ class Broker:
 
     def _closed(self, given_: given.Closed) -> None:
         peer = self.peers.get(given_.conn)
+        if peer is not None:
+            self.opening.finish(peer)
         if peer is not None and peer.uploads.is_finishing and peer.connection.is_close_waiting:
             # A peer that ends in order is owed what it sent. One that is lost may be back already, and what it sent
             # before must not come behind what it sends now.
@@ -358,6 +368,9 @@ class Broker:
         event = "disk-nearly-full" if given_.is_low else "disk-has-room"
         self.notice(Level.ERROR if given_.is_low else Level.INFO, event, free_bytes=given_.free_bytes)
         self._relieve()
+
+    def _certificates_in_use(self, given_: given.CertificatesInUse) -> None:
+        self.endings = given_.endings
 
     def _admin(self, given_: given.AdminRequest) -> None:
         self._operations(self, given_)

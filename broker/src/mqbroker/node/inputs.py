@@ -118,6 +118,22 @@ class Space:
     free_bytes: int
 
 
+class Ending(NamedTuple):
+    """What ends of a listener: its option, the file that the option named, seconds since 1970."""
+
+    listener: str
+    option: str
+    file: str
+    not_after_s: int
+
+
+@dataclass(frozen=True, slots=True)
+class CertificatesInUse:
+    """What listeners have loaded by now."""
+
+    endings: tuple[Ending, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class AdminRequest:
     """One request of the admin socket. Answered by exactly one `AdminReply` with the same `id`.
@@ -167,5 +183,6 @@ class Stop:
 
 Input = (
     Received | Synced | Accepted | Connected | Closed | WriteBlocked | Done | Failed | Disk | Datagram
-    | Resolved | Looked | Space | AdminRequest | AdminClosed | UsersChanged | ClusterKeyChanged | OptionsChanged | Stop
+    | Resolved | Looked | Space | CertificatesInUse | AdminRequest | AdminClosed | UsersChanged | ClusterKeyChanged
+    | OptionsChanged | Stop
 )  # fmt: skip

@@ -15,6 +15,7 @@ from mqbroker.base.errors import PeerFault, Refused
 from mqbroker.cluster import notices
 from mqbroker.cluster.address_match import AddressMatch
 from mqbroker.cluster.announcer import Announcer, Subscriber
+from mqbroker.node.told_links import ToldEnd
 from mqbroker.wire.performatives import Attach, Source, Target
 from mqbroker.wire.types import Symbol, UInt, decode_value
 
@@ -33,7 +34,7 @@ DATA: Final = b"\x00\x53\x75"
 FRAME_HEAD_BYTES: Final = 64
 
 
-class NoticeEnd:
+class NoticeEnd(ToldEnd):
     """What we tell another node."""
 
     __slots__ = ("_announcer", "_link", "_peer", "_subscriber")

@@ -41,11 +41,10 @@ from mqbroker.node.consumer import OUT_BYTES_MAX, OUT_BYTES_MIN, LinkConsumer, o
 from mqbroker.node.coordinator import CoordinatorEnd, Transactions
 from mqbroker.node.effects import Close, PauseReading
 from mqbroker.node.full import admitted
-from mqbroker.node.notice_links import NoticeEnd
 from mqbroker.node.ongoing import segment_of
 from mqbroker.node.rebinding import bind_again, place_of
 from mqbroker.node.refusals import refuse_run
-from mqbroker.node.topology_links import TopologyEnd
+from mqbroker.node.told_links import ToldEnd
 from mqbroker.node.uploads import Uploads
 from mqbroker.wire.performatives import Error, Rejected
 from mqbroker.wire.types import Symbol
@@ -138,7 +137,7 @@ class Peer(ABC):
                 for link in session.by_handle.values():
                     if isinstance(link.owner, LinkConsumer):
                         self.broker.store.dirty[link.owner.queue] = None
-                    elif isinstance(link.owner, NoticeEnd | TopologyEnd):
+                    elif isinstance(link.owner, ToldEnd):
                         link.owner.pump()
 
     @property
@@ -370,7 +369,7 @@ class Peer(ABC):
             self.broker.store.dirty[consumer.queue] = None
             if event.link.is_draining:
                 self.broker.draining[event.link] = self
-        elif isinstance(consumer, NoticeEnd | TopologyEnd):
+        elif isinstance(consumer, ToldEnd):
             consumer.pump()
 
     def _detached(self, event: Detached) -> None:
@@ -380,7 +379,7 @@ class Peer(ABC):
         self.broker.activity.gone(link)
         if isinstance(link.owner, LinkConsumer) and link.owner.download is not None:
             link.owner.download.end()
-        elif isinstance(link.owner, NoticeEnd | TopologyEnd):
+        elif isinstance(link.owner, ToldEnd):
             link.owner.end()
         for taken in self.transactions.detached(event):
             if taken.token is not None:

@@ -42,6 +42,7 @@ SHARED = "shared"
 OUTCOMES = tuple(Symbol(f"amqp:{name}:list") for name in ("accepted", "rejected", "released", "modified"))
 DEFAULT_OUTCOME = Modified(delivery_failed=True)  # where the consumer asks for none
 PRIORITY_MAX = 0x7FFFFFFF
+TOLD = (notice_links.NOTICES, str(TOPOLOGY))  # names that are no addresses
 NO_LOCAL = (NO_LOCAL_CODE, NO_LOCAL_NAME)
 
 
@@ -102,6 +103,8 @@ class Termini:
             prefixes = Prefixes.of(peer.listener)
             link.owner = Relay(self._broker, lambda: self._broker.permissions.acting(peer.actor), prefixes)
         else:
+            if target.address in TOLD:
+                raise Refused("amqp:not-allowed", f"{target.address} tells and takes nothing: attach a receiver to it")
             target = Prefixes.of(peer.listener).meant(target)
             address, _ = _parts(target.address)
             self._broker.store.permit(SEND, address)

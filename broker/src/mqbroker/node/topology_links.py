@@ -14,13 +14,14 @@ from mqbroker.amqp.links import SETTLE_SETTLED, SenderLink
 from mqbroker.amqp.redirect import TOPOLOGY, Place
 from mqbroker.base.errors import Refused
 from mqbroker.node.notice_links import FRAME_HEAD_BYTES
+from mqbroker.node.told_links import ToldEnd
 from mqbroker.wire.performatives import Attach, Source
 
 if TYPE_CHECKING:
     from mqbroker.node.accepted_peer import AcceptedPeer
 
 
-class TopologyEnd:
+class TopologyEnd(ToldEnd):
     """What we tell one client."""
 
     __slots__ = ("_link", "_peer", "_told")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from cryptography import x509
+from mqbroker.config.slices import CERTIFICATE_WARNING_DAYS
 from mqbroker.config.tables import has_cluster_certificate
 from mqbroker.config.variables import HostVariables
 
@@ -22,7 +23,6 @@ from mqctl.world import World
 
 AUTHORITY_DAYS = 3650
 NODE_DAYS = 365
-SOON_DAYS = 30
 DAYS_MAX = 36_500
 CERTIFICATE, TRUST = "server.pem", "ca.pem"  # below /etc/mq/<instance>/tls
 
@@ -72,7 +72,7 @@ def why_not(
     return state_of(certificate, now).replace("ok", "")
 
 
-def state_of(certificate: x509.Certificate, now: datetime.datetime, soon_days: int = SOON_DAYS) -> str:
+def state_of(certificate: x509.Certificate, now: datetime.datetime, soon_days: int = CERTIFICATE_WARNING_DAYS) -> str:
     """ok, expires soon, or expired. What was made for a short life is old in its last third only."""
     end, life = certificate.not_valid_after_utc, certificate.not_valid_after_utc - certificate.not_valid_before_utc
     if now > end:
@@ -124,7 +124,9 @@ def provided_digests(variables: HostVariables) -> dict[str, str | None]:
     return found
 
 
-def row_of(certificate: x509.Certificate, now: datetime.datetime, soon_days: int = SOON_DAYS) -> dict[str, Any]:
+def row_of(
+    certificate: x509.Certificate, now: datetime.datetime, soon_days: int = CERTIFICATE_WARNING_DAYS
+) -> dict[str, Any]:
     """What commands show of a certificate."""
     return {
         "subject": certificate.subject.rfc4514_string(),

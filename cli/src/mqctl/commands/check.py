@@ -8,6 +8,7 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
+from mqctl.certificates.endings import soon_ending
 from mqctl.declare import CommonOptions
 from mqctl.errors import CommandError, UsageError
 from mqctl.exits import NagiosCode
@@ -50,6 +51,7 @@ class Finding(NamedTuple):
 def run(world: World, options: Options) -> int:
     """Look whether all nodes run and none is too full, for Nagios: one line, and performance data behind a bar.
 
+    A certificate of a listener that ends within 30 days is a warning, within 7 days critical.
     Exit codes are those of Nagios: 0 ok, 1 warning, 2 critical, 3 unknown.
     """
     try:
@@ -101,6 +103,8 @@ def node_findings(node: Node, status: dict[str, Any], options: Options) -> Itera
     if percent >= options.memory_warning:
         is_critical = percent >= options.memory_critical
         yield Finding(CRITICAL if is_critical else WARNING, f"{node.name} uses {percent} % of its memory for messages")
+    for level, text in soon_ending(status):
+        yield Finding(CRITICAL if level == "error" else WARNING, f"{node.name}: {text}")
 
 
 def queue_findings(queues: list[tuple[Node, dict[str, Any]]], options: Options) -> Iterator[Finding]:

@@ -18,6 +18,7 @@ from mqctl.dev import log as dev_log
 from mqctl.errors import CommandError, UsageError
 from mqctl.exits import Exit
 from mqctl.fanout import as_it_comes, on_each
+from mqctl.inventory import node_name
 from mqctl.nodes import Node
 from mqctl.output import Column, Format, Rows, cell_text, chosen_columns, printable, write
 from mqctl.progress import counting
@@ -138,7 +139,7 @@ def _write_line(world: World, text: str) -> None:
 
 def line_of(row: Row) -> str:
     """One row for people."""
-    place = row["host"] if row["instance"] == "default" else f"{row['host']}/{row['instance']}"
+    place = node_name(row["host"], row["instance"])
     return f"{row['time']} {place} {row['level']} {row['message']}"
 
 

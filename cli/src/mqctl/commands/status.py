@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from mqctl.certificates.endings import soon_ending
 from mqctl.declare import ReaderOptions
 from mqctl.errors import CommandError, Unreachable, UsageError
 from mqctl.exits import Exit
@@ -52,7 +53,8 @@ def run(world: World, options: Options) -> int:
     """Show the state of every node: unit, version, node id, queues, messages, and its links to other nodes.
 
     Of links it says how many of all are up, how many messages wait for other nodes (`forwarding`), and how long the
-    oldest of them has waited (`lag_ms`); JSON has each of them as `links`. Exit code 3 if any node does not run.
+    oldest of them has waited (`lag_ms`); JSON has each of them as `links`. The note says which certificates of
+    listeners end within 30 days, JSON has all of them as `certificates`. Exit code 3 if any node does not run.
     """
     nodes = nodes_of(world, options)
     if not nodes:
@@ -115,6 +117,8 @@ def described(answer: Any) -> dict[str, Any]:
         "forwarding": sum(one["depth"] for one in links) if links else None,
         "lag_ms": max(one["lag_ms"] for one in links) if links else None,
         "links": [{name: one[name] for name in LINK_FIELDS} for one in links],
+        "certificates": list(answer.get("certificates") or []),
+        "note": "; ".join(text for _, text in soon_ending(answer)),
         "uptime_s": uptime_ms // 1000 if isinstance(uptime_ms, int) else answer.get("uptime_s"),
     }
 

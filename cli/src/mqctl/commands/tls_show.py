@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from mqbroker.config.slices import CERTIFICATE_WARNING_DAYS
 from mqbroker.config.variables import HostVariables
 
 from mqctl.certificates.folder import Folder, Phase, certificate_at
-from mqctl.certificates.issuing import SOON_DAYS, folder_of, needs_certificate, row_of
+from mqctl.certificates.issuing import folder_of, needs_certificate, row_of
 from mqctl.commands.inventory_check import checked
 from mqctl.commands.tls_init import COLUMNS, SCHEMA, authority_row
 from mqctl.commands.tls_issue import node_row, variables_of
@@ -29,7 +30,7 @@ class Options(ReaderOptions, InventoryOptions):
     """What counts as soon."""
 
     soon: Annotated[int, typer.Option(help="Days before its end from which on a certificate ends soon.", min=0)] = (
-        SOON_DAYS
+        CERTIFICATE_WARNING_DAYS
     )
 
 

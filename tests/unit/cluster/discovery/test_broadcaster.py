@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from mqbroker.base.notice import Level
 from mqbroker.cluster.discovery.broadcaster import Broadcaster
 from mqbroker.config.slices import BroadcastGroupOptions
@@ -14,10 +16,10 @@ OPTIONS = BroadcastGroupOptions(
 )  # fmt: skip
 
 
-def made() -> tuple[Spy, Broadcaster]:
+def made(discovery: str = "udp") -> tuple[Spy, Broadcaster]:
     spy = Spy()
     texts = iter(range(1000))
-    return spy, Broadcaster(OPTIONS, spy, lambda: b"%d" % next(texts), 7 * MS)
+    return spy, Broadcaster(replace(OPTIONS, discovery=discovery), spy, lambda: b"%d" % next(texts), 7 * MS)
 
 
 def test_the_first_comes_at_once_and_each_further_one_a_period_after() -> None:
@@ -51,6 +53,19 @@ def test_a_failure_is_told_once_until_one_succeeds() -> None:
     ]  # fmt: skip
     assert spy.told[0][2] == {"group": "lan", "why": "no route"}
     assert (broadcaster.sent_total, broadcaster.failed_total, broadcaster.trouble) == (1, 5, "no route")
+
+
+def test_gossip_that_finds_nobody_is_told_once_it_lasts() -> None:
+    spy, broadcaster = made("gossip")
+    for outcome in "ffffs" + "fffffff" + "s":
+        broadcaster.on_time(broadcaster.due_ns)
+        broadcaster.failed("no peer can be reached") if outcome == "f" else broadcaster.sent()
+        if spy.sends and outcome == "f":
+            assert broadcaster.trouble
+    assert [(level, event) for level, event, _ in spy.told] == [
+        (Level.WARNING, "broadcast-failed"), (Level.INFO, "broadcast-works-again"),
+    ]  # fmt: skip
+    assert (broadcaster.sent_total, broadcaster.failed_total, broadcaster.trouble) == (2, 11, "")
 
 
 def test_who_stops_says_nothing_more() -> None:

@@ -1,6 +1,7 @@
 """A broadcast group: announces this node, first at once, then every `broadcast-period`.
 
-One datagram is on its way at a time. The first failure is told, further ones are counted only, until one succeeds.
+One datagram is on its way at a time. The first failure is told, further ones are counted only, until one succeeds. By
+gossip it is told once it lasts: the first node of a cluster that starts finds nobody, and nothing is wrong with that.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from mqbroker.base.notice import Level
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.cluster.discovery.world import World
 from mqbroker.config.slices import BroadcastGroupOptions
+
+GOSSIP_FAILURES_TOLD = 5  # in a row
 
 
 class Broadcaster:
@@ -24,6 +27,8 @@ class Broadcaster:
         self._announce = announce
         self._is_on_its_way = False
         self.trouble = ""  # why the last one failed, where it did
+        self._failures = 0  # in a row
+        self._failures_told = GOSSIP_FAILURES_TOLD if options.discovery == "gossip" else 1
         self.sent_total = 0
         self.failed_total = 0
         self.due_ns = now_ns
@@ -40,17 +45,19 @@ class Broadcaster:
         """The datagram has left."""
         self._is_on_its_way = False
         self.sent_total += 1
-        if self.trouble:
-            self.trouble = ""
+        failures, self._failures, self.trouble = self._failures, 0, ""
+        if failures >= self._failures_told:
             self._world.tell(Level.INFO, "broadcast-works-again", group=self.options.name)
 
     def failed(self, why: str) -> None:
         """It could not be sent."""
         self._is_on_its_way = False
         self.failed_total += 1
-        if not self.trouble:
-            self._world.tell(Level.ERROR, "broadcast-failed", group=self.options.name, why=why)
+        self._failures += 1
         self.trouble = why
+        if self._failures == self._failures_told:
+            level = Level.WARNING if self.options.discovery == "gossip" else Level.ERROR
+            self._world.tell(level, "broadcast-failed", group=self.options.name, why=why)
 
     def stop(self) -> None:
         """Say nothing more."""

@@ -1,0 +1,130 @@
+"""What opens a connection is taken in over several steps, so that others need not wait for all of it."""
+
+from __future__ import annotations
+
+from mqbroker.base.time import NS_PER_MS
+from mqbroker.node import inputs as given
+from mqbroker.node.effects import Batch, Send
+from mqbroker.wire.performatives import Attach, Begin, Flow, Open, SaslOutcome
+
+from tests.support import frames
+from tests.support.stage import Stage, options_with
+
+AHEAD = frames.anonymous() + frames.opened() + frames.begun() + frames.sender("orders")
+STEPS = 3  # the login, the open, and what follows it
+
+
+def bare(stage: Stage) -> int:
+    """A connection that stands and has said nothing."""
+    conn = stage.accept()
+    stage.step()
+    return conn
+
+
+def steps(stage: Stage, *inputs: given.Input) -> list[Batch]:
+    """Step by step, until no more is wanted at once."""
+    batches = [stage.broker.step(list(inputs), stage.at)]
+    while batches[-1].more:
+        assert len(batches) < 50
+        batches.append(stage.broker.step([], stage.at))
+    return batches
+
+
+def sent_to(conn: int, batch: Batch) -> bytes:
+    return b"".join(bytes(chunk) for effect in batch.effects if isinstance(effect, Send) and effect.conn == conn
+                    for chunk in effect.chunks)  # fmt: skip
+
+
+def test_what_was_sent_ahead_takes_several_steps_and_is_answered_in_one_piece() -> None:
+    stage = Stage()
+    conn = bare(stage)
+    batches = steps(stage, given.Received(conn, AHEAD))
+    answers = [sent_to(conn, batch) for batch in batches]
+    assert len(answers) == STEPS
+    assert not any(answers[:-1])
+    for kind in (SaslOutcome, Open, Begin, Attach, Flow):
+        assert len(frames.of_kind(answers[-1], kind)) == 1
+
+
+def test_each_step_takes_one_thing_of_one_peer() -> None:
+    stage = Stage()
+    conns = [bare(stage) for _ in range(3)]
+    batches = steps(stage, *(given.Received(conn, AHEAD) for conn in conns))
+    assert len(batches) == 1 + len(conns) * (STEPS - 1)
+    ended = [next(at for at, batch in enumerate(batches) if sent_to(conn, batch)) for conn in conns]
+    assert ended == [4, 5, 6]  # in turn, in the order in which they came
+
+
+def test_a_crowd_gets_in_together() -> None:
+    stage = Stage()
+    conns = [bare(stage) for _ in range(100)]
+    batches = steps(stage, *(given.Received(conn, AHEAD) for conn in conns))
+    answered = [sum(bool(sent_to(conn, batch)) for conn in conns) for batch in batches]
+    assert sum(answered) == len(conns)
+    assert 10 < max(answered) <= len(conns) // 2
+    assert len(batches) < 30
+
+
+def test_other_work_goes_first_once_and_not_twice() -> None:
+    stage = Stage()
+    conn, other = bare(stage), bare(stage)
+    stage.talk(other, AHEAD)
+    busy = given.Received(other, frames.flow(None, 0))
+    assert stage.broker.step([given.Received(conn, AHEAD)], stage.at).more
+    states = []
+    for _ in range(4):
+        assert len(stage.broker.peers) == 2
+        batch = stage.broker.step([busy], stage.at)
+        states.append((batch.more, bool(sent_to(conn, batch))))
+    assert states == [(True, False), (True, False), (True, False), (False, True)]
+
+
+def test_who_waits_for_answers_has_them_at_once() -> None:
+    stage = Stage()
+    conn = bare(stage)
+    for said, answer in ((frames.anonymous(), SaslOutcome), (frames.opened(), Open), (frames.begun(), Begin)):
+        (batch,) = steps(stage, given.Received(conn, said))
+        assert frames.of_kind(sent_to(conn, batch), answer)
+
+
+def test_bytes_that_come_meanwhile_stay_behind_those_that_wait() -> None:
+    stage = Stage()
+    conn = bare(stage)
+    first = stage.broker.step([given.Received(conn, AHEAD[:-20])], stage.at)
+    rest = steps(stage, given.Received(conn, AHEAD[-20:]))
+    answers = b"".join(sent_to(conn, batch) for batch in (first, *rest))
+    assert not frames.errors(answers)
+    assert len(frames.of_kind(answers, Attach)) == 1
+
+
+def test_what_a_peer_sent_before_it_left_is_taken_in() -> None:
+    stage = Stage()
+    conn = bare(stage)
+    said = AHEAD + frames.transfer(0, durable=True) + frames.close()
+    stage.give(given.Received(conn, said))
+    stage.give(given.Closed(conn, "closed by the peer"))
+    stage.run()
+    assert stage.broker.store.queues["orders"].message_count == 1
+    assert not stage.broker.peers
+
+
+def test_a_fault_in_what_was_sent_ahead_ends_it_and_the_rest_is_not_read() -> None:
+    stage = Stage()
+    conn = bare(stage)
+    again = frames.frame(Open(container_id="again"))
+    said = frames.anonymous() + frames.opened() + again + frames.begun() + frames.sender("orders")
+    assert [condition for _, condition in frames.errors(stage.talk(conn, said))] == ["amqp:not-allowed"]
+    assert "orders" not in stage.broker.store.queues
+
+
+def test_a_client_that_writes_all_at_once_gets_in_while_others_keep_the_node_busy() -> None:
+    stage = Stage(options_with(listener={"login_timeout_ms": 1000}))
+    talker = stage.connect("busy")
+    conn = bare(stage)
+    stage.give(given.Received(conn, AHEAD))
+    for _ in range(10):
+        stage.now_ns += NS_PER_MS
+        stage.give(given.Received(talker.conn, frames.flow(None, 0)))
+        stage.step()
+    assert frames.of_kind(bytes(stage.sent[conn]), Flow)
+    assert stage.broker.peers[conn].connection.peer_open is not None
