@@ -15,7 +15,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from mqbroker.base.errors import StorageFault
-from mqbroker.journal.format import FILE_HEADER_BYTES, decode_entry_header, decode_file_header, entry_bytes, file_name
+from mqbroker.journal.format import (
+    FILE_HEADER_BYTES,
+    decode_entry_header,
+    decode_file_header,
+    entry_bytes,
+    file_name,
+    has_whole_payload,
+)
 from mqbroker.journal.recovered import Recovered
 
 Files = Mapping[int, bytes]
@@ -81,10 +88,12 @@ def _end(content: bytes, start: int) -> int:
 
 
 def _written_bytes(content: bytes) -> int:
-    """Up to where there are whole entries."""
+    """Up to where there are whole entries: one that a crash cut short may have its header."""
     offset = FILE_HEADER_BYTES
-    while (end := _end(content, offset)) < len(content):
-        offset = end
+    file = decode_file_header(content[:FILE_HEADER_BYTES])
+    assert file is not None
+    while (entry := decode_entry_header(content, offset, file.seed)) and has_whole_payload(content, offset, entry):
+        offset += entry_bytes(entry.length)
     return offset
 
 
