@@ -12,6 +12,7 @@ from mqbroker.wire.performatives import (
     Attach,
     Detach,
     Disposition,
+    End,
     Flow,
     Modified,
     Open,
@@ -288,6 +289,16 @@ def test_a_receiver_that_settles_second_is_answered(state: Any) -> None:
     conn = consumer(stage, 1, rcv_settle_mode=1)
     (answer,) = frames.of_kind(stage.talk(conn, frames.disposition(0, 0, state, settled=False)), Disposition)
     assert (answer.role, answer.first, answer.settled, type(answer.state)) == (False, 0, True, type(state))
+
+
+@pytest.mark.parametrize("ends", [frames.end(), frames.flow(77, 1)], ids=["in order", "by a fault"])
+def test_a_session_that_ends_before_the_disk_has_the_outcome_hears_nothing_more(ends: bytes) -> None:
+    stage = Stage()
+    stage.admin("send", address="orders", messages=[{"body": "m", "durable": True}])
+    conn = consumer(stage, 1, rcv_settle_mode=1)
+    said = stage.talk(conn, frames.disposition(0, 0, Accepted(), settled=False) + ends)
+    assert [type(each) for each in frames.heard(said)] == [End]
+    assert stage.admin("queues")["queues"][0]["message_count"] == 0, "what it said of the message holds"
 
 
 def test_presettled_deliveries_are_gone_when_they_are_sent() -> None:
