@@ -92,6 +92,18 @@ def test_credit_counts_from_what_the_receiver_has_seen() -> None:
     assert len(transfers_in(stage.talk(conn, frames.flow(0, 2, delivery_count=4)))) == 2
 
 
+@pytest.mark.parametrize("credit", [0x7FFFFFFF, 0x80000000, 0xFFFFFFFF])
+def test_credit_may_be_as_large_as_its_type(credit: int) -> None:
+    stage = stage_with(3)
+    conn = consumer(stage, 0)
+    assert len(transfers_in(stage.talk(conn, frames.flow(0, credit)))) == 3
+    assert stage.admin("send", address="orders", messages=[{"body": "late"}]) == {"accepted": 1}
+    assert bodies_in(bytes(stage.sent[conn]))[3:] == ["late"]
+    stage.talk(conn, frames.flow(0, 3, delivery_count=0))
+    assert stage.admin("send", address="orders", messages=[{"body": "too late"}]) == {"accepted": 1}
+    assert len(transfers_in(bytes(stage.sent[conn]))) == 4, "all that it grants was used before it said so"
+
+
 def test_credit_wraps() -> None:
     stage = stage_with(6)
     conn = consumer(stage, 0)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mqbroker.amqp.states import ATTACHED, Link, LinkEvent, next_link
 from mqbroker.base.errors import PeerFault, Scope
-from mqbroker.base.serial import wrap
+from mqbroker.base.serial import unwrap, wrap
 from mqbroker.wire.large import HEAD_BYTES_MAX, body_offset
 from mqbroker.wire.performatives import Attach, Coordinator, Detach, Error, Flow, Source, Target
 from mqbroker.wire.run import Heading, Run, heading
@@ -160,9 +160,9 @@ class SenderLink(LinkBase):
     def flow(self, flow: Flow) -> None:
         """Take the peer's grant (§2.6.7): its credit counts from its own view of our delivery count."""
         if flow.link_credit is not None:
-            seen = flow.delivery_count if flow.delivery_count is not None else 0
-            credit = (seen + flow.link_credit - self.delivery_count) & 0xFFFFFFFF
-            self.credit = credit if credit < 0x80000000 else 0
+            # Deliveries may be under way that it had not seen; credit itself may be any number of 32 bits.
+            unseen = self.delivery_count - unwrap(flow.delivery_count or 0, self.delivery_count)
+            self.credit = min(max(flow.link_credit - unseen, 0), 0xFFFFFFFF)
         self.is_draining = bool(flow.drain)
 
     def drained(self) -> None:
