@@ -185,6 +185,16 @@ def test_a_drain_of_an_empty_queue_is_answered(credit: int) -> None:
     assert [(flow.link_credit, flow.delivery_count) for flow in frames.of_kind(said, Flow)] == [(0, credit)]
 
 
+@pytest.mark.parametrize("echo", [False, True])
+def test_a_drain_that_messages_end_is_told_to_who_asks(echo: bool) -> None:
+    stage = stage_with(3)
+    conn = consumer(stage, 0)
+    said = stage.talk(conn, frames.flow(0, 2, drain=True, echo=echo))
+    assert len(transfers_in(said)) == 2
+    assert [(flow.link_credit, flow.delivery_count) for flow in frames.of_kind(said, Flow)] == [(0, 2)] * echo
+    assert frames.of_kind(stage.talk(conn, frames.flow(0, 1, delivery_count=2)), Flow) == [], "it was answered"
+
+
 def test_an_echo_is_answered_once() -> None:
     stage = stage_with(0)
     conn = consumer(stage, 0)

@@ -128,13 +128,14 @@ class LinkBase:
 class SenderLink(LinkBase):
     """We send: credit is what the peer granted."""
 
-    __slots__ = ("heads", "is_draining", "max_message_size", "send_settled")
+    __slots__ = ("heads", "is_draining", "max_message_size", "owes_echo", "send_settled")
 
     role = ROLE_SENDER
 
     def __init__(self, session: Session, name: str, handle: int, is_ours: bool) -> None:
         super().__init__(session, name, handle, is_ours)
         self.is_draining = False
+        self.owes_echo = False  # the answer to an echo waits for the end of the drain
         self.send_settled = False
         self.max_message_size = 0  # bytes, 0: the peer sets no limit
         self.heads: tuple[Heading, Heading] = (
@@ -166,7 +167,12 @@ class SenderLink(LinkBase):
         self.is_draining = bool(flow.drain)
 
     def drained(self) -> None:
-        """Nothing is left to send: use the credit up and say so (§2.6.7, drain)."""
+        """Nothing is left to send: use the credit up and say so (§2.6.7, drain). Where messages have used it up, the
+        peer knows, and only one that asks is told.
+        """
+        if not (self.credit or self.owes_echo):
+            return
+        self.owes_echo = False
         self.delivery_count = wrap(self.delivery_count + self.credit)
         self.credit = 0
         self.session.send_flow(self)

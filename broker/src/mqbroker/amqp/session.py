@@ -361,7 +361,9 @@ class Session(OutgoingTransfers):
             link.flow(flow)
             self.connection.events.append(CreditGiven(link))
             # A drain is answered when it is done; where no credit is left it is done already.
-            if flow.echo and not (flow.drain and link.credit):
+            asked = flow.echo or link.owes_echo
+            link.owes_echo = asked and link.is_draining and link.credit > 0
+            if asked and not link.owes_echo:
                 self.send_flow(link)
         elif isinstance(link, ReceiverLink):
             self._sender_flow(link, flow)
