@@ -219,6 +219,15 @@ def test_the_session_window_holds_messages_back() -> None:
     assert stage.talk(conn, frames.frame(wider)) == b""
 
 
+def test_who_has_not_seen_the_begin_yet_widens_no_window() -> None:
+    """All that it says is sent ahead, so what it was sent meanwhile is in the window that it tells (§2.5.6)."""
+    stage = stage_with(9)
+    conn = consumer(stage, 0, window=3)
+    ahead = [Flow(next_incoming_id=None, incoming_window=window, next_outgoing_id=0, outgoing_window=9, handle=0,
+                  delivery_count=0, link_credit=9) for window in (3, 3, 5)]  # fmt: skip
+    assert [len(transfers_in(stage.talk(conn, frames.frame(flow)))) for flow in ahead] == [3, 0, 2]
+
+
 def test_a_large_message_goes_in_pieces_as_the_window_opens() -> None:
     stage = stage_with(3, size=5000)
     conn = consumer(stage, 100, window=5, max_frame_size=512)

@@ -338,8 +338,8 @@ class Session(OutgoingTransfers):
         if self.state is not MAPPED:
             self.state = next_sess(self.state, SessEvent.GOT_FRAME)
             return
-        seen = self.next_outgoing_id if flow.next_incoming_id is None else unwrap(
-            flow.next_incoming_id, self.next_outgoing_id)  # fmt: skip
+        # Who has not seen our begin counts from its first id (§2.5.6).
+        seen = 0 if flow.next_incoming_id is None else unwrap(flow.next_incoming_id, self.next_outgoing_id)
         self.peer_window = max(seen + flow.incoming_window - self.next_outgoing_id, 0)
         self._send_held()
         # A wider window is news for every link that has credit, also when the flow names another link.
