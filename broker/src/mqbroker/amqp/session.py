@@ -25,13 +25,14 @@ from mqbroker.amqp.events import (
     Settled,
     Whole,
 )
+from mqbroker.amqp.last_words import frame_within
 from mqbroker.amqp.links import ROLE_RECEIVER, ROLE_SENDER, LinkBase, Partial, ReceiverLink, SenderLink
 from mqbroker.amqp.outgoing import OutgoingTransfers
 from mqbroker.amqp.states import ATTACHED, MAPPED, Link, LinkEvent, Sess, SessEvent, next_sess
 from mqbroker.base.errors import PeerFault, Scope
 from mqbroker.base.serial import unwrap, wrap
 from mqbroker.wire.flat import decode_disposition_flat, encode_disposition_accepted
-from mqbroker.wire.frames import Frame, encode_frame
+from mqbroker.wire.frames import Frame
 from mqbroker.wire.performatives import (
     Attach,
     Begin,
@@ -44,7 +45,6 @@ from mqbroker.wire.performatives import (
     TransactionalState,
     Transfer,
     decode_performative,
-    encode,
 )  # fmt: skip
 from mqbroker.wire.run import Run, parse_run, single
 from mqbroker.wire.types import Symbol
@@ -81,7 +81,7 @@ class Session(OutgoingTransfers):
 
     def send(self, performative: Any) -> None:
         """Queue one frame of this session."""
-        self.connection.out.append(encode_frame(self.channel, encode(performative)))
+        self.connection.out.append(frame_within(self.channel, performative, self.connection.peer_frame_size))
 
     def begin(self) -> None:
         """Send our begin, as its first half or as the answer."""
