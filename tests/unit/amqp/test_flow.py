@@ -12,6 +12,7 @@ from mqbroker.wire.performatives import (
     Attach,
     Detach,
     Disposition,
+    End,
     Flow,
     Modified,
     Open,
@@ -89,6 +90,18 @@ def test_credit_counts_from_what_the_receiver_has_seen() -> None:
     assert transfers_in(stage.talk(conn, frames.flow(0, 0, delivery_count=2))) == []
     assert transfers_in(stage.talk(conn, frames.flow(0, 2, delivery_count=2))) == []
     assert len(transfers_in(stage.talk(conn, frames.flow(0, 2, delivery_count=4)))) == 2
+
+
+@pytest.mark.parametrize("credit", [0x7FFFFFFF, 0x80000000, 0xFFFFFFFF])
+def test_credit_may_be_as_large_as_its_type(credit: int) -> None:
+    stage = stage_with(3)
+    conn = consumer(stage, 0)
+    assert len(transfers_in(stage.talk(conn, frames.flow(0, credit)))) == 3
+    assert stage.admin("send", address="orders", messages=[{"body": "late"}]) == {"accepted": 1}
+    assert bodies_in(bytes(stage.sent[conn]))[3:] == ["late"]
+    stage.talk(conn, frames.flow(0, 3, delivery_count=0))
+    assert stage.admin("send", address="orders", messages=[{"body": "too late"}]) == {"accepted": 1}
+    assert len(transfers_in(bytes(stage.sent[conn]))) == 4, "all that it grants was used before it said so"
 
 
 def test_credit_wraps() -> None:
@@ -172,6 +185,16 @@ def test_a_drain_of_an_empty_queue_is_answered(credit: int) -> None:
     assert [(flow.link_credit, flow.delivery_count) for flow in frames.of_kind(said, Flow)] == [(0, credit)]
 
 
+@pytest.mark.parametrize("echo", [False, True])
+def test_a_drain_that_messages_end_is_told_to_who_asks(echo: bool) -> None:
+    stage = stage_with(3)
+    conn = consumer(stage, 0)
+    said = stage.talk(conn, frames.flow(0, 2, drain=True, echo=echo))
+    assert len(transfers_in(said)) == 2
+    assert [(flow.link_credit, flow.delivery_count) for flow in frames.of_kind(said, Flow)] == [(0, 2)] * echo
+    assert frames.of_kind(stage.talk(conn, frames.flow(0, 1, delivery_count=2)), Flow) == [], "it was answered"
+
+
 def test_an_echo_is_answered_once() -> None:
     stage = stage_with(0)
     conn = consumer(stage, 0)
@@ -194,6 +217,15 @@ def test_the_session_window_holds_messages_back() -> None:
     wider = Flow(next_incoming_id=3, incoming_window=4, next_outgoing_id=0, outgoing_window=9)
     assert len(transfers_in(stage.talk(conn, frames.frame(wider)))) == 4
     assert stage.talk(conn, frames.frame(wider)) == b""
+
+
+def test_who_has_not_seen_the_begin_yet_widens_no_window() -> None:
+    """All that it says is sent ahead, so what it was sent meanwhile is in the window that it tells (§2.5.6)."""
+    stage = stage_with(9)
+    conn = consumer(stage, 0, window=3)
+    ahead = [Flow(next_incoming_id=None, incoming_window=window, next_outgoing_id=0, outgoing_window=9, handle=0,
+                  delivery_count=0, link_credit=9) for window in (3, 3, 5)]  # fmt: skip
+    assert [len(transfers_in(stage.talk(conn, frames.frame(flow)))) for flow in ahead] == [3, 0, 2]
 
 
 def test_a_large_message_goes_in_pieces_as_the_window_opens() -> None:
@@ -288,6 +320,16 @@ def test_a_receiver_that_settles_second_is_answered(state: Any) -> None:
     conn = consumer(stage, 1, rcv_settle_mode=1)
     (answer,) = frames.of_kind(stage.talk(conn, frames.disposition(0, 0, state, settled=False)), Disposition)
     assert (answer.role, answer.first, answer.settled, type(answer.state)) == (False, 0, True, type(state))
+
+
+@pytest.mark.parametrize("ends", [frames.end(), frames.flow(77, 1)], ids=["in order", "by a fault"])
+def test_a_session_that_ends_before_the_disk_has_the_outcome_hears_nothing_more(ends: bytes) -> None:
+    stage = Stage()
+    stage.admin("send", address="orders", messages=[{"body": "m", "durable": True}])
+    conn = consumer(stage, 1, rcv_settle_mode=1)
+    said = stage.talk(conn, frames.disposition(0, 0, Accepted(), settled=False) + ends)
+    assert [type(each) for each in frames.heard(said)] == [End]
+    assert stage.admin("queues")["queues"][0]["message_count"] == 0, "what it said of the message holds"
 
 
 def test_presettled_deliveries_are_gone_when_they_are_sent() -> None:

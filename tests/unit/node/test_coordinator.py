@@ -7,6 +7,9 @@ from typing import Any
 import pytest
 from mqbroker.amqp import events as told
 from mqbroker.amqp.links import ReceiverLink, SenderLink
+from mqbroker.core.remote_binding import cluster_name_of
+from mqbroker.node.canary import ADDRESS as CANARY
+from mqbroker.node.forwards import ROUTE, SOURCE, STORE_AND_FORWARD
 from mqbroker.wire.encode import encode_value
 from mqbroker.wire.performatives import (
     Accepted,
@@ -25,6 +28,7 @@ from mqbroker.wire.performatives import (
 )
 from mqbroker.wire.run import single
 from mqbroker.wire.sections import build_message
+from mqbroker.wire.types import Symbol
 
 from tests.support import frames, transactions
 from tests.support.stage import Stage, Talker, options_with
@@ -174,6 +178,23 @@ def test_a_request_inside_a_transaction_ends_the_link() -> None:
     txn_id = client.declare()
     client.post(client.control, txn_id)
     assert client.ended(client.control) == "amqp:not-allowed"
+
+
+@pytest.mark.parametrize("address", [CANARY, "orders"])
+def test_what_another_node_forwards_is_part_of_no_transaction(address: str) -> None:
+    stage = Stage(options_with(listener={"kind": "cluster"}))
+    stage.admin("queue-create", name="orders")
+    there = {Symbol(SOURCE): "other", Symbol(ROUTE): [cluster_name_of("orders", stage.broker.node_id)]}
+    client = Client(stage)
+    link = client.session.attach_sender(
+        Attach(name="on", handle=0, role=False, source=Source(), initial_delivery_count=0, properties=there,
+               target=Target(address=address, capabilities=(Symbol(STORE_AND_FORWARD),)))
+    )  # fmt: skip
+    stage.run()
+    assert link.credit, "it is attached"
+    client.post(link, client.declare())
+    assert client.ended(link) == "amqp:not-allowed"
+    assert client.declare(), "the connection goes on"
 
 
 @pytest.mark.option("limits.transactions-per-connection-max")

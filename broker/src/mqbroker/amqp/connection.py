@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from mqbroker.amqp import sasl
 from mqbroker.amqp.events import Began, Dead, Event, LoggedIn, LoginDecided, Opened, SaslDerive
+from mqbroker.amqp.last_words import frame_within
 from mqbroker.amqp.limits import ConnectionLimits
 from mqbroker.amqp.links import LinkBase, Partials
 from mqbroker.amqp.session import Session
@@ -363,7 +364,7 @@ class Connection:
         error = None if condition is None else Error(Symbol(condition), description, info)
         event = ConnEvent.SENT_CLOSE if condition is None else ConnEvent.SENT_CLOSE_ERROR
         self.state = next_conn(self.state, event)
-        self.out.append(frames.encode_frame(0, encode(Close(error=error))))
+        self.out.append(frame_within(0, Close(error=error), self.peer_frame_size))
         if condition is not None:
             self._die(condition, description)
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mqbroker.amqp.states import ATTACHED, Link, LinkEvent, next_link
 from mqbroker.base.errors import PeerFault, Scope
-from mqbroker.base.serial import wrap
+from mqbroker.base.serial import unwrap, wrap
 from mqbroker.wire.large import HEAD_BYTES_MAX, body_offset
 from mqbroker.wire.performatives import Attach, Coordinator, Detach, Error, Flow, Source, Target
 from mqbroker.wire.run import Heading, Run, heading
@@ -128,13 +128,14 @@ class LinkBase:
 class SenderLink(LinkBase):
     """We send: credit is what the peer granted."""
 
-    __slots__ = ("heads", "is_draining", "max_message_size", "send_settled")
+    __slots__ = ("heads", "is_draining", "max_message_size", "owes_echo", "send_settled")
 
     role = ROLE_SENDER
 
     def __init__(self, session: Session, name: str, handle: int, is_ours: bool) -> None:
         super().__init__(session, name, handle, is_ours)
         self.is_draining = False
+        self.owes_echo = False  # the answer to an echo waits for the end of the drain
         self.send_settled = False
         self.max_message_size = 0  # bytes, 0: the peer sets no limit
         self.heads: tuple[Heading, Heading] = (
@@ -160,13 +161,18 @@ class SenderLink(LinkBase):
     def flow(self, flow: Flow) -> None:
         """Take the peer's grant (§2.6.7): its credit counts from its own view of our delivery count."""
         if flow.link_credit is not None:
-            seen = flow.delivery_count if flow.delivery_count is not None else 0
-            credit = (seen + flow.link_credit - self.delivery_count) & 0xFFFFFFFF
-            self.credit = credit if credit < 0x80000000 else 0
+            # Deliveries may be under way that it had not seen; credit itself may be any number of 32 bits.
+            unseen = self.delivery_count - unwrap(flow.delivery_count or 0, self.delivery_count)
+            self.credit = min(max(flow.link_credit - unseen, 0), 0xFFFFFFFF)
         self.is_draining = bool(flow.drain)
 
     def drained(self) -> None:
-        """Nothing is left to send: use the credit up and say so (§2.6.7, drain)."""
+        """Nothing is left to send: use the credit up and say so (§2.6.7, drain). Where messages have used it up, the
+        peer knows, and only one that asks is told.
+        """
+        if not (self.credit or self.owes_echo):
+            return
+        self.owes_echo = False
         self.delivery_count = wrap(self.delivery_count + self.credit)
         self.credit = 0
         self.session.send_flow(self)

@@ -25,13 +25,14 @@ from mqbroker.amqp.events import (
     Settled,
     Whole,
 )
+from mqbroker.amqp.last_words import frame_within
 from mqbroker.amqp.links import ROLE_RECEIVER, ROLE_SENDER, LinkBase, Partial, ReceiverLink, SenderLink
 from mqbroker.amqp.outgoing import OutgoingTransfers
 from mqbroker.amqp.states import ATTACHED, MAPPED, Link, LinkEvent, Sess, SessEvent, next_sess
 from mqbroker.base.errors import PeerFault, Scope
 from mqbroker.base.serial import unwrap, wrap
 from mqbroker.wire.flat import decode_disposition_flat, encode_disposition_accepted
-from mqbroker.wire.frames import Frame, encode_frame
+from mqbroker.wire.frames import Frame
 from mqbroker.wire.performatives import (
     Attach,
     Begin,
@@ -44,7 +45,6 @@ from mqbroker.wire.performatives import (
     TransactionalState,
     Transfer,
     decode_performative,
-    encode,
 )  # fmt: skip
 from mqbroker.wire.run import Run, parse_run, single
 from mqbroker.wire.types import Symbol
@@ -81,7 +81,7 @@ class Session(OutgoingTransfers):
 
     def send(self, performative: Any) -> None:
         """Queue one frame of this session."""
-        self.connection.out.append(encode_frame(self.channel, encode(performative)))
+        self.connection.out.append(frame_within(self.channel, performative, self.connection.peer_frame_size))
 
     def begin(self) -> None:
         """Send our begin, as its first half or as the answer."""
@@ -338,8 +338,8 @@ class Session(OutgoingTransfers):
         if self.state is not MAPPED:
             self.state = next_sess(self.state, SessEvent.GOT_FRAME)
             return
-        seen = self.next_outgoing_id if flow.next_incoming_id is None else unwrap(
-            flow.next_incoming_id, self.next_outgoing_id)  # fmt: skip
+        # Who has not seen our begin counts from its first id (§2.5.6).
+        seen = 0 if flow.next_incoming_id is None else unwrap(flow.next_incoming_id, self.next_outgoing_id)
         self.peer_window = max(seen + flow.incoming_window - self.next_outgoing_id, 0)
         self._send_held()
         # A wider window is news for every link that has credit, also when the flow names another link.
@@ -361,7 +361,9 @@ class Session(OutgoingTransfers):
             link.flow(flow)
             self.connection.events.append(CreditGiven(link))
             # A drain is answered when it is done; where no credit is left it is done already.
-            if flow.echo and not (flow.drain and link.credit):
+            asked = flow.echo or link.owes_echo
+            link.owes_echo = asked and link.is_draining and link.credit > 0
+            if asked and not link.owes_echo:
                 self.send_flow(link)
         elif isinstance(link, ReceiverLink):
             self._sender_flow(link, flow)

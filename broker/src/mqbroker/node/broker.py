@@ -225,9 +225,8 @@ class Broker:
                 if self.store.paging.is_due(consumer.queue):
                     continue
                 peer = self.draining.pop(link)
-                if link.credit:
-                    link.drained()
-                    peer.touch()  # in a step in which only the disk had something to say
+                link.drained()
+                peer.touch()  # in a step in which only the disk had something to say
         for peer in list(self.touched.values()):
             peer.handle_events()  # a delivery may have ended its link: what that had goes to others
         dirty.update(self.next_turn)

@@ -237,8 +237,9 @@ class Transactions:
         link, run, delivery_id, is_settled, txn_id = event
         if not link.is_attached:
             return
-        if isinstance(link.owner, CoordinatorEnd):
-            link.detach("amqp:not-allowed", "a request to the coordinator cannot be part of a transaction")
+        if not isinstance(link.owner, Address | Relay):
+            # Requests to the coordinator, and what another node forwards: that is nobody's until it is taken in.
+            link.detach("amqp:not-allowed", "only messages to an address can be part of a transaction")
             return
         ongoing = self._ongoing.get(txn_id)
         if ongoing is None:

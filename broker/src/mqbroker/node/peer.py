@@ -30,6 +30,7 @@ from mqbroker.amqp.events import (
     Whole,
 )  # fmt: skip
 from mqbroker.amqp.links import LinkBase, ReceiverLink
+from mqbroker.amqp.states import MAPPED
 from mqbroker.base.errors import Refused
 from mqbroker.base.notice import Level
 from mqbroker.base.time import NS_PER_MS
@@ -359,7 +360,7 @@ class Peer(ABC):
 
     def _settle(self, event: Settled) -> None:
         """The receiver asked for our settlement: it may forget the delivery only when we cannot send it again."""
-        if not self.connection.is_dead:
+        if not self.connection.is_dead and event.session.state is MAPPED:
             event.session.dispose(event.first, event.last, event.outcome, as_receiver=False)
             self.touch()
 

@@ -135,8 +135,12 @@ class Termini:
         answer, source = source, Prefixes.of(peer.listener).meant(source)
         if source.dynamic:
             name = self._temporary(peer, link, source, CONSUME)
-            answer = source = Source(address=name, dynamic=True, capabilities=source.capabilities,
-                                     dynamic_node_properties=source.dynamic_node_properties)  # fmt: skip
+            # It ends with its link, whatever durability and expiry were asked for.
+            answer = source = Source(
+                address=name, dynamic=True, capabilities=source.capabilities, filter=source.filter,
+                dynamic_node_properties=source.dynamic_node_properties, default_outcome=source.default_outcome,
+                distribution_mode=source.distribution_mode,
+            )  # fmt: skip
         terms = self._terms(peer, attach.name, source, str(answer.address))
         store, queue = self._broker.store, terms.queue
         store.check_consumers(queue, is_browser=terms.is_browser)

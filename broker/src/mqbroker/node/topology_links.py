@@ -42,7 +42,7 @@ class TopologyEnd(ToldEnd):
                 return
             self._told = known
             self._send(peer.broker.cluster.elsewhere.message(peer.listener))
-        if link.is_attached and link.is_draining and link.credit:
+        if link.is_attached and link.is_draining:
             link.drained()
         peer.touch()
 
