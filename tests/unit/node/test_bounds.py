@@ -248,6 +248,9 @@ BAD: list[tuple[str, dict[str, Any]]] = [
     ("send", {"address": "a", "messages": [{"body": "x", "application_properties": {"a": {"b": 1}}}]}),
     ("send", {"address": "a", "messages": [{"body": "x", "application_properties": {"a": 1 << 70}}]}),
     ("send", {"address": "a", "messages": [{"body": "\ud800"}]}),
+    ("send", {"address": "a", "messages": [{"body": None}]}),
+    ("send", {"address": "a", "messages": [{"body": "x", "ttl": 5}]}),
+    ("send", {"address": "\ud800", "messages": [{"body": "x"}]}),
     ("send", {"address": "", "messages": [{"body": "x"}]}),
     ("receive", {}),
     ("receive", {"address": "a", "count_max": 0}), ("receive", {"address": "a", "count_max": "1"}),
@@ -256,6 +259,8 @@ BAD: list[tuple[str, dict[str, Any]]] = [
     ("settle", {}), ("settle", {"tag": 1}), ("settle", {"tag": "1"}), ("settle", {"tag": 1, "outcome": "eaten"}),
     ("queue-create", {}), ("queue-create", {"name": ""}), ("queue-create", {"name": "a", "routing_type": "x"}),
     ("queue-create", {"name": "a", "durable": "yes"}), ("queue-create", {"name": "a", "address": ""}),
+    ("queue-create", {"name": "\ud800"}), ("address-create", {"name": "\ud800"}), ("\ud800", {}),
+    ("queues", {"\udc00": 1}), ("connection-close", {"user": "\ud800"}),
 ]  # fmt: skip
 
 

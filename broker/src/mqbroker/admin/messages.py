@@ -14,6 +14,8 @@ from mqbroker.wire.sections import Header, Properties, build_message
 
 SEND_COUNT_MAX = 10_000
 RECEIVE_WAIT_MS_MAX = 60_000
+BODIES = ("body", "body_base64")
+MESSAGE_NAMES = {*BODIES, "durable", "priority", "ttl_ms", "properties", "application_properties"}
 OUTCOMES = ("accepted", "released", "modified", "rejected")
 
 
@@ -28,8 +30,15 @@ def send(broker: Broker, request: AdminRequest) -> None:
 
 
 def _payload(number: int, message: Any) -> bytes:
-    if not isinstance(message, dict) or ("body" in message) == ("body_base64" in message):
+    bodies = [name for name in BODIES if isinstance(message, dict) and message.get(name) is not None]
+    if len(bodies) != 1:
         raise Refused("amqp:invalid-field", f"send: messages.{number} needs exactly one of body and body_base64")
+    unknown = sorted(set(message) - MESSAGE_NAMES)
+    if unknown:
+        known = ", ".join(sorted(MESSAGE_NAMES))
+        raise Refused(
+            "amqp:invalid-field", f"send: messages.{number} has an unknown {unknown[0]!r}; there are: {known}"
+        )
     for name in ("properties", "application_properties"):
         if not isinstance(message.get(name) or {}, dict):
             raise Refused("amqp:invalid-field", f"send: messages.{number}.{name} must be an object")

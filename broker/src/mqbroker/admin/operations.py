@@ -53,7 +53,8 @@ its outcome.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from mqbroker.admin import (
     addresses,
@@ -69,6 +70,7 @@ from mqbroker.admin import (
     status,
     topology,
 )
+from mqbroker.admin.arguments import is_text
 from mqbroker.base.errors import PeerFault, Refused
 from mqbroker.node.broker import Broker
 from mqbroker.node.inputs import AdminRequest
@@ -76,6 +78,11 @@ from mqbroker.node.inputs import AdminRequest
 
 def perform(broker: Broker, request: AdminRequest) -> None:
     """Carry out a request; whatever is wrong with it becomes its answer."""
+    broken = next((name for name, value in _texts(request) if not is_text(value)), None)
+    if broken is not None:
+        why = f"{broken} has half of a surrogate pair, which no journal, log or client could hold"
+        broker.reply_error(request.id, "amqp:invalid-field", why)
+        return
     handler = OPERATIONS.get(request.operation)
     if handler is None:
         known = ", ".join(sorted(OPERATIONS))
@@ -90,6 +97,14 @@ def perform(broker: Broker, request: AdminRequest) -> None:
         handler(broker, request)
     except (Refused, PeerFault) as error:
         broker.reply_error(request.id, error.condition, error.description)
+
+
+def _texts(request: AdminRequest) -> Iterator[tuple[str, Any]]:
+    """What is said for all to see; messages are looked at when they are made."""
+    yield "the name of the operation", request.operation
+    for name, value in request.arguments.items():
+        yield "the name of an argument", name
+        yield f"argument {name!r}", value
 
 
 OPERATIONS: dict[str, Callable[[Broker, AdminRequest], None]] = {
