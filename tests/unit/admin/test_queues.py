@@ -249,3 +249,13 @@ def test_what_changes_something_leaves_a_notice_with_its_outcome() -> None:
         {"session": 1, "operation": "queue-delete", "name": "nowhere", "outcome": "amqp:not-found"},
     ]
     assert secret not in str(site.stage.notices)
+
+
+def test_an_audit_names_what_was_meant() -> None:
+    site = Site()
+    site.refused("cluster-forget", node_id="node-7", action="drop")
+    site.refused("queue-delete", name="\ud800", force=True)
+    notices = [notice.fields for notice in site.stage.notices if notice.event == "admin"]
+    assert [(one.get("node_id"), one.get("action"), one.get("force")) for one in notices] == [
+        ("node-7", "drop", None), (None, None, True),
+    ]  # fmt: skip

@@ -78,11 +78,6 @@ from mqbroker.node.inputs import AdminRequest
 
 def perform(broker: Broker, request: AdminRequest) -> None:
     """Carry out a request; whatever is wrong with it becomes its answer."""
-    broken = next((name for name, value in _texts(request) if not is_text(value)), None)
-    if broken is not None:
-        why = f"{broken} has half of a surrogate pair, which no journal, log or client could hold"
-        broker.reply_error(request.id, "amqp:invalid-field", why)
-        return
     handler = OPERATIONS.get(request.operation)
     if handler is None:
         known = ", ".join(sorted(OPERATIONS))
@@ -90,6 +85,11 @@ def perform(broker: Broker, request: AdminRequest) -> None:
         return
     if request.operation in CHANGING:
         broker.happenings.expect(request)
+    broken = next((name for name, value in _texts(request) if not is_text(value)), None)
+    if broken is not None:
+        why = f"{broken} has half of a surrogate pair, which no journal, log or client could hold"
+        broker.reply_error(request.id, "amqp:invalid-field", why)
+        return
     if broker.is_stopping and request.operation not in WHILE_STOPPING:
         broker.reply_error(request.id, "amqp:connection:forced", f"{request.operation}: the broker stops")
         return
@@ -101,7 +101,6 @@ def perform(broker: Broker, request: AdminRequest) -> None:
 
 def _texts(request: AdminRequest) -> Iterator[tuple[str, Any]]:
     """What is said for all to see; messages are looked at when they are made."""
-    yield "the name of the operation", request.operation
     for name, value in request.arguments.items():
         yield "the name of an argument", name
         yield f"argument {name!r}", value
