@@ -17,9 +17,9 @@ Addresses and queues (admin/addresses.py, admin/queues.py)
     address-pause  {name, persist?}, address-resume {name}   {changed}: all its queues, also those that come later
     queues       {}                                      one object a queue
     queue-show   {name}                                  with all that makes it what it is
-    queue-create {name, address?, routing_type?, durable?, max_consumers?, exclusive?, last_value?, non_destructive?,
-                  ring_size?, consumers_before_dispatch?, delay_before_dispatch_ms?, group_rebalance?, group_buckets?,
-                  purge_on_no_consumers?, selector?, paused?}
+    queue-create {name, address?, routing_type?, durable?, max_consumers?, exclusive?, last_value?, last_value_key?,
+                  non_destructive?, ring_size?, consumers_before_dispatch?, delay_before_dispatch_ms?, group_rebalance?,
+                  group_buckets?, group_first_key?, purge_on_no_consumers?, selector?, paused?}
     queue-delete {name, force?}                          {messages}: how many were in it
     queue-pause  {name}, queue-resume {name}             {changed}
 Messages (admin/messages.py, admin/browsing.py, admin/moves.py)

@@ -6,6 +6,7 @@ from typing import Any
 
 from mqbroker.admin.arguments import argument, check_names, queue_named
 from mqbroker.base.errors import Refused
+from mqbroker.core.address import FULLY_QUALIFIED
 from mqbroker.core.kinds import kind_of
 from mqbroker.core.queue import Queue, QueueKind
 from mqbroker.node import eviction
@@ -18,12 +19,14 @@ CHOICES: dict[str, tuple[str, type]] = {
     "max_consumers": ("max_consumers", int),
     "exclusive": ("exclusive", bool),
     "last_value": ("last_value", bool),
+    "last_value_key": ("last_value_key", str),
     "non_destructive": ("non_destructive", bool),
     "ring_size": ("ring_size", int),
     "consumers_before_dispatch": ("consumers_before_dispatch", int),
     "delay_before_dispatch_ms": ("delay_before_dispatch_ms", int),
     "group_rebalance": ("group_rebalance", bool),
     "group_buckets": ("group_buckets", int),
+    "group_first_key": ("group_first_key", str),
     "purge_on_no_consumers": ("purge_on_no_consumers", bool),
     "selector": ("selector", str),
     "paused": ("paused", bool),
@@ -78,6 +81,9 @@ def create(broker: Broker, request: AdminRequest) -> None:
     check_names(request, ("name", "address", "routing_type", "durable", *CHOICES))
     name = argument(request, "name", str)
     address = argument(request, "address", str, name)
+    if FULLY_QUALIFIED in name or FULLY_QUALIFIED in address:
+        why = f"no name has {FULLY_QUALIFIED}, which parts address and queue where clients name both; use address"
+        raise Refused("amqp:invalid-field", f"queue-create: {why}")
     routing = argument(request, "routing_type", str, "anycast")
     if routing not in ROUTING_TYPES:
         raise Refused("amqp:invalid-field", f"queue-create: routing_type is anycast or multicast, not {routing!r}")
@@ -95,6 +101,8 @@ def _choices(request: AdminRequest) -> dict[str, Any]:
         value = said[field] = argument(request, name, type_)
         if type_ is int and not LEAST.get(name, -1) <= value <= NUMBER_MAX:
             raise Refused("amqp:invalid-field", f"queue-create: {name} is at least {LEAST.get(name, -1)}, not {value}")
+    if said.get("last_value_key"):
+        said.setdefault("last_value", True)
     return said
 
 
