@@ -48,7 +48,7 @@ def attributes_of(queue: Queue) -> dict[str, Any]:
         "delivering_count": queue.delivering_count,
         "scheduled_count": queue.scheduled_count,
         "paged_count": queue.paged_count,
-        "consumer_count": len(queue.consumers),
+        "consumer_count": len(queue.takers),
         "messages_added": queue.added_total,
         "messages_acknowledged": queue.acknowledged_total,
         "messages_expired": queue.expired_total,
