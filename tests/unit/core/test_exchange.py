@@ -225,6 +225,20 @@ def test_a_faulty_route_is_refused(change: dict[str, Any], said: str) -> None:
         imported([GOOD[0], {"type": "route"}])
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"selector": "a = "}, {"selector": 5}, {"ring_size": None}, {"max_consumers": "3"}, {"paused": 1},
+        {"name": ""}, {"name": 5}, {"address": ""}, {"address": 5}, {"routing": "any"}, {"routing": "forward"},
+    ],
+)  # fmt: skip
+def test_a_queue_that_no_broker_could_load_is_refused(change: dict[str, Any]) -> None:
+    assert GOOD[1]["type"] == "queue"
+    rows = [GOOD[0], GOOD[1] | {"attributes": GOOD[1]["attributes"] | change}]
+    with pytest.raises(ConfigFault, match="line 2"):
+        imported(rows)
+
+
 def test_nothing_may_follow_the_end() -> None:
     with pytest.raises(ConfigFault, match="behind the row of type end"):
         imported([*GOOD, GOOD[-1]])

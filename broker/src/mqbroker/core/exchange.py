@@ -28,14 +28,16 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
-from mqbroker.base.errors import ConfigFault, PeerFault, StorageFault
+from mqbroker.base.errors import ConfigFault, PeerFault, Refused, StorageFault
 from mqbroker.core.declared import check_attributes
 from mqbroker.core.exchange_bodies import Bodies, BodiesIn, Read, rows_of_file
 from mqbroker.core.kinds import NAME_SIZE_MAX
+from mqbroker.core.kinds import check_attributes as check_kind
 from mqbroker.core.queue import QueueKind
 from mqbroker.core.restore import by_count, counts_by_queue, run_of
 from mqbroker.core.routes import PREFIX as ROUTES
 from mqbroker.core.routes import Route, keep, routes_of
+from mqbroker.core.selector import compile_selector
 from mqbroker.journal.append import Append
 from mqbroker.journal.plan import Journal
 from mqbroker.journal.records import DUPLICATE_HEAD_BYTES, Attempts
@@ -186,7 +188,7 @@ class Importer:
                 self._end(row)
             else:
                 raise self._fault(f"there are no rows of type {kind!r}")
-        except (KeyError, TypeError, ValueError, AttributeError, binascii.Error) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, binascii.Error, Refused) as error:
             raise self._fault(f"a row of type {kind} is not like this: {error!r}") from None
         if self._size_bytes < APPEND_BYTES:
             return None
@@ -211,7 +213,10 @@ class Importer:
         self._is_begun = True
 
     def _queue(self, queue_id: int, attributes: dict[str, Any]) -> None:
+        check_kind(attributes)
         kind = QueueKind.of(attributes)
+        if kind.selector:
+            compile_selector(kind.selector)
         if queue_id < 1 or queue_id in self._queues or kind.name in self._names:
             raise self._fault(f"queue {queue_id} ({kind.name}) is there already, or its id is below 1")
         self._queues[queue_id] = kind.name
