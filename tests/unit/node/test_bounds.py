@@ -275,6 +275,11 @@ def test_a_wrong_request_is_an_answer_and_changes_nothing(operation: str, argume
     assert stage.broker.store.memory.held_bytes == 0
 
 
+@pytest.mark.parametrize("operation", ["queue-delete", "queue-pause", "queue-resume", "send", "receive", "settle"])
+def test_a_word_that_does_nothing_is_named(operation: str) -> None:
+    assert "unknown argument 'forced'" in Stage().admin(operation, forced=True)["description"]
+
+
 def test_a_send_with_one_bad_message_sends_none() -> None:
     stage = Stage(options_with(limits={"max_message_size_bytes": 1024}))
     answer = stage.admin("send", address="orders", messages=[{"body": "fine"}, {"body": "x" * 2000}])

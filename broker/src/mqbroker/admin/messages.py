@@ -6,7 +6,7 @@ import base64
 import binascii
 from typing import Any
 
-from mqbroker.admin.arguments import argument, selector_of
+from mqbroker.admin.arguments import argument, check_names, selector_of
 from mqbroker.base.errors import PeerFault, Refused
 from mqbroker.node.broker import Broker
 from mqbroker.node.inputs import AdminRequest
@@ -21,6 +21,7 @@ OUTCOMES = ("accepted", "released", "modified", "rejected")
 
 def send(broker: Broker, request: AdminRequest) -> None:
     """`send`: publish; answered when the messages are safe."""
+    check_names(request, ("address", "messages"))
     address = argument(request, "address", str)
     messages = argument(request, "messages", list)
     if len(messages) > SEND_COUNT_MAX:
@@ -71,6 +72,7 @@ def _header(number: int, message: dict[str, Any]) -> Header:
 
 def receive(broker: Broker, request: AdminRequest) -> None:
     """`receive`: take messages; they come back with the session unless they are settled."""
+    check_names(request, ("address", "count_max", "wait_ms", "selector"))
     count_max = argument(request, "count_max", int, 1)
     wait_ms = argument(request, "wait_ms", int, 0)
     if count_max < 1 or not 0 <= wait_ms <= RECEIVE_WAIT_MS_MAX:
@@ -81,6 +83,7 @@ def receive(broker: Broker, request: AdminRequest) -> None:
 
 def settle(broker: Broker, request: AdminRequest) -> None:
     """`settle`: what becomes of the messages under a tag."""
+    check_names(request, ("tag", "outcome"))
     outcome = argument(request, "outcome", str, "accepted")
     if outcome not in OUTCOMES:
         raise Refused("amqp:invalid-field", f"settle: outcome is one of {', '.join(OUTCOMES)}, not {outcome!r}")

@@ -117,6 +117,7 @@ def resume(broker: Broker, request: AdminRequest) -> None:
 
 
 def _set_paused(broker: Broker, request: AdminRequest, is_paused: bool) -> None:
+    check_names(request, ("name",))
     queue = queue_named(broker, request)
     has_changed = queue.kind.paused != is_paused
     if has_changed:
@@ -141,6 +142,7 @@ def _reply_when_safe(broker: Broker, request: AdminRequest, kind: QueueKind, res
 
 def delete(broker: Broker, request: AdminRequest) -> None:
     """`queue-delete`: with all its messages. `force` detaches who consumes from it, else that is a refusal."""
+    check_names(request, ("name", "force"))
     queue = queue_named(broker, request)
     is_forced = argument(request, "force", bool, False)
     if not is_forced and queue.consumers:
