@@ -62,7 +62,7 @@ FAMILIES = {
             "Messages in the queue, those in delivery and scheduled ones included.",
         ),
         Family("artemis_delivering_message_count", "gauge", QUEUE, "Messages that consumers have and did not settle."),
-        Family("artemis_consumer_count", "gauge", QUEUE, "Consumers of the queue."),
+        Family("artemis_consumer_count", "gauge", QUEUE, "Consumers of the queue, browsers apart."),
         Family(
             "artemis_messages_added", "gauge", QUEUE,
             "Messages added to the queue since the start of the process, those found in the journal included.",
