@@ -249,6 +249,8 @@ BAD: list[tuple[str, dict[str, Any]]] = [
     ("send", {"address": "a", "messages": [{"body": "x", "application_properties": {"a": 1 << 70}}]}),
     ("send", {"address": "a", "messages": [{"body": "\ud800"}]}),
     ("send", {"address": "a", "messages": [{"body": None}]}),
+    ("send", {"address": "a", "messages": [{"body": "x", "properties": {"message_id": {"a": 1}}}]}),
+    ("send", {"address": "a", "messages": [{"body": "x", "properties": {"correlation_id": True}}]}),
     ("send", {"address": "a", "messages": [{"body": "x", "ttl": 5}]}),
     ("send", {"address": "\ud800", "messages": [{"body": "x"}]}),
     ("send", {"address": "", "messages": [{"body": "x"}]}),

@@ -43,6 +43,10 @@ def _payload(number: int, message: Any) -> bytes:
     for name in ("properties", "application_properties"):
         if not isinstance(message.get(name) or {}, dict):
             raise Refused("amqp:invalid-field", f"send: messages.{number}.{name} must be an object")
+    for name in ("message_id", "correlation_id"):
+        said = (message.get("properties") or {}).get(name)
+        if said is not None and (isinstance(said, bool) or not isinstance(said, str | int)):
+            raise Refused("amqp:invalid-field", f"send: messages.{number}.properties.{name} is a text or a number")
     try:
         body = message.get("body")
         return build_message(
