@@ -314,3 +314,14 @@ def test_wrong_arguments(operation: str, arguments: dict[str, Any], said: str) -
     site.send("orders", "one")
     assert said in site.refused(operation, **arguments)[1]
     assert site.bodies("orders") == ["one"]
+
+
+def test_a_move_to_one_queue_of_an_address_makes_no_other() -> None:
+    site = Site()
+    for name in ("one", "two"):
+        site.do("queue-create", name=name, address="shop")
+    site.send("shop::one", "a", "b")
+    assert site.do("messages-move", queue="one", address="shop::two") == {"moved": 2, "left": 0}
+    assert site.counts() == {"one": 0, "two": 2}
+    assert "is bound to" in site.refused("messages-move", queue="two", address="shop::two")[1]
+    assert "belongs to address 'shop'" in site.refused("messages-move", queue="two", address="stall::one")[1]

@@ -54,7 +54,8 @@ def test_who_sends_to_a_queue_that_was_deleted_loses_nothing(target: str) -> Non
 ALL = {
     "max_consumers": 3, "exclusive": True, "last_value": True, "non_destructive": True, "ring_size": 10,
     "consumers_before_dispatch": 2, "delay_before_dispatch_ms": 50, "group_rebalance": True, "group_buckets": 4,
-    "purge_on_no_consumers": True, "selector": "a = 1", "paused": True,
+    "purge_on_no_consumers": True, "selector": "a = 1", "paused": True, "last_value_key": "code",
+    "group_first_key": "first",
 }  # fmt: skip
 
 
@@ -66,7 +67,7 @@ def test_every_attribute_can_be_chosen_and_survives_a_restart(name: str) -> None
     site.restart()
     plain, special = site.do("queue-show", name="plain"), site.do("queue-show", name="special")
     differing = {key for key in plain if plain[key] != special[key]}
-    assert differing == {"name", "routing_type", name}
+    assert differing == {"name", "routing_type", name} | ({"last_value"} if name == "last_value_key" else set())
     assert special[name] == ALL[name]
 
 
@@ -89,6 +90,8 @@ def test_what_is_not_said_is_as_the_settings_of_the_address_say() -> None:
         ({"name": "q", "consumers_before_dispatch": -1}, "consumers_before_dispatch is at least 0, not -1"),
         ({"name": "q", "selector": "a = "}, "column"),
         ({"name": "q", "colour": "red"}, "unknown argument 'colour'"),
+        ({"name": "shop::orders"}, "no name has ::"),
+        ({"name": "orders", "address": "shop::orders"}, "no name has ::"),
         ({"name": "there"}, "queue 'there' exists"),
     ],
 )
@@ -249,3 +252,13 @@ def test_what_changes_something_leaves_a_notice_with_its_outcome() -> None:
         {"session": 1, "operation": "queue-delete", "name": "nowhere", "outcome": "amqp:not-found"},
     ]
     assert secret not in str(site.stage.notices)
+
+
+def test_an_audit_names_what_was_meant() -> None:
+    site = Site()
+    site.refused("cluster-forget", node_id="node-7", action="drop")
+    site.refused("queue-delete", name="\ud800", force=True)
+    notices = [notice.fields for notice in site.stage.notices if notice.event == "admin"]
+    assert [(one.get("node_id"), one.get("action"), one.get("force")) for one in notices] == [
+        ("node-7", "drop", None), (None, None, True),
+    ]  # fmt: skip

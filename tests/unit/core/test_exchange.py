@@ -76,15 +76,19 @@ def history(actions: list[tuple[str, str, int]], *, is_clean: bool, delay_ms: in
 
 def imported(rows: list[Any]) -> Recovered:
     """The rows in a journal of their own, as recovery finds it."""
+    return disk_of(rows).load()
+
+
+def disk_of(rows: list[Any], owner: bytes = b"other") -> SimDisk:
     options = options_with(journal=SMALL).journal
     faults = Faults(write_error=0.0, sync_error=0.0)
-    disk = SimDisk(random.Random(0), b"other".ljust(16, b"\0"), options.journal_file_size_bytes, faults)
+    disk = SimDisk(random.Random(0), owner.ljust(16, b"\0"), options.journal_file_size_bytes, faults)
     importer = Importer(Journal(options, Recovered()), Kept())
     appends = [importer.take(json.loads(json.dumps(row))) for row in rows] + [importer.finish()]
     for append in appends:
         if append is not None:
             disk.commit([append])
-    return disk.load()
+    return disk
 
 
 @given(ACTIONS, st.booleans(), st.sampled_from([0, 0, 3, 60_000]))
@@ -97,6 +101,7 @@ def test_a_round_trip_changes_nothing(actions: list[tuple[str, str, int]], is_cl
     assert back.was_clean
     assert back.queues == found.queues
     assert back.addresses == found.addresses
+    assert back.next_id == found.next_id
     assert set(back.addresses) == {"kept", "news"}
 
 
@@ -127,6 +132,42 @@ def test_what_is_held_back_is_so_after_an_import() -> None:
     ]  # fmt: skip
 
 
+def known(stage: Stage, *ids: str) -> Any:
+    messages = [{"body": "x", "application_properties": {"_AMQ_DUPL_ID": each}} for each in ids]
+    stage.admin("send", address="orders", messages=messages)
+    return stage.broker.store.duplicates.dropped_total
+
+
+def test_what_was_seen_is_known_after_an_import() -> None:
+    stage = Stage(options_with(address_settings={"#": {"id_cache_size": 3000}}))
+    known(stage, *(f"id-{number}" for number in range(2500)))
+    stage.stop()
+    rows = list(rows_of(stage.disk.load(), NODE))
+    assert [len(row["ids"]) for row in rows if row["type"] == "ids"] == [1000, 1000, 500]
+    back = imported(rows)
+    assert list(rows_of(back, NODE))[1:] == rows[1:]
+    stage.disk = disk_of(rows, b"stage")
+    stage.start()
+    assert [known(stage, each) for each in ("id-0", "id-2499", "new", "new")] == [1, 2, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("ids", "said"),
+    [
+        ([[2, "YQ=="], [2, "YQ=="]], "id 2 of 'orders' does not follow id 2"),
+        ([[0, "YQ=="]], "id 0 of 'orders' does not follow id 0"),
+        ([["1", "YQ=="]], "id '1' of 'orders' does not follow"),
+        ([[1, "!"]], "a row of type ids is not like this"),
+        ([1], "a row of type ids is not like this"),
+        ([[1, "YWFh" * 30_000]], "or something is too long"),
+    ],
+)
+def test_faulty_ids_are_refused(ids: Any, said: str) -> None:
+    with pytest.raises(ConfigFault, match="line 2") as fault:
+        imported([GOOD[0], {"type": "ids", "name": "orders", "ids": ids}])
+    assert said in str(fault.value)
+
+
 ROUTE = {"type": "route", "router": "r", "key": "k", "target": "mq1:5672", "used_ms": 1}
 GOOD = list(rows_of(history([("send", "orders", 2)], is_clean=True), NODE))
 PLACE = next(number for number, row in enumerate(GOOD) if row["type"] == "messages")
@@ -136,6 +177,7 @@ PLACE = next(number for number, row in enumerate(GOOD) if row["type"] == "messag
     ("place", "change", "said"),
     [
         (0, None, "line 1: an export begins with one row of type journal"),
+        (0, {"next_id": 0}, "line 1: next_id is from 1 to"),
         (0, {"schema": "other/1"}, "line 1: schema 'other/1' is not"),
         (1, {"type": "journal"}, "line 2: an export begins with one row"),
         (1, {"type": "colour"}, "line 2: there are no rows of type 'colour'"),
@@ -181,6 +223,20 @@ def test_a_faulty_route_is_refused(change: dict[str, Any], said: str) -> None:
     assert said in str(caught.value)
     with pytest.raises(ConfigFault, match="line 2: a row of type route is not like this"):
         imported([GOOD[0], {"type": "route"}])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"selector": "a = "}, {"selector": 5}, {"ring_size": None}, {"max_consumers": "3"}, {"paused": 1},
+        {"name": ""}, {"name": 5}, {"address": ""}, {"address": 5}, {"routing": "any"}, {"routing": "forward"},
+    ],
+)  # fmt: skip
+def test_a_queue_that_no_broker_could_load_is_refused(change: dict[str, Any]) -> None:
+    assert GOOD[1]["type"] == "queue"
+    rows = [GOOD[0], GOOD[1] | {"attributes": GOOD[1]["attributes"] | change}]
+    with pytest.raises(ConfigFault, match="line 2"):
+        imported(rows)
 
 
 def test_nothing_may_follow_the_end() -> None:

@@ -248,6 +248,11 @@ BAD: list[tuple[str, dict[str, Any]]] = [
     ("send", {"address": "a", "messages": [{"body": "x", "application_properties": {"a": {"b": 1}}}]}),
     ("send", {"address": "a", "messages": [{"body": "x", "application_properties": {"a": 1 << 70}}]}),
     ("send", {"address": "a", "messages": [{"body": "\ud800"}]}),
+    ("send", {"address": "a", "messages": [{"body": None}]}),
+    ("send", {"address": "a", "messages": [{"body": "x", "properties": {"message_id": {"a": 1}}}]}),
+    ("send", {"address": "a", "messages": [{"body": "x", "properties": {"correlation_id": True}}]}),
+    ("send", {"address": "a", "messages": [{"body": "x", "ttl": 5}]}),
+    ("send", {"address": "\ud800", "messages": [{"body": "x"}]}),
     ("send", {"address": "", "messages": [{"body": "x"}]}),
     ("receive", {}),
     ("receive", {"address": "a", "count_max": 0}), ("receive", {"address": "a", "count_max": "1"}),
@@ -256,6 +261,8 @@ BAD: list[tuple[str, dict[str, Any]]] = [
     ("settle", {}), ("settle", {"tag": 1}), ("settle", {"tag": "1"}), ("settle", {"tag": 1, "outcome": "eaten"}),
     ("queue-create", {}), ("queue-create", {"name": ""}), ("queue-create", {"name": "a", "routing_type": "x"}),
     ("queue-create", {"name": "a", "durable": "yes"}), ("queue-create", {"name": "a", "address": ""}),
+    ("queue-create", {"name": "\ud800"}), ("address-create", {"name": "\ud800"}), ("\ud800", {}),
+    ("queues", {"\udc00": 1}), ("connection-close", {"user": "\ud800"}),
 ]  # fmt: skip
 
 
@@ -268,6 +275,11 @@ def test_a_wrong_request_is_an_answer_and_changes_nothing(operation: str, argume
     assert answer["description"]
     assert sum(row["message_count"] for row in stage.admin("queues")["queues"]) == 0
     assert stage.broker.store.memory.held_bytes == 0
+
+
+@pytest.mark.parametrize("operation", ["queue-delete", "queue-pause", "queue-resume", "send", "receive", "settle"])
+def test_a_word_that_does_nothing_is_named(operation: str) -> None:
+    assert "unknown argument 'forced'" in Stage().admin(operation, forced=True)["description"]
 
 
 def test_a_send_with_one_bad_message_sends_none() -> None:

@@ -135,3 +135,15 @@ def test_what_a_consumer_gives_back_is_not_shown_again_and_nothing_behind_it_is(
     script.run("attach c from orders credit=1")
     assert script.run("modify c m1") == []
     assert script.run("publish p orders") == ["b gets: m3", "p learns accepted: m3"]
+
+
+def test_browsers_are_no_consumers_in_what_operators_are_shown() -> None:
+    script = talk()
+    script.run("attach b from orders browse credit=10")
+    seen = []
+    for command in ("connect d", "attach c from orders"):
+        script.run(command)
+        metric = script.stage.admin("metrics")["artemis_consumer_count"][0][1]
+        seen.append((metric, script.stage.admin("queue-show", name="orders")["consumer_count"]))
+    assert seen == [(0, 0), (1, 1)]
+    assert len(script.stage.admin("consumers")["consumers"]) == 2

@@ -241,3 +241,41 @@ def test_what_a_transaction_takes_out_makes_room_for_what_it_brings() -> None:
     assert "rollback" in commit(script, "publish p orders durable")
     assert "rollback" not in commit(script, "accept p m1", "publish p orders durable")
     assert script.stage.broker.store.queues["q"].message_count == 2
+
+
+@pytest.mark.parametrize("way", ["publish p orders", "publish p nobody to=orders"])
+def test_what_was_seen_needs_no_room(way: str) -> None:
+    script = talk(credit=100, max_size_messages=2, address_full_policy="FAIL")
+    script.run("attach p to orders")
+    script.run("attach p to nobody")
+    said = [script.run(f"{way} durable _AMQ_DUPL_ID={one}")[-1] for one in ("a", "b", "c", "a", "b")]
+    assert said == [
+        "p learns accepted: m1", "p learns accepted: m2", "p learns rejected (amqp:resource-limit-exceeded): m3",
+        "p learns accepted: m4", "p learns accepted: m5",
+    ]  # fmt: skip
+    store = script.stage.broker.store
+    assert (store.queues["orders"].message_count, store.duplicates.dropped_total) == (2, 2)
+    assert store.meters.refused_total == 1
+
+
+def test_what_was_seen_is_not_accepted_before_the_first_is_on_disk() -> None:
+    script = talk(credit=100, max_size_messages=1, address_full_policy="FAIL")
+    script.run("attach p to orders")
+    script.run("hold disk")
+    assert script.run("publish p orders durable _AMQ_DUPL_ID=a") == []
+    assert script.run("publish p orders durable _AMQ_DUPL_ID=a") == []
+    assert script.run("sync") == ["p learns accepted: m1 m2"]
+
+
+def test_what_an_administrator_sends_again_needs_no_room() -> None:
+    stage = Stage(options_with(address_settings={"#": {"max_size_messages": 2, "address_full_policy": "FAIL"}}))
+
+    def send(*ids: str) -> Any:
+        messages = [{"body": "x", "application_properties": {"_AMQ_DUPL_ID": one}} for one in ids]
+        return stage.admin("send", address="orders", messages=messages)
+
+    assert send("a") == {"accepted": 1}
+    assert send("a", "b") == {"accepted": 2}
+    assert send("b", "c")["condition"] == "amqp:resource-limit-exceeded"
+    assert send("b", "a", "b") == {"accepted": 3}
+    assert stage.admin("queues")["queues"][0]["message_count"] == 2

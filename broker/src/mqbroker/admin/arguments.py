@@ -34,6 +34,17 @@ def number(request: AdminRequest, name: str, default: int | None, bounds: tuple[
     return value
 
 
+def is_text(value: Any) -> bool:
+    """Whether a value, where it is a text, can be written: JSON may name halves of surrogate pairs."""
+    if not isinstance(value, str):
+        return True
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def check_names(request: AdminRequest, known: Sequence[str]) -> None:
     """Nothing else may be said: a word that does nothing is a mistake. Raises Refused."""
     unknown = sorted(set(request.arguments) - set(known))

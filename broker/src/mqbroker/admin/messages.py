@@ -6,7 +6,7 @@ import base64
 import binascii
 from typing import Any
 
-from mqbroker.admin.arguments import argument, selector_of
+from mqbroker.admin.arguments import argument, check_names, selector_of
 from mqbroker.base.errors import PeerFault, Refused
 from mqbroker.node.broker import Broker
 from mqbroker.node.inputs import AdminRequest
@@ -14,11 +14,14 @@ from mqbroker.wire.sections import Header, Properties, build_message
 
 SEND_COUNT_MAX = 10_000
 RECEIVE_WAIT_MS_MAX = 60_000
+BODIES = ("body", "body_base64")
+MESSAGE_NAMES = {*BODIES, "durable", "priority", "ttl_ms", "properties", "application_properties"}
 OUTCOMES = ("accepted", "released", "modified", "rejected")
 
 
 def send(broker: Broker, request: AdminRequest) -> None:
     """`send`: publish; answered when the messages are safe."""
+    check_names(request, ("address", "messages"))
     address = argument(request, "address", str)
     messages = argument(request, "messages", list)
     if len(messages) > SEND_COUNT_MAX:
@@ -28,11 +31,22 @@ def send(broker: Broker, request: AdminRequest) -> None:
 
 
 def _payload(number: int, message: Any) -> bytes:
-    if not isinstance(message, dict) or ("body" in message) == ("body_base64" in message):
+    bodies = [name for name in BODIES if isinstance(message, dict) and message.get(name) is not None]
+    if len(bodies) != 1:
         raise Refused("amqp:invalid-field", f"send: messages.{number} needs exactly one of body and body_base64")
+    unknown = sorted(set(message) - MESSAGE_NAMES)
+    if unknown:
+        known = ", ".join(sorted(MESSAGE_NAMES))
+        raise Refused(
+            "amqp:invalid-field", f"send: messages.{number} has an unknown {unknown[0]!r}; there are: {known}"
+        )
     for name in ("properties", "application_properties"):
         if not isinstance(message.get(name) or {}, dict):
             raise Refused("amqp:invalid-field", f"send: messages.{number}.{name} must be an object")
+    for name in ("message_id", "correlation_id"):
+        said = (message.get("properties") or {}).get(name)
+        if said is not None and (isinstance(said, bool) or not isinstance(said, str | int)):
+            raise Refused("amqp:invalid-field", f"send: messages.{number}.properties.{name} is a text or a number")
     try:
         body = message.get("body")
         return build_message(
@@ -62,6 +76,7 @@ def _header(number: int, message: dict[str, Any]) -> Header:
 
 def receive(broker: Broker, request: AdminRequest) -> None:
     """`receive`: take messages; they come back with the session unless they are settled."""
+    check_names(request, ("address", "count_max", "wait_ms", "selector"))
     count_max = argument(request, "count_max", int, 1)
     wait_ms = argument(request, "wait_ms", int, 0)
     if count_max < 1 or not 0 <= wait_ms <= RECEIVE_WAIT_MS_MAX:
@@ -72,6 +87,7 @@ def receive(broker: Broker, request: AdminRequest) -> None:
 
 def settle(broker: Broker, request: AdminRequest) -> None:
     """`settle`: what becomes of the messages under a tag."""
+    check_names(request, ("tag", "outcome"))
     outcome = argument(request, "outcome", str, "accepted")
     if outcome not in OUTCOMES:
         raise Refused("amqp:invalid-field", f"settle: outcome is one of {', '.join(OUTCOMES)}, not {outcome!r}")

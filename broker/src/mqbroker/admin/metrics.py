@@ -62,7 +62,7 @@ FAMILIES = {
             "Messages in the queue, those in delivery and scheduled ones included.",
         ),
         Family("artemis_delivering_message_count", "gauge", QUEUE, "Messages that consumers have and did not settle."),
-        Family("artemis_consumer_count", "gauge", QUEUE, "Consumers of the queue."),
+        Family("artemis_consumer_count", "gauge", QUEUE, "Consumers of the queue, browsers apart."),
         Family(
             "artemis_messages_added", "gauge", QUEUE,
             "Messages added to the queue since the start of the process, those found in the journal included.",
@@ -303,7 +303,7 @@ def _rows_of_queues(broker: Broker) -> Iterator[tuple[int, ...]]:
     """A row for each queue, in the order of _QUEUE_NAMES. Runs within a step, so it does nothing else."""
     for queue in broker.store.queues.values():
         yield (
-            queue.message_count, queue.delivering_count, len(queue.consumers), queue.added_total,
+            queue.message_count, queue.delivering_count, len(queue.takers), queue.added_total,
             queue.acknowledged_total, queue.scheduled_count, queue.expired_total, queue.killed_total,
         )  # fmt: skip
 

@@ -146,7 +146,7 @@ class Move(Purge):
 
     def resolve(self) -> Address:
         """The target as it is now. Raises Refused."""
-        address = self.store.address_for(self.target)
+        address = self.store.target_for(self.target)
         if address.is_empty:
             raise Refused("amqp:not-found", f"no queue is bound to address {self.target!r}")
         if self.queue in address.queues:

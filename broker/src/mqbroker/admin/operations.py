@@ -17,9 +17,9 @@ Addresses and queues (admin/addresses.py, admin/queues.py)
     address-pause  {name, persist?}, address-resume {name}   {changed}: all its queues, also those that come later
     queues       {}                                      one object a queue
     queue-show   {name}                                  with all that makes it what it is
-    queue-create {name, address?, routing_type?, durable?, max_consumers?, exclusive?, last_value?, non_destructive?,
-                  ring_size?, consumers_before_dispatch?, delay_before_dispatch_ms?, group_rebalance?, group_buckets?,
-                  purge_on_no_consumers?, selector?, paused?}
+    queue-create {name, address?, routing_type?, durable?, max_consumers?, exclusive?, last_value?, last_value_key?,
+                  non_destructive?, ring_size?, consumers_before_dispatch?, delay_before_dispatch_ms?, group_rebalance?,
+                  group_buckets?, group_first_key?, purge_on_no_consumers?, selector?, paused?}
     queue-delete {name, force?}                          {messages}: how many were in it
     queue-pause  {name}, queue-resume {name}             {changed}
 Messages (admin/messages.py, admin/browsing.py, admin/moves.py)
@@ -53,7 +53,8 @@ its outcome.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from mqbroker.admin import (
     addresses,
@@ -69,6 +70,7 @@ from mqbroker.admin import (
     status,
     topology,
 )
+from mqbroker.admin.arguments import is_text
 from mqbroker.base.errors import PeerFault, Refused
 from mqbroker.node.broker import Broker
 from mqbroker.node.inputs import AdminRequest
@@ -83,6 +85,11 @@ def perform(broker: Broker, request: AdminRequest) -> None:
         return
     if request.operation in CHANGING:
         broker.happenings.expect(request)
+    broken = next((name for name, value in _texts(request) if not is_text(value)), None)
+    if broken is not None:
+        why = f"{broken} has half of a surrogate pair, which no journal, log or client could hold"
+        broker.reply_error(request.id, "amqp:invalid-field", why)
+        return
     if broker.is_stopping and request.operation not in WHILE_STOPPING:
         broker.reply_error(request.id, "amqp:connection:forced", f"{request.operation}: the broker stops")
         return
@@ -90,6 +97,13 @@ def perform(broker: Broker, request: AdminRequest) -> None:
         handler(broker, request)
     except (Refused, PeerFault) as error:
         broker.reply_error(request.id, error.condition, error.description)
+
+
+def _texts(request: AdminRequest) -> Iterator[tuple[str, Any]]:
+    """What is said for all to see; messages are looked at when they are made."""
+    for name, value in request.arguments.items():
+        yield "the name of an argument", name
+        yield f"argument {name!r}", value
 
 
 OPERATIONS: dict[str, Callable[[Broker, AdminRequest], None]] = {

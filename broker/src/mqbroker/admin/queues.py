@@ -6,6 +6,7 @@ from typing import Any
 
 from mqbroker.admin.arguments import argument, check_names, queue_named
 from mqbroker.base.errors import Refused
+from mqbroker.core.address import FULLY_QUALIFIED
 from mqbroker.core.kinds import kind_of
 from mqbroker.core.queue import Queue, QueueKind
 from mqbroker.node import eviction
@@ -18,12 +19,14 @@ CHOICES: dict[str, tuple[str, type]] = {
     "max_consumers": ("max_consumers", int),
     "exclusive": ("exclusive", bool),
     "last_value": ("last_value", bool),
+    "last_value_key": ("last_value_key", str),
     "non_destructive": ("non_destructive", bool),
     "ring_size": ("ring_size", int),
     "consumers_before_dispatch": ("consumers_before_dispatch", int),
     "delay_before_dispatch_ms": ("delay_before_dispatch_ms", int),
     "group_rebalance": ("group_rebalance", bool),
     "group_buckets": ("group_buckets", int),
+    "group_first_key": ("group_first_key", str),
     "purge_on_no_consumers": ("purge_on_no_consumers", bool),
     "selector": ("selector", str),
     "paused": ("paused", bool),
@@ -45,7 +48,7 @@ def attributes_of(queue: Queue) -> dict[str, Any]:
         "delivering_count": queue.delivering_count,
         "scheduled_count": queue.scheduled_count,
         "paged_count": queue.paged_count,
-        "consumer_count": len(queue.consumers),
+        "consumer_count": len(queue.takers),
         "messages_added": queue.added_total,
         "messages_acknowledged": queue.acknowledged_total,
         "messages_expired": queue.expired_total,
@@ -78,6 +81,9 @@ def create(broker: Broker, request: AdminRequest) -> None:
     check_names(request, ("name", "address", "routing_type", "durable", *CHOICES))
     name = argument(request, "name", str)
     address = argument(request, "address", str, name)
+    if FULLY_QUALIFIED in name or FULLY_QUALIFIED in address:
+        why = f"no name has {FULLY_QUALIFIED}, which parts address and queue where clients name both; use address"
+        raise Refused("amqp:invalid-field", f"queue-create: {why}")
     routing = argument(request, "routing_type", str, "anycast")
     if routing not in ROUTING_TYPES:
         raise Refused("amqp:invalid-field", f"queue-create: routing_type is anycast or multicast, not {routing!r}")
@@ -95,6 +101,8 @@ def _choices(request: AdminRequest) -> dict[str, Any]:
         value = said[field] = argument(request, name, type_)
         if type_ is int and not LEAST.get(name, -1) <= value <= NUMBER_MAX:
             raise Refused("amqp:invalid-field", f"queue-create: {name} is at least {LEAST.get(name, -1)}, not {value}")
+    if said.get("last_value_key"):
+        said.setdefault("last_value", True)
     return said
 
 
@@ -109,6 +117,7 @@ def resume(broker: Broker, request: AdminRequest) -> None:
 
 
 def _set_paused(broker: Broker, request: AdminRequest, is_paused: bool) -> None:
+    check_names(request, ("name",))
     queue = queue_named(broker, request)
     has_changed = queue.kind.paused != is_paused
     if has_changed:
@@ -133,6 +142,7 @@ def _reply_when_safe(broker: Broker, request: AdminRequest, kind: QueueKind, res
 
 def delete(broker: Broker, request: AdminRequest) -> None:
     """`queue-delete`: with all its messages. `force` detaches who consumes from it, else that is a refusal."""
+    check_names(request, ("name", "force"))
     queue = queue_named(broker, request)
     is_forced = argument(request, "force", bool, False)
     if not is_forced and queue.consumers:

@@ -55,6 +55,11 @@ class Duplicates:
             self._journal.duplicates.forget(address, _oldest(seen))
         return True
 
+    def knows(self, address: str, run: Run) -> bool:
+        """Whether this one message would be dropped, which changes nothing."""
+        is_known = bool(run.traits.duplicate_id) and run.traits.duplicate_id in self._seen.get(address, ())
+        return is_known and self._settings.of(address).id_cache_size > 0
+
     def must_wait(self, address: str, run: Run) -> bool:
         """Whether the acceptance of a dropped message waits for this step's append: the first one may not be on disk.
 

@@ -4,14 +4,19 @@
     {"type": "queue", "id": 1, "attributes": {"name": "orders", …}}
     {"type": "file", "file": …, "offset": 0, "data": "base64"}
     {"type": "address", "name": "news", "attributes": {"routing_types": ["multicast"]}}
+    {"type": "ids", "name": "orders", "ids": [[7, "base64"], …]}
     {"type": "route", "router": "spread", "key": "app-1", "target": "mq2.example.org:5672", "used_ms": …}
     {"type": "messages", "first_id": 7, "arrived_ms": …, "queues": {"1": 0}, "frames": ["base64", …]}
     {"type": "end", "queues": 1, "messages": 1}
 
+Ids are those of duplicate detection, by address, and what else is kept as such (arrivals.py, pins.py): numbers ascend
+over all rows of a name. `next_id` holds after an import too: other nodes know the ids of what was sent to them, and
+would drop what comes under one of these.
+
 A row of messages holds consecutive ids of one run, which are in the same queues with the same delivery counts (the
 values of `queues`); `due_ms`, where it is there, maps queues to when they are to come again. A frame is the transfer
-frame as it is stored. After a kill the messages of queues that had consumers count one delivery more, as they do when
-a broker starts. Files of large messages come before them (core/exchange_bodies.py). Rows come in the order of ids, so
+frame as it is stored. After a kill the messages of queues that had consumers count one delivery more, as they do when a
+broker starts. Files of large messages come before them (core/exchange_bodies.py). Rows come in the order of ids, so
 both ways need memory for one row; the last row says that none is missing.
 """
 
@@ -23,16 +28,19 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
-from mqbroker.base.errors import ConfigFault, PeerFault, StorageFault
+from mqbroker.base.errors import ConfigFault, PeerFault, Refused, StorageFault
 from mqbroker.core.declared import check_attributes
 from mqbroker.core.exchange_bodies import Bodies, BodiesIn, Read, rows_of_file
 from mqbroker.core.kinds import NAME_SIZE_MAX
+from mqbroker.core.kinds import check_attributes as check_kind
 from mqbroker.core.queue import QueueKind
 from mqbroker.core.restore import by_count, counts_by_queue, run_of
+from mqbroker.core.routes import PREFIX as ROUTES
 from mqbroker.core.routes import Route, keep, routes_of
+from mqbroker.core.selector import compile_selector
 from mqbroker.journal.append import Append
 from mqbroker.journal.plan import Journal
-from mqbroker.journal.records import Attempts
+from mqbroker.journal.records import DUPLICATE_HEAD_BYTES, Attempts
 from mqbroker.journal.recovered import Recovered, RecoveredRun
 from mqbroker.wire.large import is_large
 from mqbroker.wire.parts import parts_of
@@ -43,6 +51,8 @@ APPEND_BYTES: Final = 1 << 20  # what is gathered of rows before it is written
 ID_MAX: Final = (1 << 56) - 1
 COUNT_MAX: Final = 0xFFFF_FFFF
 DUE_MS_MAX: Final = (1 << 63) - 1
+IDS_MAX: Final = 1000  # of one row
+ID_BYTES_MAX: Final = 0xFFFF  # of a name, and of an id
 ROUTE_TEXT_MAX: Final = 1024  # characters of a name or a key, which no router makes as long
 
 
@@ -67,6 +77,7 @@ def rows_of(recovered: Recovered, node_id: str, read: Read | None = None) -> Ite
         yield {"type": "address", "name": name, "attributes": attributes}
     for route in routes_of(recovered):
         yield {"type": "route", **route._asdict()}
+    yield from _rows_of_ids(recovered)
     messages = 0
     parsed: tuple[RecoveredRun, Run] | None = None
     files: set[int] = set()
@@ -87,6 +98,16 @@ def rows_of(recovered: Recovered, node_id: str, read: Read | None = None) -> Ite
         }  # fmt: skip
         messages += len(indexes)
     yield {"type": "end", "queues": len(recovered.queues), "messages": messages}
+
+
+def _rows_of_ids(recovered: Recovered) -> Iterator[dict[str, Any]]:
+    for name, stored in sorted(recovered.duplicates.items()):
+        if name.startswith(ROUTES):
+            continue
+        for begin in range(0, len(stored), IDS_MAX):
+            part = stored[begin : begin + IDS_MAX]
+            ids = [[each.number, base64.b64encode(each.duplicate_id).decode()] for each in part]
+            yield {"type": "ids", "name": name, "ids": ids}
 
 
 def large_runs(recovered: Recovered) -> Iterator[Run]:
@@ -128,6 +149,8 @@ class Importer:
         self._names: dict[str, int] = {}
         self._addresses: set[str] = set()
         self._routes: set[tuple[str, str]] = set()
+        self._ids: dict[str, tuple[int, int]] = {}  # the first and the last number of each name
+        self._next_id = 1
         self._last_id = 0
         self._size_bytes = 0
         self.messages = 0
@@ -155,6 +178,8 @@ class Importer:
                 self._address(str(row["name"]), dict(row["attributes"]))
             elif kind == "route":
                 self._route(Route(*(row[name] for name in Route._fields)))
+            elif kind == "ids":
+                self._known(str(row["name"]), row["ids"])
             elif kind == "messages":
                 self._messages(row)
             elif kind == "file":
@@ -163,7 +188,7 @@ class Importer:
                 self._end(row)
             else:
                 raise self._fault(f"there are no rows of type {kind!r}")
-        except (KeyError, TypeError, ValueError, AttributeError, binascii.Error) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, binascii.Error, Refused) as error:
             raise self._fault(f"a row of type {kind} is not like this: {error!r}") from None
         if self._size_bytes < APPEND_BYTES:
             return None
@@ -174,16 +199,24 @@ class Importer:
         """The last append: the journal ends in good order. Raises ConfigFault if the last row is missing."""
         if not self.is_complete:
             raise self._fault("the export is cut off: its last row, of type end, is missing")
+        if self._next_id > self._journal.next_id:
+            self._journal.reserve(self._next_id)
         self._journal.stop()
         return self._journal.take(sync=True)
 
     def _begin(self, row: dict[str, Any]) -> None:
         if row["schema"] != SCHEMA:
             raise self._fault(f"schema {row['schema']!r} is not {SCHEMA!r}; take a release that knows it")
+        self._next_id = int(row["next_id"])
+        if not 0 < self._next_id <= ID_MAX:
+            raise self._fault(f"next_id is from 1 to {ID_MAX}, not {self._next_id}")
         self._is_begun = True
 
     def _queue(self, queue_id: int, attributes: dict[str, Any]) -> None:
+        check_kind(attributes)
         kind = QueueKind.of(attributes)
+        if kind.selector:
+            compile_selector(kind.selector)
         if queue_id < 1 or queue_id in self._queues or kind.name in self._names:
             raise self._fault(f"queue {queue_id} ({kind.name}) is there already, or its id is below 1")
         self._queues[queue_id] = kind.name
@@ -206,6 +239,17 @@ class Importer:
             raise self._fault(f"the route of {route.key!r} was used at no time")
         self._routes.add(place)
         keep(self._journal, route)
+
+    def _known(self, name: str, ids: list[tuple[int, str]]) -> None:
+        for number, text in ids:
+            duplicate_id = base64.b64decode(text, validate=True)
+            oldest, last = self._ids.get(name, (number, 0))
+            is_next = type(number) is int and last < number <= ID_MAX
+            if not is_next or max(len(name.encode()), len(duplicate_id)) > ID_BYTES_MAX or name.startswith(ROUTES):
+                raise self._fault(f"id {number!r} of {name[:80]!r} does not follow id {last}, or something is too long")
+            self._ids[name] = oldest, number
+            self._journal.duplicates.add(name, number, duplicate_id, oldest)
+            self._size_bytes += len(duplicate_id) + DUPLICATE_HEAD_BYTES
 
     def _messages(self, row: dict[str, Any]) -> None:
         first, frames = int(row["first_id"]), [base64.b64decode(text, validate=True) for text in row["frames"]]

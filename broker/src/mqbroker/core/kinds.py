@@ -11,6 +11,7 @@ from mqbroker.config.slices import AddressSettings
 NAME_SIZE_MAX = 1024
 FORWARD = "forward"  # the routing of store-and-forward queues
 RETROACTIVE = "retroactive"  # that of the ring in which an address keeps its newest messages
+ROUTINGS = ("anycast", "multicast", FORWARD, RETROACTIVE)
 TEMPORARY_PREFIX = "temporary."  # of names that the broker gives to temporary queues
 INTERNAL_PREFIX = "$."  # of names that no client may use
 
@@ -82,6 +83,17 @@ class QueueKind:
 
 OPTIONAL = tuple((one.name, one.default) for one in fields(QueueKind) if one.name not in ("name", "address", "routing"))
 """What is kept only where it differs from its default."""
+
+
+def check_attributes(attributes: dict[str, Any]) -> None:
+    """Whether a broker could load this. Raises ValueError and TypeError."""
+    kind = QueueKind.of(attributes)
+    said = {name: attributes[name] for name in ("name", "address", "routing")}
+    wrong = [name for name, value in said.items() if not isinstance(value, str)]
+    wrong += [name for name, default in OPTIONAL if type(getattr(kind, name)) is not type(default)]
+    wrong += [name for name in ("name", "address") if name not in wrong and not 0 < len(said[name]) <= NAME_SIZE_MAX]
+    if wrong or kind.routing not in ROUTINGS or (kind.is_forwarding and not (kind.route and kind.forwards_to)):
+        raise ValueError(f"attributes of a queue, {', '.join(wrong) or 'routing'}: {attributes}")
 
 
 def kind_of(name: str, address: str, settings: AddressSettings, **changes: Any) -> QueueKind:

@@ -8,11 +8,13 @@ from mqbroker.amqp.events import Incoming
 from mqbroker.base.errors import Refused
 from mqbroker.core.meter import BLOCK, Meter
 from mqbroker.node.refusals import refuse_range
-from mqbroker.wire.parts import part_of
+from mqbroker.wire.parts import part_of, parts_of
 
 if TYPE_CHECKING:
     from mqbroker.core.address import Address
+    from mqbroker.core.store import Store
     from mqbroker.node.peer import Peer
+    from mqbroker.wire.run import Run
 
 
 def admitted(peer: Peer, event: Incoming, meter: Meter) -> Incoming | None:
@@ -22,28 +24,47 @@ def admitted(peer: Peer, event: Incoming, meter: Meter) -> Incoming | None:
     if count == run.count:
         return event
     taken = Incoming(link, part_of(run, 0, count), first, is_settled) if count else None
-    why = meter.refused(run.count - count)
     if not meter.drops and is_settled:
         if taken is not None:
             peer.broker.store.publish(link.owner, taken.run, peer.origin)
-        refuse_range(event, count, why)
+        refuse_range(event, count, meter.refused(run.count - count))
         return None
     if not meter.drops:
-        refuse_range(event, count, why)
-    elif not is_settled:
-        link.session.accept(first + count, run.count - count)
+        _refuse(peer, event, count, meter)
+    else:
+        meter.refused(run.count - count)
+        if not is_settled:
+            link.session.accept(first + count, run.count - count)
     if taken is None and link.credit * 2 <= link.window:
         peer.grant(link)
     return taken
 
 
-def is_dropped(address: Address, count: int) -> bool:
-    """Whether so many messages are dropped, of those who have no link at the address and cannot be held back by credit.
+def _refuse(peer: Peer, event: Incoming, begin: int, meter: Meter) -> None:
+    """Those from one on; but what was seen before needs no room, and is accepted and dropped as always."""
+    store, link = peer.broker.store, event.link
+    at = begin
+    for part in parts_of(part_of(event.run, begin, event.run.count)):
+        if not store.duplicates.knows(link.owner.name, part):
+            refuse_range(event, at, meter.refused(part.count), count=part.count)
+        elif store.publish(link.owner, part, peer.origin):
+            store.decisions.wait(peer.accept, link, event.delivery_id + at, part.count)
+        else:
+            link.session.accept(event.delivery_id + at, part.count)
+        at += part.count
 
-    Raises Refused where they are refused instead.
+
+def is_dropped(store: Store, address: Address, runs: list[Run]) -> bool:
+    """Whether messages are dropped, of those who have no link at the address and cannot be held back by credit.
+
+    Raises Refused where they are refused instead. Those that were seen before are left to duplicate detection.
     """
     meter = address.meter
+    count = sum(run.count for run in runs)
     if meter is None or meter.takes(1 if meter.drops else count):
+        return False
+    known = sum(store.duplicates.knows(address.name, part) for run in runs for part in parts_of(run))
+    if known == count or (known and not meter.drops and meter.takes(count - known)):
         return False
     why = meter.refused(count)
     if not meter.drops:

@@ -16,7 +16,10 @@ from mqbroker.node.inputs import AdminRequest
 KEPT_MAX = 2000
 TEXT_SIZE_MAX = 500
 # What an audit names of a request; never messages, and nothing that a selector says of their content.
-AUDITED_ARGUMENTS = ("queue", "name", "address", "connection", "user", "container_id", "count_max", "tag", "outcome")
+AUDITED_ARGUMENTS = (
+    "queue", "name", "address", "connection", "user", "container_id", "node_id", "action", "force", "count_max", "tag",
+    "outcome",
+)  # fmt: skip
 
 
 class Happening(NamedTuple):

@@ -112,10 +112,10 @@ class LocalSessions:
     def _publish(self, request_id: int, target: Address, runs: list[Run]) -> None:
         broker, store = self._broker, self._broker.store
         # All or none, but where more than fits is dropped.
-        is_all_taken = target.meter is None or (not target.meter.drops and not is_dropped(target, len(runs)))
+        is_all_taken = target.meter is None or (not target.meter.drops and not is_dropped(store, target, runs))
         waits = False
         for run in runs:
-            if is_all_taken or not is_dropped(target, 1):
+            if is_all_taken or not is_dropped(store, target, [run]):
                 waits = store.publish(target, run) or waits
         result = {"accepted": len(runs)}
         if waits:

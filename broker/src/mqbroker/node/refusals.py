@@ -22,11 +22,11 @@ def refuse_run(peer: Peer, event: Incoming, why: str, condition: str = FULL) -> 
         peer.grant(event.link)
 
 
-def refuse_range(event: Incoming, begin: int, why: str, condition: str = FULL) -> None:
-    """Messages from one on are not taken. The sender of settled ones is told by its link's end."""
+def refuse_range(event: Incoming, begin: int, why: str, condition: str = FULL, *, count: int = 0) -> None:
+    """Messages from one on, all or so many, are not taken. The sender of settled ones is told by its link's end."""
     if event.is_settled:
         event.link.detach(condition, why)
         return
     error = Error(condition=Symbol(condition), description=why)
-    first, last = event.delivery_id + begin, event.delivery_id + event.run.count - 1
+    first, last = event.delivery_id + begin, event.delivery_id + (begin + count if count else event.run.count) - 1
     event.link.session.dispose(first, last, Rejected(error=error), as_receiver=True)

@@ -71,7 +71,7 @@ class Relay:
             memory = self._store.memory
             if memory.is_full and not self._store.takes_when_full(address):
                 raise Refused("amqp:resource-limit-exceeded", memory.why_full)
-            if is_dropped(address, run.count):
+            if is_dropped(self._store, address, [run]):
                 return False, None
         except Refused as refused:
             return False, refused

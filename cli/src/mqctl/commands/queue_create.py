@@ -15,8 +15,9 @@ from mqctl.world import World
 COLUMNS = (Column("name"), Column("address"), Column("routing_type"), Column("durable"), Column("paused"))
 # Options that are passed on as they are; what is not said is as the settings of the address say.
 PASSED = (
-    "address", "max_consumers", "exclusive", "last_value", "non_destructive", "ring_size", "consumers_before_dispatch",
-    "delay_before_dispatch_ms", "group_rebalance", "group_buckets", "purge_on_no_consumers", "selector",
+    "address", "max_consumers", "exclusive", "last_value", "last_value_key", "non_destructive", "ring_size",
+    "consumers_before_dispatch", "delay_before_dispatch_ms", "group_rebalance", "group_buckets", "group_first_key",
+    "purge_on_no_consumers", "selector",
 )  # fmt: skip
 
 
@@ -40,12 +41,14 @@ class Options(ActOptions):
     max_consumers: Annotated[int | None, typer.Option(help="Consumers at a time; -1: any.")] = None
     exclusive: Annotated[bool | None, typer.Option(help="All messages to one consumer at a time.")] = None
     last_value: Annotated[bool | None, typer.Option(help="Keep only the last message of each key.")] = None
+    last_value_key: Annotated[str | None, typer.Option(help="Property that is that key; makes it last-value.")] = None
     non_destructive: Annotated[bool | None, typer.Option(help="Consumers get copies, messages stay.")] = None
     ring_size: Annotated[int | None, typer.Option(help="Keep the newest so many; -1: all.")] = None
     consumers_before_dispatch: Annotated[int | None, typer.Option(help="Wait for so many consumers.")] = None
     delay_before_dispatch_ms: Annotated[int | None, typer.Option(help="But no longer than this; -1: for ever.")] = None
     group_rebalance: Annotated[bool | None, typer.Option(help="Deal groups out anew when a consumer comes.")] = None
     group_buckets: Annotated[int | None, typer.Option(help="Hash groups into so many; -1: each for itself.")] = None
+    group_first_key: Annotated[str | None, typer.Option(help="Property set to true on the first of a group.")] = None
     purge_on_no_consumers: Annotated[bool | None, typer.Option(help="Drop messages with the last consumer.")] = None
     selector: Annotated[str | None, typer.Option(help="Take only messages that this selector matches.")] = None
     paused: Annotated[bool, typer.Option("--paused", help="Hand out nothing before `mqctl queue resume`.")] = False
