@@ -161,7 +161,8 @@ def test_requests_that_wait_are_bounded() -> None:
 def test_no_client_reaches_the_address(name: str) -> None:
     _, (a, *_) = trio()
     assert a.admin("send", address=name, messages=[{"body": "x"}])["condition"]
-    assert a.admin("queue-create", name="mine", address=name)["condition"] == "amqp:not-allowed"
+    refusal = a.admin("queue-create", name="mine", address=name)["condition"]
+    assert refusal == ("amqp:invalid-field" if "::" in name else "amqp:not-allowed")
 
 
 def test_who_has_a_link_here_is_told() -> None:
