@@ -102,8 +102,8 @@ def test_a_thousand_readers_that_do_not_read_cost_little_and_disturb_nobody(make
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             sock.sendall(hello + frames.flow(1, 100_000, window=1 << 30))
         deadline_s = time.monotonic() + 240
-        row = {"id": 1, "op": "queue-show", "args": {"name": "orders"}}
-        while broker.admin_row(row, timeout_s=60)["result"]["consumer_count"] < 1000:
+        row = {"id": 1, "op": "consumers", "args": {"queue": "orders"}}
+        while len(broker.admin_row(row, timeout_s=60)["result"]["consumers"]) < 1000:
             assert time.monotonic() < deadline_s
             time.sleep(0.05)
         # As they come, all of them log in and are given what there is: that takes seconds of the processor.
