@@ -12,9 +12,11 @@ from mqbroker.wire.performatives import encode
 def frame_within(channel: int, performative: Any, size_max: int) -> bytes:
     """One frame. The condition and the info of an error stay whole, because programs read them."""
     frame = encode_frame(channel, encode(performative))
-    error = getattr(performative, "error", None)
     over = len(frame) - size_max
-    if over <= 0 or error is None or not error.description:
+    if over <= 0:
+        return frame
+    error = getattr(performative, "error", None)
+    if error is None or not error.description:
         return frame
     words = error.description.encode()
     kept = words[: max(len(words) - over, 0)].decode(errors="ignore")

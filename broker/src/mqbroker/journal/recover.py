@@ -65,8 +65,8 @@ def recover(
     recovery = _Recovery(node_id, leave)
     source = _with_last(segments)
     try:
-        for number, buffer, is_last in source:
-            if is_last and _is_unused(buffer):
+        for number, buffer, is_unused, is_last in source:
+            if is_unused and is_last:
                 recovery.pass_over(number, buffer)
             else:
                 recovery.read(number, buffer, is_last)
@@ -75,25 +75,23 @@ def recover(
         if damage.remedy is not None or on_damage != "truncate":
             remedy = TRUNCATE if damage.remedy is None else damage.remedy
             raise StorageFault(file_name(damage.segment), damage.offset, damage.why, remedy) from damage
-        recovery.give_up(damage, [number for number, _, _ in source])
+        recovery.give_up(damage, [number for number, *_ in source])
     return recovery.result()
 
 
-def _with_last(segments: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes, bool]]:
-    """Whether nothing was written behind a file. Look one ahead, so that only two buffers are held that nothing points
-    into: files beyond an unused one show by their positions that something is gone."""
-    held: tuple[int, bytes] | None = None
-    for item in segments:
+def _with_last(segments: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes, bool, bool]]:
+    """With each file whether it is unused (a header at most and no entry: made ahead, and named, while the file before
+    it was written to), and whether nothing was written behind it. Look one ahead, so that only two buffers are held
+    that nothing points into: files beyond an unused one show by their positions that something is gone.
+    """
+    held: tuple[int, bytes, bool] | None = None
+    for number, buffer in segments:
+        is_unused = is_blank(buffer, FILE_HEADER_BYTES)
         if held is not None:
-            yield *held, _is_unused(item[1])
-        held = item
+            yield *held, is_unused
+        held = number, buffer, is_unused
     if held is not None:
         yield *held, True
-
-
-def _is_unused(buffer: bytes) -> bool:
-    """A header at most and no entry: made ahead, and named, while the file before it was written to."""
-    return is_blank(buffer, FILE_HEADER_BYTES)
 
 
 class _Recovery:
