@@ -21,7 +21,7 @@ from mqbroker.journal.format import FILE_HEADER_BYTES, Chunk, decode_file_header
 from mqbroker.node.effects import DeleteSegment
 from mqbroker.node.inputs import Done, Failed, Input
 
-from tests.unit.io.test_disk import Node, bodies
+from tests.unit.io.test_disk import Node, bodies, until
 
 NODE_ID = b"n" * 16
 MIB = 1 << 20
@@ -287,13 +287,6 @@ class Pool(SegmentPool):
     def wait(self, count: int) -> None:
         with self.changed:
             assert self.changed.wait_for(lambda: len(self.posted) >= count, 10)
-
-
-def until(is_so: Any) -> None:
-    deadline_s = time.monotonic() + 10
-    while not is_so():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.002)
 
 
 def test_deletions_and_the_next_file_wait_for_one_piece_of_zeros(tmp_path: Path) -> None:
