@@ -108,9 +108,10 @@ class JournalDirectory:
         header = encode_file_header(number, size_bytes, self._node_id)
         try:
             self.files.write(fd, (header,), 0)
-            if not has_zeros:
-                self._write_zeros(fd, FILE_HEADER_BYTES, size_bytes)
-            self.files.sync(fd)
+            if has_zeros:
+                self.files.sync(fd)
+            else:
+                self.wipe(fd, FILE_HEADER_BYTES, size_bytes)
         except BaseException:
             os.close(fd)
             raise
@@ -152,16 +153,14 @@ class JournalDirectory:
         return path
 
     def wipe(self, fd: int, start: int, stop: int) -> None:
-        """Overwrite a part of a file with zeros, on disk."""
-        self._write_zeros(fd, start, stop)
-        self.files.sync(fd)
+        """Overwrite a part of a file with zeros, on disk. A piece at a time: a commit to another file that is made
+        meanwhile waits for one piece at most, and not for megabytes."""
+        for offset in range(start, stop, len(ZEROS)):
+            self.files.write(fd, (memoryview(ZEROS)[: stop - offset],), offset)
+            self.files.sync(fd)
 
     def _unnamed_path(self, number: int) -> Path:
         return self.path / (file_name(number) + UNNAMED_SUFFIX)
-
-    def _write_zeros(self, fd: int, start: int, stop: int) -> None:
-        for offset in range(start, stop, len(ZEROS)):
-            self.files.write(fd, (memoryview(ZEROS)[: stop - offset],), offset)
 
     def _recover(self, leave: Leave | None) -> Recovered:
         names = self.files.names(self.path)
@@ -196,8 +195,7 @@ class JournalDirectory:
             self._keep_copy(cut.segment, content)
         fd = self.files.open(self.path_of(cut.segment))
         try:
-            self._write_zeros(fd, cut.offset, len(content))
-            self.files.sync(fd)
+            self.wipe(fd, cut.offset, len(content))
         finally:
             self.files.close(fd)
 
