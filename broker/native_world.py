@@ -1,6 +1,6 @@
 """Nodes for the training of a native build (native_training.py): driven turn by turn, in memory.
 
-Loop and connections are the real ones. Clients read nothing of what is written to them, the disk keeps nothing, and
+Loop and connections are the real ones. Clients read nothing of what is written to them, the disk is memory, and
 time stands still but for a step with each turn: nothing depends on how fast this machine is, or on chance.
 """
 
@@ -19,6 +19,7 @@ from typing import Any, cast
 from unittest import mock
 
 from mqbroker.admin.operations import perform
+from mqbroker.base.histogram import Histogram
 from mqbroker.base.notice import Level
 from mqbroker.base.time import NS_PER_MS, At
 from mqbroker.cluster.discovery.datagram import derive_key
@@ -28,7 +29,9 @@ from mqbroker.config.users import make_verifier
 from mqbroker.io.connections import Connections, Origin
 from mqbroker.io.log import Log, LogShape
 from mqbroker.io.loop import NodeLoop
+from mqbroker.io.writes import write_chunks_synced
 from mqbroker.journal.append import Append
+from mqbroker.journal.entry import Chunk, frame_entry
 from mqbroker.journal.recovered import Recovered
 from mqbroker.node.broker import Broker, Setup
 from mqbroker.node.effects import (
@@ -192,7 +195,10 @@ class Transport:
 
 
 class Disk:
-    """Commits in the loop while `is_inline`, else when told to, as the disk thread does."""
+    """Commits in the loop while `is_inline`, else when told to, as the disk thread does.
+
+    Its file is memory, and each write overwrites the last one.
+    """
 
     pending_bytes = 0
 
@@ -200,17 +206,32 @@ class Disk:
         self.is_inline = True
         self._loop = loop
         self._position = 0
+        self._group: list[Append] = []
+        self._fd = os.memfd_create("journal")
+        self._syncs = Histogram((0.001, 0.01))
 
     def try_inline(self, append: Append) -> bool:
         if self.is_inline:
+            self._write([append])
             self._loop.post_from_thread(Synced(append.position))
         return self.is_inline
 
     def submit(self, append: Append) -> None:
+        self._group.append(append)
         self._position = append.position
 
     def sync(self) -> None:
+        self._write(self._group)
+        self._group = []
         self._loop.post(Synced(self._position))
+
+    def _write(self, group: list[Append]) -> None:
+        chunks: list[Chunk] = []
+        for append in group:
+            head, end = frame_entry(append.chunks, append.size_bytes, (append.position, self._position), 0)
+            chunks += (head, *append.chunks, end)
+        write_chunks_synced(self._fd, chunks, 0)
+        self._syncs.add(0.0)
 
 
 class Node:

@@ -24,7 +24,8 @@ from typing import NamedTuple
 
 from mqbroker.io.files import Files
 from mqbroker.io.journal_directory import UNNAMED_SUFFIX
-from mqbroker.journal.format import SECTOR_BYTES, Chunk
+from mqbroker.journal.entry import Chunk
+from mqbroker.journal.format import SECTOR_BYTES
 
 MODES = ("kill", "lost", "sectors", "byte")
 

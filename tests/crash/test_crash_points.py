@@ -15,7 +15,8 @@ from mqbroker.base.errors import StorageFault
 from mqbroker.io.disk import Disk
 from mqbroker.io.files import Files
 from mqbroker.io.journal_directory import JournalDirectory, OpenSegment
-from mqbroker.journal.format import Chunk, decode_file_header, encode_file_header
+from mqbroker.journal.entry import Chunk
+from mqbroker.journal.format import decode_file_header, encode_file_header
 from mqbroker.journal.plan import Journal
 
 from tests.support.journal_model import Model

@@ -12,7 +12,8 @@ from functools import partial
 from zlib import crc32
 
 from mqbroker.journal.append import Append
-from mqbroker.journal.format import FILE_HEADER_BYTES, decode_file_header, encode_file_header, entry_bytes, frame_entry
+from mqbroker.journal.entry import entry_bytes, frame_entry
+from mqbroker.journal.format import FILE_HEADER_BYTES, decode_file_header, encode_file_header
 from mqbroker.journal.places import Slice
 from mqbroker.journal.recover import recover
 from mqbroker.journal.recovered import Leave, Recovered

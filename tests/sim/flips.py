@@ -15,11 +15,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from mqbroker.base.errors import StorageFault
+from mqbroker.journal.entry import entry_bytes
 from mqbroker.journal.format import (
     FILE_HEADER_BYTES,
     decode_entry_header,
     decode_file_header,
-    entry_bytes,
     file_name,
     has_whole_payload,
 )

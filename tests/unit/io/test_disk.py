@@ -18,7 +18,8 @@ from mqbroker.io.data_lock import DataLock
 from mqbroker.io.disk import GROUP_BYTES_MAX, INLINE_BYTES_MAX, Disk
 from mqbroker.io.files import Files
 from mqbroker.io.journal_directory import JournalDirectory
-from mqbroker.journal.format import ENTRY_MARK, FILE_HEADER_BYTES, Chunk, file_name
+from mqbroker.journal.entry import ENTRY_MARK, Chunk
+from mqbroker.journal.format import FILE_HEADER_BYTES, file_name
 from mqbroker.journal.plan import Journal
 from mqbroker.journal.recovered import Recovered
 from mqbroker.node.effects import DeleteSegment

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mqbroker.io.files import IOV_MAX, JOIN_BYTES_MAX, WRITES_SYNCED, Files, file_system_of
+from mqbroker.io.files import WRITES_SYNCED, Files, file_system_of
+from mqbroker.io.writes import IOV_MAX, JOIN_BYTES_MAX
 
 
 @contextmanager

@@ -17,7 +17,8 @@ from mqbroker.io.files import Files
 from mqbroker.io.journal_directory import JournalDirectory
 from mqbroker.io.segment_pool import SegmentPool
 from mqbroker.io.segment_stock import SegmentStock
-from mqbroker.journal.format import FILE_HEADER_BYTES, Chunk, decode_file_header, file_name
+from mqbroker.journal.entry import Chunk
+from mqbroker.journal.format import FILE_HEADER_BYTES, decode_file_header, file_name
 from mqbroker.node.effects import DeleteSegment
 from mqbroker.node.inputs import Done, Failed, Input
 

@@ -8,13 +8,8 @@ from typing import Any
 from mqbroker.config.options import defaults
 from mqbroker.config.slices import JournalOptions
 from mqbroker.journal.append import Append
-from mqbroker.journal.format import (
-    FILE_HEADER_BYTES,
-    decode_file_header,
-    encode_file_header,
-    entry_bytes,
-    frame_entry,
-)
+from mqbroker.journal.entry import entry_bytes, frame_entry
+from mqbroker.journal.format import FILE_HEADER_BYTES, decode_file_header, encode_file_header
 from mqbroker.journal.plan import Journal
 from mqbroker.journal.recover import recover
 from mqbroker.journal.recovered import Recovered

@@ -12,7 +12,7 @@ from mqbroker.wire.performatives import Accepted, Modified, Rejected
 
 def is_final(outcome: Any) -> bool:
     """Whether the messages leave their queue. Settled without one, on a link without a default, counts as accepted."""
-    return outcome is None or isinstance(outcome, Accepted | Rejected)
+    return outcome is None or isinstance(outcome, (Accepted, Rejected))
 
 
 def apply_outcome(store: Store, queue: Queue, segment: Segment, outcome: Any, consumer: Consumer | None = None) -> bool:

@@ -23,7 +23,8 @@ from mqbroker.io.journal_directory import JournalDirectory, OpenSegment, fault_o
 from mqbroker.io.page_reader import PageReader
 from mqbroker.io.segment_pool import SegmentPool
 from mqbroker.journal.append import Append
-from mqbroker.journal.format import FILE_HEADER_BYTES, Chunk, entry_bytes, frame_entry
+from mqbroker.journal.entry import Chunk, entry_bytes, frame_entry
+from mqbroker.journal.format import FILE_HEADER_BYTES
 from mqbroker.journal.recovered import Recovered
 from mqbroker.node.effects import DeleteSegment, ReadPage
 from mqbroker.node.inputs import Input, Synced
@@ -71,7 +72,9 @@ class Disk:
         self._pending_bytes = 0
         self._gather_bytes = 0  # that many may be worth waiting for; 0: nobody gathers
         self._queue: deque[Append] = deque()
-        self._changed = threading.Condition()
+        # The loop takes the lock under it: entering a Condition is a call of Python, and each message pays for it.
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self._is_sync_wanted = False
         self._is_closing = False
         self._fault: StorageFault | None = None
@@ -107,7 +110,7 @@ class Disk:
 
     def submit(self, append: Append) -> None:
         """Queue an append. Waits while the disk is far behind: that holds back everything that could produce more."""
-        with self._changed:
+        with self._lock:
             while self._pending_bytes > self._pending_bytes_limit and self._fault is None:
                 self._changed.wait()
             if self._fault is not None:
@@ -124,7 +127,7 @@ class Disk:
         """Commit here and now if that is cheaper than two changes of threads. False: nothing happened, submit it."""
         if append.size_bytes > INLINE_BYTES_MAX or self._sync_s > INLINE_SYNC_S_MAX:
             return False
-        if not self._changed.acquire(blocking=False):
+        if not self._lock.acquire(blocking=False):
             return False
         try:
             if self._busy_since_s is not None or self._fault is not None or self._is_closing or self._gather_bytes:
@@ -139,7 +142,7 @@ class Disk:
             self._commit_or_fail(group)
             return True
         finally:
-            self._changed.release()
+            self._lock.release()
 
     def delete(self, effect: DeleteSegment) -> None:
         """Off the loop; Done or Failed follows."""
@@ -251,7 +254,7 @@ class Disk:
         self.written_bytes_total += size_bytes
         self._offset += size_bytes
         self._synced = group[-1].position
-        with self._changed:
+        with self._lock:
             was_over = self._pending_bytes > self._pending_bytes_limit
             self._pending_bytes -= sum(append.size_bytes for append in group)
             if was_over:

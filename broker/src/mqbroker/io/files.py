@@ -14,11 +14,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
-from mqbroker.journal.format import Chunk
+from mqbroker.io.writes import write_chunks, write_chunks_synced
+from mqbroker.journal.entry import Chunk
 
-IOV_MAX = 1024
-# Below this, copying chunks together costs less than handing a list of them to the kernel.
-JOIN_BYTES_MAX = 64 << 10
 ZEROS = bytes(1 << 20)
 MOUNTS = Path("/proc/self/mountinfo")
 # File systems that sync what is written with RWF_DSYNC as fdatasync does.
@@ -107,7 +105,7 @@ class Files:
     def write(self, fd: int, chunks: Sequence[Chunk], offset: int) -> None:
         """All of `chunks`, one behind the other, however many calls of the system that takes."""
         self.number("write")
-        _write_pieces(fd, _joined(chunks), offset)
+        write_chunks(fd, chunks, offset)
 
     def can_write_synced(self, directory: Path) -> bool:
         """Whether the file system of `directory` is known to mind RWF_DSYNC. One that passes over it loses messages
@@ -119,12 +117,7 @@ class Files:
         again, half as often. What is left where it fails is what one of the two leaves."""
         self.number("write")
         self.number("sync")
-        chunks = _joined(chunks)
-        if len(chunks) <= IOV_MAX:
-            _write_all(fd, chunks, offset, os.RWF_DSYNC)
-        else:
-            _write_pieces(fd, chunks, offset)
-            os.fdatasync(fd)
+        write_chunks_synced(fd, chunks, offset)
 
     def sync(self, fd: int) -> None:
         """Data, and the metadata that is needed to find it again."""
@@ -183,27 +176,3 @@ def file_system_of(device: int) -> str:
         if mount.split()[2] == wanted:
             return source.split()[0]
     return ""
-
-
-def _joined(chunks: Sequence[Chunk]) -> Sequence[Chunk]:
-    return (b"".join(chunks),) if len(chunks) > 1 and sum(map(len, chunks)) <= JOIN_BYTES_MAX else chunks
-
-
-def _write_pieces(fd: int, chunks: Sequence[Chunk], offset: int) -> None:
-    for at in range(0, len(chunks), IOV_MAX):
-        offset = _write_all(fd, chunks[at : at + IOV_MAX], offset)
-
-
-def _write_all(fd: int, chunks: Sequence[Chunk], offset: int, flags: int = 0) -> int:
-    left = [memoryview(chunk) for chunk in chunks]
-    while left:
-        written = os.pwritev(fd, left, offset, flags)
-        offset += written
-        done = 0
-        while done < len(left) and written >= len(left[done]):
-            written -= len(left[done])
-            done += 1
-        left = left[done:]
-        if written:
-            left[0] = left[0][written:]
-    return offset

@@ -15,15 +15,8 @@ import zlib
 from typing import NamedTuple
 
 from mqbroker.base.errors import Bug
-from mqbroker.journal.format import (
-    ENTRY_HEADER_BYTES,
-    ENTRY_MARK,
-    SECTOR_BYTES,
-    EntryHeader,
-    decode_entry_header,
-    entry_bytes,
-    has_whole_payload,
-)
+from mqbroker.journal.entry import ENTRY_HEADER_BYTES, ENTRY_MARK, entry_bytes
+from mqbroker.journal.format import SECTOR_BYTES, EntryHeader, decode_entry_header, has_whole_payload
 
 CRC32_POLYNOMIAL = 0xEDB88320
 # The walk over all bits of an entry takes about half a second per MiB: only once, and only at the end of a journal.

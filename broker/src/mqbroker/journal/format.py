@@ -19,29 +19,20 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterable
 from typing import NamedTuple
+
+from mqbroker.journal.entry import ENDS, ENTRY, ENTRY_CRC, ENTRY_HEADER_BYTES, ENTRY_MARK, entry_bytes
 
 FORMAT_VERSION = 1
 SECTOR_BYTES = 512
-ALIGN_BYTES = 32
-END_BYTE = 0xE7
 
 FILE_MARK = b"MQOPSJNL"
-ENTRY_MARK = b"\xa5mQ\x9e"
 
 _FILE = struct.Struct(">8sHHIQQ16s12x")
 _FILE_CRC = struct.Struct(">I")
 FILE_HEADER_BYTES = _FILE.size + _FILE_CRC.size
 
-_ENTRY = struct.Struct(">4sIQQI")
-_ENTRY_CRC = struct.Struct(">I")
-ENTRY_HEADER_BYTES = _ENTRY.size + _ENTRY_CRC.size
-
-_ENDS = tuple(bytes([END_BYTE]) * n for n in range(ALIGN_BYTES + 1))
 PAYLOAD_BYTES_MAX = 0xFFFF_FFFF
-
-Chunk = bytes | bytearray | memoryview
 
 
 class FileHeader(NamedTuple):
@@ -68,11 +59,6 @@ def file_name(segment: int) -> str:
     return f"journal-{segment:010d}.mqj"
 
 
-def entry_bytes(payload_length: int) -> int:
-    """How much of a file an entry takes, with header and end."""
-    return (ENTRY_HEADER_BYTES + payload_length + ALIGN_BYTES) // ALIGN_BYTES * ALIGN_BYTES
-
-
 def encode_file_header(segment: int, size_bytes: int, node_id: bytes) -> bytes:
     body = _FILE.pack(FILE_MARK, FORMAT_VERSION, 0, 0, segment, size_bytes, node_id)
     return body + _FILE_CRC.pack(zlib.crc32(body))
@@ -89,23 +75,13 @@ def decode_file_header(buffer: bytes) -> FileHeader | None:
     return FileHeader(version, segment, size_bytes, node_id, crc)
 
 
-def frame_entry(payload: Iterable[Chunk], length: int, place: tuple[int, int], seed: int) -> tuple[bytes, bytes]:
-    """What goes before and behind a payload. `place`: (position, watermark). Reads every byte: not for the loop."""
-    crc = 0
-    for chunk in payload:
-        crc = zlib.crc32(chunk, crc)
-    body = _ENTRY.pack(ENTRY_MARK, length, *place, crc)
-    header = body + _ENTRY_CRC.pack(zlib.crc32(body, seed))
-    return header, _ENDS[entry_bytes(length) - ENTRY_HEADER_BYTES - length]
-
-
 def decode_entry_header(buffer: bytes, offset: int, seed: int) -> EntryHeader | None:
     """None: no entry of this file begins here. The payload's checksum is not looked at."""
     if offset + ENTRY_HEADER_BYTES > len(buffer):
         return None
-    mark, length, position, watermark, payload_crc = _ENTRY.unpack_from(buffer, offset)
-    (crc,) = _ENTRY_CRC.unpack_from(buffer, offset + _ENTRY.size)
-    if mark != ENTRY_MARK or crc != zlib.crc32(buffer[offset : offset + _ENTRY.size], seed):
+    mark, length, position, watermark, payload_crc = ENTRY.unpack_from(buffer, offset)
+    (crc,) = ENTRY_CRC.unpack_from(buffer, offset + ENTRY.size)
+    if mark != ENTRY_MARK or crc != zlib.crc32(buffer[offset : offset + ENTRY.size], seed):
         return None
     return EntryHeader(length, position, watermark, payload_crc)
 
@@ -115,6 +91,6 @@ def has_whole_payload(buffer: bytes, offset: int, header: EntryHeader) -> bool:
     start = offset + ENTRY_HEADER_BYTES
     stop = start + header.length
     end = offset + entry_bytes(header.length)
-    if end > len(buffer) or buffer[stop:end] != _ENDS[end - stop]:
+    if end > len(buffer) or buffer[stop:end] != ENDS[end - stop]:
         return False
     return zlib.crc32(memoryview(buffer)[start:stop]) == header.payload_crc

@@ -19,7 +19,8 @@ from mqbroker.base.errors import Bug
 from mqbroker.config.slices import JournalOptions
 from mqbroker.journal.append import Append
 from mqbroker.journal.duplicates import DuplicateIds
-from mqbroker.journal.format import ENTRY_HEADER_BYTES, FILE_HEADER_BYTES, PAYLOAD_BYTES_MAX, Chunk, entry_bytes
+from mqbroker.journal.entry import ENTRY_HEADER_BYTES, Chunk, entry_bytes
+from mqbroker.journal.format import FILE_HEADER_BYTES, PAYLOAD_BYTES_MAX
 from mqbroker.journal.ledger import Ledger, Segment
 from mqbroker.journal.places import Slice, Written
 from mqbroker.journal.ranges import merge

@@ -13,14 +13,13 @@ from typing import NamedTuple
 from mqbroker.base.errors import StorageFault
 from mqbroker.base.notice import Level, Notice
 from mqbroker.journal.damage import Verdict, decide, gather, is_blank
+from mqbroker.journal.entry import ENTRY_HEADER_BYTES, entry_bytes
 from mqbroker.journal.format import (
-    ENTRY_HEADER_BYTES,
     FILE_HEADER_BYTES,
     FORMAT_VERSION,
     FileHeader,
     decode_entry_header,
     decode_file_header,
-    entry_bytes,
     file_name,
     has_whole_payload,
 )

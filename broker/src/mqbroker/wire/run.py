@@ -58,6 +58,7 @@ class Run:
         "deliver_at_ms",
         "expires_ms",
         "first_id",
+        "first_start",
         "frame_size_max",
         "head_size",
         "held_bytes",
@@ -78,6 +79,7 @@ class Run:
         self.starts = starts
         self.count = len(starts)
         self.stride = stride  # frame size in bytes where all are equal, else 0
+        self.first_start = starts[0]
         self.head_size = layout.head_size
         self.vary_start = layout.vary_start
         self.vary_end = layout.vary_end
@@ -96,13 +98,14 @@ class Run:
 
     def start(self, index: int) -> int:
         """Offset of a frame in the buffer."""
-        return self.starts[index]
+        # Most runs are of equal frames, and to compute costs less than to ask a sequence of Python's.
+        return self.first_start + index * self.stride if self.stride else self.starts[index]
 
     def end(self, index: int) -> int:
         """Offset behind a frame in the buffer."""
-        start = self.starts[index]
         if self.stride:
-            return start + self.stride
+            return self.first_start + (index + 1) * self.stride
+        start = self.starts[index]
         size: int = _U32.unpack_from(self.buffer, start)[0]
         return start + size
 
@@ -143,6 +146,7 @@ class Run:
         self.buffer = b"".join(parts)
         self.stride = 0
         self.starts = starts
+        self.first_start = 0
 
 
 def _largest(buffer: bytes, starts: Sequence[int]) -> int:
