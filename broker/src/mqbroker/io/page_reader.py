@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import queue
 import threading
-import zlib
 from collections.abc import Callable
 
+from mqbroker.base.checksum import crc32
 from mqbroker.base.errors import StorageFault
 from mqbroker.io.journal_directory import JournalDirectory, fault_of
 from mqbroker.journal.format import file_name
@@ -84,7 +84,7 @@ class PageReader:
         return found
 
     def _checked(self, place: Slice, data: bytes) -> bytes:
-        if len(data) == place.length and zlib.crc32(data) == place.crc:
+        if len(data) == place.length and crc32(data) == place.crc:
             return data
         name = str(self._directory.path / file_name(place.segment))
         raise StorageFault(name, place.offset, "paged messages are not what was written there", REMEDY)

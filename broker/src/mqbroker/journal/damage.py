@@ -11,9 +11,9 @@ Source: docs/adr/0002-journal.md.
 from __future__ import annotations
 
 import enum
-import zlib
 from typing import NamedTuple
 
+from mqbroker.base.checksum import crc32
 from mqbroker.base.errors import Bug
 from mqbroker.journal.entry import ENTRY_HEADER_BYTES, ENTRY_MARK, entry_bytes
 from mqbroker.journal.format import SECTOR_BYTES, EntryHeader, decode_entry_header, has_whole_payload
@@ -134,7 +134,7 @@ def _is_one_bit_off(buffer: bytes, offset: int, header: EntryHeader) -> bool:
     if header.length > ONE_BIT_BYTES_MAX:
         return False
     start = offset + ENTRY_HEADER_BYTES
-    wanted = zlib.crc32(memoryview(buffer)[start : start + header.length]) ^ header.payload_crc
+    wanted = crc32(memoryview(buffer)[start : start + header.length]) ^ header.payload_crc
     if wanted == 0:
         return True
     difference = CRC32_POLYNOMIAL

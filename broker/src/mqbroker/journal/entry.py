@@ -6,10 +6,11 @@ durable message pays for it: it is compiled in a native build, and reading is no
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Sequence
 from struct import Struct
 from typing import Final
+
+from mqbroker.base.checksum import crc32
 
 ALIGN_BYTES: Final = 32
 END_BYTE: Final = 0xE7
@@ -31,8 +32,8 @@ def frame_entry(payload: Sequence[Chunk], length: int, place: tuple[int, int], s
     """What goes before and behind a payload. `place`: (position, watermark). Reads every byte: not for the loop."""
     crc = 0
     for chunk in payload:
-        crc = zlib.crc32(chunk, crc)
+        crc = crc32(chunk, crc)
     position, watermark = place
     body = ENTRY.pack(ENTRY_MARK, length, position, watermark, crc)
-    header = body + ENTRY_CRC.pack(zlib.crc32(body, seed))
+    header = body + ENTRY_CRC.pack(crc32(body, seed))
     return header, ENDS[entry_bytes(length) - ENTRY_HEADER_BYTES - length]

@@ -18,9 +18,9 @@ acknowledged.
 from __future__ import annotations
 
 import struct
-import zlib
 from typing import NamedTuple
 
+from mqbroker.base.checksum import crc32
 from mqbroker.journal.entry import ENDS, ENTRY, ENTRY_CRC, ENTRY_HEADER_BYTES, ENTRY_MARK, entry_bytes
 
 FORMAT_VERSION = 1
@@ -61,7 +61,7 @@ def file_name(segment: int) -> str:
 
 def encode_file_header(segment: int, size_bytes: int, node_id: bytes) -> bytes:
     body = _FILE.pack(FILE_MARK, FORMAT_VERSION, 0, 0, segment, size_bytes, node_id)
-    return body + _FILE_CRC.pack(zlib.crc32(body))
+    return body + _FILE_CRC.pack(crc32(body))
 
 
 def decode_file_header(buffer: bytes) -> FileHeader | None:
@@ -69,7 +69,7 @@ def decode_file_header(buffer: bytes) -> FileHeader | None:
     if len(buffer) < FILE_HEADER_BYTES or buffer[: len(FILE_MARK)] != FILE_MARK:
         return None
     (crc,) = _FILE_CRC.unpack_from(buffer, _FILE.size)
-    if crc != zlib.crc32(buffer[: _FILE.size]):
+    if crc != crc32(buffer[: _FILE.size]):
         return None
     _, version, _, _, segment, size_bytes, node_id = _FILE.unpack_from(buffer)
     return FileHeader(version, segment, size_bytes, node_id, crc)
@@ -81,7 +81,7 @@ def decode_entry_header(buffer: bytes, offset: int, seed: int) -> EntryHeader | 
         return None
     mark, length, position, watermark, payload_crc = ENTRY.unpack_from(buffer, offset)
     (crc,) = ENTRY_CRC.unpack_from(buffer, offset + ENTRY.size)
-    if mark != ENTRY_MARK or crc != zlib.crc32(buffer[offset : offset + ENTRY.size], seed):
+    if mark != ENTRY_MARK or crc != crc32(buffer[offset : offset + ENTRY.size], seed):
         return None
     return EntryHeader(length, position, watermark, payload_crc)
 
@@ -93,4 +93,4 @@ def has_whole_payload(buffer: bytes, offset: int, header: EntryHeader) -> bool:
     end = offset + entry_bytes(header.length)
     if end > len(buffer) or buffer[stop:end] != ENDS[end - stop]:
         return False
-    return zlib.crc32(memoryview(buffer)[start:stop]) == header.payload_crc
+    return crc32(memoryview(buffer)[start:stop]) == header.payload_crc

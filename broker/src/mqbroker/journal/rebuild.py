@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import zlib
 from typing import Any
 
+from mqbroker.base.checksum import crc32
 from mqbroker.journal import records
 from mqbroker.journal.places import Slice
 from mqbroker.journal.ranges import RangeMap, forgotten, subtract
@@ -231,7 +231,7 @@ class Rebuild:
         if not any(paging):
             return
         offset, record = self._place
-        run.place = Slice(self._segment, offset, len(record), zlib.crc32(record))
+        run.place = Slice(self._segment, offset, len(record), crc32(record))
         if not all(paging) or is_large(bytes(run.frames[:6])):
             return  # a large one names its file, which has to be there
         size_bytes = len(run.frames)
