@@ -42,7 +42,6 @@ SHARED = "shared"
 OUTCOMES = tuple(Symbol(f"amqp:{name}:list") for name in ("accepted", "rejected", "released", "modified"))
 DEFAULT_OUTCOME = Modified(delivery_failed=True)  # where the consumer asks for none
 PRIORITY_MAX = 0x7FFFFFFF
-TOLD = (notice_links.NOTICES, str(TOPOLOGY))  # names that are no addresses
 NO_LOCAL = (NO_LOCAL_CODE, NO_LOCAL_NAME)
 
 
@@ -103,8 +102,6 @@ class Termini:
             prefixes = Prefixes.of(peer.listener)
             link.owner = Relay(self._broker, lambda: self._broker.permissions.acting(peer.actor), prefixes)
         else:
-            if target.address in TOLD:
-                raise Refused("amqp:not-allowed", f"{target.address} tells and takes nothing: attach a receiver to it")
             target = Prefixes.of(peer.listener).meant(target)
             address, _ = _parts(target.address)
             self._broker.store.permit(SEND, address)
@@ -166,7 +163,8 @@ class Termini:
     def _terms(self, peer: AcceptedPeer, link_name: str, source: Source, named: str) -> Terms:
         store = self._broker.store
         address, queue_name = _parts(source.address)
-        self._check_owner(peer, queue_name or address)
+        self._check_owner(peer, address)
+        self._check_owner(peer, queue_name)
         is_browser = source.distribution_mode == COPY
         permission = BROWSE if is_browser else CONSUME
         if queue_name:
