@@ -236,6 +236,14 @@ LINK: dict[str, tuple[bytes, str]] = {
         loose(delivery_id=0, delivery_tag=b"t", more=True) + loose(delivery_id=1, delivery_tag=b"u"),
         "amqp:invalid-field",
     ),
+    "another tag in the middle of a delivery": (
+        loose(MESSAGE[:4], delivery_id=0, delivery_tag=b"t", more=True) + loose(MESSAGE[4:], delivery_tag=b"u"),
+        "amqp:invalid-field",
+    ),
+    "another message format in the middle of a delivery": (
+        loose(MESSAGE[:4], delivery_id=0, delivery_tag=b"t", more=True) + loose(MESSAGE[4:], message_format=7),
+        "amqp:invalid-field",
+    ),
     "without credit": (
         b"".join(frames.transfer(n, durable=True) for n in range(2, 12)) + frames.transfer(12),
         "amqp:link:transfer-limit-exceeded",

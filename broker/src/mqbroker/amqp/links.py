@@ -17,7 +17,17 @@ from mqbroker.amqp.states import ATTACHED, Link, LinkEvent, next_link
 from mqbroker.base.errors import PeerFault, Scope
 from mqbroker.base.serial import unwrap, wrap
 from mqbroker.wire.large import HEAD_BYTES_MAX, body_offset
-from mqbroker.wire.performatives import Attach, Coordinator, Detach, Error, Flow, Source, Target
+from mqbroker.wire.performatives import (
+    Attach,
+    Coordinator,
+    Detach,
+    Error,
+    Flow,
+    Source,
+    Target,
+    TransactionalState,
+    Transfer,
+)
 from mqbroker.wire.run import Heading, Run, heading
 from mqbroker.wire.types import Symbol
 
@@ -253,14 +263,15 @@ class Partial:
     """
 
     __slots__ = (
-        "delivery_id", "frames", "is_large", "is_resumed", "is_settled", "may_be_large", "parts", "size_bytes",
+        "delivery_id", "frames", "is_large", "is_resumed", "is_settled", "may_be_large", "parts", "size_bytes", "tag",
         "txn_id",
     )  # fmt: skip
 
     FRAMES_MAX = 65_535
 
-    def __init__(self, delivery_id: int, txn_id: bytes | None = None) -> None:
+    def __init__(self, delivery_id: int, tag: bytes, txn_id: bytes | None = None) -> None:
         self.delivery_id = delivery_id
+        self.tag = tag
         self.txn_id = txn_id  # the transaction that it is part of
         self.is_settled = False
         self.is_resumed = False  # of a link that we know no deliveries of: it must be passed over (§2.7.5)
@@ -269,6 +280,20 @@ class Partial:
         self.parts: list[bytes] = []
         self.size_bytes = 0
         self.frames = 0
+
+    def check_same(self, transfer: Transfer) -> None:
+        """Whether a transfer says nothing else of the delivery than its first one. Raises PeerFault (link scope)."""
+        why = ""
+        if isinstance(transfer.state, TransactionalState) and transfer.state.txn_id != self.txn_id:
+            why = "the transfers of a delivery name different transactions"
+        elif transfer.delivery_id not in (None, self.delivery_id):
+            why = "another delivery begins before the last one ended"
+        elif transfer.delivery_tag not in (None, self.tag):
+            why = "the transfers of a delivery have different delivery-tags"
+        elif transfer.message_format:  # that of the first is 0
+            why = "the transfers of a delivery have different message-formats"
+        if why:
+            raise PeerFault("amqp:invalid-field", why, Scope.LINK)
 
     def check(self, size_bytes: int, size_max: int) -> None:
         """Whether a transfer of that size may follow. Raises PeerFault (link scope) over the limits."""
