@@ -230,7 +230,7 @@ class Termini:
             elif consumer.is_arriving:
                 self._arrived(consumer)
             consumer.ends_queue = consumer.ends_queue or self._is_unsubscribed(peer, consumer)
-            if consumer.lasts_as is not None and self._lingering.keep(peer, consumer, consumer.lasts_as):
+            if self._lingering.keep(peer, consumer, is_stolen=self._stealing.is_stolen(link)):
                 consumer.ends_queue = False
             is_ended = self._end_consumer(consumer)
             # Who is told that a durable subscription is gone must not find it after a crash.
