@@ -209,3 +209,13 @@ def test_a_crash_leaves_what_was_told_last_or_what_was_asked_since(asked: int, s
     stage.crash()
     stage.start()
     assert bool(subscriptions(stage)) in states[answers:]
+
+
+def test_a_subscription_that_takes_no_consumer_leaves_no_queue() -> None:
+    stage = Stage(options_with(address_settings={"topic": {"default_max_consumers": 0}}))
+    conn = stage.accept()
+    source = Source(address="topic", capabilities=(Symbol("topic"),))
+    attach = frames.frame(Attach(name="news", handle=0, role=True, source=source, target=Target()))
+    said = stage.talk(conn, frames.anonymous() + frames.opened() + frames.begun() + attach)
+    assert frames.errors(said) == [("Detach", "amqp:resource-limit-exceeded")]
+    assert stage.admin("queues")["queues"] == []

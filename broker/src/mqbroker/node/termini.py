@@ -140,11 +140,16 @@ class Termini:
             )  # fmt: skip
         terms = self._terms(peer, attach.name, source, str(answer.address))
         store, queue = self._broker.store, terms.queue
-        store.check_consumers(queue, is_browser=terms.is_browser)
         # Who is told that a durable subscription is there must find it after a crash.
         is_held = terms.is_subscription and queue.kind.is_durable
         answer = _answer(answer, terms.filters)
-        link.accept(attach, answer, is_held=is_held)
+        try:
+            store.check_consumers(queue, is_browser=terms.is_browser)
+            link.accept(attach, answer, is_held=is_held)
+        except Refused:
+            if terms.ends_with_link:
+                self.end_queue(queue)  # nobody would end it otherwise
+            raise
         link.holds_farewell = is_held
         consumer = link.owner = LinkConsumer(peer, link, queue)
         consumer.default_outcome = answer.default_outcome
