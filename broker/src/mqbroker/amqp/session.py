@@ -490,7 +490,10 @@ class Session(OutgoingTransfers):
         return link
 
     def _free_handle(self) -> int:
-        for handle in range(min(self.links_max, self.peer_handle_max + 1)):
+        count_max = min(self.links_max, self.peer_handle_max + 1)
+        for handle in range(count_max):
             if handle not in self.by_handle:
                 return handle
-        raise PeerFault("amqp:resource-limit-exceeded", f"over {self.links_max} links in a session", Scope.SESSION)
+        whose = "links-per-session-max" if count_max == self.links_max else "its handle-max"
+        why = f"over {count_max} links in a session, by {whose}"
+        raise PeerFault("amqp:resource-limit-exceeded", why, Scope.SESSION)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from mqbroker.amqp.redirect import (
     CONNECTION_REDIRECT,
@@ -22,6 +22,7 @@ from mqbroker.wire.types import Symbol
 if TYPE_CHECKING:
     from mqbroker.node.accepted_peer import AcceptedPeer
 
+IDLE_TIME_OUT_MS_MIN: Final = 50  # what we announce ourselves at the least, half of the smallest idle-timeout-ms
 ESTABLISHMENT_FAILED = Symbol("amqp:connection-establishment-failed")
 OFFERED = (SOLE_CONNECTION, *(Symbol(name) for name in ("ANONYMOUS-RELAY", "SHARED-SUBS", "DELAYED_DELIVERY")))
 
@@ -36,7 +37,7 @@ def answer(peer: AcceptedPeer, *, is_late: bool = False) -> None:
         connection.is_held, peer.due_ns = True, 0
         peer.pause_if_needed()
         return
-    greeting, refusal = _greet(peer)
+    greeting, refusal = _greet(peer) if (hurry := _hurry(peer)) is None else ({}, hurry)
     goes_on = not listener.redirect_to and verdict == STAY and refusal is None
     is_second = goes_on and not peer.broker.containers.claim(peer)
     properties: dict[Symbol, Any] = peer.broker.open_properties | greeting
@@ -70,6 +71,17 @@ def answer(peer: AcceptedPeer, *, is_late: bool = False) -> None:
     if goes_on and not is_second:
         peer.set_due()
         peer.broker.timers.add(peer)
+
+
+def _hurry(peer: AcceptedPeer) -> tuple[str, str] | None:
+    """Why it may not stay that wants to hear of us more often than we would say anything (§2.4.5)."""
+    wanted_ms = peer.connection.peer_idle_timeout_ms
+    if wanted_ms == 0 or wanted_ms >= IDLE_TIME_OUT_MS_MIN:
+        return None
+    return (
+        "amqp:not-allowed",
+        f"idle-time-out {wanted_ms} ms is below {IDLE_TIME_OUT_MS_MIN} ms, the least that is kept",
+    )
 
 
 def _greet(peer: AcceptedPeer) -> tuple[dict[Symbol, Any], tuple[str, str] | None]:

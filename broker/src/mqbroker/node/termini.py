@@ -29,7 +29,7 @@ from mqbroker.node.slow_consumers import SlowConsumers
 from mqbroker.node.stealing import Stealing
 from mqbroker.node.subscriptions import Subscriptions, is_durable, name_of
 from mqbroker.wire.performatives import Attach, Coordinator, Modified, Source, Target
-from mqbroker.wire.types import Symbol
+from mqbroker.wire.types import Described, Symbol, ULong
 
 if TYPE_CHECKING:
     from mqbroker.node.accepted_peer import AcceptedPeer
@@ -42,6 +42,8 @@ SHARED = "shared"
 OUTCOMES = tuple(Symbol(f"amqp:{name}:list") for name in ("accepted", "rejected", "released", "modified"))
 DEFAULT_OUTCOME = Modified(delivery_failed=True)  # where the consumer asks for none
 PRIORITY_MAX = 0x7FFFFFFF
+# What a temporary queue is, whatever was asked for: it ends with the link that made it (§3.5.10).
+NODE_PROPERTIES = {Symbol("lifetime-policy"): Described(ULong(0x2B), [])}
 NO_LOCAL = (NO_LOCAL_CODE, NO_LOCAL_NAME)
 
 
@@ -96,7 +98,7 @@ class Termini:
         elif target.dynamic:
             name = self._temporary(peer, link, target, SEND)
             link.owner = self._broker.store.addresses[name]
-            answer = Target(address=name, dynamic=True, dynamic_node_properties=target.dynamic_node_properties,
+            answer = Target(address=name, dynamic=True, dynamic_node_properties=NODE_PROPERTIES,
                             capabilities=target.capabilities)  # fmt: skip
         elif target.address is None:
             prefixes = Prefixes.of(peer.listener)
@@ -135,7 +137,7 @@ class Termini:
             # It ends with its link, whatever durability and expiry were asked for.
             answer = source = Source(
                 address=name, dynamic=True, capabilities=source.capabilities, filter=source.filter,
-                dynamic_node_properties=source.dynamic_node_properties, default_outcome=source.default_outcome,
+                dynamic_node_properties=NODE_PROPERTIES, default_outcome=source.default_outcome,
                 distribution_mode=source.distribution_mode,
             )  # fmt: skip
         terms = self._terms(peer, attach.name, source, str(answer.address))
