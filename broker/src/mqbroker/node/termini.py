@@ -6,6 +6,7 @@ wants where an address could be both; without them the address, and then its set
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from mqbroker.amqp.events import Attaching
@@ -28,7 +29,7 @@ from mqbroker.node.relay import Relay
 from mqbroker.node.slow_consumers import SlowConsumers
 from mqbroker.node.stealing import Stealing
 from mqbroker.node.subscriptions import Subscriptions, is_durable, name_of
-from mqbroker.wire.performatives import Attach, Coordinator, Modified, Source, Target
+from mqbroker.wire.performatives import Attach, Coordinator, Error, Modified, Source, Target
 from mqbroker.wire.types import Described, Symbol, ULong
 
 if TYPE_CHECKING:
@@ -208,7 +209,7 @@ class Termini:
                 link.accept(attach, Source(address=queue.kind.address, durable=2, expiry_policy=Symbol("never"),
                                            distribution_mode=Symbol(COPY)))  # fmt: skip
                 consumer = link.owner = LinkConsumer(peer, link, queue)
-                consumer.is_subscription = True
+                consumer.is_subscription = consumer.is_asking = True
                 link.holds_farewell = queue.kind.is_durable
                 return
         raise Refused("amqp:not-found", f"there is no subscription {attach.name!r} of {peer.container_id!r}")
@@ -260,15 +261,21 @@ class Termini:
         consumer.is_arriving = False
 
     def _is_unsubscribed(self, peer: Peer, consumer: LinkConsumer) -> bool:
-        """Whether the subscriber closed for good, and may. Where it may not, the subscription stays."""
-        if not consumer.is_subscription or not consumer.link.is_closed:
+        """Whether the subscriber closed for good, and may. Where it may not, it is told and the subscription stays."""
+        link, queue = consumer.link, consumer.queue
+        if not consumer.is_subscription or not link.is_closed:
             return False
-        kind = consumer.queue.kind
+        kind = queue.kind
         try:
             with self._broker.permissions.acting(peer.actor):
                 self._broker.store.permit(DELETE[kind.is_durable], kind.address)
+            if consumer.is_asking and (queue.consumers or queue.arriving_count):
+                raise Refused("amqp:resource-locked", f"subscription {kind.name!r} has a subscriber")
         except Refused as refused:
             self._broker.notice(Level.WARNING, "unsubscribe-refused", queue=kind.name, why=refused.description)
+            if link.farewell is not None:
+                error = Error(condition=Symbol(refused.condition), description=refused.description)
+                link.farewell = replace(link.farewell, error=error)
             return False
         return True
 
