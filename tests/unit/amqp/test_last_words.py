@@ -115,6 +115,15 @@ def test_an_attach_whose_answer_does_not_fit_is_refused_in_frames_that_do(said: 
         assert frames.of_kind(stage.talk(conn, frames.detach() + frames.sender("orders", handle=1)), Attach)
 
 
+def test_what_came_before_the_end_of_the_session_is_accepted_first() -> None:
+    stage = Stage()
+    conn = stage.accept()
+    stage.talk(conn, frames.anonymous() + frames.opened(512) + frames.begun() + frames.sender())
+    answer = stage.talk(conn, frames.transfer(0) + frames.sender(handle=1, name=LONG_NAME) + frames.transfer(1))
+    assert [type(each) for each in frames.heard(answer)] == [Disposition, End]
+    assert stage.admin("queues")["queues"][0]["message_count"] == 1
+
+
 def test_the_words_of_a_rejected_message_are_cut() -> None:
     stage = Stage(options_with(address_settings={LONG: {"auto_create_queues": False, "auto_create_addresses": False}}))
     conn = stage.accept()

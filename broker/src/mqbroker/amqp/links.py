@@ -125,6 +125,7 @@ class LinkBase:
             self.check_fits(refusal)
         except Refused as refused:
             # Not even its name does, so nothing can be said of this link.
+            self.session.flush()
             self.session.end(refused.condition, refused.description)
             self.session.release(None)
             return
