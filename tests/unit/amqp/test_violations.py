@@ -209,6 +209,15 @@ def test_links_over_the_bound_end_the_session() -> None:
     assert frames.errors(stage.talk(conn, frames.sender(handle=2))) == [("Close", "amqp:connection:framing-error")]
 
 
+def test_who_ends_a_session_by_its_own_handle_max_is_told_that_it_was_its_own(stage: Stage) -> None:
+    conn = stage.accept()
+    begin = Begin(remote_channel=None, next_outgoing_id=0, incoming_window=9, outgoing_window=9, handle_max=1)
+    stage.talk(conn, frames.anonymous() + frames.opened() + frames.frame(begin))
+    said = b"".join(stage.talk(conn, frames.sender(handle=handle)) for handle in range(3))
+    (end,) = frames.of_kind(said, End)
+    assert end.error.description == "over 2 links in a session, by its handle-max"
+
+
 # -- the link ends ----------------------------------------------------------------------------------------------------
 
 MESSAGE = build_message(b"x")
@@ -234,6 +243,14 @@ LINK: dict[str, tuple[bytes, str]] = {
     ),
     "another delivery in the middle of one": (
         loose(delivery_id=0, delivery_tag=b"t", more=True) + loose(delivery_id=1, delivery_tag=b"u"),
+        "amqp:invalid-field",
+    ),
+    "another tag in the middle of a delivery": (
+        loose(MESSAGE[:4], delivery_id=0, delivery_tag=b"t", more=True) + loose(MESSAGE[4:], delivery_tag=b"u"),
+        "amqp:invalid-field",
+    ),
+    "another message format in the middle of a delivery": (
+        loose(MESSAGE[:4], delivery_id=0, delivery_tag=b"t", more=True) + loose(MESSAGE[4:], message_format=7),
         "amqp:invalid-field",
     ),
     "without credit": (

@@ -8,7 +8,10 @@ import pytest
 from mqbroker.core.queue import Queue
 from mqbroker.core.retroactive import PREFIX
 from mqbroker.core.watcher import Watcher
+from mqbroker.wire.performatives import Attach, Source, Target
+from mqbroker.wire.types import Symbol
 
+from tests.support import frames
 from tests.support.stage import Stage, options_with
 from tests.unit.node.test_address_settings import Site
 
@@ -156,7 +159,14 @@ def test_queues_of_one_address_of_dead_letters_get_none() -> None:
 
 def test_an_address_that_ends_with_its_client_keeps_none() -> None:
     here = site()
-    here.send("1", to="temporary.c.1")
+    conn = here.stage.accept()
+    dynamic = Source(dynamic=True, capabilities=(Symbol("topic"),))
+    attach = frames.frame(Attach(name="t", handle=0, role=True, source=dynamic, target=Target()))
+    said = here.stage.talk(conn, frames.anonymous() + frames.opened() + frames.begun() + attach)
+    name = frames.of_kind(said, Attach)[0].source.address
+    here.send("1", to=name)
+    assert [queue for queue in here.stage.broker.store.queues if queue.startswith("$.")] == []
+    here.stage.talk(conn, frames.detach())
     assert here.queues() == {}
 
 

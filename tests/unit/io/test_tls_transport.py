@@ -132,6 +132,7 @@ def test_closed_comes_once_and_last(run: Runner, authority: Authority, end: str)
             assert len(core.of(Closed)) == 1
             assert isinstance(core.inputs[-1], Closed)
             assert len(made.connections) == 0
+            assert made.log_text.getvalue() == ""
 
     run(scenario())
 
@@ -159,6 +160,10 @@ def test_a_record_that_was_changed_ends_the_connection(run: Runner, authority: A
             await until(lambda: core.of(Closed))
             assert "TLS: " in core.of(Closed)[0].why
             assert not core.of(Received)
+            (line,) = made.log_text.getvalue().splitlines()
+            assert "tls-failed" in line
+            assert f"peer=127.0.0.1:{writer.get_extra_info('sockname')[1]}" in line
+            assert "bad record mac" in line
             writer.close()
 
     run(scenario())

@@ -209,3 +209,38 @@ def test_a_crash_leaves_what_was_told_last_or_what_was_asked_since(asked: int, s
     stage.crash()
     stage.start()
     assert bool(subscriptions(stage)) in states[answers:]
+
+
+def test_a_subscription_that_takes_no_consumer_leaves_no_queue() -> None:
+    stage = Stage(options_with(address_settings={"topic": {"default_max_consumers": 0}}))
+    conn = stage.accept()
+    source = Source(address="topic", capabilities=(Symbol("topic"),))
+    attach = frames.frame(Attach(name="news", handle=0, role=True, source=source, target=Target()))
+    said = stage.talk(conn, frames.anonymous() + frames.opened() + frames.begun() + attach)
+    assert frames.errors(said) == [("Detach", "amqp:resource-limit-exceeded")]
+    assert stage.admin("queues")["queues"] == []
+
+
+def test_who_ends_a_subscription_that_another_one_uses_is_told_that_it_stays() -> None:
+    """JMS clients end theirs by a link without a source, which they close."""
+    stage = Stage()
+    used, other = (stage.accept() for _ in range(2))
+    go = frames.anonymous() + frames.opened(container_id="app") + frames.begun()
+    stage.talk(used, go + subscribe())
+    asking = frames.frame(Attach(name="news", handle=0, role=True, source=None, target=Target()))
+    assert frames.errors(stage.talk(other, go + asking)) == []
+    assert frames.errors(stage.talk(other, frames.detach())) == [("Detach", "amqp:resource-locked")]
+    assert subscriptions(stage) == [SUBSCRIPTION]
+    stage.talk(used, frames.frame(Detach(handle=0)))
+    assert frames.errors(stage.talk(other, asking + frames.detach())) == []
+    assert subscriptions(stage) == []
+
+
+def test_who_may_not_end_a_subscription_is_told_that_it_stays() -> None:
+    may = ("consume", "create_address", "create_durable_queue")
+    security = {"#": {each: ["shop"] for each in may}}
+    stage = Stage(options_with({"anonymous_role": "shop"}, security_settings=security))
+    conn = stage.accept()
+    stage.talk(conn, frames.anonymous() + frames.opened(container_id="app") + frames.begun() + subscribe())
+    assert frames.errors(stage.talk(conn, frames.detach())) == [("Detach", "amqp:unauthorized-access")]
+    assert subscriptions(stage) == [SUBSCRIPTION]

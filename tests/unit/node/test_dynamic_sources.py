@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 from mqbroker.wire.performatives import Attach, Released, Source, Target
-from mqbroker.wire.types import Described, Symbol
+from mqbroker.wire.types import Described, Symbol, ULong
 
 from tests.support import frames
 from tests.support.stage import Stage
 
+LIFETIME = Symbol("lifetime-policy")
 SELECTOR = "apache.org:selector-filter:string"
 
 
@@ -56,4 +57,26 @@ def test_a_selector_that_is_wrong_is_refused_and_leaves_no_queue() -> None:
     stage = Stage()
     _, said = attached(stage, asked("color =="))
     assert frames.errors(said) == [("Detach", "amqp:invalid-field")]
+    assert stage.admin("queues")["queues"] == []
+
+
+@pytest.mark.parametrize("is_source", [True, False])
+@pytest.mark.parametrize("asked_for", [None, 0x2B, 0x2C, 0x2D, 0x2E])
+def test_the_answer_says_how_long_it_lasts_whatever_was_asked_for(is_source: bool, asked_for: int | None) -> None:
+    """§3.5.10: it ends with its link (delete-on-close), also while others use it or it has messages."""
+    wish = None if asked_for is None else {LIFETIME: Described(ULong(asked_for), [])}
+    terms: dict[str, Any] = {"dynamic": True, "dynamic_node_properties": wish}
+    if is_source:
+        attach = Attach(name="t", handle=0, role=True, source=Source(**terms), target=Target())
+    else:
+        attach = Attach(name="t", handle=0, role=False, source=Source(), target=Target(**terms),
+                        initial_delivery_count=0)  # fmt: skip
+    stage = Stage()
+    conn = stage.accept()
+    said = stage.talk(conn, frames.anonymous() + frames.opened() + frames.begun() + frames.frame(attach))
+    (answer,) = frames.of_kind(said, Attach)
+    made = answer.source if is_source else answer.target
+    assert made.dynamic_node_properties == {LIFETIME: Described(ULong(0x2B), [])}
+    stage.admin("send", address=made.address, messages=[{"body": "m"}])
+    stage.talk(conn, frames.detach())
     assert stage.admin("queues")["queues"] == []

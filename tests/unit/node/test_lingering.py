@@ -14,6 +14,7 @@ from tests.support.stage import Stage, options_with
 TOPIC = (Symbol("topic"),)
 GO = frames.anonymous() + frames.opened()
 POLICIES = ("link-detach", "session-end", "connection-close")
+SELECTOR = Symbol("apache.org:selector-filter:string")
 
 
 def stage_for_long() -> Stage:
@@ -117,7 +118,7 @@ def test_another_name_or_other_terms_begin_anew() -> None:
     other = Attach(name="other", handle=0, role=True, source=Source(address="news", capabilities=TOPIC))
     assert came(stage.talk(conn, frames.frame(other, channel=2) + frames.flow(0, 10, channel=2))) == 0
     assert left(stage) == 2
-    selector = {Symbol("s"): Described(Symbol("apache.org:selector-filter:string"), "a = 1")}
+    selector = {Symbol("s"): Described(SELECTOR, "a = 1")}
     for terms in ({"filter": selector}, {"address": "elsewhere"}):
         policy = Symbol("connection-close")
         assert came(stage.talk(conn, subscribing(expiry_policy=policy, **terms) + leaving())) == 0
@@ -168,3 +169,31 @@ def test_a_kept_subscription_that_was_deleted_begins_anew() -> None:
     assert left(stage) == 1
     stage.talk(conn, leaving() + frames.close())
     assert left(stage) == 0
+
+
+@pytest.mark.option("listeners.link-stealing")
+@pytest.mark.parametrize("timeout", [0, 100])
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_link_that_is_stolen_leaves_its_subscription_to_the_one_that_has_its_name(policy: str, timeout: int) -> None:
+    """§2.6.1: the terminus goes on, whatever its policy, which is about those whose links are gone."""
+    stage = Stage(options_with({"idle_timeout_ms": 3_600_000, "link_stealing": "all"}))
+    terms: dict[str, Any] = {"expiry_policy": Symbol(policy), "timeout": timeout}
+    old = connected(stage)
+    stage.talk(old, subscribing(**terms))
+    publish(stage)
+    new = connected(stage)
+    assert came(stage.talk(new, subscribing(**terms))) == 1
+    assert left(stage) == 1
+    stage.drop_bare(old)
+    assert left(stage) == 1, "it is not the old connection's any more"
+    stage.drop_bare(new)
+    assert left(stage) == int(timeout > 0)
+
+
+@pytest.mark.parametrize("terms", [{"address": "elsewhere"}, {"filter": {Symbol("s"): Described(SELECTOR, "a ==")}}])
+def test_a_stolen_link_whose_subscription_nobody_takes_over_ends_it(terms: dict[str, Any]) -> None:
+    stage = Stage(options_with({"idle_timeout_ms": 3_600_000, "link_stealing": "all"}))
+    stage.talk(connected(stage), subscribing())
+    publish(stage)
+    said = stage.talk(connected(stage), subscribing(**terms))
+    assert (came(said), left(stage)) == (0, int("address" in terms))

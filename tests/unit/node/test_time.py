@@ -63,6 +63,20 @@ def test_a_peer_that_asks_for_it_hears_from_us() -> None:
     assert 10 <= len(beats) // 8 <= 25, "at least once in its time, not much more than twice"
 
 
+@pytest.mark.parametrize(("idle_time_out", "may_stay"), [(1, False), (49, False), (50, True), (0, True)])
+def test_who_wants_to_hear_from_us_all_the_time_is_refused(idle_time_out: int, may_stay: bool) -> None:
+    stage = Stage()
+    conn = stage.accept()
+    said = stage.talk(conn, frames.anonymous() + frames.opened(idle_time_out=idle_time_out) + frames.begun())
+    (opened,) = frames.of_kind(said, Open)
+    assert frames.errors(said) == ([] if may_stay else [("Close", "amqp:not-allowed")])
+    assert ("amqp:connection-establishment-failed" in opened.properties) is not may_stay
+    assert (conn in stage.closed) is not may_stay
+    if not may_stay:
+        (notice,) = [each for each in stage.notices if each.event == "connection-failed"]
+        assert f"idle-time-out {idle_time_out} ms is below 50 ms" in str(notice.fields["why"])
+
+
 def test_a_peer_that_does_not_ask_hears_nothing() -> None:
     stage = Stage()
     conn = stage.accept()

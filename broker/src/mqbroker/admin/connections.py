@@ -126,8 +126,8 @@ def _consumer(broker: Broker, place: tuple[Peer, Session], link: SenderLink, uns
 
 def _producers(broker: Broker, peer: Peer, session: Session) -> Iterator[dict[str, Any]]:
     for link in session.by_handle.values():
-        if not isinstance(link, ReceiverLink):
-            continue
+        if not isinstance(link, ReceiverLink) or not link.is_attached:
+            continue  # one that we have ended is there until its peer has answered
         traffic = broker.activity.of(link)
         yield _client(peer) | {
             "channel": session.channel,

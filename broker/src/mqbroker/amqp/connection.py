@@ -436,10 +436,11 @@ class Connection:
         self.events.append(Began(session))
 
     def _free_channel(self) -> int:
-        for channel in range(min(self.limits.sessions_max, self.peer_channel_max + 1)):
+        count_max = min(self.limits.sessions_max, self.peer_channel_max + 1)
+        for channel in range(count_max):
             if channel not in self._by_channel:
                 return channel
-        raise PeerFault("amqp:resource-limit-exceeded", f"over {self.limits.sessions_max} sessions")
+        raise PeerFault("amqp:resource-limit-exceeded", f"over {count_max} sessions: the lower channel-max counts")
 
     # -- faults and keep-alive -----------------------------------------------------------------------------------------
 

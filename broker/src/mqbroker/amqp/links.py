@@ -14,16 +14,29 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from mqbroker.amqp.states import ATTACHED, Link, LinkEvent, next_link
-from mqbroker.base.errors import PeerFault, Scope
+from mqbroker.base.errors import PeerFault, Refused, Scope
 from mqbroker.base.serial import unwrap, wrap
+from mqbroker.wire.frames import HEADER_SIZE
 from mqbroker.wire.large import HEAD_BYTES_MAX, body_offset
-from mqbroker.wire.performatives import Attach, Coordinator, Detach, Error, Flow, Source, Target
+from mqbroker.wire.performatives import (
+    Attach,
+    Coordinator,
+    Detach,
+    Error,
+    Flow,
+    Source,
+    Target,
+    TransactionalState,
+    Transfer,
+    encode,
+)
 from mqbroker.wire.run import Heading, Run, heading
 from mqbroker.wire.types import Symbol
 
 if TYPE_CHECKING:
     from mqbroker.amqp.session import Session
 
+FRAME_SIZE_TOO_SMALL: Final = "amqp:frame-size-too-small"
 SECTION_START_BYTES_MAX: Final = 64  # descriptor and first byte of a section, however it is spelt
 SETTLE_UNSETTLED, SETTLE_SETTLED, SETTLE_MIXED = 0, 1, 2
 ROLE_SENDER, ROLE_RECEIVER = False, True
@@ -81,6 +94,13 @@ class LinkBase:
         if not is_held:
             self.say()
 
+    def check_fits(self, attach: Attach) -> None:
+        """Whether our half fits a frame of the peer's. Raises Refused."""
+        size_bytes, size_max = len(encode(attach)) + HEADER_SIZE, self.session.connection.peer_frame_size
+        if size_bytes > size_max:
+            why = f"the answer to this attach has {size_bytes} bytes, and max-frame-size is {size_max}: raise that"
+            raise Refused(FRAME_SIZE_TOO_SMALL, why)
+
     def say(self) -> None:
         """Send what `answer` held back, if it did."""
         if self.unsaid is not None:
@@ -95,14 +115,21 @@ class LinkBase:
     def refuse(self, attach: Attach, condition: str, description: str, info: dict[Any, Any] | None = None) -> None:
         """Answer an attach with a null terminus and close the link with the reason (§2.6.3)."""
         is_sender = self.role is ROLE_SENDER
-        self.answer(
-            Attach(
-                name=self.name, handle=self.handle, role=self.role,
-                source=None if is_sender else attach.source,
-                target=attach.target if is_sender else None,
-                initial_delivery_count=0 if is_sender else None,
-            )
+        refusal = Attach(
+            name=self.name, handle=self.handle, role=self.role,
+            source=None if is_sender or condition == FRAME_SIZE_TOO_SMALL else attach.source,
+            target=attach.target if is_sender and condition != FRAME_SIZE_TOO_SMALL else None,
+            initial_delivery_count=0 if is_sender else None,
         )  # fmt: skip
+        try:
+            self.check_fits(refusal)
+        except Refused as refused:
+            # Not even its name does, so nothing can be said of this link.
+            self.session.flush()
+            self.session.end(refused.condition, refused.description)
+            self.session.release(None)
+            return
+        self.answer(refusal)
         self.detach(condition, description, info)
 
     def detach(
@@ -144,19 +171,21 @@ class SenderLink(LinkBase):
         )
 
     def accept(self, attach: Attach, source: Source, initial_delivery_count: int = 0, *, is_held: bool = False) -> None:
-        """Let the peer receive from `source`. Its wish of settle mode is met: settled, or else unsettled."""
+        """Let the peer receive from `source`. Its wish of settle mode is met: settled, or else unsettled.
+
+        Raises Refused.
+        """
         self.send_settled = attach.snd_settle_mode == SETTLE_SETTLED
         self.max_message_size = attach.max_message_size or 0
         self.delivery_count = initial_delivery_count
-        self.answer(
-            Attach(
-                name=self.name, handle=self.handle, role=ROLE_SENDER,
-                snd_settle_mode=SETTLE_SETTLED if self.send_settled else SETTLE_UNSETTLED,
-                rcv_settle_mode=attach.rcv_settle_mode or 0,
-                source=source, target=attach.target, initial_delivery_count=initial_delivery_count,
-            ),
-            is_held=is_held,
+        ours = Attach(
+            name=self.name, handle=self.handle, role=ROLE_SENDER,
+            snd_settle_mode=SETTLE_SETTLED if self.send_settled else SETTLE_UNSETTLED,
+            rcv_settle_mode=attach.rcv_settle_mode or 0,
+            source=source, target=attach.target, initial_delivery_count=initial_delivery_count,
         )  # fmt: skip
+        self.check_fits(ours)
+        self.answer(ours, is_held=is_held)
 
     def flow(self, flow: Flow) -> None:
         """Take the peer's grant (§2.6.7): its credit counts from its own view of our delivery count."""
@@ -198,16 +227,16 @@ class ReceiverLink(LinkBase):
         self.kept_bytes_max: Callable[[], int] = _nothing  # up to so many it is told as a whole all the same, now
 
     def accept(self, attach: Attach, target: Target | Coordinator, max_message_size: int) -> None:
-        """Let the peer send to `target`; credit follows by `grant`."""
+        """Let the peer send to `target`; credit follows by `grant`. Raises Refused."""
         self.delivery_count = attach.initial_delivery_count or 0
         self.max_message_size = max_message_size
         mode = SETTLE_MIXED if attach.snd_settle_mode is None else attach.snd_settle_mode
-        self.answer(
-            Attach(
-                name=self.name, handle=self.handle, role=ROLE_RECEIVER, snd_settle_mode=mode, rcv_settle_mode=0,
-                source=attach.source, target=target, max_message_size=max_message_size,
-            )
+        ours = Attach(
+            name=self.name, handle=self.handle, role=ROLE_RECEIVER, snd_settle_mode=mode, rcv_settle_mode=0,
+            source=attach.source, target=target, max_message_size=max_message_size,
         )  # fmt: skip
+        self.check_fits(ours)
+        self.answer(ours)
 
     def grant(self, window: int) -> None:
         """Raise the credit to `window` messages and tell the peer."""
@@ -253,14 +282,15 @@ class Partial:
     """
 
     __slots__ = (
-        "delivery_id", "frames", "is_large", "is_resumed", "is_settled", "may_be_large", "parts", "size_bytes",
+        "delivery_id", "frames", "is_large", "is_resumed", "is_settled", "may_be_large", "parts", "size_bytes", "tag",
         "txn_id",
     )  # fmt: skip
 
     FRAMES_MAX = 65_535
 
-    def __init__(self, delivery_id: int, txn_id: bytes | None = None) -> None:
+    def __init__(self, delivery_id: int, tag: bytes, txn_id: bytes | None = None) -> None:
         self.delivery_id = delivery_id
+        self.tag = tag
         self.txn_id = txn_id  # the transaction that it is part of
         self.is_settled = False
         self.is_resumed = False  # of a link that we know no deliveries of: it must be passed over (§2.7.5)
@@ -269,6 +299,20 @@ class Partial:
         self.parts: list[bytes] = []
         self.size_bytes = 0
         self.frames = 0
+
+    def check_same(self, transfer: Transfer) -> None:
+        """Whether a transfer says nothing else of the delivery than its first one. Raises PeerFault (link scope)."""
+        why = ""
+        if isinstance(transfer.state, TransactionalState) and transfer.state.txn_id != self.txn_id:
+            why = "the transfers of a delivery name different transactions"
+        elif transfer.delivery_id not in (None, self.delivery_id):
+            why = "another delivery begins before the last one ended"
+        elif transfer.delivery_tag not in (None, self.tag):
+            why = "the transfers of a delivery have different delivery-tags"
+        elif transfer.message_format:  # that of the first is 0
+            why = "the transfers of a delivery have different message-formats"
+        if why:
+            raise PeerFault("amqp:invalid-field", why, Scope.LINK)
 
     def check(self, size_bytes: int, size_max: int) -> None:
         """Whether a transfer of that size may follow. Raises PeerFault (link scope) over the limits."""

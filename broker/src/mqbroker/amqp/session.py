@@ -223,15 +223,12 @@ class Session(OutgoingTransfers):
             raise PeerFault("amqp:not-allowed", "transfer on a link whose sender we are", Scope.LINK)
         partial = link.partial or self._first_transfer(link, transfer)
         partial.is_settled = partial.is_settled or bool(transfer.settled)
-        if isinstance(transfer.state, TransactionalState) and transfer.state.txn_id != partial.txn_id:
-            raise PeerFault("amqp:invalid-field", "the transfers of a delivery name different transactions", Scope.LINK)
+        partial.check_same(transfer)
         if transfer.aborted:
             link.partial = None
             self.connection.shrink_partial(partial.held_bytes)
             self.connection.events.append(Aborted(link))
             return
-        if transfer.delivery_id not in (None, partial.delivery_id):
-            raise PeerFault("amqp:invalid-field", "another delivery begins before the last one ended", Scope.LINK)
         partial.check(frame.end - payload_offset, link.max_message_size)
         self._grow(link, partial, buffer[payload_offset : frame.end])
         if not transfer.more:
@@ -287,7 +284,7 @@ class Session(OutgoingTransfers):
         txn_id = transfer.state.txn_id if isinstance(transfer.state, TransactionalState) else None
         # Any other state counts as told by a disposition before (§2.7.5): what a sender thinks of its own delivery.
         link.use(1)
-        link.partial = Partial(transfer.delivery_id, txn_id)
+        link.partial = Partial(transfer.delivery_id, transfer.delivery_tag, txn_id)
         link.partial.is_resumed = bool(transfer.resume)
         return link.partial
 
@@ -493,7 +490,10 @@ class Session(OutgoingTransfers):
         return link
 
     def _free_handle(self) -> int:
-        for handle in range(min(self.links_max, self.peer_handle_max + 1)):
+        count_max = min(self.links_max, self.peer_handle_max + 1)
+        for handle in range(count_max):
             if handle not in self.by_handle:
                 return handle
-        raise PeerFault("amqp:resource-limit-exceeded", f"over {self.links_max} links in a session", Scope.SESSION)
+        whose = "links-per-session-max" if count_max == self.links_max else "its handle-max"
+        why = f"over {count_max} links in a session, by {whose}"
+        raise PeerFault("amqp:resource-limit-exceeded", why, Scope.SESSION)

@@ -13,6 +13,7 @@ from typing import Any
 from mqbroker.base.errors import Refused
 from mqbroker.config.matching import DELIMITER, generality, matches
 from mqbroker.config.slices import AddressSettings, AddressSettingsOptions
+from mqbroker.core.kinds import TEMPORARY_PREFIX
 
 CACHED_MAX = 10_000
 
@@ -50,6 +51,10 @@ class Settings:
         `is_new`: neither is the address.
         """
         settings = self.of(address)
+        if address.startswith(TEMPORARY_PREFIX) or queue.startswith(TEMPORARY_PREFIX):
+            # Left to a message that comes too late, it would be a queue for everybody that nobody ever ends.
+            why = f"there is no {queue or address!r}: names with {TEMPORARY_PREFIX!r} are those of temporary queues"
+            raise Refused("amqp:not-found", why)
         if queue and not settings.auto_create_queues:
             raise Refused("amqp:not-found", f"there is no queue {queue!r}, and auto-create-queues is off")
         if is_new and not settings.auto_create_addresses:

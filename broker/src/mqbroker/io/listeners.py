@@ -180,7 +180,11 @@ class Acceptor:
             if why:
                 self._log.warning("tls-handshake-failed", listener=self.name, peer=peer, why=why)
 
-        secured = TlsTransport(self._context, connection, self._settings.tls_handshake_timeout_ms, ended)
+        def broken(why: str) -> None:
+            remedy = "look at the peer, and at what stands between it and this listener"
+            self._log.warning("tls-failed", listener=self.name, peer=peer, why=why, remedy=remedy)
+
+        secured = TlsTransport(self._context, connection, self._settings.tls_handshake_timeout_ms, ended, broken)
         self._handshakes.add(secured)
         return secured
 

@@ -3,8 +3,9 @@
 Owns one connection's TLS machine (ssl.MemoryBIO), from the handshake to the end. asyncio's own TLS has no half-close
 (`can_write_eof`), so a peer that floods us would never read why it is closed, and sets aside 256 KiB for each peer
 before anybody has said a word; here a peer that has not shaken hands costs what it sent last. Invariants: the
-connection above hears nothing before the handshake is done; whatever ends a handshake is one line in the log; a peer
-that makes us answer and does not read is cut off. Source: RFC 8446 §6.1 (ends), AMQP 1.0 §5.2.1 (header of TLS).
+connection above hears nothing before the handshake is done; whatever ends a handshake, or breaks TLS after it, is one
+line in the log; a peer that makes us answer and does not read is cut off. Source: RFC 8446 §6.1 (ends), AMQP 1.0 §5.2.1
+(header of TLS).
 """
 
 from __future__ import annotations
@@ -38,15 +39,22 @@ class Stage(enum.Enum):
 class TlsTransport(asyncio.Protocol, asyncio.Transport):
     """The protocol of the socket's transport, and the transport of `connection`.
 
-    `shaken` is told when the handshake is over: why it failed, or nothing.
+    `shaken` is told when the handshake is over: why it failed, or nothing. `broken` is told why TLS ended without a
+    proper end after that.
     """
 
     def __init__(
-        self, context: ssl.SSLContext, connection: Connection, timeout_ms: int, shaken: Callable[[str], None]
+        self,
+        context: ssl.SSLContext,
+        connection: Connection,
+        timeout_ms: int,
+        shaken: Callable[[str], None],
+        broken: Callable[[str], None],
     ) -> None:
         super().__init__()
         self._connection = connection
         self._shaken = shaken
+        self._broken = broken
         self._timeout_ms = timeout_ms
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
@@ -180,7 +188,7 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
         except ssl.SSLZeroReturnError:
             is_over = True
         except ssl.SSLError as fault:
-            self._fault = ConnectionAbortedError(f"TLS: {reason_of(fault)}")
+            self._break(reason_of(fault))
         self._flush()
         if parts:
             self._connection.data_received(parts[0] if len(parts) == 1 else b"".join(parts))
@@ -191,8 +199,13 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
             socket.close()
         elif socket.get_write_buffer_size() > 2 * WRITE_HELD_BYTES:
             # Beyond what the connection above holds back: the peer asks for new keys again and again.
-            self._fault = ConnectionAbortedError("TLS: the peer does not read what it asks for")
+            self._break("the peer does not read what it asks for")
             socket.abort()
+
+    def _break(self, why: str) -> None:
+        if self._fault is None:
+            self._fault = ConnectionAbortedError(f"TLS: {why}")
+            self._broken(why)
 
     def _flush(self) -> None:
         if self._socket is not None and self._outgoing.pending and not self._socket.is_closing():
@@ -209,7 +222,7 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
             while at < len(view):
                 at += self._tls.write(view[at : at + WRITE_BYTES])
         except ssl.SSLError as fault:
-            self._fault = ConnectionAbortedError(f"TLS: {reason_of(fault)}")
+            self._break(reason_of(fault))
             self.abort()
             return
         self._flush()

@@ -34,6 +34,7 @@ class LinkConsumer:
         "ends_queue",
         "filter",
         "is_arriving",
+        "is_asking",
         "is_browser",
         "is_subscription",
         "lasts_as",
@@ -51,6 +52,7 @@ class LinkConsumer:
         self.filter: Filter | None = None
         self.default_outcome: Any = None  # of what is settled without an outcome (§3.5.3); None: accepted
         self.is_arriving = False  # it has its answer, and waits for the disk before it gets messages
+        self.is_asking = False  # it gets nothing: it asks what is there, to end it
         self.is_browser = False
         self.ends_queue = False  # the queue ends with the last of such links
         self.is_subscription = False

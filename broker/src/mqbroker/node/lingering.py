@@ -55,18 +55,26 @@ class Lingering:
         self._kept: dict[Key, Kept] = {}
         self._within: dict[Scope, dict[Key, Kept]] = {}
 
-    def keep(self, peer: Peer, consumer: LinkConsumer, source: Source) -> bool:
-        """A subscriber's link is gone. Whether its queue stays: not where either end closed it for good."""
-        link = consumer.link
+    def keep(self, peer: Peer, consumer: LinkConsumer, *, is_stolen: bool) -> bool:
+        """A subscriber's link is gone. Whether its queue stays: not where either end closed it for good.
+
+        `is_stolen`: another link is about to be attached in its place, and has the subscription where it has its terms.
+        """
+        link, source = consumer.link, consumer.lasts_as
+        if source is None:
+            return False
         scope: Scope | None = link.session if source.expiry_policy == SESSION_END else None
         if source.expiry_policy == CONNECTION_CLOSE:
             scope = peer.connection
-        if link.is_closed or link.state is Link.DETACH_SENT or not (scope or source.timeout):
+        is_over = link.is_closed or link.state is Link.DETACH_SENT or not (scope or source.timeout)
+        if is_over and not is_stolen:
             return False
         key = _key(peer, link.name)
         self._drop(key)
         kept = self._kept[key] = Kept(self, key, consumer.queue, source.timeout)
-        if scope is None:
+        if is_stolen:
+            self._wind(peer, kept)
+        elif scope is None:
             self._expire(peer, kept)
         else:
             self._within.setdefault(scope, {})[key] = kept
@@ -102,7 +110,11 @@ class Lingering:
     def _expire(self, peer: Peer, kept: Kept) -> None:
         if not kept.timeout_s:
             self._drop(kept.key)
-            return
+        else:
+            self._wind(peer, kept)
+
+    @staticmethod
+    def _wind(peer: Peer, kept: Kept) -> None:
         kept.due_ns = peer.broker.at.monotonic_ns + kept.timeout_s * NS_PER_S
         peer.broker.timers.add(kept)
 

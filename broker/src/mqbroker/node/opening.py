@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
 
 from mqbroker.amqp.redirect import (
     CONNECTION_REDIRECT,
@@ -16,12 +17,14 @@ from mqbroker.cluster.rivals import NOT_ALLOWED, WHY
 from mqbroker.cluster.routing.router import STAY
 from mqbroker.node.containers import SOLE_CONNECTION
 from mqbroker.node.handshake import hello_of
-from mqbroker.wire.performatives import Open
+from mqbroker.wire.frames import HEADER_SIZE
+from mqbroker.wire.performatives import Open, encode
 from mqbroker.wire.types import Symbol
 
 if TYPE_CHECKING:
     from mqbroker.node.accepted_peer import AcceptedPeer
 
+IDLE_TIME_OUT_MS_MIN: Final = 50  # what we announce ourselves at the least, half of the smallest idle-timeout-ms
 ESTABLISHMENT_FAILED = Symbol("amqp:connection-establishment-failed")
 OFFERED = (SOLE_CONNECTION, *(Symbol(name) for name in ("ANONYMOUS-RELAY", "SHARED-SUBS", "DELAYED_DELIVERY")))
 
@@ -36,7 +39,7 @@ def answer(peer: AcceptedPeer, *, is_late: bool = False) -> None:
         connection.is_held, peer.due_ns = True, 0
         peer.pause_if_needed()
         return
-    greeting, refusal = _greet(peer)
+    greeting, refusal = _greet(peer) if (hurry := _hurry(peer)) is None else ({}, hurry)
     goes_on = not listener.redirect_to and verdict == STAY and refusal is None
     is_second = goes_on and not peer.broker.containers.claim(peer)
     properties: dict[Symbol, Any] = peer.broker.open_properties | greeting
@@ -45,14 +48,13 @@ def answer(peer: AcceptedPeer, *, is_late: bool = False) -> None:
         properties[FAILOVER_SERVER_LIST] = servers
     if is_second or not goes_on:
         properties[ESTABLISHMENT_FAILED] = True
-    connection.open(
-        Open(
-            container_id=peer.broker.container_id, max_frame_size=listener.max_frame_size_bytes,
-            channel_max=limits.sessions_per_connection_max - 1,
-            idle_time_out=peer.patience.idle_ms // 2 or None, properties=properties,
-            offered_capabilities=(*OFFERED, TOPOLOGY) if elsewhere.may_change(listener) else OFFERED,
-        )
+    ours = Open(
+        container_id=peer.broker.container_id, max_frame_size=listener.max_frame_size_bytes,
+        channel_max=limits.sessions_per_connection_max - 1,
+        idle_time_out=peer.patience.idle_ms // 2 or None, properties=properties,
+        offered_capabilities=(*OFFERED, TOPOLOGY) if elsewhere.may_change(listener) else OFFERED,
     )  # fmt: skip
+    connection.open(_within(ours, properties, connection.peer_frame_size))
     if listener.redirect_to:
         why = f"listener {listener.name!r} sends its clients to {listener.redirect_to}"
         connection.close(CONNECTION_REDIRECT, why, redirect_info(place_of(listener.redirect_to)))
@@ -70,6 +72,26 @@ def answer(peer: AcceptedPeer, *, is_late: bool = False) -> None:
     if goes_on and not is_second:
         peer.set_due()
         peer.broker.timers.add(peer)
+
+
+def _within(ours: Open, properties: dict[Symbol, Any], size_max: int) -> Open:
+    """With as many of the other brokers as fit a frame of the peer's, from the first on."""
+    servers = properties.get(FAILOVER_SERVER_LIST)
+    while servers and len(encode(ours)) + HEADER_SIZE > size_max:
+        servers = servers[:-1]
+        ours = replace(ours, properties=properties | {FAILOVER_SERVER_LIST: servers})
+    return ours
+
+
+def _hurry(peer: AcceptedPeer) -> tuple[str, str] | None:
+    """Why it may not stay that wants to hear of us more often than we would say anything (§2.4.5)."""
+    wanted_ms = peer.connection.peer_idle_timeout_ms
+    if wanted_ms == 0 or wanted_ms >= IDLE_TIME_OUT_MS_MIN:
+        return None
+    return (
+        "amqp:not-allowed",
+        f"idle-time-out {wanted_ms} ms is below {IDLE_TIME_OUT_MS_MIN} ms, the least that is kept",
+    )
 
 
 def _greet(peer: AcceptedPeer) -> tuple[dict[Symbol, Any], tuple[str, str] | None]:

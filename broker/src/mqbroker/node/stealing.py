@@ -31,6 +31,7 @@ class Stealing:
 
     def __init__(self) -> None:
         self._owners: dict[Key, tuple[Peer, LinkBase]] = {}
+        self._stolen: LinkBase | None = None  # the one that is told now
 
     def attach(self, peer: AcceptedPeer, link: LinkBase, attach: Attach) -> None:
         """A link is being attached. One of its name elsewhere ends now, and gives back what it had."""
@@ -42,10 +43,16 @@ class Stealing:
         if found is None or not found[1].is_attached:
             return
         old_peer, old_link = found
+        self._stolen = old_link
         old_link.detach(STOLEN, f"link {link.name!r} of container {peer.container_id!r} is attached elsewhere now")
         peer.broker.notice(Level.INFO, "link-stolen", conn=old_peer.conn, by=peer.conn, link=link.name[:NAME_SIZE_MAX])
         old_peer.touch()
         old_peer.handle_events()
+        self._stolen = None
+
+    def is_stolen(self, link: LinkBase) -> bool:
+        """Whether it ends because another one is about to have its terminus."""
+        return link is self._stolen
 
     def gone(self, peer: Peer, link: LinkBase) -> None:
         """A link is detached."""

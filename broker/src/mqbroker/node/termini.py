@@ -6,6 +6,7 @@ wants where an address could be both; without them the address, and then its set
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from mqbroker.amqp.events import Attaching
@@ -28,8 +29,8 @@ from mqbroker.node.relay import Relay
 from mqbroker.node.slow_consumers import SlowConsumers
 from mqbroker.node.stealing import Stealing
 from mqbroker.node.subscriptions import Subscriptions, is_durable, name_of
-from mqbroker.wire.performatives import Attach, Coordinator, Modified, Source, Target
-from mqbroker.wire.types import Symbol
+from mqbroker.wire.performatives import Attach, Coordinator, Error, Modified, Source, Target
+from mqbroker.wire.types import Described, Symbol, ULong
 
 if TYPE_CHECKING:
     from mqbroker.node.accepted_peer import AcceptedPeer
@@ -42,7 +43,8 @@ SHARED = "shared"
 OUTCOMES = tuple(Symbol(f"amqp:{name}:list") for name in ("accepted", "rejected", "released", "modified"))
 DEFAULT_OUTCOME = Modified(delivery_failed=True)  # where the consumer asks for none
 PRIORITY_MAX = 0x7FFFFFFF
-TOLD = (notice_links.NOTICES, str(TOPOLOGY))  # names that are no addresses
+# What a temporary queue is, whatever was asked for: it ends with the link that made it (§3.5.10).
+NODE_PROPERTIES = {Symbol("lifetime-policy"): Described(ULong(0x2B), [])}
 NO_LOCAL = (NO_LOCAL_CODE, NO_LOCAL_NAME)
 
 
@@ -97,14 +99,12 @@ class Termini:
         elif target.dynamic:
             name = self._temporary(peer, link, target, SEND)
             link.owner = self._broker.store.addresses[name]
-            answer = Target(address=name, dynamic=True, dynamic_node_properties=target.dynamic_node_properties,
+            answer = Target(address=name, dynamic=True, dynamic_node_properties=NODE_PROPERTIES,
                             capabilities=target.capabilities)  # fmt: skip
         elif target.address is None:
             prefixes = Prefixes.of(peer.listener)
             link.owner = Relay(self._broker, lambda: self._broker.permissions.acting(peer.actor), prefixes)
         else:
-            if target.address in TOLD:
-                raise Refused("amqp:not-allowed", f"{target.address} tells and takes nothing: attach a receiver to it")
             target = Prefixes.of(peer.listener).meant(target)
             address, _ = _parts(target.address)
             self._broker.store.permit(SEND, address)
@@ -138,16 +138,21 @@ class Termini:
             # It ends with its link, whatever durability and expiry were asked for.
             answer = source = Source(
                 address=name, dynamic=True, capabilities=source.capabilities, filter=source.filter,
-                dynamic_node_properties=source.dynamic_node_properties, default_outcome=source.default_outcome,
+                dynamic_node_properties=NODE_PROPERTIES, default_outcome=source.default_outcome,
                 distribution_mode=source.distribution_mode,
             )  # fmt: skip
         terms = self._terms(peer, attach.name, source, str(answer.address))
         store, queue = self._broker.store, terms.queue
-        store.check_consumers(queue, is_browser=terms.is_browser)
         # Who is told that a durable subscription is there must find it after a crash.
         is_held = terms.is_subscription and queue.kind.is_durable
         answer = _answer(answer, terms.filters)
-        link.accept(attach, answer, is_held=is_held)
+        try:
+            store.check_consumers(queue, is_browser=terms.is_browser)
+            link.accept(attach, answer, is_held=is_held)
+        except Refused:
+            if terms.ends_with_link:
+                self.end_queue(queue)  # nobody would end it otherwise
+            raise
         link.holds_farewell = is_held
         consumer = link.owner = LinkConsumer(peer, link, queue)
         consumer.default_outcome = answer.default_outcome
@@ -166,7 +171,8 @@ class Termini:
     def _terms(self, peer: AcceptedPeer, link_name: str, source: Source, named: str) -> Terms:
         store = self._broker.store
         address, queue_name = _parts(source.address)
-        self._check_owner(peer, queue_name or address)
+        self._check_owner(peer, address)
+        self._check_owner(peer, queue_name)
         is_browser = source.distribution_mode == COPY
         permission = BROWSE if is_browser else CONSUME
         if queue_name:
@@ -203,7 +209,7 @@ class Termini:
                 link.accept(attach, Source(address=queue.kind.address, durable=2, expiry_policy=Symbol("never"),
                                            distribution_mode=Symbol(COPY)))  # fmt: skip
                 consumer = link.owner = LinkConsumer(peer, link, queue)
-                consumer.is_subscription = True
+                consumer.is_subscription = consumer.is_asking = True
                 link.holds_farewell = queue.kind.is_durable
                 return
         raise Refused("amqp:not-found", f"there is no subscription {attach.name!r} of {peer.container_id!r}")
@@ -232,7 +238,7 @@ class Termini:
             elif consumer.is_arriving:
                 self._arrived(consumer)
             consumer.ends_queue = consumer.ends_queue or self._is_unsubscribed(peer, consumer)
-            if consumer.lasts_as is not None and self._lingering.keep(peer, consumer, consumer.lasts_as):
+            if self._lingering.keep(peer, consumer, is_stolen=self._stealing.is_stolen(link)):
                 consumer.ends_queue = False
             is_ended = self._end_consumer(consumer)
             # Who is told that a durable subscription is gone must not find it after a crash.
@@ -255,15 +261,21 @@ class Termini:
         consumer.is_arriving = False
 
     def _is_unsubscribed(self, peer: Peer, consumer: LinkConsumer) -> bool:
-        """Whether the subscriber closed for good, and may. Where it may not, the subscription stays."""
-        if not consumer.is_subscription or not consumer.link.is_closed:
+        """Whether the subscriber closed for good, and may. Where it may not, it is told and the subscription stays."""
+        link, queue = consumer.link, consumer.queue
+        if not consumer.is_subscription or not link.is_closed:
             return False
-        kind = consumer.queue.kind
+        kind = queue.kind
         try:
             with self._broker.permissions.acting(peer.actor):
                 self._broker.store.permit(DELETE[kind.is_durable], kind.address)
+            if consumer.is_asking and (queue.consumers or queue.arriving_count):
+                raise Refused("amqp:resource-locked", f"subscription {kind.name!r} has a subscriber")
         except Refused as refused:
             self._broker.notice(Level.WARNING, "unsubscribe-refused", queue=kind.name, why=refused.description)
+            if link.farewell is not None:
+                error = Error(condition=Symbol(refused.condition), description=refused.description)
+                link.farewell = replace(link.farewell, error=error)
             return False
         return True
 
