@@ -61,3 +61,13 @@ def test_diverts_do(routing: str, is_full: bool) -> None:
     found.do("queue-create", name="two", address="moved", routing_type="multicast")
     found.send("orders", "a", "b")
     assert found.counts() == {"one": 1 if is_full else 2, "orders": 0, "two": 0}
+
+
+def test_administrators_receive_from_that_queue_and_make_none_of_that_name() -> None:
+    found = Site()
+    found.do("queue-create", name="one", address="shop", routing_type="multicast")
+    found.send("shop", "a")
+    assert [message["body"] for message in found.take("shop::one")] == ["a"]
+    assert "belongs to address 'shop'" in found.refused("receive", address="stall::one")[1]
+    found.take("shop::two", session=10)
+    assert {row["name"]: row["address"] for row in found.do("queues")["queues"]} == {"one": "shop", "two": "shop"}
