@@ -231,6 +231,8 @@ class Termini:
                 self._broker.store.leave(consumer.queue, consumer)
             elif consumer.is_arriving:
                 self._arrived(consumer)
+                if not consumer.queue.consumers:
+                    self._broker.store.idle.drained(consumer.queue)  # it was spared when its time came
             consumer.ends_queue = consumer.ends_queue or self._is_unsubscribed(peer, consumer)
             if consumer.lasts_as is not None and self._lingering.keep(peer, consumer, consumer.lasts_as):
                 consumer.ends_queue = False
