@@ -325,3 +325,50 @@ def test_a_move_to_one_queue_of_an_address_makes_no_other() -> None:
     assert site.counts() == {"one": 0, "two": 2}
     assert "is bound to" in site.refused("messages-move", queue="two", address="shop::two")[1]
     assert "belongs to address 'shop'" in site.refused("messages-move", queue="two", address="stall::one")[1]
+
+
+BOUNDS = [
+    ({"max_size_messages": 3, "address_full_policy": "FAIL"}, 3),
+    ({"max_size_messages": 3, "address_full_policy": "DROP"}, 3),
+    ({"max_size_messages": 2, "page_limit_messages": 1}, 3),
+    ({"max_size_messages": 2, "page_limit_messages": 1, "page_full_policy": "DROP"}, 3),
+    ({"max_size_messages": 3, "address_full_policy": "BLOCK"}, 5),
+    ({"max_size_messages": 3, "address_full_policy": "PAGE"}, 5),
+]
+
+
+@pytest.mark.parametrize(("bounds", "most"), BOUNDS)
+@pytest.mark.parametrize("at_a_time", [1, 2, 200])
+def test_what_does_not_fit_is_left(
+    bounds: dict[str, Any], most: int, at_a_time: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(moves.Move, "bounds", (at_a_time, moves.MOVED_BYTES_MAX))
+    site = Site({"full": bounds})
+    site.send("full", "there")
+    site.send("orders", *"abcd")
+    wanted = {"moved": most - 1, "left": 5 - most}
+    assert site.do("messages-move", queue="orders", address="full") == wanted
+    site.restart()
+    assert site.counts() == {"full": most, "orders": 5 - most}
+    assert site.bodies("orders") == list("abcd")[most - 1 :]
+
+
+@pytest.mark.parametrize(("bounds", "most"), BOUNDS[:2] + BOUNDS[4:])
+def test_dead_letters_that_do_not_fit_are_left(bounds: dict[str, Any], most: int) -> None:
+    site = Site({**DEAD, "orders": bounds})
+    site.do("queue-create", name="DLQ")
+    site.send("prices", "p")
+    site.send("orders", *"abc")
+    for name in ("orders", "prices"):
+        site.kill(name)
+    site.send("orders", "1", "2")
+    assert site.do("dead-letters-retry", queue="DLQ") == {"retried": most - 1, "left": 5 - most}
+    assert site.counts() == {"DLQ": 5 - most, "orders": most, "prices": 1}
+
+
+def test_from_queue_to_queue_of_a_full_address_no_room_is_needed() -> None:
+    site = Site({"shop": {"max_size_messages": 2, "address_full_policy": "FAIL"}})
+    for name in ("one", "two"):
+        site.do("queue-create", name=name, address="shop")
+    site.send("shop::one", "a", "b")
+    assert site.do("messages-move", queue="one", address="shop::two") == {"moved": 2, "left": 0}

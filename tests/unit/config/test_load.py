@@ -268,3 +268,23 @@ address = ""
         "diverts.2.address",
         "diverts.2.forwarding-address",
     ]
+
+
+@pytest.mark.parametrize("place", ["::", "::dead", "moved::"])
+def test_a_queue_of_an_address_is_named_with_both_of_its_names(place: str) -> None:
+    text = f'''
+[[address-settings]]
+match = "#"
+dead-letter-address = "{place}"
+expiry-address = "{place}"
+[[diverts]]
+name = "d"
+address = "orders"
+forwarding-address = "{place}"
+'''
+    found = faults(text)
+    wanted = ["address-settings.0.dead-letter-address", "address-settings.0.expiry-address",
+              "diverts.0.forwarding-address"]  # fmt: skip
+    assert list(found) == wanted
+    assert all("address::queue" in why for why in found.values())
+    assert good(text.replace(place, "moved::dead")).diverts[0].forwarding_address == "moved::dead"

@@ -242,3 +242,21 @@ def test_a_queue_that_no_broker_could_load_is_refused(change: dict[str, Any]) ->
 def test_nothing_may_follow_the_end() -> None:
     with pytest.raises(ConfigFault, match="behind the row of type end"):
         imported([*GOOD, GOOD[-1]])
+
+
+@pytest.mark.parametrize(
+    ("place", "change"),
+    [
+        (0, {"next_id": float("inf")}),
+        (1, {"id": 2**70}),
+        (1, {"id": float("inf")}),
+        (PLACE, {"arrived_ms": -1}),
+        (PLACE, {"arrived_ms": 2**64}),
+        (PLACE, {"arrived_ms": float("inf")}),
+        (PLACE, {"first_id": float("inf")}),
+    ],
+)
+def test_a_number_that_no_journal_can_hold_is_refused_with_its_line(place: int, change: dict[str, Any]) -> None:
+    rows = [*GOOD[:place], GOOD[place] | change, *GOOD[place + 1 :]]
+    with pytest.raises(ConfigFault, match=f"line {place + 1}: "):
+        imported(rows)

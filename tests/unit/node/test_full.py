@@ -279,3 +279,15 @@ def test_what_an_administrator_sends_again_needs_no_room() -> None:
     assert send("b", "c")["condition"] == "amqp:resource-limit-exceeded"
     assert send("b", "a", "b") == {"accepted": 3}
     assert stage.admin("queues")["queues"][0]["message_count"] == 2
+
+
+def test_what_a_transaction_sends_again_needs_no_room() -> None:
+    script = talk(max_size_messages=2, address_full_policy="FAIL")
+    script.run("attach p to orders")
+    script.run("publish p orders durable _AMQ_DUPL_ID=one")
+    script.run("publish p orders durable")
+    for number in range(2):
+        said = commit(script, "publish p orders durable _AMQ_DUPL_ID=one")
+        assert "accepted: t1" in said, (number, said)
+    assert "rejected (amqp:transaction:rollback): t1" in commit(script, "publish p orders durable _AMQ_DUPL_ID=two")
+    assert script.stage.broker.store.queues["orders"].message_count == 2

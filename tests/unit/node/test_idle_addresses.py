@@ -127,3 +127,23 @@ def test_a_producer_of_a_shared_queue_makes_it_again_and_is_counted_once() -> No
         assert store.addresses["orders"].producers_count == 1
     site.talk(frames.detach(0))
     assert store.addresses["orders"].producers_count == 0
+
+
+@pytest.mark.parametrize("wait_ms", [0, 2_000])
+def test_who_leaves_before_the_disk_has_let_him_in_does_not_keep_an_idle_queue(wait_ms: int) -> None:
+    site = Site()
+    site.talk(frames.sender(), frames.transfer(0, durable=True), frames.detach(0))
+    site.stage.crash()
+    site.stage.start()
+    site.stage.admin("queue-purge", name="orders")
+    site.stage.wait(29_000)
+    site.stage.is_disk_held = True
+    late = site.stage.accept()
+    site.stage.talk(late, frames.anonymous() + frames.opened() + frames.begun() + frames.receiver())
+    assert site.stage.broker.store.queues["orders"].arriving_count == 1
+    site.stage.wait(wait_ms)
+    site.stage.drop_bare(late)
+    site.stage.is_disk_held = False
+    site.stage.run()
+    site.stage.wait(31_000)
+    assert site.addresses == []

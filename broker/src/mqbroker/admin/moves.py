@@ -14,12 +14,14 @@ from mqbroker.base.errors import PeerFault, Refused
 from mqbroker.core.address import Address
 from mqbroker.core.dispatch import view_of
 from mqbroker.core.message_view import MessageView
+from mqbroker.core.meter import Meter
 from mqbroker.core.moved import ORIGIN_QUEUE, retried, transferred
 from mqbroker.core.paged_picking import PagedPicker
 from mqbroker.core.picking import Budget
 from mqbroker.core.qualified import alone_at
 from mqbroker.core.queue import Queue, Segment
 from mqbroker.core.selector import Selector
+from mqbroker.core.tally import Tally
 from mqbroker.node.broker import Broker
 from mqbroker.node.inputs import AdminRequest
 from mqbroker.wire.parts import ORIGIN_ADDRESS
@@ -114,7 +116,10 @@ class Purge:
 
 
 class Move(Purge):
-    """Moves messages to another address; what that would route nowhere stays, and is counted as `left`."""
+    """Moves messages to another address; what that would route nowhere stays, and is counted as `left`.
+
+    So does what does not fit: where the address is full, FAIL and DROP would refuse it of a sender, or drop it.
+    """
 
     bounds = (MOVED_MAX, MOVED_BYTES_MAX)
     counted = "moved"
@@ -126,6 +131,7 @@ class Move(Purge):
         self.ready: dict[
             int, tuple[Address, Run]
         ] = {}  # by message id: where the messages of this piece go, and as what
+        self.tallies: dict[Meter, Tally] = {}  # of this piece: what it brings to addresses with bounds
         super().__init__(broker, request, queue)
         self.address = self.resolve()
 
@@ -142,6 +148,7 @@ class Move(Purge):
 
     def prepare(self) -> None:
         self.ready.clear()
+        self.tallies.clear()
         self.address = self.resolve()
 
     def resolve(self) -> Address:
@@ -158,11 +165,20 @@ class Move(Purge):
         if not super().wants(segment, index):
             return False
         planned = self.plan(segment, index)
-        if planned is None:
+        if planned is None or not self.has_room(*planned):
             self.left += 1
             return False
         self.ready[segment.run.first_id + index] = planned
         return True
+
+    def has_room(self, address: Address, run: Run) -> bool:
+        """Whether the address takes the message beside what this piece brings there; one of its own needs no room."""
+        meter = address.meter
+        if meter is None or meter is self.queue.meter:
+            return True
+        if meter not in self.tallies:
+            self.tallies[meter] = Tally(meter)
+        return self.tallies[meter].takes(run)
 
     def plan(self, segment: Segment, index: int) -> tuple[Address, Run] | None:
         """Where to, and as what; None where it has to stay."""
@@ -196,6 +212,7 @@ class Retry(Move):
 
     def prepare(self) -> None:
         self.ready.clear()
+        self.tallies.clear()
         self.origins.clear()
 
     def resolve(self) -> Address:

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from mqbroker.config.declaring import NodeName, OptionalPlace, Roles, Table, distinct, option, setting
+from mqbroker.config.declaring import NodeName, OptionalPlace, Roles, Table, distinct, option, qualified, setting
 
 FullPolicy = Literal["DROP", "FAIL", "BLOCK", "PAGE"]
 RateUnit = Literal["MESSAGES_PER_SECOND", "MESSAGES_PER_MINUTE", "MESSAGES_PER_HOUR", "MESSAGES_PER_DAY"]
@@ -18,6 +18,8 @@ RoutingTypes = Annotated[list[RoutingType], Field(max_length=2), AfterValidator(
 Deletion = Literal["OFF", "FORCE"]
 Name = Annotated[str, Field(max_length=1024)]
 FullName = Annotated[str, Field(min_length=1, max_length=1024)]
+TargetName = Annotated[Name, AfterValidator(qualified)]
+FullTargetName = Annotated[FullName, AfterValidator(qualified)]
 LONG_MS = 10 * 365 * 86_400_000
 
 
@@ -80,8 +82,10 @@ class AddressSettingsTable(Table):
         "", "Property that is set to true on the first message of a group that a consumer gets; empty: none."
     )
     default_purge_on_no_consumers: bool | None = setting(False, "Drop what is in a queue as its last consumer leaves.")
-    dead_letter_address: Name | None = setting(
-        "", "Address for messages that could not be delivered or were rejected; without one they are dropped."
+    dead_letter_address: TargetName | None = setting(
+        "",
+        "Address, or `address::queue`, for messages that could not be delivered or were rejected; without one they are "
+        "dropped.",
     )
     max_delivery_attempts: int | None = setting(
         10, "Deliveries in vain that make a dead letter; -1: no bound.", ge=-1, le=1_000_000
@@ -104,7 +108,9 @@ class AddressSettingsTable(Table):
     max_redelivery_delay: int | None = setting(
         0, "Its upper bound; 0: ten times the delay.", unit="ms", ge=0, le=LONG_MS
     )
-    expiry_address: Name | None = setting("", "Address for expired messages; without one they are dropped.")
+    expiry_address: TargetName | None = setting(
+        "", "Address, or `address::queue`, for expired messages; without one they are dropped."
+    )
     expiry_delay: int | None = setting(-1, "Time to live where none is said; -1: none.", unit="ms", ge=-1, le=LONG_MS)
     min_expiry_delay: int | None = setting(-1, "Shortest time to live; -1: no bound.", unit="ms", ge=-1, le=LONG_MS)
     max_expiry_delay: int | None = setting(-1, "Longest time to live; -1: no bound.", unit="ms", ge=-1, le=LONG_MS)
@@ -301,7 +307,7 @@ class DivertTable(Table):
 
     name: NodeName = option(..., "Name of the divert, distinct within the file.", reload=True)
     address: FullName = option(..., "Address whose messages are diverted.", reload=True)
-    forwarding_address: FullName = option(..., "Address that they go to.", reload=True)
+    forwarding_address: FullTargetName = option(..., "Address, or `address::queue`, that they go to.", reload=True)
     filter: str = option(
         "", "Selector: only messages that match are diverted; empty means all.", reload=True, max_length=4096
     )

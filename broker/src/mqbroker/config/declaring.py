@@ -56,6 +56,14 @@ def distinct(values: list[Word]) -> list[Word]:
     return values
 
 
+def qualified(value: str) -> str:
+    """For addresses that may name one queue of theirs as well: `address::queue`."""
+    address, mark, queue = value.partition("::")
+    if mark and (not address or not queue):
+        raise PydanticCustomError("qualified", "must be an address, or address::queue with both of its names")
+    return value
+
+
 def _parted(value: object) -> object:
     """One text may stand for a list: its parts between commas."""
     if not isinstance(value, str):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from mqbroker.base.errors import ConfigFault, Refused
 from mqbroker.config.slices import DivertOptions
-from mqbroker.core.address import ANYCAST, MULTICAST, Address, Origin
+from mqbroker.core.address import ANYCAST, FULLY_QUALIFIED, MULTICAST, Address, Origin
 from mqbroker.core.message_view import view_at
 from mqbroker.core.selector import Selector, compile_selector
 from mqbroker.wire.parts import part_of
@@ -73,11 +73,12 @@ class Diverts:
         passed, left = {name}, [name]
         while left:
             for divert in self.at.get(left.pop(), ()):
-                if not self._store.can_page_at(divert.target):
+                target = divert.target.partition(FULLY_QUALIFIED)[0]
+                if not self._store.can_page_at(target):
                     return False
-                if divert.target not in passed:
-                    passed.add(divert.target)
-                    left.append(divert.target)
+                if target not in passed:
+                    passed.add(target)
+                    left.append(target)
         return True
 
     def publish(self, address: Address, run: Run, origin: Origin) -> bool:
@@ -116,6 +117,8 @@ class Diverts:
 
     def _target(self, divert: Divert) -> Address:
         store = self._store
+        if FULLY_QUALIFIED in divert.target:
+            return store.target_for(divert.target, divert.only)
         if divert.only == MULTICAST:
             return store.addresses.get(divert.target) or store.make_address(divert.target)
         return store.address_for(divert.target, anycast=divert.only == ANYCAST)

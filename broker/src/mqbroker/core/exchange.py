@@ -188,7 +188,7 @@ class Importer:
                 self._end(row)
             else:
                 raise self._fault(f"there are no rows of type {kind!r}")
-        except (KeyError, TypeError, ValueError, AttributeError, binascii.Error, Refused) as error:
+        except (KeyError, TypeError, ValueError, OverflowError, AttributeError, binascii.Error, Refused) as error:
             raise self._fault(f"a row of type {kind} is not like this: {error!r}") from None
         if self._size_bytes < APPEND_BYTES:
             return None
@@ -217,8 +217,8 @@ class Importer:
         kind = QueueKind.of(attributes)
         if kind.selector:
             compile_selector(kind.selector)
-        if queue_id < 1 or queue_id in self._queues or kind.name in self._names:
-            raise self._fault(f"queue {queue_id} ({kind.name}) is there already, or its id is below 1")
+        if not 0 < queue_id <= ID_MAX or queue_id in self._queues or kind.name in self._names:
+            raise self._fault(f"queue {queue_id} ({kind.name}) is there already, or its id is not from 1 to {ID_MAX}")
         self._queues[queue_id] = kind.name
         self._names[kind.name] = queue_id
         self._journal.declare(queue_id, attributes)
@@ -262,6 +262,8 @@ class Importer:
         if not all(queues.get(queue_id) and 0 < due_ms <= DUE_MS_MAX for queue_id, due_ms in dues.items()):
             raise self._fault(f"message {first} is due in a queue that never gave it to anybody, or at no time")
         block, arrived_ms = b"".join(frames), int(row["arrived_ms"])
+        if not 0 <= arrived_ms <= DUE_MS_MAX:
+            raise self._fault(f"message {first} arrived at no time")
         self._check(RecoveredRun(first, len(frames), memoryview(block), 0, {}, arrived_ms))
         self._journal.store(first, len(frames), sorted(queues), block, arrived_ms)
         for queue_id, count in queues.items():

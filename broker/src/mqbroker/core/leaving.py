@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from mqbroker.base.errors import Refused
 from mqbroker.config.slices import AddressSettings
-from mqbroker.core.address import MULTICAST, Address, Origin
+from mqbroker.core.address import FULLY_QUALIFIED, MULTICAST, Address, Origin
 from mqbroker.core.backlog import EXPIRED, Segment
 from mqbroker.core.kinds import RETROACTIVE, QueueKind
 from mqbroker.core.moved import moved
@@ -72,11 +72,16 @@ class Leaving:
             origin, (settings.dead_letter_address, own if settings.auto_create_dead_letter_resources else "")
         )
 
-    def _target(self, origin: str, target: tuple[str, str]) -> Address:
-        """The address, and a queue for this origin alone if there is to be one. Raises Refused."""
+    def _target(self, origin: str, target: tuple[str, str], queue: str = "") -> Address:
+        """The address, and a queue for this origin alone if there is to be one. Raises Refused.
+
+        `queue` is what the messages are in. Where the target is `address::queue`, that says which queue gets them.
+        """
         name, own = target
-        if name == origin:
+        if name in (origin, f"{origin}{FULLY_QUALIFIED}{queue}"):
             raise Refused("amqp:precondition-failed", "it is there already")
+        if FULLY_QUALIFIED in name:
+            return self._store.target_for(name)
         if own and own not in self._store.queues:
             self._store.create_queue(QueueKind(own, name, MULTICAST, auto_created=True, moved_from=origin))
         return self._store.address_for(name)
@@ -88,7 +93,7 @@ class Leaving:
         """
         origin = queue.kind.address
         try:
-            address = self._target(origin, target)
+            address = self._target(origin, target, queue.kind.name)
         except Refused:
             self._store.settle(queue, segment)
             return

@@ -12,6 +12,7 @@ from mqbroker.wire.run import Run
 
 SPREAD_STEPS: Final = 1009  # a prime: ids that follow each other are spread over the whole range
 DELAY_FACTOR_MAX: Final = 10
+TIME_MS_MAX: Final = (1 << 63) - 1  # what an AMQP timestamp, the journal and annotations that we write can hold
 
 
 def expires_ms(run: Run, settings: AddressSettings) -> int:
@@ -52,4 +53,4 @@ def redelivery_delay_ms(settings: AddressSettings, deliveries: int, message_id: 
 def deliver_at_ms(run: Run) -> int:
     """When the messages of a run may be delivered, 0: at once. A time beats a delay, which counts from arrival."""
     delay_ms = run.traits.delay_ms
-    return run.traits.deliver_at_ms or (run.arrived_ms + delay_ms if delay_ms else 0)
+    return min(run.traits.deliver_at_ms or (run.arrived_ms + delay_ms if delay_ms else 0), TIME_MS_MAX)

@@ -19,6 +19,7 @@ from mqbroker.core.outcomes import apply_outcome, is_final
 from mqbroker.core.queue import Consumer, Queue, Segment
 from mqbroker.core.store import Store
 from mqbroker.core.tally import Tally
+from mqbroker.wire.parts import parts_of
 from mqbroker.wire.performatives import Rejected
 from mqbroker.wire.run import Run
 
@@ -158,7 +159,7 @@ class Transaction:
         dropped: list[tuple[Meter, Run]] = []
         for wanted, run in self._posted:
             meter = addresses[wanted].meter
-            if meter is None or tallies[meter].takes(run):
+            if meter is None or self._is_known(addresses[wanted], run) or tallies[meter].takes(run):
                 kept.append((wanted, run))
             elif meter.drops:
                 dropped.append((meter, run))
@@ -168,6 +169,10 @@ class Transaction:
             meter.refused(run.count)
             self._store.memory.release(run)
         self._posted = kept
+
+    def _is_known(self, address: Address, run: Run) -> bool:
+        """Whether all of it was seen before, which the commit drops, so that it needs no room."""
+        return all(self._store.duplicates.knows(address.name, part) for part in parts_of(run))
 
     def commit(self, addresses: dict[Wanted, Address], origin: Origin = UNKNOWN) -> bool:
         """Settle and publish everything, in the order in which it came. True: the answer waits for this append."""

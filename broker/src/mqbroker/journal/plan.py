@@ -40,6 +40,7 @@ from mqbroker.journal.records import (
 )
 from mqbroker.journal.recovered import Recovered
 
+UNKNOWN: Final = 1 << 62
 # Ids that one call of `compactable` hands out: what a step stores again stays well below a millisecond.
 COMPACT_IDS_MAX: Final = 4096
 
@@ -74,6 +75,8 @@ class Journal:
         self._to_compact: list[tuple[int, int]] = []
         self._handed_out: list[tuple[int, int]] = []
         self._is_compaction_due = True
+        self._round_end = 0  # the last segment that was there when a round of compaction began
+        self._unused_left = -options.journal_file_size_bytes  # bytes that the last one left unused; none was: begin
 
         self._ledger = _ledger_of(recovered)
         self.duplicates = DuplicateIds(recovered.duplicates, self._ledger.segments)
@@ -413,8 +416,17 @@ class Journal:
             return False
         used_bytes = sum(segment.used_bytes for segment in segments)
         live_bytes = sum(segment.live_bytes for segment in segments)
+        is_round_over, unused_bytes = segments[0].number > self._round_end, used_bytes - live_bytes
+        if is_round_over:
+            self._unused_left = min(self._unused_left, unused_bytes)
         if live_bytes * 100 >= used_bytes * self._options.journal_compact_percentage:
             return False
+        if is_round_over:
+            # What the last round has left unused itself, heads of entries and ends of files, is no reason for another,
+            # although it may be more than a high percentage allows.
+            if unused_bytes < self._unused_left + self._options.journal_file_size_bytes // 2:
+                return False
+            self._round_end, self._unused_left = segments[-1].number, UNKNOWN
         self._compacting = segments[0]
         self._to_compact = self._ledger.ranges_of(segments[0], self._next_id)
         self._to_compact.reverse()

@@ -18,6 +18,7 @@ from mqbroker.base.notice import Level, Notice
 from mqbroker.base.time import At
 from mqbroker.config.slices import BrokerOptions
 from mqbroker.core.address import Address
+from mqbroker.core.clock_steps import take_time
 from mqbroker.core.permissions import Permissions
 from mqbroker.core.queue import Queue, Segment
 from mqbroker.core.store import Store
@@ -172,7 +173,8 @@ class Broker:
 
     def step(self, inputs: list[given.Input], at: At) -> Batch:
         """Take everything in that happened since the last call, and say what is to be done. Never blocks."""
-        self.at = self.store.at = at
+        self.at = at
+        take_time(self.store, at)
         handlers = self._handlers
         for each in inputs:
             handlers[type(each)](each)

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mqbroker.base.errors import Refused
 from mqbroker.base.time import NS_PER_MS
-from mqbroker.core.address import Address
+from mqbroker.core.address import FULLY_QUALIFIED, Address
+from mqbroker.core.qualified import queue_at
 from mqbroker.core.queue import Filter, Queue, Segment
 from mqbroker.node.full import is_dropped
 from mqbroker.node.shown import shown
@@ -131,7 +132,9 @@ class LocalSessions:
         if len(self._tags.get(session, {})) >= TAGS_MAX:
             raise Refused("amqp:resource-limit-exceeded", f"settle first: {TAGS_MAX} tags are open in this session")
         store = self._broker.store
-        queue = store.queue_for(queue_name)
+        address, mark, name = queue_name.partition(FULLY_QUALIFIED)
+        is_alone = mark and queue_name not in store.queues
+        queue = queue_at(store, address, name) if is_alone else store.queue_for(queue_name)
         store.check_consumers(queue)
         receive = Receive(self, (request_id, session), queue, min(count_max, COUNT_MAX))
         receive.filter = wanted

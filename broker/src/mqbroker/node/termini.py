@@ -237,6 +237,8 @@ class Termini:
                 self._broker.store.leave(consumer.queue, consumer)
             elif consumer.is_arriving:
                 self._arrived(consumer)
+                if not consumer.queue.consumers:
+                    self._broker.store.idle.drained(consumer.queue)  # it was spared when its time came
             consumer.ends_queue = consumer.ends_queue or self._is_unsubscribed(peer, consumer)
             if self._lingering.keep(peer, consumer, is_stolen=self._stealing.is_stolen(link)):
                 consumer.ends_queue = False

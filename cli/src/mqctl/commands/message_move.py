@@ -34,7 +34,8 @@ class Options(ActOptions):
 def run(world: World, options: Options) -> int:
     """Move messages of a queue to another address of the same node. A crash loses and doubles none.
 
-    Messages that no queue of the address would take are left, and so are those that consumers have.
+    Messages that no queue of the address would take are left, so are those that do not fit where it is full and would
+    refuse or drop them, and those that consumers have.
     """
     node = the_node(world, options)
     question = f"Move messages of queue {options.queue} of {node.name} to address {options.address}?"

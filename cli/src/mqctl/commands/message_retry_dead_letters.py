@@ -32,7 +32,7 @@ class Options(ActOptions):
 def run(world: World, options: Options) -> int:
     """Send dead letters and expired messages of a queue back to where they came from, as they were.
 
-    What is no dead letter, or comes from an address that takes no messages any more, is left.
+    What is no dead letter, or comes from an address that is full or takes no messages any more, is left.
     """
     node = the_node(world, options)
     confirm.yes(world, f"Send the dead letters of queue {options.queue} of {node.name} back?", is_sure=options.yes)
