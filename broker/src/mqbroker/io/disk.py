@@ -162,7 +162,8 @@ class Disk:
         self._pages.close(timeout_s)
         is_done = not self._worker.is_alive() and self._fault is None
         if is_done and self._segment is not None:
-            self._directory.files.close(self._segment.fd)
+            with contextlib.suppress(OSError):  # all of it is on disk
+                self._directory.files.close(self._segment.fd)
             self._segment = None
         return is_done
 
