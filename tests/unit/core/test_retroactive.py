@@ -156,6 +156,7 @@ def test_queues_of_one_address_of_dead_letters_get_none() -> None:
 
 def test_an_address_that_ends_with_its_client_keeps_none() -> None:
     here = site()
+    here.stage.broker.store.make_address("temporary.c.1", is_temporary=True)
     here.send("1", to="temporary.c.1")
     assert here.queues() == {}
 

@@ -13,6 +13,7 @@ from typing import Any
 from mqbroker.base.errors import Refused
 from mqbroker.config.matching import DELIMITER, generality, matches
 from mqbroker.config.slices import AddressSettings, AddressSettingsOptions
+from mqbroker.core.kinds import TEMPORARY_PREFIX
 
 CACHED_MAX = 10_000
 
@@ -49,6 +50,9 @@ class Settings:
 
         `is_new`: neither is the address.
         """
+        if address.startswith(TEMPORARY_PREFIX):
+            # Answers to somebody who waits no more would stay for good in a queue that nobody ends.
+            raise Refused("amqp:not-found", f"there is no temporary address {address!r}: it went with who made it")
         settings = self.of(address)
         if queue and not settings.auto_create_queues:
             raise Refused("amqp:not-found", f"there is no queue {queue!r}, and auto-create-queues is off")

@@ -200,6 +200,8 @@ class Termini:
             queue = self._broker.store.queues.get(name)
             if queue is not None and queue.kind.routing == MULTICAST:
                 self._broker.store.permit(CONSUME, queue.kind.address)
+                if queue.consumers or queue.arriving_count:
+                    raise Refused("amqp:resource-locked", f"subscription {name!r} has a consumer")
                 link.accept(attach, Source(address=queue.kind.address, durable=2, expiry_policy=Symbol("never"),
                                            distribution_mode=Symbol(COPY)))  # fmt: skip
                 consumer = link.owner = LinkConsumer(peer, link, queue)
