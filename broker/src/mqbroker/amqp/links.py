@@ -11,13 +11,15 @@ the connection. Counters, easily confused: delivery ids belong to the session, c
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from mqbroker.amqp.states import ATTACHED, Link, LinkEvent, next_link
-from mqbroker.base.errors import PeerFault, Scope
+from mqbroker.base.errors import PeerFault, Refused, Scope
 from mqbroker.base.serial import unwrap, wrap
+from mqbroker.wire.frames import encode_frame
 from mqbroker.wire.large import HEAD_BYTES_MAX, body_offset
-from mqbroker.wire.performatives import Attach, Coordinator, Detach, Error, Flow, Source, Target
+from mqbroker.wire.performatives import Attach, Coordinator, Detach, Error, Flow, Source, Target, encode
 from mqbroker.wire.run import Heading, Run, heading
 from mqbroker.wire.types import Symbol
 
@@ -81,6 +83,17 @@ class LinkBase:
         if not is_held:
             self.say()
 
+    def agree(self, attach: Attach, *, is_held: bool = False) -> None:
+        """`answer`, if the peer can take that: an attach is never more than one frame. Raises Refused."""
+        size, size_max = self._size_of(attach), self.session.connection.peer_frame_size
+        if size > size_max:
+            why = f"the answer to this attach has {size} bytes, and the peer takes frames of {size_max}"
+            raise Refused("amqp:frame-size-too-small", why)
+        self.answer(attach, is_held=is_held)
+
+    def _size_of(self, attach: Attach) -> int:
+        return len(encode_frame(self.session.channel, encode(attach)))
+
     def say(self) -> None:
         """Send what `answer` held back, if it did."""
         if self.unsaid is not None:
@@ -95,14 +108,13 @@ class LinkBase:
     def refuse(self, attach: Attach, condition: str, description: str, info: dict[Any, Any] | None = None) -> None:
         """Answer an attach with a null terminus and close the link with the reason (§2.6.3)."""
         is_sender = self.role is ROLE_SENDER
-        self.answer(
-            Attach(
-                name=self.name, handle=self.handle, role=self.role,
-                source=None if is_sender else attach.source,
-                target=attach.target if is_sender else None,
-                initial_delivery_count=0 if is_sender else None,
-            )
+        refusal = Attach(
+            name=self.name, handle=self.handle, role=self.role, source=None if is_sender else attach.source,
+            target=attach.target if is_sender else None, initial_delivery_count=0 if is_sender else None,
         )  # fmt: skip
+        if self._size_of(refusal) > self.session.connection.peer_frame_size:
+            refusal = replace(refusal, source=None, target=None)
+        self.answer(refusal)
         self.detach(condition, description, info)
 
     def detach(
@@ -148,7 +160,7 @@ class SenderLink(LinkBase):
         self.send_settled = attach.snd_settle_mode == SETTLE_SETTLED
         self.max_message_size = attach.max_message_size or 0
         self.delivery_count = initial_delivery_count
-        self.answer(
+        self.agree(
             Attach(
                 name=self.name, handle=self.handle, role=ROLE_SENDER,
                 snd_settle_mode=SETTLE_UNSETTLED if attach.snd_settle_mode is None else attach.snd_settle_mode,
@@ -202,7 +214,7 @@ class ReceiverLink(LinkBase):
         self.delivery_count = attach.initial_delivery_count or 0
         self.max_message_size = max_message_size
         mode = SETTLE_MIXED if attach.snd_settle_mode is None else attach.snd_settle_mode
-        self.answer(
+        self.agree(
             Attach(
                 name=self.name, handle=self.handle, role=ROLE_RECEIVER, snd_settle_mode=mode, rcv_settle_mode=0,
                 source=attach.source, target=target, max_message_size=max_message_size,
