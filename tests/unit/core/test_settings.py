@@ -6,6 +6,7 @@ from itertools import permutations
 from typing import Any
 
 import pytest
+from mqbroker.base.errors import Refused
 from mqbroker.config.options import defaults
 from mqbroker.config.slices import AddressMatch, AddressSettingsOptions
 from mqbroker.core.settings import Settings, matches
@@ -83,3 +84,13 @@ def test_addresses_with_the_same_matches_share_one_value() -> None:
     assert [held.of(name).expiry_delay for name in ("bench.1", "orders.us", "orders.eu")] == [1, 2, 3]
     held.change(AddressSettingsOptions(BUILT_IN, (AddressMatch("#", {"expiry_delay": 4}),)))
     assert [held.of(name).expiry_delay for name in ("bench.1", "orders.us", "orders.eu")] == [4, 4, 4]
+
+
+@pytest.mark.parametrize("queue", ["", "temporary.c.1"])
+def test_nobody_makes_a_temporary_address_by_using_it(queue: str) -> None:
+    """Its maker is gone: what came there would stay for good."""
+    known = settings({"#": {"auto_create_queues": True, "auto_create_addresses": True}})
+    with pytest.raises(Refused, match="went with who made it") as refused:
+        known.check_creation("temporary.c.1", queue)
+    assert refused.value.condition == "amqp:not-found"
+    known.check_creation("temporary", queue)
