@@ -42,6 +42,26 @@ def test_outcomes(broker: BrokerProcess, client: LinkClient, queue: str) -> None
     wait_for_depth(broker, queue, 0)
 
 
+def test_drain_gives_the_credit_back(broker: BrokerProcess, client: LinkClient, queue: str) -> None:
+    """Its drain sends no credit and asks for no echo, and waits for the answer all the same."""
+    client.receiver("c", "in", queue, credit=0)
+    client.ask("drain", link="in")
+    client.receive("in", more_credit=5, wait_ms=100)
+    client.ask("drain", link="in")
+    client.sender("c", "out", queue)
+    client.send("out", "a", "b")
+    assert client.is_quiet("in")
+    assert client.bodies("in", 2, more_credit=2) == ["a", "b"]
+    wait_for_depth(broker, queue, 0)
+
+
+def test_a_receiver_may_ask_for_mixed_settlement(client: LinkClient, queue: str) -> None:
+    client.receiver("c", "in", queue, settle_mode=2)
+    client.sender("c", "out", queue)
+    client.send("out", "a")
+    assert client.bodies("in") == ["a"]
+
+
 def test_a_selector(broker: BrokerProcess, client: LinkClient, queue: str) -> None:
     client.sender("c", "out", queue)
     client.send("out", *({"body": f"m{n}", "properties": {"n": n}} for n in range(4)))

@@ -453,6 +453,22 @@ def test_a_shared_subscription_shares_its_messages(
         wait_for_queues(broker, topic.removeprefix("topic:"), {})
 
 
+def test_a_subscription_that_another_one_consumes_from_cannot_be_ended(
+    broker: BrokerProcess, jms: JmsClient, session: str, queue: str
+) -> None:
+    jms.connect("c1", broker)
+    jms.session("c1", "one")
+    jms.connect("c2", broker)
+    jms.session("c2", "two")
+    jms.consumer("one", "in", f"topic:{queue}", kind="shared-durable", subscription=queue)
+    assert "has a subscriber" in jms.refusal("unsubscribe", session="two", name=queue)
+    jms.put(session, f"topic:{queue}", "still there")
+    assert jms.bodies("in") == ["still there"]
+    jms.ask("close", name="in")
+    jms.ask("unsubscribe", session="two", name=queue)
+    wait_for_queues(broker, queue, {})
+
+
 # -- temporary destinations --------------------------------------------------------------------------------------------
 
 
@@ -488,6 +504,26 @@ def test_a_temporary_queue_is_its_connections_own(
     jms.put(session, "temporary:mine", "kept")
     jms.ask("close", name="c")
     assert address not in {row["name"] for row in broker.admin("queues")["queues"]}
+
+
+@pytest.mark.parametrize("topic", [False, True], ids=["queue", "topic"])
+def test_an_answer_that_nobody_waits_for_any_more_is_refused(
+    broker: BrokerProcess, jms: JmsClient, session: str, queue: str, topic: bool
+) -> None:
+    """Else each of them would stay for good, in a queue that has the name of the one that was deleted."""
+    address = jms.ask("temporary", session=session, name="answers", topic=topic)["address"]
+    jms.put(session, f"queue:{queue}", {"body": "2 + 2?", "reply_to": "temporary:answers"})
+    jms.connect("c2", broker)
+    jms.session("c2", "server")
+    jms.consumer("server", "requests", f"queue:{queue}")
+    jms.producer("server", "anywhere")
+    assert jms.bodies("requests") == ["2 + 2?"]
+    jms.ask("delete", name="answers")
+    why = jms.refusal("send", producer="anywhere", messages=[{"body": "4"}], destination="reply:requests")
+    assert why.startswith("InvalidDestinationException")
+    why = jms.refusal("producer", session="server", name="late", destination="reply:requests")
+    assert why.startswith("InvalidDestinationException")
+    assert queues(broker, address) == {}
 
 
 # -- connections -------------------------------------------------------------------------------------------------------

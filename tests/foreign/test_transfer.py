@@ -107,6 +107,17 @@ def test_a_client_with_small_frames_gets_large_messages_in_pieces(
         assert [(row["id"], row["size"]) for row in found] == [(f"s{size}", size), (f"t{size}", size)]
 
 
+def test_a_client_with_small_frames_is_told_that_its_selector_is_too_long_for_them(
+    broker: BrokerProcess, client: ProtonClient, queue: str
+) -> None:
+    """The answer to an attach repeats it, and Proton ends its connection for a frame above its limit."""
+    client.connect("c", broker, frame_size=512)
+    said = client.receiver("c", "in", queue, selector=f"colour = '{'x' * 600}'")
+    assert said["refused"]["condition"] == "amqp:frame-size-too-small"
+    client.sender("c", "out", queue)
+    assert [row["outcome"] for row in client.send("out", ["a"])] == ["accepted"]
+
+
 def test_a_client_with_a_small_session_window_gets_large_messages_in_turns(
     broker: BrokerProcess, client: ProtonClient, queue: str
 ) -> None:

@@ -34,9 +34,10 @@ type request struct {
 	MoreCredit                           int `json:"more_credit"`
 	WaitMs                               int `json:"wait_ms"`
 	Durable                              int
-	ExpiryPolicy                         string `json:"expiry_policy"`
-	DistributionMode                     string `json:"distribution_mode"`
-	Container                            string `json:"container_id"`
+	ExpiryPolicy                         string                 `json:"expiry_policy"`
+	DistributionMode                     string                 `json:"distribution_mode"`
+	Container                            string                 `json:"container_id"`
+	SettleMode                           *amqp.SenderSettleMode `json:"settle_mode"`
 	Capabilities                         []string
 	Dynamic, Settled                     bool
 	Outcome                              *string
@@ -120,6 +121,8 @@ func (c *client) perform(asked request) (answer, error) {
 		return c.receive(ctx, asked)
 	case "forward":
 		return c.forward(ctx, asked)
+	case "drain":
+		return nil, c.receivers[asked.Link].DrainCredit(ctx, nil)
 	case "close":
 		return nil, c.close(ctx, asked.Name)
 	case "reset":
@@ -164,7 +167,7 @@ func (c *client) receiver(ctx context.Context, asked request) (answer, error) {
 		Name: asked.Name, SourceCapabilities: asked.Capabilities, DynamicAddress: asked.Dynamic,
 		SourceDurability: amqp.Durability(asked.Durable), Credit: int32(asked.Credit),
 		SourceExpiryPolicy:     amqp.ExpiryPolicy(asked.ExpiryPolicy),
-		SourceDistributionMode: amqp.SourceDistributionMode(asked.DistributionMode),
+		SourceDistributionMode: amqp.SourceDistributionMode(asked.DistributionMode), RequestedSenderSettleMode: asked.SettleMode,
 	}
 	if asked.Credit == 0 {
 		options.Credit = -1 // nothing comes before it is asked for

@@ -185,6 +185,14 @@ def test_a_drain_of_an_empty_queue_is_answered(credit: int) -> None:
     assert [(flow.link_credit, flow.delivery_count) for flow in frames.of_kind(said, Flow)] == [(0, credit)]
 
 
+def test_a_drain_without_credit_is_answered_unasked() -> None:
+    """go-amqp waits for the answer, and takes the credit that it gave before back by the same flow."""
+    stage = stage_with(0)
+    conn = consumer(stage, 5)
+    said = stage.talk(conn, frames.flow(0, 0, drain=True))
+    assert [(flow.link_credit, flow.drain) for flow in frames.of_kind(said, Flow)] == [(0, True)]
+
+
 @pytest.mark.parametrize("echo", [False, True])
 def test_a_drain_that_messages_end_is_told_to_who_asks(echo: bool) -> None:
     stage = stage_with(3)
@@ -330,6 +338,16 @@ def test_a_session_that_ends_before_the_disk_has_the_outcome_hears_nothing_more(
     said = stage.talk(conn, frames.disposition(0, 0, Accepted(), settled=False) + ends)
     assert [type(each) for each in frames.heard(said)] == [End]
     assert stage.admin("queues")["queues"][0]["message_count"] == 0, "what it said of the message holds"
+
+
+@pytest.mark.parametrize("mode", [0, 1, 2])
+def test_the_settle_mode_that_a_receiver_wants_is_what_it_hears(mode: int) -> None:
+    """Mixed too: a client may take any other answer for a refusal."""
+    stage = stage_with(0)
+    conn = stage.accept()
+    hello = frames.anonymous() + frames.opened() + frames.begun()
+    said = stage.talk(conn, hello + frames.receiver(handle=0, snd_settle_mode=mode))
+    assert [attach.snd_settle_mode for attach in frames.of_kind(said, Attach)] == [mode]
 
 
 def test_presettled_deliveries_are_gone_when_they_are_sent() -> None:

@@ -71,6 +71,24 @@ def test_its_words_are_cut_and_its_condition_is_whole(said: bytes, kind: type, c
     assert within(answer, kind) <= 512
 
 
+@pytest.mark.parametrize("is_producer", [False, True], ids=["consumer", "producer"])
+@pytest.mark.parametrize("size", [100, 300])
+def test_a_link_whose_answer_does_not_fit_is_refused(size: int, is_producer: bool) -> None:
+    """Its name fits, and with the address twice it does not; the connection must not end for it."""
+    address = "ä" * size
+    make = frames.sender if is_producer else frames.receiver
+    stage = Stage()
+    conn = stage.accept()
+    stage.talk(conn, frames.anonymous() + frames.opened(512) + frames.begun())
+    answer = stage.talk(conn, make(address, handle=0))
+    assert within(answer, Attach) <= 512
+    (attach,) = frames.of_kind(answer, Attach)
+    terminus = attach.target if is_producer else attach.source
+    assert (terminus is None) == (size == 300)
+    found = [str(detach.error.condition) for detach in frames.of_kind(answer, Detach)]
+    assert found == ["amqp:frame-size-too-small"] * (size == 300)
+
+
 def test_where_frames_are_larger_they_are_whole() -> None:
     stage = Stage(options_with(address_settings={LONG: {"auto_create_queues": False, "auto_create_addresses": False}}))
     conn = stage.accept()

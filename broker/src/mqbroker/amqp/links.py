@@ -171,7 +171,7 @@ class SenderLink(LinkBase):
         )
 
     def accept(self, attach: Attach, source: Source, initial_delivery_count: int = 0, *, is_held: bool = False) -> None:
-        """Let the peer receive from `source`. Its wish of settle mode is met: settled, or else unsettled.
+        """Let the peer receive from `source`. Its wish of settle mode is met; mixed lets us send unsettled.
 
         Raises Refused.
         """
@@ -180,7 +180,7 @@ class SenderLink(LinkBase):
         self.delivery_count = initial_delivery_count
         ours = Attach(
             name=self.name, handle=self.handle, role=ROLE_SENDER,
-            snd_settle_mode=SETTLE_SETTLED if self.send_settled else SETTLE_UNSETTLED,
+            snd_settle_mode=SETTLE_UNSETTLED if attach.snd_settle_mode is None else attach.snd_settle_mode,
             rcv_settle_mode=attach.rcv_settle_mode or 0,
             source=source, target=attach.target, initial_delivery_count=initial_delivery_count,
         )  # fmt: skip

@@ -358,7 +358,7 @@ class Session(OutgoingTransfers):
             link.flow(flow)
             self.connection.events.append(CreditGiven(link))
             # A drain is answered when it is done; where no credit is left it is done already.
-            asked = flow.echo or link.owes_echo
+            asked = flow.echo or link.owes_echo or (link.is_draining and not link.credit)
             link.owes_echo = asked and link.is_draining and link.credit > 0
             if asked and not link.owes_echo:
                 self.send_flow(link)
