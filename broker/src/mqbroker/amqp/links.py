@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from mqbroker.amqp.states import ATTACHED, Link, LinkEvent, next_link
 from mqbroker.base.errors import PeerFault, Refused, Scope
 from mqbroker.base.serial import unwrap, wrap
-from mqbroker.wire.frames import HEADER_SIZE
+from mqbroker.wire.frames import encode_frame
 from mqbroker.wire.large import HEAD_BYTES_MAX, body_offset
 from mqbroker.wire.performatives import (
     Attach,
@@ -74,7 +74,7 @@ class LinkBase:
         self.credit = 0
         self.delivery_count = 0
         self.owner: Any = None
-        self.unsaid: Attach | None = None  # our half, which waits until what it promises holds
+        self.unsaid: bytes | None = None  # the frame with our half, which waits until what it promises holds
         self.holds_farewell = False  # the answer to a closing detach waits for `part`
         self.farewell: Detach | None = None  # that answer, while it waits
 
@@ -87,24 +87,32 @@ class LinkBase:
         """Whether deliveries may flow."""
         return self.state is ATTACHED
 
+    def ask(self, attach: Attach) -> None:
+        """Send our half as the first one."""
+        self._begin(encode_frame(self.session.channel, encode(attach)))
+
     def answer(self, attach: Attach, *, is_held: bool = False) -> None:
-        """Send our half of the attach; `is_held`: by `say`, or before anything else is said on this link."""
+        """Send our half of the attach; `is_held`: by `say`, or before anything else is said on this link.
+
+        Raises Refused where it does not fit a frame of the peer's.
+        """
+        frame = encode_frame(self.session.channel, encode(attach))
+        size_max = self.session.connection.peer_frame_size
+        if len(frame) > size_max:
+            why = f"the answer to this attach has {len(frame)} bytes, and max-frame-size is {size_max}: raise that"
+            raise Refused(FRAME_SIZE_TOO_SMALL, why)
+        self._begin(frame, is_held=is_held)
+
+    def _begin(self, frame: bytes, *, is_held: bool = False) -> None:
         self.move(LinkEvent.SENT_ATTACH)
-        self.unsaid = attach
+        self.unsaid = frame
         if not is_held:
             self.say()
-
-    def check_fits(self, attach: Attach) -> None:
-        """Whether our half fits a frame of the peer's. Raises Refused."""
-        size_bytes, size_max = len(encode(attach)) + HEADER_SIZE, self.session.connection.peer_frame_size
-        if size_bytes > size_max:
-            why = f"the answer to this attach has {size_bytes} bytes, and max-frame-size is {size_max}: raise that"
-            raise Refused(FRAME_SIZE_TOO_SMALL, why)
 
     def say(self) -> None:
         """Send what `answer` held back, if it did."""
         if self.unsaid is not None:
-            self.session.send(self.unsaid)
+            self.session.connection.out.append(self.unsaid)
             self.unsaid = None
 
     def part(self) -> None:
@@ -122,14 +130,13 @@ class LinkBase:
             initial_delivery_count=0 if is_sender else None,
         )  # fmt: skip
         try:
-            self.check_fits(refusal)
+            self.answer(refusal)
         except Refused as refused:
             # Not even its name does, so nothing can be said of this link.
             self.session.flush()
             self.session.end(refused.condition, refused.description)
             self.session.release(None)
             return
-        self.answer(refusal)
         self.detach(condition, description, info)
 
     def detach(
@@ -184,7 +191,6 @@ class SenderLink(LinkBase):
             rcv_settle_mode=attach.rcv_settle_mode or 0,
             source=source, target=attach.target, initial_delivery_count=initial_delivery_count,
         )  # fmt: skip
-        self.check_fits(ours)
         self.answer(ours, is_held=is_held)
 
     def flow(self, flow: Flow) -> None:
@@ -235,7 +241,6 @@ class ReceiverLink(LinkBase):
             name=self.name, handle=self.handle, role=ROLE_RECEIVER, snd_settle_mode=mode, rcv_settle_mode=0,
             source=attach.source, target=target, max_message_size=max_message_size,
         )  # fmt: skip
-        self.check_fits(ours)
         self.answer(ours)
 
     def grant(self, window: int) -> None:

@@ -118,7 +118,7 @@ class Session(OutgoingTransfers):
 
         self.by_handle[link.handle] = link
         self.by_name[(link.name, link.role)] = link
-        link.answer(replace(attach, handle=link.handle, role=link.role))
+        link.ask(replace(attach, handle=link.handle, role=link.role))
 
     def send_flow(self, link: LinkBase | None = None, properties: dict[Symbol, Any] | None = None) -> None:
         """Session state, and the link's where one is given; `properties` are the link's."""
