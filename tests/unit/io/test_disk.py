@@ -157,6 +157,28 @@ def test_what_waits_is_committed_in_groups_of_a_bounded_size(tmp_path: Path, is_
     assert node.disk.close()
 
 
+def test_a_little_that_nobody_waits_for_rides_along_with_the_next_group(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full group leaves it behind: a sync for it alone would hold up those who wait."""
+    monkeypatch.setattr("mqbroker.io.disk.RIDE_ALONG_S", 60.0)
+    files = SlowFiles()
+    node = Node(tmp_path, files, journal_file_size_bytes=4 << 20)
+    node.journal.declare(1, {})
+    node.wait(node.store(1, b"x"))
+    done = len(node.positions)
+    files.gate.clear()
+    first = node.store(2, b"x")
+    until(lambda: node.disk.pending_bytes > 0 and not node.disk._queue)
+    full = node.store(3, bytes(GROUP_BYTES_MAX))
+    node.store(4, b"rides along", sync=False)
+    files.gate.set()
+    node.wait(full)
+    node.wait(node.store(5, b"x"))
+    assert [reported - first for reported in node.positions[done:]] == [0, 1, 3]
+    assert node.disk.close()
+
+
 def test_an_inline_commit_is_synced_when_the_call_returns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # However slow this machine's disk is at the moment.
     monkeypatch.setattr("mqbroker.io.disk.INLINE_SYNC_S_MAX", 60.0)

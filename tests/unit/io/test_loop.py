@@ -61,6 +61,28 @@ def test_a_turn_is_bounded_in_bytes(run: Runner) -> None:
     run(scenario())
 
 
+def test_while_the_journal_is_written_turns_are_smaller(run: Runner) -> None:
+    async def scenario() -> None:
+        append = Append(1, 1, [b"entry"], 5, sync=True)
+        core = ScriptedCore(lambda _: Batch(append=append if len(core.steps) == 2 else None))
+        async with bench(core) as made:
+            await until(lambda: len(core.steps) == 1)
+
+            def runs_within(size_bytes: int) -> bool:
+                before = len(core.steps)
+                made.node.post_received(1, bytes(size_bytes))
+                return len(core.steps) > before
+
+            small, large = loop_module.GATHERED_DURABLE_BYTES_MAX, loop_module.GATHERED_BYTES_MAX
+            assert not runs_within(small)
+            assert runs_within(large)  # the step that appends
+            for _ in range(loop_module.DURABLE_STEPS):
+                assert runs_within(small)
+            assert not runs_within(small), "so many steps without an append: the journal is idle"
+
+    run(scenario())
+
+
 def test_what_comes_before_the_start_is_in_the_first_step(run: Runner) -> None:
     async def scenario() -> None:
         core = ScriptedCore()

@@ -31,6 +31,8 @@ from mqbroker.node.inputs import Input, Synced
 
 # How long an append that nothing waits for may stay in memory.
 RIDE_ALONG_S: Final = 0.05
+# Where a group has left this much of it behind, it is not made to wait once more.
+RIDE_ALONG_BYTES_MAX: Final = 64 << 10
 # An inline commit stops the loop, so it must be small and the disk must have been quick of late.
 INLINE_BYTES_MAX: Final = 128 << 10
 INLINE_SYNC_S_MAX: Final = 0.001
@@ -214,7 +216,8 @@ class Disk:
             while self._queue and size_bytes < GROUP_BYTES_MAX:
                 group.append(self._queue.popleft())
                 size_bytes += group[-1].size_bytes
-            self._is_sync_wanted = bool(self._queue)  # what is left has waited as well
+            is_much_left = self._pending_bytes - size_bytes > RIDE_ALONG_BYTES_MAX
+            self._is_sync_wanted = is_much_left or any(append.sync for append in self._queue)
             self._busy_since_s = time.monotonic()
             return group
 

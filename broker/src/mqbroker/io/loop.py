@@ -26,10 +26,12 @@ EXIT_HARD_STOP: Final = 1
 EXIT_BUG: Final = 70  # EX_SOFTWARE of sysexits(3)
 EXIT_STORAGE: Final = 74  # EX_IOERR
 
-# What one turn gathers before the core sees it. libuv reads a fast connection up to 32 times in a turn; all of that in
-# one step would be one group for the disk and one answer, and client, loop and disk would wait for each other in turn.
-# Of pieces each has one under way.
-GATHERED_BYTES_MAX: Final = 128 << 10
+# What one turn gathers before the core sees it. libuv reads a fast connection up to 32 times in a turn.
+GATHERED_BYTES_MAX: Final = 1 << 20
+# And while the journal is written, which the last so many steps tell: more would be one group for the disk and one
+# answer, and client, loop and disk would wait for each other in turn. Of pieces each has one under way.
+GATHERED_DURABLE_BYTES_MAX: Final = 128 << 10
+DURABLE_STEPS: Final = 16
 # An inline commit stops the loop for one sync, which is worth it where little came: two changes of threads cost more
 # than the sync of a good disk. A read this large is a part of more, and the rest had better be read during the sync.
 BURST_READ_BYTES: Final = 32 << 10
@@ -67,6 +69,8 @@ class NodeLoop:
         self._handlers: Handlers = {}
         self._inputs: list[Input] = []
         self._gathered_bytes = 0
+        self._gathered_bytes_max = GATHERED_BYTES_MAX
+        self._durable_steps = 0  # so many are left until the journal counts as idle
         self._is_burst = False  # among what is gathered
         self._is_scheduled = False
         self._is_committed = False  # by this very turn, inline: `Synced` is among the inputs
@@ -101,7 +105,7 @@ class NodeLoop:
         self.received_bytes_total += size_bytes
         if size_bytes >= BURST_READ_BYTES:
             self._is_burst = True
-        if self._gathered_bytes >= GATHERED_BYTES_MAX:
+        if self._gathered_bytes >= self._gathered_bytes_max:
             self._turn()
         elif not self._is_scheduled:
             self._schedule()
@@ -198,6 +202,11 @@ class NodeLoop:
     def _carry_out(self, batch: Batch, is_burst: bool) -> None:
         if batch.append is not None:
             self._hand_over(batch.append, is_burst)
+            self._durable_steps, self._gathered_bytes_max = DURABLE_STEPS, GATHERED_DURABLE_BYTES_MAX
+        elif self._durable_steps:
+            self._durable_steps -= 1
+            if not self._durable_steps:
+                self._gathered_bytes_max = GATHERED_BYTES_MAX
         handlers = self._handlers
         for effect in batch.effects:
             handlers[type(effect)](effect)
