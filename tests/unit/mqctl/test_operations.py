@@ -410,6 +410,20 @@ def test_states_of_nagios(cluster: Cluster, words: list[str], code: int, said: s
     assert out.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("bounds", "code", "word"),
+    [((2, 3), 0, "OK"), ((1, 2), 1, "WARNING"), ((1, 1), 2, "CRITICAL"), ((2, 1), 2, "CRITICAL")],
+)
+def test_memory_is_critical_from_its_bound_on_wherever_the_warning_begins(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], bounds: tuple[int, int], code: int, word: str
+) -> None:
+    with AdminStage(tmp_path, stage=Stage(options_with(limits={"global_max_size_bytes": 1 << 20}))) as node:
+        node.stage.admin("send", address="full", messages=[{"body": "x" * 10_600}])
+        words = ["check", "--memory-warning", str(bounds[0]), "--memory-critical", str(bounds[1])]
+        assert execute([*words, "--dev", "--directory", str(tmp_path)]) == code
+    assert capsys.readouterr().out.startswith(f"MQ {word} - ")
+
+
 def test_performance_data_of_one_queue_has_its_thresholds(cluster: Cluster) -> None:
     cluster.run("send", "full", "a", "--host", "dev-1")
     out, _ = cluster.run("check", "--queue", "full", "-w", "2", "-c", "3")

@@ -393,7 +393,8 @@ class Broker:
         self.take_users(self.accounts.users)
 
     def _options_changed(self, given_: given.OptionsChanged) -> None:
-        self.take_options(given_.options)
+        if not self.is_stopping:  # as in Reloads.done
+            self.take_options(given_.options)
 
     def take_options(self, options: BrokerOptions) -> list[str]:
         """What may change while the process runs; the rest waits for a restart. Says what could not be done."""

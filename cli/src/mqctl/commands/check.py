@@ -100,8 +100,8 @@ def node_findings(node: Node, status: dict[str, Any], options: Options) -> Itera
     if status["state"] != "active":
         yield Finding(CRITICAL, f"{node.name} is {status['state']}")
     percent = 100 * status["held_bytes"] // max(status["global_max_size_bytes"], 1)
-    if percent >= options.memory_warning:
-        is_critical = percent >= options.memory_critical
+    is_critical = percent >= options.memory_critical
+    if is_critical or percent >= options.memory_warning:
         yield Finding(CRITICAL if is_critical else WARNING, f"{node.name} uses {percent} % of its memory for messages")
     for level, text in soon_ending(status):
         yield Finding(CRITICAL if level == "error" else WARNING, f"{node.name}: {text}")
