@@ -249,6 +249,20 @@ def test_an_import_that_was_killed_is_begun_anew(tmp_path: Path, capsys: pytest.
     assert capsys.readouterr().out == "imported: 1 queues, 3 messages\n"
 
 
+def test_what_a_killed_import_left_goes_also_where_a_broker_has_run_since(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = made(tmp_path / "d")
+    for name in (command.IMPORTING_NAME, command.IMPORTING_LARGE_NAME):
+        (data / name).mkdir()
+        (data / name / FILE).write_bytes(b"half")
+    before = contents(data)
+    assert main(["journal", "import", "--data-directory", str(data)]) == exits.FAILED
+    assert "has a journal already" in capsys.readouterr().err
+    assert sorted(file.name for file in data.iterdir()) == ["identity.json", "journal", "lock"]
+    assert contents(data) == before
+
+
 LARGE = large_run(build_message(b"", durable=True)[:-5], Large(7, 1_200_000))
 BODY = random.Random(7).randbytes(1_200_000)
 

@@ -206,11 +206,11 @@ def _removed_if_not_whole(file: Path) -> Iterator[None]:
 
 def _import(args: argparse.Namespace, directory: Path, options: JournalOptions) -> int:
     owner = identity.check(directory, identity.machine_id())
+    place, large = directory / IMPORTING_NAME, directory / IMPORTING_LARGE_NAME
+    _clear(place, large)  # what an import left that was killed, whatever has become of the directory since
     if identity.has_journal(directory):
         why = "has a journal already; `mqbroker identity new` sets one aside, or name another directory"
         raise ConfigFault(str(directory), why)
-    place, large = directory / IMPORTING_NAME, directory / IMPORTING_LARGE_NAME
-    _clear(place, large)  # what an import left that was killed
     try:
         made = JournalDirectory(place, owner.node_id_bytes, replace(options, journal_sync=True))
         with _lines(args.file) as lines:
