@@ -60,7 +60,8 @@ class AdminSession:
         line = json.dumps({"id": identity, "op": operation, "args": arguments}, ensure_ascii=False)
         try:
             self._stream.settimeout(self._answer_time_s)
-            self._stream.sendall(line.encode() + b"\n")
+            # What the command line has beyond UTF-8 gets as far as the broker, which says which argument it is.
+            self._stream.sendall(line.encode(errors="surrogatepass") + b"\n")
         except (OSError, EOFError):
             raise self._lost("the connection broke") from None
         self._operations[identity] = operation

@@ -20,7 +20,12 @@ NUMBER = "{n}"
 def numbered(body: str, count: int) -> Iterator[bytes]:
     """`count` bodies: `{n}` in the text becomes 1, 2, …; without it all are the same."""
     for number in range(1, count + 1):
-        yield body.replace(NUMBER, str(number)).encode()
+        yield typed(body.replace(NUMBER, str(number)))
+
+
+def typed(text: str) -> bytes:
+    """The bytes of a word of the command line, which need not be UTF-8."""
+    return text.encode(errors="surrogateescape")
 
 
 def lines(chunks: Iterable[bytes]) -> Iterator[bytes]:

@@ -95,6 +95,11 @@ def printable(text: str) -> str:
     return "".join(one if one.isprintable() or one in "\n\t" else repr(one)[1:-1] for one in text)
 
 
+def one_line(text: str) -> str:
+    """The same, and line ends as well: where a line is one thing, nobody may make another of it."""
+    return printable(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
 def write(rows: Rows, shape: Shape, console: Console) -> None:
     """Write all rows to the file of `console`."""
     columns = chosen_columns(rows, shape)

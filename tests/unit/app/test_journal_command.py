@@ -6,6 +6,9 @@ import io
 import json
 import os
 import random
+import resource
+import signal
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -31,7 +34,9 @@ from mqbroker.wire.sections import build_message
 FILE = "journal-0000000001.mqj"
 
 
-def made(directory: Path, count: int = 3, *, is_clean: bool = True, large: Run | None = None) -> Path:
+def made(
+    directory: Path, count: int = 3, *, is_clean: bool = True, large: Run | None = None, name: str = "orders"
+) -> Path:
     """A data directory with an identity and, in its journal, one queue with messages."""
     owner, _ = identity.init(directory, identity.machine_id())
     options = replace(defaults().journal, journal_file_size_bytes=1 << 20)
@@ -40,7 +45,7 @@ def made(directory: Path, count: int = 3, *, is_clean: bool = True, large: Run |
     journal = Journal(options, recovered)
     faults: list[StorageFault] = []
     disk = Disk(place, recovered, lambda done: None, faults.append)
-    journal.declare(1, {"name": "orders", "address": "orders", "routing": "anycast", "ring_size": 9})
+    journal.declare(1, {"name": name, "address": "orders", "routing": "anycast", "ring_size": 9})
     for number in range(1, count + 1):
         run = large or single(build_message(f"m{number}", durable=True))
         journal.store(number, 1, (1,), run.buffer, 1_700_000_000_000)
@@ -162,6 +167,36 @@ def test_a_file_is_private_and_overwrites_none(tmp_path: Path, capsys: pytest.Ca
     assert json.loads(capsys.readouterr().out) == {"schema": 1, "queues": 1, "messages": 3}
 
 
+def test_an_export_that_fails_leaves_no_file_and_may_be_repeated(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data, file = made(tmp_path / "d", 1), tmp_path / "export.jsonl"
+    words = ["journal", "export", str(file), "--data-directory", str(data)]
+    bound, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+    was = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100, resource.RLIM_INFINITY))
+        assert main(words) == exits.FAILED
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (bound, resource.RLIM_INFINITY))
+        signal.signal(signal.SIGXFSZ, was)
+    assert "cannot be written (File too large)" in capsys.readouterr().err
+    assert not file.exists()
+    assert main(words) == exits.DONE
+
+
+def test_an_export_is_utf8_whatever_the_locale_says(tmp_path: Path) -> None:
+    data = made(tmp_path / "d", name="ünïcode")
+    environment = {**os.environ, "PYTHONIOENCODING": "latin-1", "PYTHONPATH": os.pathsep.join(sys.path)}
+    for words in (["export"], ["info", "--json"]):
+        done = subprocess.run(
+            [sys.executable, "-m", "mqbroker.app.main", "journal", *words, "--data-directory", str(data)],
+            env=environment, capture_output=True, timeout=60, check=True,
+        )  # fmt: skip
+        rows = [json.loads(line) for line in done.stdout.decode().splitlines()]
+        assert "ünïcode" in str(rows)
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [(b"{", "line 1: is not JSON"), (b"", "the export is cut off"), (b'{"type": "end"}\n', "begins with one row")],
@@ -212,6 +247,20 @@ def test_an_import_that_was_killed_is_begun_anew(tmp_path: Path, capsys: pytest.
     assert main(["journal", "export", str(tmp_path / "x"), "--data-directory", str(old)]) == exits.DONE
     assert main(["journal", "import", str(tmp_path / "x"), "--data-directory", str(new)]) == exits.DONE
     assert capsys.readouterr().out == "imported: 1 queues, 3 messages\n"
+
+
+def test_what_a_killed_import_left_goes_also_where_a_broker_has_run_since(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = made(tmp_path / "d")
+    for name in (command.IMPORTING_NAME, command.IMPORTING_LARGE_NAME):
+        (data / name).mkdir()
+        (data / name / FILE).write_bytes(b"half")
+    before = contents(data)
+    assert main(["journal", "import", "--data-directory", str(data)]) == exits.FAILED
+    assert "has a journal already" in capsys.readouterr().err
+    assert sorted(file.name for file in data.iterdir()) == ["identity.json", "journal", "lock"]
+    assert contents(data) == before
 
 
 LARGE = large_run(build_message(b"", durable=True)[:-5], Large(7, 1_200_000))

@@ -74,6 +74,10 @@ def test_deep_nesting_is_a_fault() -> None:
     assert "file" in faults("x = " + "[" * 100_000)
 
 
+def test_a_number_of_more_digits_than_python_takes_is_a_fault() -> None:
+    assert faults("[limits]\nlink-credit = " + "9" * 5000)["file"].startswith("is not TOML: Exceeds the limit")
+
+
 def test_overlong_text_is_refused_unread() -> None:
     assert "longer than" in faults("#" * (TEXT_CHARACTERS_MAX + 1))["file"]
 

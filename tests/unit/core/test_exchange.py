@@ -230,6 +230,7 @@ def test_a_faulty_route_is_refused(change: dict[str, Any], said: str) -> None:
     [
         {"selector": "a = "}, {"selector": 5}, {"ring_size": None}, {"max_consumers": "3"}, {"paused": 1},
         {"name": ""}, {"name": 5}, {"address": ""}, {"address": 5}, {"routing": "any"}, {"routing": "forward"},
+        {"name": "\ud800"}, {"address": "\ud800"}, {"selector": "a = '\ud800'"}, {"group_first_key": "\udfff"},
     ],
 )  # fmt: skip
 def test_a_queue_that_no_broker_could_load_is_refused(change: dict[str, Any]) -> None:

@@ -127,6 +127,22 @@ def test_files_that_cannot_be_read_are_named(run: Runner, authority: Authority) 
     run(scenario())
 
 
+@pytest.mark.parametrize("what", ["listener", "TLS"])
+def test_what_waits_for_a_restart_is_shown_until_then(run: Runner, authority: Authority, what: str) -> None:
+    async def scenario() -> None:
+        server, port = await far_end(authority)
+        core = dialling()
+        async with bench(core, **listener(authority)) as made:
+            bare = replace(made.listener, tls_certificate_file="", tls_key_file="", tls_client_ca_file="")
+            made.connectors.change((bare,) if what == "TLS" else ())
+            made.connectors.connect(Connect(-1, "127.0.0.1", port, is_tls=True, listener="clients"))
+            await until(lambda: core.of(Closed))
+            assert [each.why for each in core.of(Closed)] == ["closed by us"]
+        server.close()
+
+    run(scenario())
+
+
 def test_a_peer_that_never_shakes_hands_is_given_up(run: Runner, authority: Authority) -> None:
     async def scenario() -> None:
         server = await asyncio.start_server(lambda _reader, _writer: None, "127.0.0.1", 0)

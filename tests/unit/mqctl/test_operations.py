@@ -330,9 +330,29 @@ def test_events_of_all_nodes_by_time(cluster: Cluster) -> None:
     assert (row["event"], row["fields"], row["time"][-1]) == ("login-failed", "user=eve", "Z")
 
 
-def test_a_followed_event_is_one_line() -> None:
-    row = {"time_ms": 1_700_000_000_123, "level": "info", "event": "ready", "fields": {"node": "a"}}
-    assert events.line_of("mq1", events.shown(row, Format.TABLE)) == "2023-11-14T22:13:20.123Z mq1 info ready node=a"
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("a", "a"),
+        (7, "7"),
+        ("ü=1", "ü=1"),
+        ("", '""'),
+        ("a b", '"a b"'),
+        ('"', '"\\""'),
+        ("a\nb", '"a\\nb"'),
+        ("a\n", '"a\\n"'),
+    ],
+)
+def test_a_followed_event_is_one_line(value: str | int, said: str) -> None:
+    row = {"time_ms": 1_700_000_000_123, "level": "info", "event": "ready", "fields": {"node": value}}
+    line = events.line_of("mq1", events.shown(row, Format.TABLE))
+    assert line == f"2023-11-14T22:13:20.123Z mq1 info ready node={said}"
+
+
+def test_who_fails_to_log_in_makes_no_line_of_events(cluster: Cluster) -> None:
+    cluster.first.stage.broker.notice(Level.WARNING, "login-failed", user="eve\n2026-01-01T00:00:00.000Z dev-1 error x")
+    out, _ = cluster.run("events", "--host", "dev-1")
+    assert out.count("\n") == 2, "a header and one row"
 
 
 def test_logs_of_dev_brokers_and_of_journald(cluster: Cluster) -> None:
@@ -407,6 +427,29 @@ def test_states_of_nagios(cluster: Cluster, words: list[str], code: int, said: s
     cluster.run("send", "full", "a", "b", "c", "--host", "dev-1")
     out, _ = cluster.run("check", *words, code=code)
     assert out.startswith(said)
+    assert out.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("bounds", "code", "word"),
+    [((2, 3), 0, "OK"), ((1, 2), 1, "WARNING"), ((1, 1), 2, "CRITICAL"), ((2, 1), 2, "CRITICAL")],
+)
+def test_memory_is_critical_from_its_bound_on_wherever_the_warning_begins(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], bounds: tuple[int, int], code: int, word: str
+) -> None:
+    with AdminStage(tmp_path, stage=Stage(options_with(limits={"global_max_size_bytes": 1 << 20}))) as node:
+        node.stage.admin("send", address="full", messages=[{"body": "x" * 10_600}])
+        words = ["check", "--memory-warning", str(bounds[0]), "--memory-critical", str(bounds[1])]
+        assert execute([*words, "--dev", "--directory", str(tmp_path)]) == code
+    assert capsys.readouterr().out.startswith(f"MQ {word} - ")
+
+
+def test_a_name_ends_neither_the_line_nor_its_text_nor_a_label(cluster: Cluster) -> None:
+    name = "o'x|y\nMQ OK"
+    cluster.run("send", name, "a", "--host", "dev-1")
+    out, _ = cluster.run("check", "--queue", name, "-w", "1", code=1)
+    assert out.startswith("MQ WARNING - dev-1 o'x/y\\nMQ OK holds 1 message | ")
+    assert out.endswith(" 'dev-1 o''x|y\\nMQ OK'=1;1;;0\n")
     assert out.count("\n") == 1
 
 

@@ -9,6 +9,7 @@ import pytest
 from mqbroker.config.load import parse
 from mqbroker.config.slices import BrokerOptions
 from mqbroker.core.configured import faults_of
+from mqbroker.node import inputs as given
 
 from tests.golden.conversation import Conversation, ScriptStage
 from tests.unit.admin.site import Site
@@ -343,3 +344,23 @@ def test_filters_that_are_no_selectors_are_found_before() -> None:
     (fault,) = faults_of(read(ONE + 'filter = "color ="\n').addresses)
     assert fault.path == "addresses.0.anycast.0.filter"
     assert faults_of(read(ONE + 'filter = "color = 1"\n').addresses) == []
+
+
+@pytest.mark.parametrize("is_asked", [True, False], ids=["by an administrator", "by a signal"])
+def test_a_reload_that_a_stop_overtakes_writes_nothing_behind_the_end_of_the_journal(is_asked: bool) -> None:
+    site = site_with("")
+    stage = site.stage
+    take(site, ONE)
+    if is_asked:
+        stage.give(given.AdminRequest(901, 1, "config-reload", {}))
+    stage.give(given.Stop())
+    if not is_asked:
+        stage.give(given.OptionsChanged(stage.options))
+    stage.run()
+    assert stage.halted == 0
+    if is_asked:
+        error = {"condition": "amqp:connection:forced", "description": "config-reload: the broker stops"}
+        assert stage.replies[901].error == error
+    assert stage.disk.load().was_clean
+    stage.start()
+    assert queues(site) == {"q": ("orders", "anycast")}, "the next start reads them"

@@ -80,3 +80,22 @@ def test_it_takes_nothing_and_comes_to_nothing_while_the_node_stops() -> None:
     site.stage.is_disk_held = True
     site.stage.stop()
     assert "the broker stops" in site.refused("config-reload")[1]
+
+
+def test_settings_that_wait_for_a_restart_hold_at_no_address_before() -> None:
+    site = Site({"old": {"max_size_messages": 1, "address_full_policy": "FAIL"}})
+    stage = site.stage
+    bounds = {"max_size_messages": 2, "address_full_policy": "FAIL"}
+    stage.options = options_with(address_settings={"#": {"redelivery_delay": 7} | bounds})
+    answer = site.do("config-reload")
+    assert {one["option"] for one in answer["restart"]} == {
+        "address-settings.old.max-size-messages", "address-settings.old.address-full-policy",
+        "address-settings.#.max-size-messages", "address-settings.#.address-full-policy",
+    }  # fmt: skip
+    assert stage.broker.store.settings.of("old").redelivery_delay == 7
+    site.send("new", "a", "b", "c")
+    site.send("old", "a")
+    assert "is full" in site.refused("send", address="old", messages=[{"body": "b"}])[1]
+    site.restart()
+    assert "is full" in site.refused("send", address="new", messages=[{"body": "d"}])[1]
+    site.send("old", "b")

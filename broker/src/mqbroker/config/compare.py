@@ -85,6 +85,19 @@ def taken(started: BrokerOptions, before: BrokerOptions, after: BrokerOptions) -
     return [one for one in changes(first, last) if one.needs is Verdict.RELOAD and one.path not in waiting]
 
 
+def in_force(started: AddressSettingsOptions, new: AddressSettingsOptions) -> AddressSettingsOptions:
+    """The settings of addresses after a reload of `new`: what waits for a restart is as the process was started."""
+    fixed = {entry.yaml_name for entry in catalogue.entries() if entry.table == "address_settings" and not entry.reload}
+    values = {
+        one.match: {name: value for name, value in one.values.items() if name not in fixed} for one in new.matches
+    }
+    for one in started.matches:
+        kept = {name: value for name, value in one.values.items() if name in fixed}
+        if kept:
+            values.setdefault(one.match, {}).update(kept)
+    return AddressSettingsOptions(new.built_in, tuple(AddressMatch(match, said) for match, said in values.items()))
+
+
 def verdict(found: list[Change]) -> Verdict:
     """The strongest need among the changes."""
     if any(change.needs is Verdict.RESTART for change in found):

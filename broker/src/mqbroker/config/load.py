@@ -32,7 +32,7 @@ def parse(text: str) -> BrokerOptions | list[ConfigFault]:
         return [ConfigFault("file", f"is longer than {TEXT_CHARACTERS_MAX} characters; this is no broker.toml")]
     try:
         raw = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # TOMLDecodeError is one; so is a number of more digits than Python takes
         return [ConfigFault("file", f"is not TOML: {error}")]
     except RecursionError:
         return [ConfigFault("file", "is nested too deeply; options are at most a list in a table")]

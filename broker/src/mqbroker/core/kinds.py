@@ -92,6 +92,9 @@ def check_attributes(attributes: dict[str, Any]) -> None:
     wrong = [name for name, value in said.items() if not isinstance(value, str)]
     wrong += [name for name, default in OPTIONAL if type(getattr(kind, name)) is not type(default)]
     wrong += [name for name in ("name", "address") if name not in wrong and not 0 < len(said[name]) <= NAME_SIZE_MAX]
+    for value in attributes.values():
+        if isinstance(value, str):
+            value.encode()  # JSON may name halves of surrogate pairs, which nothing else could hold
     if wrong or kind.routing not in ROUTINGS or (kind.is_forwarding and not (kind.route and kind.forwards_to)):
         raise ValueError(f"attributes of a queue, {', '.join(wrong) or 'routing'}: {attributes}")
 

@@ -26,11 +26,13 @@ class Connectors:
         self._node = node
         self._connections = connections
         self._attempts: dict[int, asyncio.Task[None]] = {}
-        self.change(listeners)
+        self._listeners = _by_name(listeners)
 
     def change(self, listeners: tuple[ListenerOptions, ...]) -> None:
-        """Whose certificates may be shown from now on."""
-        self._listeners = {one.name: (f"listeners.{number}", one) for number, one in enumerate(listeners)}
+        """Whose certificates may be shown from now on. A listener, and its TLS, comes and goes with a restart alone."""
+        for name, (path, found) in _by_name(listeners).items():
+            if name in self._listeners and self._listeners[name][1].has_tls == found.has_tls:
+                self._listeners[name] = path, found
 
     def connect(self, effect: Connect) -> None:
         connection = self._connections.outgoing(effect.conn)
@@ -65,6 +67,10 @@ class Connectors:
             return None
         path, listener = self._listeners.get(effect.listener, ("", None))
         return tls.dialling_context(listener, path)
+
+
+def _by_name(listeners: tuple[ListenerOptions, ...]) -> dict[str, tuple[str, ListenerOptions]]:
+    return {one.name: (f"listeners.{number}", one) for number, one in enumerate(listeners)}
 
 
 async def _connect(effect: Connect, connection: Connection, context: ssl.SSLContext | None) -> str:

@@ -16,6 +16,7 @@ from mqbroker.amqp.links import ReceiverLink, SenderLink
 from mqbroker.base.errors import Bug
 from mqbroker.base.notice import Level, Notice
 from mqbroker.base.time import At
+from mqbroker.config.compare import in_force
 from mqbroker.config.slices import BrokerOptions
 from mqbroker.core.address import Address
 from mqbroker.core.clock_steps import take_time
@@ -393,12 +394,13 @@ class Broker:
         self.take_users(self.accounts.users)
 
     def _options_changed(self, given_: given.OptionsChanged) -> None:
-        self.take_options(given_.options)
+        if not self.is_stopping:  # as in Reloads.done
+            self.take_options(given_.options)
 
     def take_options(self, options: BrokerOptions) -> list[str]:
         """What may change while the process runs; the rest waits for a restart. Says what could not be done."""
         self.offered = options
-        self.store.settings.change(options.address_settings)
+        self.store.settings.change(in_force(self.options.address_settings, options.address_settings))
         self.permissions.change(options.security_settings)
         withdraw(self)
         remarks = deploy(self, options)

@@ -40,6 +40,10 @@ class Reloads:
         if request_id is None:
             return False
         broker, before = self._broker, self._broker.offered
+        if broker.is_stopping:
+            # What they bring would be journalled behind the journal's end; the next start reads them anyway.
+            broker.reply_error(request_id, "amqp:connection:forced", "config-reload: the broker stops")
+            return True
         users = _users_compared(broker.accounts.users, found.users)
         remarks = self._take(found)
         waiting = [one for one in compare.changes(broker.options, found.options) if one.needs is Verdict.RESTART]

@@ -14,7 +14,7 @@ from mqctl.errors import CommandError, UsageError
 from mqctl.exits import NagiosCode
 from mqctl.fanout import on_each
 from mqctl.nodes import Node, NodeOptions, choose, nodes_of, open_admin
-from mqctl.output import counted, printable
+from mqctl.output import counted, one_line
 from mqctl.world import World
 
 OK, WARNING, CRITICAL, UNKNOWN = 0, 1, 2, 3
@@ -58,7 +58,7 @@ def run(world: World, options: Options) -> int:
         state, line = look(world, options)
     except CommandError as error:
         state, line = UNKNOWN, f"{error.what}; try: {error.attempt}" if error.attempt else error.what
-    world.out.write(f"MQ {WORDS[state]} - {printable(line)}\n")
+    world.out.write(f"MQ {WORDS[state]} - {one_line(line)}\n")
     return NagiosCode(state)
 
 
@@ -100,8 +100,8 @@ def node_findings(node: Node, status: dict[str, Any], options: Options) -> Itera
     if status["state"] != "active":
         yield Finding(CRITICAL, f"{node.name} is {status['state']}")
     percent = 100 * status["held_bytes"] // max(status["global_max_size_bytes"], 1)
-    if percent >= options.memory_warning:
-        is_critical = percent >= options.memory_critical
+    is_critical = percent >= options.memory_critical
+    if is_critical or percent >= options.memory_warning:
         yield Finding(CRITICAL if is_critical else WARNING, f"{node.name} uses {percent} % of its memory for messages")
     for level, text in soon_ending(status):
         yield Finding(CRITICAL if level == "error" else WARNING, f"{node.name}: {text}")
@@ -123,12 +123,15 @@ def queue_findings(queues: list[tuple[Node, dict[str, Any]]], options: Options) 
 
 def _queue_performance(queues: list[tuple[Node, dict[str, Any]]], options: Options) -> list[str]:
     limits = f"{options.warning or ''};{options.critical or ''};0"
-    return [f"'{node.name} {queue['name']}'={queue['message_count']};{limits}" for node, queue in queues]
+    # A quote that is doubled is one of the label.
+    named = ((f"{node.name} {queue['name']}".replace("'", "''"), queue) for node, queue in queues)
+    return [f"'{label}'={queue['message_count']};{limits}" for label, queue in named]
 
 
 def judged(findings: list[Finding], what: str, performance: list[str]) -> tuple[int, str]:
     """The worst state first in the line; what is certain beats what is unknown."""
     worst = max((finding.state for finding in findings), key=(OK, UNKNOWN, WARNING, CRITICAL).index, default=OK)
     texts = [finding.text for finding in sorted(findings, key=lambda one: one.state != worst)]
-    line = "; ".join(texts) if texts else f"{what} well"
+    # The first bar ends the text.
+    line = "; ".join(texts).replace("|", "/") if texts else f"{what} well"
     return worst, f"{line} | {' '.join(performance)}" if performance else line

@@ -16,7 +16,7 @@ from mqctl.admin import AdminSession
 from mqctl.asking import PLACE, AskOptions, Listing, gather, nodes_meant, row_of
 from mqctl.exits import Exit
 from mqctl.nodes import Node, open_admin
-from mqctl.output import Column, Format, Rows, printable, write
+from mqctl.output import Column, Format, Rows, one_line, write
 from mqctl.world import World
 
 COLUMNS = (
@@ -89,7 +89,7 @@ def _show_new(world: World, options: Options, at: tuple[Node, AdminSession], arg
         if options.shape.format is Format.JSON:
             world.out.write(json.dumps({"schema": SCHEMA, **shown(row, Format.JSON)}, ensure_ascii=False) + "\n")
         else:
-            world.out.write(printable(line_of(node.name, shown(row, Format.TABLE))) + "\n")
+            world.out.write(one_line(line_of(node.name, shown(row, Format.TABLE))) + "\n")
     return int(answer["position"])
 
 
@@ -98,8 +98,14 @@ def shown(row: Mapping[str, Any], format_: Format) -> dict[str, Any]:
     seconds, ms = divmod(row["time_ms"], 1000)
     stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
     fields = row["fields"]
-    text = " ".join(f"{name}={value}" for name, value in fields.items())
+    text = " ".join(f"{name}={_value(value)}" for name, value in fields.items())
     return {**row, "time": f"{stamp}.{ms:03}Z", "fields": fields if format_ is Format.JSON else text}
+
+
+def _value(value: Any) -> str:
+    """In quotes, as in the log, where it could be taken for more than one value or line."""
+    text = str(value)
+    return json.dumps(text, ensure_ascii=False) if '"' in text or text.split() != [text] else text
 
 
 def line_of(node: str, row: Mapping[str, Any]) -> str:

@@ -48,7 +48,9 @@ class Options(AskOptions):
     sum: Annotated[bool, typer.Option("--sum", help="One row for each queue, summed over the nodes that have it.")] = (
         False
     )
-    interval: Annotated[float, typer.Option(help="Seconds between two looks, for rates; 0: one look.", min=0)] = 1.0
+    interval: Annotated[
+        float, typer.Option(help="Seconds between two looks, for rates; 0: one look.", min=0, max=3600)
+    ] = 1.0
 
 
 def run(world: World, options: Options) -> int:

@@ -78,7 +78,7 @@ def drain(
     while not options.count or received < options.count:
         left_s = max(0.0, options.timeout - (world.monotonic_s() - quiet_since_s))
         wanted = min(BATCH_COUNT_MAX, options.count - received) if options.count else BATCH_COUNT_MAX
-        wait_ms = min(WAIT_MS_MAX, round(left_s * 1000))
+        wait_ms = round(min(WAIT_MS_MAX, left_s * 1000))  # the time may be infinite
         answer = session.call(
             "receive", wait_ms / 1000, address=options.address, count_max=wanted, wait_ms=wait_ms,
             selector=options.selector,

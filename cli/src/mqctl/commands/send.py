@@ -24,6 +24,7 @@ from mqctl.world import World
 
 COLUMNS = (Column("host"), Column("instance"), Column("address"), Column("accepted", is_number=True))
 SYNC_TIME_S = 60.0
+TTL_S_MAX = 0xFFFF_FFFF // 1000  # a header counts milliseconds in 32 bits
 NUMBER_FIELDS = ("absolute_expiry_time", "creation_time", "group_sequence")
 
 
@@ -41,7 +42,7 @@ class Options(ReaderOptions, NodeOptions):
     ] = 0
     durable: Annotated[bool, typer.Option(help="Durable messages survive the loss of power once accepted.")] = True
     priority: Annotated[int | None, typer.Option(help="0 to 9; messages without one have 4.", min=0, max=9)] = None
-    ttl: Annotated[float, typer.Option(help="Seconds after which they expire; 0: never.", min=0)] = 0
+    ttl: Annotated[float, typer.Option(help="Seconds after which they expire; 0: never.", min=0, max=TTL_S_MAX)] = 0
     property_: Annotated[
         list[str] | None,
         typer.Option("--property", "-p", help="NAME=VALUE, for selectors; JSON or text; may be repeated."),
@@ -162,7 +163,7 @@ def bodies_of(world: World, options: Options) -> tuple[Iterator[bytes], int | No
     if missing is not None:
         raise UsageError(f"--file {missing}: there is no such file")
     contents = (_content(world.cwd / path) for path in files)
-    return itertools.chain((one.encode() for one in texts), contents), len(texts) + len(files)
+    return itertools.chain(map(messages.typed, texts), contents), len(texts) + len(files)
 
 
 def _content(path: Path) -> bytes:

@@ -124,7 +124,7 @@ def _info(args: argparse.Namespace, found: Recovered, owner: Identity) -> int:
         "messages": sum(queue["messages"] for queue in queues),
     }  # fmt: skip
     if args.json:
-        print(json.dumps(row | {"queues": queues}, ensure_ascii=False))
+        print(json.dumps(row | {"queues": queues}))
         return exits.DONE
     for name, value in row.items():
         if name != "schema":
@@ -172,18 +172,33 @@ def _reader(directory: Path) -> Read:
 def _export(args: argparse.Namespace, rows: Iterator[dict[str, Any]]) -> int:
     if args.file is None:
         for row in rows:
-            sys.stdout.write(json.dumps(row, ensure_ascii=False) + "\n")
+            sys.stdout.buffer.write(_line(row))
         sys.stdout.flush()
         return exits.DONE
     try:
         # Messages are private, and a file that is there is somebody's.
-        with args.file.open("x", encoding="utf-8") as file:
+        with args.file.open("xb") as file, _removed_if_not_whole(args.file):
             args.file.chmod(0o600)
             for row in rows:
-                file.write(json.dumps(row, ensure_ascii=False) + "\n")
+                file.write(_line(row))
+            file.flush()
     except OSError as error:
         raise ConfigFault(str(args.file), f"cannot be written ({error.strerror}); name a new file") from None
     return exits.DONE
+
+
+def _line(row: dict[str, Any]) -> bytes:
+    """One row. It is UTF-8 whatever the locale says: another host reads it."""
+    return json.dumps(row, ensure_ascii=False).encode() + b"\n"
+
+
+@contextmanager
+def _removed_if_not_whole(file: Path) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        file.unlink(missing_ok=True)
+        raise
 
 
 # -- import -----------------------------------------------------------------------------------------------------------
@@ -191,11 +206,11 @@ def _export(args: argparse.Namespace, rows: Iterator[dict[str, Any]]) -> int:
 
 def _import(args: argparse.Namespace, directory: Path, options: JournalOptions) -> int:
     owner = identity.check(directory, identity.machine_id())
+    place, large = directory / IMPORTING_NAME, directory / IMPORTING_LARGE_NAME
+    _clear(place, large)  # what an import left that was killed, whatever has become of the directory since
     if identity.has_journal(directory):
         why = "has a journal already; `mqbroker identity new` sets one aside, or name another directory"
         raise ConfigFault(str(directory), why)
-    place, large = directory / IMPORTING_NAME, directory / IMPORTING_LARGE_NAME
-    _clear(place, large)  # what an import left that was killed
     try:
         made = JournalDirectory(place, owner.node_id_bytes, replace(options, journal_sync=True))
         with _lines(args.file) as lines:

@@ -88,7 +88,7 @@ def _list(file: Path, as_json: bool) -> int:
     known = users_file.read(file)
     rows = [{"name": name, "roles": list(known[name].roles)} for name in sorted(known)]
     if as_json:
-        print(json.dumps({"schema": 1, "users": rows}, ensure_ascii=False))
+        print(json.dumps({"schema": 1, "users": rows}))
     else:
         for row in rows:
             print(f"{row['name']}\t{','.join(row['roles'])}")
