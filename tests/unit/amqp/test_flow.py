@@ -22,7 +22,8 @@ from mqbroker.wire.performatives import (
     Target,
     Transfer,
 )  # fmt: skip
-from mqbroker.wire.sections import Header, body_values, decode_header, scan_sections
+from mqbroker.wire.run import encode_run, heading, single
+from mqbroker.wire.sections import Header, Properties, body_values, build_message, decode_header, scan_sections
 from mqbroker.wire.types import Symbol
 
 from tests.support import frames
@@ -381,6 +382,27 @@ def test_delivery_ids_wrap_in_both_directions() -> None:
     assert [each.delivery_id for each in transfers_in(said)] == [wrap(0xFFFFFFFE + n) for n in range(6)]
     stage.talk(conn, frames.disposition(0xFFFFFFFE, 3, Accepted()))
     assert stage.admin("queues")["queues"][0]["message_count"] == 0
+
+
+@pytest.mark.parametrize("place", range(1, 6))
+@pytest.mark.parametrize("is_relayed", [True, False])
+def test_ids_may_wrap_within_what_is_accepted_in_parts(is_relayed: bool, place: int) -> None:
+    """Whose ids have four bytes each, so that one run crosses 2^32: to several addresses, and to one that drops."""
+    full = {"max_size_messages": place, "address_full_policy": "DROP"}
+    stage = Stage(options_with(address_settings={"orders": full}))
+    conn = stage.accept()
+    target = Target(address=None if is_relayed else "orders")
+    attach = Attach(name="s", handle=0, role=False, source=Source(), target=target, initial_delivery_count=0)
+    stage.talk(conn, frames.anonymous() + frames.opened() + frames.begun() + frames.frame(attach))
+    places = [Properties(to="orders" if number < place else "others") for number in range(6)]
+    runs = [single(build_message(b"m", properties=each)) for each in places]
+    sent = b"".join(encode_run(run, 0, 1, heading(0, 0, False), wrap(0xFFFFFFFD + n)) for n, run in enumerate(runs))
+    answered = frames.of_kind(stage.talk(conn, sent), Disposition)
+    ids = {wrap(each.first + n) for each in answered
+           for n in range(wrap((each.first if each.last is None else each.last) - each.first) + 1)}  # fmt: skip
+    assert ids == {wrap(0xFFFFFFFD + n) for n in range(6)}
+    assert all(each.state == Accepted() and each.settled for each in answered)
+    assert stage.broker.store.queues["orders"].message_count == place
 
 
 # -- what an attach says ----------------------------------------------------------------------------------------------

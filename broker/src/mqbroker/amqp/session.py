@@ -138,7 +138,7 @@ class Session(OutgoingTransfers):
 
     def accept(self, first: int, count: int) -> None:
         """Owe the peer `accepted` for these deliveries of its own; sent by `flush`, merged with its neighbours."""
-        last = first + count - 1
+        first, last = wrap(first), first + count - 1
         if self._accepts and wrap(self._accepts[-1][1] + 1) == first:
             self._accepts[-1] = (self._accepts[-1][0], wrap(last))
         else:
