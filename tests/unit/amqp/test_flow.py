@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from mqbroker.base.serial import wrap
+from mqbroker.node.consumer import OUT_BYTES_MIN
 from mqbroker.wire.performatives import (
     Accepted,
     Attach,
@@ -176,6 +177,37 @@ def test_a_drain_waits_for_a_consumer_that_waits_for_the_disk() -> None:
     said = bytes(stage.sent[conn][before:])
     assert len(transfers_in(said)) == 2
     assert [flow.link_credit for flow in frames.of_kind(said, Flow)] == [0]
+
+
+@pytest.mark.parametrize("window", [2048, 20])
+def test_a_drain_of_a_paused_queue_waits_for_who_looks_on(window: int) -> None:
+    """More than one step sends, or than the session's window lets through."""
+    count = OUT_BYTES_MIN // 10_000 + 10
+    stage = stage_with(count, size=10_000)
+    stage.admin("queue-pause", name="orders")
+    source = Source(address="orders", distribution_mode=Symbol("copy"))
+    conn = stage.accept()
+    attach = frames.frame(Attach(name="b", handle=0, role=True, source=source, target=Target()))
+    stage.talk(conn, frames.anonymous() + frames.opened() + frames.begun(incoming_window=window) + attach)
+    said = stage.talk(conn, frames.flow(0, 1000, drain=True, window=window))
+    said += stage.talk(conn, frames.flow(None, 0, window=2048))
+    (flow,) = frames.of_kind(said, Flow)
+    assert (flow.delivery_count, len(transfers_in(said)), flow.link_credit) == (1000, count, 0)
+    assert isinstance(frames.heard(said)[-1], Flow)
+    conn = consumer(stage, 0)
+    (flow,) = frames.of_kind(stage.talk(conn, frames.flow(0, 5, drain=True)), Flow)
+    assert (flow.delivery_count, flow.link_credit) == (5, 0), "a pause holds back from consumers"
+
+
+def test_a_sender_that_uses_credit_up_without_messages_is_given_more() -> None:
+    """Only the sender moves its delivery-count, and may do so by a flow (§2.6.7)."""
+    stage = Stage(options_with(limits={"link_credit": 10}))
+    conn = stage.accept()
+    stage.talk(conn, frames.anonymous() + frames.opened() + frames.begun() + frames.sender())
+    for count, granted in ((4, []), (10, [(10, 10)]), (10, [])):
+        said = stage.talk(conn, frames.flow(0, 0, delivery_count=count))
+        assert [(flow.delivery_count, flow.link_credit) for flow in frames.of_kind(said, Flow)] == granted
+    assert frames.errors(stage.talk(conn, frames.transfer(0))) == []
 
 
 @pytest.mark.parametrize("credit", [0, 5])
