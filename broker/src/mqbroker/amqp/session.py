@@ -357,7 +357,7 @@ class Session(OutgoingTransfers):
             self.connection.events.append(CreditGiven(link))
             # A drain is answered when it is done; where no credit is left it is done already.
             asked = flow.echo or link.owes_echo or (link.is_draining and not link.credit)
-            link.owes_echo = asked and link.is_draining and link.credit > 0
+            link.owes_echo = asked and not link.may_answer
             if asked and not link.owes_echo:
                 self.send_flow(link)
         elif isinstance(link, ReceiverLink):
@@ -447,7 +447,7 @@ class Session(OutgoingTransfers):
     def _forget_work(self, link: LinkBase, error: Error | None, *, is_orderly: bool) -> None:
         if isinstance(link, ReceiverLink) and link.partial is not None:
             self.connection.shrink_partial(link.partial.held_bytes)
-            if link.partial.txn_id is not None and not is_orderly:
+            if link.partial.txn_id is not None and not (is_orderly or self.connection.is_dead):
                 self.connection.events.append(Unposted(link.partial.txn_id))
             link.partial = None
         self._drop_held(link)
