@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from mqbroker.base.serial import wrap
+from mqbroker.node.consumer import OUT_BYTES_MIN
 from mqbroker.wire.performatives import (
     Accepted,
     Attach,
@@ -22,7 +23,8 @@ from mqbroker.wire.performatives import (
     Target,
     Transfer,
 )  # fmt: skip
-from mqbroker.wire.sections import Header, body_values, decode_header, scan_sections
+from mqbroker.wire.run import encode_run, heading, single
+from mqbroker.wire.sections import Header, Properties, body_values, build_message, decode_header, scan_sections
 from mqbroker.wire.types import Symbol
 
 from tests.support import frames
@@ -175,6 +177,37 @@ def test_a_drain_waits_for_a_consumer_that_waits_for_the_disk() -> None:
     said = bytes(stage.sent[conn][before:])
     assert len(transfers_in(said)) == 2
     assert [flow.link_credit for flow in frames.of_kind(said, Flow)] == [0]
+
+
+@pytest.mark.parametrize("window", [2048, 20])
+def test_a_drain_of_a_paused_queue_waits_for_who_looks_on(window: int) -> None:
+    """More than one step sends, or than the session's window lets through."""
+    count = OUT_BYTES_MIN // 10_000 + 10
+    stage = stage_with(count, size=10_000)
+    stage.admin("queue-pause", name="orders")
+    source = Source(address="orders", distribution_mode=Symbol("copy"))
+    conn = stage.accept()
+    attach = frames.frame(Attach(name="b", handle=0, role=True, source=source, target=Target()))
+    stage.talk(conn, frames.anonymous() + frames.opened() + frames.begun(incoming_window=window) + attach)
+    said = stage.talk(conn, frames.flow(0, 1000, drain=True, window=window))
+    said += stage.talk(conn, frames.flow(None, 0, window=2048))
+    (flow,) = frames.of_kind(said, Flow)
+    assert (flow.delivery_count, len(transfers_in(said)), flow.link_credit) == (1000, count, 0)
+    assert isinstance(frames.heard(said)[-1], Flow)
+    conn = consumer(stage, 0)
+    (flow,) = frames.of_kind(stage.talk(conn, frames.flow(0, 5, drain=True)), Flow)
+    assert (flow.delivery_count, flow.link_credit) == (5, 0), "a pause holds back from consumers"
+
+
+def test_a_sender_that_uses_credit_up_without_messages_is_given_more() -> None:
+    """Only the sender moves its delivery-count, and may do so by a flow (§2.6.7)."""
+    stage = Stage(options_with(limits={"link_credit": 10}))
+    conn = stage.accept()
+    stage.talk(conn, frames.anonymous() + frames.opened() + frames.begun() + frames.sender())
+    for count, granted in ((4, []), (10, [(10, 10)]), (10, [])):
+        said = stage.talk(conn, frames.flow(0, 0, delivery_count=count))
+        assert [(flow.delivery_count, flow.link_credit) for flow in frames.of_kind(said, Flow)] == granted
+    assert frames.errors(stage.talk(conn, frames.transfer(0))) == []
 
 
 @pytest.mark.parametrize("credit", [0, 5])
@@ -381,6 +414,27 @@ def test_delivery_ids_wrap_in_both_directions() -> None:
     assert [each.delivery_id for each in transfers_in(said)] == [wrap(0xFFFFFFFE + n) for n in range(6)]
     stage.talk(conn, frames.disposition(0xFFFFFFFE, 3, Accepted()))
     assert stage.admin("queues")["queues"][0]["message_count"] == 0
+
+
+@pytest.mark.parametrize("place", range(1, 6))
+@pytest.mark.parametrize("is_relayed", [True, False])
+def test_ids_may_wrap_within_what_is_accepted_in_parts(is_relayed: bool, place: int) -> None:
+    """Whose ids have four bytes each, so that one run crosses 2^32: to several addresses, and to one that drops."""
+    full = {"max_size_messages": place, "address_full_policy": "DROP"}
+    stage = Stage(options_with(address_settings={"orders": full}))
+    conn = stage.accept()
+    target = Target(address=None if is_relayed else "orders")
+    attach = Attach(name="s", handle=0, role=False, source=Source(), target=target, initial_delivery_count=0)
+    stage.talk(conn, frames.anonymous() + frames.opened() + frames.begun() + frames.frame(attach))
+    places = [Properties(to="orders" if number < place else "others") for number in range(6)]
+    runs = [single(build_message(b"m", properties=each)) for each in places]
+    sent = b"".join(encode_run(run, 0, 1, heading(0, 0, False), wrap(0xFFFFFFFD + n)) for n, run in enumerate(runs))
+    answered = frames.of_kind(stage.talk(conn, sent), Disposition)
+    ids = {wrap(each.first + n) for each in answered
+           for n in range(wrap((each.first if each.last is None else each.last) - each.first) + 1)}  # fmt: skip
+    assert ids == {wrap(0xFFFFFFFD + n) for n in range(6)}
+    assert all(each.state == Accepted() and each.settled for each in answered)
+    assert stage.broker.store.queues["orders"].message_count == place
 
 
 # -- what an attach says ----------------------------------------------------------------------------------------------

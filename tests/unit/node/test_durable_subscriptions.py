@@ -55,14 +55,31 @@ def test_who_is_told_nothing_may_find_nothing() -> None:
 
 
 def test_nothing_is_said_on_a_link_before_its_attach() -> None:
-    for_a_while = frames.frame(Detach(handle=0))
-    for asked, kind in ((frames.flow(0, 0, echo=True), Flow), (for_a_while, Detach)):
-        stage, conn = held_stage()
-        said = frames.heard(stage.talk(conn, subscribe() + asked))
-        assert [type(each) for each in said] == [Attach, kind]
-        stage.is_disk_held = False
-        stage.run()
-        assert frames.of_kind(bytes(stage.sent[conn]), Attach) == said[:1], "it is said once"
+    stage, conn = held_stage()
+    said = frames.heard(stage.talk(conn, subscribe() + frames.frame(Detach(handle=0))))
+    assert [type(each) for each in said] == [Attach, Detach]
+    stage.is_disk_held = False
+    stage.run()
+    assert frames.of_kind(bytes(stage.sent[conn]), Attach) == said[:1], "it is said once"
+
+
+@pytest.mark.parametrize(
+    ("credit", "fields"),
+    [(3, {"echo": True}), (0, {"echo": True}), (0, {"drain": True}), (3, {"drain": True, "echo": True})],
+    ids=str,
+)
+def test_a_flow_that_asks_for_an_answer_has_to_wait_for_the_disk_too(credit: int, fields: dict[str, bool]) -> None:
+    stage, conn = held_stage()
+    assert frames.heard(stage.talk(conn, subscribe() + frames.flow(0, credit, **fields))) == []
+    before = len(stage.sent[conn])
+    stage.is_disk_held = False
+    stage.run()
+    stood, flow = frames.heard(bytes(stage.sent[conn][before:]))
+    assert isinstance(stood, Attach)
+    assert isinstance(flow, Flow)
+    used = credit if "drain" in fields else 0
+    assert (flow.drain, flow.link_credit, flow.delivery_count) == ("drain" in fields, credit - used, used)
+    assert frames.heard(stage.talk(conn, frames.flow(0, 1, delivery_count=used))) == [], "it was answered"
 
 
 def test_who_ends_a_subscription_at_once_hears_of_both_when_both_are_on_disk() -> None:

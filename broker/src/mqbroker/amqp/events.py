@@ -38,6 +38,12 @@ class Retired(NamedTuple):
     is_settled: bool
 
 
+class Unposted(NamedTuple):
+    """A message that was to be part of a transaction came to nothing, because we ended its link or its session."""
+
+    txn_id: bytes
+
+
 class Piece(NamedTuple):
     """A piece of a message that is too large for memory. The first one brings its `head`, all before the body."""
 
@@ -66,6 +72,12 @@ class Empty(NamedTuple):
     link: ReceiverLink
     delivery_id: int
     is_settled: bool
+
+
+class CreditUsed(NamedTuple):
+    """A sender has used up credit without a delivery (§2.6.7)."""
+
+    link: ReceiverLink
 
 
 class Numbered(NamedTuple):
@@ -185,6 +197,7 @@ class Dead:
 
 
 Event = (
-    Incoming | Posted | Piece | Whole | Aborted | Empty | Settled | Retired | Numbered | SenderSettled | CreditGiven
-    | SaslDerive | LoggedIn | LoginDecided | Opened | Began | Attaching | Attached | Detached | Ended | Dead
+    Incoming | Posted | Unposted | Piece | Whole | Aborted | Empty | Settled | Retired | Numbered | SenderSettled
+    | CreditGiven | CreditUsed | SaslDerive | LoggedIn | LoginDecided | Opened | Began | Attaching | Attached
+    | Detached | Ended | Dead
 )  # fmt: skip

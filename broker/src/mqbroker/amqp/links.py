@@ -92,7 +92,7 @@ class LinkBase:
         self._begin(encode_frame(self.session.channel, encode(attach)))
 
     def answer(self, attach: Attach, *, is_held: bool = False) -> None:
-        """Send our half of the attach; `is_held`: by `say`, or before anything else is said on this link.
+        """Send our half of the attach; `is_held`: by `say`, or before the link ends.
 
         Raises Refused where it does not fit a frame of the peer's.
         """
@@ -169,7 +169,7 @@ class SenderLink(LinkBase):
     def __init__(self, session: Session, name: str, handle: int, is_ours: bool) -> None:
         super().__init__(session, name, handle, is_ours)
         self.is_draining = False
-        self.owes_echo = False  # the answer to an echo waits for the end of the drain
+        self.owes_echo = False  # the answer to an echo waits for the end of the drain, or for our half of the attach
         self.send_settled = False
         self.max_message_size = 0  # bytes, 0: the peer sets no limit
         self.heads: tuple[Heading, Heading] = (
@@ -200,6 +200,18 @@ class SenderLink(LinkBase):
             unseen = self.delivery_count - unwrap(flow.delivery_count or 0, self.delivery_count)
             self.credit = min(max(flow.link_credit - unseen, 0), 0xFFFFFFFF)
         self.is_draining = bool(flow.drain)
+
+    @property
+    def may_answer(self) -> bool:
+        """Whether a flow that is asked for may say how the link stands."""
+        return self.unsaid is None and not (self.is_draining and self.credit)
+
+    def say(self) -> None:
+        """Send what `answer` held back, and a flow that was asked for meanwhile."""
+        super().say()
+        if self.owes_echo and self.may_answer:
+            self.owes_echo = False
+            self.session.send_flow(self)
 
     def drained(self) -> None:
         """Nothing is left to send: use the credit up and say so (§2.6.7, drain). Where messages have used it up, the

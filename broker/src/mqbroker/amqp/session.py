@@ -6,6 +6,7 @@ disposition answers what one step took in. Frames go to `connection.out` in the 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from mqbroker.amqp.events import (
@@ -13,6 +14,7 @@ from mqbroker.amqp.events import (
     Attached,
     Attaching,
     CreditGiven,
+    CreditUsed,
     Detached,
     Empty,
     Ended,
@@ -23,6 +25,7 @@ from mqbroker.amqp.events import (
     Retired,
     SenderSettled,
     Settled,
+    Unposted,
     Whole,
 )
 from mqbroker.amqp.last_words import frame_within
@@ -86,13 +89,11 @@ class Session(OutgoingTransfers):
     def begin(self) -> None:
         """Send our begin, as its first half or as the answer."""
         self.state = next_sess(self.state, SessEvent.SENT_BEGIN)
-        self.send(
-            Begin(
-                remote_channel=self.peer_channel if self.peer_channel >= 0 else None,
-                next_outgoing_id=self.next_outgoing_id, incoming_window=INCOMING_WINDOW,
-                outgoing_window=INCOMING_WINDOW, handle_max=self.links_max - 1,
-            )
-        )  # fmt: skip
+        self.send(Begin(
+            remote_channel=self.peer_channel if self.peer_channel >= 0 else None,
+            next_outgoing_id=self.next_outgoing_id, incoming_window=INCOMING_WINDOW,
+            outgoing_window=INCOMING_WINDOW, handle_max=self.links_max - 1,
+        ))  # fmt: skip
 
     def end(self, condition: str | None = None, description: str = "") -> None:
         """Send our end; with a condition everything but the peer's end is discarded from here on."""
@@ -114,8 +115,6 @@ class Session(OutgoingTransfers):
         return link
 
     def _register(self, link: LinkBase, attach: Attach) -> None:
-        from dataclasses import replace
-
         self.by_handle[link.handle] = link
         self.by_name[(link.name, link.role)] = link
         link.ask(replace(attach, handle=link.handle, role=link.role))
@@ -138,7 +137,7 @@ class Session(OutgoingTransfers):
 
     def accept(self, first: int, count: int) -> None:
         """Owe the peer `accepted` for these deliveries of its own; sent by `flush`, merged with its neighbours."""
-        last = first + count - 1
+        first, last = wrap(first), first + count - 1
         if self._accepts and wrap(self._accepts[-1][1] + 1) == first:
             self._accepts[-1] = (self._accepts[-1][0], wrap(last))
         else:
@@ -165,10 +164,8 @@ class Session(OutgoingTransfers):
 
     def transfers(self, buffer: bytes, frame: Frame, offset: int, limit: int) -> int:
         """One or many transfers from `offset` on; says where the next frame starts."""
-        parsed = None
-        link = None
-        if self.state is MAPPED:
-            parsed = parse_run(buffer, offset, limit, 1 << 16, self.connection.frame_size_max)
+        size_max, link = self.connection.frame_size_max, None
+        parsed = parse_run(buffer, offset, limit, 1 << 16, size_max) if self.state is MAPPED else None
         # A run has empty messages only where its first is one.
         if parsed is not None and parsed.run.size_bytes(0, 1) > parsed.run.head_size:
             found = self.by_peer_handle.get(parsed.handle)
@@ -185,7 +182,7 @@ class Session(OutgoingTransfers):
                 self._transfer_slowly(buffer, frame)
                 return frame.end
         if count < run.count:
-            parsed = parse_run(buffer, offset, limit, count, self.connection.frame_size_max)
+            parsed = parse_run(buffer, offset, limit, count, size_max)
             assert parsed is not None
             run = parsed.run
         self.next_incoming_id += run.count
@@ -212,12 +209,14 @@ class Session(OutgoingTransfers):
         transfer, payload_offset = decode_performative(buffer, frame.body_offset, frame.end)
         assert isinstance(transfer, Transfer)
         self.next_incoming_id += 1
-        if self.state is not MAPPED:
+        link = self._peer_link(transfer.handle) if self.state is MAPPED else None
+        if link is None:
             self.state = next_sess(self.state, SessEvent.GOT_FRAME)
-            return
-        link = self._peer_link(transfer.handle)
-        link.move(LinkEvent.GOT_FRAME)
-        if link.state is not ATTACHED:
+        else:
+            link.move(LinkEvent.GOT_FRAME)
+        if link is None or link.state is not ATTACHED:
+            if isinstance(transfer.state, TransactionalState):
+                self.connection.events.append(Unposted(transfer.state.txn_id))
             return
         if not isinstance(link, ReceiverLink):
             raise PeerFault("amqp:not-allowed", "transfer on a link whose sender we are", Scope.LINK)
@@ -232,15 +231,9 @@ class Session(OutgoingTransfers):
         partial.check(frame.end - payload_offset, link.max_message_size)
         self._grow(link, partial, buffer[payload_offset : frame.end])
         if not transfer.more:
+            self._whole(link, partial)
             link.partial = None
             self.connection.shrink_partial(partial.held_bytes)
-            if partial.is_resumed:
-                self.connection.events.append(Aborted(link))
-                return
-            if not partial.size_bytes:
-                self.connection.events.append(Empty(link, partial.delivery_id, partial.is_settled))
-                return
-            self._whole(link, partial)
 
     def _grow(self, link: ReceiverLink, partial: Partial, payload: bytes) -> None:
         """One transfer more of a delivery. Above a size it is told in pieces, as soon as its head is complete, unless
@@ -264,16 +257,25 @@ class Session(OutgoingTransfers):
                 events.extend(Piece(link, b"", part) for part in rest[1:])
 
     def _whole(self, link: ReceiverLink, partial: Partial) -> None:
-        if partial.is_large:
+        events, place = self.connection.events, (link, partial.delivery_id, partial.is_settled)
+        if partial.is_resumed:
+            events.append(Aborted(link))
+        elif not partial.size_bytes:
+            events.append(Empty(*place))
+        elif partial.is_large:
             # What follows on this connection must not overtake it on its way to the disk.
             self.connection.is_held = True
-            self.connection.events.append(Whole(link, partial.delivery_id, partial.is_settled))
-            return
-        run = single(b"".join(partial.parts))
-        place = link, run, partial.delivery_id, partial.is_settled
-        self.connection.events.append(Incoming(*place) if partial.txn_id is None else Posted(*place, partial.txn_id))
+            events.append(Whole(*place))
+        else:
+            run = single(b"".join(partial.parts))
+            told = link, run, partial.delivery_id, partial.is_settled
+            events.append(Incoming(*told) if partial.txn_id is None else Posted(*told, partial.txn_id))
 
     def _first_transfer(self, link: ReceiverLink, transfer: Transfer) -> Partial:
+        # Any other state counts as told by a disposition before (§2.7.5): what a sender thinks of its own delivery.
+        txn_id = transfer.state.txn_id if isinstance(transfer.state, TransactionalState) else None
+        # Already here, for the transaction: a fault of the link is its own as well.
+        link.partial = Partial(transfer.delivery_id or 0, transfer.delivery_tag or b"", txn_id)
         if link.credit <= 0:
             raise PeerFault("amqp:link:transfer-limit-exceeded", "transfer without credit", Scope.LINK)
         if transfer.delivery_id is None or transfer.delivery_tag is None:
@@ -281,10 +283,7 @@ class Session(OutgoingTransfers):
                             Scope.LINK)  # fmt: skip
         if transfer.message_format:
             raise PeerFault("amqp:not-implemented", f"message-format {transfer.message_format}", Scope.LINK)
-        txn_id = transfer.state.txn_id if isinstance(transfer.state, TransactionalState) else None
-        # Any other state counts as told by a disposition before (§2.7.5): what a sender thinks of its own delivery.
         link.use(1)
-        link.partial = Partial(transfer.delivery_id, transfer.delivery_tag, txn_id)
         link.partial.is_resumed = bool(transfer.resume)
         return link.partial
 
@@ -294,10 +293,9 @@ class Session(OutgoingTransfers):
         if flat is not None:
             role, first, maybe_last, settled, state, _ = flat
         else:
-            decoded = decode_performative(buffer, frame.body_offset, frame.end)[0]
-            assert isinstance(decoded, Disposition)
-            role, first, maybe_last, state = decoded.role, decoded.first, decoded.last, decoded.state
-            settled = bool(decoded.settled)
+            told = decode_performative(buffer, frame.body_offset, frame.end)[0]
+            assert isinstance(told, Disposition)
+            role, first, maybe_last, settled, state = told.role, told.first, told.last, bool(told.settled), told.state
         last = first if maybe_last is None else maybe_last
         if self.state is not MAPPED:
             self.state = next_sess(self.state, SessEvent.GOT_FRAME)
@@ -359,7 +357,7 @@ class Session(OutgoingTransfers):
             self.connection.events.append(CreditGiven(link))
             # A drain is answered when it is done; where no credit is left it is done already.
             asked = flow.echo or link.owes_echo or (link.is_draining and not link.credit)
-            link.owes_echo = asked and link.is_draining and link.credit > 0
+            link.owes_echo = asked and not link.may_answer
             if asked and not link.owes_echo:
                 self.send_flow(link)
         elif isinstance(link, ReceiverLink):
@@ -368,8 +366,9 @@ class Session(OutgoingTransfers):
     def _sender_flow(self, link: ReceiverLink, flow: Flow) -> None:
         if flow.delivery_count is not None:
             used = (flow.delivery_count - link.delivery_count) & 0xFFFFFFFF
-            if used <= link.credit:
+            if 0 < used <= link.credit:
                 link.use(used)
+                self.connection.events.append(CreditUsed(link))
         if link.is_numbered and flow.properties and isinstance(first_id := flow.properties.get(FIRST_ID), int):
             self.connection.events.append(Numbered(link, first_id))
         if flow.echo:
@@ -448,6 +447,8 @@ class Session(OutgoingTransfers):
     def _forget_work(self, link: LinkBase, error: Error | None, *, is_orderly: bool) -> None:
         if isinstance(link, ReceiverLink) and link.partial is not None:
             self.connection.shrink_partial(link.partial.held_bytes)
+            if link.partial.txn_id is not None and not (is_orderly or self.connection.is_dead):
+                self.connection.events.append(Unposted(link.partial.txn_id))
             link.partial = None
         self._drop_held(link)
         returned = self.unsettled.take_link(link)

@@ -224,7 +224,7 @@ class Broker:
             consumer = link.owner
             if not link.is_attached or not link.is_draining:
                 del self.draining[link]
-            elif consumer.queue.is_paused or (consumer.queue not in dirty and consumer.is_served):
+            elif consumer.queue not in dirty and consumer.is_served:
                 if self.store.paging.is_due(consumer.queue):
                     continue
                 peer = self.draining.pop(link)

@@ -75,7 +75,9 @@ class LinkConsumer:
         if self.is_arriving or self.download is not None:
             return False
         is_held = self.peer.is_blocked or not self.link.session.window or self.queue in self.peer.broker.next_turn
-        return not self.queue.ready_count or not is_held
+        # A pause holds back nothing from who looks on.
+        has_any = self.queue.ready_count > 0 and (self.is_browser or not self.queue.is_paused)
+        return not has_any or not is_held
 
     def deliver(self, queue: Queue, segment: Segment) -> int:
         """Send them; a redelivery says so in its header (the general path)."""

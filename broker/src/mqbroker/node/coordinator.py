@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from mqbroker.amqp.events import Detached, Incoming, Posted, Retired, Settled
+from mqbroker.amqp.events import Detached, Incoming, Posted, Retired, Settled, Unposted
 from mqbroker.amqp.links import ReceiverLink
 from mqbroker.amqp.session import Session
 from mqbroker.amqp.states import Sess
@@ -236,6 +236,7 @@ class Transactions:
         """A message of a transaction. The outcome that it is told is a provisional one and waits for nothing."""
         link, run, delivery_id, is_settled, txn_id = event
         if not link.is_attached:
+            self.unposted(Unposted(txn_id))
             return
         if not isinstance(link.owner, Address | Relay):
             # Requests to the coordinator, and what another node forwards: that is nobody's until it is taken in.
@@ -252,6 +253,10 @@ class Transactions:
             outcome = Accepted() if failure is None else Rejected(error=_told(failure))
             state = TransactionalState(txn_id=txn_id, outcome=outcome)
             link.session.dispose(delivery_id, delivery_id, state, as_receiver=True)
+
+    def unposted(self, event: Unposted) -> None:
+        """Who posts settled hears of it by the discharge alone, so the rest must not be committed without it."""
+        self.fail(event.txn_id, Refused("amqp:illegal-state", "a message of the transaction was lost with its link"))
 
     def fail(self, txn_id: bytes, refused: Refused) -> None:
         """Something that was to be posted cannot be."""

@@ -15,6 +15,7 @@ from mqbroker.amqp.events import (
     Aborted,
     Began,
     CreditGiven,
+    CreditUsed,
     Dead,
     Detached,
     Empty,
@@ -27,6 +28,7 @@ from mqbroker.amqp.events import (
     Retired,
     SenderSettled,
     Settled,
+    Unposted,
     Whole,
 )  # fmt: skip
 from mqbroker.amqp.links import LinkBase, ReceiverLink
@@ -297,6 +299,9 @@ class Peer(ABC):
 
     def _aborted(self, event: Aborted) -> None:
         self.uploads.drop(event.link)
+        self._credit_used(event)
+
+    def _credit_used(self, event: Aborted | CreditUsed) -> None:
         if event.link.is_attached and event.link.credit * 2 <= event.link.window:
             self.grant(event.link)
 
@@ -422,6 +427,8 @@ HANDLERS: dict[type, Callable[[Any, Any], None]] = {
     Numbered: lambda _peer, event: event.link.owner.numbered(event.first_id),
     Retired: lambda peer, event: peer.transactions.retire(event),
     CreditGiven: Peer._credit_given,
+    CreditUsed: Peer._credit_used,
+    Unposted: lambda peer, event: peer.transactions.unposted(event),
     SenderSettled: _nothing,
     Began: _nothing,
     Detached: Peer._detached,
