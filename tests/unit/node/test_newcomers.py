@@ -5,13 +5,13 @@ from __future__ import annotations
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.node import inputs as given
 from mqbroker.node.effects import Batch, Send
-from mqbroker.wire.performatives import Attach, Begin, Flow, Open, SaslOutcome
+from mqbroker.wire.performatives import Attach, Begin, Flow, Open, SaslMechanisms, SaslOutcome
 
 from tests.support import frames
 from tests.support.stage import Stage, options_with
 
 AHEAD = frames.anonymous() + frames.opened() + frames.begun() + frames.sender("orders")
-STEPS = 3  # the login, the open, and what follows it
+STEPS = 5  # the header, the login, the open, the begin, and what follows them
 
 
 def bare(stage: Stage) -> int:
@@ -52,7 +52,7 @@ def test_each_step_takes_one_thing_of_one_peer() -> None:
     batches = steps(stage, *(given.Received(conn, AHEAD) for conn in conns))
     assert len(batches) == 1 + len(conns) * (STEPS - 1)
     ended = [next(at for at, batch in enumerate(batches) if sent_to(conn, batch)) for conn in conns]
-    assert ended == [4, 5, 6]  # in turn, in the order in which they came
+    assert ended == [10, 11, 12]  # in turn, in the order in which they came
 
 
 def test_a_crowd_gets_in_together() -> None:
@@ -72,17 +72,21 @@ def test_other_work_goes_first_once_and_not_twice() -> None:
     busy = given.Received(other, frames.flow(None, 0))
     assert stage.broker.step([given.Received(conn, AHEAD)], stage.at).more
     states = []
-    for _ in range(4):
+    for _ in range(2 * (STEPS - 1)):
         assert len(stage.broker.peers) == 2
         batch = stage.broker.step([busy], stage.at)
         states.append((batch.more, bool(sent_to(conn, batch))))
-    assert states == [(True, False), (True, False), (True, False), (False, True)]
+    assert states == [*[(True, False)] * (2 * (STEPS - 1) - 1), (False, True)]
 
 
 def test_who_waits_for_answers_has_them_at_once() -> None:
     stage = Stage()
     conn = bare(stage)
-    for said, answer in ((frames.anonymous(), SaslOutcome), (frames.opened(), Open), (frames.begun(), Begin)):
+    login = frames.anonymous().removeprefix(frames.SASL_HEADER)
+    said_and_answers = (
+        (frames.SASL_HEADER, SaslMechanisms), (login, SaslOutcome), (frames.opened(), Open), (frames.begun(), Begin)
+    )  # fmt: skip
+    for said, answer in said_and_answers:
         (batch,) = steps(stage, given.Received(conn, said))
         assert frames.of_kind(sent_to(conn, batch), answer)
 

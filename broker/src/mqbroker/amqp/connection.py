@@ -199,9 +199,9 @@ class Connection:
         return session
 
     def _general(self, frame: frames.Frame, performative: Any) -> None:
+        self.is_behind = self.is_gradual and isinstance(performative, Open | Begin)
         if isinstance(performative, Open):
             self._opened(performative)
-            self.is_behind = self.is_gradual
         elif isinstance(performative, Close):
             self._closed(performative)
         elif isinstance(performative, Begin):
@@ -225,6 +225,7 @@ class Connection:
         wants_sasl = self._is_sasl and not self._is_logged_in
         if header == frames.SASL_HEADER and wants_sasl:
             self.state = Conn.HDR_EXCH
+            self.is_behind = self.is_gradual
             if self._server is not None:
                 self.out.append(frames.SASL_HEADER)
                 self._sasl_send(SaslMechanisms(sasl_server_mechanisms=tuple(map(Symbol, self._server.mechanisms))))

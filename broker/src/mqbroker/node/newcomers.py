@@ -1,8 +1,8 @@
 """Connections that have sent ahead what opens them: it is taken in over several steps, a thing of one peer at a time.
 
-A login, an open and an attach that come in one read would hold up what others have sent meanwhile three times as long
-as each alone, and clients that write without waiting for answers are many. Invariants: a peer is here at most once;
-what it sent stays in its order; nobody waits for more than one step that had other things to do.
+A header, a login, an open, a begin and an attach that come in one read would hold up what others have sent meanwhile
+five times as long as each alone, and clients that write without waiting for answers are many. Invariants: a peer is
+here at most once; what it sent stays in its order; nobody waits for more than one step that had other things to do.
 """
 
 from __future__ import annotations
