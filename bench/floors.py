@@ -45,9 +45,7 @@ FLOORS = (
     Floor("durable-1000", "rate", 1.4),
     Floor("durable-1000", "p99_us", 0.25),
     Floor("durable-1000-consumer", "rate", 1.4),
-    # A quarter is what publishers alone must keep. Beside a consumer two cores are busy throughout, 1,000 divided by
-    # the rate is half of it, and a quarter of what Artemis takes there is less than what we take without a consumer.
-    Floor("durable-1000-consumer", "p99_us", 0.5),
+    Floor("durable-1000-consumer", "p99_us", 0.25),
     Floor("latency", "p50_us", 0.8),
     Floor("latency", "p99_us", 0.8),
     # The end of a deep queue is as fast as its beginning, within noise.
