@@ -138,17 +138,23 @@ def test_positions_come_back_ascending_and_a_group_shares_one_sync(tmp_path: Pat
     node.disk.close()
 
 
-@pytest.mark.parametrize("is_asked", [True, False])
-def test_what_waits_is_committed_in_groups_of_a_bounded_size(tmp_path: Path, is_asked: bool) -> None:
-    """The publishers of the first group need not wait for all that has gathered behind it, and none is left over."""
+def held(path: Path) -> tuple[SlowFiles, Node, int]:
+    """A node whose disk is at the commit of this position until the gate of its files is set."""
     files = SlowFiles()
-    node = Node(tmp_path, files, journal_file_size_bytes=4 << 20)
+    node = Node(path, files, journal_file_size_bytes=4 << 20)
     node.journal.declare(1, {})
     node.wait(node.store(1, b"x"))
-    done = len(node.positions)
     files.gate.clear()
     first = node.store(2, b"x")
     until(lambda: node.disk.pending_bytes > 0 and not node.disk._queue)
+    return files, node, first
+
+
+@pytest.mark.parametrize("is_asked", [True, False])
+def test_what_waits_is_committed_in_groups_of_a_bounded_size(tmp_path: Path, is_asked: bool) -> None:
+    """The publishers of the first group need not wait for all that has gathered behind it, and none is left over."""
+    files, node, first = held(tmp_path)
+    done = len(node.positions)
     for number in range(3, 3 + 30):
         position = node.store(number, bytes(GROUP_BYTES_MAX // 10), sync=is_asked)
     files.gate.set()
@@ -162,14 +168,8 @@ def test_a_little_that_nobody_waits_for_rides_along_with_the_next_group(
 ) -> None:
     """A full group leaves it behind: a sync for it alone would hold up those who wait."""
     monkeypatch.setattr("mqbroker.io.disk.RIDE_ALONG_S", 60.0)
-    files = SlowFiles()
-    node = Node(tmp_path, files, journal_file_size_bytes=4 << 20)
-    node.journal.declare(1, {})
-    node.wait(node.store(1, b"x"))
+    files, node, first = held(tmp_path)
     done = len(node.positions)
-    files.gate.clear()
-    first = node.store(2, b"x")
-    until(lambda: node.disk.pending_bytes > 0 and not node.disk._queue)
     full = node.store(3, bytes(GROUP_BYTES_MAX))
     node.store(4, b"rides along", sync=False)
     files.gate.set()
