@@ -5,9 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 from mqbroker.amqp.links import SenderLink
-from mqbroker.wire.performatives import Attach, Coordinator, Declare, Discharge, Source, TransactionalState, encode
+from mqbroker.wire.performatives import (
+    Attach,
+    Coordinator,
+    Declare,
+    Discharge,
+    Source,
+    TransactionalState,
+    Transfer,
+    encode,
+)
 from mqbroker.wire.run import single
 from mqbroker.wire.types import Symbol
+
+from tests.support import frames
 
 VALUE = b"\x00\x53\x77"
 NAME = "coordinator"
@@ -19,6 +30,12 @@ def coordinator_attach(name: str = NAME, outcomes: tuple[str, ...] | None = None
     target = Coordinator(capabilities=(Symbol("amqp:local-transactions"),))
     return Attach(name=name, handle=0, role=False, snd_settle_mode=0, source=source, target=target,
                   initial_delivery_count=0)  # fmt: skip
+
+
+def request(number: int, value: Declare | Discharge, handle: int = 0) -> bytes:
+    """The frame with which a client asks the coordinator, as its delivery `number`."""
+    head = Transfer(handle=handle, delivery_id=number, delivery_tag=bytes([number]), message_format=0, settled=False)
+    return frames.frame(head, VALUE + encode(value))
 
 
 def declare(link: SenderLink, token: Any, global_id: Any = None) -> None:

@@ -14,8 +14,6 @@ from mqbroker.wire.performatives import (
     Source,
     Target,
     TransactionalState,
-    Transfer,
-    encode,
 )
 from mqbroker.wire.run import single
 from mqbroker.wire.sections import build_message
@@ -23,7 +21,7 @@ from mqbroker.wire.types import Symbol
 
 from tests.support import frames
 from tests.support.stage import Stage, Talker, options_with
-from tests.support.transactions import VALUE, coordinator_attach
+from tests.support.transactions import coordinator_attach, request
 from tests.unit.admin.site import Site
 
 SMALL = {"journal_file_size_bytes": 8192, "journal_compact_min_files": 2, "journal_compact_percentage": 90}
@@ -293,9 +291,8 @@ def test_while_a_transaction_holds_messages_all_queues_stay() -> None:
     site.do("queue-create", name="b", address="shop", routing_type="multicast")
     site.send("shop", "one")
     conn = site.stage.accept()
-    declare = Transfer(handle=0, delivery_id=0, delivery_tag=b"0", message_format=0, settled=False)
     hello = frames.anonymous() + frames.opened() + frames.begun() + frames.frame(coordinator_attach())
-    said = site.stage.talk(conn, hello + frames.frame(declare, VALUE + encode(Declare())))
+    said = site.stage.talk(conn, hello + request(0, Declare()))
     (declared,) = frames.of_kind(said, Disposition)
     site.stage.talk(conn, frames.receiver("shop::b", 2, credit=1))
     state = TransactionalState(txn_id=declared.state.txn_id, outcome=Accepted())

@@ -24,7 +24,6 @@ from mqbroker.wire.performatives import (
     TransactionalState,
     Transfer,
     decode_frame,
-    encode,
 )
 from mqbroker.wire.sections import Properties, build_message
 from mqbroker.wire.types import Described, Symbol
@@ -176,19 +175,14 @@ def test_what_a_receiver_says_is_repeated_in_a_frame_that_it_takes(outcome: Any,
     stage.talk(conn, frames.flow(0, 1))
     state, end = outcome, b""
     if in_transaction:
-        declared = stage.talk(conn, frames.frame(request(0), transactions.VALUE + encode(Declare())))
+        declared = stage.talk(conn, transactions.request(0, Declare(), 1))
         txn_id = frames.of_kind(declared, Disposition)[0].state.txn_id
         state = TransactionalState(txn_id=txn_id, outcome=outcome)
-        end = frames.frame(request(1), transactions.VALUE + encode(Discharge(txn_id=txn_id)))
+        end = transactions.request(1, Discharge(txn_id=txn_id), 1)
     answer = stage.talk(conn, frames.disposition(0, 0, state, settled=False) + end)
     told = next(each for each in frames.of_kind(answer, Disposition) if not each.role)
     assert isinstance(told.state.outcome if in_transaction else told.state, type(outcome))
     assert max(len(frames.frame(each)) for each in frames.heard(answer) if not isinstance(each, tuple)) <= 512
-
-
-def request(number: int) -> Transfer:
-    """A message to the coordinator."""
-    return Transfer(handle=1, delivery_id=number, delivery_tag=b"%d" % number, message_format=0)
 
 
 def test_an_open_names_as_many_other_brokers_as_fit() -> None:

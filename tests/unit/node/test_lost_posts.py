@@ -19,7 +19,6 @@ from mqbroker.wire.performatives import (
     Target,
     TransactionalState,
     Transfer,
-    encode,
 )
 from mqbroker.wire.sections import build_message
 
@@ -31,11 +30,6 @@ CONTROL = 9
 SIZE_MAX = 1000
 MESSAGE, LARGE = build_message(b"m"), build_message(b"m" * SIZE_MAX)
 BROKEN = b"\x00\x53\x70\xc0\xff"  # half a header section
-
-
-def request(number: int, body: bytes) -> bytes:
-    head = Transfer(handle=CONTROL, delivery_id=number, delivery_tag=b"c", message_format=0)
-    return frames.frame(head, transactions.VALUE + body)
 
 
 def posted(number: int, payload: bytes, *, settled: bool, channel: int = 0, **fields: object) -> bytes:
@@ -52,13 +46,13 @@ def begun(credit: int = 10) -> tuple[Stage, int]:
     sessions = frames.begun() + frames.begun(1) + frames.sender() + frames.sender(channel=1)
     said = stage.talk(conn, frames.anonymous() + frames.opened() + sessions + control)
     assert len(frames.of_kind(said, Attach)) == 3
-    stage.talk(conn, request(0, encode(Declare())))
+    stage.talk(conn, transactions.request(0, Declare(), CONTROL))
     return stage, conn
 
 
 def end_of(stage: Stage, conn: int) -> tuple[str, int]:
     """What the discharge comes to, and how many messages there are then."""
-    said = stage.talk(conn, request(100, encode(Discharge(txn_id=TXN.txn_id))))
+    said = stage.talk(conn, transactions.request(100, Discharge(txn_id=TXN.txn_id), CONTROL))
     (answer,) = (each for each in frames.of_kind(said, Disposition) if each.first == 100)
     condition = str(answer.state.error.condition) if isinstance(answer.state, Rejected) else ""
     queue = stage.broker.store.queues.get("orders")
@@ -129,8 +123,8 @@ def test_a_link_may_be_attached_anew_for_another_transaction() -> None:
     end_of(stage, conn)
     sender = Attach(name="again", handle=0, role=False, source=Source(), target=Target(address="orders"),
                     initial_delivery_count=0)  # fmt: skip
-    stage.talk(conn, request(101, encode(Declare())) + frames.frame(sender))
+    stage.talk(conn, transactions.request(101, Declare(), CONTROL) + frames.frame(sender))
     second = TransactionalState(txn_id=(2).to_bytes(8, "big"))
     stage.talk(conn, posted(3, MESSAGE, settled=True, state=second))
-    stage.talk(conn, request(102, encode(Discharge(txn_id=second.txn_id))))
+    stage.talk(conn, transactions.request(102, Discharge(txn_id=second.txn_id), CONTROL))
     assert stage.broker.store.queues["orders"].message_count == 1

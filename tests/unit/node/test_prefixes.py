@@ -18,7 +18,6 @@ from mqbroker.wire.performatives import (
     Target,
     TransactionalState,
     Transfer,
-    encode,
 )
 from mqbroker.wire.sections import Properties, build_message
 from mqbroker.wire.types import Symbol
@@ -26,7 +25,7 @@ from mqbroker.wire.types import Symbol
 from tests.golden.conversation import Conversation, ScriptStage
 from tests.support import frames
 from tests.support.stage import Stage, options_with
-from tests.support.transactions import VALUE, coordinator_attach
+from tests.support.transactions import coordinator_attach, request
 
 PREFIXES = {"anycast_prefix": ("queue://",), "multicast_prefix": ("topic://",)}
 GO = frames.anonymous() + frames.opened() + frames.begun()
@@ -153,12 +152,6 @@ def test_messages_that_name_their_target_themselves(default: str, prefix: str) -
     assert routing(script.stage) == ({"orders": "anycast"} if prefix == "queue://" else {})
     assert script.run(f"publish c nobody to={prefix}") == ["c learns rejected (amqp:invalid-field): m2"]
     assert script.run(f"publish c nobody to={prefix}moved") == ["c learns rejected (amqp:link:redirect): m3"]
-
-
-def request(number: int, value: Any) -> bytes:
-    """A message to the coordinator."""
-    head = Transfer(handle=0, delivery_id=number, delivery_tag=bytes([number]), message_format=0, settled=False)
-    return frames.frame(head, VALUE + encode(value))
 
 
 @pytest.mark.parametrize(("default", "prefix"), [("MULTICAST", "queue://"), ("ANYCAST", "topic://")])

@@ -18,7 +18,6 @@ from mqbroker.wire.performatives import (
     Target,
     TransactionalState,
     Transfer,
-    encode,
 )
 from mqbroker.wire.sections import Properties, build_message
 from mqbroker.wire.types import Symbol
@@ -26,7 +25,7 @@ from mqbroker.wire.types import Symbol
 from tests.golden.conversation import Conversation, ScriptStage
 from tests.support import frames
 from tests.support.stage import Stage, options_with
-from tests.support.transactions import VALUE, coordinator_attach
+from tests.support.transactions import coordinator_attach, request
 from tests.unit.admin.site import Site
 
 MOVED = {"moved.#": {"redirect_to": "b2.example:5671"}, "moved.back": {"redirect_to": ""}}
@@ -136,12 +135,6 @@ def test_a_transaction_with_such_a_message_can_only_be_rolled_back() -> None:
     assert "amqp:link:redirect" in answer.state.outcome.error.description
     (answer,) = frames.of_kind(stage.talk(conn, request(2, Discharge(txn_id=txn_id, fail=False))), Disposition)
     assert isinstance(answer.state, Rejected)
-
-
-def request(number: int, value: Any) -> bytes:
-    """A message to the coordinator."""
-    head = Transfer(handle=0, delivery_id=number, delivery_tag=bytes([number]), message_format=0, settled=False)
-    return frames.frame(head, VALUE + encode(value))
 
 
 @pytest.mark.parametrize("place", ["b2", "b2:0", ":5672"])

@@ -69,7 +69,6 @@ class NodeLoop:
         self._handlers: Handlers = {}
         self._inputs: list[Input] = []
         self._gathered_bytes = 0
-        self._gathered_bytes_max = GATHERED_BYTES_MAX
         self._durable_steps = 0  # so many are left until the journal counts as idle
         self._is_burst = False  # among what is gathered
         self._is_scheduled = False
@@ -105,7 +104,7 @@ class NodeLoop:
         self.received_bytes_total += size_bytes
         if size_bytes >= BURST_READ_BYTES:
             self._is_burst = True
-        if self._gathered_bytes >= self._gathered_bytes_max:
+        if self._gathered_bytes >= (GATHERED_DURABLE_BYTES_MAX if self._durable_steps else GATHERED_BYTES_MAX):
             self._turn()
         elif not self._is_scheduled:
             self._schedule()
@@ -202,11 +201,9 @@ class NodeLoop:
     def _carry_out(self, batch: Batch, is_burst: bool) -> None:
         if batch.append is not None:
             self._hand_over(batch.append, is_burst)
-            self._durable_steps, self._gathered_bytes_max = DURABLE_STEPS, GATHERED_DURABLE_BYTES_MAX
+            self._durable_steps = DURABLE_STEPS
         elif self._durable_steps:
             self._durable_steps -= 1
-            if not self._durable_steps:
-                self._gathered_bytes_max = GATHERED_BYTES_MAX
         handlers = self._handlers
         for effect in batch.effects:
             handlers[type(effect)](effect)
