@@ -40,7 +40,7 @@ print(json.dumps(calls))
 # Compiled, and not run by the training.
 WITHOUT = {
     "base/native": "one constant",
-    "base/value": "equality and texts, which no message asks for",
+    "base/checksum": "one name",
     "core/picking": "purges and moves of whole queues",
     "journal/places": "pages",
     "io/disk": "it has threads and real files: what it does next depends on how long they take",

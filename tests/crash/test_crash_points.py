@@ -99,8 +99,8 @@ def believe_everything_is_synced(journal: Journal, position: int) -> None:
     journal._synced = 1 << 60
 
 
-def write_only(disk: Disk, segment: OpenSegment, chunks: list[Chunk]) -> None:
-    disk._directory.files.write(segment.fd, chunks, disk._offset)
+def write_only(disk: Disk, fd: int, chunks: list[Chunk]) -> None:
+    disk._files.write(fd, chunks, disk._offset)
 
 
 def retire_without_sync(directory: JournalDirectory, number: int) -> Path:

@@ -30,7 +30,7 @@ class Kernel:
         self.calls: list[Any] = []
         self._at_once = at_once
         self._pwrite, self._fdatasync = os.pwrite, os.fdatasync
-        monkeypatch.setattr("os.pwritev", self.pwritev)
+        monkeypatch.setattr("mqbroker.io.writes._pwritev", self.pwritev)
         monkeypatch.setattr("os.fdatasync", self.fdatasync)
 
     def pwritev(self, fd: int, chunks: Sequence[memoryview], offset: int, flags: int = 0) -> int:

@@ -83,6 +83,33 @@ def test_while_the_journal_is_written_turns_are_smaller(run: Runner) -> None:
     run(scenario())
 
 
+def test_who_is_alone_is_not_made_to_wait_for_others(run: Runner) -> None:
+    async def scenario() -> None:
+        core = ScriptedCore()
+        async with bench(core) as made:
+            await until(lambda: len(core.steps) == 1)
+
+            async def runs_within(conn: int, size_bytes: int = 1) -> bool:
+                steps, reads = len(core.steps), len(core.of(Received))
+                made.node.post_received(conn, bytes(size_bytes))
+                is_done = len(core.steps) > steps
+                await until(lambda: len(core.of(Received)) > reads)
+                return is_done
+
+            assert [await runs_within(1) for _ in range(loop_module.LONE_READS + 3)][-3:] == [False, True, True]
+            assert not await runs_within(1, BURST_READ_BYTES), "there may be more of it"
+            assert await runs_within(1)
+            assert not await runs_within(2)
+            assert not await runs_within(1), "there are two now"
+            for _ in range(loop_module.LONE_READS):
+                await runs_within(1)
+            made.node.post(Synced(1))
+            assert not await runs_within(1), "what came before is in the same step"
+            assert len(core.steps[-1]) == 2
+
+    run(scenario())
+
+
 def test_what_comes_before_the_start_is_in_the_first_step(run: Runner) -> None:
     async def scenario() -> None:
         core = ScriptedCore()

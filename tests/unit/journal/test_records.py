@@ -8,7 +8,7 @@ import struct
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mqbroker.journal import records
+from mqbroker.journal import message_records, records
 from mqbroker.journal.records import Kind, Malformed
 
 u64 = st.integers(0, 2**64 - 1)
@@ -25,14 +25,16 @@ def decode(payload: bytes) -> list[records.Record]:
 
 @given(ids, u32, st.lists(u64, min_size=1, max_size=50), st.binary(max_size=200))
 def test_run(first_id: int, n: int, queue_ids: list[int], frames: bytes) -> None:
-    (run,) = decode(records.encode_run_head(first_id, n, queue_ids, len(frames), 77) + frames)
+    (run,) = decode(message_records.encode_run_head(first_id, n, queue_ids, len(frames), 77) + frames)
     assert isinstance(run, records.Run)
     assert run == (first_id, n, 77, tuple(queue_ids), frames)
 
 
 @given(u64, st.lists(st.tuples(ids, st.integers(1, 2**33)), min_size=1, max_size=20))
 def test_settle(queue_id: int, ranges: list[tuple[int, int]]) -> None:
-    (settle,) = decode(records.encode_settle(queue_id, [bound for first, n in ranges for bound in (first, first + n)]))
+    (settle,) = decode(
+        message_records.encode_settle(queue_id, [bound for first, n in ranges for bound in (first, first + n)])
+    )
     assert isinstance(settle, records.Settle)
     assert settle.queue_id == queue_id
     pieces = iter(settle.ranges)

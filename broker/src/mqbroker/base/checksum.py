@@ -6,9 +6,13 @@ Source: docs/adr/0004-libraries.md.
 
 from __future__ import annotations
 
-__all__ = ["crc32"]
+from collections.abc import Callable
+from typing import Final
 
 try:
-    from isal.isal_zlib import crc32
+    from isal.isal_zlib import crc32 as _crc32
 except ImportError:
-    from zlib import crc32
+    from zlib import crc32 as _crc32
+
+# The sum of bytes; of such as follow others, whose sum is the second argument.
+crc32: Final[Callable[..., int]] = _crc32

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from mqbroker.core.backlog import Segment
 from mqbroker.core.queue import Consumer, Queue
 from mqbroker.core.store import Store
 from mqbroker.wire.performatives import Accepted, Modified, Rejected
 
+_FINAL: Final = (Accepted, Rejected)
+
 
 def is_final(outcome: Any) -> bool:
     """Whether the messages leave their queue. Settled without one, on a link without a default, counts as accepted."""
-    return outcome is None or isinstance(outcome, (Accepted, Rejected))
+    return outcome is None or isinstance(outcome, _FINAL)
 
 
 def apply_outcome(store: Store, queue: Queue, segment: Segment, outcome: Any, consumer: Consumer | None = None) -> bool:

@@ -9,8 +9,9 @@ from mqbroker.base.errors import StorageFault
 from mqbroker.core.backlog import Segment
 from mqbroker.core.pages import Piece
 from mqbroker.core.times import deliver_at_ms, expires_ms
+from mqbroker.journal.message_records import RANGE_COUNT_MAX
 from mqbroker.journal.ranges import RangeMap
-from mqbroker.journal.records import RANGE_COUNT_MAX, Attempts
+from mqbroker.journal.records import Attempts
 from mqbroker.journal.recovered import Recovered, RecoveredRun
 from mqbroker.wire.large import is_large, large_in
 from mqbroker.wire.parts import parts_of

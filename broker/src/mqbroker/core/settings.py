@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from mqbroker.base.errors import Refused
 from mqbroker.config.matching import DELIMITER, generality, matches
 from mqbroker.config.slices import AddressSettings, AddressSettingsOptions
 from mqbroker.core.kinds import TEMPORARY_PREFIX
 
-CACHED_MAX = 10_000
+CACHED_MAX: Final = 10_000
 
 
 class Settings:

@@ -28,6 +28,7 @@ WRITE_LOW_BYTES: Final = 64 << 10
 WRITE_HELD_BYTES: Final = 4 << 20
 # What a peer may still send while it is given the time to read why it is closed.
 DISCARDED_BYTES_MAX: Final = 16 << 20
+_write: Final = os.write  # as in loop.py
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +130,7 @@ class Connection(asyncio.Protocol):
             # A transport of uvloop writes at the end of the turn, to all connections in no order; here the order is the
             # core's, by which messages go first. Whatever is wrong with the socket, the transport will find it too.
             try:
-                sent = os.write(self._fd, data)
+                sent = _write(self._fd, data)
             except OSError:
                 sent = 0
             if sent == len(data):

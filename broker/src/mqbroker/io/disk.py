@@ -49,6 +49,7 @@ GROUP_BYTES_MAX: Final = 192 << 10
 PENDING_FACTOR_MAX: Final = 8
 # A disk that takes longer than this for one write or sync is taken for dead.
 STALL_S_MAX: Final = 60.0
+_monotonic_s: Final = time.monotonic  # as in loop.py
 # From a disk with a battery behind its cache to one that is about to be taken for dead.
 SYNC_BOUNDS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 
@@ -67,6 +68,8 @@ class Disk:
         on_fatal: Callable[[StorageFault], None],
     ) -> None:
         self._directory = directory
+        self._files = directory.files
+        self._is_synced = directory.options.journal_sync
         self._post = post
         self._on_fatal = on_fatal
         self._synced = recovered.last_position
@@ -91,7 +94,7 @@ class Disk:
         self._pool = SegmentPool(directory, post)
         self._pages = PageReader(directory, post, self._fail_reading)
         try:
-            self._can_write_synced = directory.files.can_write_synced(directory.path)
+            self._can_write_synced = self._files.can_write_synced(directory.path)
             self._open_tail(recovered)
         except OSError as error:
             self._pool.close(0)
@@ -129,16 +132,18 @@ class Disk:
         """Commit here and now if that is cheaper than two changes of threads. False: nothing happened, submit it."""
         if append.size_bytes > INLINE_BYTES_MAX or self._sync_s > INLINE_SYNC_S_MAX:
             return False
-        if not self._lock.acquire(blocking=False):
+        if not self._lock.acquire(False):
             return False
         try:
             if self._busy_since_s is not None or self._fault is not None or self._is_closing or self._gather_bytes:
                 return False
-            group = [*self._queue, append]
             segment = self._segment
-            if segment is None or self._pending_bytes > INLINE_BYTES_MAX or group[-1].segment != segment.number:
+            if segment is None or self._pending_bytes > INLINE_BYTES_MAX or append.segment != segment.number:
                 return False
-            self._queue.clear()
+            group = [append]
+            if self._queue:
+                group[:0] = self._queue
+                self._queue.clear()
             self._is_sync_wanted = False
             self._pending_bytes += append.size_bytes
             self._commit_or_fail(group)
@@ -165,7 +170,7 @@ class Disk:
         is_done = not self._worker.is_alive() and self._fault is None
         if is_done and self._segment is not None:
             with contextlib.suppress(OSError):  # all of it is on disk
-                self._directory.files.close(self._segment.fd)
+                self._files.close(self._segment.fd)
             self._segment = None
         return is_done
 
@@ -244,23 +249,26 @@ class Disk:
         if segment is None or segment.number != group[0].segment:
             segment = self._begin_segment(group[0])
         chunks: list[Chunk] = []
-        size_bytes = 0
+        size_bytes = payload_bytes = 0
         for append in group:
             place = (append.position, self._synced)
             head, end = frame_entry(append.chunks, append.size_bytes, place, segment.seed)
-            chunks += (head, *append.chunks, end)
+            chunks.append(head)
+            chunks += append.chunks
+            chunks.append(end)
             size_bytes += entry_bytes(append.size_bytes)
-        if self._directory.options.journal_sync:
-            self._write_synced(segment, chunks)
+            payload_bytes += append.size_bytes
+        if self._is_synced:
+            self._write_synced(segment.fd, chunks)
         else:
-            self._directory.files.write(segment.fd, chunks, self._offset)
+            self._files.write(segment.fd, chunks, self._offset)
         self.appends_total += len(group)
         self.written_bytes_total += size_bytes
         self._offset += size_bytes
         self._synced = group[-1].position
         with self._lock:
             was_over = self._pending_bytes > self._pending_bytes_limit
-            self._pending_bytes -= sum(append.size_bytes for append in group)
+            self._pending_bytes -= payload_bytes
             if was_over:
                 # Only then may the loop wait in `submit`. After an inline commit this would wake the disk thread, which
                 # has nothing to do, once for each message.
@@ -270,10 +278,10 @@ class Disk:
     def _begin_segment(self, append: Append) -> OpenSegment:
         old = self._segment
         if old is not None:
-            if not self._directory.options.journal_sync:
+            if not self._is_synced:
                 # The only sync then: recovery relies on complete files before the last one.
-                self._directory.files.sync(old.fd)
-            self._directory.files.close(old.fd)
+                self._files.sync(old.fd)
+            self._files.close(old.fd)
             self._segment = None
         segment = self._pool.take(append.segment, FILE_HEADER_BYTES + entry_bytes(append.size_bytes))
         self._use(segment, FILE_HEADER_BYTES)
@@ -283,15 +291,14 @@ class Disk:
         """What is written from now on goes into this one."""
         self._segment, self._offset = segment, offset
 
-    def _write_synced(self, segment: OpenSegment, chunks: list[Chunk]) -> None:
-        started_s = time.monotonic()
-        files = self._directory.files
+    def _write_synced(self, fd: int, chunks: list[Chunk]) -> None:
+        started_s = _monotonic_s()
         if self._can_write_synced:
-            files.write_synced(segment.fd, chunks, self._offset)
+            self._files.write_synced(fd, chunks, self._offset)
         else:
-            files.write(segment.fd, chunks, self._offset)
-            files.sync(segment.fd)
-        took_s = time.monotonic() - started_s
+            self._files.write(fd, chunks, self._offset)
+            self._files.sync(fd)
+        took_s = _monotonic_s() - started_s
         self.syncs.add(took_s)
         # A moving average: one slow sync makes the next few go to the thread, where they do not stop the loop.
         self._sync_s += (took_s - self._sync_s) / 8

@@ -35,6 +35,14 @@ DURABLE_STEPS: Final = 16
 # An inline commit stops the loop for one sync, which is worth it where little came: two changes of threads cost more
 # than the sync of a good disk. A read this large is a part of more, and the rest had better be read during the sync.
 BURST_READ_BYTES: Final = 32 << 10
+# After so many turns that brought one read of the same connection each, its next one is not made to wait for others:
+# who sends one message at a time, and nobody else does, is answered without another round of the loop.
+LONE_READS: Final = 16
+
+# Each step asks for them: a native build finds the attribute of a module at each call, and these names once.
+_monotonic_ns: Final = time.monotonic_ns
+_time_ns: Final = time.time_ns
+_get_ident: Final = threading.get_ident
 
 
 class Core(Protocol):
@@ -72,6 +80,8 @@ class NodeLoop:
         self._durable_steps = 0  # so many are left until the journal counts as idle
         self._is_burst = False  # among what is gathered
         self._is_scheduled = False
+        self._lone_conn = -1
+        self._lone_reads = 0  # so many turns in a row brought one read, of this connection
         self._is_committed = False  # by this very turn, inline: `Synced` is among the inputs
         self._is_disk_full = False
         self._timer: asyncio.TimerHandle | None = None
@@ -99,18 +109,25 @@ class NodeLoop:
 
     def post_received(self, conn: int, data: bytes) -> None:
         size_bytes = len(data)
+        if conn == self._lone_conn and not self._inputs and not self._is_scheduled:
+            self._lone_reads += 1
+        else:
+            self._lone_conn, self._lone_reads = conn, 0
         self._inputs.append(Received(conn, data))
         self._gathered_bytes += size_bytes
         self.received_bytes_total += size_bytes
         if size_bytes >= BURST_READ_BYTES:
             self._is_burst = True
+        elif self._lone_reads > LONE_READS:
+            self._turn()
+            return
         if self._gathered_bytes >= (GATHERED_DURABLE_BYTES_MAX if self._durable_steps else GATHERED_BYTES_MAX):
             self._turn()
         elif not self._is_scheduled:
             self._schedule()
 
     def post_from_thread(self, item: Input) -> None:
-        if threading.get_ident() == self._own_thread:
+        if _get_ident() == self._own_thread:
             # An inline commit reports from the loop's own thread, within a turn that will look: waking the loop through
             # its pipe would cost two system calls.
             self._inputs.append(item)
@@ -165,7 +182,8 @@ class NodeLoop:
             planned = self._step()
         self._is_committed = False
         if planned is not None:
-            self._plan_next(*planned)
+            batch, at_ns = planned
+            self._plan_next(batch, at_ns)
 
     def _step(self) -> tuple[Batch, int] | None:
         """One call of the core, carried out; the Batch and its time in ns, or None: the node has ended."""
@@ -178,7 +196,7 @@ class NodeLoop:
             return None
         if self._is_disk_full or self._disk.pending_bytes > self._pending_bytes_max:
             self._watch_disk(inputs, self._disk.pending_bytes)
-        at = At(time.monotonic_ns(), time.time_ns() // NS_PER_MS)
+        at = At(_monotonic_ns(), _time_ns() // NS_PER_MS)
         try:
             batch = self._core.step(inputs, at)
             self._carry_out(batch, is_burst)
@@ -189,7 +207,7 @@ class NodeLoop:
             self.bug(error)
             return None
         self.steps_total += 1
-        self.steps_ns_total += time.monotonic_ns() - at.monotonic_ns
+        self.steps_ns_total += _monotonic_ns() - at.monotonic_ns
         return None if self._is_ended else (batch, at.monotonic_ns)
 
     def _watch_disk(self, inputs: list[Input], pending_bytes: int) -> None:

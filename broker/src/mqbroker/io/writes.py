@@ -16,6 +16,9 @@ IOV_MAX: Final = 1024
 # Below this, copying chunks together costs less than handing a list of them to the kernel.
 JOIN_BYTES_MAX: Final = 64 << 10
 
+_pwritev: Final = os.pwritev  # as in loop.py
+_DSYNC: Final = os.RWF_DSYNC
+
 
 def write_chunks(fd: int, chunks: Sequence[Chunk], offset: int) -> None:
     """All of `chunks`, one behind the other. Raises OSError."""
@@ -26,7 +29,7 @@ def write_chunks_synced(fd: int, chunks: Sequence[Chunk], offset: int) -> None:
     """The same, and on disk. Where one call writes them all it syncs as well. Raises OSError."""
     chunks = _joined(chunks)
     if len(chunks) <= IOV_MAX:
-        _write_all(fd, chunks, offset, os.RWF_DSYNC)
+        _write_all(fd, chunks, offset, _DSYNC)
     else:
         _write_pieces(fd, chunks, offset)
         os.fdatasync(fd)
@@ -52,7 +55,7 @@ def _write_all(fd: int, chunks: Sequence[Chunk], offset: int, flags: int) -> int
     """Where it ended."""
     left = list(chunks)
     while left:
-        written: int = os.pwritev(fd, left, offset, flags)
+        written: int = _pwritev(fd, left, offset, flags)
         offset += written
         done = 0
         while done < len(left) and written >= len(left[done]):

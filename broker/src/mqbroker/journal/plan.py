@@ -22,6 +22,7 @@ from mqbroker.journal.duplicates import DuplicateIds
 from mqbroker.journal.entry import ENTRY_HEADER_BYTES, Chunk, entry_bytes
 from mqbroker.journal.format import FILE_HEADER_BYTES, PAYLOAD_BYTES_MAX
 from mqbroker.journal.ledger import Ledger, Segment
+from mqbroker.journal.message_records import encode_run_head, encode_settle
 from mqbroker.journal.places import Slice, Written
 from mqbroker.journal.ranges import merge
 from mqbroker.journal.records import (
@@ -34,8 +35,6 @@ from mqbroker.journal.records import (
     encode_count,
     encode_number,
     encode_queue,
-    encode_run_head,
-    encode_settle,
     encode_stop,
 )
 from mqbroker.journal.recovered import Recovered

@@ -1,4 +1,4 @@
-"""Records: what an entry's payload is made of. Nothing else knows their layout.
+"""Records: what an entry's payload is made of. Only this knows their layout, and message_records.py, which writes two.
 
     record      kind u8 | length u32 | body
     RUN         first id u64 | count u32 | arrived ms u64 | queues u16 | queue id u64 … | frames
@@ -27,15 +27,17 @@ from __future__ import annotations
 
 import enum
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
+
+from mqbroker.journal import message_records
 
 
 class Kind(enum.IntEnum):
     """Numbers on disk: never reuse one."""
 
-    RUN = 1
-    SETTLE = 2
+    RUN = message_records.RUN
+    SETTLE = message_records.SETTLE
     QUEUE = 3
     QUEUE_DROP = 4
     CONSUMED = 5
@@ -50,13 +52,10 @@ class Kind(enum.IntEnum):
 
 
 _RECORD = struct.Struct(">BI")
-_RUN = struct.Struct(">BIQIQH")
-_RUN_ONE = struct.Struct(">BIQIQHQ")
 _RUN_BODY = struct.Struct(">QIQH")
 _NUMBER = struct.Struct(">BIQ")
 _U64 = struct.Struct(">Q")
 _RANGE = struct.Struct(">QI")
-_SETTLE_ONE = struct.Struct(">BIQQI")
 _COUNT = struct.Struct(">BIQQII")
 _COUNT_BODY = struct.Struct(">QQII")
 _COUNT_DUE_BODY = struct.Struct(">QQIIQ")
@@ -67,7 +66,6 @@ _DUPLICATE = struct.Struct(">QH")
 _NAME = struct.Struct(">H")
 
 DUPLICATE_HEAD_BYTES = _DUPLICATE.size
-RANGE_COUNT_MAX = 0xFFFF_FFFF
 
 
 class Run(NamedTuple):
@@ -170,32 +168,6 @@ Record = (
 
 class Malformed(Exception):
     """A record that its checksum vouches for makes no sense: written by something newer, or by a bug."""
-
-
-def encode_run_head(
-    first_id: int, count: int, queue_ids: Sequence[int], frames_bytes: int, arrived_ms: int = 0
-) -> bytes:
-    """The record up to its frames, which follow as a chunk of their own: they are never copied."""
-    if len(queue_ids) == 1:
-        return _RUN_ONE.pack(Kind.RUN, 30 + frames_bytes, first_id, count, arrived_ms, 1, queue_ids[0])
-    n = len(queue_ids)
-    head = _RUN.pack(Kind.RUN, _RUN_BODY.size + 8 * n + frames_bytes, first_id, count, arrived_ms, n)
-    return head + struct.pack(f">{n}Q", *queue_ids)
-
-
-def encode_settle(queue_id: int, bounds: list[int]) -> bytes:
-    """`bounds` is flat: first id, id behind the last, first id, …"""
-    if len(bounds) == 2 and bounds[1] - bounds[0] <= RANGE_COUNT_MAX:
-        return _SETTLE_ONE.pack(Kind.SETTLE, 20, queue_id, bounds[0], bounds[1] - bounds[0])
-    parts = [b""]
-    for at in range(0, len(bounds), 2):
-        first, end = bounds[at], bounds[at + 1]
-        while end - first > RANGE_COUNT_MAX:
-            parts.append(_RANGE.pack(first, RANGE_COUNT_MAX))
-            first += RANGE_COUNT_MAX
-        parts.append(_RANGE.pack(first, end - first))
-    parts[0] = _NUMBER.pack(Kind.SETTLE, 8 + (len(parts) - 1) * _RANGE.size, queue_id)
-    return b"".join(parts)
 
 
 def encode_queue(queue_id: int, attributes: bytes) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from mqbroker.amqp import sasl
 from mqbroker.amqp.certificate import Identity, identity_in
@@ -155,7 +155,7 @@ class AcceptedPeer(Peer):
         super()._dead(event)
 
 
-ACCEPTED_HANDLERS: dict[type, Callable[[Any, Any], None]] = HANDLERS | {
+ACCEPTED_HANDLERS: Final[dict[type, Callable[[Any, Any], None]]] = HANDLERS | {
     SaslDerive: AcceptedPeer._derive,
     LoggedIn: AcceptedPeer._logged_in,
     LoginDecided: AcceptedPeer._login_decided,

@@ -172,7 +172,7 @@ class BridgePeer(Peer):
         self.bridge.lost(self, self.why or said or "closed by the other node", is_stopped=is_stopped)
 
 
-BRIDGE_HANDLERS: dict[type, Callable[[Any, Any], None]] = HANDLERS | {
+BRIDGE_HANDLERS: Final[dict[type, Callable[[Any, Any], None]]] = HANDLERS | {
     LoggedIn: BridgePeer._logged_in,
     Opened: BridgePeer._opened,
     Began: BridgePeer._began,

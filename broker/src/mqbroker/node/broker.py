@@ -150,7 +150,6 @@ class Broker:
 
     def _handlers_of_inputs(self) -> dict[type, Callable[[Any], None]]:
         return {
-            given.Received: self._received,
             given.Synced: self._synced,
             given.Accepted: self._accepted,
             given.Connected: self.cluster.connected,
@@ -178,7 +177,10 @@ class Broker:
         take_time(self.store, at)
         handlers = self._handlers
         for each in inputs:
-            handlers[type(each)](each)
+            if isinstance(each, given.Received):
+                self._received(each)  # nearly all are: without a look into the table
+            else:
+                handlers[type(each)](each)
         self.opening.go_on(is_busy=bool(inputs))
         self.timers.fire(at.monotonic_ns)
         if self.store.memory.is_tight:
@@ -220,21 +222,27 @@ class Broker:
             self.counters.delivered += went
             if left <= 0 and queue.ready_count:
                 dirty[queue] = None
+        if self.draining:
+            self._end_drains()
+        for peer in list(self.touched.values()):
+            peer.handle_events()  # a delivery may have ended its link: what that had goes to others
+        if self.next_turn:
+            dirty.update(self.next_turn)
+            self.next_turn.clear()
+        return bool(dirty)
+
+    def _end_drains(self) -> None:
+        """Those who asked for what there is, and have it, are told that this was all."""
         for link in list(self.draining):
             consumer = link.owner
             if not link.is_attached or not link.is_draining:
                 del self.draining[link]
-            elif consumer.queue not in dirty and consumer.is_served:
+            elif consumer.queue not in self.store.dirty and consumer.is_served:
                 if self.store.paging.is_due(consumer.queue):
                     continue
                 peer = self.draining.pop(link)
                 link.drained()
                 peer.touch()  # in a step in which only the disk had something to say
-        for peer in list(self.touched.values()):
-            peer.handle_events()  # a delivery may have ended its link: what that had goes to others
-        dirty.update(self.next_turn)
-        self.next_turn.clear()
-        return bool(dirty)
 
     def _seal(self) -> Append | None:
         decisions = self.store.decisions
@@ -264,11 +272,16 @@ class Broker:
                 connection.out = []
                 peer.spoke_ns = self.at.monotonic_ns
             peer.out_bytes = 0
-        self.effects += few
-        self.effects += answers
-        self.effects += many
-        self.effects.extend(self.closing.values())
-        self.closing.clear()
+        # Most steps have one of these, and to join an empty list costs more than to find it empty.
+        if few:
+            self.effects += few
+        if answers:
+            self.effects += answers
+        if many:
+            self.effects += many
+        if self.closing:
+            self.effects.extend(self.closing.values())
+            self.closing.clear()
 
     # -- inputs --------------------------------------------------------------------------------------------------------
 

@@ -42,7 +42,7 @@ class GroupGate:
         """As `Peer.act`, which asks for this: as far as nothing has to wait. The rest comes again by `Peer.act`."""
         for place, event in enumerate(events):
             rest = events[place:]
-            if self.holds(peer, event, partial(peer.act, *rest)):
+            if self.holds(peer, event, partial(peer.act, rest)):
                 return
             if self._is_admitted(peer, event):
                 peer.handlers[type(event)](peer, event)

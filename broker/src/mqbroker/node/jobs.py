@@ -44,6 +44,8 @@ class Jobs:
     def run(self, *, is_held: bool, is_stopping: bool) -> bool:
         """One piece of the first job; whether to call again at once."""
         jobs = self._jobs
+        if not jobs:
+            return False
         if is_stopping:
             while jobs:
                 jobs.popleft().abandon()

@@ -7,7 +7,7 @@ the step in which it was decided. Who logs in to whom is said by its subclasses:
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from mqbroker.amqp.connection import Connection
@@ -224,9 +224,9 @@ class Peer(ABC):
         """Act on everything that the connection told."""
         while events := self.connection.events:
             self.connection.events = []
-            self.act(*events)
+            self.act(events)
 
-    def act(self, *events: Event) -> None:
+    def act(self, events: Sequence[Event]) -> None:
         """Act on what the connection told."""
         if self.broker.gate is not None:
             self.broker.gate.act(self, events)
@@ -244,22 +244,22 @@ class Peer(ABC):
         if type(link.owner) is CoordinatorEnd:
             self.transactions.requested(event)
             return
-        is_addressed = isinstance(link.owner, Address)  # else each message meets its own address
-        if is_addressed and broker.store.memory.is_full and not broker.store.takes_when_full(link.owner):
+        address = link.owner
+        if not isinstance(address, Address):
+            self._elsewhere(event)  # each message meets its own address
+            return
+        if broker.store.memory.is_full and not broker.store.takes_when_full(address):
             refuse_run(self, event, broker.store.memory.why_full)
             return
-        if not is_addressed:
-            self._elsewhere(event)
+        if address.is_empty and not address.is_topic and not bind_again(self, event):
             return
-        if link.owner.is_empty and not link.owner.is_topic and not bind_again(self, event):
-            return
-        if link.owner.meter is not None:
-            taken = admitted(self, event, link.owner.meter)
+        if address.meter is not None:
+            taken = admitted(self, event, address.meter)
             if taken is None:
                 return
             run = taken.run
         broker.activity.went(link, run.count, broker.at.monotonic_ns)
-        waits = broker.store.publish(link.owner, run, self.origin)
+        waits = broker.store.publish(address, run, self.origin)
         if waits and not is_settled:
             broker.store.decisions.wait(self.accept, link, first, run.count)
         elif not is_settled:

@@ -157,7 +157,7 @@ class Uploads:
             elif upload.failure:
                 refuse_run(peer, event, f"the message cannot be stored: {upload.failure}", "amqp:internal-error")
             else:
-                peer.act(event)
+                peer.act((event,))
         self._finishing = None
         peer.broker.store.large.release(upload.file)
         if not peer.connection.is_dead:

@@ -198,19 +198,25 @@ for _settled, _is_settled in _FLAGS:
         for _batch, _is_batch in _FLAGS:
             _DISPOSITION_TAILS[6, _settled + _raw + _batch] = (_is_settled, _state, _is_batch)
 
-_ACCEPTED_RANGE: Final = Struct(">IBBH 3s BBB B BI BI B 4s")
-_ACCEPTED_ONE: Final = Struct(">IBBH 3s BBB B BI B B 4s")
-_STATE_ACCEPTED: Final = b"\x00\x53\x24\x45"
+# Size, data offset, type; channel; descriptor, list of 5, role, constructor; first; last; settled, state. What is the
+# same in all of them is packed as bytes: a number is an object more.
+_ACCEPTED_RANGE: Final = Struct(">6sH8sIcI5s")
+_ACCEPTED_ONE: Final = Struct(">6sH8sIc5s")
+_RANGE_HEAD: Final = b"\x00\x00\x00\x1e\x02\x00"
+_ONE_HEAD: Final = b"\x00\x00\x00\x1a\x02\x00"
+_RANGE_AS_RECEIVER: Final = b"\x00\x53\x15\xc0\x11\x05\x41\x70"
+_RANGE_AS_SENDER: Final = b"\x00\x53\x15\xc0\x11\x05\x42\x70"
+_ONE_AS_RECEIVER: Final = b"\x00\x53\x15\xc0\x0d\x05\x41\x70"
+_ONE_AS_SENDER: Final = b"\x00\x53\x15\xc0\x0d\x05\x42\x70"
+_ACCEPTED_SETTLED: Final = b"\x41\x00\x53\x24\x45"
+_ACCEPTED_UNSETTLED: Final = b"\x42\x00\x53\x24\x45"
 
 
 def encode_disposition_accepted(channel: int, role: bool, first: int, last: int, settled: bool) -> bytes:
     """A whole disposition frame that accepts `first` to `last`, both wrapped to 32 bits."""
-    side = codes.TRUE if role else codes.FALSE
-    flag = codes.TRUE if settled else codes.FALSE
+    end = _ACCEPTED_SETTLED if settled else _ACCEPTED_UNSETTLED
     if first == last:
-        return _ACCEPTED_ONE.pack(
-            26, 2, 0, channel, _DISPOSITION, codes.LIST8, 13, 5, side, 0x70, first, 0x40, flag, _STATE_ACCEPTED
-        )
-    return _ACCEPTED_RANGE.pack(
-        30, 2, 0, channel, _DISPOSITION, codes.LIST8, 17, 5, side, 0x70, first, 0x70, last, flag, _STATE_ACCEPTED
-    )
+        lead = _ONE_AS_RECEIVER if role else _ONE_AS_SENDER
+        return _ACCEPTED_ONE.pack(_ONE_HEAD, channel, lead, first, b"\x40", end)
+    lead = _RANGE_AS_RECEIVER if role else _RANGE_AS_SENDER
+    return _ACCEPTED_RANGE.pack(_RANGE_HEAD, channel, lead, first, b"\x70", last, end)

@@ -66,14 +66,15 @@ def frame_at(
     have = limit - offset
     if have < 4:
         return None
-    size = _unpack_size(buffer, offset)[0]
+    size: int = _unpack_size(buffer, offset)[0]
     if size < _FRAME_SIZE_MIN:
         raise _framing_fault(f"frame of {size} bytes, below the {_FRAME_SIZE_MIN} of its header", offset)
     if size > frame_size_max:
         raise _framing_fault(f"frame of {size} bytes, above the maximum of {frame_size_max}", offset)
     if have < _FRAME_SIZE_MIN:
         return None
-    _, doff, kind, channel = _unpack_preamble(buffer, offset)
+    preamble: tuple[int, int, int, int] = _unpack_preamble(buffer, offset)
+    _, doff, kind, channel = preamble
     if doff < 2 or doff * 4 > size:
         raise _framing_fault(f"data offset of {doff} words in a frame of {size} bytes", offset)
     if expected_type is not None and kind != expected_type:

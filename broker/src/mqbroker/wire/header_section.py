@@ -31,7 +31,7 @@ class Section(NamedTuple):
 
 NO_SECTION: Final = Section(0, False, 0, PRIORITY_DEFAULT, 0)
 
-_sections: dict[bytes, Section | None] = {}
+_sections: Final[dict[bytes, Section | None]] = {}
 
 
 def section_of(buffer: bytes, offset: int, end: int) -> Section | None:

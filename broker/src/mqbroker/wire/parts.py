@@ -34,7 +34,12 @@ LAST_VALUE: Final = "_AMQ_LVQ_NAME"
 _MARKS: Final = (b"x-opt-delivery-", DUPLICATE_ID.encode(), LAST_VALUE.encode())
 PLAIN_FIELDS_MAX: Final = 8  # properties up to content-encoding: none of them makes a message special
 _TELLING: Final = (8, 10, 11)  # absolute-expiry-time, group-id, group-sequence
-SMALL_ULONG, NULL, LIST0, LIST8, MAP8, MAP32 = 0x53, 0x40, 0x45, 0xC0, 0xC1, 0xD1
+SMALL_ULONG: Final = 0x53
+NULL: Final = 0x40
+LIST0: Final = 0x45
+LIST8: Final = 0xC0
+MAP8: Final = 0xC1
+MAP32: Final = 0xD1
 _BYTES: Final = [bytes([value]) for value in range(256)]
 KEY_SIZE_MAX: Final = 1024
 

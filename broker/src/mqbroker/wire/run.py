@@ -333,7 +333,7 @@ def heading(channel: int, handle: int, is_settled: bool) -> Heading:
     return Heading(prefix, b"\x43\x41" if is_settled else b"\x43\x42")
 
 
-_heads: dict[tuple[int, int], Struct] = {}
+_heads: Final[dict[tuple[int, int], Struct]] = {}
 
 
 def _head_struct(prefix_size: int, tag_size: int) -> Struct:

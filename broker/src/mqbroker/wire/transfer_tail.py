@@ -16,7 +16,7 @@ CACHE_SIZE_MAX: Final = 1024
 CACHED_BYTES_MAX: Final = 64  # what a peer sends is kept only as far as sensible peers send it
 
 _U32: Final = Struct(">I")
-_tails: dict[tuple[int, bytes], bool | None] = {}
+_tails: Final[dict[tuple[int, bytes], bool | None]] = {}
 
 
 def tail_is_settled(field_count: int, tail: bytes) -> bool | None:
