@@ -197,6 +197,9 @@ class Dispatch:
     def _able(self) -> list[tuple[Consumer, int]]:
         """Consumers of the highest priority that has any with capacity, the one whose turn it is first."""
         consumers = self._queue.consumers
+        if len(consumers) == 1:
+            alone = consumers[0]
+            return [(alone, n)] if (n := alone.capacity()) > 0 else []
         if self._queue.kind.exclusive:
             consumers = consumers[:1]
         able: list[tuple[Consumer, int]] = []

@@ -17,6 +17,7 @@ from typing import Final, cast
 from mqbroker.base.errors import Bug
 from mqbroker.io.loop import NodeLoop
 from mqbroker.io.tls import certificate_of, server_name_of
+from mqbroker.io.writes import IOV_MAX
 from mqbroker.node.effects import Close, PauseReading, Send
 from mqbroker.node.inputs import Accepted, Closed, Connected, WriteBlocked
 
@@ -29,6 +30,7 @@ WRITE_HELD_BYTES: Final = 4 << 20
 # What a peer may still send while it is given the time to read why it is closed.
 DISCARDED_BYTES_MAX: Final = 16 << 20
 _write: Final = os.write  # as in loop.py
+_writev: Final = os.writev
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,18 +126,23 @@ class Connection(asyncio.Protocol):
         transport = self._transport
         if transport is None or self._is_ending or transport.is_closing():
             return
-        data: bytes | bytearray | memoryview = chunks[0] if len(chunks) == 1 else b"".join(chunks)
-        self._node.sent_bytes_total += len(data)
-        if self._fd >= 0 and not transport.get_write_buffer_size():
+        size_bytes = 0
+        for chunk in chunks:
+            size_bytes += len(chunk)
+        self._node.sent_bytes_total += size_bytes
+        data: bytes | bytearray | memoryview
+        if self._fd >= 0 and len(chunks) <= IOV_MAX and not transport.get_write_buffer_size():
             # A transport of uvloop writes at the end of the turn, to all connections in no order; here the order is the
             # core's, by which messages go first. Whatever is wrong with the socket, the transport will find it too.
             try:
-                sent = _write(self._fd, data)
+                sent = _write(self._fd, chunks[0]) if len(chunks) == 1 else _writev(self._fd, chunks)
             except OSError:
                 sent = 0
-            if sent == len(data):
+            if sent == size_bytes:
                 return
-            data = memoryview(data)[sent:]
+            data = memoryview(b"".join(chunks))[sent:]
+        else:
+            data = b"".join(chunks)
         transport.write(data)
         if not self._is_held and transport.get_write_buffer_size() > WRITE_HELD_BYTES:
             self._is_held = True

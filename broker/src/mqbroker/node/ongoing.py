@@ -77,7 +77,7 @@ class Ongoing:
 
 
 class Enlistment:
-    """The token of an unsettled delivery that is retired in an open transaction; unpacks as what it stands for."""
+    """The token of an unsettled delivery that is retired in an open transaction, in place of what it stands for."""
 
     __slots__ = ("ongoing", "outcome", "token")
 
@@ -86,13 +86,11 @@ class Enlistment:
         self.outcome = outcome
         self.token = token
 
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self.token)
-
 
 def segment_of(taken: Taken) -> tuple[Queue, Segment]:
     """Queue and messages of a settled range."""
-    queue, segment = taken.token
+    token: tuple[Queue, Segment] = taken.token.token if isinstance(taken.token, Enlistment) else taken.token
+    queue, segment = token
     return queue, Segment(segment.run, segment.start + taken.skip, taken.n, segment.deliveries)
 
 

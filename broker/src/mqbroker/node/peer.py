@@ -352,7 +352,8 @@ class Peer(ABC):
             if taken.token is None:
                 continue  # a copy: the message itself never left
             outcome = outcome_of(taken.link, event.outcome)
-            is_durable = apply_outcome(store, *segment_of(taken), outcome, taken.link.owner) or is_durable
+            queue, segment = segment_of(taken)
+            is_durable = apply_outcome(store, queue, segment, outcome, taken.link.owner) or is_durable
             if isinstance(outcome, Rejected):
                 rejected += taken.n
         if rejected:

@@ -160,7 +160,7 @@ def _with_last(buffer: Buffer, place: tuple[int, int], count: int, head: tuple[b
     code = buffer[offset] if offset < end else -1
     last: int | None
     if code == codes.UINT and offset + 5 <= end:
-        last = _unpack_u32(buffer, offset + 1)[0]
+        last = int(_unpack_u32(buffer, offset + 1)[0])
         offset += 5
     elif code == codes.SMALLUINT and offset + 2 <= end:
         last = buffer[offset + 1]
@@ -171,7 +171,10 @@ def _with_last(buffer: Buffer, place: tuple[int, int], count: int, head: tuple[b
     else:
         return None
     known = _DISPOSITION_TAILS.get((count, bytes(buffer[offset:end])))
-    return (*head, last, *known) if known else None
+    if known is None:
+        return None
+    is_settled, state, is_batch = known
+    return head[0], head[1], last, is_settled, state, is_batch
 
 
 # The same empty list in the three encodings that clients choose from.

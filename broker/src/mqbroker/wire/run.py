@@ -13,10 +13,10 @@ Source: AMQP 1.0 §2.7.5 (transfer), §3.2.1 (header); docs/adr/0001-runs.md.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from operator import sub
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Final
 
 from mqbroker.base.errors import PeerFault, Scope
 from mqbroker.base.value import Value
@@ -314,16 +314,19 @@ def single(payload: bytes) -> Run:
 # -- encoding ---------------------------------------------------------------------------------------------------------
 
 
-class Heading(NamedTuple):
+class Heading(Value):
     """The constant part of outgoing transfers of one link: everything between frame size and delivery id."""
 
-    prefix: bytes
-    tail: bytes
+    __match_args__ = ("prefix", "tail")
+    __slots__ = ("fixed_size", "pack", "prefix", "short_prefix", "tail")
 
-    @property
-    def fixed_size(self) -> int:
-        """Size of a transfer frame's head without its tag."""
-        return 4 + len(self.prefix) + 4 + 2 + len(self.tail)
+    def __init__(self, prefix: bytes, tail: bytes) -> None:
+        self.prefix: Final = prefix
+        self.tail: Final = tail
+        self.fixed_size: Final = 4 + len(prefix) + 4 + 2 + len(tail)  # of a transfer frame's head without its tag
+        # What heads with a tag of 4 bytes are made of; those are made one by one.
+        self.short_prefix: Final = _sized_prefix(prefix, self.fixed_size + 4)
+        self.pack: Final[Callable[..., bytes]] = _head_struct(len(prefix), 4).pack
 
 
 def heading(channel: int, handle: int, is_settled: bool) -> Heading:
@@ -343,9 +346,8 @@ def _head_struct(prefix_size: int, tag_size: int) -> Struct:
     return found
 
 
-def _sized_prefix(head: Heading, tag_size: int) -> bytes:
-    list_size = head.fixed_size + tag_size - 13
-    return head.prefix[:8] + _BYTE[list_size] + head.prefix[9:]
+def _sized_prefix(prefix: bytes, head_size: int) -> bytes:
+    return prefix[:8] + _BYTE[head_size - 13] + prefix[9:]
 
 
 def encode_run(run: Run, index: int, count: int, head: Heading, delivery_id: int) -> bytes | bytearray:
@@ -357,7 +359,7 @@ def encode_run(run: Run, index: int, count: int, head: Heading, delivery_id: int
     if count == 1 or not 4 <= tag_size <= TAG_SIZE_MAX:
         return _encode_joined(run, index, count, head, delivery_id)
     block = bytearray(run.block(index, count))
-    prefix = _sized_prefix(head, tag_size)
+    prefix = _sized_prefix(head.prefix, run.head_size)
     constants = prefix, b"\xa0" + _BYTE[tag_size], head.tail
     if run.stride and count >= COLUMNS_MIN:
         _patch_columns(block, run, count, constants, delivery_id)
@@ -373,14 +375,13 @@ def encode_run(run: Run, index: int, count: int, head: Heading, delivery_id: int
 
 
 def _encode_joined(run: Run, index: int, count: int, head: Heading, delivery_id: int) -> bytes:
-    pack = _head_struct(len(head.prefix), 4).pack
-    prefix = _sized_prefix(head, 4)
+    pack, prefix, tail = head.pack, head.short_prefix, head.tail
     head_size = head.fixed_size + 4
     parts: list[bytes | memoryview] = []
     view = memoryview(run.buffer)
     for each in range(index, index + count):
         start, end = run.start(each) + run.head_size, run.end(each)
-        parts.append(pack(head_size + end - start, prefix, delivery_id, b"\xa0\x04", delivery_id, head.tail))
+        parts.append(pack(head_size + end - start, prefix, delivery_id, b"\xa0\x04", delivery_id, tail))
         parts.append(view[start:end])
         delivery_id = (delivery_id + 1) & 0xFFFFFFFF
     return b"".join(parts)
@@ -388,12 +389,11 @@ def _encode_joined(run: Run, index: int, count: int, head: Heading, delivery_id:
 
 def encode_payloads(payloads: Sequence[bytes], head: Heading, delivery_id: int) -> bytes:
     """Transfer frames of whole messages under ascending delivery ids, one frame each."""
-    pack = _head_struct(len(head.prefix), 4).pack
-    prefix = _sized_prefix(head, 4)
+    pack, prefix, tail = head.pack, head.short_prefix, head.tail
     head_size = head.fixed_size + 4
     parts: list[bytes] = []
     for payload in payloads:
-        parts.append(pack(head_size + len(payload), prefix, delivery_id, b"\xa0\x04", delivery_id, head.tail))
+        parts.append(pack(head_size + len(payload), prefix, delivery_id, b"\xa0\x04", delivery_id, tail))
         parts.append(payload)
         delivery_id = (delivery_id + 1) & 0xFFFFFFFF
     return b"".join(parts)
