@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import threading
 import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -27,6 +29,7 @@ from tests.unit.io.test_disk import Node, bodies, until
 NODE_ID = b"n" * 16
 MIB = 1 << 20
 FILE_BYTES = 2 * MIB + 8192  # two pieces of zeros and the rest
+PIECES = 3
 
 
 class ToldFiles(Files):
@@ -270,6 +273,24 @@ def test_the_disk_rests_between_pieces(tmp_path: Path) -> None:
     site.stock.work()
     assert site.stock.wait_s is not None
     assert 0.2 <= site.stock.wait_s < 5
+
+
+def test_it_rests_longer_when_enough_files_have_their_zeros(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks = itertools.count(0.0, 0.02)  # each piece takes 20 ms
+    monkeypatch.setattr("mqbroker.io.segment_stock.time", SimpleNamespace(monotonic=lambda: next(ticks)))
+    site = Site(tmp_path, 6)
+    for number in range(1, 7):
+        site.stock.keep(number)
+    pauses_s = []
+    for _ in range(5 * PIECES):
+        site.stock.work()
+        pauses_s.append(site.stock.wait_s)
+    assert pauses_s == pytest.approx([0.06] * (4 * PIECES - 1) + [0.4] * (PIECES + 1))
+    for number in (7, 8):
+        made = site.stock.prepare(number)
+        assert made is not None
+        os.close(made.fd)
+    assert site.stock.wait_s == pytest.approx(0.06), "there are too few again"
 
 
 class Pool(SegmentPool):

@@ -20,8 +20,12 @@ from mqbroker.io.files import ZEROS
 from mqbroker.io.journal_directory import JournalDirectory, OpenSegment
 from mqbroker.io.space_watch import roomy_bytes
 
-# The pause after a piece, by how long that took: most of the time the disk is for commits alone.
+# The pause after a piece, by how long that took: most of the time the disk is for commits alone. While so many files
+# have their zeros, nearly all of the time: a burst is carried by what was made ready before, and the rest can wait.
 PAUSE_FACTOR = 3
+LONG_PAUSE_FACTOR = 20
+LONG_PAUSE_S_MAX = 1.0
+CLEAN_ENOUGH = 4
 # How often the room on the file system is looked at while files are kept. They are given back before publishers are
 # held back.
 LOOK_PERIOD_S = 5.0
@@ -38,7 +42,7 @@ class SegmentStock:
         self._unclean: deque[Path] = deque()
         self._fd = -1  # of the first of these, while zeros are written to it
         self._offset = 0
-        self._pause_s = 0.0
+        self._piece_s = 0.0  # how long the last one took
 
     def __len__(self) -> int:
         return len(self._clean) + len(self._unclean)
@@ -46,8 +50,10 @@ class SegmentStock:
     @property
     def wait_s(self) -> float | None:
         """After so much time with nothing better to do `work` is to be called; None: not at all."""
+        if self._unclean and len(self._clean) < CLEAN_ENOUGH:
+            return self._piece_s * PAUSE_FACTOR
         if self._unclean:
-            return self._pause_s
+            return min(self._piece_s * LONG_PAUSE_FACTOR, LONG_PAUSE_S_MAX)
         return LOOK_PERIOD_S if self._clean and self._free_bytes_min else None
 
     def work(self) -> None:
@@ -57,7 +63,7 @@ class SegmentStock:
         elif self._unclean:
             started_s = time.monotonic()
             self._wipe_piece()
-            self._pause_s = (time.monotonic() - started_s) * PAUSE_FACTOR
+            self._piece_s = time.monotonic() - started_s
 
     def keep(self, number: int) -> None:
         """Delete a segment: its file is kept where there is place for it. Raises OSError as a deletion would."""
