@@ -130,7 +130,7 @@ class Connection(asyncio.Protocol):
         for chunk in chunks:
             size_bytes += len(chunk)
         self._node.sent_bytes_total += size_bytes
-        data: bytes | bytearray | memoryview
+        sent = 0
         if self._fd >= 0 and len(chunks) <= IOV_MAX and not transport.get_write_buffer_size():
             # A transport of uvloop writes at the end of the turn, to all connections in no order; here the order is the
             # core's, by which messages go first. Whatever is wrong with the socket, the transport will find it too.
@@ -140,10 +140,8 @@ class Connection(asyncio.Protocol):
                 sent = 0
             if sent == size_bytes:
                 return
-            data = memoryview(b"".join(chunks))[sent:]
-        else:
-            data = b"".join(chunks)
-        transport.write(data)
+        data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        transport.write(memoryview(data)[sent:] if sent else data)
         if not self._is_held and transport.get_write_buffer_size() > WRITE_HELD_BYTES:
             self._is_held = True
             self._apply_reading()

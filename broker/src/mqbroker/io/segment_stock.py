@@ -50,9 +50,9 @@ class SegmentStock:
     @property
     def wait_s(self) -> float | None:
         """After so much time with nothing better to do `work` is to be called; None: not at all."""
-        if self._unclean and len(self._clean) < CLEAN_ENOUGH:
-            return self._piece_s * PAUSE_FACTOR
         if self._unclean:
+            if len(self._clean) < CLEAN_ENOUGH:
+                return self._piece_s * PAUSE_FACTOR
             return min(self._piece_s * LONG_PAUSE_FACTOR, LONG_PAUSE_S_MAX)
         return LOOK_PERIOD_S if self._clean and self._free_bytes_min else None
 

@@ -13,12 +13,12 @@ from typing import Final
 RUN: Final = 1
 SETTLE: Final = 2
 RANGE_COUNT_MAX: Final = 0xFFFF_FFFF
+RANGE: Final = struct.Struct(">QI")  # first id, count
 
 _RUN: Final = struct.Struct(">BIQIQH")
 _RUN_ONE: Final = struct.Struct(">BIQIQHQ")
 _SETTLE: Final = struct.Struct(">BIQ")
 _SETTLE_ONE: Final = struct.Struct(">BIQQI")
-_RANGE: Final = struct.Struct(">QI")
 _RUN_BODY_BYTES: Final = 22  # without its queues
 _RANGE_BYTES: Final = 12
 
@@ -42,8 +42,8 @@ def encode_settle(queue_id: int, bounds: list[int]) -> bytes:
     for at in range(0, len(bounds), 2):
         first, end = bounds[at], bounds[at + 1]
         while end - first > RANGE_COUNT_MAX:
-            parts.append(_RANGE.pack(first, RANGE_COUNT_MAX))
+            parts.append(RANGE.pack(first, RANGE_COUNT_MAX))
             first += RANGE_COUNT_MAX
-        parts.append(_RANGE.pack(first, end - first))
+        parts.append(RANGE.pack(first, end - first))
     parts[0] = _SETTLE.pack(SETTLE, 8 + (len(parts) - 1) * _RANGE_BYTES, queue_id)
     return b"".join(parts)

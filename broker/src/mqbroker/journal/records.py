@@ -55,7 +55,6 @@ _RECORD = struct.Struct(">BI")
 _RUN_BODY = struct.Struct(">QIQH")
 _NUMBER = struct.Struct(">BIQ")
 _U64 = struct.Struct(">Q")
-_RANGE = struct.Struct(">QI")
 _COUNT = struct.Struct(">BIQQII")
 _COUNT_BODY = struct.Struct(">QQII")
 _COUNT_DUE_BODY = struct.Struct(">QQIIQ")
@@ -256,7 +255,7 @@ def _decode_run(body: memoryview) -> Run:
 
 def _decode_settle(body: memoryview) -> Settle:
     (queue_id,) = _U64.unpack_from(body)
-    return Settle(queue_id, [(first, n) for first, n in _RANGE.iter_unpack(body[8:])])
+    return Settle(queue_id, [(first, n) for first, n in message_records.RANGE.iter_unpack(body[8:])])
 
 
 def _decode_queue(body: memoryview) -> Queue:
