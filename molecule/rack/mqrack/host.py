@@ -162,9 +162,16 @@ def find_init(layout: Layout, host: Host) -> int | None:
 
 
 def entering(init: int, argv: Sequence[str]) -> list[str]:
-    """A command line that runs another one inside the host, as root, with a clean environment."""
+    """A command line that runs another one inside the host, as root, with a clean environment.
+
+    It is a shell that starts the command and waits for it. Left to itself, nsenter stops itself when its command is
+    stopped, and goes on only when told: systemd stops every process of a host for a moment before it ends them, so a
+    command of ours would stay behind as a corpse that nobody buries, and a host waits for those with its reboot.
+    """
     clean = ["env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", f"TERM={os.environ.get('TERM', 'dumb')}"]
-    return ["nsenter", f"--target={init}", "--all", "--", *clean, *argv]
+    # A program of its own, never a word that the shell knows: the shell itself is not among the host's processes.
+    waiting = ["sh", "-c", '(exec "$@"); exit "$?"', "sh"]
+    return ["nsenter", f"--target={init}", "--all", "--no-fork", "--", *clean, *waiting, *argv]
 
 
 def execute(layout: Layout, host: Host, argv: Sequence[str]) -> int:

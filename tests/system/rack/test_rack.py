@@ -155,6 +155,25 @@ def test_a_host_that_reboots_comes_back_by_itself(rack: Rack) -> None:
     assert rack("ssh", "mq1", "systemctl", "is-system-running").stdout.strip() == "running"
 
 
+def test_a_command_that_is_stopped_for_a_moment_does_not_outlive_its_end(rack: Rack) -> None:
+    # What systemd does to every process of a host that goes down: it would wait for this one with its reboot.
+    waiter = "echo $$ >/run/waiter.new; mv /run/waiter.new /run/waiter; exec sleep 600"
+    begun = ("exec", "mq1", "--", "test", "-e", "/run/waiter")
+    with rack.start("exec", "mq1", "--", "sh", "-c", waiter) as command:
+        try:
+            until("it runs", lambda: rack(*begun, check=False).returncode == 0)
+            pid = rack.inside("mq1", "cat", "/run/waiter").strip()
+            rack.inside("mq1", "kill", "-STOP", pid)
+            until("it stands still", lambda: "State:\tT" in rack.inside("mq1", "cat", f"/proc/{pid}/status"))
+            # As long as whoever waits for it needs to notice.
+            time.sleep(0.3)
+            rack.inside("mq1", "kill", "-TERM", pid)
+            rack.inside("mq1", "kill", "-CONT", pid)
+            assert command.wait(timeout=30) == 128 + signal.SIGTERM
+        finally:
+            command.kill()
+
+
 def test_a_paused_host_stands_still_and_goes_on(rack: Rack) -> None:
     counter = "i=0; while sleep 0.02; do i=$((i+1)); echo $i >/srv/shared/ticks; done"
     rack.inside("mq1", "systemd-run", "--unit=ticker", "sh", "-c", counter)
