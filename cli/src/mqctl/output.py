@@ -1,7 +1,8 @@
 """Data on standard output: the same rows as a table, as JSON or as CSV.
 
-Invariant: nothing is cut off. A table on a terminal folds long cells; anywhere else it is as wide as it must be. JSON
-carries `schema`, a name with a version that changes when a field changes its meaning or goes away.
+Invariant: nothing is cut off. A table on a terminal folds long cells; anywhere else it is as wide as it must be. In a
+table no cell begins a line of its own, whatever it holds; JSON and CSV have it as it was said. JSON carries `schema`,
+a name with a version that changes when a field changes its meaning or goes away.
 """
 
 from __future__ import annotations
@@ -133,7 +134,7 @@ def _write_table(columns: list[Column], rows: list[dict[str, Any]], console: Con
         is_last = one is columns[-1]
         cells = [title, *(_cell(row.get(one.name)).plain for row in rows)]
         # Without it a table counts what does not wrap by its longest word, and the last column pays for the rest.
-        width = None if is_last else max(cell_len(line) for cell in cells for line in cell.split("\n"))
+        width = None if is_last else max(map(cell_len, cells))
         table.add_column(
             title, justify="right" if one.is_number else "left", overflow="fold", no_wrap=not is_last, min_width=width
         )
@@ -147,7 +148,7 @@ def _write_table(columns: list[Column], rows: list[dict[str, Any]], console: Con
 
 
 def _cell(value: Any) -> Text:
-    text = printable(cell_text(value))
+    text = one_line(cell_text(value))
     return Text(text, style=STYLES.get(text, ""))
 
 

@@ -86,6 +86,25 @@ def test_control_characters_are_shown_not_sent() -> None:
     assert out.getvalue() == "NOTE\n[red]\\x1b[31m[/red]\n"
 
 
+def test_a_cell_is_one_line_and_as_wide_as_what_is_shown_of_it() -> None:
+    rows = Rows(
+        "mqctl.test/1",
+        (Column("queue"), Column("user"), Column("note")),
+        [
+            {"queue": "a\nmq1 b", "user": "\x1b[2J\r", "note": ["one\ttwo", "\x85"]},
+            {"queue": "orders", "user": "anna", "note": "plain"},
+        ],
+    )
+    out = io.StringIO()
+    write(rows, Shape(), data_console(out, has_colour=False))
+    assert out.getvalue() == (
+        "QUEUE     USER       NOTE\na\\nmq1 b  \\x1b[2J\\r  one\\ttwo \\x85\norders    anna       plain\n"
+    )
+    out = io.StringIO()
+    write(rows, Shape(Format.JSON), data_console(out, has_colour=False))
+    assert json.loads(out.getvalue())["rows"] == rows.rows, "JSON loses nothing"
+
+
 @pytest.mark.parametrize(
     ("environ", "no_color", "is_wanted"),
     [
