@@ -49,6 +49,25 @@ def test_who_sends_to_a_queue_that_was_deleted_loses_nothing(target: str) -> Non
     assert site.counts() == {}
 
 
+def test_a_queue_says_since_when_it_counts() -> None:
+    site = Site()
+
+    def since_ms() -> int:
+        (row,) = site.do("queues")["queues"]
+        return int(row["counted_from_ms"])
+
+    site.do("queue-create", name="orders")
+    made_ms = site.stage.at.wall_ms
+    site.stage.wait(5)
+    assert since_ms() == made_ms
+    site.do("queue-delete", name="orders")
+    site.do("queue-create", name="orders")
+    assert since_ms() == made_ms + 5, "it is another queue"
+    site.stage.wait(5)
+    site.restart()
+    assert since_ms() == made_ms + 10, "totals begin anew with the process"
+
+
 # -- make and show ----------------------------------------------------------------------------------------------------
 
 ALL = {

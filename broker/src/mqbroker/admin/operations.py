@@ -15,7 +15,7 @@ Addresses and queues (admin/addresses.py, admin/queues.py)
     address-create {name, routing_types?}                without a queue; routing_types: anycast, multicast, or both
     address-delete {name, force?}                        {queues, messages}: what was there
     address-pause  {name, persist?}, address-resume {name}   {changed}: all its queues, also those that come later
-    queues       {}                                      one object a queue
+    queues       {}                                      one object a queue; its totals count from counted_from_ms on
     queue-show   {name}                                  with all that makes it what it is
     queue-create {name, address?, routing_type?, durable?, max_consumers?, exclusive?, last_value?, last_value_key?,
                   non_destructive?, ring_size?, consumers_before_dispatch?, delay_before_dispatch_ms?, group_rebalance?,

@@ -53,11 +53,11 @@ class Queue:
     """See the module's docstring. `journal_id` is 0 for a queue that is not durable."""
 
     __slots__ = (
-        "acknowledged_total", "added_total", "alone", "arriving_count", "backlog", "consumers", "delivering_count",
-        "dispatcher", "due_ns", "expired_total", "filter", "gone", "idle_until_ms", "is_consumed", "is_deleted",
-        "is_ending", "is_expiring", "is_paused", "is_used", "journal_id", "killed_total", "kind", "last_values",
-        "meter", "next_expiry_ms", "owner", "pages", "ran_empty", "redistributor", "replaced_total", "scheduled",
-        "scheduled_count", "scheduled_ns", "waiting", "waiting_count",
+        "acknowledged_total", "added_total", "alone", "arriving_count", "backlog", "consumers", "counted_from_ms",
+        "delivering_count", "dispatcher", "due_ns", "expired_total", "filter", "gone", "idle_until_ms", "is_consumed",
+        "is_deleted", "is_ending", "is_expiring", "is_paused", "is_used", "journal_id", "killed_total", "kind",
+        "last_values", "meter", "next_expiry_ms", "owner", "pages", "ran_empty", "redistributor", "replaced_total",
+        "scheduled", "scheduled_count", "scheduled_ns", "waiting", "waiting_count",
     )  # fmt: skip
 
     def __init__(self, kind: QueueKind, journal_id: int, owner: Any = None) -> None:
@@ -76,6 +76,7 @@ class Queue:
         self.waiting_count = 0
         self.scheduled_count = 0
         self.delivering_count = 0
+        self.counted_from_ms = 0  # when it was made, or the process began: the totals were 0
         self.added_total = 0
         self.acknowledged_total = 0
         self.expired_total = 0

@@ -199,6 +199,7 @@ class Store:
 
     def _bind(self, kind: QueueKind, queue_id: int) -> Queue:
         queue = self.queues[kind.name] = Queue(kind, queue_id if kind.is_durable else 0, self)
+        queue.counted_from_ms = self.at.wall_ms
         if kind.selector:
             queue.filter = compile_selector(kind.selector)
         address = self.addresses.get(kind.address)

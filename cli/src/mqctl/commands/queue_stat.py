@@ -38,6 +38,7 @@ SUMMED = (
     "consumers", "messages", "ready", "delivering", "scheduled", "paged", "added", "acknowledged", "expired", "killed",
 )  # fmt: skip
 RATES = {"added": "added_per_s", "acknowledged": "acknowledged_per_s"}
+SINCE = "counted_from_ms"  # another one is of another queue of that name, or of another run of the broker
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,9 +83,14 @@ def add_rates(before: list[dict[str, Any]], rows: list[dict[str, Any]], duration
     known = {(row["host"], row["instance"], row["queue"]): row for row in before}
     for row in rows:
         old = known.get((row["host"], row["instance"], row["queue"]))
-        if old is None or duration_s <= 0 or any(row[name] < old[name] for name in RATES):
+        if old is None or duration_s <= 0 or not _goes_on(old, row):
             continue
         row.update({rate: round((row[name] - old[name]) / duration_s, 1) for name, rate in RATES.items()})
+
+
+def _goes_on(old: dict[str, Any], row: dict[str, Any]) -> bool:
+    """Older brokers do not say since when they count: of theirs only totals that fell are known to have begun anew."""
+    return row.get(SINCE) == old.get(SINCE) and all(row[name] >= old[name] for name in RATES)
 
 
 def summed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
