@@ -54,13 +54,57 @@ def test_who_is_told_nothing_may_find_nothing() -> None:
     assert subscriptions(stage) == []
 
 
-def test_nothing_is_said_on_a_link_before_its_attach() -> None:
+LEAVE = frames.frame(Detach(handle=0))
+
+
+@pytest.mark.parametrize("reads", [(subscribe() + LEAVE,), (subscribe(), LEAVE)], ids=["in one read", "in two"])
+def test_who_leaves_at_once_is_told_of_both_when_the_subscription_is_on_disk(reads: tuple[bytes, ...]) -> None:
     stage, conn = held_stage()
-    said = frames.heard(stage.talk(conn, subscribe() + frames.frame(Detach(handle=0))))
-    assert [type(each) for each in said] == [Attach, Detach]
+    before = len(stage.sent[conn])
+    assert [frames.heard(stage.talk(conn, read)) for read in reads] == [[]] * len(reads)
     stage.is_disk_held = False
     stage.run()
-    assert frames.of_kind(bytes(stage.sent[conn]), Attach) == said[:1], "it is said once"
+    said = frames.heard(bytes(stage.sent[conn][before:]))
+    assert [type(each) for each in said] == [Attach, Detach]
+    assert (said[0].source is not None, said[1].error, bool(said[1].closed)) == (True, None, False)
+    stage.crash()
+    stage.start()
+    assert len(subscriptions(stage)) == 1
+
+
+def test_who_leaves_and_is_back_at_once_is_told_of_all_in_order() -> None:
+    stage, conn = held_stage()
+    before = len(stage.sent[conn])
+    assert frames.heard(stage.talk(conn, subscribe() + LEAVE + subscribe() + LEAVE + subscribe())) == []
+    stage.is_disk_held = False
+    stage.run()
+    said = frames.heard(bytes(stage.sent[conn][before:]))
+    assert [type(each) for each in said] == [Attach, Detach, Attach, Detach, Attach]
+    assert [each.handle for each in said] == [0, 0, 1, 1, 2]
+    assert frames.errors(stage.talk(conn, frames.flow(0, 1) + frames.detach(0))) == []
+    assert subscriptions(stage) == []
+
+
+def test_one_of_its_name_that_is_refused_is_told_so_after_it() -> None:
+    stage, conn = held_stage()
+    refused = Attach(name="news", handle=0, role=True, source=Source(address="a::"), target=Target())
+    said = frames.heard(stage.talk(conn, subscribe() + LEAVE + frames.frame(refused)))
+    assert [type(each) for each in said] == [Attach, Detach, Attach, Detach]
+    assert [each.handle for each in said] == [0, 0, 1, 1]
+    stage.is_disk_held = False
+    stage.run()
+    assert len(frames.of_kind(bytes(stage.sent[conn]), Attach)) == 2, "each is said once"
+
+
+def test_it_may_do_so_as_often_as_it_likes() -> None:
+    """As many links as a session may have, and each ends before the next one of its name is refused or made."""
+    stage, conn = held_stage()
+    for _ in range(100):
+        assert frames.heard(stage.talk(conn, (subscribe() + LEAVE) * 10)) == []
+    refused = Attach(name="news", handle=0, role=True, source=Source(address="a::"), target=Target())
+    said = frames.heard(stage.talk(conn, frames.frame(refused)))
+    assert [type(each) for each in said] == [Attach, Detach] * 1001
+    assert [each.handle for each in said[::2]] == [each.handle for each in said[1::2]] == list(range(1001))
 
 
 @pytest.mark.parametrize(
@@ -149,12 +193,11 @@ def test_the_end_by_a_link_that_only_asked_is_answered_when_it_is_on_disk() -> N
 
 def test_who_subscribes_again_before_the_answer_gets_it_first() -> None:
     stage, conn = subscribed_stage()
-    said = frames.heard(stage.talk(conn, frames.detach(0) + subscribe()))
-    assert [type(each) for each in said] == [Detach]
     before = len(stage.sent[conn])
+    assert frames.heard(stage.talk(conn, frames.detach(0) + subscribe())) == []
     stage.is_disk_held = False
     stage.run()
-    assert [type(each) for each in frames.heard(bytes(stage.sent[conn][before:]))] == [Attach]
+    assert [type(each) for each in frames.heard(bytes(stage.sent[conn][before:]))] == [Detach, Attach]
     assert len(subscriptions(stage)) == 1
     assert frames.errors(stage.talk(conn, frames.detach(0))) == []
     assert subscriptions(stage) == []

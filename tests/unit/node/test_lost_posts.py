@@ -1,4 +1,4 @@
-"""Messages of a transaction that come to nothing because we end their link: the rest is not committed without them."""
+"""Messages of a transaction that come to nothing, most because we end their link: no commit without them."""
 
 from __future__ import annotations
 
@@ -100,6 +100,22 @@ def test_so_does_one_in_a_session_that_has_ended() -> None:
     said = stage.talk(conn, posted(1, MESSAGE, settled=True) + fault + posted(2, MESSAGE, settled=True, channel=1))
     assert [str(each.error.condition) for each in frames.of_kind(said, End)] == ["amqp:session:unattached-handle"]
     assert end_of(stage, conn) == ("amqp:transaction:rollback", 0)
+
+
+@pytest.mark.parametrize("settled", [True, False])
+def test_a_delivery_without_a_message_keeps_its_link_and_ends_the_transaction(settled: bool) -> None:
+    stage, conn = begun()
+    said = stage.talk(conn, posted(1, MESSAGE, settled=True) + posted(2, b"", settled=settled))
+    assert frames.errors(said) == []
+    told = [(each.first, each.state.error.condition) for each in frames.of_kind(said, Disposition)]
+    assert told == ([] if settled else [(2, "amqp:decode-error")])
+    assert end_of(stage, conn) == ("amqp:transaction:rollback", 0)
+
+
+def test_an_empty_delivery_outside_of_the_transaction_is_no_matter_of_it() -> None:
+    stage, conn = begun()
+    stage.talk(conn, posted(1, MESSAGE, settled=True) + posted(2, b"", settled=True, state=None))
+    assert end_of(stage, conn) == ("", 1)
 
 
 def test_a_sender_that_leaves_keeps_what_it_has_posted_in_it() -> None:

@@ -67,11 +67,15 @@ class Aborted(NamedTuple):
 
 
 class Empty(NamedTuple):
-    """A delivery without a single byte of a message, which some clients send when they connect again."""
+    """A delivery without a single byte of a message, which some clients send when they connect again.
+
+    `txn_id`: the transaction that it was to be part of.
+    """
 
     link: ReceiverLink
     delivery_id: int
     is_settled: bool
+    txn_id: bytes | None
 
 
 class CreditUsed(NamedTuple):

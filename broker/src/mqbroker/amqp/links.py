@@ -49,6 +49,7 @@ class LinkBase:
         "credit",
         "delivery_count",
         "farewell",
+        "follows",
         "handle",
         "holds_farewell",
         "is_closed",
@@ -75,8 +76,9 @@ class LinkBase:
         self.delivery_count = 0
         self.owner: Any = None
         self.unsaid: bytes | None = None  # the frame with our half, which waits until what it promises holds
-        self.holds_farewell = False  # the answer to a closing detach waits for `part`
+        self.holds_farewell = False  # the answer to a detach that closes, or comes before our half, waits for `part`
         self.farewell: Detach | None = None  # that answer, while it waits
+        self.follows: LinkBase | None = None  # the last one of its name, whose end may have to be answered before
 
     def move(self, event: LinkEvent) -> None:
         """Advance the state by its table."""
@@ -110,10 +112,19 @@ class LinkBase:
             self.say()
 
     def say(self) -> None:
-        """Send what `answer` held back, if it did."""
-        if self.unsaid is not None:
-            self.session.connection.out.append(self.unsaid)
-            self.unsaid = None
+        """Send what `answer` held back, if it did; what is to be said of earlier links of this name goes before it."""
+        if self.unsaid is None:
+            return
+        earlier: list[LinkBase] = []
+        link = self.follows
+        while link is not None and link.farewell is not None:
+            earlier.append(link)
+            link = link.follows
+        self.follows = None
+        while earlier:
+            earlier.pop().part()  # the oldest first: a peer decides how many there are, so none parts another
+        self.session.connection.out.append(self.unsaid)
+        self.unsaid = None
 
     def part(self) -> None:
         """Answer the peer's detach, if that is still to be done and the session is there."""

@@ -261,7 +261,7 @@ class Session(OutgoingTransfers):
         if partial.is_resumed:
             events.append(Aborted(link))
         elif not partial.size_bytes:
-            events.append(Empty(*place))
+            events.append(Empty(*place, partial.txn_id))
         elif partial.is_large:
             # What follows on this connection must not overtake it on its way to the disk.
             self.connection.is_held = True
@@ -387,13 +387,12 @@ class Session(OutgoingTransfers):
         if ours is not None and ours.is_ours and ours.peer_handle < 0:
             self._attached(ours, attach)
             return
-        if ours is not None and ours.farewell is not None:
-            ours.part()  # who attaches again does not wait for it, and a name is one link's at a time
-        elif ours is not None:
+        if ours is not None and ours.farewell is None:
             raise PeerFault("amqp:session:errant-link", f"link {attach.name} is attached already", Scope.SESSION)
         kind = SenderLink if attach.role is ROLE_RECEIVER else ReceiverLink
         link = kind(self, attach.name, self._free_handle(), False)
         link.peer_handle = attach.handle
+        link.follows = ours
         self.by_handle[link.handle] = link
         self.by_peer_handle[attach.handle] = link
         self.by_name[(link.name, link.role)] = link
@@ -422,7 +421,7 @@ class Session(OutgoingTransfers):
             self._forget(link)
             return
         link.farewell = Detach(handle=link.handle, closed=detach.closed)
-        if link.holds_farewell and link.is_closed:
+        if link.holds_farewell and (link.is_closed or link.unsaid is not None):
             # The peer may use its handle again at once.
             del self.by_peer_handle[link.peer_handle]
             link.peer_handle = -1

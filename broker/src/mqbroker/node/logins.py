@@ -8,7 +8,7 @@ its own. Invariant: each peer that waits is told once. Source: docs/SECURITY.md,
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mqbroker.amqp.events import SaslDerive
 from mqbroker.node.effects import Derive
@@ -52,10 +52,10 @@ class Logins:
         self._broker.effects.append(Derive(effect_id, "sha256", event.password, event.salt, event.iterations))
         return effect_id
 
-    def checked(self, effect_id: int, key: bytes) -> None:
-        """The key is there."""
+    def checked(self, effect_id: int, result: Any) -> None:
+        """The key is there, if this effect was one of ours."""
         for peer in self._taken(effect_id):
-            peer.derived(key)
+            peer.derived(result)
 
     def failed(self, effect_id: int) -> bool:
         """There will be no key; whether this was a check."""

@@ -306,15 +306,19 @@ class Peer(ABC):
             self.grant(event.link)
 
     def _empty(self, event: Empty) -> None:
-        """Not a message (§3.2): it goes to nobody. A settled one is passed over, because its sender cannot be told."""
-        link, delivery_id, is_settled = event
+        """Not a message (§3.2): it goes to nobody. A settled one is passed over, because its sender cannot be told,
+        except by the end of its transaction: what cannot be posted fails that, as everywhere."""
+        link, delivery_id, is_settled, txn_id = event
+        refused = Refused("amqp:decode-error", "the delivery holds no message")
         if not self.is_told_empty:
             self.is_told_empty = True  # once a connection: peers do not decide how much is logged
             self.broker.notice(Level.WARNING, "message-empty", conn=self.conn, peer=self.far)
+        if txn_id is not None:
+            self.transactions.fail(txn_id, refused)
         if not link.is_attached:
             return
         if not is_settled:
-            error = Error(condition=Symbol("amqp:decode-error"), description="the delivery holds no message")
+            error = Error(condition=Symbol(refused.condition), description=refused.description)
             link.session.dispose(delivery_id, delivery_id, Rejected(error=error), as_receiver=True)
         if link.credit * 2 <= link.window:
             self.grant(link)

@@ -246,6 +246,8 @@ class Termini:
             # Who is told that a durable subscription is gone must not find it after a crash.
             if is_ended and link.farewell is not None:
                 self._broker.store.decisions.wait(self._part, peer, link)
+            elif link.unsaid is not None and link.farewell is not None:
+                self._broker.store.decisions.wait_for_earlier(self._part, peer, link)  # nor that it was there
             else:
                 self._part(peer, link)
         name = peer.temporary.pop(link, None)
