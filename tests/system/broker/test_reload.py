@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+import mqbroker.client as mq
 import pytest
 
 from tests.support.broker_process import BrokerFailed, BrokerProcess
@@ -80,6 +83,28 @@ def test_a_certificate_that_cannot_be_used_refuses_the_whole_file(make_broker: M
     assert "canary" not in broker.log
 
 
+@pytest.mark.parametrize("by_signal", [False, True])
+def test_a_fifo_in_the_place_of_a_file_holds_up_nothing(make_broker: Make, tmp_path: Path, by_signal: bool) -> None:
+    authority = Authority(tmp_path / "authority")
+    broker = make_broker(listener=authority.listener("optional"), tls=authority.client())
+    broker.start()
+    files = (authority.certificate_file, authority.key_file, authority.ca_file)
+    for file in (*files, broker.data_directory / "users.json", broker.config_file):
+        aside = file.rename(tmp_path / "aside")
+        os.mkfifo(file)
+        if by_signal:
+            refusals = broker.log.count("Is a FIFO")
+            broker.signal(signal.SIGHUP)
+            broker.wait_for_log("Is a FIFO", count=refusals + 1)
+        else:
+            with pytest.raises(BrokerFailed, match=f"{file}.* cannot be read.*Is a FIFO and no regular file.*; "):
+                broker.admin("config-reload")
+        broker.connect().close()
+        file.unlink()
+        aside.rename(file)
+    assert broker.admin("config-reload")["changed"] == []
+
+
 ORDERS = """
 [[addresses]]
 name = "orders"
@@ -123,3 +148,63 @@ def test_addresses_and_diverts_come_while_it_runs(broker: BrokerProcess) -> None
     assert broker.admin("queue-show", name="orders")["max_consumers"] == 4
     broker.restart()
     assert broker.admin("queue-show", name="orders")["max_consumers"] == 4
+
+
+def _uri(broker: BrokerProcess, user: str) -> str:
+    return f"amqp://{user}:{broker.password}@{broker.host}:{broker.port}"
+
+
+async def _gone(receiver: mq.Receiver, reload: Callable[[], object]) -> mq.ClientError:
+    """What a receiver that waits for a message hears of a reload."""
+    waits = asyncio.create_task(receiver.receive(10))
+    await asyncio.sleep(0)
+    await asyncio.to_thread(reload)
+    with pytest.raises(mq.ClientError) as caught:
+        await waits
+    return caught.value
+
+
+@pytest.mark.parametrize("by_signal", [False, True])
+def test_who_is_removed_is_disconnected_and_who_is_not_stays(broker: BrokerProcess, by_signal: bool) -> None:
+    broker.set_user("second", broker.password)
+    broker.admin("config-reload")
+
+    def remove() -> None:
+        broker.command("users", "remove", "second", "--file", str(broker.data_directory / "users.json"))
+        if by_signal:
+            broker.signal(signal.SIGHUP)
+        else:
+            assert broker.admin("config-reload")["users"]["removed"] == ["second"]
+
+    async def work() -> None:
+        async with mq.connect(_uri(broker, "app")) as app, mq.connect(_uri(broker, "second")) as second:
+            stays = await app.receiver("orders")
+            gone = await _gone(await second.receiver("orders"), remove)
+            assert isinstance(gone, mq.LoginRefused)
+            assert "user 'second' was removed" in str(gone)
+            await (await app.sender("orders")).send("m")
+            assert (await stays.receive(10)).body == "m"
+        assert {row["user"] for row in broker.admin("connections")["connections"]} <= {"app"}
+
+    asyncio.run(asyncio.wait_for(work(), 30))
+
+
+def test_who_may_not_receive_any_more_hears_so(broker: BrokerProcess) -> None:
+    def take(*roles: str) -> None:
+        broker.options = {"security-settings": {"#": {"send": ["client"], "consume": list(roles)}}}
+        broker.write_config()
+        broker.admin("config-reload")
+
+    broker.admin("queue-create", name="orders")
+    take("client")
+
+    async def work() -> None:
+        async with mq.connect(_uri(broker, "app")) as app:
+            gone = await _gone(await app.receiver("orders"), take)
+            assert (isinstance(gone, mq.LinkFailed), gone.condition) == (True, "amqp:unauthorized-access")
+            assert "no permission consume at address 'orders'" in str(gone)
+            await (await app.sender("orders")).send("m")
+            take("client")
+            assert (await (await app.receiver("orders")).receive(10)).body == "m"
+
+    asyncio.run(asyncio.wait_for(work(), 30))

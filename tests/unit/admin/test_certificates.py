@@ -9,8 +9,9 @@ import pytest
 import trustme
 from hypothesis import given
 from hypothesis import strategies as some
-from mqbroker.admin.certificates import DAY_S, Warnings, ends_in, level_of
+from mqbroker.admin.certificates import Warnings, level_of, lives_in
 from mqbroker.base.notice import Level
+from mqbroker.config.lifetimes import DAY_S
 from mqbroker.node.inputs import Ending
 
 NOW_S = 1_800_000_000
@@ -40,15 +41,18 @@ def seconds(*parts: int) -> int:
     return int(datetime(*parts, tzinfo=UTC).timestamp())  # type: ignore[arg-type,misc]
 
 
-def test_the_ends_of_a_file_come_in_their_order_whatever_stands_between() -> None:
-    # From 2050 on a certificate says its end in another form.
-    ends = [datetime(2049, 12, 31, 23, 59, 59, tzinfo=UTC), datetime(2050, 1, 1, tzinfo=UTC)]
+def test_the_lives_of_a_file_come_in_their_order_whatever_stands_between() -> None:
+    # From 2050 on a certificate says its times in another form.
+    begins = [datetime(2048, 2, 29, 1, 2, 3, tzinfo=UTC), datetime(2050, 1, 1, tzinfo=UTC)]
+    ends = [datetime(2049, 12, 31, 23, 59, 59, tzinfo=UTC), datetime(2050, 1, 2, tzinfo=UTC)]
     ca = trustme.CA()
-    made = [ca.issue_cert("x.example.org", not_after=end) for end in ends]
+    lives = list(zip(begins, ends, strict=True))
+    made = [ca.issue_cert("x.example.org", not_before=begin, not_after=end) for begin, end in lives]
     file = b"# mine\n".join([made[0].private_key_and_cert_chain_pem.bytes(), made[1].cert_chain_pems[0].bytes()])
-    assert ends_in(file) == [int(end.timestamp()) for end in ends]
+    assert lives_in(file) == [(int(begin.timestamp()), int(end.timestamp())) for begin, end in lives]
 
 
+BEGIN = seconds(2020, 1, 1)
 VERSION_3 = der(0xA0, der(0x02, b"\x02"))
 
 
@@ -62,7 +66,7 @@ VERSION_3 = der(0xA0, der(0x02, b"\x02"))
     ],
 )
 def test_ends(content: bytes, end: int) -> None:
-    assert ends_in(pem(content)) == [end]
+    assert lives_in(pem(content)) == [(BEGIN, end)]
 
 
 @pytest.mark.parametrize(
@@ -75,30 +79,49 @@ def test_ends(content: bytes, end: int) -> None:
 )  # fmt: skip
 def test_what_is_no_certificate_has_no_end_and_hides_no_other(content: bytes) -> None:
     good = pem(certificate(UTC_TIME, b"310203040506Z"))
-    assert ends_in(pem(content)) == []
-    assert ends_in(good + pem(content) + good) == [seconds(2031, 2, 3, 4, 5, 6)] * 2
+    assert lives_in(pem(content)) == []
+    assert lives_in(good + pem(content) + good) == [(BEGIN, seconds(2031, 2, 3, 4, 5, 6))] * 2
 
 
 @given(some.binary(max_size=400), some.integers(0, 340), some.binary(max_size=4))
 def test_any_bytes_are_an_end_or_none(noise: bytes, at: int, patch: bytes) -> None:
     good = certificate(UTC_TIME, b"310203040506Z", VERSION_3)
     for content in (noise, good[:at] + patch + good[at + len(patch) :], good[:at]):
-        assert len(ends_in(pem(content))) <= 1
+        assert len(lives_in(pem(content))) <= 1
 
 
+@pytest.mark.parametrize("life_days", [90, 365, 36_500])
 @pytest.mark.parametrize(
     ("left_s", "level"),
     [
         (30 * DAY_S, None), (30 * DAY_S - 1, Level.WARNING), (7 * DAY_S, Level.WARNING),
-        (7 * DAY_S - 1, Level.ERROR), (0, Level.ERROR), (-400 * DAY_S, Level.ERROR),
+        (7 * DAY_S - 1, Level.ERROR), (0, Level.ERROR), (-1, Level.ERROR), (-400 * DAY_S, Level.ERROR),
     ],
 )  # fmt: skip
-def test_levels(left_s: int, level: Level | None) -> None:
-    assert level_of(NOW_S + left_s, NOW_S) is level
+def test_levels_of_a_long_life_go_by_days(life_days: int, left_s: int, level: Level | None) -> None:
+    assert level_of(life(life_days, left_s), NOW_S) is level
+
+
+@pytest.mark.parametrize("life_days", [1, 6, 24, 72])
+def test_levels_of_a_short_life_go_by_what_part_of_it_is_left(life_days: int) -> None:
+    third_s, twelfth_s = life_days * DAY_S // 3, life_days * DAY_S // 12
+    looked = {left_s: level_of(life(life_days, left_s), NOW_S) for left_s in (
+        life_days * DAY_S, third_s, third_s - 1, twelfth_s, twelfth_s - 1, 0, -1
+    )}  # fmt: skip
+    assert list(looked.values()) == [None, None, Level.WARNING, Level.WARNING, Level.ERROR, Level.ERROR, Level.ERROR]
+
+
+def life(days: int, left_s: int, listener: str = "clients") -> Ending:
+    end_s = NOW_S + left_s
+    return Ending(listener, "tls-certificate-file", "/c.pem", end_s - days * DAY_S, end_s)
+
+
+def test_what_ended_before_it_began_has_ended() -> None:
+    assert level_of(life(-10, -1), NOW_S) is Level.ERROR
 
 
 def ending(days: int, listener: str = "clients") -> Ending:
-    return Ending(listener, "tls-certificate-file", "/c.pem", NOW_S + days * DAY_S)
+    return life(365, days * DAY_S, listener)
 
 
 def test_a_notice_says_which_file_when_and_what_to_do() -> None:

@@ -23,8 +23,8 @@ from tests.support.stage import Stage, options_with
 
 GO = frames.anonymous() + frames.opened() + frames.begun(incoming_window=1 << 30)
 ENDINGS = (
-    given.Ending("clients", "tls-certificate-file", "/c.pem", 1_900_000_000),
-    given.Ending("clients", "tls-client-ca-file", "/ca.pem", 2_000_000_000),
+    given.Ending("clients", "tls-certificate-file", "/c.pem", 0, 1_900_000_000),
+    given.Ending("clients", "tls-client-ca-file", "/ca.pem", 0, 2_000_000_000),
 )
 AROUND = Measured(5, 3, 1000, Histogram((0.1, 1.0)), 7, 2_000_000_000, 11, 12, Space(1000, 250))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -64,6 +65,17 @@ def test_light_commands_do_not_load_the_broker() -> None:
 def test_check_good(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["config", "check", toml(tmp_path, "broker.toml", "")]) == exits.DONE
     assert "good" in capsys.readouterr().out
+
+
+def test_check_of_what_comes_through_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
+    reader, writer = os.pipe()
+    os.write(writer, b'[node]\nname = "piped"\n')
+    os.close(writer)
+    try:
+        assert main(["config", "check", f"/dev/fd/{reader}"]) == exits.DONE
+    finally:
+        os.close(reader)
+    assert "good, node piped" in capsys.readouterr().out
 
 
 def test_check_reports_every_fault(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

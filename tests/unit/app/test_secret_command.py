@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -112,6 +113,29 @@ def test_a_file_that_cannot_be_used_is_told_of_and_not_shown(tmp_path: Path, con
     assert fault.path == "node.cluster-secret-file"
     assert str(tmp_path / "cluster-secret") in fault.why
     assert "CHANGE" not in fault.why
+
+
+@pytest.mark.timeout(20)
+def test_a_fifo_in_its_place_is_told_of_and_replaced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "cluster-secret"
+    os.mkfifo(file)
+    (fault,) = cluster_secret.faults_of(options(tmp_path, GROUPS))
+    assert fault.path == "node.cluster-secret-file"
+    assert fault.why.startswith(f"{file} cannot be read: Is a FIFO and no regular file; run `mqbroker secret set")
+    for words in (["--check"], []):
+        assert secret(file, SECRET.encode(), *words) == exits.DONE
+        assert capsys.readouterr().out == "changed\n"
+    assert file.read_text() == SECRET + "\n"
+
+
+def test_a_secret_that_cannot_be_put_in_its_place_is_nowhere(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "cluster-secret"
+    file.mkdir()
+    assert secret(file, SECRET.encode()) == exits.FAILED
+    assert f"{file}: cannot be written: Is a directory" in capsys.readouterr().err
+    assert os.listdir(tmp_path) == ["cluster-secret"]
 
 
 def test_a_check_of_options_finds_the_missing_file_and_warns_of_doubts(

@@ -7,7 +7,7 @@ import io
 import time
 
 import pytest
-from mqbroker.admin.certificates import DAY_S
+from mqbroker.config.lifetimes import DAY_S
 from mqbroker.io import certificate_watch
 from mqbroker.io.certificate_watch import CertificateWatch
 from mqbroker.io.log import Log, LogShape
@@ -20,7 +20,7 @@ def test_what_ends_later_is_found_by_a_later_look(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(certificate_watch, "LOOK_PERIOD_S", 0.01)
     text, looks = io.StringIO(), 0
     posted: list[Input] = []
-    endings = [Ending("clients", "tls-certificate-file", "/c.pem", int(time.time()) + 31 * DAY_S)]
+    endings = [Ending("clients", "tls-certificate-file", "/c.pem", 0, int(time.time()) + 31 * DAY_S)]
 
     def in_use() -> list[Ending]:
         nonlocal looks

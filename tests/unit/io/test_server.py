@@ -220,9 +220,9 @@ def test_reload_takes_users_and_what_may_change(run: Runner) -> None:
             )
             it.reloaded = Reloaded({"app": "verifier"}, options, cluster_key=b"key")
             os.kill(os.getpid(), signal.SIGHUP)
-            await until(lambda: it.core.of(UsersChanged))
-            assert it.core.of(UsersChanged) == [UsersChanged({"app": "verifier"})]
-            assert it.core.of(OptionsChanged) == [OptionsChanged(options)]
+            await until(lambda: it.core.of(OptionsChanged))
+            assert it.core.of(UsersChanged) == []
+            assert it.core.of(OptionsChanged) == [OptionsChanged(options, {"app": "verifier"})]
             assert it.core.of(ClusterKeyChanged) == [ClusterKeyChanged(b"key")]
             assert it.told.drain()[0] == "RELOADING=1"
             assert "READY=1" in it.told.lines
@@ -239,6 +239,20 @@ def test_reload_takes_users_and_what_may_change(run: Runner) -> None:
             assert await asyncio.wait_for(reader.read(), 5) == b""
             kept[1].close()
             writer.close()
+
+    run(scenario())
+
+
+def test_users_are_taken_where_the_options_cannot_be_used(run: Runner) -> None:
+    async def scenario() -> None:
+        async with running(ScriptedCore()) as (it, _):
+            await until(lambda: "READY=1" in it.told.drain())
+            it.reloaded = Reloaded({"app": "verifier"}, None)
+            os.kill(os.getpid(), signal.SIGHUP)
+            await until(lambda: "users=1 options=0" in it.log)
+            await until(lambda: it.core.of(UsersChanged))
+            assert it.core.of(UsersChanged) == [UsersChanged({"app": "verifier"})]
+            assert it.core.of(OptionsChanged) == []
 
     run(scenario())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import ssl
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -64,6 +65,11 @@ def encrypted(authority: Authority) -> None:
     authority.key_file.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption))
 
 
+def fifo(file: Path) -> None:
+    file.unlink()
+    os.mkfifo(file)
+
+
 def of_another(authority: Authority) -> None:
     before = authority.certificate_file.read_bytes()
     authority.renew()
@@ -77,6 +83,9 @@ CASES: dict[str, tuple[Any, str, str]] = {
     "certificate is a directory": (
         lambda a: (a.certificate_file.unlink(), a.certificate_file.mkdir()), "tls-certificate-file", "Is a directory",
     ),
+    "certificate is a FIFO": (lambda a: fifo(a.certificate_file), "tls-certificate-file", "Is a FIFO"),
+    "key is a FIFO": (lambda a: fifo(a.key_file), "tls-key-file", "Is a FIFO"),
+    "CA is a FIFO": (lambda a: fifo(a.ca_file), "tls-client-ca-file", "Is a FIFO"),
     "certificate is noise": (
         lambda a: a.certificate_file.write_bytes(bytes(100)), "tls-certificate-file", "no certificate in PEM form",
     ),
@@ -115,26 +124,27 @@ def test_what_is_wrong_names_option_file_and_remedy(authority: Authority, case: 
     assert ";" in fault.why
 
 
-@pytest.mark.option("listeners.tls-ciphers")
-def pem_until(authority: Authority, *ends: datetime) -> bytes:
-    made = [authority.ca.issue_cert("x.example.org", not_after=end).cert_chain_pems[0].bytes() for end in ends]
-    return b"".join(made)
+def pem_of(authority: Authority, *lives: tuple[datetime, datetime]) -> bytes:
+    made = [authority.ca.issue_cert("x.example.org", not_before=begin, not_after=end) for begin, end in lives]
+    return b"".join(one.cert_chain_pems[0].bytes() for one in made)
 
 
 def test_a_chain_ends_with_its_first_certificate_and_a_file_of_cas_with_its_last(authority: Authority) -> None:
+    begin, later = datetime(2030, 1, 1, tzinfo=UTC), datetime(2030, 7, 1, tzinfo=UTC)
     first, last = datetime(2031, 1, 1, tzinfo=UTC), datetime(2032, 1, 1, tzinfo=UTC)
-    several = pem_until(authority, last, first)
+    several = pem_of(authority, (begin, last), (later, first))
     authority.certificate_file.write_bytes(several)
     authority.ca_file.write_bytes(several)
     options = listener(authority, "required", name="clients")
     assert endings_of(options, "listeners.0") == (
-        ("clients", "tls-certificate-file", str(authority.certificate_file), int(first.timestamp())),
-        ("clients", "tls-client-ca-file", str(authority.ca_file), int(last.timestamp())),
+        ("clients", "tls-certificate-file", str(authority.certificate_file), *map(datetime.timestamp, (later, first))),
+        ("clients", "tls-client-ca-file", str(authority.ca_file), *map(datetime.timestamp, (begin, last))),
     )
     assert [each.option for each in endings_of(listener(authority), "listeners.0")] == ["tls-certificate-file"]
     assert endings_of(default_listener(), "listeners.0") == ()
 
 
+@pytest.mark.option("listeners.tls-ciphers")
 def test_ciphers_are_those_that_are_named(authority: Authority) -> None:
     name = "ECDHE-ECDSA-AES256-GCM-SHA384"
     context = context_of(listener(authority, tls_ciphers=name), "listeners.0")

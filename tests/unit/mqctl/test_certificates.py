@@ -10,8 +10,11 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from mqbroker.admin.certificates import level_of, lives_in
 from mqbroker.config.inventory import host_variables
+from mqbroker.node.inputs import Ending
 from mqctl.certificates.authority import Issuer, Span, general_name, issue, names_of, new_authority, permits
 from mqctl.certificates.folder import NEXT, Folder, Phase, Step
 from mqctl.certificates.issuing import Missing, digests, make, missing_of, state_of
@@ -160,6 +163,20 @@ def test_nothing_is_missing_that_is_good_for_long_enough(folder: Folder) -> None
 def test_a_short_life_is_not_always_nearly_over(folder: Folder) -> None:
     made = signed(folder, days=6)
     assert [state_of(made, NOW + day * DAY) for day in (0, 3, 5, 7)] == ["ok", "ok", "expires soon", "expired"]
+
+
+@pytest.mark.parametrize("days", [1, 6, 20, 89, 90, 365])
+def test_a_broker_warns_of_what_is_shown_as_ending_and_of_nothing_else(folder: Folder, days: int) -> None:
+    made = signed(folder, days=days)
+    ((begin_s, end_s),) = lives_in(made.public_bytes(Encoding.PEM))
+    ending = Ending("clients", "tls-certificate-file", "/c.pem", begin_s, end_s)
+    said = set()
+    for hour in range(-days * 24, 2):
+        now = made.not_valid_after_utc + datetime.timedelta(hours=hour)
+        state = state_of(made, now)
+        said.add(state)
+        assert (state == "ok") is (level_of(ending, int(now.timestamp())) is None), f"{hour} h from the end"
+    assert said == {"ok", "expires soon", "expired"}
 
 
 def test_a_pair_that_was_cut_off_counts_as_missing(folder: Folder) -> None:

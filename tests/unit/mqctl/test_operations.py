@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mqbroker.admin.certificates import DAY_S
 from mqbroker.base.notice import Level
+from mqbroker.config.lifetimes import DAY_S
 from mqbroker.config.load import parse
 from mqbroker.config.slices import BrokerOptions
 from mqbroker.config.users import make_verifier
@@ -185,6 +185,27 @@ def test_rates_are_of_queues_that_count_from_the_same_start() -> None:
     assert [(row.get("added_per_s"), row.get("acknowledged_per_s")) for row in rows] == [
         (10.0, 0.0), (None, None), (None, None),
     ]  # fmt: skip
+
+
+def test_a_queue_that_was_made_again_between_two_looks_has_no_rate(cluster: Cluster) -> None:
+    stage = cluster.first.stage
+    for name in ("again", "kept"):
+        stage.admin("send", address=name, messages=[{"body": "x"}])
+
+    slept_s: list[float] = []
+
+    def meanwhile(duration_s: float) -> None:
+        slept_s.append(duration_s)
+        stage.wait(round(duration_s * 1000))
+        stage.admin("queue-delete", name="again", force=True)
+        for name in ("again", "kept"):
+            stage.admin("send", address=name, messages=[{"body": "x"}] * 3)
+
+    world = replace(real_world(), monotonic_s=lambda: sum(slept_s), sleep_s=meanwhile)
+    queue_stat.run(world, queue_stat.Options(dev=True, directory=cluster.folder, interval=2.0, json=True))
+    again, kept = json.loads(cluster.capsys.readouterr().out)["rows"]
+    assert (again["queue"], again["added"], again.get("added_per_s")) == ("again", 3, None)
+    assert (kept["queue"], kept["added"], kept["added_per_s"]) == ("kept", 4, 1.5)
 
 
 # -- queues -----------------------------------------------------------------------------------------------------------
@@ -370,23 +391,27 @@ def test_logs_of_dev_brokers_and_of_journald(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize(
-    ("left_s", "state", "said", "code", "word"),
+    ("life_days", "left_s", "state", "said", "code", "word"),
     [
-        (31 * DAY_S, "ok", "", 0, "OK"),
-        (30 * DAY_S - 1, "warning", "ends in 29 days", 1, "WARNING"),
-        (7 * DAY_S, "warning", "ends in 7 days", 1, "WARNING"),
-        (7 * DAY_S - 1, "error", "ends in 6 days", 2, "CRITICAL"),
-        (DAY_S, "error", "ends in 1 day (", 2, "CRITICAL"),
-        (1, "error", "ends today", 2, "CRITICAL"),
-        (-1, "error", "has ended", 2, "CRITICAL"),
+        (365, 31 * DAY_S, "ok", "", 0, "OK"),
+        (365, 30 * DAY_S - 1, "warning", "ends in 29 days", 1, "WARNING"),
+        (365, 7 * DAY_S, "warning", "ends in 7 days", 1, "WARNING"),
+        (365, 7 * DAY_S - 1, "error", "ends in 6 days", 2, "CRITICAL"),
+        (365, DAY_S, "error", "ends in 1 day (", 2, "CRITICAL"),
+        (365, 1, "error", "ends today", 2, "CRITICAL"),
+        (365, -1, "error", "has ended", 2, "CRITICAL"),
+        (6, 2 * DAY_S, "ok", "", 0, "OK"),
+        (6, 2 * DAY_S - 1, "warning", "ends in 1 day (", 1, "WARNING"),
+        (6, DAY_S // 2 - 1, "error", "ends today", 2, "CRITICAL"),
     ],
 )
-def test_status_and_check_judge_certificates_by_the_days_of_the_broker(
-    cluster: Cluster, left_s: int, state: str, said: str, code: int, word: str
+def test_status_and_check_judge_certificates_as_the_broker_does(
+    cluster: Cluster, life_days: int, left_s: int, state: str, said: str, code: int, word: str
 ) -> None:
     stage = cluster.first.stage
     now_s = stage.at.wall_ms // 1000
-    stage.give(CertificatesInUse((Ending("clients", "tls-certificate-file", "/etc/c.pem", now_s + left_s),)))
+    life_s = (now_s + left_s - life_days * DAY_S, now_s + left_s)
+    stage.give(CertificatesInUse((Ending("clients", "tls-certificate-file", "/etc/c.pem", *life_s),)))
     stage.run()
     first, second = cluster.rows("status")
     assert (second["certificates"], second["note"]) == ([], "")

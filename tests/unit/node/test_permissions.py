@@ -183,8 +183,8 @@ def test_users_have_their_roles_as_they_are_when_a_link_is_attached() -> None:
     assert any("user 'app' has no permission send at address 'orders'" in line for line in said)
     script.stage.give(given.UsersChanged({"app": make_verifier("right", b"0123456789abcdef", ("shop",))}))
     assert why(script.run("attach c to orders")) == ""
-    script.stage.give(given.UsersChanged({}))
-    assert why(script.run("attach c to prices")) == "send", "a user who is gone has no roles"
+    script.stage.give(given.UsersChanged({"app": make_verifier("right", b"0123456789abcdef", ("client",))}))
+    assert why(script.run("attach c to prices")) == "send"
     assert script.run("publish c orders") == ["c learns rejected (amqp:unauthorized-access): m1"]
 
 
@@ -201,6 +201,8 @@ def changed(tables: dict[str, dict[str, list[str]]]) -> dict[str, Any]:
 
 
 NO_MORE = "c learns rejected (amqp:unauthorized-access): "
+GONE = ("{who} link {address} is gone: amqp:unauthorized-access (an anonymous user has no permission {permission} at "
+        "address '{address}')")  # fmt: skip
 
 
 @pytest.mark.option("security-settings.match")
@@ -252,16 +254,39 @@ def test_a_settled_message_of_who_may_send_no_more_ends_its_link() -> None:
 
 @pytest.mark.option("security-settings.consume")
 @pytest.mark.option("security-settings.browse")
-def test_consumers_that_are_there_stay_and_new_ones_are_asked() -> None:
-    script = talk({"#": grants(*ALL)}, "p", "c", "d")
+def test_a_reload_takes_the_permission_to_receive_at_once() -> None:
+    script = talk({"#": grants(*ALL)}, "p", "c", "b")
     script.run("attach p to orders")
     script.run("attach c from orders credit=5")
+    script.run("attach b from orders browse credit=5")
+    reload(script, {"#": grants("send", "browse")})
+    assert script.lines == [GONE.format(who="c", permission="consume", address="orders")]
+    assert script.run("publish p orders")[0] == "b gets: m1"
+    assert why(script.run("attach c from orders")) == "consume"
+    reload(script, {"#": grants("consume")})
+    assert script.lines == [GONE.format(who="b", permission="browse", address="orders")]
+    assert why(script.run("attach b from orders browse")) == "browse"
+    assert script.run("attach c from orders credit=5") == ["c link orders stands", "c gets: m1"]
+    revoked = [event.fields["link"] for event in script.stage.notices if event.event == "link-revoked"]
+    assert revoked == ["c-from-orders", "b-from-orders"]
+
+
+def test_what_a_receiver_had_goes_to_others_and_a_durable_subscription_stays() -> None:
+    script = talk({"#": grants(*ALL)}, "p", "c", "s", "d")
+    script.run("attach p to orders")
+    script.run("attach c from orders credit=1")
+    script.run("publish p orders")
+    script.run("attach s from news topic durable")
+    script.run("attach d from news topic")
+    assert len(script.stage.broker.store.queues) == 3
     reload(script, {"#": grants("send")})
-    assert script.run("publish p orders") == ["c gets: m1", "p learns accepted: m1"]
-    assert why(script.run("attach d from orders")) == "consume"
-    assert why(script.run("attach d from orders browse")) == "browse"
-    reload(script, {"#": grants("consume", "browse")})
-    assert why(script.run("attach d from orders")) == ""
+    assert [line.split(":")[0] for line in script.lines] == [
+        "c link orders is gone", "s link news is gone", "d link news is gone"
+    ]  # fmt: skip
+    queues = script.stage.broker.store.queues
+    assert [(each.kind.routing, each.kind.is_durable, each.ready_count) for each in queues.values()] == [
+        ("anycast", True, 1), ("multicast", True, 0)
+    ]  # fmt: skip
 
 
 def test_a_transaction_asks_for_each_message_also_after_a_reload() -> None:

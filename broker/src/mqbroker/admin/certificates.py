@@ -1,8 +1,9 @@
 """When certificates end, and when that has to be said.
 
-Owns how much time is little, and what was said when. Invariant: a certificate is told once a day at most, and at once
-when it is another one or when it became worse. Only the end is read out of a certificate: that it is good at all was
-OpenSSL's to say when it was loaded. Source: RFC 5280 §4.1 (structure), §4.1.2.5 (time), RFC 7468 (PEM).
+Owns what was said when; how much time is little is in config/lifetimes.py. Invariant: a certificate is told once a day
+at most, and at once when it is another one or when it became worse. Only its life is read out of a certificate: that
+it is good at all was OpenSSL's to say when it was loaded. Source: RFC 5280 §4.1 (structure), §4.1.2.5 (time), RFC 7468
+(PEM).
 """
 
 from __future__ import annotations
@@ -14,10 +15,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from mqbroker.base.notice import Level, Notice
-from mqbroker.config.slices import CERTIFICATE_ERROR_DAYS, CERTIFICATE_WARNING_DAYS
+from mqbroker.config.lifetimes import DAY_S, error_s, warning_s
 from mqbroker.node.inputs import Ending
 
-DAY_S = 86_400
 REMEDY = "replace the file, as `mqctl tls rotate` and `mqctl rollout` do, and reload the broker"
 
 _PEM = re.compile(rb"-----BEGIN CERTIFICATE-----([A-Za-z0-9+/=\s]*)-----END CERTIFICATE-----")
@@ -25,21 +25,21 @@ _VERSION, _UTC_TIME, _GENERALIZED_TIME = 0xA0, 0x17, 0x18
 _SIZE_BYTES_MAX = 4
 
 
-def ends_in(pem: bytes) -> list[int]:
-    """The ends of all certificates in a file, in their order and in seconds since 1970."""
-    found = (_end_of(match.group(1)) for match in _PEM.finditer(pem))
-    return [end for end in found if end is not None]
+def lives_in(pem: bytes) -> list[tuple[int, int]]:
+    """Begin and end of all certificates in a file, in their order and in seconds since 1970."""
+    found = (_life_of(match.group(1)) for match in _PEM.finditer(pem))
+    return [life for life in found if life is not None]
 
 
-def _end_of(text: bytes) -> int | None:
+def _life_of(text: bytes) -> tuple[int, int] | None:
     """None where it is no certificate as RFC 5280 has it: what OpenSSL takes all the same has no end that we know."""
     try:
-        return _not_after(base64.b64decode(text))
+        return _validity(base64.b64decode(text))
     except (ValueError, IndexError):
         return None
 
 
-def _not_after(der: bytes) -> int:
+def _validity(der: bytes) -> tuple[int, int]:
     _, at, _ = _value(der, 0)  # Certificate
     _, at, _ = _value(der, at)  # TBSCertificate
     tag, _, end = _value(der, at)
@@ -47,14 +47,20 @@ def _not_after(der: bytes) -> int:
     for _ in ("serialNumber", "signature", "issuer"):
         _, _, at = _value(der, at)
     _, at, _ = _value(der, at)  # Validity
-    _, _, at = _value(der, at)  # notBefore
+    not_before_s, at = _time(der, at)
+    not_after_s, _ = _time(der, at)
+    return not_before_s, not_after_s
+
+
+def _time(der: bytes, at: int) -> tuple[int, int]:
+    """Seconds since 1970, and where what follows begins."""
     tag, start, end = _value(der, at)
     if tag not in (_UTC_TIME, _GENERALIZED_TIME):
         raise ValueError("no time")
     text = der[start:end].decode("ascii")
     if tag == _UTC_TIME:
         text = ("20" if text < "50" else "19") + text
-    return int(datetime.strptime(text, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC).timestamp())
+    return int(datetime.strptime(text, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC).timestamp()), end
 
 
 def _value(der: bytes, at: int) -> tuple[int, int, int]:
@@ -70,17 +76,17 @@ def _value(der: bytes, at: int) -> tuple[int, int, int]:
     return tag, start, start + size
 
 
-def level_of(not_after_s: int, now_s: int) -> Level | None:
+def level_of(ending: Ending, now_s: int) -> Level | None:
     """How bad it is; None where there is time enough."""
-    left_s = not_after_s - now_s
-    if left_s < CERTIFICATE_ERROR_DAYS * DAY_S:
+    left_s, life_s = ending.not_after_s - now_s, ending.not_after_s - ending.not_before_s
+    if left_s < max(0, error_s(life_s)):
         return Level.ERROR
-    return Level.WARNING if left_s < CERTIFICATE_WARNING_DAYS * DAY_S else None
+    return Level.WARNING if left_s < warning_s(life_s) else None
 
 
 def row_of(ending: Ending, now_s: int) -> dict[str, Any]:
     """What administrators are told of one."""
-    level = level_of(ending.not_after_s, now_s)
+    level = level_of(ending, now_s)
     return {
         "listener": ending.listener,
         "option": ending.option,
@@ -101,7 +107,7 @@ class Warnings:
         """What to say of the certificates that are in use now."""
         before, self._told, notices = self._told, {}, []
         for ending in endings:
-            level = level_of(ending.not_after_s, now_s)
+            level = level_of(ending, now_s)
             if level is None:
                 continue
             told_level, told_s = before.get(ending, (None, 0))

@@ -48,12 +48,17 @@ def path_of(args: argparse.Namespace) -> Path:
     return CONFIG_DIRECTORY / str(args.instance) / "broker.toml"
 
 
-def read(file: Path) -> BrokerOptions:
-    """The options of one file. Raises Unusable with every fault."""
+def read(file: Path, *, may_wait: bool = True) -> BrokerOptions:
+    """The options of one file. Raises Unusable with every fault.
+
+    `may_wait`: a FIFO is read as well, as whoever calls a command may hand one over. A broker that runs must not.
+    """
     from mqbroker.config.load import parse
+    from mqbroker.io import regular
 
     try:
-        text = file.read_text(encoding="utf-8")
+        with file.open("rb") if may_wait else regular.opened(file) as stream:
+            text = stream.read().decode()
     except (OSError, UnicodeDecodeError) as error:
         raise Unusable(
             file, [ConfigFault("file", f"cannot be read ({error}); name another one with --config")]
@@ -64,20 +69,20 @@ def read(file: Path) -> BrokerOptions:
     return options
 
 
-def sound(file: Path) -> BrokerOptions:
+def sound(file: Path, *, may_wait: bool = True) -> BrokerOptions:
     """As `read`; selectors are good as well, so that a broker can take the options. Raises Unusable."""
-    options = read(file)
+    options = read(file, may_wait=may_wait)
     found = _selector_faults(options)
     if found:
         raise Unusable(file, found)
     return options
 
 
-def checked(file: Path) -> BrokerOptions:
+def checked(file: Path, *, may_wait: bool = True) -> BrokerOptions:
     """As `sound`; files that listeners need for TLS are good as well. Raises Unusable with every fault."""
     from mqbroker.io import cluster_secret, tls
 
-    options = read(file)
+    options = read(file, may_wait=may_wait)
     found = tls.faults_of(options) + _selector_faults(options) + cluster_secret.faults_of(options)
     if found:
         raise Unusable(file, found)

@@ -10,9 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-# A certificate that is good for less is little (a warning), and is an error. What a broker logs, what commands show.
-CERTIFICATE_WARNING_DAYS, CERTIFICATE_ERROR_DAYS = 30, 7
-
 
 @dataclass(frozen=True, slots=True)
 class NodeOptions:

@@ -13,7 +13,7 @@ from mqbroker.cluster.discovery.datagram import derive_key
 from mqbroker.config.slices import BrokerOptions
 from mqbroker.config.users import WELL_KNOWN_PASSWORDS
 from mqbroker.config.variables import SECRET_CHARACTERS_MIN
-from mqbroker.io import placing
+from mqbroker.io import placing, regular
 
 FILE_BYTES_MAX = 1024
 OPTION = "node.cluster-secret-file"
@@ -36,12 +36,12 @@ def checked(secret: str) -> str:
 def read(file: Path) -> str | None:
     """The secret, None where there is no file. Raises ConfigFault."""
     try:
-        with file.open("rb") as stream:
+        with regular.opened(file) as stream:
             content = stream.read(FILE_BYTES_MAX + 1)
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise ConfigFault(OPTION, f"{file} cannot be read: {error.strerror}") from None
+        raise ConfigFault(OPTION, f"{file} cannot be read: {error.strerror}; {REMEDY}") from None
     try:
         return checked(content.decode().removesuffix("\n"))
     except UnicodeDecodeError:
@@ -54,7 +54,7 @@ def write(file: Path, secret: str) -> bool:
     """Put a secret in its place; whether that changed anything. Raises ConfigFault."""
     content = f"{checked(secret)}\n".encode()
     try:
-        if file.exists() and file.read_bytes() == content and file.stat().st_mode & 0o077 == 0:
+        if file.is_file() and file.read_bytes() == content and file.stat().st_mode & 0o077 == 0:
             return False
         placing.replace(file, content)
     except OSError as error:

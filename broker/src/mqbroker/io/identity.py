@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from mqbroker.base.errors import ConfigFault, StorageFault
-from mqbroker.io import placing
+from mqbroker.io import placing, regular
 
 FORMAT = 1
 FILE_NAME = "identity.json"
@@ -61,7 +61,7 @@ def load(data_directory: Path) -> Identity | None:
     """The identity that is written down, whether it matches or not. None: there is none. Raises StorageFault."""
     file = data_directory / FILE_NAME
     try:
-        with file.open("rb") as stream:
+        with regular.opened(file) as stream:
             content = stream.read(FILE_BYTES_MAX)
     except FileNotFoundError:
         return None

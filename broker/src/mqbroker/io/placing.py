@@ -11,7 +11,11 @@ MODE = 0o600
 def replace(file: Path, content: bytes) -> None:
     """Put `content` in the place of `file`, whether it exists or not. Raises OSError; then the old file stands."""
     temporary = _written(file, content)
-    temporary.replace(file)
+    try:
+        temporary.replace(file)
+    except OSError:
+        temporary.unlink()
+        raise
     sync_directory(file.parent)
 
 

@@ -190,15 +190,13 @@ class Server:
             return
         self._notifier.reloading(time.monotonic_ns())
         reloaded = self._reload(False)
-        if reloaded.users is not None:
-            self.node.post(UsersChanged(reloaded.users))
         if reloaded.cluster_key:
             self.node.post(ClusterKeyChanged(reloaded.cluster_key))
         if reloaded.options is not None:
-            self.node.post(OptionsChanged(reloaded.options))
-            self._take_options(reloaded.options)
-        else:
-            self._take_options(self._options)  # certificates are read again even so
+            self.node.post(OptionsChanged(reloaded.options, reloaded.users))
+        elif reloaded.users is not None:
+            self.node.post(UsersChanged(reloaded.users))
+        self._take_options(reloaded.options or self._options)  # certificates are read again even so
         self._notifier.ready(f"running, {len(self._acceptors)} listeners")
         self._log.info("reloaded", users=int(reloaded.users is not None), options=int(reloaded.options is not None))
 

@@ -7,13 +7,15 @@ option, the file and the remedy, and no key is ever shown or asked for. Source: 
 from __future__ import annotations
 
 import ssl
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from mqbroker.admin.certificates import ends_in
+from mqbroker.admin.certificates import lives_in
 from mqbroker.amqp.certificate import Certificate
 from mqbroker.base.errors import ConfigFault
 from mqbroker.config.slices import BrokerOptions, ListenerOptions
+from mqbroker.io import regular
 from mqbroker.node.inputs import Ending
 
 FILE_BYTES_MAX = 1 << 20
@@ -55,8 +57,12 @@ def endings_of(listener: ListenerOptions, path: str) -> tuple[Ending, ...]:
     files = [("tls-certificate-file", listener.tls_certificate_file, min)]
     if listener.tls_client_ca_file:
         files.append(("tls-client-ca-file", listener.tls_client_ca_file, max))
-    found = ((option, file, ends_in(_certificates(file, f"{path}.{option}")), choose) for option, file, choose in files)
-    return tuple(Ending(listener.name, option, file, choose(ends)) for option, file, ends, choose in found if ends)
+    found = []
+    for option, file, choose in files:
+        lives = lives_in(_certificates(file, f"{path}.{option}"))
+        if lives:
+            found.append(Ending(listener.name, option, file, *choose(lives, key=itemgetter(1))))
+    return tuple(found)
 
 
 def dialling_context(listener: ListenerOptions | None, path: str) -> ssl.SSLContext:
@@ -98,6 +104,7 @@ def faults_of(options: BrokerOptions) -> list[ConfigFault]:
 
 
 def _load_own(context: ssl.SSLContext, listener: ListenerOptions, path: str) -> None:
+    # OpenSSL opens both files by their names, and would wait at a FIFO: that they are none is found out before.
     certificate_file, key_file = listener.tls_certificate_file, listener.tls_key_file
     at_certificate, at_key = f"{path}.tls-certificate-file", f"{path}.tls-key-file"
     _certificates(certificate_file, at_certificate)
@@ -139,10 +146,10 @@ def _certificates(file: str, path: str) -> bytes:
 
 def _content(file: str, path: str) -> bytes:
     try:
-        with Path(file).open("rb") as stream:
+        with regular.opened(Path(file)) as stream:
             content = stream.read(FILE_BYTES_MAX + 1)
     except OSError as fault:
-        why = f"{file} cannot be read ({fault.strerror}); it must be there and readable for the user of the broker"
+        why = f"{file} cannot be read ({fault.strerror}); it must be a file that the broker's user may read"
         raise ConfigFault(path, why) from None
     if len(content) > FILE_BYTES_MAX:
         raise ConfigFault(path, f"{file} is larger than {FILE_BYTES_MAX} bytes; name the right file")

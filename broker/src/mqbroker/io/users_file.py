@@ -13,7 +13,7 @@ from pathlib import Path
 
 from mqbroker.base.errors import ConfigFault
 from mqbroker.config.users import Verifier, users_from_text, users_to_text
-from mqbroker.io import placing
+from mqbroker.io import placing, regular
 
 FILE_BYTES_MAX = 16 * 1024 * 1024
 
@@ -21,12 +21,13 @@ FILE_BYTES_MAX = 16 * 1024 * 1024
 def read(file: Path) -> dict[str, Verifier]:
     """All users; none where there is no file yet. Raises ConfigFault."""
     try:
-        with file.open("rb") as stream:
+        with regular.opened(file) as stream:
             content = stream.read(FILE_BYTES_MAX + 1)
     except FileNotFoundError:
         return {}
     except OSError as error:
-        raise ConfigFault(str(file), f"cannot be read: {error.strerror}") from None
+        why = f"cannot be read: {error.strerror}; it must be a file that the broker's user may read"
+        raise ConfigFault(str(file), why) from None
     if len(content) > FILE_BYTES_MAX:
         raise ConfigFault(str(file), f"is larger than {FILE_BYTES_MAX} bytes; this is no file of users")
     try:

@@ -109,6 +109,14 @@ class AcceptedPeer(Peer):
     def _logged_in(self, event: LoggedIn) -> None:
         self.user = event.user
         self.broker.counters.logins += 1
+        self.close_if_gone()  # users may have been read again since the login began
+
+    def close_if_gone(self) -> bool:
+        """Close the connection of a user who may not log in here any more; whether that was so."""
+        if self.user is None or self.user in self.broker.accounts.of(self.listener.kind):
+            return False
+        self.close("amqp:unauthorized-access", f"user {self.user!r} was removed, or may not log in here any more")
+        return True
 
     def _login_decided(self, event: LoginDecided) -> None:
         """Log a failure at once, also of a peer that does not wait for it; tell the outcome when its time has come."""

@@ -51,7 +51,6 @@ from mqbroker.node.logins import Logins
 from mqbroker.node.newcomers import Newcomers
 from mqbroker.node.ongoing import segment_of
 from mqbroker.node.peer import Peer
-from mqbroker.node.rebinding import withdraw
 from mqbroker.node.relay import Relay
 from mqbroker.node.reloads import Reloads
 from mqbroker.node.rivals import Rivals
@@ -165,9 +164,9 @@ class Broker:
             given.CertificatesInUse: self._certificates_in_use,
             given.AdminRequest: self._admin,
             given.AdminClosed: self._admin_closed,
-            given.UsersChanged: self._users_changed,
+            given.UsersChanged: self.reloads.users_changed,
             given.ClusterKeyChanged: self._cluster_key_changed,
-            given.OptionsChanged: self._options_changed,
+            given.OptionsChanged: self.reloads.options_changed,
             given.Stop: self.stop,
         }
 
@@ -393,29 +392,20 @@ class Broker:
     def _admin_closed(self, given_: given.AdminClosed) -> None:
         self.local.closed(given_.session)
 
-    def _users_changed(self, given_: given.UsersChanged) -> None:
-        self.take_users(given_.users)
-
     def take_users(self, users: Mapping[str, Any]) -> None:
         """Who may log in from now on, the nodes of the cluster as well."""
         self.accounts = Accounts(users, self.node_secret, self.cluster.verifier)
-        withdraw(self)
 
     def _cluster_key_changed(self, given_: given.ClusterKeyChanged) -> None:
         self.discovery.key_changed(given_)
         self.cluster.key_changed(given_)
         self.take_users(self.accounts.users)
 
-    def _options_changed(self, given_: given.OptionsChanged) -> None:
-        if not self.is_stopping:  # as in Reloads.done
-            self.take_options(given_.options)
-
     def take_options(self, options: BrokerOptions) -> list[str]:
         """What may change while the process runs; the rest waits for a restart. Says what could not be done."""
         self.offered = options
         self.store.settings.change(in_force(self.options.address_settings, options.address_settings))
         self.permissions.change(options.security_settings)
-        withdraw(self)
         remarks = deploy(self, options)
         self.termini.slow_consumers.watch_all()
         self.store.idle.settings_changed()

@@ -119,11 +119,12 @@ class Space:
 
 
 class Ending(NamedTuple):
-    """What ends of a listener: its option, the file that the option named, seconds since 1970."""
+    """What ends of a listener: its option, the file that the option named, its life in seconds since 1970."""
 
     listener: str
     option: str
     file: str
+    not_before_s: int
     not_after_s: int
 
 
@@ -171,9 +172,13 @@ class ClusterKeyChanged:
 
 @dataclass(frozen=True, slots=True)
 class OptionsChanged:
-    """The file of options was read again. `io/` takes what may change while the process runs (config.slices)."""
+    """The file of options was read again. `io/` takes what may change while the process runs (config.slices).
+
+    `users`: the file of users with it, as in UsersChanged.
+    """
 
     options: BrokerOptions
+    users: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)

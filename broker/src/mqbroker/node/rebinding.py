@@ -16,7 +16,6 @@ from mqbroker.core.address import Address
 from mqbroker.node.refusals import refuse_run
 
 if TYPE_CHECKING:
-    from mqbroker.node.broker import Broker
     from mqbroker.node.peer import Peer
 
 
@@ -31,16 +30,14 @@ class Withdrawn(Address):
         self.place = place
 
 
-def withdraw(broker: Broker) -> None:
-    """Permissions or roles have changed: look at all links on which messages may come."""
-    for peer in broker.peers.values():
-        with broker.permissions.acting(peer.actor):
-            for link in peer.producers:
-                if isinstance(link.owner, Address) and not isinstance(link.owner, Withdrawn):
-                    try:
-                        broker.store.may_send(link.owner.target)
-                    except Refused:
-                        link.owner = Withdrawn(link.owner)
+def withdraw(peer: Peer) -> None:
+    """Permissions or roles have changed: look at all links on which messages may come. Its actor acts."""
+    for link in peer.producers:
+        if isinstance(link.owner, Address) and not isinstance(link.owner, Withdrawn):
+            try:
+                peer.broker.store.may_send(link.owner.target)
+            except Refused:
+                link.owner = Withdrawn(link.owner)
 
 
 def place_of(owner: Address) -> Address:

@@ -1,8 +1,8 @@
-"""Reloads that administrators ask for: the files are read by `io/`, and the answer says what came of it.
+"""Reloads: the files are read by `io/`. Where an administrator asked for it, the answer says what came of it.
 
-Invariant: all or nothing. Where anything in the files is wrong, everything stays as it was, and the answer names every
-fault. What of good files cannot be had beside what is there already, such as a declared queue whose name is taken, is
-among the answer's remarks. Source: docs/ARCHITECTURE.md, "Follow an option".
+Invariant of that: all or nothing. Where anything in the files is wrong, everything stays as it was, and the answer
+names every fault. What of good files cannot be had beside what is there already, such as a declared queue whose name is
+taken, is among the answer's remarks. Source: docs/ARCHITECTURE.md, "Follow an option".
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from mqbroker.config.compare import Verdict
 from mqbroker.config.slices import BrokerOptions
 from mqbroker.config.users import Verifier
 from mqbroker.node.effects import LoadConfiguration
-from mqbroker.node.inputs import Configuration
+from mqbroker.node.inputs import OptionsChanged, UsersChanged
+from mqbroker.node.revoking import revoke
 
 if TYPE_CHECKING:
     from mqbroker.node.broker import Broker
@@ -45,7 +46,7 @@ class Reloads:
             broker.reply_error(request_id, "amqp:connection:forced", "config-reload: the broker stops")
             return True
         users = _users_compared(broker.accounts.users, found.users)
-        remarks = self._take(found)
+        remarks = self._take(found.options, found.users)
         waiting = [one for one in compare.changes(broker.options, found.options) if one.needs is Verdict.RESTART]
         answer = {
             "changed": [
@@ -63,9 +64,23 @@ class Reloads:
             broker.reply(request_id, answer)
         return True
 
-    def _take(self, found: Configuration) -> list[str]:
-        self._broker.take_users(found.users)
-        return self._broker.take_options(found.options)
+    def users_changed(self, given: UsersChanged) -> None:
+        """Take users that were read by a signal, whose options cannot be used."""
+        if not self._broker.is_stopping:
+            self._take(None, given.users)
+
+    def options_changed(self, given: OptionsChanged) -> None:
+        """Take what was read by a signal."""
+        if not self._broker.is_stopping:
+            self._take(given.options, given.users)
+
+    def _take(self, options: BrokerOptions | None, users: Mapping[str, Verifier] | None) -> list[str]:
+        """What is there of both. Says what could not be done."""
+        if users is not None:
+            self._broker.take_users(users)
+        remarks = [] if options is None else self._broker.take_options(options)
+        revoke(self._broker)
+        return remarks
 
     def _kept_diverts(self, options: BrokerOptions) -> list[dict[str, Any]]:
         """Those that an earlier reload brought, that are gone from the file, and that a restart alone ends."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from cryptography import x509
-from mqbroker.config.slices import CERTIFICATE_WARNING_DAYS
+from mqbroker.config.lifetimes import WARNING_DAYS, warning_s
 from mqbroker.config.tables import has_cluster_certificate
 from mqbroker.config.variables import HostVariables
 
@@ -72,12 +72,12 @@ def why_not(
     return state_of(certificate, now).replace("ok", "")
 
 
-def state_of(certificate: x509.Certificate, now: datetime.datetime, soon_days: int = CERTIFICATE_WARNING_DAYS) -> str:
-    """ok, expires soon, or expired. What was made for a short life is old in its last third only."""
+def state_of(certificate: x509.Certificate, now: datetime.datetime, soon_days: int = WARNING_DAYS) -> str:
+    """ok, expires soon, or expired."""
     end, life = certificate.not_valid_after_utc, certificate.not_valid_after_utc - certificate.not_valid_before_utc
     if now > end:
         return "expired"
-    return "expires soon" if end - now < min(datetime.timedelta(days=soon_days), life / 3) else "ok"
+    return "expires soon" if (end - now).total_seconds() < warning_s(life.total_seconds(), soon_days) else "ok"
 
 
 def days_left(certificate: x509.Certificate, now: datetime.datetime) -> int:
@@ -124,9 +124,7 @@ def provided_digests(variables: HostVariables) -> dict[str, str | None]:
     return found
 
 
-def row_of(
-    certificate: x509.Certificate, now: datetime.datetime, soon_days: int = CERTIFICATE_WARNING_DAYS
-) -> dict[str, Any]:
+def row_of(certificate: x509.Certificate, now: datetime.datetime, soon_days: int = WARNING_DAYS) -> dict[str, Any]:
     """What commands show of a certificate."""
     return {
         "subject": certificate.subject.rfc4514_string(),

@@ -51,7 +51,8 @@ class Finding(NamedTuple):
 def run(world: World, options: Options) -> int:
     """Look whether all nodes run and none is too full, for Nagios: one line, and performance data behind a bar.
 
-    A certificate of a listener that ends within 30 days is a warning, within 7 days critical.
+    A certificate of a listener that ends within 30 days is a warning, within 7 days critical; one that was made for
+    less than 90 days is a warning in the last third of its life, and critical in its last twelfth.
     Exit codes are those of Nagios: 0 ok, 1 warning, 2 critical, 3 unknown.
     """
     try:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from mqbroker.config.slices import CERTIFICATE_WARNING_DAYS
+from mqbroker.config.lifetimes import WARNING_DAYS
 from mqbroker.config.variables import HostVariables
 
 from mqctl.certificates.folder import Folder, Phase, certificate_at
@@ -30,7 +30,7 @@ class Options(ReaderOptions, InventoryOptions):
     """What counts as soon."""
 
     soon: Annotated[int, typer.Option(help="Days before its end from which on a certificate ends soon.", min=0)] = (
-        CERTIFICATE_WARNING_DAYS
+        WARNING_DAYS
     )
 
 

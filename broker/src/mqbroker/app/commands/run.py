@@ -172,7 +172,8 @@ def _reload(file: Path, running: BrokerOptions, log: Log, *, is_whole: bool) -> 
     """
     reloaded, faults = Reloaded(None, None), []
     try:
-        reloaded.options = source.checked(file) if is_whole else source.sound(file)
+        read = source.checked if is_whole else source.sound
+        reloaded.options = read(file, may_wait=False)
     except source.Unusable as error:
         faults += [(str(file), str(fault)) for fault in error.faults]
     try:

@@ -1,0 +1,48 @@
+"""Files that people name: what is no regular file is refused at once, and nothing waits for it."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from mqbroker.io import regular
+
+pytestmark = pytest.mark.timeout(20)
+
+
+def bound(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+        sock.bind(str(path))
+
+
+def test_a_regular_file_is_read_also_by_another_name(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"text")
+    (tmp_path / "link").symlink_to("file")
+    with regular.opened(tmp_path / "link") as stream:
+        assert stream.read() == b"text"
+    with pytest.raises(FileNotFoundError):
+        regular.opened(tmp_path / "nothing")
+
+
+@pytest.mark.parametrize(
+    ("make", "kind"),
+    [(os.mkfifo, "a FIFO"), (Path.mkdir, "a directory"), (bound, "a socket")],
+)
+def test_anything_else_is_refused_by_what_it_is(tmp_path: Path, make: Callable[[Path], None], kind: str) -> None:
+    place = tmp_path / "place"
+    make(place)
+    (tmp_path / "link").symlink_to("place")
+    before = os.listdir("/proc/self/fd")
+    for path in (place, tmp_path / "link"):
+        with pytest.raises(OSError, match=f"Is {kind} and no regular file") as caught:
+            regular.opened(path)
+        assert caught.value.filename == str(path)
+    assert len(os.listdir("/proc/self/fd")) == len(before), "nothing stays open"
+
+
+def test_a_device_is_refused() -> None:
+    with pytest.raises(OSError, match="Is a device and no regular file"):
+        regular.opened(Path("/dev/zero"))
