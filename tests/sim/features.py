@@ -273,7 +273,8 @@ class Subscriber(Taker):
 
     def on_event(self, event: Any) -> None:
         if isinstance(event, told.Attached):
-            self.model.subscribed(self.queue, self.place, self.colour, is_durable=self.is_durable)
+            now_ms = self.world.at.wall_ms
+            self.model.subscribed(self.queue, self.place, self.colour, now_ms, is_durable=self.is_durable)
         super().on_event(event)
 
 

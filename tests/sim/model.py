@@ -120,16 +120,17 @@ class Model:
             if place.address.startswith(node):
                 self.losses[place.address] += 1
 
-    def subscribed(self, queue: str, place: Place, colour: str, *, is_durable: bool) -> None:
+    def subscribed(self, queue: str, place: Place, colour: str, now_ms: int, *, is_durable: bool) -> None:
         """A subscriber was told that its subscription stands."""
         if queue not in self.subscriptions:
-            owed = self._kept_at(place)
+            owed = self._kept_at(place, now_ms)
             self.subscriptions[queue] = Subscription(place.address, len(self.letters), colour, is_durable, owed)
 
-    def _kept_at(self, place: Place) -> frozenset[str]:
+    def _kept_at(self, place: Place, now_ms: int) -> frozenset[str]:
         """What is surely among the newest messages of an address: of what came behind it, or may have, there is less.
 
-        Nothing is sure where an address has bounds, or where dead letters come in anew.
+        Nothing is sure where an address has bounds, or where dead letters come in anew. What has expired is not given
+        to anybody who comes later.
         """
         if not place.retains or place.is_retried or "address_full_policy" in place.settings:
             return frozenset()
@@ -137,7 +138,9 @@ class Model:
         found = []
         for letter in sent:
             behind = sum(each.outcome != "accepted" or each.accepted_ms >= letter.sent_ms for each in sent)
-            if letter.outcome == "accepted" and letter.is_durable and behind <= place.retains and not letter.is_resent:
+            is_over = 0 < letter.ttl_ms <= now_ms - letter.sent_ms
+            is_kept = letter.outcome == "accepted" and letter.is_durable and behind <= place.retains
+            if is_kept and not is_over and not letter.is_resent:
                 found.append(letter.name)
         return frozenset(found)
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from mqbroker.wire.performatives import Declare, Discharge, Flow, TransactionalState, Transfer
+from mqbroker.wire.sections import build_message
 
 from tests.golden.conversation import Conversation, ScriptStage
+from tests.support import frames, transactions
 from tests.support.stage import Stage, options_with
 
 
@@ -45,6 +49,46 @@ def test_blocked_producers_have_no_credit_until_there_is_room() -> None:
 def test_a_producer_is_given_no_more_credit_than_there_is_room() -> None:
     script = talk(credit=100, max_size_messages=3)
     assert script.run("attach p to orders") == ["p link orders stands", "p may send 3 to orders"]
+
+
+def granted(said: bytes) -> int:
+    """The credit that a producer was told of last, 0: none."""
+    told = [flow.link_credit for flow in frames.of_kind(said, Flow) if flow.handle == 0]
+    return told[-1] if told else 0
+
+
+PRODUCER = frames.anonymous() + frames.opened() + frames.begun() + frames.sender()
+
+
+@pytest.mark.parametrize(("producers", "most"), [(1, 9), (3, 19), (10, 54)])
+def test_who_uses_all_credit_at_once_goes_over_the_bound_by_no_more(producers: int, most: int) -> None:
+    """No two messages of a read have one shape, so credit is looked at between any two of them."""
+    stage = Stage(options_with(address_settings={"#": {"max_size_messages": 5, "address_full_policy": "BLOCK"}}))
+    conns = [stage.accept() for _ in range(producers)]
+    credit = {conn: granted(stage.talk(conn, PRODUCER)) for conn in conns}
+    assert set(credit.values()) == {5}
+    sent = dict.fromkeys(conns, 0)
+    for conn in conns * 3:
+        numbers = range(sent[conn], sent[conn] + credit[conn])
+        messages = b"".join(frames.transfer(each, b"x" * 7 * each, durable=bool(each % 2)) for each in numbers)
+        sent[conn] += credit[conn]
+        credit[conn] = granted(stage.talk(conn, messages)) if messages else 0
+    assert sum(sent.values()) == stage.broker.store.queues["orders"].message_count == most
+    assert set(credit.values()) == {0}
+
+
+def test_a_commit_is_taken_in_whole_where_producers_are_held_back() -> None:
+    stage = Stage(options_with(address_settings={"#": {"max_size_messages": 5, "address_full_policy": "BLOCK"}}))
+    conn = stage.accept()
+    control = frames.frame(replace(transactions.coordinator_attach(), handle=9))
+    assert granted(stage.talk(conn, PRODUCER + control)) == 5
+    stage.talk(conn, transactions.request(0, Declare(), 9))
+    state = TransactionalState(txn_id=(1).to_bytes(8, "big"))
+    for number in range(1, 51):
+        message = Transfer(handle=0, delivery_id=number, delivery_tag=b"t", settled=True, state=state)
+        assert frames.errors(stage.talk(conn, frames.frame(message, build_message(b"m")))) == []
+    stage.talk(conn, transactions.request(100, Discharge(txn_id=state.txn_id), 9))
+    assert stage.broker.store.queues["orders"].message_count == 50
 
 
 @pytest.mark.option("address-settings.max-size-bytes")
