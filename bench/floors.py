@@ -45,7 +45,9 @@ FLOORS = (
     Floor("durable-1000", "rate", 1.4),
     Floor("durable-1000", "p99_us", 0.25),
     Floor("durable-1000-consumer", "rate", 1.4),
-    Floor("durable-1000-consumer", "p99_us", 0.25),
+    # Not a quarter, as without a consumer: 1,000 in flight take 1,000 divided by the rate at the mean, and at the rate
+    # that the line above asks for this is more than a quarter of Artemis's p99 (docs/PERFORMANCE.md).
+    Floor("durable-1000-consumer", "p99_us", 0.5),
     Floor("latency", "p50_us", 0.8),
     Floor("latency", "p99_us", 0.8),
     # The end of a deep queue is as fast as its beginning, within noise.
