@@ -67,6 +67,12 @@ def test_check_good(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "good" in capsys.readouterr().out
 
 
+def test_check_reads_no_more_than_options_may_have(capsys: pytest.CaptureFixture[str]) -> None:
+    # It has no end, as a log in the place of the options may have none that memory can hold.
+    assert main(["config", "check", "/dev/zero"]) == exits.FAILED
+    assert "is longer than 1048576 characters" in capsys.readouterr().err
+
+
 def test_check_of_what_comes_through_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
     reader, writer = os.pipe()
     os.write(writer, b'[node]\nname = "piped"\n')

@@ -7,6 +7,7 @@ arguments run by the dozen in a rollout, so what only options need is imported w
 from __future__ import annotations
 
 import argparse
+import io
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -53,12 +54,13 @@ def read(file: Path, *, may_wait: bool = True) -> BrokerOptions:
 
     `may_wait`: a FIFO is read as well, as whoever calls a command may hand one over. A broker that runs must not.
     """
-    from mqbroker.config.load import parse
+    from mqbroker.config.load import TEXT_CHARACTERS_MAX, parse
     from mqbroker.io import regular
 
     try:
         with file.open("rb") if may_wait else regular.opened(file) as stream:
-            text = stream.read().decode()
+            # However much there is: one character too many is enough for `parse` to say so.
+            text = io.TextIOWrapper(stream, encoding="utf-8", newline="").read(TEXT_CHARACTERS_MAX + 1)
     except (OSError, UnicodeDecodeError) as error:
         raise Unusable(
             file, [ConfigFault("file", f"cannot be read ({error}); name another one with --config")]

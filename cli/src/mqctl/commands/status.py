@@ -54,7 +54,8 @@ def run(world: World, options: Options) -> int:
 
     Of links it says how many of all are up, how many messages wait for other nodes (`forwarding`), and how long the
     oldest of them has waited (`lag_ms`); JSON has each of them as `links`. The note says which certificates of
-    listeners end within 30 days, JSON has all of them as `certificates`. Exit code 3 if any node does not run.
+    listeners end soon, by the days of `mqctl check`; JSON has all of them as `certificates`. Exit code 3 if any node
+    does not run.
     """
     nodes = nodes_of(world, options)
     if not nodes:
