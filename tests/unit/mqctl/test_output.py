@@ -60,6 +60,22 @@ def test_a_wide_table_loses_no_column() -> None:
     assert all(value in line for value in row.values())
 
 
+def test_columns_stand_below_each_other_and_the_last_one_folds_in_its_place() -> None:
+    rows = [
+        {"host": "東京", "count": 7, "note": "all of it is well and it goes on"},
+        {"host": "mq1", "count": 12000, "note": None},
+    ]
+    columns = (Column("host"), Column("count", is_number=True), Column("note"))
+    out = io.StringIO()
+    write(Rows("mqctl.test/1", columns, rows), Shape(), Console(file=out, width=30))
+    assert out.getvalue().splitlines() == [
+        "HOST  COUNT  NOTE",
+        "東京      7  all of it is well",
+        "             and it goes on",
+        "mq1   12000",
+    ]
+
+
 def test_json_carries_schema_extras_and_all_columns() -> None:
     document = json.loads(written(Shape(Format.JSON)))
     assert document["schema"] == "mqctl.test/1"
