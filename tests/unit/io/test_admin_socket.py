@@ -213,6 +213,28 @@ def test_answers_that_nobody_reads_stop_the_requests(run: Runner, tmp_path: Path
     run(scenario())
 
 
+def test_a_long_answer_is_whole_for_who_asks_no_more_and_others_are_served_meanwhile(
+    run: Runner, tmp_path: Path
+) -> None:
+    rows = [{"name": f"q{number}"} for number in range(100_000)]
+
+    async def scenario() -> None:
+        def react(inputs: list[Input]) -> Batch:
+            wanted = [each for each in inputs if isinstance(each, AdminRequest)]
+            return Batch(effects=[AdminReply(i.id, {"rows": rows if i.operation == "long" else []}) for i in wanted])
+
+        async with served(ScriptedCore(react), tmp_path / "a") as it:
+            reader, writer = await it.session()
+            writer.write(b'{"id": 1, "op": "long"}\n')
+            writer.write_eof()
+            reader._transport.pause_reading()  # type: ignore[attr-defined]
+            assert await it.ask(b'{"id": 2, "op": "short"}') == [{"id": 2, "result": {"rows": []}}]
+            reader._transport.resume_reading()  # type: ignore[attr-defined]
+            assert json.loads(await asyncio.wait_for(reader.read(), 30)) == {"id": 1, "result": {"rows": rows}}
+
+    run(scenario())
+
+
 def test_sessions_are_bounded(run: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(admin_socket, "SESSIONS_MAX", 3)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from mqbroker.admin import listing
 from mqbroker.admin.arguments import argument, check_names
 from mqbroker.admin.queues import ROUTING_TYPES, attributes_of, evict
 from mqbroker.base.errors import Refused
@@ -15,8 +16,12 @@ from mqbroker.node.inputs import AdminRequest
 
 def show_all(broker: Broker, request: AdminRequest) -> None:
     """`addresses`: one object each, by name."""
-    rows = [_described(each) for _, each in sorted(broker.store.addresses.items())]
-    broker.reply(request.id, {"addresses": rows})
+    addresses = broker.store.addresses
+
+    def rows_of(each: Address) -> list[dict[str, Any]]:
+        return [_described(each)] if addresses.get(each.name) is each else []
+
+    listing.answer(broker, request, [each for _, each in sorted(addresses.items())], rows_of)
 
 
 def show(broker: Broker, request: AdminRequest) -> None:

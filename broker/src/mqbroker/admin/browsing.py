@@ -90,6 +90,8 @@ def _ids(broker: Broker, place: Place) -> tuple[int, int]:
 class Looking(ABC):
     """A request that looks at messages that are paged, as a `node.jobs.Job`."""
 
+    needs_disk = True
+
     def __init__(self, broker: Broker, request: AdminRequest, look: PageLook) -> None:
         self._broker = broker
         self._request = request

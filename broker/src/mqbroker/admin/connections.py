@@ -5,9 +5,10 @@ Lists are cut at ROWS_MAX rows and say so (`is_whole`); arguments narrow them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from mqbroker.admin import listing
 from mqbroker.admin.arguments import argument, check_names, number
 from mqbroker.amqp.links import ReceiverLink, SenderLink
 from mqbroker.amqp.session import Session
@@ -24,77 +25,90 @@ ROWS_MAX = 10_000
 WHO = ("connection", "user", "container_id")
 CONNECTIONS_MAX = 2**53
 
+RowsOf = Callable[[Any], Iterable[dict[str, Any]]]
+
 
 def show_all(broker: Broker, request: AdminRequest) -> None:
     """`connections`: one object each."""
-    rows = [
-        _client(peer)
-        | {
+
+    def rows_of(peer: Peer) -> Iterator[dict[str, Any]]:
+        yield _client(peer) | {
             "listener": peer.listener_name,
             "sessions": len(peer.connection.sessions),
             "links": sum(len(session.by_handle) for session in peer.connection.sessions),
             "unsettled": sum(session.unsettled.count for session in peer.connection.sessions),
             "blocked": peer.is_blocked,
         }
-        for peer in broker.peers.values()
-    ]
-    broker.reply(request.id, {"connections": rows})
+
+    listing.answer(broker, request, list(broker.peers.values()), _of_present(broker, rows_of))
 
 
 def show_sessions(broker: Broker, request: AdminRequest) -> None:
     """`sessions`: one object each."""
     check_names(request, WHO)
-    rows = (
-        _client(peer)
-        | {
-            "channel": session.channel,
-            "consumers": sum(
-                isinstance(link, SenderLink) and not isinstance(link.owner, TopologyEnd)
-                for link in session.by_handle.values()
-            ),
-            "producers": sum(isinstance(link, ReceiverLink) for link in session.by_handle.values()),
-            "unsettled": session.unsettled.count,
-            "window": session.window,
-        }
-        for peer in _chosen(broker, request)
-        for session in peer.connection.sessions
-    )
-    _reply(broker, request, "sessions", rows)
+
+    def rows_of(peer: Peer) -> Iterator[dict[str, Any]]:
+        for session in peer.connection.sessions:
+            links = session.by_handle.values()
+            yield _client(peer) | {
+                "channel": session.channel,
+                "consumers": sum(
+                    isinstance(link, SenderLink) and not isinstance(link.owner, TopologyEnd) for link in links
+                ),
+                "producers": sum(isinstance(link, ReceiverLink) for link in links),
+                "unsettled": session.unsettled.count,
+                "window": session.window,
+            }
+
+    listing.answer(broker, request, _chosen(broker, request), _of_present(broker, rows_of), rows_max=ROWS_MAX)
 
 
 def show_consumers(broker: Broker, request: AdminRequest) -> None:
     """`consumers`: one object each; `lag` are the messages that wait in its queue, `delivered` counts since attach."""
     check_names(request, (*WHO, "queue"))
-    queue = argument(request, "queue", str, "")
-    rows = (row for row in _consumers(broker, request) if not queue or row["queue"] == queue)
-    _reply(broker, request, "consumers", rows)
+    wanted = argument(request, "queue", str, "")
+    has_ours = all(request.arguments.get(name) is None for name in WHO)
+
+    def rows_of(peer: Peer | None) -> Iterator[dict[str, Any]]:
+        rows = _consumers(broker, peer) if peer is not None else _waiting(broker)
+        return (row for row in rows if not wanted or row["queue"] == wanted)
+
+    peers = [*_chosen(broker, request), None] if has_ours else _chosen(broker, request)
+    listing.answer(broker, request, peers, _of_present(broker, rows_of), rows_max=ROWS_MAX)
 
 
 def show_producers(broker: Broker, request: AdminRequest) -> None:
     """`producers`: one object each; `sent` counts since attach."""
     check_names(request, (*WHO, "address"))
-    address = argument(request, "address", str, "")
-    rows = (
-        row
-        for peer in _chosen(broker, request)
-        for session in peer.connection.sessions
-        for row in _producers(broker, peer, session)
-        if not address or row["address"] == address
-    )
-    _reply(broker, request, "producers", rows)
+    wanted = argument(request, "address", str, "")
+
+    def rows_of(peer: Peer) -> Iterator[dict[str, Any]]:
+        rows = (row for session in peer.connection.sessions for row in _producers(broker, peer, session))
+        return (row for row in rows if not wanted or row["address"] == wanted)
+
+    listing.answer(broker, request, _chosen(broker, request), _of_present(broker, rows_of), rows_max=ROWS_MAX)
 
 
-def _consumers(broker: Broker, request: AdminRequest) -> Iterator[dict[str, Any]]:
-    for peer in _chosen(broker, request):
-        for session in peer.connection.sessions:
-            unsettled: dict[Any, int] = {}
-            for taken in session.unsettled:
-                unsettled[taken.link] = unsettled.get(taken.link, 0) + taken.n
-            for link in session.by_handle.values():
-                if isinstance(link, SenderLink) and isinstance(link.owner, LinkConsumer):
-                    yield _consumer(broker, (peer, session), link, unsettled.get(link, 0))
-    if any(request.arguments.get(name) is not None for name in WHO):
-        return
+def _of_present(broker: Broker, rows_of: RowsOf) -> RowsOf:
+    """Nothing of connections that have gone since the list was asked for; None stands for administrators."""
+
+    def rows(peer: Peer | None) -> Iterable[dict[str, Any]]:
+        return () if peer is not None and broker.peers.get(peer.conn) is not peer else rows_of(peer)
+
+    return rows
+
+
+def _consumers(broker: Broker, peer: Peer) -> Iterator[dict[str, Any]]:
+    for session in peer.connection.sessions:
+        unsettled: dict[Any, int] = {}
+        for taken in session.unsettled:
+            unsettled[taken.link] = unsettled.get(taken.link, 0) + taken.n
+        for link in session.by_handle.values():
+            if isinstance(link, SenderLink) and isinstance(link.owner, LinkConsumer):
+                yield _consumer(broker, (peer, session), link, unsettled.get(link, 0))
+
+
+def _waiting(broker: Broker) -> Iterator[dict[str, Any]]:
     for receive in broker.local.waiting:
         yield {
             "connection": None, "peer": "admin", "user": None, "container_id": None, "channel": None,
@@ -165,17 +179,6 @@ def _chosen(broker: Broker, request: AdminRequest) -> list[Peer]:
             text = argument(request, name, str)
             peers = [peer for peer in peers if _client(peer)[name] == text]
     return peers
-
-
-def _reply(broker: Broker, request: AdminRequest, name: str, rows: Iterator[dict[str, Any]]) -> None:
-    shown: list[dict[str, Any]] = []
-    is_whole = True
-    for row in rows:
-        if len(shown) == ROWS_MAX:
-            is_whole = False
-            break
-        shown.append(row)
-    broker.reply(request.id, {name: shown, "is_whole": is_whole})
 
 
 def close(broker: Broker, request: AdminRequest) -> None:

@@ -38,6 +38,7 @@ COUNT_MAX = 2**53
 class Purge:
     """Drops messages; also what moves have in common."""
 
+    needs_disk = True
     bounds = (PURGED_MAX, UNBOUNDED)
     counted = "purged"
 

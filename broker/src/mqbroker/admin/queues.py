@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from mqbroker.admin import listing
 from mqbroker.admin.arguments import argument, check_names, queue_named
 from mqbroker.base.errors import Refused
 from mqbroker.core.address import FULLY_QUALIFIED
@@ -61,7 +62,11 @@ def attributes_of(queue: Queue) -> dict[str, Any]:
 def show_all(broker: Broker, request: AdminRequest) -> None:
     """`queues`: one object each, by name."""
     queues = sorted(broker.store.queues.values(), key=lambda queue: queue.kind.name)
-    broker.reply(request.id, {"queues": [attributes_of(queue) for queue in queues]})
+    listing.answer(broker, request, queues, _rows_of)
+
+
+def _rows_of(queue: Queue) -> list[dict[str, Any]]:
+    return [] if queue.is_deleted else [attributes_of(queue)]
 
 
 def show(broker: Broker, request: AdminRequest) -> None:

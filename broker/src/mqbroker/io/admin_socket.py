@@ -21,6 +21,7 @@ import struct
 from typing import Any, Protocol, cast
 
 from mqbroker.base.errors import ConfigFault
+from mqbroker.io.admin_lines import LineWriter
 from mqbroker.io.log import Log
 from mqbroker.io.loop import NodeLoop
 from mqbroker.node.effects import AdminReply
@@ -52,6 +53,7 @@ class AdminSession(asyncio.Protocol):
         self.uid: int | None = None
         self._server = server
         self._transport: asyncio.Transport | None = None
+        self._lines: LineWriter
         self._buffer = bytearray()
         self._scanned = 0
         self._unanswered = 0
@@ -61,6 +63,7 @@ class AdminSession(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        self._lines = LineWriter(self._transport)
         why = self._server.admit(self, self._transport.get_extra_info("socket"))
         if why:
             self._refuse("amqp:unauthorized-access", why)
@@ -94,25 +97,33 @@ class AdminSession(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self._is_blocked = True
+        self._lines.pause()
 
     def resume_writing(self) -> None:
         self._is_blocked = False
+        self._lines.resume()
         self._take_lines()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
+        self._lines.drop()
         self._buffer.clear()
         self._server.lost(self)
 
     def reply(self, client_id: Any, row: dict[str, Any]) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._lines.write({"id": client_id} | row)
+            self._lines.then(self._answered)
+
+    def _answered(self) -> None:
         self._unanswered -= 1
-        self._write({"id": client_id} | row)
         self._take_lines()
         if self._is_at_end and self._unanswered == 0 and self._transport is not None:
             self._transport.close()
 
     def close(self) -> None:
         if self._transport is not None:
+            self._lines.finish()
             self._transport.close()
 
     def _take_lines(self) -> None:
@@ -154,8 +165,12 @@ class AdminSession(asyncio.Protocol):
         self._buffer.clear()
         self._write_error(None, condition, why)
         if self._transport is not None and not self._transport.is_closing():
-            self._transport.write_eof()
-            asyncio.get_running_loop().call_later(REFUSED_LINGER_S, self._transport.abort)
+            self._lines.then(self._end_refused)
+
+    def _end_refused(self) -> None:
+        assert self._transport is not None
+        self._transport.write_eof()
+        asyncio.get_running_loop().call_later(REFUSED_LINGER_S, self._transport.abort)
 
     def _apply_reading(self) -> None:
         transport = self._transport
@@ -172,7 +187,7 @@ class AdminSession(asyncio.Protocol):
 
     def _write(self, row: dict[str, Any]) -> None:
         if self._transport is not None and not self._transport.is_closing():
-            self._transport.write(json.dumps(row).encode() + b"\n")
+            self._lines.write(row)
 
 
 class AdminServer:

@@ -1,7 +1,8 @@
 """Requests that take many steps: each step runs one bounded piece of one of them, in turn.
 
-A job answers its request itself. None goes on while the disk is far behind (the next `Synced` makes a step) or when
-the node stops; one that waits for what it has asked for lets others go first. Bounded: at most JOBS_MAX at a time.
+A job answers its request itself. None that needs the disk goes on while that is far behind (the next `Synced` makes a
+step), and none when the node stops; one that waits for what it has asked for lets others go first. Bounded: at most
+JOBS_MAX at a time.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ JOBS_MAX: Final = 16
 
 class Job(Protocol):
     """One request under way."""
+
+    needs_disk: bool  # it reads or writes there
 
     @property
     def is_waiting(self) -> bool:
@@ -37,7 +40,7 @@ class Jobs:
     def add(self, job: Job) -> None:
         """Run it from now on. Raises Refused when there are too many."""
         if len(self._jobs) >= JOBS_MAX:
-            why = f"{JOBS_MAX} requests that look at, move or purge messages are under way; try again when one is done"
+            why = f"{JOBS_MAX} requests that list, look at, move or purge are under way; try again when one is done"
             raise Refused("amqp:resource-limit-exceeded", why)
         self._jobs.append(job)
 
@@ -49,12 +52,10 @@ class Jobs:
         if is_stopping:
             while jobs:
                 jobs.popleft().abandon()
-        if is_held:
-            return False
-        job = next((each for each in jobs if not each.is_waiting), None)
+        job = next((each for each in jobs if not each.is_waiting and not (is_held and each.needs_disk)), None)
         if job is None:
             return False
         jobs.remove(job)
         if job.run():
             jobs.append(job)
-        return any(not each.is_waiting for each in jobs)
+        return any(not each.is_waiting and not (is_held and each.needs_disk) for each in jobs)
