@@ -10,7 +10,7 @@ import stat
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from mqbroker.base.errors import ConfigFault
@@ -227,9 +227,10 @@ def test_a_long_answer_is_whole_for_who_asks_no_more_and_others_are_served_meanw
             reader, writer = await it.session()
             writer.write(b'{"id": 1, "op": "long"}\n')
             writer.write_eof()
-            reader._transport.pause_reading()  # type: ignore[attr-defined]
+            transport = cast(asyncio.Transport, writer.transport)
+            transport.pause_reading()
             assert await it.ask(b'{"id": 2, "op": "short"}') == [{"id": 2, "result": {"rows": []}}]
-            reader._transport.resume_reading()  # type: ignore[attr-defined]
+            transport.resume_reading()
             assert json.loads(await asyncio.wait_for(reader.read(), 30)) == {"id": 1, "result": {"rows": rows}}
 
     run(scenario())

@@ -21,7 +21,7 @@ class LineWriter:
     def __init__(self, transport: asyncio.WriteTransport) -> None:
         self._transport = transport
         self._waiting: deque[Iterator[bytes] | Callable[[], object]] = deque()
-        self._is_blocked = False
+        self.is_blocked = False  # the client does not read
         self._is_due = False  # more is written in the next turn of the loop
 
     def write(self, row: dict[str, Any]) -> None:
@@ -34,11 +34,11 @@ class LineWriter:
 
     def pause(self) -> None:
         """The client does not read."""
-        self._is_blocked = True
+        self.is_blocked = True
 
     def resume(self) -> None:
         """It does again."""
-        self._is_blocked = False
+        self.is_blocked = False
         self._go_on()
 
     def finish(self) -> None:
@@ -59,14 +59,14 @@ class LineWriter:
         while self._waiting and not self._is_due:
             if self._advance():
                 continue
-            if not self._is_blocked:
+            if not self.is_blocked:
                 self._is_due = True
                 asyncio.get_running_loop().call_soon(self._turn)
             return
 
     def _turn(self) -> None:
         self._is_due = False
-        if not self._is_blocked:
+        if not self.is_blocked:
             self._go_on()
 
     def _advance(self) -> bool:

@@ -57,7 +57,6 @@ class AdminSession(asyncio.Protocol):
         self._buffer = bytearray()
         self._scanned = 0
         self._unanswered = 0
-        self._is_blocked = False
         self._is_at_end = False
         self._is_refused = False
 
@@ -96,11 +95,9 @@ class AdminSession(asyncio.Protocol):
             asyncio.get_running_loop().call_later(HANGUP_LOOK_S, self._watch_for_hangup)
 
     def pause_writing(self) -> None:
-        self._is_blocked = True
         self._lines.pause()
 
     def resume_writing(self) -> None:
-        self._is_blocked = False
         self._lines.resume()
         self._take_lines()
 
@@ -111,9 +108,8 @@ class AdminSession(asyncio.Protocol):
         self._server.lost(self)
 
     def reply(self, client_id: Any, row: dict[str, Any]) -> None:
-        if self._transport is not None and not self._transport.is_closing():
-            self._lines.write({"id": client_id} | row)
-            self._lines.then(self._answered)
+        self._write({"id": client_id} | row)
+        self._lines.then(self._answered)
 
     def _answered(self) -> None:
         self._unanswered -= 1
@@ -128,7 +124,7 @@ class AdminSession(asyncio.Protocol):
 
     def _take_lines(self) -> None:
         start = 0
-        while self._unanswered < REQUESTS_MAX and not self._is_blocked and not self._is_refused:
+        while self._unanswered < REQUESTS_MAX and not self._lines.is_blocked and not self._is_refused:
             end = self._buffer.find(b"\n", max(start, self._scanned))
             if end < 0:
                 self._scanned = len(self._buffer)
@@ -176,7 +172,7 @@ class AdminSession(asyncio.Protocol):
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        is_stopped = self._unanswered >= REQUESTS_MAX or self._is_blocked
+        is_stopped = self._unanswered >= REQUESTS_MAX or self._lines.is_blocked
         if is_stopped and transport.is_reading():
             transport.pause_reading()
         elif not is_stopped and not transport.is_reading():
