@@ -146,6 +146,26 @@ def test_a_big_line_within_the_bound_passes_and_an_endless_one_is_refused(
     run(scenario())
 
 
+def test_a_reply_that_comes_after_its_session_was_refused_is_dropped(
+    run: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(admin_socket, "LINE_BYTES_MAX", 1 << 16)
+
+    async def scenario() -> None:
+        core = ScriptedCore()
+        async with served(core, tmp_path / "a") as it:
+            reader, writer = await it.session()
+            writer.write(b'{"id": 1, "op": "hold"}\n' + b"y" * (1 << 17))
+            row = json.loads(await asyncio.wait_for(reader.readline(), 10))
+            assert row["error"]["condition"] == "amqp:resource-limit-exceeded"
+            (request,) = core.of(AdminRequest)
+            it.server.reply(AdminReply(request.id, "late"))
+            assert await asyncio.wait_for(_end_of(reader), 5) == b""
+            writer.close()
+
+    run(scenario())
+
+
 def test_a_session_has_a_bounded_number_of_open_requests(run: Runner, tmp_path: Path) -> None:
     async def scenario() -> None:
         held: list[AdminRequest] = []

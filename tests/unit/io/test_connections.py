@@ -387,12 +387,14 @@ def test_connect_to_nobody_comes_back_as_closed_with_the_reason(run: Runner) -> 
         effects: list[Any] = [
             Connect(-1, "127.0.0.1", port),
             Connect(-2, "127.0.0.1", port, "192.0.2.77"),
+            Connect(-3, f"{'n' * 64}.example", port),
         ]
         core = connecting(effects)
         async with bench(core) as made:
-            await until(lambda: len(core.of(Closed)) == 2)
-            assert sorted(item.conn for item in core.of(Closed)) == [-2, -1]
-            assert all(f"127.0.0.1 port {port}: " in item.why for item in core.of(Closed))
+            await until(lambda: len(core.of(Closed)) == 3)
+            whys = [item.why for item in sorted(core.of(Closed), key=lambda item: -item.conn)]
+            assert [f" port {port}: " in why for why in whys] == [True] * 3
+            assert "label" in whys[2]
             assert core.of(Connected) == []
             assert len(made.connections) == 0
 

@@ -16,6 +16,7 @@ from tests.support.certificates import Authority
 from tests.unit.io.conftest import ScriptedCore, bench, until
 
 Runner = Callable[[Any], Any]
+EARLY = "closed by us while connecting"
 
 
 @pytest.fixture(scope="module")
@@ -33,10 +34,15 @@ def listener(authority: Authority) -> dict[str, Any]:
     return {name.replace("-", "_"): value for name, value in authority.listener("required").items()}
 
 
-async def far_end(authority: Authority, *, asks: bool = True) -> tuple[asyncio.Server, int]:
-    """Echoes five bytes behind the common names that the peer shows."""
+def context_of(authority: Authority) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(authority.certificate_file, authority.key_file)
+    return context
+
+
+async def far_end(authority: Authority, *, asks: bool = True) -> tuple[asyncio.Server, int]:
+    """Echoes five bytes behind the common names that the peer shows."""
+    context = context_of(authority)
     if asks:
         context.verify_mode = ssl.CERT_REQUIRED
         context.load_verify_locations(authority.ca_file)
@@ -152,6 +158,44 @@ def test_a_peer_that_never_shakes_hands_is_given_up(run: Runner, authority: Auth
             await until(lambda: core.of(Closed))
             assert [each.why for each in core.of(Closed)] == [f"127.0.0.1 port {port}: no answer in 200 ms"]
             assert len(made.connections) == 0
+        server.close()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("end", ["close", "timeout", "halt"])
+@pytest.mark.parametrize("is_tls", [False, True])
+def test_an_attempt_may_be_given_up_at_any_turn_of_the_loop(
+    run: Runner, authority: Authority, end: str, is_tls: bool
+) -> None:
+    """Also between the turn in which the socket connects and the one in which its transport stands."""
+
+    async def scenario() -> None:
+        context = context_of(authority) if is_tls else None
+        server = await asyncio.start_server(lambda _reader, _writer: None, "127.0.0.1", 0, ssl=context)
+        port = server.sockets[0].getsockname()[1]
+        core = dialling()
+        async with bench(core, **listener(authority)) as made:
+            turns = range(40 if is_tls else 12)
+            for turn in turns:
+                conn = -1 - turn
+                made.connectors.connect(Connect(conn, "127.0.0.1", port, is_tls=is_tls, listener="clients"))
+                for _ in range(turn):
+                    await asyncio.sleep(0)
+                if end == "close":
+                    made.connectors.close(Close(conn, 100))
+                elif end == "halt":
+                    made.connectors.abort_all()
+                    made.connections.close_all(100)
+                else:
+                    made.connectors.give_up(conn, EARLY)
+                    made.connections.close_all(100)
+            await until(lambda: len(core.of(Closed)) >= len(turns))
+            assert sorted(each.conn for each in core.of(Closed)) == sorted(-1 - turn for turn in turns)
+            assert len(made.connections) == 0
+            early = {each.conn for each in core.of(Closed) if each.why == EARLY}
+            assert early
+            assert not early & {each.conn for each in core.of(Connected)}
         server.close()
 
     run(scenario())

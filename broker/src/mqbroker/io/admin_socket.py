@@ -108,6 +108,8 @@ class AdminSession(asyncio.Protocol):
         self._server.lost(self)
 
     def reply(self, client_id: Any, row: dict[str, Any]) -> None:
+        if self._is_refused:
+            return  # its last line is written already
         self._write({"id": client_id} | row)
         self._lines.then(self._answered)
 

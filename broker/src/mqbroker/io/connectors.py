@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from dataclasses import dataclass
+from typing import Final
 
 from mqbroker.base.errors import ConfigFault
 from mqbroker.config.slices import ListenerOptions
@@ -18,6 +20,17 @@ from mqbroker.io.loop import NodeLoop
 from mqbroker.node.effects import Close, Connect
 from mqbroker.node.inputs import Closed
 
+CLOSED_EARLY: Final = "closed by us while connecting"
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """One that is neither given up nor over."""
+
+    connection: Connection
+    task: asyncio.Task[None]
+    timer: asyncio.TimerHandle
+
 
 class Connectors:
     """Carries out Connect, and Close for connections that do not stand yet."""
@@ -25,7 +38,7 @@ class Connectors:
     def __init__(self, node: NodeLoop, connections: Connections, listeners: tuple[ListenerOptions, ...] = ()) -> None:
         self._node = node
         self._connections = connections
-        self._attempts: dict[int, asyncio.Task[None]] = {}
+        self._attempts: dict[int, _Attempt] = {}
         self._listeners = _by_name(listeners)
 
     def change(self, listeners: tuple[ListenerOptions, ...]) -> None:
@@ -36,31 +49,49 @@ class Connectors:
 
     def connect(self, effect: Connect) -> None:
         connection = self._connections.outgoing(effect.conn)
-        self._attempts[effect.conn] = asyncio.get_running_loop().create_task(self._attempt(effect, connection))
+        loop = asyncio.get_running_loop()
+        why = f"{_where(effect)}: no answer in {effect.timeout_ms} ms"
+        task = loop.create_task(self._attempt(effect, connection))
+        timer = loop.call_later(effect.timeout_ms / 1000, self.give_up, effect.conn, why)
+        self._attempts[effect.conn] = _Attempt(connection, task, timer)
 
     def close(self, effect: Close) -> None:
-        attempt = self._attempts.get(effect.conn)
-        if attempt is not None and not self._connections.is_announced(effect.conn):
-            attempt.cancel()
-        else:
+        if not self.give_up(effect.conn, CLOSED_EARLY):
             self._connections.close(effect)
 
     def abort_all(self) -> None:
-        for attempt in list(self._attempts.values()):
-            attempt.cancel()
+        for conn in list(self._attempts):
+            self.give_up(conn, CLOSED_EARLY)
+
+    def give_up(self, conn: int, why: str) -> bool:
+        """End the attempt, unless its connection stands already or there is none; whether it did.
+
+        uvloop lets go of the socket of a cancelled attempt without a word to its protocol, even when the protocol has
+        announced the connection in the same turn of the loop: so a connection that stands is never cancelled, and one
+        that is given up is not announced any more.
+        """
+        attempt = self._attempts.get(conn)
+        if attempt is None or attempt.connection.is_announced:
+            return False
+        attempt.connection.abort(why)
+        attempt.task.cancel()
+        self._end(conn, attempt, why)
+        return True
 
     async def _attempt(self, effect: Connect, connection: Connection) -> None:
         try:
             why = await _connect(effect, connection, self._context(effect))
-        except asyncio.CancelledError:
-            why = "closed by us while connecting"
         except ConfigFault as fault:
             why = str(fault)
-        self._attempts.pop(effect.conn, None)
+        self._end(effect.conn, self._attempts[effect.conn], why)
+
+    def _end(self, conn: int, attempt: _Attempt, why: str) -> None:
+        del self._attempts[conn]
+        attempt.timer.cancel()
         # Once announced, the end of the connection is told by its protocol, even when the attempt's last step failed.
-        if why and not connection.is_announced:
-            self._connections.forget(connection)
-            self._node.post(Closed(effect.conn, why))
+        if not attempt.connection.is_announced:
+            self._connections.forget(attempt.connection)
+            self._node.post(Closed(conn, why))
 
     def _context(self, effect: Connect) -> ssl.SSLContext | None:
         if not effect.is_tls:
@@ -73,21 +104,22 @@ def _by_name(listeners: tuple[ListenerOptions, ...]) -> dict[str, tuple[str, Lis
     return {one.name: (f"listeners.{number}", one) for number, one in enumerate(listeners)}
 
 
+def _where(effect: Connect) -> str:
+    return f"{effect.host} port {effect.port}"
+
+
 async def _connect(effect: Connect, connection: Connection, context: ssl.SSLContext | None) -> str:
     """Why it failed, or nothing when the connection stands (its protocol has announced it by then)."""
-    loop = asyncio.get_running_loop()
-    where = f"{effect.host} port {effect.port}"
     local = (effect.local_bind_address, 0) if effect.local_bind_address else None
     try:
-        async with asyncio.timeout(effect.timeout_ms / 1000):
-            transport, _ = await loop.create_connection(
-                lambda: connection, effect.host, effect.port, local_addr=local, ssl=context
-            )
+        transport, _ = await asyncio.get_running_loop().create_connection(
+            lambda: connection, effect.host, effect.port, local_addr=local, ssl=context
+        )
         without_delay(transport.get_extra_info("socket"))
-    except TimeoutError:
-        return f"{where}: no answer in {effect.timeout_ms} ms"
     except ssl.SSLError as fault:
-        return f"{where}: TLS: {tls.reason_of(fault)}"
+        return f"{_where(effect)}: TLS: {tls.reason_of(fault)}"
     except OSError as fault:
-        return f"{where}: {fault.strerror or fault}"
+        return f"{_where(effect)}: {fault.strerror or fault}"
+    except UnicodeError as fault:  # a name that cannot be asked for, as a peer may have told one
+        return f"{_where(effect)}: {fault}"
     return ""
