@@ -349,12 +349,13 @@ class Stage:
     def step(self) -> Batch:
         """One step of the node and all that it asks for, and more steps as long as it wants them."""
         for _ in range(ROUNDS_MAX):
-            batch = self._step()
+            batch = self.turn()
             if not batch.more or not self.is_up:
                 return batch
         raise AssertionError("the node always wants one step more")
 
-    def _step(self) -> Batch:
+    def turn(self) -> Batch:
+        """One step of the node and all that it asks for."""
         inputs, self._inputs = self._inputs, []
         batch = self.broker.step(inputs, self.at)
         self.batches.append(batch)

@@ -1,8 +1,8 @@
 """What a bystander's message waits behind while a peer says what it must not: at most as much again as for itself.
 
 Counted, not timed: the bytecodes that the broker runs from the read that brings a durable message to the step that
-settles it, and that is steady. The bad input comes in the same turn before the message, so all that it costs is in the
-way, and each message is the slowest that there is.
+settles it, and that is steady. The bad input comes in the same turn before the message, and every turn brings a thing
+of the bystander's, so each message is the slowest that there is.
 """
 
 from __future__ import annotations
@@ -108,14 +108,14 @@ class Site:
         for each in others:
             stage.give(each)
         stage.give(given.Received(self.bystander, frames.transfer(self.count, b"x" * 10, durable=True)))
-        stage.step()
+        stage.turn()
         stage.sync()
-        stage.step()
+        stage.turn()
         heard = frames.heard(bytes(stage.sent[self.bystander][before:]))
         assert [each.state for each in heard if isinstance(each, Disposition)] == [Accepted()]
         assert sum(isinstance(each, tuple) and isinstance(each[0], Transfer) for each in heard) == 1
         stage.give(given.Received(self.bystander, frames.disposition(self.count, self.count, Accepted())))
-        stage.step()
+        stage.turn()
         del stage.broker.step
         assert stage.broker.store.queues["others"].message_count == 0
         stage.run()

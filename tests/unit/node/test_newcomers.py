@@ -50,9 +50,9 @@ def test_each_step_takes_one_thing_of_one_peer() -> None:
     stage = Stage()
     conns = [bare(stage) for _ in range(3)]
     batches = steps(stage, *(given.Received(conn, AHEAD) for conn in conns))
-    assert len(batches) == 1 + len(conns) * (STEPS - 1)
+    assert len(batches) == len(conns) * STEPS
     ended = [next(at for at, batch in enumerate(batches) if sent_to(conn, batch)) for conn in conns]
-    assert ended == [10, 11, 12]  # in turn, in the order in which they came
+    assert ended == [12, 13, 14]  # in turn, in the order in which they came
 
 
 def test_a_crowd_gets_in_together() -> None:
@@ -77,6 +77,38 @@ def test_other_work_goes_first_once_and_not_twice() -> None:
         batch = stage.broker.step([busy], stage.at)
         states.append((batch.more, bool(sent_to(conn, batch))))
     assert states == [*[(True, False)] * (2 * (STEPS - 1) - 1), (False, True)]
+
+
+def test_what_comes_together_with_other_work_goes_after_it() -> None:
+    stage = Stage()
+    other = stage.connect("busy")
+    busy = given.Received(other.conn, frames.flow(None, 0))
+    came = given.Accepted(77, "clients", "203.0.113.1:5", bytes(32), True)
+    assert stage.broker.step([came, given.Received(77, frames.SASL_HEADER), busy], stage.at).more
+    assert 77 not in stage.broker.peers
+    stage.broker.step([busy], stage.at)
+    assert 77 in stage.broker.peers
+    assert not sent_to(77, stage.broker.step([busy], stage.at))
+    assert frames.of_kind(sent_to(77, stage.broker.step([busy], stage.at)), SaslMechanisms)
+
+
+def test_who_came_and_left_before_its_turn_is_told_of_as_everybody() -> None:
+    stage = Stage()
+    other = stage.connect("busy")
+    busy = given.Received(other.conn, frames.flow(None, 0))
+    said = AHEAD + frames.transfer(0, durable=True) + frames.close()
+    came = given.Accepted(77, "clients", "203.0.113.1:5", bytes(32), True)
+    before = stage.broker.counters.connections
+    stage.give(came)
+    stage.give(given.Received(77, said[:40]))
+    stage.give(busy)
+    stage.step()
+    stage.give(given.Received(77, said[40:]))
+    stage.give(given.Closed(77, "closed by the peer"))
+    stage.run()
+    assert stage.broker.counters.connections == before + 1
+    assert stage.broker.store.queues["orders"].message_count == 1
+    assert list(stage.broker.peers) == [other.conn]
 
 
 def test_who_waits_for_answers_has_them_at_once() -> None:

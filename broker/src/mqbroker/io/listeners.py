@@ -20,7 +20,6 @@ from mqbroker.io.log import Log
 from mqbroker.io.tls import context_of, endings_of
 from mqbroker.io.tls_transport import TlsTransport
 
-ACCEPTS_PER_TURN_MAX = 64
 STARVED_RETRY_S = 0.25
 _STARVED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
@@ -109,7 +108,7 @@ class Acceptor:
 
     def start(self) -> None:
         self._retry = None
-        self._loop.add_reader(self._socket, self._accept_some)
+        self._loop.add_reader(self._socket, self._accept)
 
     def stop(self) -> None:
         if self._socket.fileno() < 0:
@@ -121,22 +120,19 @@ class Acceptor:
         for handshake in list(self._handshakes):
             handshake.abort()
 
-    def _accept_some(self) -> None:
-        for _ in range(ACCEPTS_PER_TURN_MAX):
-            try:
-                sock, address = self._socket.accept()
-            except OSError as fault:
-                if fault.errno in _STARVED:
-                    self._back_off(fault)
-                    return
-                if fault.errno in (errno.EAGAIN, errno.EWOULDBLOCK):
-                    return
-                # accept(2): errors that were already pending on the new socket come out here and concern only that one.
-                continue
-            if self._is_starved:
-                self._is_starved = False
-                self._log.info("accept-resumed", listener=self.name)
-            self._admit(sock, address)
+    def _accept(self) -> None:
+        """One. What else waits is told in the next turn; to hear that nothing does costs as much as to accept."""
+        try:
+            sock, address = self._socket.accept()
+        except OSError as fault:
+            if fault.errno in _STARVED:
+                self._back_off(fault)
+            # accept(2): errors that were already pending on the new socket come out here and concern only that one.
+            return
+        if self._is_starved:
+            self._is_starved = False
+            self._log.info("accept-resumed", listener=self.name)
+        self._admit(sock, address)
 
     def _back_off(self, fault: OSError) -> None:
         if not self._is_starved:
@@ -163,7 +159,7 @@ class Acceptor:
             self._release(sock)
             return
         host, port = address[0], address[1]
-        is_loopback = ipaddress.ip_address(host.partition("%")[0]).is_loopback
+        is_loopback = host == "::1" or host.startswith("127.")  # as the kernel writes addresses
         peer = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         connection = self._connections.accepted(Origin(self.name, peer, is_loopback), self._closed)
         task = self._loop.create_task(self._adopt(sock, connection, self._secured(connection, peer)))

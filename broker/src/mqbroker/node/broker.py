@@ -48,7 +48,7 @@ from mqbroker.node.large_messages import LargeMessages
 from mqbroker.node.local import LocalSessions
 from mqbroker.node.login_delays import LoginDelays
 from mqbroker.node.logins import Logins
-from mqbroker.node.newcomers import Newcomers
+from mqbroker.node.newcomers import Newcomers, is_opening
 from mqbroker.node.ongoing import segment_of
 from mqbroker.node.peer import Peer
 from mqbroker.node.relay import Relay
@@ -122,7 +122,7 @@ class Broker:
         self.starved: dict[ReceiverLink, Peer] = {}
         self.draining: dict[SenderLink, Peer] = {}
         self.closing: dict[int, Close] = {}
-        self.opening = Newcomers()
+        self.opening = Newcomers(self.peers, self._admit)
         self.endings: tuple[given.Ending, ...] = ()  # of certificates
         self.containers = Containers()
         self.temporary: dict[str, int] = {}  # temporary queues and addresses: the connections that made them
@@ -150,7 +150,7 @@ class Broker:
     def _handlers_of_inputs(self) -> dict[type, Callable[[Any], None]]:
         return {
             given.Synced: self._synced,
-            given.Accepted: self._accepted,
+            given.Accepted: self.opening.accepted,
             given.Connected: self.cluster.connected,
             given.Closed: self._closed,
             given.WriteBlocked: self._write_blocked,
@@ -180,7 +180,7 @@ class Broker:
                 self._received(each)  # nearly all are: without a look into the table
             else:
                 handlers[type(each)](each)
-        self.opening.go_on(is_busy=bool(inputs))
+        self.opening.go_on(len(inputs))
         self.timers.fire(at.monotonic_ns)
         if self.store.memory.is_tight:
             self.store.retroactive.make_room()
@@ -260,7 +260,7 @@ class Broker:
         for conn, peer in touched.items():
             connection = peer.connection
             if connection.is_behind:
-                self.opening.add(peer)  # and one write tells it everything
+                self.opening.behind(conn)  # and one write tells it everything
                 continue
             connection.flush()
             if connection.out:
@@ -286,7 +286,9 @@ class Broker:
 
     def _received(self, given_: given.Received) -> None:
         peer = self.peers.get(given_.conn)
-        if peer is not None:
+        if peer is None or is_opening(peer):
+            self.opening.received(given_.conn, given_.data)
+        else:
             peer.received(given_.data)
 
     def _synced(self, given_: given.Synced) -> None:
@@ -296,7 +298,7 @@ class Broker:
         if self.store.paging.queues:
             self.store.paging.synced()
 
-    def _accepted(self, given_: given.Accepted) -> None:
+    def _admit(self, given_: given.Accepted) -> None:
         listener = self._listeners.get(given_.listener)
         if listener is None or self.is_stopping:
             self.effects.append(Close(given_.conn, 0))
@@ -305,9 +307,8 @@ class Broker:
         self.peers[given_.conn] = AcceptedPeer(self, given_, listener)
 
     def _closed(self, given_: given.Closed) -> None:
+        self.opening.finish(given_.conn)
         peer = self.peers.get(given_.conn)
-        if peer is not None:
-            self.opening.finish(peer)
         if peer is not None and peer.uploads.is_finishing and peer.connection.is_close_waiting:
             # A peer that ends in order is owed what it sent. One that is lost may be back already, and what it sent
             # before must not come behind what it sends now.

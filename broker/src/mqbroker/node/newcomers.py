@@ -1,16 +1,18 @@
-"""Connections that have sent ahead what opens them: it is taken in over several steps, a thing of one peer at a time.
+"""Connections that are about to open: they are taken in over several steps, a thing of one peer at a time.
 
-A header, a login, an open, a begin and an attach that come in one read would hold up what others have sent meanwhile
-five times as long as each alone, and clients that write without waiting for answers are many. Invariants: a peer is
-here at most once; what it sent stays in its order; nobody waits for more than one step that had other things to do.
+To accept one, and a header, a login, an open, a begin and an attach, which may come in one read, would hold up what
+others have sent meanwhile six times as long as each alone, and clients that write without waiting for answers are many.
+Invariants: what a peer sent stays in its order; nobody waits for more than one step that had other things to do.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from mqbroker.node.inputs import Accepted
     from mqbroker.node.peer import Peer
 
 # Of so many that wait one is taken in a step: clients that all come back at once have to get in soon.
@@ -18,37 +20,79 @@ CROWD: Final = 2
 
 
 class Newcomers:
-    """Those who are behind, in the order of their coming. Bounded by the number of connections."""
+    """Those who wait, in the order of their coming. Bounded by the number of connections."""
 
-    def __init__(self) -> None:
-        self._peers: dict[Peer, None] = {}
+    def __init__(self, peers: dict[int, Peer], admit: Callable[[Accepted], None]) -> None:
+        """`admit` makes the peer of a connection, or none."""
+        self._peers = peers
+        self._admit = admit
+        self._waiting: dict[int, list[bytes]] = {}  # and what they said
+        self._accepted: dict[int, Accepted] = {}  # those of them without a peer so far
         self._is_put_off = False
+        self._inputs = 0  # of this step, that wait here
 
     @property
     def is_due(self) -> bool:
         """Whether another step is needed at once."""
-        return bool(self._peers)
+        return bool(self._waiting)
 
-    def add(self, peer: Peer) -> None:
-        """It is behind."""
-        self._peers[peer] = None
+    def accepted(self, accepted: Accepted) -> None:
+        """It is there."""
+        self._inputs += 1
+        self._waiting[accepted.conn] = []
+        self._accepted[accepted.conn] = accepted
 
-    def go_on(self, *, is_busy: bool) -> None:
-        """The next thing of the first peer, or of more where there is a crowd. `is_busy`: this step has other things to
-        do, which go first if they did not do so last time.
+    def received(self, conn: int, data: bytes) -> None:
+        """It says something, and is not open yet or behind. Of a connection that is not known, nothing is kept."""
+        said = self._waiting.get(conn)
+        if said is not None:
+            said.append(data)
+        elif conn in self._peers:
+            self._waiting[conn] = [data]
+        else:
+            return
+        self._inputs += 1
+
+    def behind(self, conn: int) -> None:
+        """There is more to be taken in of what it said."""
+        if conn not in self._waiting:
+            self._waiting[conn] = []
+
+    def go_on(self, inputs: int) -> None:
+        """The next thing of the first connection, or of more where there is a crowd. `inputs`: how many this step has.
+        Other things than newcomers go first if they did not do so last time.
         """
-        if not self._peers:
+        is_busy, self._inputs = inputs > self._inputs, 0
+        if not self._waiting:
             return
         self._is_put_off = is_busy and not self._is_put_off
         if self._is_put_off:
             return
-        for peer in list(islice(self._peers, max(1, len(self._peers) // CROWD))):
-            del self._peers[peer]
-            if peer.connection.is_behind:
-                peer.received(b"")
+        for conn in list(islice(self._waiting, max(1, len(self._waiting) // CROWD))):
+            self._take(conn)
 
-    def finish(self, peer: Peer) -> None:
+    def finish(self, conn: int) -> None:
         """It is gone: take in at once what it sent before."""
-        self._peers.pop(peer, None)
-        while peer.connection.is_behind:
+        while conn in self._waiting:
+            self._take(conn)
+        peer = self._peers.get(conn)
+        while peer is not None and peer.connection.is_behind:
             peer.received(b"")
+
+    def _take(self, conn: int) -> None:
+        said = self._waiting.pop(conn)
+        accepted = self._accepted.pop(conn, None)
+        if accepted is not None:
+            self._admit(accepted)
+            if said and conn in self._peers:
+                self._waiting[conn] = said
+            return
+        peer = self._peers.get(conn)
+        if peer is not None and (said or peer.connection.is_behind):
+            peer.received(b"".join(said))
+
+
+def is_opening(peer: Peer) -> bool:
+    """Whether what comes from it may wait for others: it is not open yet, or behind."""
+    connection = peer.connection
+    return connection.is_gradual and (connection.peer_open is None or connection.is_behind)
