@@ -322,4 +322,4 @@ FEATURE_BUGS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
 }
 
 # Histories that found those that only few do.
-FOUND_BY: dict[str, tuple[int, ...]] = {"the newest of what is kept is not given": (1397,)}
+FOUND_BY: dict[str, tuple[int, ...]] = {"the newest of what is kept is not given": (1157, 1237)}
