@@ -219,10 +219,6 @@ class Connections:
         """Its transport never stood, so no `connection_lost` will come."""
         self._connections.pop(connection.id, None)
 
-    def is_announced(self, conn: int) -> bool:
-        connection = self._connections.get(conn)
-        return connection is not None and connection.is_announced
-
     # A connection that is not in the table was lost a moment ago: its Closed is on the way to the core.
 
     def send(self, effect: Send) -> None:
