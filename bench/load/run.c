@@ -10,6 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "pacer.h"
+
 enum { FRAME_SIZE_MAX = 65536, CLOSE_GRACE_MS = 3000 };
 
 uint64_t now_ns(void) {
@@ -32,6 +34,7 @@ void run_wake_all(run_t *run) {
 void run_finish(run_t *run) {
   if (run->closing) return;
   run->closing = true;
+  pacer_stop(); /* before any connection ends: one that is woken while it ends is a lock in freed memory */
   run->progress_at_ns = now_ns();
   run_wake_all(run);
 }
@@ -147,7 +150,6 @@ static void connect_one(run_t *run, unsigned index) {
   *channel = (channel_t){.run = run, .index = index, .connection = pn_connection()};
   snprintf(to, sizeof to, "127.0.0.1:%u", port_of(channel));
   pn_connection_set_context(channel->connection, channel);
-  pn_incref(channel->connection); /* the pacer may wake a connection that has just ended */
   pn_transport_set_max_frame(transport, FRAME_SIZE_MAX);
   pn_sasl_allowed_mechs(pn_sasl(transport), o->user ? "PLAIN" : "ANONYMOUS");
   if (o->user) {

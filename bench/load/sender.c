@@ -153,7 +153,6 @@ int sender_run(const options_t *options) {
     return 2;
   }
   run_loop(&run);
-  pacer_stop();
   uint64_t wanted = options->settled ? sender->sent : sender->accepted;
   if (wanted != options->count)
     run_fail(&run, "%llu of %llu messages %s", (unsigned long long)wanted, (unsigned long long)options->count,
