@@ -98,6 +98,8 @@ def _run(plan: rounds.Plan, options: argparse.Namespace) -> int:
             build.use(build.build(directory))
         if options.python:
             build.use_python(options.python, directory)
+        if peers.OURS in plan.names:
+            build.keep_bytecode(directory)
         facts = _facts(plan, directory)
         record = rounds.run(plan, directory, _say)
     except BaseException:

@@ -60,6 +60,17 @@ def test_what_is_no_python_of_this_version_is_refused(tmp_path: Path) -> None:
         build.use_python(other, tmp_path)
 
 
+def test_a_start_finds_bytecode_as_that_of_an_installed_package_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    monkeypatch.setenv("PYTHONPYCACHEPREFIX", "")
+    build.keep_bytecode(tmp_path)
+    made = {path.parent.name for path in tmp_path.rglob("*.pyc")}
+    assert {"config", "pydantic", "asyncio"} <= made
+    assert "PYTHONDONTWRITEBYTECODE" not in os.environ
+
+
 def test_our_broker_is_no_peer_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
     assert run.main(["--peer", "mqops"]) == run.USAGE
     assert "leave mqops out" in capsys.readouterr().err
