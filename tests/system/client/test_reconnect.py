@@ -66,6 +66,20 @@ async def send_under_kills(connection: mq.Connection, broker: BrokerProcess, sen
     await killer
 
 
+def test_a_name_that_cannot_be_asked_for_is_a_place_that_failed(broker: BrokerProcess) -> None:
+    unaskable = f"{'x' * 64}.example"
+
+    async def work() -> None:
+        places = uri(broker).replace("@", f"@{unaskable}:5672,") + "&connection-load-balancing-policy=first-element"
+        async with mq.connect(places) as c:
+            await (await c.sender("orders")).send("hello")
+        with pytest.raises(mq.ConnectionFailed, match=f"{unaskable}.*label"):
+            async with mq.connect(f"amqp://{unaskable}:5672"):
+                pass
+
+    run(work())
+
+
 def test_no_accepted_message_is_lost_when_the_broker_is_killed(broker: BrokerProcess) -> None:
     async def work() -> None:
         told: list[str] = []

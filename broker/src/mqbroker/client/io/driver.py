@@ -211,6 +211,8 @@ class Driver:
             self.put(inputs.DialFailed(attempt, why))
         except OSError as error:  # ssl.SSLError is one as well
             self.put(inputs.DialFailed(attempt, error.strerror or str(error) or type(error).__name__))
+        except UnicodeError as error:  # a name that cannot be asked for: a label of 64 characters, say
+            self.put(inputs.DialFailed(attempt, str(error)))
         else:
             transport = made
             transport.set_write_buffer_limits(WRITE_HIGH_BYTES, WRITE_LOW_BYTES)
