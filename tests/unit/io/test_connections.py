@@ -15,7 +15,7 @@ import pytest
 from mqbroker.base.errors import ConfigFault
 from mqbroker.config.options import default_listener
 from mqbroker.io.connections import WRITE_HELD_BYTES
-from mqbroker.io.listeners import open_listener
+from mqbroker.io.listeners import AT_ONCE_MAX, BURST_GAP_S, open_listener
 from mqbroker.node.effects import Batch, Close, Connect, PauseReading, Send
 from mqbroker.node.inputs import Accepted, Closed, Connected, Input, Received, WriteBlocked
 
@@ -67,6 +67,28 @@ def test_accepted_says_where_from_and_has_fresh_entropy(run: Runner) -> None:
             assert {len(item.entropy) for item in core.of(Accepted)} == {32}
             for writer in writers:
                 writer.close()
+
+    run(scenario())
+
+
+def test_a_burst_is_accepted_in_few_turns_and_single_connections_one_by_one(run: Runner) -> None:
+    def together(core: ScriptedCore) -> list[int]:
+        return [count for step in core.steps if (count := sum(isinstance(item, Accepted) for item in step))]
+
+    async def scenario() -> None:
+        core = ScriptedCore()
+        async with bench(core) as made, contextlib.AsyncExitStack() as stack:
+            for burst, least_turns, most_turns in ((100, 100 // AT_ONCE_MAX, 50), (3, 2, 3)):
+                # Longer than between two of a burst, by any of the loops' clocks.
+                await asyncio.sleep(10 * BURST_GAP_S)
+                core.steps.clear()
+                for _ in range(burst):
+                    stack.enter_context(socket.create_connection(("127.0.0.1", made.listener.port)))
+                await until(lambda burst=burst: len(core.of(Accepted)) == burst)
+                counts = together(core)
+                assert counts[0] == 1, counts
+                assert max(counts) <= AT_ONCE_MAX, counts
+                assert least_turns <= len(counts) <= most_turns, counts
 
     run(scenario())
 

@@ -20,6 +20,8 @@ from mqbroker.io.log import Log
 from mqbroker.io.tls import context_of, endings_of
 from mqbroker.io.tls_transport import TlsTransport
 
+AT_ONCE_MAX = 16
+BURST_GAP_S = 0.002  # the loop's clock has steps of a millisecond
 STARVED_RETRY_S = 0.25
 _STARVED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
@@ -74,6 +76,8 @@ class Acceptor:
         self._connections = connections
         self._log = log
         self._open = 0
+        self._at_once = 1
+        self._accepted_s = -BURST_GAP_S
         self._is_full = False
         self._is_starved = False
         self._retry: asyncio.TimerHandle | None = None
@@ -121,18 +125,28 @@ class Acceptor:
             handshake.abort()
 
     def _accept(self) -> None:
-        """One. What else waits is told in the next turn; to hear that nothing does costs as much as to accept."""
-        try:
-            sock, address = self._socket.accept()
-        except OSError as fault:
-            if fault.errno in _STARVED:
-                self._back_off(fault)
-            # accept(2): errors that were already pending on the new socket come out here and concern only that one.
-            return
-        if self._is_starved:
-            self._is_starved = False
-            self._log.info("accept-resumed", listener=self.name)
-        self._admit(sock, address)
+        """One where they come singly: each keeps messages waiting, and to hear that nobody else waits costs as much as
+        to accept one. Twice as many in each turn while they keep coming, since a turn costs something as well.
+        """
+        now_s = self._loop.time()
+        self._at_once = min(2 * self._at_once, AT_ONCE_MAX) if now_s - self._accepted_s < BURST_GAP_S else 1
+        self._accepted_s = now_s
+        for _ in range(self._at_once):
+            try:
+                sock, address = self._socket.accept()
+            except OSError as fault:
+                if fault.errno in _STARVED:
+                    self._back_off(fault)
+                    return
+                if fault.errno in (errno.EAGAIN, errno.EWOULDBLOCK):
+                    self._at_once = 1
+                    return
+                # accept(2): errors that were already pending on the new socket come out here and concern only that one.
+                continue
+            if self._is_starved:
+                self._is_starved = False
+                self._log.info("accept-resumed", listener=self.name)
+            self._admit(sock, address)
 
     def _back_off(self, fault: OSError) -> None:
         if not self._is_starved:
