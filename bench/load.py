@@ -141,6 +141,19 @@ def attached(peer: Target, row: Many, address: str) -> Iterator[float]:
         _end(process)
 
 
+@contextmanager
+def crowd(peer: Target, row: Many, address: str) -> Iterator[float]:
+    """What `row` asks for, there while the body runs; seconds until it was. After it each queue gives its message."""
+    if row.attached:
+        with attached(peer, row, address) as seconds:
+            yield seconds
+            scatter(peer, row, address)
+    else:
+        yield scatter(peer, row, address)
+        with attached(peer, row, address):
+            pass
+
+
 def run_beside(peer: Target, row: Beside, address: str) -> tuple[Outcome, dict[str, Any]]:
     """The load while an attacker is at work, and what that has done: each case once before, and on until the end."""
     command = [sys.executable, "-m", "bench.attacker", "--port", str(peer.nodes[0].port), "--user", peer.user]

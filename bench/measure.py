@@ -13,7 +13,7 @@ from bench import load, usage
 from bench.faults import BenchFault, WrongCounts
 from bench.load import Target
 from bench.peers.peer import START_TIMEOUT_S
-from bench.rows import Beside, Many, Row
+from bench.rows import Among, Beside, Many, Row
 
 IDLE_S = 1.0
 RETRY_S = 0.01
@@ -97,18 +97,29 @@ def depth_figures(row: Row, sent: dict[str, Any], drained: dict[str, Any], used_
 
 def many(peer: Target, row: Many, idle_mb: float) -> Figures:
     """Connections or queues on an instance that has just been started and has `idle_mb` resident."""
-    address = f"bench.{row.name}"
+    with load.crowd(peer, row, f"bench.{row.name}") as seconds:
+        time.sleep(IDLE_S)
+        found_mb = rss_mb(peer)
     if row.attached:
-        with load.attached(peer, row, address) as seconds:
-            time.sleep(IDLE_S)
-            found = {"attach_s": seconds, "rss_mb": rss_mb(peer)}
-            load.scatter(peer, row, address)
-        return found
-    seconds = load.scatter(peer, row, address)
-    time.sleep(IDLE_S)
-    found = {"create_s": seconds, "added_mb": rss_mb(peer) - idle_mb}
-    with load.attached(peer, row, address):
-        return found
+        return {"attach_s": seconds, "rss_mb": found_mb}
+    return {"create_s": seconds, "added_mb": found_mb - idle_mb}
+
+
+def among(peer: Target, row: Among) -> Figures:
+    """A load alone and then in a crowd, after one that does not count."""
+    address = f"bench.{row.name}"
+    load.run(peer, row.load, f"{address}.warm")
+    alone_us = sample(peer, row.load, f"{address}.alone").figures["cpu_us"]
+    with load.crowd(peer, row.many, f"{address}.crowd"):
+        among_us = sample(peer, row.load, f"{address}.among").figures["cpu_us"]
+    return among_figures(row.load.count, alone_us, among_us)
+
+
+def among_figures(count: int, alone_us: float, among_us: float) -> Figures:
+    """What `count` messages cost each. Less than a step of the clock is taken for one, as short loads may. Pure."""
+    step_us = 1e6 / usage.TICKS_PER_S / count
+    share = max(among_us, step_us) / max(alone_us, step_us)
+    return {"cpu_share": share, "cpu_us": among_us, "alone_cpu_us": alone_us}
 
 
 def beside(peer: Target, row: Beside) -> Figures:

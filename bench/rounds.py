@@ -1,6 +1,6 @@
 """All rounds. Every broker is started and warmed once; then each row goes over all of them before the next row, so
 that what the machine does to one it does to the others within seconds. The order turns round by round. Starts, many
-connections, many queues and bystanders are measured on fresh instances, beside the warm ones, in each round.
+connections, many queues, bystanders and crowds are measured on fresh instances, beside the warm ones, in each round.
 
 A peer that cannot run, or that fails at a row, is left out with its reason and the others go on. Ours may not fail."""
 
@@ -16,7 +16,7 @@ from typing import TypeVar
 from bench import measure, peers
 from bench.faults import BenchFault
 from bench.load import Target
-from bench.rows import CLUSTER_WARM_UP, METRICS, START, WARM_UP, Beside, Choice, Many, Row
+from bench.rows import CLUSTER_WARM_UP, METRICS, START, WARM_UP, Among, Beside, Choice, Fresh, Row
 from bench.stats import Spread, spread
 
 WARM_UPS_MAX = 12
@@ -165,7 +165,7 @@ def _round(turn: tuple[Plan, Phase, int], running: list[Target], record: Record,
 
 
 def _fresh_round(plan: Plan, number: int, directory: Path, record: Record, say: Say) -> None:
-    fresh: list[Many | Beside | None] = [*([None] if plan.choice.starts else []), *plan.choice.fresh]
+    fresh: list[Fresh | None] = [*([None] if plan.choice.starts else []), *plan.choice.fresh]
     for row in fresh:
         name = row.name if row else START
         for peer in turned(list(plan.names), number):
@@ -183,7 +183,7 @@ def _first(figures: measure.Figures) -> str:
     return f"{next(metric.title for metric in METRICS if metric.name == name)} {value:.2f}"
 
 
-def _on_fresh(name: str, row: Many | Beside | None, place: Path) -> measure.Figures:
+def _on_fresh(name: str, row: Fresh | None, place: Path) -> measure.Figures:
     """Start an instance for this alone; without a row the start itself is what is measured."""
     peer = peers.make(name, place)
     for node in peer.nodes:
@@ -193,6 +193,8 @@ def _on_fresh(name: str, row: Many | Beside | None, place: Path) -> measure.Figu
         figures = measure.start(peer)
         if isinstance(row, Beside):
             figures = measure.beside(peer, row)
+        elif isinstance(row, Among):
+            figures = measure.among(peer, row)
         elif row is not None:
             figures = measure.many(peer, row, figures["rss_mb"])
     finally:

@@ -1,5 +1,6 @@
 """What is measured: one Row for each kind of load on a warm broker, one Many for what is seen best on a fresh one, one
-Beside for what others must not feel, one Metric for each figure. Pure; the rows are tables."""
+Beside for what others must not feel, one Among for what a crowd must not cost, one Metric for each figure. Pure; the
+rows are tables."""
 
 from __future__ import annotations
 
@@ -34,6 +35,8 @@ METRICS = (
     Metric("p50_us", "p50 µs", "microseconds", False),
     Metric("p99_us", "p99 µs", "microseconds", False),
     Metric("p999_us", "p99.9 µs", "microseconds", False),
+    Metric("cpu_share", "CPU among ÷ alone", "CPU per message among many in that alone", False, compared=False),
+    Metric("alone_cpu_us", "alone CPU µs", "microseconds of broker CPU per message", False, compared=False),
     Metric("alone_p50_us", "alone p50 µs", "microseconds", False, compared=False),
     Metric("alone_p99_us", "alone p99 µs", "microseconds", False, compared=False),
     Metric("beside_p50_us", "beside p50 µs", "microseconds", False, compared=False),
@@ -152,6 +155,24 @@ class Beside:
         return dataclasses.replace(self, load=self.load.short(), turns=1)
 
 
+@dataclass(frozen=True, slots=True)
+class Among:
+    """A load alone, and again while `many` connections or queues are there and want nothing, on a fresh instance."""
+
+    name: str
+    title: str
+    load: Row
+    many: Many
+    skips: tuple[tuple[str, str], ...] = ()
+
+    def short(self) -> Among:
+        """A few messages among a few of them."""
+        return dataclasses.replace(self, load=self.load.short(), many=self.many.short())
+
+
+Fresh = Many | Beside | Among
+
+
 def _plain(size: int, name: str, settled: bool, count: int, slow_count: int) -> Row:
     how = "settled" if settled else "acknowledged"
     title = f"non-durable {name.replace('B', ' B').replace('Ki ', ' Ki')}, {how}"
@@ -175,6 +196,10 @@ def _durable(name: str, title: str, counts: tuple[int, int], producers: int, in_
 
 _NO_CLUSTER = tuple((kind, "it is measured alone, not as a cluster") for kind in sorted(SLOW))
 _OURS_ALONE = (*_NO_CLUSTER, ("artemis", "the row is about what nodes of ours cost"))
+
+
+def _ours_alone(what: str) -> tuple[tuple[str, str], ...]:
+    return tuple((kind, f"the row is about what {what}") for kind in ("artemis", *sorted(SLOW)))
 
 
 def _cluster(name: str, title: str, count: int, **changes: Any) -> Row:
@@ -216,6 +241,7 @@ ROWS = (
     _durable("1", "1 producer, one in flight", (4_000, 0), 1, 1),
     _durable("16", "16 producers, one in flight", (25_000, 10_000), 16, 1),
     _durable("64", "64 producers, one in flight", (50_000, 10_000), 64, 1),
+    _durable("256", "256 producers, one in flight", (50_000, 10_000), 256, 1),
     _durable("16-consumer", "16 producers, one in flight, a consumer", (25_000, 10_000), 16, 1),
     _durable("1000", "1 producer, 1,000 in flight", (200_000, 10_000), 1, 1_000),
     _durable("1000-consumer", "1 producer, 1,000 in flight, a consumer", (200_000, 10_000), 1, 1_000),
@@ -259,9 +285,26 @@ BESIDE = (
         Row("bystander", "a bystander", 15_000, 100, rate=5_000, times="delivery"),
         turns=3,
         bad_per_s=200,
-        skips=tuple((kind, "the row is about what ours refuses") for kind in ("artemis", *sorted(SLOW))),
+        skips=_ours_alone("ours refuses"),
     ),
 )
+
+
+def _among(name: str, title: str, row: str, many: Many) -> Among:
+    load = next(one for one in ROWS if one.name == row)
+    title = f"{load.title}, alone and among {title}"
+    return Among(f"among-{name}", title, load, many, skips=_ours_alone("a crowd costs with ours"))
+
+
+# Each crowd with messages that come in runs, and with messages that come one by one, for which each step pays.
+AMONG = (
+    _among("connections", "1,000 connections", "plain-1KiB-acknowledged", MANY[0]),
+    _among("connections-single", "1,000 connections", "durable-16", MANY[0]),
+    _among("queues", "10,000 queues", "plain-1KiB-acknowledged", MANY[1]),
+    _among("queues-single", "10,000 queues", "durable-16", MANY[1]),
+)
+
+FRESH: tuple[Fresh, ...] = (*MANY, *BESIDE, *AMONG)
 
 # Start of a fresh instance: not a load, so it is no Row, but it stands in the same table.
 START = "start"
@@ -286,19 +329,13 @@ CLUSTER_WARM_UP = (
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The rows to measure, and whether starts are measured too."""
+    """The rows to measure, those that get an instance of their own, and whether starts are measured too."""
 
     rows: tuple[Row, ...] = ()
-    many: tuple[Many, ...] = ()
-    beside: tuple[Beside, ...] = ()
+    fresh: tuple[Fresh, ...] = ()
     starts: bool = False
 
-    @property
-    def fresh(self) -> tuple[Many | Beside, ...]:
-        """Those that get an instance of their own."""
-        return (*self.many, *self.beside)
-
-    def all(self) -> tuple[Row | Many | Beside, ...]:
+    def all(self) -> tuple[Row | Fresh, ...]:
         """Everything but the start."""
         return (*self.rows, *self.fresh)
 
@@ -309,12 +346,10 @@ class Choice:
 
     def short(self) -> Choice:
         """The same with small counts."""
-        rows = tuple(row.short() for row in self.rows)
-        many, beside = (row.short() for row in self.many), (row.short() for row in self.beside)
-        return Choice(rows, tuple(many), tuple(beside), self.starts)
+        return Choice(tuple(row.short() for row in self.rows), tuple(row.short() for row in self.fresh), self.starts)
 
 
-EVERYTHING = Choice(ROWS, MANY, BESIDE, starts=True)
+EVERYTHING = Choice(ROWS, FRESH, starts=True)
 
 
 def chosen(names: list[str]) -> Choice:
@@ -326,5 +361,4 @@ def chosen(names: list[str]) -> Choice:
     if not names:
         return EVERYTHING
     rows = tuple(row for row in ROWS if row.name in names)
-    many, beside = (row for row in MANY if row.name in names), (row for row in BESIDE if row.name in names)
-    return Choice(rows, tuple(many), tuple(beside), START in names)
+    return Choice(rows, tuple(row for row in FRESH if row.name in names), START in names)

@@ -178,9 +178,14 @@ def _facts(plan: rounds.Plan, directory: Path) -> dict[str, Any]:
         },
         "beside": {
             row.name: {"count": row.load.count, "turns": row.turns, "bad_per_s": row.bad_per_s}
-            for row in plan.choice.beside
+            for row in plan.choice.fresh
+            if isinstance(row, rows.Beside)
         },
-        "many": {row.name: {"connections": row.connections, "links": row.links} for row in plan.choice.many},
+        "many": {
+            row.name: {"connections": row.connections, "links": row.links}
+            for row in plan.choice.fresh
+            if isinstance(row, rows.Many)
+        },
         "consumer_credit": rows.CREDIT,
         "cores": cores,
         "processor": _processor(),

@@ -128,7 +128,7 @@ def test_the_row_is_for_ours_alone_and_short_for_once() -> None:
     assert (ROW.load.rate, ROW.load.times) == (5_000, "delivery")
     assert (ROW.short().turns, ROW.short().bad_per_s) == (1, ROW.bad_per_s)
     assert 100 <= ROW.short().load.count < ROW.load.count
-    assert rows.chosen(["bystander"]) == rows.Choice(beside=rows.BESIDE)
+    assert rows.chosen(["bystander"]) == rows.Choice(fresh=rows.BESIDE)
 
 
 @pytest.mark.parametrize("is_narrow", [False, True])

@@ -188,5 +188,5 @@ def test_wrong_usage(arguments: list[str], said: str, capsys: pytest.CaptureFixt
 def test_list_names_every_row(capsys: pytest.CaptureFixture[str]) -> None:
     assert run.main(["--list"]) == run.DONE
     listed = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
-    assert listed[-4:] == ["connections", "queues", "bystander", "start"]
-    assert {"depth", "plain-mix-acknowledged"} < set(listed)
+    assert listed[-1] == "start"
+    assert {"depth", "plain-mix-acknowledged", "connections", "queues", "bystander", "among-queues"} < set(listed)

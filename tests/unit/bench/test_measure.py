@@ -3,7 +3,7 @@
 from typing import Any
 
 from bench.load import Outcome
-from bench.measure import depth_figures, figures
+from bench.measure import among_figures, depth_figures, figures
 from bench.rows import Row
 
 TIMES = {"count": 9, "p50": 1.5, "p99": 2.5, "p999": 3.5, "max": 4.0}
@@ -43,3 +43,10 @@ def test_depth_compares_the_ends_of_the_drain_and_counts_cpu_of_both_directions(
     drained = {"per_second": 500.0, "head_per_second": 400.0, "tail_per_second": 600.0}
     found = depth_figures(Row("r", "r", 1000, 100, depth=True), {"per_second": 900.0}, drained, used_s=0.5)
     assert found == {"rate": 500.0, "fill_rate": 900.0, "cpu_us": 500.0, "tail_share": 1.5}
+
+
+def test_a_crowd_is_compared_with_the_load_alone_in_steps_of_the_clock_at_least() -> None:
+    found = among_figures(1000, alone_us=40.0, among_us=50.0)
+    assert found == {"cpu_share": 1.25, "cpu_us": 50.0, "alone_cpu_us": 40.0}
+    assert among_figures(1000, alone_us=0.0, among_us=0.0)["cpu_share"] == 1.0
+    assert among_figures(1000, alone_us=0.0, among_us=30.0)["cpu_share"] == 3.0

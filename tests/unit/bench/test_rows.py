@@ -3,7 +3,7 @@
 import pytest
 from mqbroker.config.options import defaults
 
-from bench import load, rows
+from bench import load, peers, rows
 from bench.peers.artemis import LARGE_SIZE_MIN_BYTES
 from bench.peers.rabbitmq import Rabbitmq
 
@@ -19,7 +19,7 @@ def test_names_are_distinct() -> None:
 
 
 def test_no_names_choose_everything() -> None:
-    assert rows.chosen([]) == rows.Choice(rows.ROWS, rows.MANY, rows.BESIDE, starts=True)
+    assert rows.chosen([]) == rows.Choice(rows.ROWS, (*rows.MANY, *rows.BESIDE, *rows.AMONG), starts=True)
 
 
 def test_names_choose_in_the_order_of_the_table() -> None:
@@ -53,7 +53,7 @@ def test_sizes_settlement_producers_and_windows_are_covered() -> None:
     assert wanted <= {(row.size, row.settled) for row in plain}
     assert {100, 1024, 10_240, 102_400} <= {row.size for row in plain if not row.settled and not row.mix}
     durable = {(row.producers, row.in_flight, row.consumer) for row in rows.ROWS if row.durable}
-    assert {(1, 1, False), (16, 1, False), (1, 1000, False), (1, 1000, True)} <= durable
+    assert {(1, 1, False), (16, 1, False), (256, 1, False), (1, 1000, False), (1, 1000, True)} <= durable
     assert _row("latency").rate == 5000
 
 
@@ -124,6 +124,19 @@ def test_a_slow_peer_never_gets_more(row: rows.Row) -> None:
 def test_many_are_few_when_short(row: rows.Many) -> None:
     short = row.short()
     assert 2 <= short.connections * short.links <= row.connections * row.links / 20
+
+
+def test_a_crowd_of_each_kind_is_beside_messages_in_runs_and_one_by_one() -> None:
+    found = {(row.many.attached, row.load.in_flight == 1) for row in rows.AMONG}
+    assert found == {(attached, single) for attached in (True, False) for single in (True, False)}
+    assert {row.many.connections * row.many.links for row in rows.AMONG} == {1_000, 10_000}
+    assert {kind for row in rows.AMONG for kind, _ in row.skips} == set(peers.VERSIONED)
+
+
+@pytest.mark.parametrize("row", rows.AMONG, ids=lambda row: row.name)
+def test_a_crowd_is_small_when_short(row: rows.Among) -> None:
+    assert (row.short().load, row.short().many) == (row.load.short(), row.many.short())
+    assert rows.chosen([row.name]) == rows.Choice(fresh=(row,))
 
 
 def test_rabbitmq_is_asked_for_durable_queues() -> None:
