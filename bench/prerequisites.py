@@ -52,6 +52,7 @@ LOAD = (
     Need("pkg-config", "pkg-config", _command("pkg-config")),
     Need("qpid-proton's C library", "libqpid-proton11-dev", _proton),
 )
+PERF = Need("perf, which samples where time goes", "linux-perf", _command("perf"))
 
 JAVA = (
     Need("a Java runtime, 17 or later", "openjdk-17-jre-headless", _command("java")),
