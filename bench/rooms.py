@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 import re
 import shutil
 import signal
@@ -22,7 +23,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench import build, load, measure, peers, prerequisites, rows
+from bench.faults import BenchFault
 from bench.peers.cluster import Cluster
+from bench.run import DONE, FAILED
 
 COMMAND = ("perf", "record", "--quiet", "--freq", "1999", "--call-graph", "dwarf,8192", "--event", "cpu-clock")
 SETTLED_S = 1.0  # until perf has found all threads
@@ -133,35 +136,51 @@ def _profile(row: rows.Row, directory: Path) -> Profile:
             perf.send_signal(signal.SIGINT)
             perf.wait(END_S_MAX)
         fields = ["-F", "tid,ip,sym,dso", "--no-inline"]
-        done = subprocess.run(
-            ["perf", "script", "-i", str(samples), *fields], capture_output=True, text=True, check=True
-        )
+        done = subprocess.run(["perf", "script", "-i", samples, *fields], capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise BenchFault(
+                f"perf could not sample: {done.stderr.strip()}; it needs root or a lower perf_event_paranoid"
+            )
         found = shares(done.stdout.splitlines(), peer.pid, modules(PROJECT.read_text()))
         return Profile(row.name, cpu_us, found)
     finally:
         peer.stop()
 
 
-def main() -> None:
-    """A table to standard output."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """A table to standard output; the exit code, as of the benchmark."""
     parser = argparse.ArgumentParser(prog="bench.rooms", description=__doc__)
     parser.add_argument("--rows", default=USUAL, help="names of rows on one node, with commas")
     parser.add_argument("--python", type=Path, help="what runs our broker (this one)")
     parser.add_argument("--work-directory", type=Path, default=Path(__file__).parent / ".run", help="must be a disk")
-    options = parser.parse_args()
-    chosen = [row for row in rows.chosen(options.rows.split(",")).rows if row.nodes == 1]
-    prerequisites.ensure((*prerequisites.LOAD, prerequisites.PERF), lambda text: print(text, file=sys.stderr))
-    load.build()
-    directory = options.work_directory.resolve() / "rooms"
-    directory.mkdir(parents=True)
+    options = parser.parse_args(arguments)
     try:
+        chosen = rows.chosen(options.rows.split(","))
+    except ValueError as fault:
+        parser.error(str(fault))
+    others = [row.name for row in chosen.all() if not isinstance(row, rows.Row) or row.nodes > 1]
+    if others or chosen.starts:
+        parser.error(f"only loads on one node have rooms to share out, not {', '.join(others) or rows.START}")
+    try:
+        prerequisites.ensure((*prerequisites.LOAD, prerequisites.PERF), _say)
+        load.build()
+        directory = options.work_directory.resolve() / str(os.getpid())
+        directory.mkdir(parents=True)
+        _say("bench: building the native wheel")
         build.use(build.build(directory))
         if options.python:
             build.use_python(options.python, directory)
-        print(table([_profile(row, directory / row.name) for row in chosen]))
-    finally:
-        shutil.rmtree(directory)
+        print(table([_profile(row, directory / row.name) for row in chosen.rows]))
+    except BenchFault as fault:
+        _say(f"bench: {fault}")
+        return FAILED
+    shutil.rmtree(directory)
+    return DONE
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bench.rooms import OTHERS, PROJECT, TURNS, Profile, Share, modules, shares, table
+from bench.rooms import OTHERS, PROJECT, TURNS, Profile, Share, main, modules, shares, table
 
 SCRIPT = """\
    77
@@ -60,3 +60,10 @@ def test_a_table_has_a_column_for_each_load_with_the_time_in_the_kernel() -> Non
         "| io | 8.0 (6.0) |  |",
         "| all | 20.0 | 2.00 |",
     ]
+
+
+@pytest.mark.parametrize("row", ["cluster-2", "connections", "start", "speed"])
+def test_rows_that_are_no_load_on_one_node_are_refused(row: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["--rows", f"latency,{row}"])
+    assert row in capsys.readouterr().err
