@@ -25,7 +25,7 @@ from tests.sim.places import DEAD, EXPIRED
 
 CHUNK = 20
 # Every seed that ever failed stays here.
-REGRESSIONS = (7, 87, 115, 118, 123, 153, 161, 162, 170, 176, 191, 2286)
+REGRESSIONS = (7, 87, 115, 118, 123, 153, 161, 162, 170, 176, 191, 2286, 120003546)
 
 
 def _seeds() -> range:

@@ -500,6 +500,40 @@ def test_compaction_moves_pages_that_nobody_reads(durable: str) -> None:
     assert script.stage.broker.journal.segments_count <= 3
 
 
+@pytest.mark.parametrize("durable", ["durable", ""])
+@pytest.mark.parametrize("operation", ["queue-purge", "queue-delete"])
+def test_files_that_compaction_is_reading_stay_until_it_has(operation: str, durable: str) -> None:
+    script = talk("p", "d")
+    script.run("attach p to orders")
+    script.run("attach p to busy")
+    script.run("attach d from busy credit=10000")
+    for _ in range(4):
+        script.run(f"publish p orders count=9 size=300 {durable}")
+    stage = script.stage
+    stage.are_pages_held = True
+
+    def work() -> None:
+        script.run("publish p busy count=4 size=1000 durable")
+        script.run("accept d " + " ".join(name for who, name in list(script.held) if who == "d"))
+
+    for _ in range(150):
+        if stage.page_reads:
+            break
+        work()
+    assert stage.broker.store.paging.moves.loading == stage.page_reads[0].id
+    asked = {place.segment for place in stage.page_reads[0].slices}
+    stage.admin(operation, name="orders")
+    for _ in range(20):
+        work()
+    assert asked <= set(stage.disk.stable)
+    stage.are_pages_held = False
+    stage.read_pages()
+    for _ in range(20):
+        work()
+    assert not asked & set(stage.disk.stable)
+    assert pins(stage) == 0
+
+
 def test_compaction_moves_messages_that_some_queues_page_and_others_hold() -> None:
     script = talk("p", "c", "d")
     for name in ("one", "two", "three"):

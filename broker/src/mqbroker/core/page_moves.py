@@ -84,6 +84,8 @@ class PageMoves:
             return True
         self.holds_reads = True
         self._request = _Request(ranges, list(by_place.values()))
+        for piece in self._request.pieces:
+            self._paging.pin(piece, 1)  # a queue that is purged meanwhile gives its pins back
         self.loading = self._paging.read(tuple(by_place))
         return False
 
@@ -95,6 +97,7 @@ class PageMoves:
         for piece, data in zip(self._request.pieces, found, strict=True):
             for run in runs_in(piece, data):
                 by_id[run.first_id] = run
+            self._paging.pin(piece, -1)
         self._runs = [by_id[first_id] for first_id in sorted(by_id)]
 
     def _paged(self, ranges: Ranges) -> Iterator[tuple[Queue, Piece]]:
