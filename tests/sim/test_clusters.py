@@ -13,6 +13,8 @@ from tests.sim.clusters import BUSY_MS, ClusterSimulation, ClusterVerdict
 
 CHUNK = 25
 BUG_SEEDS_MAX = 200
+# Every seed that ever failed stays here.
+REGRESSIONS = (121000049,)
 
 
 def _chunks() -> list[range]:
@@ -42,6 +44,11 @@ def test_nothing_is_lost_doubled_or_left_behind(seeds: range) -> None:
         assert verdict.violations == [], _replay(seed)
         forwarded += verdict.forwarded
     assert forwarded > 0
+
+
+@pytest.mark.parametrize("seed", REGRESSIONS)
+def test_seeds_that_once_failed(seed: int) -> None:
+    assert run(seed).violations == []
 
 
 @pytest.mark.parametrize("seed", [0, 6, 10])

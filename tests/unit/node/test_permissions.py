@@ -220,6 +220,8 @@ def test_a_reload_takes_the_permission_to_send_at_once_and_gives_it_back(place: 
     assert reload(script, {}) == []
     assert script.run(f"publish c {link}") == ["c learns accepted: m5"]
     assert script.stage.broker.store.received_total == 3
+    if "topic" not in place:
+        assert script.stage.broker.store.queues["orders"].message_count == 3, "what was accepted is there"
 
 
 def test_who_may_not_send_any_more_is_still_a_producer_and_leaves_as_one() -> None:

@@ -251,8 +251,10 @@ class Peer(ABC):
         if broker.store.memory.is_full and not broker.store.takes_when_full(address):
             refuse_run(self, event, broker.store.memory.why_full)
             return
-        if address.is_empty and not address.is_topic and not bind_again(self, event):
-            return
+        if address.is_empty and not address.is_topic:
+            if not bind_again(self, event):
+                return
+            address = link.owner
         if address.meter is not None:
             taken = admitted(self, event, address.meter)
             if taken is None:
