@@ -6,7 +6,7 @@ Invariant: children inherit no open file of ours, so a lock that we hold ends wi
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from mqrack.errors import RackError
 
@@ -23,9 +23,14 @@ def run(argv: Sequence[str], *, stdin: str | None = None, timeout_s: float = TIM
 
 
 def attempt(
-    argv: Sequence[str], *, stdin: str | None = None, timeout_s: float = TIMEOUT_S
+    argv: Sequence[str],
+    *,
+    stdin: str | None = None,
+    timeout_s: float = TIMEOUT_S,
+    joiner: Callable[[], None] | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """As run, for callers who read the exit code themselves."""
+    """As run, for callers who read the exit code themselves. What can outlive us for more than a moment joins a
+    control group (`Group.joiner`), by which others find it."""
     try:
         return subprocess.run(
             argv,
@@ -34,6 +39,7 @@ def attempt(
             capture_output=True,
             text=True,
             timeout=timeout_s,
+            preexec_fn=joiner,
         )
     except FileNotFoundError:
         raise RackError(f"the program {argv[0]} is missing here; `rack doctor` names the package.") from None

@@ -102,7 +102,9 @@ def _wait_ssh(layout: Layout, addresses: Sequence[str], deadline: float) -> None
     left_s = max(1.0, deadline - time.monotonic())
     inside = [] if network.is_inside(layout, network.CONTROLLER) else _into(layout, network.CONTROLLER)
     argv = [*inside, sys.executable, str(ENTRY), "_answering", f"{left_s:.1f}", *addresses]
-    done = attempt(argv, timeout_s=left_s + 5)
+    # It lives in the controller namespace and would keep it from a `destroy`, were this command killed.
+    group = cgroup.rack_group(layout.name).child("asking")
+    done = attempt(argv, timeout_s=left_s + 5, joiner=group.joiner())
     if done.returncode != 0:
         raise RackError(done.stderr.strip())
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -304,6 +305,30 @@ def test_an_up_that_was_killed_leaves_nothing_that_destroy_does_not_clear(unique
         up.wait()
     broken("destroy")
     assert broken.leftovers() == []
+
+
+def test_an_up_that_was_killed_while_it_waited_for_ssh_leaves_nothing_that_destroy_does_not_clear(unique: str) -> None:
+    broken = Rack(f"{unique}-w")
+    with broken.start("up", "1") as up:
+        asking = child_asking(up.pid)
+        # Stopped, it ends by nobody's hand but destroy's.
+        os.kill(asking, signal.SIGSTOP)
+        up.kill()
+        up.wait()
+    broken("destroy")
+    assert broken.leftovers() == []
+
+
+def child_asking(parent: int) -> int:
+    """The process that asks the hosts' ssh servers for an answer, as soon as it is there."""
+    deadline = time.monotonic() + 60.0
+    while time.monotonic() < deadline:
+        for pid in Path(f"/proc/{parent}/task/{parent}/children").read_text().split():
+            with suppress(OSError):
+                if b"_answering" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                    return int(pid)
+        time.sleep(0.001)
+    raise AssertionError("no host was asked within 60 s")
 
 
 def test_a_killed_controller_command_leaves_nothing_that_destroy_does_not_clear(unique: str) -> None:
