@@ -319,7 +319,13 @@ FEATURE_BUGS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "a higher priority is not shown to whom a lower one was": lambda: patch.object(Queue, "_arrive", _arrive_unseen),
     "the newest of what is kept is not given": lambda: patch.object(Retroactive, "_fitting", _give_without_newest),
     "a retried message is a duplicate of itself": lambda: patch.object(Store, "publish", _publish_as_new),
+    "a sender whose queue was deleted sends to nobody": lambda: patch(
+        "mqbroker.node.peer.bind_again", lambda peer, event: True
+    ),
 }
 
 # Histories that found those that only few do.
-FOUND_BY: dict[str, tuple[int, ...]] = {"the newest of what is kept is not given": (1157, 1237)}
+FOUND_BY: dict[str, tuple[int, ...]] = {
+    "the newest of what is kept is not given": (1157, 1237),
+    "a sender whose queue was deleted sends to nobody": (4003, 4011, 4017),
+}

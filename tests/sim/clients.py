@@ -104,6 +104,11 @@ class Client:
             self.connection.close()
             self._flush()
 
+    def begin_anew(self) -> None:
+        """The broker has ended a link: come back with a new connection."""
+        if self.pipe is not None and not self.is_stopped:
+            self.node.reset(self.pipe)
+
     def attach(self, session: Session) -> None:
         """The session stands."""
         raise NotImplementedError

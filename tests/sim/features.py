@@ -126,6 +126,8 @@ class Publisher(Client):
             for taken in event.taken:
                 self.in_doubt.pop(taken.token, None)
                 self.model.outcome(taken.token, outcome, self.world.at.wall_ms)
+        elif isinstance(event, told.Detached):
+            self.begin_anew()
 
 
 class Taker(Client):
@@ -203,6 +205,8 @@ class Taker(Client):
                 copy, outcome = self.confirming.pop(delivery_id, (None, None))
                 if copy is not None and isinstance(outcome, Accepted | Rejected):
                     copy.is_settled = isinstance(outcome, Accepted)
+        elif isinstance(event, told.Detached):
+            self.begin_anew()
 
     def _decide(self, delivery_id: int) -> None:
         dice = 0.0 if self.is_drain or self.place.is_calm else self.world.rng.random()
@@ -272,7 +276,7 @@ class Subscriber(Taker):
         super().attach(session)
 
     def on_event(self, event: Any) -> None:
-        if isinstance(event, told.Attached):
+        if isinstance(event, told.Attached) and event.attach.source is not None:  # else it was refused
             now_ms = self.world.at.wall_ms
             self.model.subscribed(self.queue, self.place, self.colour, now_ms, is_durable=self.is_durable)
         super().on_event(event)

@@ -12,6 +12,7 @@ from mqbroker.wire.flat import decode_disposition_flat
 from mqbroker.wire.frames import frame_at
 from mqbroker.wire.performatives import Accepted
 
+from tests.sim.changes import Changes
 from tests.sim.clients import Client, Consumer, Producer
 from tests.sim.disk import Faults
 from tests.sim.features import Browser, Drain, Person, Publisher, Sight, Subscriber, Taker
@@ -29,6 +30,8 @@ KINDS = (TRANSACTIONS, FEATURES, PLAIN, FEATURES)  # by the seed's remainder
 # From these seeds on every third history of another kind than FEATURES has addresses that page, or messages in files.
 PAGING_FROM = 3000
 LARGE_FROM = 2000
+# From this seed on every second history of FEATURES has an administrator who changes things under its clients.
+CHANGES_FROM = 4000
 QUIET_MS = 60_000
 
 
@@ -62,6 +65,11 @@ def kind_of(seed: int) -> str:
 def seeds_of(kind: str, count: int) -> list[int]:
     """The first seeds of a kind among the mixed ones."""
     return [seed for seed in range(MIXED_FROM, MIXED_FROM + count * len(KINDS)) if kind_of(seed) == kind][:count]
+
+
+def has_changes(seed: int) -> bool:
+    """Whether an administrator changes things under the clients of a history."""
+    return seed >= CHANGES_FROM and seed % 8 < 4 and kind_of(seed) == FEATURES
 
 
 class Simulation:
@@ -212,6 +220,12 @@ class Simulation:
             request, node = rng.choice((person.purge, person.move, person.retry)), rng.choice(self.nodes)
             self.world.after(rng.random() * BUSY_MS, partial(request, node))
 
+    def _plan_changes(self) -> None:
+        """What one changes under clients that go on."""
+        rng, changes = self.world.rng, Changes(self.model)
+        for _ in range(rng.choice((1, 3, 6))):
+            self.world.after(rng.random() * BUSY_MS / 2, partial(changes.act, rng.choice(self.nodes)))
+
     def _plan_keeping(self) -> None:
         """The same where queues page."""
         rng = self.world.rng
@@ -228,6 +242,8 @@ class Simulation:
         self._plan_faults()
         if self.kind == FEATURES:
             self._plan_requests()
+        if has_changes(self.seed):
+            self._plan_changes()
         if self._has_paging:
             self._plan_keeping()
         for at_ms in range(0, BUSY_MS, 250):

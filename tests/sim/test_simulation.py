@@ -13,12 +13,14 @@ import pytest
 
 from tests.sim.bugs import BUGS, FEATURE_BUGS, FOUND_BY, LARGE_BUGS, PAGING_BUGS, TRANSACTION_BUGS
 from tests.sim.histories import (
+    CHANGES_FROM,
     FEATURES,
     LARGE_FROM,
     PAGING_FROM,
     TRANSACTIONS,
     Simulation,
     Verdict,
+    has_changes,
     seeds_of,
 )
 from tests.sim.places import DEAD, EXPIRED
@@ -195,6 +197,22 @@ def test_queues_keep_what_they_promise(seeds: list[int]) -> None:
         assert verdict.violations == [], _replay(seed)
         ends += verdict.ends
     assert ends[DEAD] + ends[EXPIRED] > 10
+
+
+def _with_changes(count: int) -> list[int]:
+    return [seed for seed in range(CHANGES_FROM, CHANGES_FROM + count * 4) if has_changes(seed)]
+
+
+@pytest.mark.parametrize("seeds", [_with_changes(60)[start : start + CHUNK] for start in (0, 20, 40)], ids=_named)
+def test_nothing_is_lost_where_queues_are_deleted_and_permissions_withdrawn(seeds: list[int]) -> None:
+    deleted = rejected = 0.0
+    for seed in seeds:
+        simulation = Simulation(seed)
+        assert simulation.run().violations == [], _replay(seed)
+        deleted += sum(sum(taken) for taken in simulation.model.purges.values())
+        rejected += sum(letter.outcome == "rejected" for letter in simulation.model.letters.values())
+    assert deleted > 0
+    assert rejected > 50
 
 
 @pytest.mark.parametrize("bug", BUGS)
