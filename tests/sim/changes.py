@@ -38,6 +38,7 @@ class Changes:
         """Delete a queue with what is in it, whoever sends to it or consumes from it."""
         if place.is_topic:
             return  # a subscription is its subscriber's, and goes with it
+        place.is_deleted = True
         taken = self._model.purges.setdefault(place.address, [])
         taken.append(math.inf)  # as long as it has no answer
         number = len(taken) - 1

@@ -12,6 +12,7 @@ from mqbroker.amqp.session import Session
 from mqbroker.core.moved import ORIGIN_QUEUE
 from mqbroker.node.effects import AdminReply
 from mqbroker.wire.composites import encode_composite
+from mqbroker.wire.frames import frame_at
 from mqbroker.wire.parts import DELIVERY_DELAY, DUPLICATE_ID
 from mqbroker.wire.performatives import Accepted, Attach, Modified, Rejected, Released, Source, Target
 from mqbroker.wire.run import single
@@ -34,6 +35,7 @@ from tests.sim.places import COLOURS, DEAD, GROUPS, HOME, Place
 from tests.sim.world import MARKER, SimNode, World
 from tests.support.checker import History, body_of
 
+DETACH = b"\0\x53\x16"
 SELECTOR = Symbol("apache.org:selector-filter:string")
 
 
@@ -192,7 +194,7 @@ class Taker(Client):
             assert isinstance(event.link, ReceiverLink)
             self.link = event.link
             event.link.grant(self.window)
-        elif isinstance(event, told.Incoming) and not self.is_stopped:
+        elif isinstance(event, told.Incoming) and self.conn:  # else it reads what is somebody else's by now
             for delivery_id, header, body, origin in parcels(event):
                 copy = self.model.receive(self, body, header, origin)
                 if copy is not None and self.takes:
@@ -370,6 +372,22 @@ class Sight:
         if reader is not None:
             for marker in MARKER.findall(data):
                 self._model.leaves(marker.decode(), reader, self._node.world.at.wall_ms)
+            if reader.conn == conn and DETACH in kinds_of(data):
+                reader.conn = 0  # the broker takes back what it had, whether or not it has read that yet
+
+
+def kinds_of(data: bytes) -> set[bytes]:
+    """Descriptors of the performatives in these frames."""
+    found: set[bytes] = set()
+    offset = 0
+    while offset + 8 <= len(data) and not data.startswith(b"AMQP", offset):
+        frame = frame_at(data, offset, len(data), 1 << 31)
+        if frame is None:
+            break
+        if frame.type == 0:
+            found.add(data[frame.body_offset : frame.body_offset + 3])
+        offset = frame.end
+    return found
 
 
 def parcels(event: told.Incoming) -> Iterator[tuple[int, Header, bytes, str]]:

@@ -212,7 +212,8 @@ class Model:
     def _take(self, reader: Reader, letter: Letter, copy: Copy, deliveries: int) -> None:
         message_id = letter.name
         # A dead letter whose subscription is gone goes back to all of its topic, so to those too that have had it.
-        if letter.is_anew or (reader.place.is_topic and reader.place.is_retried):
+        is_anew = letter.is_anew or (reader.place.is_deleted and letter.is_resent)
+        if is_anew or (reader.place.is_topic and reader.place.is_retried):
             copy.is_settled, copy.is_returned, copy.ended = False, True, ""
         if copy.is_settled:
             self._wrong(f"settled-then-redelivered: {message_id} came to {reader.tag}")

@@ -31,6 +31,7 @@ class Place:
     ttls_ms: tuple[int, ...] = ()
     is_moved: bool = False  # a person moved messages to another address
     is_retried: bool = False  # a person sent dead letters back
+    is_deleted: bool = False  # a person deleted its queue, and with it, where it was the last, the ids that were seen
     extras: dict[str, str] = field(default_factory=dict)  # addresses that messages end up at: what they are there
 
     @property
