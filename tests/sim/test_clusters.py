@@ -14,7 +14,7 @@ from tests.sim.clusters import BUSY_MS, ClusterSimulation, ClusterVerdict
 CHUNK = 25
 BUG_SEEDS_MAX = 200
 # Every seed that ever failed stays here.
-REGRESSIONS = (121000049,)
+REGRESSIONS = (121000049, 125002559)
 
 
 def _chunks() -> list[range]:

@@ -8,9 +8,12 @@ import pytest
 from mqbroker.admin.metrics import of_node
 from mqbroker.node import inputs as given
 from mqbroker.wire.sections import Header
+from mqbroker.wire.types import Described, Symbol
 
 from tests.support.cluster_stage import ClusterNode, ClusterStage, node_id_of
 from tests.support.large_messages import Consumer, Producer
+
+SELECTOR = Symbol("apache.org:selector-filter:string")
 
 
 def pair(**changes: Any) -> tuple[ClusterStage, ClusterNode, ClusterNode]:
@@ -211,6 +214,31 @@ def test_two_subscribers_at_one_node_share_one_transfer() -> None:
     cluster.run()
     assert [each.bodies for each in both] == [[b"once"], [b"once"]]
     assert b.broker.store.arrivals.arrived_total == 1
+
+
+def test_queues_whose_messages_meet_again_take_turns() -> None:
+    """Of a route's messages none goes while another route to the same subscription has one from before it."""
+    cluster, a, b = pair()
+    topic = {"capabilities": ("topic",)}
+    red = {SELECTOR: Described(SELECTOR, "colour = 'red'")}
+    everything = Consumer(b, "everything", "news", credit=100, source=topic)
+    some = Consumer(b, "some", "news", credit=100, source=topic, filter=red)
+    cluster.run()
+    cluster.hold_up("a", "b")
+    for pipe in cluster.between("a", "b"):
+        cluster.cut(pipe)
+    cluster.run()
+    producer = Producer(a, address="news")
+    bodies = [b"%d" % number * (1 + number) for number in range(8)]  # of all sizes, so that runs have no stride
+    for colour, numbers in (("blue", range(2)), ("red", range(2, 5)), ("blue", range(5, 8))):
+        for number in numbers:
+            producer.send(bodies[number], application_properties={"colour": colour})
+        cluster.run()  # so they come in runs
+    assert waiting(a, "b") == 8
+    cluster.let_through("a", "b")
+    cluster.wait(3_000)
+    assert everything.bodies == bodies
+    assert some.bodies == bodies[2:5]
 
 
 def test_a_node_without_the_queue_has_its_messages_routed_again() -> None:

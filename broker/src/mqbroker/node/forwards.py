@@ -79,7 +79,10 @@ class ForwardConsumer(LinkConsumer):
             self.peer.broker.store.remotes.reroute(queue, segment)
             return segment.n
         if self.rivals:
-            segment = segment.part(segment.start, min(segment.n, self._turn_rank - segment.rank))
+            turn = min(segment.n, self._turn_rank - segment.rank)
+            if turn <= 0:
+                return 0  # a rival has something from before it
+            segment = segment.part(segment.start, turn)
         segment = segment.part(segment.start, self._fitting_window(segment))
         if segment.n <= 0:
             return 0
