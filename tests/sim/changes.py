@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import partial
 
 from mqbroker.config.slices import SecuritySettings
@@ -13,8 +13,8 @@ from mqbroker.node.inputs import OptionsChanged
 from tests.sim.model import Model
 from tests.sim.places import Place
 from tests.sim.world import SimNode
+from tests.support.stage import PERMISSIONS
 
-PERMISSIONS = tuple(each.name for each in fields(SecuritySettings) if each.name != "match")
 KEPT = ("client",)  # the role of all clients
 TOPIC_KEEPS = {"consume": KEPT, "create_durable_queue": KEPT, "create_non_durable_queue": KEPT}
 WITHDRAWN_MS = 150  # at most

@@ -12,7 +12,7 @@ from mqbroker.amqp.session import Session
 from mqbroker.core.moved import ORIGIN_QUEUE
 from mqbroker.node.effects import AdminReply
 from mqbroker.wire.composites import encode_composite
-from mqbroker.wire.frames import frame_at
+from mqbroker.wire.frames import Frame, frame_at
 from mqbroker.wire.parts import DELIVERY_DELAY, DUPLICATE_ID
 from mqbroker.wire.performatives import Accepted, Attach, Modified, Rejected, Released, Source, Target
 from mqbroker.wire.run import single
@@ -372,22 +372,20 @@ class Sight:
         if reader is not None:
             for marker in MARKER.findall(data):
                 self._model.leaves(marker.decode(), reader, self._node.world.at.wall_ms)
-            if reader.conn == conn and DETACH in kinds_of(data):
+            if reader.conn == conn and any(data.startswith(DETACH, each.body_offset) for each in frames_in(data)):
                 reader.conn = 0  # the broker takes back what it had, whether or not it has read that yet
 
 
-def kinds_of(data: bytes) -> set[bytes]:
-    """Descriptors of the performatives in these frames."""
-    found: set[bytes] = set()
+def frames_in(data: bytes) -> Iterator[Frame]:
+    """AMQP frames of what a node sends at once: whole ones, or a header."""
     offset = 0
     while offset + 8 <= len(data) and not data.startswith(b"AMQP", offset):
         frame = frame_at(data, offset, len(data), 1 << 31)
         if frame is None:
             break
         if frame.type == 0:
-            found.add(data[frame.body_offset : frame.body_offset + 3])
+            yield frame
         offset = frame.end
-    return found
 
 
 def parcels(event: told.Incoming) -> Iterator[tuple[int, Header, bytes, str]]:

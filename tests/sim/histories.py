@@ -9,13 +9,12 @@ from functools import partial
 
 from mqbroker.node.effects import AdminReply
 from mqbroker.wire.flat import decode_disposition_flat
-from mqbroker.wire.frames import frame_at
 from mqbroker.wire.performatives import Accepted
 
 from tests.sim.changes import Changes
 from tests.sim.clients import Client, Consumer, Producer
 from tests.sim.disk import Faults
-from tests.sim.features import Browser, Drain, Person, Publisher, Sight, Subscriber, Taker
+from tests.sim.features import Browser, Drain, Person, Publisher, Sight, Subscriber, Taker, frames_in
 from tests.sim.keepers import MOVED, Keeper, MovedDrain
 from tests.sim.model import Model
 from tests.sim.places import Place, drawn, with_places
@@ -345,13 +344,8 @@ class Watch:
 def _accepted_in(data: bytes) -> list[int]:
     """Delivery ids that dispositions in these frames accept as receiver."""
     found: list[int] = []
-    offset = 0
-    while offset + 8 <= len(data) and not data.startswith(b"AMQP", offset):
-        frame = frame_at(data, offset, len(data), 1 << 31)
-        if frame is None:
-            break
-        flat = decode_disposition_flat(data, frame.body_offset, frame.end) if frame.type == 0 else None
+    for frame in frames_in(data):
+        flat = decode_disposition_flat(data, frame.body_offset, frame.end)
         if flat is not None and flat[0] and isinstance(flat[4], Accepted):
             found.extend(range(flat[1], (flat[1] if flat[2] is None else flat[2]) + 1))
-        offset = frame.end
     return found
