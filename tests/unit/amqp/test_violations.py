@@ -69,6 +69,14 @@ LETHAL: dict[str, tuple[bytes, str]] = {
     "frame above the negotiated size": (OPENED + huge_frame(65537), "amqp:connection:framing-error"),
     "doff 1": (OPENED + b"\0\0\0\x08\1\0\0\0", "amqp:connection:framing-error"),
     "doff past the end": (OPENED + b"\0\0\0\x08\3\0\0\0", "amqp:connection:framing-error"),
+    "half a descriptor": (OPENED + b"\0\0\0\x0a\2\0\0\0\0\x53", "amqp:decode-error"),
+    "half a descriptor before open": (
+        frames.anonymous() + frames.AMQP_HEADER + b"\0\0\0\x0a\2\0\0\0\0\x53",
+        "amqp:decode-error",
+    ),
+    # What follows in the buffer does not say what a frame is: neither a transfer nor a disposition.
+    "half a descriptor, the rest behind it": (OPENED + b"\0\0\0\x0a\2\0\0\0\0\x53\x14", "amqp:decode-error"),
+    "half a descriptor, a code behind it": (OPENED + b"\0\0\0\x0a\2\0\0\0\0\x53\x15", "amqp:decode-error"),
     "SASL frame after login": (OPENED + frames.sasl(SaslResponse(response=b"")), "amqp:connection:framing-error"),
     "SASL performative in an AMQP frame": (OPENED + frames.frame(SaslResponse(response=b"")), "amqp:not-allowed"),
     "second open": (OPENED + frames.frame(Open(container_id="x")), "amqp:not-allowed"),

@@ -142,7 +142,7 @@ class Connection:
         offset, limit = 0, len(buffer)
         try:
             while (frame := frames.frame_at(buffer, offset, limit, self.frame_size_max)) is not None:
-                if buffer[frame.body_offset : frame.body_offset + 3] == CLOSE_LEAD:
+                if buffer[frame.body_offset : min(frame.body_offset + 3, frame.end)] == CLOSE_LEAD:
                     return True
                 offset = frame.end
         except PeerFault:
@@ -171,7 +171,8 @@ class Connection:
             raise PeerFault("amqp:connection:framing-error", f"frame type {frame.type}")
         if frame.body_offset == frame.end:
             return frame.end
-        code = buffer[frame.body_offset + 2] if buffer[frame.body_offset : frame.body_offset + 2] == b"\x00\x53" else -1
+        at = frame.body_offset
+        code = buffer[at + 2] if at + 2 < frame.end and buffer[at : at + 2] == b"\x00\x53" else -1
         if code == CODE_TRANSFER:
             return self._on(frame).transfers(buffer, frame, offset, limit)
         if code == CODE_DISPOSITION:
