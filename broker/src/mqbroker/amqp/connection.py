@@ -10,10 +10,11 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from mqbroker.amqp import sasl
-from mqbroker.amqp.events import Began, Dead, Event, LoggedIn, LoginDecided, Opened, SaslDerive
+from mqbroker.amqp.events import Began, Dead, LoggedIn, Opened
 from mqbroker.amqp.last_words import frame_within
 from mqbroker.amqp.limits import ConnectionLimits
 from mqbroker.amqp.links import LinkBase, Partials
+from mqbroker.amqp.login import Login
 from mqbroker.amqp.session import Session
 from mqbroker.amqp.states import OPENED, Conn, ConnEvent, Link, Sess, SessEvent, next_conn, next_sess
 from mqbroker.base.errors import PeerFault, Scope
@@ -27,11 +28,7 @@ from mqbroker.wire.performatives import (
     Error,
     Flow,
     Open,
-    SaslChallenge,
-    SaslInit,
     SaslMechanisms,
-    SaslOutcome,
-    SaslResponse,
     decode_performative,
     encode,
 )  # fmt: skip
@@ -44,15 +41,13 @@ CLOSE_LEAD: Final = b"\x00\x53\x18"
 TLS_RECORD: Final = b"\x16\x03"
 
 
-class Connection:
+class Connection(Login):
     """One end of one connection."""
 
     def __init__(self, limits: ConnectionLimits, *, server: sasl.Server | None = None,
                  client: sasl.Client | None = None) -> None:  # fmt: skip
+        super().__init__(server, client)
         self.limits = limits
-        self.out: list[bytes | bytearray | memoryview] = []
-        self.events: list[Event] = []
-        self.state = Conn.START
         self.frame_size_max = limits.frame_size_before_open_max
         self.peer_frame_size = frames.FRAME_SIZE_MAX_LOWEST
         self.peer_idle_timeout_ms = 0
@@ -60,26 +55,14 @@ class Connection:
         self.peer_open: Open | None = None
         self.partial_bytes = 0
         self.partials = Partials()
-        self.is_dead = False
         self.is_held = False  # nothing more is taken in before `go_on`
-        self.is_gradual = False  # its owner: what opens it is taken in one thing at a time
-        self.is_behind = False  # there is more to be taken in, by the next `receive`
         self.is_transactional = False  # its owner: dispositions may name what earlier ones put into a transaction
-        self._server = server
-        self._client = client
-        self._is_sasl = server is not None or client is not None
-        self._is_logged_in = False
-        self._buffer = b""
         self._later: list[bytes] = []  # what came behind that while the connection is held
         self._by_peer_channel: dict[int, Session] = {}
         self._by_channel: dict[int, Session] = {}
         self._blamed: LinkBase | None = None
         self._session: Session | None = None
         self._handle: Callable[[], None] | None = None
-        self._is_deriving = False  # a login waits for its key or outcome: nothing is taken in, and little is kept
-        self._verdict: sasl.Verdict | None = None
-        if client is not None:
-            self.out.append(frames.SASL_HEADER)
 
     # -- bytes in ------------------------------------------------------------------------------------------------------
 
@@ -220,7 +203,7 @@ class Connection:
         else:
             raise PeerFault("amqp:not-allowed", f"{type(performative).__name__} is not a frame body")
 
-    # -- headers and SASL ----------------------------------------------------------------------------------------------
+    # -- headers -------------------------------------------------------------------------------------------------------
 
     def _header(self, header: bytes) -> None:
         wants_sasl = self._is_sasl and not self._is_logged_in
@@ -250,87 +233,6 @@ class Connection:
         if self.state is Conn.HDR_RCVD:
             self.out.append(frames.AMQP_HEADER)
             self.state = next_conn(self.state, ConnEvent.SENT_HEADER)
-
-    def _sasl_send(self, performative: Any) -> None:
-        self.out.append(frames.encode_frame(0, encode(performative), b"", frames.SASL_FRAME))
-
-    def _sasl_frame(self, body: Any) -> None:
-        server, client = self._server, self._client
-        if server is not None and isinstance(body, SaslInit):
-            self._sasl_step(server.init(str(body.mechanism), body.initial_response))
-        elif server is not None and server.mechanism and isinstance(body, SaslResponse):
-            self._sasl_step(server.respond(body.response))
-        elif client is not None and isinstance(body, SaslMechanisms):
-            mechanism, response = client.choose(tuple(str(name) for name in body.sasl_server_mechanisms or ()))
-            self._sasl_send(SaslInit(mechanism=Symbol(mechanism), initial_response=response))
-        elif client is not None and isinstance(body, SaslChallenge):
-            self._sasl_send(SaslResponse(response=client.respond(body.challenge)))
-        elif client is not None and isinstance(body, SaslOutcome):
-            self._sasl_outcome(client, body)
-        else:
-            raise PeerFault("amqp:not-allowed", f"{type(body).__name__} during the login")
-
-    def _sasl_step(self, step: sasl.Challenge | sasl.Derive | sasl.Verdict) -> None:
-        server = self._server
-        assert server is not None
-        if isinstance(step, sasl.Challenge):
-            self._sasl_send(SaslChallenge(challenge=step.data))
-        elif isinstance(step, sasl.Derive):
-            self._is_deriving = True
-            self.events.append(SaslDerive(server.user, step.tag, step.password, step.salt, step.iterations))
-        else:
-            self._verdict, self._is_deriving = step, True
-            self.events.append(LoginDecided(server.user, server.mechanism, step.is_good, step.why))
-
-    def conclude(self, handle: Callable[[], None] | None = None, *, is_busy: bool = False) -> None:
-        """Tell the outcome of the login. `is_busy`: refuse it whatever it is, for now (SASL code 4, §5.3.3.6)."""
-        verdict, server = self._verdict, self._server
-        if self.is_dead or verdict is None or server is None:
-            return
-        self._verdict, self._is_deriving = None, False
-        if is_busy:
-            self._sasl_send(SaslOutcome(code=4))
-            self._die("amqp:resource-limit-exceeded", "too many logins of this user wait for their outcome")
-        elif verdict.is_good:
-            self._sasl_send(SaslOutcome(code=0, additional_data=verdict.data))
-            self._logged_in(verdict.user, server.mechanism)
-            self.is_behind = self.is_gradual and bool(self._buffer)
-            if not self.is_behind:
-                self.receive(b"", handle)
-        else:
-            self._sasl_send(SaslOutcome(code=1))
-            self._die("amqp:unauthorized-access", "login failed")
-
-    def derived(self, salted: bytes, handle: Callable[[], None] | None = None) -> None:
-        """The key that SaslDerive asked for. What the peer sent ahead meanwhile is taken in now, as by `receive`."""
-        if not self.is_dead and self._server is not None and self._is_deriving and self._verdict is None:
-            self._is_deriving = False
-            self._sasl_step(self._server.derived(salted))
-            self.receive(b"", handle)
-
-    def recall(self) -> bool:
-        """Whether the login does without that key (sasl.py:Server.recalled)."""
-        verdict = self._server.recalled() if self._server is not None and self._is_deriving else None
-        if verdict is not None:
-            self._sasl_step(verdict)
-        return verdict is not None
-
-    def _sasl_outcome(self, client: sasl.Client, outcome: SaslOutcome) -> None:
-        if outcome.code != 0:
-            # 2 to 4 are faults of the server's own, which may pass (§5.3.3.6).
-            condition = "amqp:unauthorized-access" if outcome.code == 1 else "amqp:internal-error"
-            self._die(condition, f"the server refused the login (SASL code {outcome.code})")
-        elif not client.is_server_genuine(outcome.additional_data):
-            self._die("amqp:unauthorized-access", "the server could not prove that it knows the password's verifier")
-        else:
-            self._logged_in(None, client.mechanism)
-            self.out.append(frames.AMQP_HEADER)
-            self.state = next_conn(self.state, ConnEvent.SENT_HEADER)
-
-    def _logged_in(self, user: str | None, mechanism: str) -> None:
-        self._is_logged_in = True
-        self.state = Conn.START
-        self.events.append(LoggedIn(user, mechanism))
 
     # -- open and close ------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,139 @@
+"""The login of a connection: the SASL layer, which comes before AMQP on the same transport (AMQP 1.0 §5.3).
+
+Base of the connection. Owns what both ends say until the outcome. While a key is derived nothing is taken in; what
+SASL means is `sasl.py`'s.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+from mqbroker.amqp import sasl
+from mqbroker.amqp.events import Event, LoggedIn, LoginDecided, SaslDerive
+from mqbroker.amqp.states import Conn, ConnEvent, next_conn
+from mqbroker.base.errors import PeerFault
+from mqbroker.wire import frames
+from mqbroker.wire.performatives import (
+    Error,
+    SaslChallenge,
+    SaslInit,
+    SaslMechanisms,
+    SaslOutcome,
+    SaslResponse,
+    encode,
+)  # fmt: skip
+from mqbroker.wire.types import Symbol
+
+
+class Login(ABC):
+    """See the module's docstring."""
+
+    def __init__(self, server: sasl.Server | None, client: sasl.Client | None) -> None:
+        self.out: list[bytes | bytearray | memoryview] = []
+        self.events: list[Event] = []
+        self.state = Conn.START
+        self.is_dead = False
+        self.is_gradual = False  # its owner: what opens it is taken in one thing at a time
+        self.is_behind = False  # there is more to be taken in, by the next `receive`
+        self._server = server
+        self._client = client
+        self._is_sasl = server is not None or client is not None
+        self._is_logged_in = False
+        self._is_deriving = False  # a login waits for its key or outcome: nothing is taken in, and little is kept
+        self._verdict: sasl.Verdict | None = None
+        self._buffer = b""  # what came and was not taken in
+        if client is not None:
+            self.out.append(frames.SASL_HEADER)
+
+    @abstractmethod
+    def receive(self, data: bytes, handle: Callable[[], None] | None = None) -> None:
+        """Take bytes of the peer."""
+
+    @abstractmethod
+    def _die(
+        self, condition: str | None, description: str, *, is_orderly: bool = False, error: Error | None = None
+    ) -> None:
+        """The connection is over."""
+
+    def _sasl_send(self, performative: Any) -> None:
+        self.out.append(frames.encode_frame(0, encode(performative), b"", frames.SASL_FRAME))
+
+    def _sasl_frame(self, body: Any) -> None:
+        server, client = self._server, self._client
+        if server is not None and isinstance(body, SaslInit):
+            self._sasl_step(server.init(str(body.mechanism), body.initial_response))
+        elif server is not None and server.mechanism and isinstance(body, SaslResponse):
+            self._sasl_step(server.respond(body.response))
+        elif client is not None and isinstance(body, SaslMechanisms):
+            mechanism, response = client.choose(tuple(str(name) for name in body.sasl_server_mechanisms or ()))
+            self._sasl_send(SaslInit(mechanism=Symbol(mechanism), initial_response=response))
+        elif client is not None and isinstance(body, SaslChallenge):
+            self._sasl_send(SaslResponse(response=client.respond(body.challenge)))
+        elif client is not None and isinstance(body, SaslOutcome):
+            self._sasl_outcome(client, body)
+        else:
+            raise PeerFault("amqp:not-allowed", f"{type(body).__name__} during the login")
+
+    def _sasl_step(self, step: sasl.Challenge | sasl.Derive | sasl.Verdict) -> None:
+        server = self._server
+        assert server is not None
+        if isinstance(step, sasl.Challenge):
+            self._sasl_send(SaslChallenge(challenge=step.data))
+        elif isinstance(step, sasl.Derive):
+            self._is_deriving = True
+            self.events.append(SaslDerive(server.user, step.tag, step.password, step.salt, step.iterations))
+        else:
+            self._verdict, self._is_deriving = step, True
+            self.events.append(LoginDecided(server.user, server.mechanism, step.is_good, step.why))
+
+    def conclude(self, handle: Callable[[], None] | None = None, *, is_busy: bool = False) -> None:
+        """Tell the outcome of the login. `is_busy`: refuse it whatever it is, for now (SASL code 4, §5.3.3.6)."""
+        verdict, server = self._verdict, self._server
+        if self.is_dead or verdict is None or server is None:
+            return
+        self._verdict, self._is_deriving = None, False
+        if is_busy:
+            self._sasl_send(SaslOutcome(code=4))
+            self._die("amqp:resource-limit-exceeded", "too many logins of this user wait for their outcome")
+        elif verdict.is_good:
+            self._sasl_send(SaslOutcome(code=0, additional_data=verdict.data))
+            self._logged_in(verdict.user, server.mechanism)
+            self.is_behind = self.is_gradual and bool(self._buffer)
+            if not self.is_behind:
+                self.receive(b"", handle)
+        else:
+            self._sasl_send(SaslOutcome(code=1))
+            self._die("amqp:unauthorized-access", "login failed")
+
+    def derived(self, salted: bytes, handle: Callable[[], None] | None = None) -> None:
+        """The key that SaslDerive asked for. What the peer sent ahead meanwhile is taken in now, as by `receive`."""
+        if not self.is_dead and self._server is not None and self._is_deriving and self._verdict is None:
+            self._is_deriving = False
+            self._sasl_step(self._server.derived(salted))
+            self.receive(b"", handle)
+
+    def recall(self) -> bool:
+        """Whether the login does without that key (sasl.py:Server.recalled)."""
+        verdict = self._server.recalled() if self._server is not None and self._is_deriving else None
+        if verdict is not None:
+            self._sasl_step(verdict)
+        return verdict is not None
+
+    def _sasl_outcome(self, client: sasl.Client, outcome: SaslOutcome) -> None:
+        if outcome.code != 0:
+            # 2 to 4 are faults of the server's own, which may pass (§5.3.3.6).
+            condition = "amqp:unauthorized-access" if outcome.code == 1 else "amqp:internal-error"
+            self._die(condition, f"the server refused the login (SASL code {outcome.code})")
+        elif not client.is_server_genuine(outcome.additional_data):
+            self._die("amqp:unauthorized-access", "the server could not prove that it knows the password's verifier")
+        else:
+            self._logged_in(None, client.mechanism)
+            self.out.append(frames.AMQP_HEADER)
+            self.state = next_conn(self.state, ConnEvent.SENT_HEADER)
+
+    def _logged_in(self, user: str | None, mechanism: str) -> None:
+        self._is_logged_in = True
+        self.state = Conn.START
+        self.events.append(LoggedIn(user, mechanism))
