@@ -292,3 +292,17 @@ forwarding-address = "{place}"
     assert list(found) == wanted
     assert all("address::queue" in why for why in found.values())
     assert good(text.replace(place, "moved::dead")).diverts[0].forwarding_address == "moved::dead"
+
+
+@pytest.mark.parametrize("head", ["address-settings", "security-settings"])
+def test_tables_for_the_same_addresses_are_declared_twice_however_they_are_spelled(head: str) -> None:
+    matches = ("#", "a.*.#", "a.#", "a.#.*", "*", "#.#", "a.#")
+    found = faults("".join(f'[[{head}]]\nmatch = "{match}"\n' for match in matches))
+    assert found == {
+        f"{head}.{number}.match": f"{match} is declared twice, first as {head}.{first}; put both into one table"
+        for number, match, first in (
+            (3, "a.#.*", "1 as a.*.#, which matches the same"),
+            (5, "#.#", "0 as #, which matches the same"),
+            (6, "a.#", "2"),
+        )
+    }

@@ -158,6 +158,19 @@ def test_the_most_specific_match_holds_as_a_whole() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.option("security-settings.match")
+@pytest.mark.parametrize(
+    ("wide", "narrow", "place"),
+    [("#", "#.secret", "x.secret"), ("shop.#", "shop.#.cards", "shop.eu.cards"), ("*.#", "shop.*.#", "shop.eu.cards"),
+     ("#.cards.#", "#.cards", "shop.cards")],
+)  # fmt: skip
+def test_who_may_all_in_a_wide_match_may_nothing_in_a_narrower_one(wide: str, narrow: str, place: str) -> None:
+    for tables in ({wide: grants(*ALL), narrow: {}}, {narrow: {}, wide: grants(*ALL)}):
+        script = talk(tables)
+        assert why(script.run(f"attach c to {place}")) == "send"
+        assert why(script.run(f"attach c from {place}")) == "consume"
+
+
 def test_without_tables_everybody_may_and_with_them_nobody_else_may() -> None:
     assert why(talk({}, role="").run("attach c to orders")) == ""
     assert why(talk({"prices": grants(*ALL)}).run("attach c to orders")) == "send"

@@ -17,6 +17,7 @@ from mqbroker.base.errors import ConfigFault
 from mqbroker.config import clustering, faults, routing
 from mqbroker.config.address_options import AddressTable, DivertTable
 from mqbroker.config.declaring import SOCKET_PATH_BYTES_MAX, Table
+from mqbroker.config.matching import DELIMITER, same_for_all
 from mqbroker.config.monitoring import MetricTable
 from mqbroker.config.options import BrokerFile, LimitTable, ListenerTable, to_slices
 from mqbroker.config.slices import BrokerOptions, NodeOptions
@@ -76,16 +77,17 @@ def _together(raw: dict[str, Any]) -> list[ConfigFault]:
 
 def _match_faults(head: str, tables: object) -> list[ConfigFault]:
     found = []
-    seen: dict[str, int] = {}
+    seen: dict[tuple[str, ...], tuple[int, str]] = {}
     for number, item in enumerate(tables if isinstance(tables, list) else []):
         match = item.get("match") if isinstance(item, dict) else None
         if not isinstance(match, str):
             continue
         path = f"{head}.{number}.match"
-        if match in seen:
-            why = f"{match} is declared twice, first as {head}.{seen[match]}; put both into one table"
+        first, spelling = seen.setdefault(tuple(same_for_all(match.split(DELIMITER))), (number, match))
+        if first != number:
+            same = "" if spelling == match else f" as {spelling}, which matches the same"
+            why = f"{match} is declared twice, first as {head}.{first}{same}; put both into one table"
             found.append(ConfigFault(path, why))
-        seen.setdefault(match, number)
         if any(len(word) > 1 and ("*" in word or "#" in word) for word in match.split(".")):
             why = f"{match!r}: * and # stand for whole words between dots, such as orders.*.eu or orders.#"
             found.append(ConfigFault(path, why))

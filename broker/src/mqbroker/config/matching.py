@@ -1,7 +1,10 @@
 """Patterns of addresses: words between dots, `*` for one of them, `#` for any number.
 
-More specific is the pattern that has a literal word where the other has `*`, or `*` where the other has `#`, at the
-first place where they differ. Source: Artemis's manual, "Wildcard syntax".
+Where several patterns match an address, the narrowest goes first: where all that one matches is matched by another too,
+and not the other way round, the one goes before the other. Where two only overlap, the order is Artemis's: what has no
+`#` before what has; without it, a literal word before `*` at the first place where they differ; with it, the longer one
+first, but counted in literal words, then in `*`, where Artemis counts letters (there `a.#` is as long as `*.#`); then
+again the first place. Source: Artemis's manual, "Wildcard syntax" and "Address settings".
 """
 
 from __future__ import annotations
@@ -31,9 +34,31 @@ def matches(pattern: list[str], words: list[str]) -> bool:
     return all(word == ANY_WORDS for word in pattern[at:])
 
 
-def generality(pattern: list[str]) -> tuple[list[int], int]:
-    """A sort key: sorts from specific to general; among equals the longer pattern is more specific."""
-    return [{ANY_WORD: 1, ANY_WORDS: 2}.get(word, 0) for word in pattern], -len(pattern)
+def same_for_all(pattern: list[str]) -> list[str]:
+    """One spelling for all patterns that match the same: beside each other, first each `*`, then one `#` for all."""
+    found: list[str] = []
+    is_open = False
+    for word in (*pattern, None):
+        if word == ANY_WORDS:
+            is_open = True
+        elif word == ANY_WORD:
+            found.append(word)
+        else:
+            found += [ANY_WORDS] * is_open + ([] if word is None else [word])
+            is_open = False
+    return found
+
+
+def generality(pattern: list[str]) -> tuple[bool, int, int, int, list[int], list[str]]:
+    """A sort key: sorts from specific to general, and no two patterns are equal.
+
+    A narrower pattern has no `#` where the wider one has none. It has as many literal words or more; if as many, then
+    as many `*` or more; if as many too, then `#` at fewer places.
+    """
+    ranks = [{ANY_WORD: 1, ANY_WORDS: 2}.get(word, 0) for word in same_for_all(pattern)]
+    literal, single, open_ = ranks.count(0), ranks.count(1), ranks.count(2)
+    said = (-literal, -single) if open_ else (0, 0)
+    return open_ > 0, *said, open_, ranks, pattern
 
 
 def setting_at(options: AddressSettingsOptions, address: str, name: str) -> Any:
