@@ -29,6 +29,9 @@ def only(data: bytes) -> Head | Response:
 
 
 GET = b"GET /metrics HTTP/1.1\r\nHost: x\r\n"
+# What is no zero, though some take it for one: also by the digits and the blanks of others than ASCII.
+LENGTHS = (b"", b" ", b"+0", b"-0", b"0x0", b"0,0", b"0 0", b"0.0", b"5,5", b"\xa0", b"0\xa0", b"\x850", b"\xb2")
+LENGTHS += (b"\xd9\xa0", b" 5 ", b"1" * 5000)
 
 
 @pytest.mark.parametrize(
@@ -40,10 +43,15 @@ GET = b"GET /metrics HTTP/1.1\r\nHost: x\r\n"
         (b"GET / HTTP/1.0\r\n\r\n", Head("GET", "/", False)),
         (b"GET / HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n", Head("GET", "/", True)),
         (GET + b"Connection: x, Close\r\n\r\n", Head("GET", "/metrics", False)),
-        (b"GET http://h:1/a?b#c HTTP/1.1\r\nHost: x\r\n\r\n", Head("GET", "/a", True)),
+        (b"GET http://h:1/a?b HTTP/1.1\r\nHost: x\r\n\r\n", Head("GET", "/a", True)),
         (b"GET http://h HTTP/1.1\r\nHost: x\r\n\r\n", Head("GET", "/", True)),
         (GET + b"accept: a;q=1\r\nAccept:\tb \r\n\r\n", Head("GET", "/metrics", True, "a;q=1, b")),
         (GET + b"Content-Length: 0\r\n\r\n", Head("GET", "/metrics", True)),
+        (b"GET HTTPS://h?b HTTP/1.1\r\nHost: x\r\n\r\n", Head("GET", "/", True)),
+        (b"GET /metrics?name=http://h HTTP/1.1\r\nHost: [::1]:9672\r\n\r\n", Head("GET", "/metrics", True)),
+        (b"GET /metrics HTTP/1.9\r\nHost: x\r\n\r\n", Head("GET", "/metrics", True)),
+        (b"OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n", Head("OPTIONS", "*", True)),
+        (GET + b"Content-Length: \t 00 \r\n\r\n", Head("GET", "/metrics", True)),
         (b"BREW /pot HTTP/1.1\r\nHost:\r\n\r\n", Head("BREW", "/pot", True)),
     ],
 )
@@ -57,11 +65,28 @@ def test_heads(data: bytes, head: Head) -> None:
     [
         (b"GET\r\n\r\n", 400, "request line"),
         (b"GET  / HTTP/1.1\r\nHost: x\r\n\r\n", 400, "request line"),
-        (b"GET / HTTP/2.0\r\nHost: x\r\n\r\n", 400, "request line"),
+        (b"GET / HTTP/2.0\r\nHost: x\r\n\r\n", 505, "HTTP/1.1"),
+        (b"GET / HTTP/0.9\r\nHost: x\r\n\r\n", 505, "HTTP/1.1"),
+        (b"GET / HTTP/1.10\r\nHost: x\r\n\r\n", 400, "request line"),
+        (b"GET / HTTP/1.\xb9\r\nHost: x\r\n\r\n", 400, "request line"),
+        (b"GET / http/1.1\r\nHost: x\r\n\r\n", 400, "request line"),
+        (b"\r" + GET + b"\r\n", 400, "request line"),
+        (b"\r\n\r\r\n" + GET + b"\r\n", 400, "request line"),
+        (b"GET / HTTP/1.1\r\r\nHost: x\r\n\r\n", 400, "request line"),
+        (b"GET * HTTP/1.1\r\nHost: x\r\n\r\n", 400, "target"),
+        (b"GET metrics HTTP/1.1\r\nHost: x\r\n\r\n", 400, "target"),
+        (b"GET http:///metrics HTTP/1.1\r\nHost: x\r\n\r\n", 400, "target"),
+        (b"GET http://a@h/metrics HTTP/1.1\r\nHost: x\r\n\r\n", 400, "target"),
+        (b"GET ftp://h/metrics HTTP/1.1\r\nHost: x\r\n\r\n", 400, "target"),
+        (b"GET /metrics#top HTTP/1.1\r\nHost: x\r\n\r\n", 400, "target"),
         (b"AMQP\x03\x01\x00\x00\r\n\r\n", 400, "request line"),
         (b"\x16\x03\x01\x02\x00\x01\n\n", 400, "request line"),
         (b"GET / HTTP/1.1\r\n\r\n", 400, "Host"),
         (GET + b"Host: y\r\n\r\n", 400, "Host"),
+        (b"GET / HTTP/1.1\r\nHost: a b\r\n\r\n", 400, "Host"),
+        (b"GET / HTTP/1.1\r\nHost: x, y\r\n\r\n", 400, "Host"),
+        (b"GET / HTTP/1.1\r\nHost: h/metrics\r\n\r\n", 400, "Host"),
+        (b"GET / HTTP/1.0\r\nHost: x\r\nHost: x\r\n\r\n", 400, "Host"),
         (GET + b" folded\r\n\r\n", 400, "name: value"),
         (GET + b"Space : x\r\n\r\n", 400, "name: value"),
         (GET + b"A: \x00\r\n\r\n", 400, "name: value"),
@@ -69,6 +94,12 @@ def test_heads(data: bytes, head: Head) -> None:
         (GET + b"Content-Length: 5\r\n\r\nhello", 400, "no body"),
         (GET + b"Content-Length: 0\r\nContent-Length: 0\r\n\r\n", 400, "no body"),
         (GET + b"Transfer-Encoding: chunked\r\n\r\n", 400, "no body"),
+        (GET + b"A: b\r\n\tfolded\r\n\r\n", 400, "name: value"),
+        (GET + b": x\r\n\r\n", 400, "name: value"),
+        (GET + b"A: b\r\r\n\r\n", 400, "name: value"),
+        *((GET + b"Content-Length:" + value + b"\r\n\r\n", 400, "no body") for value in LENGTHS),
+        (GET + b"Content-Length: 0\r\nTransfer-Encoding: identity\r\n\r\n", 400, "no body"),
+        (GET + b"Transfer-Encoding:\r\n\r\n", 400, "no body"),
         (GET + b"A: " + b"x" * HEAD_BYTES_MAX + b"\r\n\r\n", 431, "8192 bytes"),
         (b"GET /" + b"x" * 100_000, 431, "8192 bytes"),
     ],

@@ -22,14 +22,22 @@ REASONS = {
     431: "Request Header Fields Too Large",
     500: "Internal Server Error",
     503: "Service Unavailable",
+    505: "HTTP Version Not Supported",
 }
 TEXT = "text/plain; charset=utf-8"
 
 # A lone line feed ends a line as well (§2.2): people ask by hand.
 _HEAD_END = re.compile(rb"\r?\n\r?\n")
-_REQUEST_LINE = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+) ([!-~]+) HTTP/1\.([01])")
+_LINE_END = re.compile(r"\r?\n")
+_EMPTY_LINES = re.compile(rb"(?:\r?\n)*")
+_REQUEST_LINE = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+) ([!-~]+) HTTP/([0-9])\.([0-9])")
 _FIELD = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([\t -~\x80-\xff]*)")
-_ABSOLUTE = re.compile(r"https?://[^/?#]+", re.IGNORECASE)
+# The origin form or the absolute one, whose host nobody looks at: there is one here (§3.2.1, §3.2.2).
+_TARGET = re.compile(r"(?:https?://[^/?#@]+)?((?:/[^?#]*)?)(?:\?[^#]*)?", re.IGNORECASE)
+# The host of a URI and its port (RFC 3986 §3.2.2); empty where the target has none.
+_HOST = re.compile(r"(?:\[[0-9A-Fa-f:.vV]+\]|[A-Za-z0-9._~!$&'()*+,;=%-]*)(?::[0-9]*)?")
+# What surrounds the value of a header (§5): no more of Unicode's blanks.
+_BLANKS = " \t"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,15 +66,15 @@ def refusal(status: int, sentence: str) -> Response:
 
 def take_head(buffer: bytearray) -> Head | Response | None:
     """The next request, taken out of `buffer`; a Response where the connection cannot go on; None: more is needed."""
-    blank = len(buffer) - len(buffer.lstrip(b"\r\n"))
-    if blank:
-        del buffer[:blank]  # empty lines before a request are ignored (§2.2)
+    blank = _EMPTY_LINES.match(buffer)
+    if blank is not None and blank.end():
+        del buffer[: blank.end()]  # empty lines before a request are ignored (§2.2)
     end = _HEAD_END.search(buffer, 0, HEAD_BYTES_MAX + HEAD_END_BYTES_MAX)
     if end is None and len(buffer) < HEAD_BYTES_MAX + HEAD_END_BYTES_MAX:
         return None
     if end is None or end.start() > HEAD_BYTES_MAX:
         return refusal(431, f"the request line and the headers have more than {HEAD_BYTES_MAX} bytes")
-    lines = [line.removesuffix("\r") for line in buffer[: end.start()].decode("latin-1").split("\n")]
+    lines = _LINE_END.split(buffer[: end.start()].decode("latin-1"))
     del buffer[: end.end()]
     return _head_of(lines)
 
@@ -75,37 +83,42 @@ def _head_of(lines: list[str]) -> Head | Response:
     found = _REQUEST_LINE.fullmatch(lines[0])
     if found is None:
         return refusal(400, "the request line is not one of HTTP/1.1, such as: GET /metrics HTTP/1.1")
+    if found[3] != "1":
+        return refusal(505, "only HTTP/1.1 is spoken here")
     fields: dict[str, list[str]] = {}
     for line in lines[1:]:
         field = _FIELD.fullmatch(line)
         if field is None:
             return refusal(400, "a header is not of the form name: value")
-        fields.setdefault(field[1].lower(), []).append(field[2].strip())
-    fault = _fault_of(found, fields)
+        fields.setdefault(field[1].lower(), []).append(field[2].strip(_BLANKS))
+    # A later minor version is answered as the latest one that is known (RFC 9110 §2.5).
+    is_1_0 = found[4] == "0"
+    fault = _fault_of(fields, is_1_0=is_1_0)
     if fault is not None:
         return fault
-    return Head(found[1], _path_of(found[2]), _keeps_open(found[3], fields), ", ".join(fields.get("accept", ())))
+    target = _TARGET.fullmatch(found[2])
+    if target is None and found[1] in METHODS:
+        return refusal(400, "the target is no path, such as: GET /metrics HTTP/1.1")
+    path = found[2] if target is None else target[1] or "/"
+    return Head(found[1], path, _keeps_open(fields, is_1_0=is_1_0), ", ".join(fields.get("accept", ())))
 
 
-def _fault_of(line: re.Match[str], fields: dict[str, list[str]]) -> Response | None:
-    hosts = len(fields.get("host", ()))
-    if hosts > 1 or (line[3] == "1" and not hosts):
+def _fault_of(fields: dict[str, list[str]], *, is_1_0: bool) -> Response | None:
+    hosts = fields.get("host", [])
+    if len(hosts) > 1 or not (hosts or is_1_0):
         return refusal(400, "a request of HTTP/1.1 has exactly one header Host")
+    if hosts and not _HOST.fullmatch(hosts[0]):
+        return refusal(400, "the header Host names no host")
     lengths = fields.get("content-length", [])
-    if "transfer-encoding" in fields or any(length.strip("0") for length in lengths) or len(lengths) > 1:
+    # One, of zeros alone. An empty one says nothing, so whoever is in between may take it for something else (§6.3).
+    if "transfer-encoding" in fields or len(lengths) > 1 or any(set(length) != {"0"} for length in lengths):
         return refusal(400, "requests have no body here; leave out Content-Length and Transfer-Encoding")
     return None
 
 
-def _path_of(target: str) -> str:
-    """Path of the origin form or of the absolute one (§3.2), without its query."""
-    path = _ABSOLUTE.sub("", target, count=1) or "/"
-    return path.partition("?")[0].partition("#")[0]
-
-
-def _keeps_open(minor: str, fields: dict[str, list[str]]) -> bool:
-    wishes = {wish.strip().lower() for value in fields.get("connection", ()) for wish in value.split(",")}
-    return "close" not in wishes and (minor == "1" or "keep-alive" in wishes)
+def _keeps_open(fields: dict[str, list[str]], *, is_1_0: bool) -> bool:
+    wishes = {wish.strip(_BLANKS).lower() for value in fields.get("connection", ()) for wish in value.split(",")}
+    return "close" not in wishes and (not is_1_0 or "keep-alive" in wishes)
 
 
 def head_bytes(response: Response, keeps_open: bool, date: str) -> bytes:
