@@ -30,6 +30,13 @@ def test_unit_is_hardened(node: tuple[Any, str, int]) -> None:
     assert float(found[1]) <= EXPOSURE_MAX, text
 
 
+def test_leaves_no_core_dump(node: tuple[Any, str, int]) -> None:
+    host, instance, _ = node
+    pid = host.check_output("systemctl show --value --property=MainPID mqbroker@%s", instance)
+    (limit,) = (line for line in host.check_output("cat /proc/%s/limits", pid).splitlines() if "core file" in line)
+    assert limit.split()[4:6] == ["0", "0"]
+
+
 def test_runs_as_its_own_user_from_the_current_release(node: tuple[Any, str, int]) -> None:
     host, instance, _ = node
     pid = host.check_output("systemctl show --value --property=MainPID mqbroker@%s", instance)
