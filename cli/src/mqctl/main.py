@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import typer
+from mqbroker.base.text import printable
 
 from mqctl import declare
 from mqctl.errors import CommandError
 from mqctl.exits import MEANINGS, NAGIOS_UNKNOWN, Exit, NagiosCode
-from mqctl.output import printable
 
 EPILOG = "Exit codes: " + "; ".join(f"{code.value} {MEANINGS[code].split(';')[0]}" for code in Exit) + "."
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TextIO
 
+from mqbroker.base.text import one_line
 from rich.cells import cell_len
 from rich.color import ColorSystem
 from rich.console import Console
@@ -90,18 +91,6 @@ def cell_text(value: Any) -> str:
 def counted(count: int, noun: str) -> str:
     """`1 host`, `2 hosts`."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
-def printable(text: str) -> str:
-    """Control characters made visible: what a host or a message says must not drive the user's terminal."""
-    if text.isprintable():
-        return text
-    return "".join(one if one.isprintable() or one in "\n\t" else repr(one)[1:-1] for one in text)
-
-
-def one_line(text: str) -> str:
-    """The same, and line ends as well: where a line is one thing, nobody may make another of it."""
-    return printable(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
 def write(rows: Rows, shape: Shape, console: Console) -> None:

@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Protocol, TextIO
 
+from mqbroker.base.text import printable
 from rich.console import Console
 
-from mqctl.output import data_console, printable
+from mqctl.output import data_console
 
 if TYPE_CHECKING:
     from mqctl.ssh.shell import Shell

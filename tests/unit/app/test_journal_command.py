@@ -8,6 +8,7 @@ import os
 import random
 import resource
 import signal
+import socket
 import subprocess
 import sys
 from dataclasses import replace
@@ -24,6 +25,7 @@ from mqbroker.io import identity
 from mqbroker.io.data_lock import DataLock
 from mqbroker.io.disk import Disk
 from mqbroker.io.journal_directory import JournalDirectory
+from mqbroker.io.large_directory import LargeDirectory
 from mqbroker.journal.format import FILE_HEADER_BYTES
 from mqbroker.journal.plan import Journal
 from mqbroker.wire.large import large_run
@@ -126,6 +128,87 @@ def test_who_wants_json_is_told_of_damage_in_json_too(tmp_path: Path, capsys: py
     assert main(["journal", "check", "--json", "--data-directory", str(data)]) == exits.FAILED
     assert capsys.readouterr().out == "", "a broker that runs is no damage"
     lock.release()
+
+
+def odd(kind: str, place: Path) -> None:
+    """Something that is no regular file."""
+    if kind == "a FIFO":
+        os.mkfifo(place)
+    elif kind == "a directory":
+        place.mkdir()
+    elif kind == "a symbolic link":
+        place.symlink_to("/dev/zero")
+    else:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+            sock.bind(str(place))
+
+
+KINDS = ("a FIFO", "a directory", "a symbolic link", "a socket")
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("place", ["journal/journal-0000000002.mqj", "large-messages/7.msg"])
+def test_what_is_no_regular_file_is_named_and_nothing_waits_for_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str, place: str
+) -> None:
+    data = made(tmp_path / "d")
+    (data / "large-messages").mkdir(exist_ok=True)
+    odd(kind, data / place)
+    assert main(["journal", "check", "--data-directory", str(data)]) == exits.FAILED
+    said = capsys.readouterr()
+    assert f"{data / place}: Is {kind} and no regular file; move it away" in said.err
+    assert said.out == ""
+    owner = identity.check(data, identity.machine_id())
+    starting = JournalDirectory(data / "journal", owner.node_id_bytes, defaults().journal).load
+    if place.startswith("large"):
+        starting()
+        starting = LargeDirectory(data / "large-messages").sizes  # type: ignore[assignment]
+    with pytest.raises((StorageFault, OSError), match=f"Is {kind}"):
+        starting()
+
+
+@pytest.mark.timeout(30)
+def test_what_is_not_called_as_a_file_of_ours_does_not_count(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = made(tmp_path / "d")
+    journal, large = data / "journal", data / "large-messages"
+    large.mkdir(exist_ok=True)
+    content = (journal / FILE).read_bytes()
+    # Another way to write its number: it would be read twice.
+    for name in (
+        "journal-00000000001.mqj",
+        "journal-\u0660000000001.mqj",
+        "journal-1.mqj",
+        "journal-0000000002.mqj.bak",
+    ):
+        (journal / name).write_bytes(content)
+    os.mkfifo(journal / "journal-x.mqj")
+    (journal / f"{FILE}.damaged-1").write_bytes(b"set aside by a start")
+    for name in ("007.msg", "\u0667.msg"):
+        (large / name).write_bytes(b"")
+    assert main(["journal", "check", "--json", "--data-directory", str(data)]) == exits.DONE
+    row = json.loads(capsys.readouterr().out)
+    assert sorted(finding["file"] for finding in row["findings"]) == sorted(
+        [
+            "journal/journal-00000000001.mqj", "journal/journal-\u0660000000001.mqj", "journal/journal-1.mqj",
+            "journal/journal-0000000002.mqj.bak", "journal/journal-x.mqj", "large-messages/007.msg",
+            "large-messages/\u0667.msg",
+        ]
+    )  # fmt: skip
+    assert main(["journal", "check", "--data-directory", str(data)]) == exits.DONE
+    assert capsys.readouterr().out.splitlines()[-1] == "good: 1 files, 1 queues, 3 messages"
+
+
+def test_names_drive_no_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = made(tmp_path / "d", name="a\x1b[2Jb\u202ec\nqueue 9: free at free: 0 messages\x9b1m\x7f")
+    assert main(["journal", "info", "--data-directory", str(data)]) == exits.DONE
+    (line,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("queue "))
+    shown = "a\\x1b[2Jb\\u202ec\\nqueue 9: free at free: 0 messages\\x9b1m\\x7f"
+    assert line == f"queue 1: {shown} at orders: 3 messages"
+    assert main(["journal", "info", "--json", "--data-directory", str(data)]) == exits.DONE
+    assert capsys.readouterr().out.rstrip("\n").isprintable()
 
 
 def test_a_directory_in_which_no_broker_has_run_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,8 +6,9 @@ import io
 import json
 
 import pytest
+from mqbroker.base.text import printable
 from mqctl.errors import UsageError
-from mqctl.output import Column, Format, Rows, Shape, data_console, printable, write
+from mqctl.output import Column, Format, Rows, Shape, data_console, write
 from mqctl.world import colour_wanted
 from rich.console import Console
 

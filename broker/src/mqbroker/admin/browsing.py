@@ -7,6 +7,7 @@ queue itself has paged is read from disk, in as many steps as that takes, and co
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from typing import Any
 
@@ -29,6 +30,7 @@ BODY_BYTES_MAX = 1 << 20  # larger messages are shown without their bodies in pa
 ID_MAX = 2**63
 
 READY, SCHEDULED, PAGED, WAITING, DELIVERING = "ready", "scheduled", "paged", "waiting", "delivering"
+_PLACE = re.compile(f"({READY}|{SCHEDULED}|{PAGED}):([0-9]{{1,20}}):([0-9]{{1,20}})")
 
 # Where a page begins: among the deliverable messages, behind them among the scheduled ones (due time, then rank), or
 # behind those among what is on disk alone (id).
@@ -200,10 +202,10 @@ def _scheduled(queue: Queue, page: Page, place: Place) -> Place | None:
 
 def _place_of(request: AdminRequest) -> Place:
     text: str = argument(request, "from", str, f"{READY}:0:0")
-    words = text.split(":")
-    if len(words) != 3 or words[0] not in (READY, SCHEDULED, PAGED) or not all(word.isdecimal() for word in words[1:]):
+    place = _PLACE.fullmatch(text)
+    if place is None:
         raise Refused("amqp:invalid-field", f"browse: argument 'from' is what 'next' said before, not {text[:80]!r}")
-    return words[0], int(words[1]), int(words[2])
+    return place[1], int(place[2]), int(place[3])
 
 
 def _with_state(message: dict[str, Any], state: str) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mqbroker.base.errors import ConfigFault, MqError
+from mqbroker.base.text import one_line
 
 if TYPE_CHECKING:
     from mqbroker.config.slices import BrokerOptions
@@ -102,6 +103,11 @@ def options_of(args: argparse.Namespace) -> BrokerOptions:
     return read(path_of(args))
 
 
+def say(text: str, *, to_errors: bool = False) -> None:
+    """One line for people, whatever is in it: names and contents of files come from others."""
+    print(one_line(text), file=sys.stderr if to_errors else sys.stdout)
+
+
 def complain(error: MqError) -> None:
     """One plain line on standard error for each thing that is wrong."""
     if isinstance(error, Unusable):
@@ -117,4 +123,4 @@ def doubt(file: Path, found: Iterable[ConfigFault]) -> None:
 
 def _lines(lines: Iterable[str]) -> None:
     for line in lines:
-        print(line, file=sys.stderr)
+        say(line, to_errors=True)

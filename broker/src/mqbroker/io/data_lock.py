@@ -13,6 +13,7 @@ import struct
 from pathlib import Path
 
 from mqbroker.base.errors import StorageFault
+from mqbroker.io import regular
 
 _FLOCK = struct.Struct("hhqqi")  # struct flock of Linux: type, whence, start, length, pid
 
@@ -23,7 +24,7 @@ class DataLock:
     def __init__(self, directory: Path) -> None:
         path = directory / "lock"
         try:
-            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._fd = regular.opened_of_ours(path, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
             why = f"the lock can't be opened: {error.strerror}"
             remedy = "the directory must exist and belong to the broker's user"

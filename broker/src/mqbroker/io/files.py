@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
+from mqbroker.io.regular import check_of_ours, opened_of_ours
 from mqbroker.io.writes import write_chunks, write_chunks_synced
 from mqbroker.journal.entry import Chunk
 
@@ -40,7 +41,8 @@ class Files:
 
     def read(self, path: Path) -> bytes:
         self.number("read")
-        return path.read_bytes()
+        with os.fdopen(opened_of_ours(path, os.O_RDONLY), "rb") as file:
+            return file.read()
 
     def read_piece(self, path: Path, offset: int, size_bytes: int) -> bytes:
         """A piece of a file; less at its end."""
@@ -68,7 +70,7 @@ class Files:
 
     def size(self, path: Path) -> int:
         self.number("size")
-        return path.stat().st_size
+        return check_of_ours(path).st_size
 
     def free_bytes(self, path: Path) -> int:
         """What may be written to the file system of `path`."""
@@ -78,7 +80,7 @@ class Files:
     def create(self, path: Path) -> int:
         """Open for writing, empty whatever it held. Only the owner may read: messages are private."""
         self.number("create")
-        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
     def open(self, path: Path) -> int:
         self.number("open")
@@ -151,7 +153,7 @@ class MappedFiles(Files):
 
     def read(self, path: Path) -> bytes:
         self.number("read")
-        with path.open("rb") as file:
+        with os.fdopen(opened_of_ours(path, os.O_RDONLY), "rb") as file:
             if not os.fstat(file.fileno()).st_size:
                 return b""
             # Recovery slices, searches and views it, all of which a mapping does as bytes do.

@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 
 from mqbroker.base.errors import StorageFault
 from mqbroker.config.slices import JournalOptions
+from mqbroker.io import regular
 from mqbroker.io.files import ZEROS, Files
 from mqbroker.journal.format import (
     FILE_HEADER_BYTES,
@@ -30,7 +31,8 @@ from mqbroker.journal.recovered import Cut, Leave, Recovered
 
 UNNAMED_SUFFIX = ".unused"
 BLOCK_BYTES: Final = 4096
-_NAME = re.compile(r"journal-(\d{10,})\.mqj")
+_NAME = re.compile(r"journal-([0-9]{10,20})\.mqj")
+_SET_ASIDE = re.compile(r"journal-[0-9]{10,20}\.mqj\.damaged-[0-9]+")
 
 
 class OpenSegment(NamedTuple):
@@ -82,14 +84,23 @@ class JournalDirectory:
         except StorageFault as fault:
             raise StorageFault(str(self.path / fault.file), fault.offset, fault.why, fault.remedy) from fault
 
+    def strangers(self) -> list[str]:
+        """Names of what is nothing of the journal's; nobody has looked into it. Raises StorageFault."""
+        try:
+            names = self.files.names(self.path)
+        except OSError as error:
+            raise fault_of(error, self.path) from error
+        ours = {file_name(number) for number in self._numbers(names)}
+        others = (name for name in names if name not in ours and not name.endswith(UNNAMED_SUFFIX))
+        return [name for name in others if not _SET_ASIDE.fullmatch(name)]
+
     def path_of(self, number: int) -> Path:
         return self.path / file_name(number)
 
     def open(self, number: int) -> OpenSegment:
         """Go on with a file that exists."""
         path = self.path_of(number)
-        with path.open("rb") as file:
-            header = decode_file_header(file.read(FILE_HEADER_BYTES))
+        header = decode_file_header(self.files.read_piece(path, 0, FILE_HEADER_BYTES))
         if header is None:
             raise OSError(errno.EIO, "the header can't be read any more", str(path))
         return OpenSegment(number, self.files.open(path), header.seed)
@@ -171,7 +182,9 @@ class JournalDirectory:
 
     @staticmethod
     def _numbers(names: list[str]) -> list[int]:
-        return sorted(int(match[1]) for name in names if (match := _NAME.fullmatch(name)))
+        """Of files that are called as we would call them: another name of a number would have a file count twice."""
+        found = ((int(match[1]), name) for name in names if (match := _NAME.fullmatch(name)))
+        return sorted(number for number, name in found if file_name(number) == name)
 
     def _contents(self, numbers: list[int]) -> Iterator[tuple[int, bytes]]:
         for number in numbers:
@@ -233,6 +246,9 @@ def _whole_blocks(size_bytes: int) -> int:
 
 def fault_of(error: OSError, directory: Path) -> StorageFault:
     """What the operating system said, as the fault that stops the node."""
+    if isinstance(error, regular.NotRegular):
+        remedy = "move it away, and restore the file if it had been one"
+        return StorageFault(str(error.filename), -1, str(error.strerror), remedy)
     remedies = {
         errno.ENOSPC: "free space on that file system, then start the broker again",
         errno.EDQUOT: "raise the quota of the broker's user, then start the broker again",

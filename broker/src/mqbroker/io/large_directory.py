@@ -17,7 +17,7 @@ from pathlib import Path
 from mqbroker.io.files import Files
 
 OPEN_MAX = 64  # files that are being written and kept open; of others the data is synced before they are closed
-_NAME = re.compile(r"(\d+)\.msg")
+_NAME = re.compile(r"(0|[1-9][0-9]{0,19})\.msg")
 
 
 class LargeDirectory:
@@ -41,6 +41,13 @@ class LargeDirectory:
             return {}
         found = (int(match[1]) for name in names if (match := _NAME.fullmatch(name)))
         return {file: self._files.size(self.path_of(file)) for file in sorted(found)}
+
+    def strangers(self) -> list[str]:
+        """Names of what is no file of a large message."""
+        try:
+            return [name for name in self._files.names(self.path) if not _NAME.fullmatch(name)]
+        except FileNotFoundError:
+            return []
 
     def write(self, file: int, offset: int, chunks: Sequence[bytes]) -> None:
         """The piece at offset 0 makes the file."""

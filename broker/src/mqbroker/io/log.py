@@ -14,6 +14,7 @@ import time
 from typing import TextIO
 
 from mqbroker.base.notice import Level, Notice
+from mqbroker.base.text import safe_json
 
 _BARE = re.compile(r"[^\s\"=\\\x00-\x1f\x7f]+\Z")
 VALUE_CHARS_MAX = 2000
@@ -74,7 +75,8 @@ def line_of(notice: Notice, shape: LogShape, at_s: float) -> str:
     """One line with its line feed. `at_s` is wall time since 1970; journald has its own, so JOURNAL leaves it out."""
     if shape is LogShape.JSON:
         row = {"time": _time_of(at_s), "level": notice.level.name.lower(), "event": notice.event}
-        return json.dumps(row | {f"field_{k}" if k in row else k: v for k, v in notice.fields.items()}) + "\n"
+        fields = {f"field_{k}" if k in row else k: v for k, v in notice.fields.items()}
+        return safe_json(json.dumps(row | fields)) + "\n"
     text = " ".join([notice.event, *(f"{key}={_value_of(value)}" for key, value in notice.fields.items())])
     if shape is LogShape.JOURNAL:
         return f"<{int(notice.level)}>{text}\n"
@@ -91,4 +93,4 @@ def _value_of(value: str | int) -> str:
     if len(value) > VALUE_CHARS_MAX:
         value = value[:VALUE_CHARS_MAX] + "…"
     # ensure_ascii also turns line separators and bidirectional marks into visible escapes.
-    return value if _BARE.match(value) and value.isascii() else json.dumps(value)
+    return value if _BARE.match(value) and value.isascii() else safe_json(json.dumps(value))

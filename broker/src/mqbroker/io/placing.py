@@ -38,7 +38,7 @@ def give_to_owner(descriptor: int, directory: Path) -> None:
 
 def give_path_to_owner(file: Path) -> None:
     """The same for a file that something else made."""
-    descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         give_to_owner(descriptor, file.parent)
     finally:
@@ -56,7 +56,8 @@ def sync_directory(directory: Path) -> None:
 
 def _written(file: Path, content: bytes) -> Path:
     temporary = file.with_name(f"{file.name}.{os.getpid()}.new")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, MODE)
+    temporary.unlink(missing_ok=True)  # of a process before us that was killed, or of somebody who may write there
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, MODE)
     with os.fdopen(descriptor, "wb") as stream:
         os.fchmod(descriptor, MODE)
         give_to_owner(descriptor, file.parent)

@@ -1,7 +1,8 @@
 """Opening files that people name, to be read: whatever stands in their place, nothing waits for it.
 
 Owns one rule: what is no regular file is refused. A FIFO waits for somebody who writes, and all that the broker does
-would wait with it. Source: fifo(7), open(2).
+would wait with it. Where only we put files, in a data directory, a symbolic link is refused as well: whoever may write
+there could have root change a file elsewhere. Source: fifo(7), open(2).
 """
 
 from __future__ import annotations
@@ -18,7 +19,12 @@ KINDS = {
     stat.S_IFSOCK: "a socket",
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
+    stat.S_IFLNK: "a symbolic link",
 }
+
+
+class NotRegular(OSError):
+    """Something else stands in the place of a file."""
 
 
 def opened(file: Path) -> BinaryIO:
@@ -34,7 +40,30 @@ def opened(file: Path) -> BinaryIO:
         raise
 
 
+def opened_of_ours(path: Path, flags: int, mode: int = 0) -> int:
+    """A descriptor of a file in a directory that is ours, whose name is no link. Raises OSError."""
+    try:
+        check_of_ours(path)
+    except FileNotFoundError:
+        if not flags & os.O_CREAT:
+            raise
+    descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, mode)
+    try:
+        _check(os.fstat(descriptor), path)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def check_of_ours(path: Path) -> os.stat_result:
+    """What the system says of such a file. Raises OSError."""
+    found = os.lstat(path)
+    _check(found, path)
+    return found
+
+
 def _check(found: os.stat_result, file: Path) -> None:
     if not stat.S_ISREG(found.st_mode):
         kind = KINDS.get(stat.S_IFMT(found.st_mode), "something else")
-        raise OSError(errno.EINVAL, f"Is {kind} and no regular file", str(file))
+        raise NotRegular(errno.EINVAL, f"Is {kind} and no regular file", str(file))

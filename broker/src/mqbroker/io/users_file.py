@@ -43,7 +43,7 @@ def locked(file: Path) -> Iterator[None]:
     """Hold the lock for a change of `file`; waits for other changers. Raises ConfigFault."""
     lock = file.with_name(file.name + ".lock")
     try:
-        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = regular.opened_of_ours(lock, os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
         why = f"cannot be made: {error.strerror}; the directory must exist and be writable"
         raise ConfigFault(str(lock), why) from None

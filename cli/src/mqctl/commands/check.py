@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 
 import typer
+from mqbroker.base.text import one_line
 
 from mqctl.certificates.endings import soon_ending
 from mqctl.declare import CommonOptions
@@ -14,7 +15,7 @@ from mqctl.errors import CommandError, UsageError
 from mqctl.exits import NagiosCode
 from mqctl.fanout import on_each
 from mqctl.nodes import Node, NodeOptions, choose, nodes_of, open_admin
-from mqctl.output import counted, one_line
+from mqctl.output import counted
 from mqctl.world import World
 
 OK, WARNING, CRITICAL, UNKNOWN = 0, 1, 2, 3

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
+from mqbroker.base.text import one_line
 
 from mqctl.admin import AdminSession
 from mqctl.asking import PLACE, AskOptions, Listing, gather, nodes_meant, row_of
 from mqctl.exits import Exit
 from mqctl.nodes import Node, open_admin
-from mqctl.output import Column, Format, Rows, one_line, write
+from mqctl.output import Column, Format, Rows, write
 from mqctl.world import World
 
 COLUMNS = (

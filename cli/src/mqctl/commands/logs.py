@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from mqbroker.base.text import printable
 
 from mqctl import journald
 from mqctl.asking import PLACE, AskOptions, nodes_meant
@@ -20,7 +21,7 @@ from mqctl.exits import Exit
 from mqctl.fanout import as_it_comes, on_each
 from mqctl.inventory import node_name
 from mqctl.nodes import Node
-from mqctl.output import Column, Format, Rows, cell_text, chosen_columns, printable, write
+from mqctl.output import Column, Format, Rows, cell_text, chosen_columns, write
 from mqctl.progress import counting
 from mqctl.world import World
 

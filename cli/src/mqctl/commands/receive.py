@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
+from mqbroker.base.text import printable
 
 from mqctl import messages
 from mqctl.admin import AdminSession
@@ -16,7 +17,7 @@ from mqctl.declare import ReaderOptions
 from mqctl.errors import UsageError
 from mqctl.exits import Exit
 from mqctl.nodes import NodeOptions, choose, nodes_of, open_admin
-from mqctl.output import Format, Shape, cell_text, printable
+from mqctl.output import Format, Shape, cell_text
 from mqctl.progress import counting
 from mqctl.world import World
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import typer
+from mqbroker.base.text import printable
 
 from mqctl import inventory
 from mqctl.asking import PLACE, AskOptions, nodes_meant
@@ -15,7 +16,7 @@ from mqctl.errors import CommandError, UsageError
 from mqctl.exits import Exit
 from mqctl.fanout import on_each
 from mqctl.nodes import Node, nodes_in, open_admin
-from mqctl.output import Column, Rows, printable, write
+from mqctl.output import Column, Rows, write
 from mqctl.picture.cluster import Answer, Cluster, Look, cluster_of
 from mqctl.picture.svg import svg
 from mqctl.progress import counting

@@ -159,4 +159,4 @@ def _counted(count: int, noun: str) -> str:
 
 def _natural(name: str) -> list[tuple[int, str]]:
     """mq2 before mq10."""
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name) if part]
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name) if part]

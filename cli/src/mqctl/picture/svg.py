@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
-from mqctl.output import printable
+from mqbroker.base.text import printable
+
 from mqctl.picture.cluster import Cluster, Link, Look, Node
 from mqctl.picture.layout import CHORDS_FROM, Box, Curve, Layout, Wanted, lay_out
 

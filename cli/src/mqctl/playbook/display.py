@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from mqbroker.base.text import printable
 from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from mqctl.output import printable
 from mqctl.playbook.events import Happened, RunState
 from mqctl.world import World
 

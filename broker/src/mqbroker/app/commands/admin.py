@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from mqbroker.app import source
+from mqbroker.base.text import safe_json
 
 READ_BYTES = 1 << 16
 
@@ -49,14 +50,14 @@ def run(args: argparse.Namespace) -> int:
     try:
         arguments = dict(_argument_of(text) for text in args.arguments)
     except ValueError as fault:
-        print(f"mqbroker admin: {fault}", file=sys.stderr)
+        source.say(f"mqbroker admin: {fault}", to_errors=True)
         return 2
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
             sock.connect(path)
             return _bridge(sock) if args.stdio else _one_request(sock, args.operation, arguments)
     except OSError as fault:
-        print(_unreachable(path, args.instance, fault), file=sys.stderr)
+        source.say(_unreachable(path, args.instance, fault), to_errors=True)
         return 1
 
 
@@ -95,9 +96,10 @@ def _one_request(sock: socket.socket, operation: str, arguments: dict[str, Any])
     row = json.loads(line)
     error = row.get("error")
     if error is not None:
-        print(f"mqbroker admin: {operation}: {error.get('description')} ({error.get('condition')})", file=sys.stderr)
+        why = f"{error.get('description')} ({error.get('condition')})"
+        source.say(f"mqbroker admin: {operation}: {why}", to_errors=True)
         return 1
-    print(json.dumps(row.get("result"), indent=2))
+    print(safe_json(json.dumps(row.get("result"), indent=2)))
     return 0
 
 

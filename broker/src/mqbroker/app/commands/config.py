@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
 def _check(file: Path) -> int:
     options = source.checked(file)
     source.doubt(file, clustering.doubts(options))
-    print(f"{file}: good, node {options.node.name} with {len(options.listeners)} listener(s)")
+    source.say(f"{file}: good, node {options.node.name} with {len(options.listeners)} listener(s)")
     return exits.DONE
 
 
@@ -67,7 +67,7 @@ def _show(verdict: Verdict, found: list[Change], as_json: bool, note: str) -> in
     else:
         print(verdict.value)
         for row in found:
-            print(f"{row.path}: {json.dumps(row.old)} -> {json.dumps(row.new)} ({row.needs.value}: {row.why})")
+            source.say(f"{row.path}: {json.dumps(row.old)} -> {json.dumps(row.new)} ({row.needs.value}: {row.why})")
         if note:
-            print(note)
+            source.say(note)
     return exits.DONE if verdict is Verdict.NONE else exits.DIFFERENT

@@ -79,7 +79,7 @@ def _show(directory: Path, machine: str, as_json: bool) -> int:
     else:
         _print_rows(found)
         for sentence in wrong:
-            print(f"does not fit: {sentence}")
+            source.say(f"does not fit: {sentence}")
     return exits.IDENTITY if wrong else exits.DONE
 
 
@@ -90,10 +90,10 @@ def _changed(found: Identity, changed: bool, as_json: bool, note: str = "") -> i
         print("changed" if changed else "unchanged")
         _print_rows(found)
         if note:
-            print(note)
+            source.say(note)
     return exits.DONE
 
 
 def _print_rows(found: Identity) -> None:
     for name, value in asdict(found).items():
-        print(f"{name}: {value}")
+        source.say(f"{name}: {value}")

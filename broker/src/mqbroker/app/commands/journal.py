@@ -19,6 +19,7 @@ from typing import Any, BinaryIO
 from mqbroker.app import exits, source
 from mqbroker.app.commands.identity import unused
 from mqbroker.base.errors import ConfigFault, StorageFault
+from mqbroker.base.text import safe_json
 from mqbroker.config.options import defaults
 from mqbroker.config.slices import JournalOptions
 from mqbroker.core.exchange import Importer, large_runs, rows_of
@@ -77,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
         if args.action == "info":
             return _info(args, found, owner)
         _check_large(directory, found)
-        return _check(args, found, owner)
+        return _check(args, found, owner, _strangers(directory, owner, options))
 
 
 @contextmanager
@@ -102,8 +103,19 @@ def _owner(directory: Path) -> Identity:
 def _look(directory: Path, owner: Identity, options: JournalOptions) -> Recovered:
     if not identity.has_journal(directory):
         raise ConfigFault(str(directory), "has no journal: no broker has run in it yet; `import` makes one")
-    place = JournalDirectory(directory / identity.JOURNAL_NAME, owner.node_id_bytes, options, MappedFiles())
-    return place.look()
+    return _place(directory, owner, options).look()
+
+
+def _place(directory: Path, owner: Identity, options: JournalOptions) -> JournalDirectory:
+    return JournalDirectory(directory / identity.JOURNAL_NAME, owner.node_id_bytes, options, MappedFiles())
+
+
+def _strangers(directory: Path, owner: Identity, options: JournalOptions) -> list[dict[str, str | int]]:
+    """What lies among the files and is none of them; a start passes over it as well."""
+    journal = (f"{identity.JOURNAL_NAME}/{name}" for name in _place(directory, owner, options).strangers())
+    large = (f"{DIRECTORY}/{name}" for name in LargeDirectory(directory / DIRECTORY).strangers())
+    why = "is not called as a file of the broker is, and was not read"
+    return [{"event": "file-skipped", "file": file, "why": why} for file in (*journal, *large)]
 
 
 # -- looking ----------------------------------------------------------------------------------------------------------
@@ -124,33 +136,37 @@ def _info(args: argparse.Namespace, found: Recovered, owner: Identity) -> int:
         "messages": sum(queue["messages"] for queue in queues),
     }  # fmt: skip
     if args.json:
-        print(json.dumps(row | {"queues": queues}))
+        print(safe_json(json.dumps(row | {"queues": queues})))
         return exits.DONE
     for name, value in row.items():
         if name != "schema":
-            print(f"{name}: {value}")
+            source.say(f"{name}: {value}")
     for queue in queues:
-        print(f"queue {queue['id']}: {queue['name']} at {queue['address']}: {queue['messages']} messages")
+        source.say(f"queue {queue['id']}: {queue['name']} at {queue['address']}: {queue['messages']} messages")
     return exits.DONE
 
 
-def _check(args: argparse.Namespace, found: Recovered, owner: Identity) -> int:
+def _check(args: argparse.Namespace, found: Recovered, owner: Identity, strangers: list[dict[str, str | int]]) -> int:
     messages = 0
     for row in rows_of(found, owner.node_id):  # each record is taken apart, as a start would
         messages += len(row.get("frames", ()))
-    findings = [{"event": finding.event, **finding.fields} for finding in found.findings]
+    findings = [{"event": finding.event, **finding.fields} for finding in found.findings] + strangers
     if args.json:
         print(json.dumps({"schema": 1, "good": True, "messages": messages, "findings": findings}))
         return exits.DONE
     for finding in findings:
-        print(" ".join(f"{name}={value}" for name, value in finding.items()))
+        source.say(" ".join(f"{name}={value}" for name, value in finding.items()))
     print(f"good: {len(found.segments)} files, {len(found.queues)} queues, {messages} messages")
     return exits.DONE
 
 
 def _check_large(directory: Path, found: Recovered) -> None:
     """Whether each large message has its file. Raises StorageFault."""
-    sizes = LargeDirectory(directory / DIRECTORY).sizes()
+    large = LargeDirectory(directory / DIRECTORY)
+    try:
+        sizes = large.sizes()
+    except OSError as error:
+        raise io_fault_of(error, large.path) from None
     for run in large_runs(found):
         fault = fault_of(run, sizes)
         if fault is not None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from mqbroker.app import exits, source
 from mqbroker.base.errors import ConfigFault
+from mqbroker.base.text import one_line
 from mqbroker.config import users as rules
 from mqbroker.config.users import Verifier
 from mqbroker.io import users_file
@@ -90,8 +91,8 @@ def _list(file: Path, as_json: bool) -> int:
     if as_json:
         print(json.dumps({"schema": 1, "users": rows}))
     else:
-        for row in rows:
-            print(f"{row['name']}\t{','.join(row['roles'])}")
+        for name in sorted(known):
+            print(f"{one_line(name)}\t{one_line(','.join(known[name].roles))}")
     return exits.DONE
 
 
