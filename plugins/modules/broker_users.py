@@ -9,9 +9,9 @@ DOCUMENTATION = r"""
 module: broker_users
 short_description: Set users of broker instances
 description:
-  - Adds users and changes passwords and roles. The broker's own program turns a password into a verifier; the password
-    goes there by standard input and is kept nowhere.
-  - A running broker takes the users on its next reload.
+  - Adds users, changes passwords and roles, and removes others where that is wanted. The broker's own program turns a
+    password into a verifier; the password goes there by standard input and is kept nowhere.
+  - A running broker takes the users on its next reload, and ends the connections of those that are gone.
 author:
   - mqops maintainers (@mqops)
 options:
@@ -23,7 +23,7 @@ options:
     required: true
   users:
     description:
-      - The users of each of them. Others that an instance has stay.
+      - The users of each of them.
     type: list
     elements: dict
     required: true
@@ -44,6 +44,11 @@ options:
         type: list
         elements: str
         default: [client]
+  exclusive:
+    description:
+      - Whether other users that an instance has are removed.
+    type: bool
+    default: false
   executable:
     description:
       - The program C(mqbroker).
@@ -69,7 +74,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 users_changed:
-  description: Names of the users that were added or changed.
+  description: Names of the users that were added, changed or removed.
   type: list
   elements: str
   returned: success
@@ -79,7 +84,7 @@ users_changed:
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.mqops.cluster.plugins.module_utils.command import EXECUTABLE, CommandFault, chosen
 from ansible_collections.mqops.cluster.plugins.module_utils.loaded import Places
-from ansible_collections.mqops.cluster.plugins.module_utils.users import set_user
+from ansible_collections.mqops.cluster.plugins.module_utils.users import remove_others, set_user
 
 USER = {
     "name": {"type": "str", "required": True},
@@ -88,28 +93,34 @@ USER = {
 }
 
 
+def bring(params, is_check, executable):
+    """The users of all instances; names of those that differed. Raises CommandFault."""
+    changed = set()
+    for file in [Places().users(one) for one in params["instances"]]:
+        found = [set_user(file, user, is_check, executable) for user in params["users"]]
+        changed.update(one.name for one in found if one.is_changed)
+        if params["exclusive"]:
+            changed.update(remove_others(file, [one.name for one in found], is_check, executable))
+    return sorted(changed)
+
+
 def main():
     """Run the module."""
     module = AnsibleModule(
         argument_spec={
             "instances": {"type": "list", "elements": "str", "required": True},
             "users": {"type": "list", "elements": "dict", "required": True, "options": USER},
+            "exclusive": {"type": "bool", "default": False},
             "executable": {"type": "path", "default": EXECUTABLE},
         },
         supports_check_mode=True,
     )
     executable = chosen(module.params["executable"], module.check_mode)
-    files = [Places().users(one) for one in module.params["instances"]]
     try:
-        changed = {
-            user["name"]
-            for file in files
-            for user in module.params["users"]
-            if set_user(file, user, module.check_mode, executable)
-        }
+        changed = bring(module.params, module.check_mode, executable)
     except CommandFault as fault:
         module.fail_json(msg=str(fault))
-    module.exit_json(changed=bool(changed), users_changed=sorted(changed))
+    module.exit_json(changed=bool(changed), users_changed=changed)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from mqbroker.base.errors import ConfigFault
 from mqbroker.config.inventory import host_variables
 from mqbroker.config.tables import render_toml
+from mqbroker.config.users import user_name
 from mqbroker.config.variables import CLUSTER_USER, HostVariables
 
 from mqctl.bundle.manifest import Manifest
@@ -31,17 +32,19 @@ def wanted_of(
     except ConfigFault as fault:
         raise CommandError(f"{host.name}: {fault}", "mqctl inventory check") from None
     address = address_of(host, variables, seen)
-    users = users_of(variables)
+    users, has_all_users = users_of(variables), "mq_users" in variables.model_fields_set
     instances = {
-        one.name: WantedInstance(render_toml(variables, one, host.name, address), users, certificates.get(one.name, {}))
+        one.name: WantedInstance(
+            render_toml(variables, one, host.name, address), users, certificates.get(one.name, {}), has_all_users
+        )
         for one in variables.mq_instances
     }
     return Wanted(manifest.release, instances, variables.mq_uid, unit_file)
 
 
 def users_of(variables: HostVariables) -> dict[str, User]:
-    """Users of the inventory, and the one that the nodes log in to each other with."""
-    users = {one.name: User(tuple(one.roles), one.password) for one in variables.mq_users}
+    """Users of the inventory by their names as a broker keeps them, and the one that the nodes log in with."""
+    users = {user_name(one.name): User(tuple(one.roles), one.password) for one in variables.mq_users}
     return users | {CLUSTER_USER: User(("cluster",), variables.mq_cluster_secret)}
 
 

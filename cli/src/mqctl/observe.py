@@ -39,7 +39,8 @@ def seen_of(found: Mapping[str, Any]) -> Seen:
         uid=found["uid"],
         unit_file=text(found["unit_file"]),
         addresses={card: tuple(some) for card, some in found["addresses"].items()},
-        present=tuple(found["present"]),
+        traces={name: tuple(places) for name, places in found["traces"].items()},
+        running=tuple(found["running"]),
         instances={name: _instance(one) for name, one in found["instances"].items()},
     )
 

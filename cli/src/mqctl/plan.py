@@ -33,11 +33,15 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class WantedInstance:
-    """An instance as the inventory has it. `certificates`: file in tls/ -> SHA-256, None where it is not made yet."""
+    """An instance as the inventory has it. `certificates`: file in tls/ -> SHA-256, None where it is not made yet.
+
+    `has_all_users`: the inventory says who the users are, so that any other goes.
+    """
 
     options: str
     users: Mapping[str, User]
     certificates: Mapping[str, str | None] = field(default_factory=dict)
+    has_all_users: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +80,14 @@ class SeenInstance:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A host as it is."""
+    """A host as it is. `traces`: instance -> places that have something of it; `running`: instances that run."""
 
     release: str | None = None
     uid: int | None = None
     unit_file: str | None = None
     addresses: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    present: tuple[str, ...] = ()
+    traces: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    running: tuple[str, ...] = ()
     instances: Mapping[str, SeenInstance] = field(default_factory=dict)
 
 
@@ -140,7 +145,7 @@ def _instance_changes(host: str, name: str, wanted: WantedInstance, seen: SeenIn
         yield Change(host, name, "identity", "create", after="a new node id")
     yield from _option_changes(host, name, wanted.options, seen.options)
     yield from _certificate_changes(host, name, wanted.certificates, seen.certificates)
-    yield from _user_changes(host, name, wanted.users, seen.users)
+    yield from _user_changes(host, name, wanted, seen.users)
     if seen.enabled != "enabled":
         yield Change(host, name, "service at boot", "enable", seen.enabled or "absent", "enabled")
     if seen.active not in ACTIVE:
@@ -204,13 +209,13 @@ def _stale_certificates(
             yield Change(host, name, f"running certificate {file}", "reload", before, short(digest), "reload")
 
 
-def _user_changes(host: str, name: str, wanted: Mapping[str, User], seen: str | None) -> Iterator[Change]:
+def _user_changes(host: str, name: str, wanted: WantedInstance, seen: str | None) -> Iterator[Change]:
     try:
         have = broker_users.users_from_text(seen) if seen is not None else {}
     except ConfigFault as fault:
         yield Change(host, name, "users", "replace", str(fault), "users.json", "reload")
         have = {}
-    for user, one in wanted.items():
+    for user, one in wanted.users.items():
         verifier = have.get(user)
         if verifier is None:
             yield Change(host, name, f"user {user}", "create", after=" ".join(one.roles), needs="reload")
@@ -222,6 +227,8 @@ def _user_changes(host: str, name: str, wanted: Mapping[str, User], seen: str | 
             yield Change(host, name, f"password of {user}", "change", "********", "********", "reload")
         elif verifier.sha512 is None:
             yield Change(host, name, f"verifier of {user}", "change", "SHA-256", "SHA-256 SHA-512", "reload")
+    for user in sorted(set(have) - set(wanted.users)) if wanted.has_all_users else []:
+        yield Change(host, name, f"user {user}", "delete", " ".join(have[user].roles), needs="reload")
 
 
 def _action(before: object) -> str:

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 from mqbroker.config import users as broker_users
+from mqctl.bundle.manifest import Manifest
+from mqctl.desired import wanted_of
+from mqctl.inventory import Host
+from mqctl.left_over import left_overs
 from mqctl.plan import Change, Loaded, Seen, SeenInstance, User, Wanted, WantedInstance, diff_host, plan_hash
+from mqctl.remote import observe as program
 
 OPTIONS = """\
 [node]
@@ -116,6 +123,62 @@ def test_roles_are_compared() -> None:
     )
     change = only(diff_host("mq1", wanted, SEEN))
     assert (change.what, change.before, change.after) == ("user app", "client", "client ops")
+
+
+def test_a_user_that_the_inventory_no_longer_has_is_deleted() -> None:
+    have = broker_users.users_from_text(VERIFIERS)
+    found = seen(users=broker_users.users_to_text(have | {"bob": replace(have["app"], roles=("client", "ops"))}))
+    wanted = replace(WANTED, instances={"default": replace(WANTED.instances["default"], has_all_users=True)})
+    change = only(diff_host("mq1", wanted, found))
+    assert (change.what, change.action, change.before, change.needs) == ("user bob", "delete", "client ops", "reload")
+    assert left_overs("mq1", wanted, found) == []
+    # Where it does not say who the users are, they stay and are named.
+    assert diff_host("mq1", WANTED, found) == []
+    (left,) = left_overs("mq1", WANTED, found)
+    assert (left.instance, left.what) == ("default", "user bob")
+    assert "users remove --instance default -- bob && sudo systemctl reload mqbroker@default.service" in left.remedy
+
+
+def test_the_inventory_says_who_the_users_are_only_where_it_names_them() -> None:
+    base = {"mq_cluster_name": "main", "mq_cluster_secret": "0123456789abcdef"}
+    manifest = Manifest("1.0", "1.0-abc", "3.11", "cp311", "linux", "x86_64", "2.36", "0" * 64, ())
+    cases: list[tuple[dict[str, Any], bool]] = [({}, False), ({"mq_users": []}, True)]
+    for given, is_whole in cases:
+        wanted = wanted_of(Host("mq1", "main", base | given, {}), manifest, None, Seen())
+        assert wanted.instances["default"].has_all_users is is_whole
+    users = [{"name": "\u2168", "password": "s3cret-canary"}]
+    wanted = wanted_of(Host("mq1", "main", base | {"mq_users": users}, {}), manifest, None, Seen())
+    assert list(wanted.instances["default"].users) == ["IX", "mq-cluster"]
+
+
+def test_instances_that_the_inventory_no_longer_has_are_left_over() -> None:
+    places = ("/etc/mq/b", "/var/lib/mq/b", "/etc/systemd/system/mqbroker@b.service.d",
+              "/etc/systemd/system/multi-user.target.wants/mqbroker@b.service")  # fmt: skip
+    traces = {"default": ("/etc/mq/default",), "b": places, "c": ("/var/lib/mq/c",), "a b": ("/etc/mq/a b",)}
+    found = replace(SEEN, traces=traces, running=("b", "default", "ghost"))
+    assert diff_host("mq1", WANTED, found) == []
+    assert [(one.instance, one.what, one.remedy) for one in left_overs("mq1", WANTED, found)] == [
+        ("a b", "instance a b, which does not run",
+         "sudo systemctl disable --now 'mqbroker@a b.service' && sudo rm -r '/etc/mq/a b'"),
+        ("b", "instance b, which runs",
+         "sudo systemctl disable --now mqbroker@b.service && sudo rm -r /etc/mq/b "
+         "/etc/systemd/system/mqbroker@b.service.d"),
+        ("b", "messages and identity of instance b", "sudo rm -r /var/lib/mq/b"),
+        ("c", "messages and identity of instance c", "sudo rm -r /var/lib/mq/c"),
+        ("ghost", "instance ghost, which runs", "sudo systemctl disable --now mqbroker@ghost.service"),
+    ]  # fmt: skip
+
+
+def test_traces_of_instances_are_found_wherever_they_are(tmp_path: Path) -> None:
+    for place in ("etc/mq/a", "etc/mq/b/tls", "var/lib/mq/c", "etc/systemd/system/mqbroker@d.service.d"):
+        (tmp_path / place).mkdir(parents=True)
+    (tmp_path / "etc/systemd/system/multi-user.target.wants").mkdir()
+    (tmp_path / "etc/systemd/system/multi-user.target.wants/mqbroker@e.service").symlink_to("gone")
+    assert program.traces(str(tmp_path)) == {
+        "a": ["/etc/mq/a"], "b": ["/etc/mq/b"], "c": ["/var/lib/mq/c"],
+        "d": ["/etc/systemd/system/mqbroker@d.service.d"],
+        "e": ["/etc/systemd/system/multi-user.target.wants/mqbroker@e.service"],
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from ansible_collections.mqops.cluster.plugins.module_utils import command, identity, node
 from ansible_collections.mqops.cluster.plugins.module_utils.command import CommandFault
-from ansible_collections.mqops.cluster.plugins.module_utils.users import set_user
+from ansible_collections.mqops.cluster.plugins.module_utils.users import Found, remove_others, set_user
 
 pytestmark = pytest.mark.slow  # each test starts programs
 
@@ -58,23 +58,44 @@ def test_duplicates_of_our_own_ids_only() -> None:
 
 def test_users_are_set_once_and_a_check_writes_nothing(tmp_path: Path) -> None:
     file = tmp_path / "users.json"
-    assert set_user(str(file), APP, is_check=True, executable=MQBROKER)
+    same, changed = Found("app", False), Found("app", True)
+    assert set_user(str(file), APP, is_check=True, executable=MQBROKER) == changed
     assert not file.exists()
-    assert set_user(str(file), APP, executable=MQBROKER)
+    assert set_user(str(file), APP, executable=MQBROKER) == changed
     text = file.read_text()
     assert APP["password"] not in text
-    assert not set_user(str(file), APP, executable=MQBROKER)
-    assert not set_user(str(file), APP, is_check=True, executable=MQBROKER)
+    assert set_user(str(file), APP, executable=MQBROKER) == same
+    assert set_user(str(file), APP, is_check=True, executable=MQBROKER) == same
     assert file.read_text() == text
-    assert set_user(str(file), {**APP, "password": "another horse"}, executable=MQBROKER)
-    assert set_user(str(file), {**APP, "password": "another horse", "roles": ["client", "ops"]}, executable=MQBROKER)
+    other = {**APP, "password": "another horse"}
+    assert set_user(str(file), other, executable=MQBROKER) == changed
+    assert set_user(str(file), {**other, "roles": ["client", "ops"]}, executable=MQBROKER) == changed
     assert json.loads(file.read_text())["users"]["app"]["roles"] == ["client", "ops"]
 
 
+def test_others_are_removed_and_a_check_only_says_whom(tmp_path: Path) -> None:
+    file = tmp_path / "users.json"
+    # A name that logins prepare (RFC 4013), and one that a command line could take for an option.
+    names = [set_user(str(file), {**APP, "name": name}, executable=MQBROKER).name for name in ("\u2168", "-bob", "app")]
+    assert names == ["IX", "-bob", "app"]
+    text = file.read_text()
+    assert remove_others(str(file), ["IX", "app"], is_check=True, executable=MQBROKER) == ["-bob"]
+    assert file.read_text() == text
+    assert remove_others(str(file), ["IX", "app"], executable=MQBROKER) == ["-bob"]
+    assert set(json.loads(file.read_text())["users"]) == {"IX", "app"}
+    assert remove_others(str(file), ["IX", "app"], executable=MQBROKER) == []
+    assert remove_others(str(tmp_path / "none.json"), ["app"], is_check=True, executable=MQBROKER) == []
+    file.write_text("{}")
+    with pytest.raises(CommandFault, match="is not a file of users"):
+        remove_others(str(file), ["app"], executable=MQBROKER)
+
+
 def test_a_check_without_a_release_says_that_all_would_change(tmp_path: Path) -> None:
-    assert set_user(str(tmp_path / "users.json"), APP, is_check=True, executable=str(tmp_path / "mqbroker"))
+    file, missing = str(tmp_path / "users.json"), str(tmp_path / "mqbroker")
+    assert set_user(file, APP, is_check=True, executable=missing).is_changed
+    assert remove_others(file, ["app"], is_check=True, executable=missing) == []
     with pytest.raises(CommandFault, match="roll out a release first"):
-        set_user(str(tmp_path / "users.json"), APP, executable=str(tmp_path / "mqbroker"))
+        set_user(file, APP, executable=missing)
 
 
 def test_a_check_of_a_release_that_is_not_installed_asks_the_current_one(tmp_path: Path) -> None:

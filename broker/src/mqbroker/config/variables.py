@@ -121,7 +121,11 @@ class HostVariables(Variables):
         min_length=SECRET_CHARACTERS_MIN,
         repr=False,
     )
-    mq_users: list[User] = _declared([], "Users that may log in.", max_length=10_000)
+    mq_users: list[User] = _declared(
+        [],
+        "Users that may log in. Others that a host has are removed; where this is not set at all, they stay.",
+        max_length=10_000,
+    )
     mq_instances: list[Instance] = Field(
         default_factory=default_instances, description="Broker processes of the host.", min_length=1, max_length=256
     )

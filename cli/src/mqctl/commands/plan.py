@@ -29,6 +29,7 @@ from mqctl.errors import CommandError
 from mqctl.exits import Exit
 from mqctl.fanout import on_each
 from mqctl.inventory import Cluster, Host
+from mqctl.left_over import LeftOver, left_overs
 from mqctl.observe import observe
 from mqctl.output import Column, Rows, Shape, counted, write
 from mqctl.plan import Change, Seen, diff_host, plan_hash
@@ -54,12 +55,15 @@ class Options(ReaderOptions, BundleOptions):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """All changes, the hosts that could not be looked at, and the certificates that a rollout has to make first."""
+    """All changes, the hosts that could not be looked at, and the certificates that a rollout has to make first.
+
+    `left_over`: what the inventory no longer names.
+    """
 
     cluster: str
     changes: list[Change]
     blind: dict[str, str]
-    foreign: dict[str, list[str]]
+    left_over: list[LeftOver]
     missing: list[Missing] = field(default_factory=list)
 
     @property
@@ -69,7 +73,11 @@ class Plan:
 
 
 def run(world: World, options: Options) -> int:
-    """Show what a rollout would change, from what is on the hosts now. Exit code 0: nothing to do, 3: changes."""
+    """Show what a rollout would change, from what is on the hosts now. Exit code 0: nothing to do, 3: changes.
+
+    What the inventory no longer names and no rollout touches, such as an instance with its messages, is shown as left
+    over (`left_over` in JSON), each with the command that removes it. It does not count for the exit code.
+    """
     cluster = checked(world, options)
     plan = make(world, cluster, cluster.limited(options.limit), Path(bundle_of(world, options, cluster)))
     show(world, plan, options.shape, world.data)
@@ -83,7 +91,7 @@ def make(world: World, cluster: Cluster, hosts: Sequence[Host], bundle: Path) ->
     manifest = read(bundle)
     root = collections_path(world.environ, world.cwd).split(":", 1)[0]
     unit_file = unit_template(Path(root) / COLLECTION)
-    plan = Plan(cluster.name, [], {}, {})
+    plan = Plan(cluster.name, [], {}, [])
     folder = folder_of(world, cluster)
     if any(managed(one) is not None for one in hosts) and not folder.has_authority:
         raise no_authority(folder.path)
@@ -96,8 +104,7 @@ def make(world: World, cluster: Cluster, hosts: Sequence[Host], bundle: Path) ->
                 continue
             plan.changes.extend(found.changes)
             plan.missing.extend(found.missing)
-            if found.foreign:
-                plan.foreign[host.name] = found.foreign
+            plan.left_over.extend(found.left_over)
     return plan
 
 
@@ -112,10 +119,10 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a look at one host came to. `foreign`: instances there that the inventory does not have."""
+    """What a look at one host came to."""
 
     changes: list[Change]
-    foreign: list[str]
+    left_over: list[LeftOver]
     missing: list[Missing]
 
 
@@ -124,8 +131,7 @@ def look(world: World, host: Host, site: Site) -> Found:
     seen = observe(world, host)
     missing, certificates = certificates_of(world, host, seen, site.folder)
     wanted = wanted_of(host, site.manifest, site.unit_file, seen, certificates)
-    foreign = [name for name in seen.present if name not in wanted.instances]
-    return Found(diff_host(host.name, wanted, seen), foreign, missing)
+    return Found(diff_host(host.name, wanted, seen), left_overs(host.name, wanted, seen), missing)
 
 
 def certificates_of(
@@ -146,12 +152,14 @@ def certificates_of(
 
 def show(world: World, plan: Plan, shape: Shape, console: Console) -> None:
     """The plan on `console`, what people should know about it on standard error."""
-    extra = {"cluster": plan.cluster, "plan": plan.hash, "unreachable": plan.blind}
+    left_over = [asdict(one) for one in plan.left_over]
+    extra = {"cluster": plan.cluster, "plan": plan.hash, "unreachable": plan.blind, "left_over": left_over}
     write(Rows("mqctl.plan/1", COLUMNS, [asdict(one) for one in plan.changes], extra), shape, console)
     for host, why in plan.blind.items():
         world.note(f"{host}: {why}")
-    for host, names in plan.foreign.items():
-        world.note(f"{host}: {' '.join(names)} under /etc/mq is not in the inventory; a rollout leaves it alone")
+    for one in plan.left_over:
+        remedy = f"a rollout leaves it alone, and there it is removed by: {one.remedy}"
+        world.note(f"{one.host}: left over: {one.what}; {remedy}")
     hosts = len({one.host for one in plan.changes})
     some = f"{counted(len(plan.changes), 'change')} on {counted(hosts, 'host')}"
     idle = "nothing to do" if not plan.blind else "nothing to do on the hosts that could be looked at"

@@ -79,7 +79,7 @@ def is_added(plan: Plan, host: Host) -> bool:
 def _show(world: World, plan: Plan, added: Sequence[Host]) -> None:
     names = {one.name for one in added}
     own = [one for one in plan.changes if one.host in names]
-    planning.show(world, Plan(plan.cluster, own, plan.blind, {}), Shape(), world.err)
+    planning.show(world, Plan(plan.cluster, own, plan.blind, []), Shape(), world.err)
     others = sorted({one.host for one in plan.changes} - names)
     if others:
         world.note(f"{', '.join(others)} also differ from the inventory and stay as they are; see: mqctl plan")

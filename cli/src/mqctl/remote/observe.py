@@ -6,15 +6,24 @@ Standard library only, and of Python 3.9 at that: it runs before anything of our
 from __future__ import annotations
 
 import base64
+import glob
 import hashlib
 import json
 import os
 import pwd
+import re
 import subprocess
 import sys
 from typing import Any
 
 CERTIFICATES = ("server.pem", "ca.pem")
+# Where there is something of an instance, by its name.
+TRACES = (
+    re.compile(r"/etc/mq/([^/]+)"),
+    re.compile(r"/var/lib/mq/([^/]+)"),
+    re.compile(r"/etc/systemd/system/mqbroker@([^/]+)\.service\.d"),
+    re.compile(r"/etc/systemd/system/[^/]+\.wants/mqbroker@([^/]+)\.service"),
+)
 
 
 def text_of(path: str) -> str | None:
@@ -106,17 +115,37 @@ def instance_of(name: str) -> dict[str, Any]:
     }
 
 
-def main() -> None:
+def traces(root: str = "") -> dict[str, list[str]]:
+    """Instance -> every place that has something of it, whoever put it there."""
+    found: dict[str, list[str]] = {}
+    for trace in TRACES:
+        pattern = trace.pattern.replace("[^/]+", "*").replace("(*)", "*").replace("\\.", ".")
+        for path in sorted(glob.glob(root + pattern)):
+            match = trace.fullmatch(path[len(root) :])
+            if match and os.path.lexists(path):
+                found.setdefault(match.group(1), []).append(match.group())
+    return found
+
+
+def running() -> list[str]:
+    """Names of the instances that systemd has loaded and that do something."""
+    command = ["systemctl", "list-units", "--plain", "--no-legend", "--full", "--state=active,activating,reloading"]
     try:
-        present = sorted(os.listdir("/etc/mq"))
+        done = subprocess.run([*command, "mqbroker@*.service"], capture_output=True, text=True, timeout=20, check=False)
     except OSError:
-        present = []
+        return []
+    words = (line.split() for line in done.stdout.splitlines())
+    return sorted(each[0][len("mqbroker@") : -len(".service")] for each in words if each)
+
+
+def main() -> None:
     found = {
         "release": link_of("/opt/mq/current"),
         "uid": user_of("mq"),
         "unit_file": text_of("/etc/systemd/system/mqbroker@.service"),
         "addresses": addresses(),
-        "present": present,
+        "traces": traces(),
+        "running": running(),
         "instances": {name: instance_of(name) for name in sys.argv[1:]},
     }
     json.dump(found, sys.stdout)

@@ -51,10 +51,10 @@ def run(args: argparse.Namespace) -> int:
         with _lock(file, args.check):
             known = users_file.read(file)
             made = _wanted(known.get(name), password, tuple(args.role or rules.DEFAULT_ROLES))
-            return _finish(file, known, {**known, name: made}, args)
+            return _finish(file, known, {**known, name: made}, name, args)
     with _lock(file, args.check):
         known = users_file.read(file)
-        return _finish(file, known, {other: known[other] for other in known if other != name}, args)
+        return _finish(file, known, {other: known[other] for other in known if other != name}, name, args)
 
 
 def _lock(file: Path, only_check: bool) -> contextlib.AbstractContextManager[None]:
@@ -72,14 +72,14 @@ def _wanted(old: Verifier | None, password: str, roles: tuple[str, ...]) -> Veri
     return rules.make_verifier(password, os.urandom(rules.SALT_BYTES), roles)
 
 
-def _finish(file: Path, old: dict[str, Verifier], new: dict[str, Verifier], args: argparse.Namespace) -> int:
+def _finish(file: Path, old: dict[str, Verifier], new: dict[str, Verifier], name: str, args: argparse.Namespace) -> int:
     changed = old != new
     if len(new) > rules.USERS_MAX:
         raise ConfigFault(str(file), f"would hold more than {rules.USERS_MAX} users; remove some first")
     if changed and not args.check:
         users_file.write(file, new)
     if args.json:
-        print(json.dumps({"schema": 1, "name": args.name, "changed": changed}))
+        print(json.dumps({"schema": 1, "name": name, "changed": changed}))
     else:
         print("changed" if changed else "unchanged")
     return exits.DONE

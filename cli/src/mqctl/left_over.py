@@ -1,0 +1,74 @@
+"""What the inventory no longer names, and a rollout leaves alone: shown with the command that removes it. Pure.
+
+Invariant: whatever roles ever put on a host is wanted, or a rollout removes it and the plan says so, or it is named
+here. Messages are never removed by leaving something out of an inventory. What is left over is no difference: a plan
+that has nothing else is empty, since no rollout would end it.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from mqbroker.base.errors import ConfigFault
+from mqbroker.config import users as broker_users
+
+from mqctl.plan import Seen, Wanted
+
+DATA = "/var/lib/mq/"
+MQBROKER = "/opt/mq/current/bin/mqbroker"
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOver:
+    """One thing that nobody names any more. `remedy`: what removes it, to be run on the host."""
+
+    host: str
+    instance: str
+    what: str
+    remedy: str
+
+
+def left_overs(host: str, wanted: Wanted, seen: Seen) -> list[LeftOver]:
+    """Everything on one host that is of us and that neither the inventory nor a rollout has to do with."""
+    names = sorted({*seen.traces, *seen.running} - set(wanted.instances))
+    return [
+        *(one for name in names for one in _instance(host, name, seen)),
+        *(one for name in wanted.instances for one in _users(host, name, wanted, seen)),
+    ]
+
+
+def _instance(host: str, name: str, seen: Seen) -> Iterator[LeftOver]:
+    """Its service and options go together; its messages are for people to decide on."""
+    places = seen.traces.get(name, ())
+    settings = [one for one in places if not one.startswith(DATA)]
+    stop = "" if settings == [] and name not in seen.running else f"sudo systemctl disable --now {_unit(name)}"
+    files = [one for one in settings if ".wants/" not in one]
+    remove = f"sudo rm -r {shlex.join(files)}" if files else ""
+    if stop or remove:
+        state = "runs" if name in seen.running else "does not run"
+        remedy = " && ".join(one for one in (stop, remove) if one)
+        yield LeftOver(host, name, f"instance {name}, which {state}", remedy)
+    data = [one for one in places if one.startswith(DATA)]
+    if data:
+        yield LeftOver(host, name, f"messages and identity of instance {name}", f"sudo rm -r {shlex.join(data)}")
+
+
+def _unit(name: str) -> str:
+    return shlex.quote(f"mqbroker@{name}.service")
+
+
+def _users(host: str, name: str, wanted: Wanted, seen: Seen) -> Iterator[LeftOver]:
+    """Where the inventory does not say who the users are, a rollout keeps them."""
+    instance = seen.instances.get(name)
+    if wanted.instances[name].has_all_users or instance is None or instance.users is None:
+        return
+    try:
+        have: Sequence[str] = sorted(broker_users.users_from_text(instance.users))
+    except ConfigFault:
+        return  # the plan replaces the file
+    for user in have:
+        if user not in wanted.instances[name].users:
+            remove = f"sudo {MQBROKER} users remove --instance {shlex.quote(name)} -- {shlex.quote(user)}"
+            yield LeftOver(host, name, f"user {user}", f"{remove} && sudo systemctl reload {_unit(name)}")
