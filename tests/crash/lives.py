@@ -18,12 +18,13 @@ from mqbroker.node.effects import DeleteSegment
 from mqbroker.node.inputs import Input, Synced
 
 from tests.support.journal_model import Model, State, contents, options
+from tests.support.patience import PATIENCE_S
 
 NODE_ID = b"crash test node!"
 # Much is deleted, so files are used again; the stock of them is small, so some are really deleted. The rest makes that
 # so however full the disk of this machine is.
 OPTIONS = options(journal_compact_percentage=90, journal_pool_files=2, min_disk_free_bytes=0)
-ANSWER_S = 20.0
+ANSWER_S = PATIENCE_S
 
 
 class Oracle:

@@ -25,8 +25,10 @@ from typing import Any
 
 import mfusepy
 
+from tests.support.patience import PATIENCE_S
+
 SECTOR_BYTES = 512
-START_S = 10.0
+START_S = PATIENCE_S
 
 
 class Inode:

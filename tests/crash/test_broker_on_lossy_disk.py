@@ -19,6 +19,7 @@ from mqbroker.wire.performatives import Close, Open
 
 from tests.support import frames
 from tests.support.broker_process import BrokerProcess
+from tests.support.patience import PATIENCE_S
 from tests.system.bad_input.peer import Peer
 
 from .lossy_fs import LossyDisk
@@ -53,7 +54,7 @@ def broker(disk: LossyDisk, tmp_path: Path) -> Iterator[BrokerProcess]:
 
 def wait_until_the_next_file_is_made(disk: LossyDisk) -> None:
     """It is made beside the others, where a failure ends nothing: calls must not be counted there."""
-    deadline_s = time.monotonic() + 60
+    deadline_s = time.monotonic() + PATIENCE_S
     before, now = {}, disk.order("calls")
     while before != now:
         assert time.monotonic() < deadline_s

@@ -14,6 +14,7 @@ from mqbroker.base.errors import StorageFault
 from mqbroker.io.files import Files
 
 from tests.support.journal_model import Model
+from tests.support.patience import PATIENCE_S
 
 from .lives import Life
 from .lossy_fs import LossyDisk
@@ -89,7 +90,7 @@ def test_killed_while_a_sync_hangs(disk: LossyDisk, tmp_path: Path, number: int)
     notes = tmp_path / "notes"
     disk.arm("fsync", number, "delay", delay_s=1.5)
     writer = start(disk, notes, seed=number)
-    deadline_s = time.monotonic() + 30
+    deadline_s = time.monotonic() + PATIENCE_S
     while disk.order("calls").get("fsync", 0) < number and time.monotonic() < deadline_s:
         time.sleep(0.01)
     synced = read_notes(notes).synced

@@ -14,6 +14,7 @@ from tests.foreign.client import PYTHON, ProtonClient
 from tests.foreign.jms_client import JmsClient
 from tests.foreign.link_client import LinkClient
 from tests.support.broker_process import BrokerProcess, brokers_in
+from tests.support.patience import PATIENCE_S
 
 PACKAGES = {
     "python3-qpid-proton": "import proton, proton.reactor",
@@ -152,7 +153,7 @@ def queues(broker: BrokerProcess, address: str) -> dict[str, int]:
 
 def wait_for_queues(broker: BrokerProcess, address: str, wanted: dict[str, int]) -> None:
     """Until an address has these queues, holding so many messages each."""
-    deadline_s = time.monotonic() + 10
+    deadline_s = time.monotonic() + PATIENCE_S
     while (found := queues(broker, address)) != wanted:
         assert time.monotonic() < deadline_s, f"{address} has {found}, not {wanted}"
         time.sleep(0.02)
@@ -160,7 +161,7 @@ def wait_for_queues(broker: BrokerProcess, address: str, wanted: dict[str, int])
 
 def wait_for_depth(broker: BrokerProcess, queue: str, count: int) -> None:
     """Until a queue holds so many messages: settlements go their way without an answer."""
-    deadline_s = time.monotonic() + 10
+    deadline_s = time.monotonic() + PATIENCE_S
     while depth(broker, queue) != count:
         assert time.monotonic() < deadline_s, f"{queue} holds {depth(broker, queue)}, not {count}"
         time.sleep(0.02)

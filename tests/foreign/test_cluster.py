@@ -13,7 +13,7 @@ from tests.foreign.link_client import LinkClient
 from tests.support.broker_process import BrokerProcess
 from tests.support.cluster_processes import Nodes, knows, linked
 
-pytestmark = [pytest.mark.foreign, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.foreign
 
 Pair = tuple[BrokerProcess, BrokerProcess]
 LARGE_BYTES = 1 << 20

@@ -16,7 +16,7 @@ from tests.foreign.scenario_nodes import ScenarioNodes, Site, names
 from tests.support.broker_process import brokers_in
 from tests.support.cluster_processes import bodies, knows, wait_for
 
-pytestmark = [pytest.mark.foreign, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.foreign
 
 
 @pytest.fixture(scope="module")

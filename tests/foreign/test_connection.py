@@ -13,6 +13,7 @@ import pytest
 from tests.foreign.client import ProtonClient
 from tests.foreign.conftest import wait_for_depth
 from tests.support.broker_process import BrokerProcess
+from tests.support.patience import PATIENCE_S
 
 pytestmark = pytest.mark.foreign
 
@@ -27,7 +28,7 @@ def connections(broker: BrokerProcess) -> int:
     return count
 
 
-def wait_until(is_so: Callable[[], bool], what: str, timeout_s: float = 10.0) -> float:
+def wait_until(is_so: Callable[[], bool], what: str, timeout_s: float = PATIENCE_S) -> float:
     started_s = time.monotonic()
     while not is_so():
         assert time.monotonic() - started_s < timeout_s, f"{what}: not after {timeout_s} s"

@@ -20,6 +20,7 @@ from tests.foreign.client import FOLDER, PYTHON
 from tests.foreign.conftest import depth
 from tests.support.broker_process import BrokerProcess
 from tests.support.checker import History, Sent
+from tests.support.patience import PATIENCE_S
 
 pytestmark = pytest.mark.foreign
 
@@ -126,7 +127,7 @@ def kill_and_start(broker: BrokerProcess, dice: random.Random) -> None:
     broker.start()
 
 
-def wait_until(is_so: Callable[[], bool], what: object, timeout_s: float = 40.0) -> None:
+def wait_until(is_so: Callable[[], bool], what: object, timeout_s: float = PATIENCE_S) -> None:
     deadline_s = time.monotonic() + timeout_s
     while not is_so():
         assert time.monotonic() < deadline_s, f"{what}: not after {timeout_s} s"
@@ -137,7 +138,6 @@ def wait_until_empty(broker: BrokerProcess) -> None:
     wait_until(lambda: depth(broker, QUEUE) == 0, "the queue is empty")
 
 
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize(
     ("kills", "journal"),
     [(5, {}), (3, {"journal-file-size-bytes": 128 << 10, "journal-compact-min-files": 3})],

@@ -15,6 +15,7 @@ from tests.foreign.jms_client import JmsClient
 from tests.foreign.link_client import LinkClient
 from tests.support.broker_process import BrokerProcess
 from tests.support.cluster_processes import Reachable, linked
+from tests.support.patience import PATIENCE_S
 
 pytestmark = pytest.mark.foreign
 
@@ -597,7 +598,7 @@ def test_failover_reconnects_and_nothing_is_lost(make_broker: Make, jms: JmsClie
     jms.producer("s", "out", "queue:orders")
     jms.send("out", *(f"m{number}" for number in range(50)))
     jms.begin("send", producer="out", messages=[{"body": f"n{number}"} for number in range(1500)])
-    deadline_s = time.monotonic() + 30
+    deadline_s = time.monotonic() + PATIENCE_S
     while depth(broker, "orders") < 300:
         assert time.monotonic() < deadline_s
     if way == "kill":

@@ -10,6 +10,7 @@ import pytest
 from tests.foreign.conftest import depth, wait_for_depth, wait_for_queues
 from tests.foreign.jms_client import JmsClient
 from tests.support.broker_process import BrokerProcess
+from tests.support.patience import PATIENCE_S
 
 pytestmark = pytest.mark.foreign
 
@@ -216,7 +217,7 @@ def test_a_transaction_that_takes_too_long_cannot_be_committed(make_broker: Make
     jms.producer("tx", "out", "queue:out")
     assert jms.bodies("in") == ["a"]
     jms.send("out", "late")
-    deadline_s = time.monotonic() + 30
+    deadline_s = time.monotonic() + PATIENCE_S
     while "transaction-failed" not in broker.log:
         assert time.monotonic() < deadline_s
         time.sleep(0.05)

@@ -10,6 +10,7 @@ import pytest
 from tests.foreign.client import ProtonClient
 from tests.foreign.conftest import depth, wait_for_depth
 from tests.support.broker_process import BrokerProcess
+from tests.support.patience import PATIENCE_S
 
 pytestmark = pytest.mark.foreign
 
@@ -99,7 +100,7 @@ def test_no_message_is_reported_accepted_that_is_not_there(make_broker: Make, cl
     client.sender("c", "out", "orders")
     client.send("out", ["first"])
     client.begin("send", link="out", ids=[f"m{number}" for number in range(4000)], size=500)
-    deadline_s = time.monotonic() + 40
+    deadline_s = time.monotonic() + PATIENCE_S
     while depth(broker, "orders") < 2000:
         assert time.monotonic() < deadline_s
         time.sleep(0.01)

@@ -32,9 +32,11 @@ from typing import Any
 from mqbroker.config.users import DEFAULT_ROLES, SALT_BYTES, make_verifier
 from mqbroker.io import identity, users_file
 
+from tests.support.patience import PATIENCE_S
+
 # Far above what it takes: tests may share two cores with a lot of others.
-START_TIMEOUT_S = 60.0
-STOP_TIMEOUT_S = 60.0
+START_TIMEOUT_S = PATIENCE_S
+STOP_TIMEOUT_S = PATIENCE_S
 MATCHED = ("address-settings", "security-settings")
 COMMAND = [sys.executable, "-m", "mqbroker.app.main"]
 
@@ -205,7 +207,7 @@ class BrokerProcess:
                 arguments, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment
             )
 
-    def get(self, path: str, timeout_s: float = 10.0) -> tuple[int, str, str]:
+    def get(self, path: str, timeout_s: float = PATIENCE_S) -> tuple[int, str, str]:
         """Status, content type and body of `path` on the metrics port, which the options must name."""
         connection = http.client.HTTPConnection(self.host, self.options["metrics"]["port"], timeout=timeout_s)
         with contextlib.closing(connection):
@@ -246,7 +248,7 @@ class BrokerProcess:
             raise BrokerFailed(f"{operation}: {row['error']}")
         return row["result"]
 
-    def admin_row(self, row: dict[str, Any], timeout_s: float = 10.0) -> dict[str, Any]:
+    def admin_row(self, row: dict[str, Any], timeout_s: float = PATIENCE_S) -> dict[str, Any]:
         """One request as it is, and its whole reply."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
             sock.settimeout(timeout_s)
@@ -256,19 +258,19 @@ class BrokerProcess:
                 reply: dict[str, Any] = json.loads(lines.readline())
         return reply
 
-    def connect(self, timeout_s: float = 10.0, server_name: str = "") -> socket.socket:
+    def connect(self, timeout_s: float = PATIENCE_S, server_name: str = "") -> socket.socket:
         """A connection to the listener: TCP, and TLS above it where the test gave a context; it asks for that name."""
         sock = socket.create_connection((self.host, self.port), timeout_s)
         return sock if self.tls is None else self.tls.wrap_socket(sock, server_hostname=server_name or self.host)
 
-    def wait_for_log(self, text: str, timeout_s: float = 10.0, count: int = 1) -> None:
+    def wait_for_log(self, text: str, timeout_s: float = PATIENCE_S, count: int = 1) -> None:
         deadline_s = time.monotonic() + timeout_s
         while self.log.count(text) < count:
             if time.monotonic() > deadline_s:
                 raise BrokerFailed(f"{text!r} is not in the log after {timeout_s} s:\n{self.log}")
             time.sleep(0.02)
 
-    def wait_for_connections(self, count: int, timeout_s: float = 10.0) -> None:
+    def wait_for_connections(self, count: int, timeout_s: float = PATIENCE_S) -> None:
         """Until so many are left: the end of a connection reaches the broker some time after it reached the peer."""
         deadline_s = time.monotonic() + timeout_s
         while (found := self.admin("status")["connections"]) != count:

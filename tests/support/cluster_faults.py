@@ -16,11 +16,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from tests.support.cluster_load import Load
+from tests.support.patience import PATIENCE_S
 from tests.support.rack_cluster import RackCluster, RackHosts, wait
 
 # A node that was away, or not heard, belongs to the cluster again after at most so long.
-WHOLE_S = 30.0
-DRAIN_S = 120.0
+WHOLE_S = PATIENCE_S
+DRAIN_S = PATIENCE_S
 # Messages that show that a producer or consumer goes on.
 MORE = 50
 

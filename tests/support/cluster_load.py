@@ -22,6 +22,7 @@ from typing import Any
 import mqbroker.client as mq
 
 from tests.support.checker import History, Sent, body_of
+from tests.support.patience import PATIENCE_S
 
 # At most so many of one producer have no answer; then it waits.
 IN_FLIGHT_MAX = 50
@@ -94,7 +95,7 @@ class Load:
             "lost_connections": dict(self.lost_connections),
         }
 
-    def _do(self, work: Coroutine[Any, Any, None], within_s: float = 30.0) -> None:
+    def _do(self, work: Coroutine[Any, Any, None], within_s: float = PATIENCE_S) -> None:
         asyncio.run_coroutine_threadsafe(work, self._loop).result(within_s + 5)
 
     async def _begin(self) -> None:

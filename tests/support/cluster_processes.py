@@ -10,9 +10,10 @@ from typing import Any
 from mqbroker.io import cluster_secret
 
 from tests.support.broker_process import BrokerFailed, BrokerProcess, free_port
+from tests.support.patience import PATIENCE_S
 
 # Far above what it takes: nothing here may depend on how busy the machine is.
-WAIT_S = 90.0
+WAIT_S = PATIENCE_S
 SECRET = "a secret of the cluster"
 Make = Callable[..., BrokerProcess]
 

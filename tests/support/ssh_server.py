@@ -10,8 +10,10 @@ import subprocess
 import time
 from pathlib import Path
 
+from tests.support.patience import PATIENCE_S
+
 SSHD = "/usr/sbin/sshd"
-START_TIME_S = 10.0
+START_TIME_S = PATIENCE_S
 
 
 def keygen(path: Path, *arguments: str, passphrase: str = "") -> Path:

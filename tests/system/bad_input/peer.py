@@ -12,6 +12,7 @@ from mqbroker.wire.performatives import Begin, Disposition, Flow, SaslOutcome, d
 
 from tests.support import frames
 from tests.support.broker_process import BrokerProcess
+from tests.support.patience import PATIENCE_S
 
 CLOSE_S_MAX = 1.0
 BUSY_S = 5.0
@@ -54,7 +55,7 @@ class Peer:
             at = frame.end
         return found
 
-    def wait_for(self, kind: type, count: int = 1, timeout_s: float = 10) -> list[Any]:
+    def wait_for(self, kind: type, count: int = 1, timeout_s: float = PATIENCE_S) -> list[Any]:
         """The first performatives of a kind."""
         deadline_s = time.monotonic() + timeout_s
         while len(found := [each for each in self.heard() if isinstance(each, kind)]) < count:
@@ -64,7 +65,7 @@ class Peer:
             self.said += data
         return found
 
-    def wait_for_end(self, timeout_s: float = 10) -> float:
+    def wait_for_end(self, timeout_s: float = PATIENCE_S) -> float:
         """Read until the broker closes; how many seconds that took."""
         started_s = time.monotonic()
         with contextlib.suppress(ConnectionResetError):
@@ -94,7 +95,7 @@ class Bystander(Peer):
         self.login()
         self.count = 0
 
-    def work(self, timeout_s: float = 10) -> float:
+    def work(self, timeout_s: float = PATIENCE_S) -> float:
         """Publish one message; seconds until it is accepted."""
         started_s = time.monotonic()
         self.send(frames.transfer(self.count, b"x" * 10, durable=True))

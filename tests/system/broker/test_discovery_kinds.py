@@ -20,7 +20,7 @@ from mqbroker.cluster.discovery.gossip import pieces
 from tests.support.broker_process import BrokerProcess, free_port
 from tests.system.broker.test_discovery import PATIENT_MS, PERIOD_MS, SECRET, group_of, hears, names, wait_for
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.system
 
 Start = Callable[..., BrokerProcess]
 FOREIGN_ID = "0f0f0f0f-0000-4000-8000-000000000000"

@@ -15,13 +15,14 @@ from mqbroker.wire.performatives import Accepted, Begin, Disposition, Transfer, 
 
 from tests.support import frames
 from tests.support.broker_process import BrokerProcess
+from tests.support.patience import PATIENCE_S
 
 pytestmark = pytest.mark.system
 
 MIB = 1 << 20
 PIECE = 60_000
 HEAD = b"\x00\x53\x70\xc0\x02\x01\x41"  # durable
-WAIT_S = 60.0
+WAIT_S = PATIENCE_S
 
 
 class Peer:

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.support.broker_process import COMMAND, BrokerFailed, BrokerProcess
+from tests.support.patience import PATIENCE_S
 
 Make = Callable[..., BrokerProcess]
 
@@ -57,7 +58,7 @@ def test_nothing_is_printed_on_standard_output(make_broker: Make) -> None:
     process = subprocess.Popen(
         [*COMMAND, "run", "--config", str(broker.config_file)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
-    deadline_s = time.monotonic() + 20
+    deadline_s = time.monotonic() + PATIENCE_S
     while not broker.admin_socket.exists() and time.monotonic() < deadline_s:
         time.sleep(0.02)
     # The file of the socket is there a moment before the broker runs: an answer says that it does.

@@ -15,12 +15,13 @@ from mqbroker.wire.performatives import Close, Open
 from tests.support import frames
 from tests.support.broker_process import BrokerProcess, free_port
 from tests.support.certificates import Authority
+from tests.support.patience import PATIENCE_S
 from tests.system.bad_input.peer import Peer
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.system
 
 Make = Callable[..., BrokerProcess]
-TIMEOUT_S = 100.0
+TIMEOUT_S = PATIENCE_S
 
 
 def run(work: Awaitable[None]) -> None:

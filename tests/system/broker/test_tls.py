@@ -20,6 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.support import frames
 from tests.support.broker_process import BrokerProcess, free_port
 from tests.support.certificates import Authority
+from tests.support.patience import PATIENCE_S
 from tests.system.bad_input.peer import Bystander, Peer
 
 Make = Callable[..., BrokerProcess]
@@ -67,7 +68,7 @@ def ends(broker: BrokerProcess) -> dict[str, float]:
 
 
 def wait_until(holds: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + 30
+    deadline_s = time.monotonic() + PATIENCE_S
     while not holds():
         assert time.monotonic() < deadline_s
         time.sleep(0.02)

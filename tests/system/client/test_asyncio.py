@@ -12,8 +12,9 @@ import pytest
 
 from tests.support.broker_process import BrokerProcess
 from tests.support.certificates import Authority
+from tests.support.patience import PATIENCE_S
 
-TIMEOUT_S = 60.0
+TIMEOUT_S = PATIENCE_S
 T = TypeVar("T")
 
 

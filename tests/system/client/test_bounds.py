@@ -10,8 +10,9 @@ import mqbroker.client as mq
 import pytest
 
 from tests.support.broker_process import BrokerProcess
+from tests.support.patience import PATIENCE_S
 
-TIMEOUT_S = 60.0
+TIMEOUT_S = PATIENCE_S
 
 BLOCK = {"address-full-policy": "BLOCK"}
 

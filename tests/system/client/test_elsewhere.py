@@ -16,7 +16,7 @@ from tests.support.broker_process import BrokerProcess, free_port
 from tests.support.networks import Networks
 from tests.system.client.test_reconnect import run, uri
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.system
 SECRET = "a secret of the cluster"
 Make = Callable[..., BrokerProcess]
 

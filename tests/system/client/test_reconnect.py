@@ -17,8 +17,9 @@ from mqbroker.client import sync
 from mqbroker.client.errors import ManyFailed
 
 from tests.support.broker_process import BrokerProcess
+from tests.support.patience import PATIENCE_S
 
-TIMEOUT_S = 100.0
+TIMEOUT_S = PATIENCE_S
 SAFE = "?reconnect-attempts=-1&retry-interval=50"
 COUNT = 3000
 

@@ -12,8 +12,9 @@ import pytest
 from mqbroker.client import sync
 
 from tests.support.broker_process import BrokerProcess
+from tests.support.patience import PATIENCE_S
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = PATIENCE_S
 
 
 def uri(broker: BrokerProcess, query: str = "") -> str:

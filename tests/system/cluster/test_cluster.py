@@ -22,7 +22,7 @@ from tests.support.cluster_processes import (
 )
 from tests.support.networks import Networks
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.system
 
 
 def publish(broker: BrokerProcess, *texts: str, address: str = "orders") -> None:

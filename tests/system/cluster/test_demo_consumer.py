@@ -11,7 +11,7 @@ import pytest
 from demo.stage import ROOT
 from tests.support.cluster_processes import WAIT_S, Make, Nodes, linked, wait_for
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.system
 COUNT = 1000
 
 

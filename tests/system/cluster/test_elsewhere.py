@@ -12,7 +12,7 @@ from mqbroker.client import sync
 from tests.support.broker_process import BrokerProcess
 from tests.support.cluster_processes import WAIT_S, Make, Reachable, linked
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.system
 
 KNOWN = "brokers are now "
 

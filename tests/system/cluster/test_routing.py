@@ -12,7 +12,7 @@ import pytest
 from tests.support.broker_process import BrokerProcess, free_port
 from tests.support.cluster_processes import WAIT_S, Make, Nodes, connection, linked, provide
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.system
 
 ROUTER = {"name": "spread", "cluster-connection": "cluster", "key-type": "CLIENT_ID", "check-period": 50}
 

@@ -20,6 +20,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from support.ssh_server import SshServer
 
+from tests.support.patience import PATIENCE_S
+
 MQCTL = [sys.executable, "-m", "mqctl.main"]
 # It says what is in `entries` and, when it is to follow, what comes; it ends when nobody listens any more.
 JOURNALCTL = """#!/bin/sh
@@ -131,7 +133,7 @@ def test_hosts_are_followed_together_until_ctrl_c(hosts: list[LoggedHost]) -> No
 
 def wait_until_gone(host: LoggedHost) -> None:
     """It ends with its next line at the latest: nobody is there to read it."""
-    deadline_s = time.monotonic() + 30
+    deadline_s = time.monotonic() + PATIENCE_S
     while host.is_followed():
         assert time.monotonic() < deadline_s, f"journalctl of {host.name} was left behind"
         host.log("is anybody there?")

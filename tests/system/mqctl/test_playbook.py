@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.patience import PATIENCE_S
+
 MQCTL = [sys.executable, "-m", "mqctl.main"]
 BIN = Path(sys.executable).parent
 CANARIES = {
@@ -206,7 +208,7 @@ def test_without_a_terminal_and_without_yes_nothing_happens(place: Path) -> None
     assert "--yes" in done.stderr
 
 
-def _until(is_so: object, timeout_s: float = 60) -> None:
+def _until(is_so: object, timeout_s: float = PATIENCE_S) -> None:
     deadline_s = time.monotonic() + timeout_s
     while not is_so():  # type: ignore[operator]
         assert time.monotonic() < deadline_s

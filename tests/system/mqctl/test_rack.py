@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.rack_site import ENVIRONMENT_CANARY, Rack, Site
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.system
 
 HOSTS = ["mq1", "mq2", "mq3"]
 

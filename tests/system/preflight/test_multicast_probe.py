@@ -14,7 +14,7 @@ from tests.support.broker_process import BrokerProcess
 from tests.support.multicast_probes import Probes
 from tests.support.networks import NetworkHost, Networks, ip
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.system
 
 ETH1 = {"interface": "eth1"}
 UNPINNED: dict[str, str] = {}

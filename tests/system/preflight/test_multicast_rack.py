@@ -19,7 +19,7 @@ import pytest
 
 from tests.support import rack_site
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.system
 
 ROOT = Path(__file__).resolve().parents[3]
 RACK = ROOT / "molecule/rack/rack"

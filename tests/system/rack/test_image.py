@@ -14,7 +14,7 @@ import pytest
 
 from .conftest import ENTRY, Rack
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.system
 
 IMAGES = Path("/var/lib/mqops-rack/images")
 # A recipe that nobody has in the cache.

@@ -15,9 +15,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.support.patience import PATIENCE_S
+
 from .conftest import ENTRY, Rack
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.system
 
 MULTICAST_RECEIVER = """
 import socket, struct
@@ -52,7 +54,7 @@ except TimeoutError:
 """
 
 
-def until(what: str, holds: Callable[[], bool], wait_s: float = 30.0) -> None:
+def until(what: str, holds: Callable[[], bool], wait_s: float = PATIENCE_S) -> None:
     deadline = time.monotonic() + wait_s
     while not holds():
         assert time.monotonic() < deadline, f"not within {wait_s} s: {what}"

@@ -146,7 +146,6 @@ def odd(kind: str, place: Path) -> None:
 KINDS = ("a FIFO", "a directory", "a symbolic link", "a socket")
 
 
-@pytest.mark.timeout(30)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("place", ["journal/journal-0000000002.mqj", "large-messages/7.msg"])
 def test_what_is_no_regular_file_is_named_and_nothing_waits_for_it(
@@ -168,7 +167,6 @@ def test_what_is_no_regular_file_is_named_and_nothing_waits_for_it(
         starting()
 
 
-@pytest.mark.timeout(30)
 def test_what_is_not_called_as_a_file_of_ours_does_not_count(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -115,7 +115,6 @@ def test_a_file_that_cannot_be_used_is_told_of_and_not_shown(tmp_path: Path, con
     assert "CHANGE" not in fault.why
 
 
-@pytest.mark.timeout(20)
 def test_a_fifo_in_its_place_is_told_of_and_replaced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "cluster-secret"
     os.mkfifo(file)

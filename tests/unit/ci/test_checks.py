@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import time
+import tomllib
 from pathlib import Path
 from types import ModuleType
 
@@ -35,7 +37,7 @@ def python(source: str) -> tuple[str, ...]:
 
 
 def test_a_failing_command_does_not_stop_the_next(checks: ModuleType, scratch: Path) -> None:
-    part = checks.Part("both", (python("raise SystemExit(3)"), python("open('there', 'w')")), 30)
+    part = checks.Part("both", (python("raise SystemExit(3)"), python("open('there', 'w')")))
     outcome = checks.run(part, os.environ)
     assert (outcome.passed, outcome.failed) == (1, 1)
     assert (scratch / "there").exists()
@@ -49,35 +51,35 @@ def test_tests_are_counted(checks: ModuleType, scratch: Path) -> None:
         "@pytest.fixture\ndef broken(): assert 0\ndef test_c(broken): pass\ndef test_d(): pytest.skip('no')\n"
     )
     command = (sys.executable, "-m", "pytest", "-q", "--rootdir", str(scratch), str(scratch / "test_it.py"))
-    outcome = checks.run(checks.Part("some", (command,), 60), {**os.environ, "CI": "", "PYTEST_ADDOPTS": ""})
+    outcome = checks.run(checks.Part("some", (command,)), {**os.environ, "CI": "", "PYTEST_ADDOPTS": ""})
     assert (outcome.passed, outcome.failed) == (1, 2)
 
 
 @pytest.mark.slow
 def test_a_pytest_that_runs_nothing_failed(checks: ModuleType, scratch: Path) -> None:
     command = (sys.executable, "-m", "pytest", "-q", "--rootdir", str(scratch), "no_such_folder")
-    outcome = checks.run(checks.Part("none", (command,), 60), os.environ)
+    outcome = checks.run(checks.Part("none", (command,)), os.environ)
     assert (outcome.passed, outcome.failed) == (0, 1)
 
 
 def test_a_missing_program_failed(checks: ModuleType, scratch: Path) -> None:
-    outcome = checks.run(checks.Part("none", (("/no/such/program",),), 60), os.environ)
+    outcome = checks.run(checks.Part("none", (("/no/such/program",),)), os.environ)
     assert (outcome.passed, outcome.failed) == (0, 1)
     assert outcome.complaints == ["/no/such/program: No such file or directory"]
 
 
 @pytest.mark.slow
-def test_nothing_of_a_part_outlives_its_time(checks: ModuleType, scratch: Path) -> None:
+def test_nothing_of_a_part_that_hangs_outlives_it(checks: ModuleType, scratch: Path) -> None:
     """The command ignores being asked, and has a child."""
     stubborn = (
         "import signal, subprocess, sys, time; signal.signal(signal.SIGINT, signal.SIG_IGN);"
         "open('child', 'w').write(str(subprocess.Popen(['sleep', '60']).pid)); time.sleep(60)"
     )
     started_s = time.monotonic()
-    outcome = checks.run(checks.Part("slow", (python(stubborn),), 0), os.environ)
+    outcome = checks.run(checks.Part("slow", (python(stubborn),), silence_s_max=1), os.environ)
     assert time.monotonic() - started_s < 30
     assert outcome.failed == 1
-    assert "not done when the part's time was over" in outcome.complaints[0]
+    assert "nothing was heard of it for" in outcome.complaints[0]
     if (scratch / "child").exists():
         child = Path("/proc", (scratch / "child").read_text(), "cmdline")
         # Killed with its group, it still needs a moment of processor time to be gone.
@@ -85,6 +87,46 @@ def test_nothing_of_a_part_outlives_its_time(checks: ModuleType, scratch: Path) 
         while _is_sleeping(child) and time.monotonic() < deadline_s:
             time.sleep(0.05)
         assert not _is_sleeping(child)
+
+
+@pytest.mark.slow
+def test_what_is_slow_but_heard_of_is_left_alone(
+    checks: ModuleType, scratch: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """However long it takes in all; what hangs is told by its silence, and what it said until then is shown."""
+    slow = "import time\nfor number in range(6): time.sleep(0.5); print('still', number, flush=True)"
+    outcome = checks.run(checks.Part("slow", (python(slow),), silence_s_max=2), os.environ)
+    assert (outcome.passed, outcome.failed) == (1, 0)
+    assert capfd.readouterr().out.splitlines()[-6:] == [f"still {number}" for number in range(6)]
+
+
+@pytest.mark.slow
+def test_what_talks_without_end_is_ended(checks: ModuleType, scratch: Path) -> None:
+    endless = "import time\nwhile True: time.sleep(0.1); print('.', flush=True)"
+    outcome = checks.run(checks.Part("endless", (python(endless),), silence_s_max=1), os.environ)
+    assert outcome.failed == 1
+    assert "because it was not done after 2 s" in outcome.complaints[0]
+
+
+@pytest.mark.slow
+def test_what_a_command_leaves_behind_with_its_output_holds_nothing_up(checks: ModuleType, scratch: Path) -> None:
+    leaves = "import subprocess; print(subprocess.Popen(['sleep', '20'], start_new_session=True).pid)"
+    started_s = time.monotonic()
+    outcome = checks.run(checks.Part("quick", (python(leaves),)), os.environ)
+    assert outcome.passed == 1
+    assert time.monotonic() - started_s < 15
+
+
+def test_a_part_is_silent_for_longer_than_any_test_of_it_may_take(checks: ModuleType) -> None:
+    """Else the limit of the part ends what the limit of the test leaves alone, without saying which test it was."""
+    default_s = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]["timeout"]
+    for part in checks.PARTS:
+        assert part.silence_s_max >= 2 * default_s
+    for file in sorted((ROOT / "tests").rglob("test_*.py")):
+        for found in re.findall(r"pytest\.mark\.timeout\((\d+)\)", file.read_text()):
+            name = str(file.relative_to(ROOT))
+            silence_s = 3600 if name in checks.STORIES else checks.SILENCE_S_MAX
+            assert default_s < int(found) < silence_s, f"{name}: a limit of {found} s"
 
 
 def _is_sleeping(command_line: Path) -> bool:

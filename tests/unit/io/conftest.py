@@ -24,6 +24,7 @@ from mqbroker.node.effects import Batch, Close, Connect, PauseReading, Send
 from mqbroker.node.inputs import Input
 
 from tests.support.broker_process import free_port
+from tests.support.patience import PATIENCE_S
 
 PENDING_BYTES_MAX = 1000
 
@@ -113,7 +114,7 @@ async def bench(core: ScriptedCore, **listener: Any) -> AsyncIterator[Bench]:
         await asyncio.sleep(0.02)
 
 
-async def until(condition: Callable[[], Any], timeout_s: float = 5.0) -> None:
+async def until(condition: Callable[[], Any], timeout_s: float = PATIENCE_S) -> None:
     async with asyncio.timeout(timeout_s):
         while not condition():
             await asyncio.sleep(0.005)

@@ -19,8 +19,6 @@ from mqbroker.io.broadcast_endpoints import Unreachable
 from tests.unit.cluster.discovery.sayings import KEY, NODES, said
 from tests.unit.cluster.discovery.test_broadcaster import OPTIONS as BROADCAST
 
-pytestmark = pytest.mark.timeout(60)
-
 
 class Ears:
     """A Listener that writes down what it is told."""

@@ -25,6 +25,8 @@ from mqbroker.journal.recovered import Recovered
 from mqbroker.node.effects import DeleteSegment
 from mqbroker.node.inputs import Done, Input, Synced
 
+from tests.support.patience import PATIENCE_S
+
 NODE_ID = b"n" * 16
 
 
@@ -80,7 +82,7 @@ class Node:
             self.disk.submit(append)
         return append.position
 
-    def wait(self, position: int, timeout_s: float = 10) -> None:
+    def wait(self, position: int, timeout_s: float = PATIENCE_S) -> None:
         with self.changed:
             assert self.changed.wait_for(lambda: bool(self.positions) and self.positions[-1] >= position, timeout_s)
         self.journal.synced(position)
@@ -95,7 +97,7 @@ def node(tmp_path: Path) -> Iterator[Node]:
 
 
 def until(holds: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + 10
+    deadline_s = time.monotonic() + PATIENCE_S
     while not holds():
         assert time.monotonic() < deadline_s
         time.sleep(0.001)
@@ -191,7 +193,7 @@ def test_an_inline_commit_is_synced_when_the_call_returns(tmp_path: Path, monkey
     node.journal.store(2, 1, (1,), b"second")
     append = node.journal.take(sync=True)
     assert append is not None
-    deadline_s = time.monotonic() + 10
+    deadline_s = time.monotonic() + PATIENCE_S
     # The thread tells what it synced before it is idle again.
     while not node.disk.try_inline(append):
         assert time.monotonic() < deadline_s
@@ -274,7 +276,7 @@ def test_a_failed_sync_ends_it_and_nothing_is_reported_after(tmp_path: Path, cod
     node.wait(position)
     files.sync_error = code
     node.store(2, b"y")
-    deadline_s = time.monotonic() + 10
+    deadline_s = time.monotonic() + PATIENCE_S
     while not node.faults and time.monotonic() < deadline_s:
         time.sleep(0.005)
     files.sync_error = None

@@ -15,7 +15,9 @@ from mqbroker.io.large_messages import LargeMessages
 from mqbroker.node.effects import DeleteLarge, FinishLarge, ReadLarge, WriteLarge
 from mqbroker.node.inputs import Done, Failed, Input
 
-WAIT_S = 20.0
+from tests.support.patience import PATIENCE_S
+
+WAIT_S = PATIENCE_S
 
 
 class Desk:

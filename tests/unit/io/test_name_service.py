@@ -19,7 +19,6 @@ from mqbroker.io.name_service import NameEar, ask, servers_of_host
 from tests.unit.cluster.discovery.test_srv import name, target
 from tests.unit.io.test_announced_files import Ears
 
-pytestmark = pytest.mark.timeout(60)
 SERVICE = "_mq._tcp.example.org"
 
 

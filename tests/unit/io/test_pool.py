@@ -9,7 +9,9 @@ from mqbroker.io.pool import DerivePool
 from mqbroker.node.effects import Derive
 from mqbroker.node.inputs import Done, Failed
 
-WAIT_S = 20
+from tests.support.patience import PATIENCE_S
+
+WAIT_S = PATIENCE_S
 
 
 def test_each_effect_comes_back_once_with_the_derived_key() -> None:

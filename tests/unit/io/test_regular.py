@@ -12,8 +12,6 @@ from mqbroker.base.errors import ConfigFault, StorageFault
 from mqbroker.io import placing, regular, users_file
 from mqbroker.io.data_lock import DataLock
 
-pytestmark = pytest.mark.timeout(20)
-
 
 def bound(path: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
