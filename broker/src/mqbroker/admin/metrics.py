@@ -119,6 +119,10 @@ FAMILIES = {
         ),
         Family("mqbroker_messages_refused_total", "counter", BROKER, "Messages refused because memory was full."),
         Family(
+            "mqbroker_messages_malformed_total", "counter", BROKER,
+            "Messages that ended the link of their publisher because they are malformed.",
+        ),
+        Family(
             "mqbroker_messages_address_full_total", "counter", BROKER,
             "Messages refused because their address was full.",
         ),
@@ -228,6 +232,7 @@ def _of_broker(broker: Broker) -> dict[str, float]:
         "mqbroker_journal_segments": broker.journal.segments_count,
         "mqbroker_journal_unsynced_appends": broker.journal.position - 1 - broker.store.decisions.synced,
         "mqbroker_messages_refused_total": counters.refused,
+        "mqbroker_messages_malformed_total": counters.malformed,
         "mqbroker_messages_delivered_total": counters.delivered,
         "mqbroker_messages_rejected_total": counters.rejected,
         "mqbroker_connections_accepted_total": counters.connections,

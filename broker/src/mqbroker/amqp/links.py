@@ -32,6 +32,7 @@ from mqbroker.wire.performatives import (
 )
 from mqbroker.wire.run import Heading, Run, heading
 from mqbroker.wire.types import Symbol
+from mqbroker.wire.wellformed import Forms
 
 if TYPE_CHECKING:
     from mqbroker.amqp.session import Session
@@ -240,7 +241,8 @@ class ReceiverLink(LinkBase):
     """We receive: credit is what we granted and the peer has not used."""
 
     __slots__ = (
-        "is_numbered", "is_starved", "kept_bytes_max", "large_size_min", "max_message_size", "partial", "window",
+        "forms", "is_numbered", "is_starved", "kept_bytes_max", "large_size_min", "max_message_size", "partial",
+        "window",
     )  # fmt: skip
 
     role = ROLE_RECEIVER
@@ -248,6 +250,7 @@ class ReceiverLink(LinkBase):
     def __init__(self, session: Session, name: str, handle: int, is_ours: bool) -> None:
         super().__init__(session, name, handle, is_ours)
         self.partial: Partial | None = None
+        self.forms = Forms()
         self.window = 0
         self.is_starved = False
         self.is_numbered = False  # flows of the sender say which ids its messages have

@@ -22,6 +22,7 @@ from mqbroker.core.address import FULLY_QUALIFIED, Address
 from mqbroker.core.queue import Queue, Segment
 from mqbroker.core.transaction import Transaction
 from mqbroker.node.consumer import outcome_of
+from mqbroker.node.malformed import CONDITION, end_link
 from mqbroker.node.ongoing import Enlistment, Ongoing, Settlement, segment_of
 from mqbroker.node.prefixes import Place
 from mqbroker.node.relay import Relay, target_of
@@ -241,6 +242,11 @@ class Transactions:
         if not isinstance(link.owner, Address | Relay):
             # Requests to the coordinator, and what another node forwards: that is nobody's until it is taken in.
             link.detach("amqp:not-allowed", "only messages to an address can be part of a transaction")
+            return
+        malformed = link.forms.malformed(run)
+        if malformed is not None:
+            self.fail(txn_id, Refused(CONDITION, malformed.why))
+            end_link(self._peer, link, malformed.why)
             return
         ongoing = self._ongoing.get(txn_id)
         if ongoing is None:

@@ -15,3 +15,4 @@ class Counters:
     delivered: int = 0  # messages handed to consumers, again and again where they came back
     rejected: int = 0  # messages that consumers rejected
     refused: int = 0  # messages of publishers that did not fit into memory
+    malformed: int = 0  # what publishers sent and is no message

@@ -44,6 +44,7 @@ from mqbroker.node.consumer import OUT_BYTES_MAX, OUT_BYTES_MIN, LinkConsumer, o
 from mqbroker.node.coordinator import CoordinatorEnd, Transactions
 from mqbroker.node.effects import Close, PauseReading
 from mqbroker.node.full import admitted
+from mqbroker.node.malformed import take_before
 from mqbroker.node.ongoing import segment_of
 from mqbroker.node.rebinding import bind_again, place_of
 from mqbroker.node.refusals import refuse_run
@@ -70,8 +71,8 @@ class Peer(ABC):
 
     __slots__ = (
         "_deadline_ns", "_heard_ns", "broker", "conn", "connection", "due_ns", "far", "is_blocked", "is_paused",
-        "is_told_empty", "out_bytes", "out_bytes_max", "patience", "producers", "scheduled_ns", "spoke_ns", "temporary",
-        "transactions", "uploads", "user",
+        "is_told_empty", "is_told_malformed", "out_bytes", "out_bytes_max", "patience", "producers", "scheduled_ns",
+        "spoke_ns", "temporary", "transactions", "uploads", "user",
     )  # fmt: skip
 
     def __init__(self, broker: Broker, conn: int, far: str, patience: Patience) -> None:
@@ -83,6 +84,7 @@ class Peer(ABC):
         self.is_blocked = False
         self.is_paused = False
         self.is_told_empty = False
+        self.is_told_malformed = False
         self.out_bytes = 0
         self.out_bytes_max = OUT_BYTES_MIN
         self.producers: dict[ReceiverLink, None] = {}
@@ -248,6 +250,10 @@ class Peer(ABC):
         if not isinstance(address, Address):
             self._elsewhere(event)  # each message meets its own address
             return
+        malformed = link.forms.malformed(run) if run.large is None else None
+        if malformed is not None:
+            take_before(self, event, malformed)
+            return
         if broker.store.memory.is_full and not broker.store.takes_when_full(address):
             refuse_run(self, event, broker.store.memory.why_full)
             return
@@ -274,6 +280,10 @@ class Peer(ABC):
         owner = event.link.owner
         if isinstance(owner, ArrivalEnd | CanaryEnd):
             owner.incoming(self, event)
+            return
+        malformed = event.link.forms.malformed(event.run) if event.run.large is None else None
+        if malformed is not None:
+            take_before(self, event, malformed)
         else:
             self._relay(event.link, owner.publish(event.run, self.origin), event)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final, NamedTuple
 
-from mqbroker.base.errors import PeerFault
+from mqbroker.base.errors import PeerFault, Scope
 from mqbroker.wire.scan import HEADER, section_at
 from mqbroker.wire.sections import PRIORITY_DEFAULT, decode_header
 
@@ -63,6 +63,16 @@ def _section_spelt_out(buffer: bytes, offset: int, end: int) -> Section | None:
     except PeerFault:
         return NO_SECTION
     return _decoded_section(buffer, offset, end) if code == HEADER else NO_SECTION
+
+
+def section_fault(payload: bytes) -> PeerFault:
+    """What is wrong with the header section at the start of a message, where section_of has none."""
+    why = f"over {SECTION_BYTES_MAX} bytes"
+    try:
+        decode_header(payload, 0, len(payload))
+    except PeerFault as fault:
+        why = fault.description
+    return PeerFault("amqp:decode-error", f"the message's header section is malformed: {why}", Scope.LINK)
 
 
 def _decoded_section(buffer: bytes, offset: int, end: int) -> Section | None:

@@ -46,7 +46,7 @@ KEY_SIZE_MAX: Final = 1024
 
 def parts_of(run: Run) -> list[Run]:
     """The run cut where traits change, each part with its traits. Parts are runs of their own over the same buffer."""
-    if _is_plain(run):
+    if run.is_plain or _is_plain(run):
         return [run]
     found = [_traits(run, index) for index in range(run.count)]
     if found == [PLAIN] * len(found):
@@ -67,6 +67,7 @@ def part_of(run: Run, begin: int, end: int, traits: Traits = PLAIN) -> Run:
     layout = Layout(run.head_size, run.vary_start, run.vary_end, run.section)
     made = Run(run.buffer, run.starts[begin:end], run.stride, layout)
     made.traits = traits
+    made.is_plain = run.is_plain
     made.large = run.large
     return made
 

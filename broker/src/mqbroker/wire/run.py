@@ -18,9 +18,8 @@ from operator import sub
 from struct import Struct
 from typing import Final
 
-from mqbroker.base.errors import PeerFault, Scope
 from mqbroker.base.value import Value
-from mqbroker.wire.header_section import HEADER_LEAD, Section, section_of
+from mqbroker.wire.header_section import HEADER_LEAD, Section, section_fault, section_of
 from mqbroker.wire.large_file import Large
 from mqbroker.wire.shape import TAG_SIZE_MAX, Shape, shape_of
 from mqbroker.wire.traits import PLAIN, Traits
@@ -62,6 +61,7 @@ class Run:
         "frame_size_max",
         "head_size",
         "held_bytes",
+        "is_plain",
         "large",
         "live",
         "references",
@@ -87,6 +87,7 @@ class Run:
         self.frame_size_max = stride or _largest(buffer, starts)
         self.first_id = 0
         self.traits: Traits = PLAIN
+        self.is_plain = False  # no message says anything special, as was found out before (wellformed.py)
         self.large: Large | None = None  # of a run of one: where the rest of the message is
         self.arrived_ms = 0  # wall clock, as the next two
         self.expires_ms = 0  # 0: never
@@ -304,7 +305,7 @@ def single(payload: bytes) -> Run:
     """
     section = section_of(payload, 0, len(payload))
     if section is None:
-        raise PeerFault("amqp:decode-error", "the message's header section is malformed", Scope.LINK)
+        raise section_fault(payload)
     size = _CANONICAL_SIZE + len(payload)
     head = _CANONICAL.pack(size, b"\x02\x00\x00\x00", b"\x00\x53\x14\xc0\x10\x05", b"\x52\x00", b"\x70\x00\x00\x00\x00",
                            b"\xa0\x04\x00\x00\x00\x00", b"\x43\x42")  # fmt: skip

@@ -1,0 +1,156 @@
+"""Messages that are none end the link that brought them, wherever they stand, and reach nobody."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from mqbroker.wire.performatives import (
+    Accepted,
+    Attach,
+    Declare,
+    Detach,
+    Discharge,
+    Disposition,
+    Rejected,
+    Source,
+    Target,
+    TransactionalState,
+    Transfer,
+)
+from mqbroker.wire.sections import build_message
+
+from tests.support import frames, transactions
+from tests.support.malformed import HEADERS, MALFORMED, MESSAGES
+from tests.support.stage import Stage, options_with
+
+CONDITION = "amqp:decode-error"
+GOOD = 40  # more than a run needs to be looked at by columns
+
+
+def sender_on(stage: Stage, address: str | None = "orders") -> int:
+    """A connection that sends on handle 0 to that address, and on handle 5 to another."""
+    conn = stage.accept()
+    attach = Attach(name="s0", handle=0, role=False, snd_settle_mode=2, source=Source(),
+                    target=Target(address=address), initial_delivery_count=0)  # fmt: skip
+    said = frames.anonymous() + frames.opened() + frames.begun() + frames.frame(attach)
+    stage.talk(conn, said + frames.sender("others", 5))
+    return conn
+
+
+def transfer(number: int, payload: bytes, *, settled: bool = False, handle: int = 0, **fields: Any) -> bytes:
+    head = Transfer(handle=handle, delivery_id=number, delivery_tag=number.to_bytes(4, "big"), message_format=0,
+                    settled=settled)  # fmt: skip
+    return frames.frame(replace(head, **fields), payload)
+
+
+def count_at(stage: Stage, name: str = "orders") -> int:
+    queue = stage.broker.store.queues.get(name)
+    return queue.message_count if queue is not None else 0
+
+
+def assert_refused(stage: Stage, conn: int, said: bytes, taken: int) -> None:
+    """The link has ended with a reason that names a byte, and everything else goes on."""
+    (detach,) = frames.of_kind(said, Detach)
+    assert (detach.handle, detach.closed) == (0, True)
+    assert str(detach.error.condition) == CONDITION
+    assert "at byte" in detach.error.description
+    assert count_at(stage) == taken
+    assert stage.broker.counters.malformed == 1
+    assert [notice.event for notice in stage.notices].count("message-malformed") == 1
+    answer = stage.talk(conn, transfer(1000, build_message(b"on another link"), handle=5))
+    assert [type(each.state) for each in frames.of_kind(answer, Disposition)] == [Accepted]
+    assert count_at(stage, "others") == 1
+    assert conn not in stage.closed
+
+
+@pytest.mark.parametrize("settled", [True, False])
+@pytest.mark.parametrize("header", HEADERS)
+@pytest.mark.parametrize("name", MALFORMED)
+def test_one_alone(name: str, header: str, settled: bool) -> None:
+    stage = Stage(options_with())
+    conn = sender_on(stage)
+    said = stage.talk(conn, transfer(0, HEADERS[header] + MALFORMED[name], settled=settled))
+    assert_refused(stage, conn, said, 0)
+
+
+@pytest.mark.parametrize("address", ["orders", None])
+@pytest.mark.parametrize("name", MALFORMED)
+def test_one_among_good_ones_of_its_size(name: str, address: str | None) -> None:
+    """Those before it are taken in, it and those behind it are not; also on a link without an address."""
+    stage = Stage(options_with(limits={"max_message_size_bytes": 1 << 20}))
+    conn = sender_on(stage, address)
+    bad = HEADERS["durable"] + MALFORMED[name]
+    to = b"\x00\x53\x73\xc0\x0b\x03\x40\x40\xa1\x06orders"
+    room = max(len(bad) - len(HEADERS["durable"] + to) - 8, 0)
+    good = HEADERS["durable"] + to + b"\x00\x53\x75\xb0" + room.to_bytes(4, "big") + b"x" * room
+    block = [transfer(number, bad if number == GOOD else good) for number in range(GOOD + 20)]
+    said = stage.talk(conn, b"".join(block))
+    assert_refused(stage, conn, said, GOOD)
+
+
+@pytest.mark.parametrize("settled", [True, False])
+@pytest.mark.parametrize("name", MALFORMED)
+def test_one_in_pieces(name: str, settled: bool) -> None:
+    stage = Stage(options_with())
+    conn = sender_on(stage)
+    payload = HEADERS["durable"] + MALFORMED[name]
+    said = stage.talk(
+        conn,
+        transfer(0, payload[:9], settled=settled, more=True)
+        + frames.frame(Transfer(handle=0, settled=settled, more=True), payload[9:10])
+        + frames.frame(Transfer(handle=0, settled=settled), payload[10:]),
+    )
+    assert_refused(stage, conn, said, 0)
+
+
+@pytest.mark.parametrize("settled", [True, False])
+@pytest.mark.parametrize("address", ["orders", None])
+@pytest.mark.parametrize("name", MALFORMED)
+def test_one_of_a_transaction_fails_it(name: str, address: str | None, settled: bool) -> None:
+    stage = Stage(options_with())
+    conn = sender_on(stage, address)
+    stage.talk(conn, frames.frame(replace(transactions.coordinator_attach(), handle=9)))
+    stage.talk(conn, transactions.request(0, Declare(), 9))
+    state = TransactionalState(txn_id=(1).to_bytes(8, "big"))
+    to = b"\x00\x53\x73\xc0\x0b\x03\x40\x40\xa1\x06orders"
+    stage.talk(conn, transfer(1, to + MESSAGES["data"], settled=settled, state=state))
+    said = stage.talk(conn, transfer(2, MALFORMED[name], settled=settled, state=state))
+    (detach,) = frames.of_kind(said, Detach)
+    assert str(detach.error.condition) == CONDITION
+    end = stage.talk(conn, transactions.request(3, Discharge(txn_id=state.txn_id), 9))
+    (answer,) = (each for each in frames.of_kind(end, Disposition) if each.first == 3)
+    assert isinstance(answer.state, Rejected)
+    assert answer.state.error is not None
+    assert CONDITION in str(answer.state.error.description)
+    assert count_at(stage) == 0
+
+
+@pytest.mark.parametrize("name", MESSAGES)
+def test_what_is_odd_and_a_message_is_passed_on_byte_for_byte(name: str) -> None:
+    stage = Stage(options_with())
+    conn = sender_on(stage)
+    said = stage.talk(conn, b"".join(transfer(number, MESSAGES[name]) for number in range(GOOD)))
+    assert {type(each.state) for each in frames.of_kind(said, Disposition)} == {Accepted}
+    got = stage.talk(conn, frames.receiver("orders", credit=GOOD))
+    payloads = [each[1] for each in frames.heard(got) if isinstance(each, tuple)]
+    assert payloads == [MESSAGES[name]] * GOOD
+
+
+def test_the_header_section_says_where_it_is_wrong() -> None:
+    stage = Stage(options_with())
+    conn = sender_on(stage)
+    said = stage.talk(conn, transfer(0, b"\x00\x53\x70\xc0\x02\x01\xff" + MESSAGES["data"]))
+    (detach,) = frames.of_kind(said, Detach)
+    assert str(detach.error.condition) == CONDITION
+    assert detach.error.description.endswith("at byte 6")
+
+
+def test_a_peer_that_sends_many_is_logged_once() -> None:
+    stage = Stage(options_with())
+    conn = sender_on(stage)
+    for number in range(5):
+        stage.talk(conn, transfer(number, MALFORMED["a body cut short"]) + frames.detach() + frames.sender())
+    assert stage.broker.counters.malformed == 5
+    assert [notice.event for notice in stage.notices].count("message-malformed") == 1
