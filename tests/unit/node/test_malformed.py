@@ -6,6 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from mqbroker.core.remote_binding import cluster_name_of
+from mqbroker.node.forwards import NUMBERED, ROUTE, SOURCE, STORE_AND_FORWARD
 from mqbroker.wire.performatives import (
     Accepted,
     Attach,
@@ -22,7 +24,8 @@ from mqbroker.wire.performatives import (
 from mqbroker.wire.sections import build_message
 
 from tests.support import frames, transactions
-from tests.support.malformed import HEADERS, MALFORMED, MESSAGES
+from tests.support.large_messages import SIZE_MIN, stage_of
+from tests.support.malformed import BODY, HEADERS, MALFORMED, MESSAGES, listed, section
 from tests.support.stage import Stage, options_with
 
 CONDITION = "amqp:decode-error"
@@ -154,3 +157,78 @@ def test_a_peer_that_sends_many_is_logged_once() -> None:
         stage.talk(conn, transfer(number, MALFORMED["a body cut short"]) + frames.detach() + frames.sender())
     assert stage.broker.counters.malformed == 5
     assert [notice.event for notice in stage.notices].count("message-malformed") == 1
+
+
+FILLER = b"x" * SIZE_MIN * 2
+WIDE = len(FILLER).to_bytes(4, "big")
+LARGE = {
+    **{
+        name: payload.removesuffix(BODY) + section(0x75, b"\xb0" + WIDE + FILLER)
+        for name, payload in MALFORMED.items() if payload.endswith(BODY) and payload != BODY
+    },
+    **{
+        f"{name}, behind much": section(0x75, b"\xb0" + WIDE + FILLER) + payload
+        for name, payload in MALFORMED.items() if not payload.endswith(BODY)
+    },
+    "text that is not UTF-8 at its end": section(0x77, b"\xb1" + WIDE + FILLER[:-1] + b"\xff"),
+    "text that ends within a character": section(0x77, b"\xb1" + WIDE + FILLER[:-1] + b"\xc3"),
+    "a body of which the last byte is missing": section(0x75, b"\xb0" + WIDE + FILLER[:-1]),
+    "text in a list that is not UTF-8": section(0x77, listed(b"\xb1" + WIDE + FILLER, b"\xa1\x01\xff")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("settled", [True, False])
+@pytest.mark.parametrize("name", LARGE)
+def test_one_that_goes_into_a_file(name: str, settled: bool) -> None:
+    """A good one before it is kept, and of it no file is left."""
+    stage = stage_of()
+    conn = sender_on(stage)
+    good = HEADERS["durable"] + section(0x75, b"\xb0" + WIDE + FILLER)
+    stage.talk(conn, b"".join(pieces_of(0, good, settled)))
+    assert len(stage.large_files.sizes) == 1
+    bad = HEADERS["durable"] + LARGE[name]
+    said = b"".join(stage.talk(conn, piece) for piece in pieces_of(1, bad, settled))
+    assert_refused(stage, conn, said, 1)
+    stage.run()
+    assert len(stage.large_files.sizes) == 1
+    got = stage.talk(conn, frames.receiver("orders", credit=9))
+    payload = b"".join(each[1] for each in frames.heard(got) if isinstance(each, tuple))
+    assert payload == good
+
+
+def pieces_of(number: int, payload: bytes, settled: bool) -> list[bytes]:
+    """The transfers of one message."""
+    cuts = range(900, len(payload), 900)
+    first = transfer(number, payload[:900], settled=settled, more=True)
+    rest = [
+        frames.frame(Transfer(handle=0, settled=settled, more=at + 900 < len(payload)), payload[at : at + 900])
+        for at in cuts
+    ]
+    return [first, *rest]
+
+
+def test_all_of_a_large_one_in_one_read() -> None:
+    stage = stage_of()
+    conn = sender_on(stage)
+    for number, name in enumerate(LARGE):
+        said = stage.talk(conn, b"".join(pieces_of(number, HEADERS["durable"] + LARGE[name], False)))
+        (detach,) = frames.of_kind(said, Detach)
+        assert str(detach.error.condition) == CONDITION
+        stage.talk(conn, frames.detach() + frames.sender(name=name))
+    assert stage.large_files.sizes == {}
+    assert stage.broker.counters.malformed == len(LARGE)
+
+
+def test_what_another_node_forwards_is_taken_as_it_comes() -> None:
+    """An older release took it in: it is delivered once, and the link between the nodes stands."""
+    stage = Stage(options_with({"kind": "cluster"}))
+    stage.admin("queue-create", name="orders")
+    route = [cluster_name_of("orders", stage.broker.node_id)]
+    target = Target(address="orders", capabilities=(STORE_AND_FORWARD,))
+    attach = Attach(name="route", handle=0, role=False, snd_settle_mode=0, source=Source(), target=target,
+                    initial_delivery_count=0, properties={SOURCE: "other", ROUTE: route, NUMBERED: False})  # fmt: skip
+    conn = stage.accept()
+    stage.talk(conn, frames.anonymous() + frames.opened() + frames.begun() + frames.frame(attach))
+    said = stage.talk(conn, transfer(0, MALFORMED["properties behind the body"]))
+    assert frames.of_kind(said, Detach) == []
+    assert count_at(stage) == 1

@@ -12,13 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 from mqbroker.amqp.events import Incoming, Piece, Whole
 from mqbroker.amqp.links import ReceiverLink
+from mqbroker.base.errors import PeerFault
 from mqbroker.base.notice import Level
 from mqbroker.node.arrival_links import ArrivalEnd
 from mqbroker.node.large_messages import UPLOAD_BYTES_MAX, FilePiece
+from mqbroker.node.malformed import end_link
 from mqbroker.node.refusals import refuse_run
+from mqbroker.wire.body_check import BodyCheck
 from mqbroker.wire.header_section import section_of
 from mqbroker.wire.large import large_run
 from mqbroker.wire.large_file import Large
+from mqbroker.wire.wellformed import form_of
 
 if TYPE_CHECKING:
     from mqbroker.node.peer import Peer
@@ -30,11 +34,12 @@ class Upload:
     `gathered_bytes` of `chunks` wait to be handed over.
     """
 
-    __slots__ = ("chunks", "failure", "file", "gathered_bytes", "head", "size_bytes")
+    __slots__ = ("check", "chunks", "failure", "file", "gathered_bytes", "head", "size_bytes")
 
     def __init__(self, file: int, head: bytes) -> None:
         self.file = file
         self.head = head
+        self.check: BodyCheck | None = BodyCheck(len(head))
         self.chunks: list[bytes] = []
         self.gathered_bytes = 0
         self.size_bytes = 0
@@ -72,10 +77,38 @@ class Uploads:
         if upload is None:
             if not event.link.is_attached:
                 return
-            upload = self._by_link[event.link] = Upload(self._peer.broker.store.large.begin(), event.head)
-        if not upload.failure:
+            upload = Upload(self._peer.broker.store.large.begin(), event.head)
+            self._by_link[event.link] = upload
+            if isinstance(event.link.owner, ArrivalEnd):
+                upload.check = None  # malformed.py says why
+        if not self._is_well_formed(upload, event):
+            self._end(event.link, upload.failure)
+        elif not upload.failure:
             upload.chunks.append(event.data)
             self._gather(upload, len(event.data))
+
+    def _end(self, link: ReceiverLink, why: str) -> None:
+        """What comes on the link is no message. Events that tell more of it may be there already."""
+        end_link(self._peer, link, why)
+        self.drop(link)
+
+    @staticmethod
+    def _is_well_formed(upload: Upload, event: Piece | Whole) -> bool:
+        """As far as it has come."""
+        if upload.check is None:
+            return True
+        try:
+            if isinstance(event, Whole):
+                upload.check.finish()
+            else:
+                if event.head:
+                    section = section_of(event.head, 0, len(event.head))
+                    form_of(event.head, section.size_bytes if section is not None else 0)
+                upload.check.feed(event.data)
+        except PeerFault as fault:
+            upload.failure, upload.check = fault.description, None
+            return False
+        return True
 
     def _gather(self, upload: Upload, size_bytes: int) -> None:
         upload.gathered_bytes += size_bytes
@@ -127,6 +160,11 @@ class Uploads:
         """The last piece has come."""
         upload = self._by_link.pop(event.link, None)
         if upload is None:
+            self.go_on()
+            return
+        if not self._is_well_formed(upload, event):
+            self._by_link[event.link] = upload
+            self._end(event.link, upload.failure)
             self.go_on()
             return
         self._finishing = upload

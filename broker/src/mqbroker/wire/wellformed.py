@@ -3,8 +3,8 @@
 Messages of one link look alike, so each is first held against the form of the last one that was looked into: bytes
 that say what is where are the same, text is ASCII, and what lies between may be anything. Only what does not fit is
 walked through, value by value and in linear time. Invariants: what fits a form is well-formed, and says no more of
-itself than the form does (parts.py); nothing is decoded. What a message may lack is a body: Proton and Qpid JMS send
-such. Source: AMQP 1.0 §1.6, §3.2.
+itself than the form does (parts.py); nothing is decoded. A message may lack a body, and its application properties
+may hold lists and maps, against §3.2.5: Proton sends such, and no client fails over them. Source: AMQP 1.0 §1.6, §3.2.
 """
 
 from __future__ import annotations
@@ -59,6 +59,8 @@ from mqbroker.wire.scan import (
 )
 
 FORM_BYTES_MAX: Final = 1024  # what is longer before its body is walked through each time
+VALUES_MAX: Final = 1 << 16  # time for a message is bounded: what else its body holds is stepped over by its sizes
+ALIKE_MIN: Final = 64
 COLUMNS_MIN: Final = 16  # below this many messages a look at each is faster than one at whole columns
 COLUMNS_PER_MESSAGE_MAX: Final = 2  # and where there are more columns than this for each
 
@@ -210,13 +212,23 @@ def is_text(buffer: bytes, begin: int, end: int) -> bool:
 # -- one message, value by value --------------------------------------------------------------------------------------
 
 
+class Walk:
+    """One way through a message. `mask`: as a Form has it; `left`: so many values may still be looked into."""
+
+    __slots__ = ("left", "mask")
+
+    def __init__(self, size_bytes: int) -> None:
+        self.mask = bytearray(b"\xff" * size_bytes)
+        self.left = VALUES_MAX
+
+
 def form_of(payload: bytes, begin: int) -> Form:
     """The form of a message whose header section, if it has one, ends at `begin`. Raises PeerFault.
 
     The description counts bytes from the beginning of the message.
     """
     end = len(payload)
-    mask = bytearray(b"\xff" * min(end, FORM_BYTES_MAX))
+    walk = Walk(min(end, FORM_BYTES_MAX))
     at, last, count, body = begin, HEADER, 0, -1
     is_plain = True
     while at < end:
@@ -225,12 +237,12 @@ def form_of(payload: bytes, begin: int) -> Form:
         check_order(section, last, count, at)
         if DATA <= section <= VALUE:
             body = value if body < 0 else end
-            at = _body(payload, section, value, mask)
+            at = _body(payload, section, value, walk)
         elif section == PROPERTIES:
-            at, is_telling = _properties(payload, value, mask)
+            at, is_telling = _properties(payload, value, walk)
             is_plain = is_plain and not is_telling
         else:
-            at, is_telling = _map(payload, section, value, mask)
+            at, is_telling = _map(payload, section, value, walk)
             is_plain = is_plain and not is_telling
         last = section
     code = payload[body] if 0 <= body < end and last != FOOTER else NULL
@@ -238,9 +250,9 @@ def form_of(payload: bytes, begin: int) -> Form:
         end = body + 1
     else:
         code = NULL
-    if end > len(mask):
+    if end > len(walk.mask):
         return Form(b"", b"", NULL, is_plain, True)
-    return Form(payload[begin:end], bytes(mask[begin:end]), code, is_plain, False)
+    return Form(payload[begin:end], bytes(walk.mask[begin:end]), code, is_plain, False)
 
 
 def check_order(section: int, last: int, count: int, at: int) -> None:
@@ -253,10 +265,10 @@ def check_order(section: int, last: int, count: int, at: int) -> None:
         raise decode_fault(f"body of section 0x{last:02x} goes on with section 0x{section:02x}", at)
 
 
-def _body(payload: bytes, section: int, at: int, mask: bytearray) -> int:
+def _body(payload: bytes, section: int, at: int, walk: Walk) -> int:
     """Checks the value of a section of a body; the offset behind it."""
     check_kind(section, payload[at] if at < len(payload) else NULL, at)
-    return _value(payload, at, len(payload), 0, mask)
+    return _value(payload, at, len(payload), 0, walk)
 
 
 def check_kind(section: int, code: int, at: int) -> None:
@@ -267,7 +279,7 @@ def check_kind(section: int, code: int, at: int) -> None:
         raise decode_fault(f"list expected in an amqp-sequence section, got format code 0x{code:02x}", at)
 
 
-def _properties(payload: bytes, at: int, mask: bytearray) -> tuple[int, bool]:
+def _properties(payload: bytes, at: int, walk: Walk) -> tuple[int, bool]:
     """Checks the list of properties; the offset behind it, and whether they make the message special."""
     code = payload[at] if at < len(payload) else NULL
     if code == LIST0:
@@ -286,7 +298,7 @@ def _properties(payload: bytes, at: int, mask: bytearray) -> tuple[int, bool]:
             raise decode_fault(f"properties, {name}: format code 0x{payload[at]:02x} is not of its type", at)
         if payload[at] != NULL:
             is_telling = is_telling or field in _TELLING
-            at = _value(payload, at, end, 1, mask)
+            at = _value(payload, at, end, 1, walk)
         else:
             at += 1
     if at != end:
@@ -294,7 +306,7 @@ def _properties(payload: bytes, at: int, mask: bytearray) -> tuple[int, bool]:
     return end, is_telling
 
 
-def _map(payload: bytes, section: int, at: int, mask: bytearray) -> tuple[int, bool]:
+def _map(payload: bytes, section: int, at: int, walk: Walk) -> tuple[int, bool]:
     """Checks the map of annotations, application properties or a footer; the offset behind it, and as above."""
     code = payload[at] if at < len(payload) else NULL
     if code != MAP8 and code != MAP32:
@@ -303,21 +315,22 @@ def _map(payload: bytes, section: int, at: int, mask: bytearray) -> tuple[int, b
     allowed = _PROPERTY_KEYS if is_of_properties else _ANNOTATION_KEYS
     count, at, end = compound_bounds(payload, at + 1, len(payload), code == MAP32)
     _check_pairs(count, at, end)
+    if count > VALUES_MAX:
+        raise decode_fault(f"section 0x{section:02x} of over {VALUES_MAX} keys and values", at)
     is_telling = False
-    keys: set[bytes] = set()
+    seen: set[bytes] = set()
+    keys = Walk(0)
     for _ in range(count // 2):
         if at >= end or payload[at] not in allowed:
             what = "string" if is_of_properties else "symbol or ulong"
             raise decode_fault(f"key of section 0x{section:02x} must be a {what}", at)
-        after = _value(payload, at, end, 1, bytearray())  # keys are the same in all messages of a form
-        key = _key(payload, at, after)
-        if key in keys:
+        after = _value(payload, at, end, 1, keys)  # keys are the same in all messages of a form
+        said = _key(payload, at, after)
+        if said in seen:
             raise decode_fault(f"section 0x{section:02x} has a key twice", at)
-        keys.add(key)
-        is_telling = is_telling or key in _MARKS
-        if is_of_properties and after < end and (payload[after] >= LIST8 or payload[after] in (DESCRIBED, LIST0)):
-            raise decode_fault("an application property must have a simple type", after)
-        at = _value(payload, after, end, 1, mask)
+        seen.add(said)
+        is_telling = is_telling or said in _MARKS
+        at = _value(payload, after, end, 1, walk)
     if at != end:
         raise decode_fault(f"section 0x{section:02x} has {end - at} bytes behind its last value", at)
     return end, is_telling
@@ -339,19 +352,19 @@ def _check_pairs(count: int, at: int, end: int) -> None:
         raise decode_fault(f"map of {count} keys and values in {end - at} bytes", at)
 
 
-def _value(payload: bytes, at: int, end: int, depth: int, mask: bytearray) -> int:
+def _value(payload: bytes, at: int, end: int, depth: int, walk: Walk) -> int:
     """Checks the value whose format code is at `at`, and takes out of `mask` what may be another; the offset behind."""
     if at >= end:
         raise decode_fault("value expected, nothing left", at)
     code = payload[at]
     if code == DESCRIBED:
         _check_depth(depth, at)
-        at = _value(payload, at + 1, end, depth + 1, mask)
-        return _value(payload, at, end, depth + 1, mask)
-    return _content(payload, code, at + 1, (end, depth), mask)
+        at = _value(payload, at + 1, end, depth + 1, walk)
+        return _value(payload, at, end, depth + 1, walk)
+    return _content(payload, code, at + 1, (end, depth), walk)
 
 
-def _content(payload: bytes, code: int, at: int, place: tuple[int, int], mask: bytearray) -> int:
+def _content(payload: bytes, code: int, at: int, place: tuple[int, int], walk: Walk) -> int:
     """The same of what stands behind a format code."""
     end, depth = place
     if not _KNOWN[code]:
@@ -361,39 +374,45 @@ def _content(payload: bytes, code: int, at: int, place: tuple[int, int], mask: b
         if after > end:
             raise decode_fault(f"{after - at} bytes expected", at)
         if code in (BOOLEAN, CHAR):
-            _check_fixed(payload, code, at)
-        elif after <= len(mask):
-            mask[at:after] = bytes(after - at)
+            check_fixed(payload, code, at, at)
+        elif after <= len(walk.mask):
+            walk.mask[at:after] = bytes(after - at)
         return after
     if code < LIST8:
-        return _sized(payload, code, at, end, mask)
+        return _sized(payload, code, at, end, walk)
     _check_depth(depth, at)
     count, at, body_end = compound_bounds(payload, at, end, code in (LIST32, MAP32, ARRAY32))
     if code in (ARRAY8, ARRAY32):
-        at = _array(payload, count, at, (body_end, depth), mask)
+        at = _array(payload, count, at, (body_end, depth), walk)
     else:
         if code in (MAP8, MAP32):
             _check_pairs(count, at, body_end)
         elif count > body_end - at:
             raise decode_fault(f"list of {count} values in {body_end - at} bytes", at)
+        if count > ALIKE_MIN and _are_alike(payload, count, at, body_end):
+            return body_end
+        walk.left -= count
+        if walk.left < 0:
+            return body_end
         for _ in range(count):
-            at = _value(payload, at, body_end, depth + 1, mask)
+            at = _value(payload, at, body_end, depth + 1, walk)
     if at != body_end:
         raise decode_fault(f"compound has {body_end - at} bytes behind its last value", at)
     return body_end
 
 
-def _check_fixed(payload: bytes, code: int, at: int) -> None:
+def check_fixed(payload: bytes, code: int, at: int, offset: int) -> None:
+    """Whether a value without a size, which is at `at`, is one. `offset`: where that is in the message."""
     if code == BOOLEAN:
         if payload[at] > 1:
-            raise decode_fault("boolean must be 0x00 or 0x01", at)
-        return
-    point: int = _U32.unpack_from(payload, at)[0]
-    if point > 0x10FFFF or 0xD800 <= point <= 0xDFFF:
-        raise decode_fault(f"0x{point:x} is no Unicode character", at)
+            raise decode_fault("boolean must be 0x00 or 0x01", offset)
+    elif code == CHAR:
+        point: int = _U32.unpack_from(payload, at)[0]
+        if point > 0x10FFFF or 0xD800 <= point <= 0xDFFF:
+            raise decode_fault(f"0x{point:x} is no Unicode character", offset)
 
 
-def _sized(payload: bytes, code: int, at: int, end: int, mask: bytearray) -> int:
+def _sized(payload: bytes, code: int, at: int, end: int, walk: Walk) -> int:
     """The same of binary, string and symbol: behind their code stands a size."""
     begin = at + (1 if code < VBIN32 else 4)
     if begin > end:
@@ -403,13 +422,13 @@ def _sized(payload: bytes, code: int, at: int, end: int, mask: bytearray) -> int
     if after > end:
         raise decode_fault(f"{size} bytes do not fit their surroundings", at)
     if code in (VBIN8, VBIN32):
-        if after <= len(mask):
-            mask[begin:after] = bytes(size)
+        if after <= len(walk.mask):
+            walk.mask[begin:after] = bytes(size)
         return after
     piece = payload[begin:after]
     if piece.isascii():
-        if after <= len(mask):
-            mask[begin:after] = b"\x80" * size
+        if after <= len(walk.mask):
+            walk.mask[begin:after] = b"\x80" * size
         return after
     if code in (SYM8, SYM32):
         raise decode_fault("a symbol is not ascii", begin)
@@ -420,14 +439,14 @@ def _sized(payload: bytes, code: int, at: int, end: int, mask: bytearray) -> int
     return after
 
 
-def _array(payload: bytes, count: int, at: int, place: tuple[int, int], mask: bytearray) -> int:
+def _array(payload: bytes, count: int, at: int, place: tuple[int, int], walk: Walk) -> int:
     """The same of an array, behind its count: its values share one format code and their descriptors."""
     end, depth = place
     depth += 1
     descriptors = 0
     while at < end and payload[at] == DESCRIBED:
         _check_depth(depth + descriptors, at)
-        at = _value(payload, at + 1, end, depth + 1, mask)
+        at = _value(payload, at + 1, end, depth + 1, walk)
         descriptors += 1
     if at >= end:
         raise decode_fault("array without a constructor", at)
@@ -436,11 +455,27 @@ def _array(payload: bytes, count: int, at: int, place: tuple[int, int], mask: by
     limit = ZERO_WIDTH_COUNT_MAX if code in ZERO_WIDTH else end - at
     if count > limit:
         raise decode_fault(f"array of {count} values where {limit} are possible", at)
-    for _ in range(count):
-        at = _content(payload, code, at, (end, depth), mask)
-    if not count and not _KNOWN[code]:
+    if not _KNOWN[code]:
         raise decode_fault(f"unknown format code 0x{code:02x}", at - 1)
+    if code < VBIN8 and code != CHAR and at + count * _WIDTHS[code >> 4] == end:
+        if code == BOOLEAN and payload[at:end].strip(b"\0\1"):
+            raise decode_fault("booleans must be 0x00 or 0x01", at)
+        return end
+    walk.left -= count
+    if walk.left < 0:
+        return end
+    for _ in range(count):
+        at = _content(payload, code, at, (end, depth), walk)
     return at
+
+
+def _are_alike(payload: bytes, count: int, at: int, end: int) -> bool:
+    """Whether a list surely holds numbers or the like of one format code only, of which any bytes are a value."""
+    code = payload[at]
+    if code == DESCRIBED or code >= VBIN8 or not _KNOWN[code] or code in (BOOLEAN, CHAR):
+        return False
+    step = 1 + _WIDTHS[code >> 4]
+    return end - at == count * step and payload[at:end:step] == _BYTE[code] * count
 
 
 def _check_depth(depth: int, at: int) -> None:
