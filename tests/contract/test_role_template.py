@@ -13,6 +13,7 @@ from mqbroker.config.load import parse
 from mqbroker.config.slices import BrokerOptions
 from mqbroker.config.tables import render_toml
 from mqbroker.config.variables import HostVariables, Instance
+from mqbroker.config.whole import END, PROMISE
 
 TEMPLATE = Path(__file__).resolve().parents[2] / "roles" / "broker" / "templates" / "broker.toml.j2"
 BASE = {"mq_cluster_name": "orders", "mq_cluster_secret": "0123456789abcdef"}
@@ -234,7 +235,8 @@ def test_template_means_what_the_models_mean(case: str) -> None:
     options = parse(made)
     assert isinstance(options, BrokerOptions), (made, [str(fault) for fault in options])
     assert options == parse(render_toml(variables, instance, "mq1", address))
-    assert made.startswith("#\n# Ansible managed\n#\n[node]\n")
+    assert made.startswith(f"#\n# Ansible managed\n#\n{PROMISE}\n[node]\n")
+    assert made.endswith(f"\n{END}\n")
 
 
 @pytest.mark.parametrize(

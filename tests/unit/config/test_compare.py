@@ -45,7 +45,7 @@ def options(text: str) -> BrokerOptions:
         (ORDERS.format(1), "", Verdict.RELOAD, ["address-settings.orders"]),
         ("", SECURITY.format("a"), Verdict.RELOAD, ["security-settings.orders"]),
         (SECURITY.format("a"), SECURITY.format("b"), Verdict.RELOAD, ["security-settings.orders.send"]),
-        (SECURITY.format("a"), "", Verdict.RELOAD, ["security-settings.orders"]),
+        (SECURITY.format("a"), "", Verdict.RESTART, ["security-settings.orders"]),
         ("", DIVERT.format("a"), Verdict.RELOAD, ["diverts.d"]),
         (DIVERT.format("a"), DIVERT.format("b"), Verdict.RELOAD, ["diverts.d.forwarding-address"]),
         (DIVERT.format("a"), "", Verdict.RESTART, ["diverts.d"]),

@@ -55,37 +55,51 @@ def read(file: Path, *, may_wait: bool = True) -> BrokerOptions:
 
     `may_wait`: a FIFO is read as well, as whoever calls a command may hand one over. A broker that runs must not.
     """
-    from mqbroker.config.load import TEXT_CHARACTERS_MAX, parse
+    return understood(file, text_of(file, may_wait=may_wait))
+
+
+def text_of(file: Path, *, may_wait: bool = True) -> str:
+    """What the file holds, as far as anybody would read it. Raises Unusable."""
+    from mqbroker.config.load import TEXT_CHARACTERS_MAX
     from mqbroker.io import regular
 
     try:
         with file.open("rb") if may_wait else regular.opened(file) as stream:
             # However much there is: one character too many is enough for `parse` to say so.
-            text = io.TextIOWrapper(stream, encoding="utf-8", newline="").read(TEXT_CHARACTERS_MAX + 1)
+            return io.TextIOWrapper(stream, encoding="utf-8", newline="").read(TEXT_CHARACTERS_MAX + 1)
     except (OSError, UnicodeDecodeError) as error:
         raise Unusable(
             file, [ConfigFault("file", f"cannot be read ({error}); name another one with --config")]
         ) from None
+
+
+def understood(file: Path, text: str) -> BrokerOptions:
+    """The options of the text that was read from a file. Raises Unusable with every fault."""
+    from mqbroker.config.load import parse
+
     options = parse(text)
     if isinstance(options, list):
         raise Unusable(file, options)
     return options
 
 
-def sound(file: Path, *, may_wait: bool = True) -> BrokerOptions:
-    """As `read`; selectors are good as well, so that a broker can take the options. Raises Unusable."""
-    options = read(file, may_wait=may_wait)
+def sound(file: Path, text: str) -> BrokerOptions:
+    """As `understood`; selectors are good as well, so that a broker can take the options. Raises Unusable."""
+    options = understood(file, text)
     found = _selector_faults(options)
     if found:
         raise Unusable(file, found)
     return options
 
 
-def checked(file: Path, *, may_wait: bool = True) -> BrokerOptions:
-    """As `sound`; files that listeners need for TLS are good as well. Raises Unusable with every fault."""
+def checked(file: Path, text: str | None = None) -> BrokerOptions:
+    """As `sound`; files that listeners need for TLS are good as well. Raises Unusable with every fault.
+
+    `text`: what the file holds, where somebody has read it.
+    """
     from mqbroker.io import cluster_secret, tls
 
-    options = read(file, may_wait=may_wait)
+    options = read(file) if text is None else understood(file, text)
     found = tls.faults_of(options) + _selector_faults(options) + cluster_secret.faults_of(options)
     if found:
         raise Unusable(file, found)

@@ -9,6 +9,7 @@ import dataclasses
 import enum
 from typing import Any
 
+from mqbroker.base.errors import ConfigFault
 from mqbroker.config import catalogue, matching
 from mqbroker.config.declaring import toml_name
 from mqbroker.config.slices import AddressMatch, AddressSettingsOptions, BrokerOptions, DivertOptions
@@ -52,7 +53,17 @@ def changes(old: BrokerOptions, new: BrokerOptions) -> list[Change]:
         else:
             before, after = dataclasses.asdict(getattr(old, table)), dataclasses.asdict(getattr(new, table))
             found += _fields(table, table, (before, after), reloadable)
-    return _kept_diverts(found, old, new)
+    return _kept_diverts(_kept_permissions(found, new), old, new)
+
+
+def _kept_permissions(found: list[Change], new: BrokerOptions) -> list[Change]:
+    """The last security settings do not go by a reload (`refusals`)."""
+    if new.security_settings:
+        return found
+    return [
+        dataclasses.replace(one, needs=Verdict.RESTART) if one.path.startswith("security-settings.") else one
+        for one in found
+    ]
 
 
 def _kept_diverts(found: list[Change], old: BrokerOptions, new: BrokerOptions) -> list[Change]:
@@ -62,6 +73,27 @@ def _kept_diverts(found: list[Change], old: BrokerOptions, new: BrokerOptions) -
         dataclasses.replace(one, needs=Verdict.RESTART) if one.new is None and one.path in kept else one
         for one in found
     ]  # fmt: skip
+
+
+def refusals(started: BrokerOptions, before: BrokerOptions, after: BrokerOptions) -> list[ConfigFault]:
+    """Why a process that began with `started` and has `before` does not take `after` at all.
+
+    Each is what a file looks like of which a part is missing, or that belongs to another node.
+    """
+    remedy = "restart the broker if that is meant"
+    found = []
+    for option in ("name", "data_directory"):
+        runs, says = getattr(started.node, option), getattr(after.node, option)
+        if runs != says:
+            why = f"is {says!r} and this broker runs with {runs!r}: the file is another node's or cut off; {remedy}"
+            found.append(ConfigFault(f"node.{toml_name(option)}", why))
+    left = {listener.name for listener in after.listeners}
+    lost = (listener.name for listener in started.listeners if listener.name not in left)
+    found += [ConfigFault(f"listeners.{name}", f"is in use and missing in the file; {remedy}") for name in lost]
+    if before.security_settings and not after.security_settings:
+        why = f"are all missing in the file: without any, everybody may send and receive everywhere; {remedy}"
+        found.append(ConfigFault("security-settings", why))
+    return found
 
 
 def ends(divert: DivertOptions, new: BrokerOptions) -> bool:

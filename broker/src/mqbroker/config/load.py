@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from mqbroker.base.errors import ConfigFault
-from mqbroker.config import clustering, faults, routing
+from mqbroker.config import clustering, faults, routing, whole
 from mqbroker.config.address_options import AddressTable, DivertTable
 from mqbroker.config.declaring import SOCKET_PATH_BYTES_MAX, Table
 from mqbroker.config.matching import DELIMITER, same_for_all
@@ -31,6 +31,9 @@ def parse(text: str) -> BrokerOptions | list[ConfigFault]:
     """The options of a `broker.toml`, or everything that is wrong with it."""
     if len(text) > TEXT_CHARACTERS_MAX:
         return [ConfigFault("file", f"is longer than {TEXT_CHARACTERS_MAX} characters; this is no broker.toml")]
+    cut = whole.fault_of(text)
+    if cut is not None:
+        return [cut]
     try:
         raw = tomllib.loads(text)
     except ValueError as error:  # TOMLDecodeError is one; so is a number of more digits than Python takes

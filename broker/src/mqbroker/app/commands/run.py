@@ -17,21 +17,22 @@ from pathlib import Path
 
 from mqbroker.admin.operations import perform
 from mqbroker.app import exits, source
+from mqbroker.app.reloading import Reloading
 from mqbroker.base.errors import ConfigFault, StorageFault
 from mqbroker.base.time import NS_PER_MS, At
-from mqbroker.config import clustering, compare
-from mqbroker.config.compare import Verdict
+from mqbroker.config import clustering
 from mqbroker.config.slices import BrokerOptions
+from mqbroker.config.users import Verifier
 from mqbroker.core.paging import leave_of
 from mqbroker.core.settings import Settings
-from mqbroker.io import cluster_secret, identity, users_file
+from mqbroker.io import cluster_secret, identity
 from mqbroker.io.data_lock import DataLock
 from mqbroker.io.disk import Disk
 from mqbroker.io.identity import Identity, IdentityMismatch
 from mqbroker.io.journal_directory import JournalDirectory, fault_of
 from mqbroker.io.log import Log, shape_for
 from mqbroker.io.notify import Notifier
-from mqbroker.io.server import Reloaded, Server, new_event_loop
+from mqbroker.io.server import Server, new_event_loop
 from mqbroker.node.broker import Broker, Setup
 
 # Journal files, admin sessions, outgoing connections and whatever libraries open.
@@ -71,7 +72,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run_node(file: Path) -> int:
-    options = source.checked(file)
+    text = source.text_of(file)
+    options = source.checked(file, text)
     log = Log(sys.stderr, shape_for(sys.stderr, dict(os.environ)))
     log.change(options.node.log_format)
     for doubt in clustering.doubts(options):
@@ -85,7 +87,7 @@ def _run_node(file: Path) -> int:
     try:
         # Once more under the lock: `identity new` may have come between, and holds it while it works.
         owner = identity.check(directory, machine)
-        return loop.run_until_complete(_serve(file, options, owner, log))
+        return loop.run_until_complete(_serve(Reloading(file, text, options, log), options, owner, log))
     finally:
         loop.close()
         lock.release()
@@ -112,14 +114,14 @@ def _lock(directory: Path) -> DataLock:
         raise ConfigFault("node.data-directory", str(fault)) from None
 
 
-async def _serve(file: Path, options: BrokerOptions, owner: Identity, log: Log) -> int:
+async def _serve(reloading: Reloading, options: BrokerOptions, owner: Identity, log: Log) -> int:
     notifier = Notifier(os.environ)
     server = Server(options, log, notifier)
     try:
         with notifier.more_time("reading the journal"):
-            core, disk = _assemble(server, options, owner, log)
+            core, disk = _assemble(server, options, owner, log, reloading.users())
         await server.open()
-        code = await server.run(core, disk, lambda is_whole: _reload(file, options, log, is_whole=is_whole))
+        code = await server.run(core, disk, reloading.read)
         if code == exits.DONE and not disk.close():
             code = exits.DISK
         return code
@@ -128,7 +130,9 @@ async def _serve(file: Path, options: BrokerOptions, owner: Identity, log: Log) 
         notifier.close()
 
 
-def _assemble(server: Server, options: BrokerOptions, owner: Identity, log: Log) -> tuple[Broker, Disk]:
+def _assemble(
+    server: Server, options: BrokerOptions, owner: Identity, log: Log, users: dict[str, Verifier]
+) -> tuple[Broker, Disk]:
     """The core and its disk. What recovery returned stays in here: it would keep whole journal files in memory."""
     journal = JournalDirectory(
         Path(options.node.data_directory) / identity.JOURNAL_NAME, owner.node_id_bytes, options.journal
@@ -137,11 +141,10 @@ def _assemble(server: Server, options: BrokerOptions, owner: Identity, log: Log)
     recovered = journal.load(leave_of(Settings(options.address_settings), options.limits.global_max_size_bytes))
     for finding in recovered.findings:
         log.emit(finding)
-    users = users_file.read(Path(options.node.users_file))
     now = At(time.monotonic_ns(), time.time_ns() // NS_PER_MS)
     large_files = _large_files(server)
     key, boot_id = cluster_secret.key(options), os.urandom(16).hex()
-    setup = Setup(owner.node_id, dict(users), perform, os.urandom(32), large_files, key, boot_id)
+    setup = Setup(owner.node_id, users, perform, os.urandom(32), large_files, key, boot_id)
     core = Broker(options, recovered, setup, now)
     disk = Disk(journal, recovered, server.node.post_from_thread, server.node.storage_failed)
     log.info(
@@ -162,38 +165,3 @@ def _large_files(server: Server) -> dict[int, int]:
         return directory.sizes()
     except OSError as error:
         raise fault_of(error, directory.path) from error
-
-
-def _reload(file: Path, running: BrokerOptions, log: Log, *, is_whole: bool) -> Reloaded:
-    """Read users and options again. What is faulty is logged and stays as it is.
-
-    `is_whole`: the files of listeners are looked into as well. Without it a bad certificate stops its listener alone
-    from taking it (`Acceptor.change`).
-    """
-    reloaded, faults = Reloaded(None, None), []
-    try:
-        read = source.checked if is_whole else source.sound
-        reloaded.options = read(file, may_wait=False)
-    except source.Unusable as error:
-        faults += [(str(file), str(fault)) for fault in error.faults]
-    try:
-        reloaded.users = dict(users_file.read(Path(running.node.users_file)))
-    except ConfigFault as fault:
-        faults.append((running.node.users_file, str(fault)))
-    try:
-        # Some ten ms of the loop, where there are groups; nothing where there are none.
-        reloaded.cluster_key = cluster_secret.key(running)
-    except ConfigFault as fault:
-        faults.append((running.node.cluster_secret_file, str(fault)))
-    for path, why in faults:
-        log.error("reload-refused", file=path, why=why)
-    reloaded.faults = tuple(
-        # One line for each, and a fault of the file of users begins with its path.
-        " ".join((why if why.startswith(path) else f"{path}: {why}").split())
-        for path, why in faults
-    )
-    if reloaded.options is not None:
-        for change in compare.changes(running, reloaded.options):
-            if change.needs is Verdict.RESTART:
-                log.warning("restart-needed", option=change.path, running=str(change.old), file=str(change.new))
-    return reloaded
