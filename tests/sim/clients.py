@@ -20,6 +20,7 @@ from mqbroker.wire.sections import Header, body_values, build_message, decode_he
 
 from tests.sim.world import PASSWORD, Pipe, SimNode, World
 from tests.support.checker import History, Sent, body_of
+from tests.support.derived import key_of
 
 LIMITS = ConnectionLimits(65536, 65536, 60_000, 64, 64, 1 << 30)
 
@@ -85,6 +86,8 @@ class Client:
 
     def _on(self, event: Any) -> None:
         match event:
+            case told.SaslDerive():
+                self.connection.derived(key_of(event), self._handle)
             case told.LoggedIn():
                 self.connection.open(Open(container_id=self.name, max_frame_size=self.world.rng.choice((512, 65536))))
             case told.Opened():

@@ -44,6 +44,7 @@ from mqbroker.node.effects import (
 
 from tests.sim.disk import DiskFailed, Faults, SimDisk
 from tests.sim.large_files import LargeEffect, SimLargeFiles
+from tests.support.derived import key_of
 
 if TYPE_CHECKING:
     from tests.sim.network import Network, Wire
@@ -415,8 +416,8 @@ class SimNode:
                     self._pause(self.pipes[conn], is_paused)
                 elif conn in self.wires:
                     self.wires[conn].pause(self, is_paused)
-            case Derive():
-                raise AssertionError("simulated clients use SCRAM, which derives nothing at the server")
+            case Derive(effect_id):
+                self.give(given.Done(effect_id, key_of(effect)))
             case AdminReply(number):
                 self._answers[number](effect)
             case DeleteSegment(effect_id, segment):

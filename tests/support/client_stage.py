@@ -20,6 +20,7 @@ from mqbroker.client.places import Places
 from mqbroker.client.policies import first_element
 from mqbroker.client.uri import Endpoint, parse_uri
 
+from tests.support.derived import key_of
 from tests.support.stage import Stage
 
 A, B = Endpoint("a", 5672), Endpoint("b", 5672)
@@ -155,6 +156,8 @@ class App:
             case effects.Write(attempt, chunks):
                 if self._broker is not None and attempt == self._attempt and self._broker.is_up:
                     self._broker.talk(self._conn, b"".join(bytes(chunk) for chunk in chunks))
+            case effects.Derive(attempt):
+                self._inputs.append(inputs.Derived(attempt, key_of(effect)))
             case effects.HangUp(attempt):
                 if self._broker is not None and attempt == self._attempt:
                     if self._broker.is_up and self._conn not in self._broker.closed:

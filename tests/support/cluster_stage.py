@@ -24,8 +24,9 @@ from mqbroker.config.options import BrokerFile, default_listener, to_slices
 from mqbroker.config.slices import BrokerOptions, ClusterConnectionOptions, ConnectorOptions
 from mqbroker.node import inputs as given
 from mqbroker.node.bridge import Bridge
-from mqbroker.node.effects import Close, Connect, JoinGroup, PauseReading, Send, SendDatagram
+from mqbroker.node.effects import Close, Connect, Derive, JoinGroup, PauseReading, Send, SendDatagram
 
+from tests.support.derived import key_of
 from tests.support.stage import ROUNDS_MAX, Stage, options_with
 
 PORT = 5673
@@ -74,6 +75,7 @@ class ClusterNode(Stage):
         self.ears: set[str] = set()  # discovery groups that it listens to
         self.dials: list[Connect] = []
         self.lives = 0
+        self.are_derives_held = False  # keys of logins come later
         self.now_ns = cluster.now_ns
         said = {"node_id": node_id_of(name), "boot_id": self._boot_id(), "cluster_key": KEY, **identity}
         cluster.nodes[name] = self
@@ -125,6 +127,10 @@ class ClusterNode(Stage):
 
     def _carry_out(self, effect: object) -> None:
         match effect:
+            case Derive(effect_id):
+                self.derives.append(effect)
+                if not self.are_derives_held:
+                    self.give(given.Done(effect_id, key_of(effect)))
             case Connect():
                 self.dials.append(effect)
                 self.cluster.dial(self, effect)

@@ -56,6 +56,7 @@ from mqbroker.wire.performatives import Open
 
 from tests.sim.disk import Faults, SimDisk
 from tests.sim.large_files import LargeEffect, SimLargeFiles
+from tests.support.derived import key_of
 
 CLIENT_LIMITS = ConnectionLimits(65536, 65536, 60_000, 64, 1024, 1 << 30)
 ROUNDS_MAX = 10_000
@@ -119,7 +120,9 @@ class Talker:
 
     def _on(self, event: Any) -> None:
         self.events.append(event)
-        if isinstance(event, told.LoggedIn):
+        if isinstance(event, told.SaslDerive):
+            self.connection.derived(key_of(event), self._handle)
+        elif isinstance(event, told.LoggedIn):
             self.connection.open(self._open)
         elif isinstance(event, told.Opened):
             self.session = self.connection.begin()

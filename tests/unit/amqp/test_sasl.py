@@ -16,6 +16,7 @@ from mqbroker.amqp.verified_passwords import VerifiedPasswords
 from mqbroker.base.errors import PeerFault
 from mqbroker.config.users import Verifier, make_verifier
 
+from tests.support.derived import key_of
 from tests.unit.wire.strategies import steady
 
 SCRAMS = ("SCRAM-SHA-512", "SCRAM-SHA-256")
@@ -30,14 +31,19 @@ def server(entropy: bytes = b"s" * 32, mechanisms: tuple[str, ...] = ALL) -> Ser
     return Server(mechanisms, USERS, entropy, VerifiedPasswords(b"node secret"))
 
 
+def answer(client: Client, challenge: bytes) -> bytes:
+    """The client's answer to a challenge, with the key that it takes."""
+    return client.derived(key_of(client.respond(challenge)))
+
+
 def login(client: Client, at: Server) -> tuple[Verdict, bytes | None]:
     """The whole exchange; also what the server proves."""
     step = at.init(*client.choose(at.mechanisms))
     for _ in range(4):
         if isinstance(step, Challenge):
-            step = at.respond(client.respond(step.data))
+            step = at.respond(answer(client, step.data))
         elif isinstance(step, Derive):
-            step = at.derived(hashlib.pbkdf2_hmac("sha256", step.password, step.salt, step.iterations))
+            step = at.derived(key_of(step))
         else:
             return step, step.data
     raise AssertionError("the login does not end")
@@ -60,7 +66,7 @@ def test_vector_of_rfc_7677() -> None:
     step = at.respond(first)
     nonce = b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
     assert step == Challenge(nonce + b",s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096")
-    final = client.respond(step.data)
+    final = answer(client, step.data)
     assert final == b"c=biws," + nonce + b",p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
     verdict = at.respond(final)
     assert verdict == Verdict(True, "user", b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=")
@@ -87,7 +93,7 @@ def test_sha_512_by_the_formulas_of_rfc_5802() -> None:
     step = at.init("SCRAM-SHA-512", first)
     assert isinstance(step, Challenge)
     assert first is not None
-    final = client.respond(step.data)
+    final = answer(client, step.data)
     without_proof, _, proof = final.rpartition(b",p=")
     message = first.removeprefix(b"n,,") + b"," + step.data + b"," + without_proof
     salted = hashlib.pbkdf2_hmac("sha512", b"right", b"app".ljust(16, b"."), 4096)
@@ -181,7 +187,7 @@ def test_scram_without_an_initial_response() -> None:
     assert first is not None
     step = at.respond(first)
     assert isinstance(step, Challenge)
-    verdict = at.respond(client.respond(step.data))
+    verdict = at.respond(answer(client, step.data))
     assert isinstance(verdict, Verdict)
     assert verdict.is_good
 
@@ -287,7 +293,7 @@ def _final(change: str) -> bytes:
     at, client = server(), Client("app", "right", b"c" * 32)
     step = at.init(*client.choose(at.mechanisms))
     assert isinstance(step, Challenge)
-    good = client.respond(step.data).decode()
+    good = answer(client, step.data).decode()
     channel, nonce, proof = good.split(",", 2)
     return {
         "good": good, "no proof": f"{channel},{nonce}", "no nonce": f"{channel},{proof}",
@@ -346,7 +352,10 @@ def test_a_client_takes_the_best_that_is_offered() -> None:
 @pytest.mark.parametrize(
     "challenge",
     [b"", b"\xff", b"r=other,s=AAAA,i=4096", b"r=NONCE,s=!,i=4096", b"r=NONCE,s=AAAA,i=many", b"r=NONCE,s=AAAA",
-     b"r=NONCE,s=AAAA,i=1", b"r=NONCE,s=AAAA,i=99999999", b"r=NONCE,s=AAAA,i=" + b"9" * 5000],
+     b"r=NONCE,s=AAAA,i=1", b"r=NONCE,s=AAAA,i=99999999", b"r=NONCE,s=AAAA,i=" + b"9" * 5000,
+     b"r=NONCEx,s=AAAA,i=4095", b"r=NONCEx,s=AAAA,i=65537", b"r=NONCEx,s=AAAA,i=-4096", b"r=NONCEx,s=AAAA,i=4096.0",
+     b"r=NONCE,s=AAAA,i=4096", b"r=NONCEx,s=,i=4096", b"s=AAAA,r=NONCEx,i=4096", b"m=ext,r=NONCEx,s=AAAA,i=4096",
+     b"r=NONCEx,r=NONCEy,s=AAAA,i=4096", b"r=NONCEx,s=AAAA,i=4096," + b"x" * 1024],
 )  # fmt: skip
 def test_a_server_that_talks_nonsense_or_asks_for_too_little_or_too_much(challenge: bytes) -> None:
     client = Client("app", "right", b"c" * 32)
@@ -355,6 +364,56 @@ def test_a_server_that_talks_nonsense_or_asks_for_too_little_or_too_much(challen
     nonce = first.rpartition(b"r=")[2]
     with pytest.raises(PeerFault):
         client.respond(challenge.replace(b"NONCE", nonce))
+
+
+@pytest.mark.parametrize("iterations", [4096, 65_536])
+def test_how_much_work_a_login_may_cost(iterations: int) -> None:
+    client = Client("app", "right", b"c" * 32)
+    first = client.choose(ALL)[1]
+    assert first is not None
+    nonce = first.rpartition(b"r=")[2]
+    asked = client.respond(b"r=" + nonce + b"x,s=c2FsdA==,i=%d" % iterations)
+    assert asked == Derive(b"", b"right", b"salt", iterations, "sha512")
+
+
+def test_one_challenge_in_a_login() -> None:
+    at, client = server(), Client("app", "right", b"c" * 32)
+    step = at.init(*client.choose(at.mechanisms))
+    assert isinstance(step, Challenge)
+    asked = client.respond(step.data)
+    with pytest.raises(PeerFault, match="amqp:not-allowed"):
+        client.respond(step.data)
+    client.derived(key_of(asked))
+    with pytest.raises(PeerFault, match="amqp:not-allowed"):
+        client.respond(step.data)
+
+
+def test_mechanisms_are_offered_once() -> None:
+    client = Client("app", "right", b"c" * 32)
+    client.choose(ALL)
+    with pytest.raises(PeerFault, match="amqp:not-allowed"):
+        client.choose(ALL)
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "ANONYMOUS"])
+def test_no_challenge_where_the_mechanism_has_none(mechanism: str) -> None:
+    client = Client("app" if mechanism == "PLAIN" else None, "right", b"c" * 32)
+    client.choose((mechanism,))
+    with pytest.raises(PeerFault, match="amqp:not-allowed"):
+        client.respond(b"r=x,s=AAAA,i=4096")
+
+
+def test_an_outcome_before_the_login_proves_nothing() -> None:
+    with pytest.raises(PeerFault, match="amqp:not-allowed"):
+        Client("app", "right", b"c" * 32).is_server_genuine(None)
+
+
+def test_a_password_that_cannot_be_one_is_refused_by_the_client_itself() -> None:
+    at, client = server(mechanisms=("SCRAM-SHA-256",)), Client("app", "bell\a", b"c" * 32)
+    step = at.init(*client.choose(at.mechanisms))
+    assert isinstance(step, Challenge)
+    with pytest.raises(PeerFault, match="password"):
+        client.respond(step.data)
 
 
 def test_a_server_that_skips_the_proof_is_not_genuine() -> None:

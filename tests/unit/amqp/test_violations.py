@@ -22,6 +22,7 @@ from mqbroker.wire.performatives import (
     Flow,
     Open,
     Received,
+    SaslChallenge,
     SaslInit,
     SaslMechanisms,
     SaslOutcome,
@@ -166,6 +167,9 @@ LOGIN_NONSENSE = {
     "not a performative": b"\0\0\0\x09\2\1\0\0\x40", "transfer in a SASL frame": frames.sasl(Transfer(handle=0)),
     "frame above the bound before open": huge_frame(4097).replace(b"\2\0", b"\2\1"),
     "malformed SCRAM": frames.sasl(SaslInit(mechanism=Symbol("SCRAM-SHA-256"), initial_response=b"junk")),
+    "half a descriptor": b"\0\0\0\x0a\2\1\0\0\0\x53",
+    "malformed SCRAM behind a good init": frames.sasl(SaslInit(mechanism=Symbol("SCRAM-SHA-256")))
+    + frames.sasl(SaslResponse(response=b"junk")),
     "init without a mechanism": b"\0\0\0\x0c\2\1\0\0\0\x53\x41\x45",
 }  # fmt: skip
 
@@ -177,7 +181,10 @@ def test_nonsense_during_the_login_ends_the_connection(case: str) -> None:
     said = frames.heard(stage.talk(conn, frames.SASL_HEADER + LOGIN_NONSENSE[case]))
     assert said[0] == frames.SASL_HEADER
     assert isinstance(said[1], SaslMechanisms)
-    assert len(said) == 2
+    challenges = [each for each in said if isinstance(each, SaslChallenge)]
+    assert said[2 + len(challenges) :] == [SaslOutcome(code=1)], (
+        "who waits for an outcome is told, and nothing follows it"
+    )
     assert conn in stage.closed
     assert stage.broker.peers == {}
 
@@ -385,7 +392,7 @@ def test_what_waits_for_the_outcome_is_bounded() -> None:
     assert conn in stage.closed
     derive_key(stage)
     stage.run()
-    assert frames.of_kind(bytes(stage.sent[conn]), SaslOutcome) == []
+    assert frames.of_kind(bytes(stage.sent[conn]), SaslOutcome) == [SaslOutcome(code=4)]
 
 
 # -- frame sizes ------------------------------------------------------------------------------------------------------

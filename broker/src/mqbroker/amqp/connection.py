@@ -14,7 +14,7 @@ from mqbroker.amqp.events import Began, Dead, LoggedIn, Opened
 from mqbroker.amqp.last_words import frame_within
 from mqbroker.amqp.limits import ConnectionLimits
 from mqbroker.amqp.links import LinkBase, Partials
-from mqbroker.amqp.login import Login
+from mqbroker.amqp.login import WAITING_BYTES_MAX, Login
 from mqbroker.amqp.session import Session
 from mqbroker.amqp.states import OPENED, Conn, ConnEvent, Link, Sess, SessEvent, next_conn, next_sess
 from mqbroker.base.errors import PeerFault, Scope
@@ -34,7 +34,6 @@ from mqbroker.wire.performatives import (
 )  # fmt: skip
 from mqbroker.wire.types import Symbol
 
-WAITING_BYTES_MAX: Final = 64 * 1024
 CODE_TRANSFER: Final = 0x14
 CODE_DISPOSITION: Final = 0x15
 CLOSE_LEAD: Final = b"\x00\x53\x18"
@@ -294,6 +293,8 @@ class Connection(Login):
     ) -> None:
         if self.is_dead:
             return
+        if condition is not None:
+            self._refuse_login(condition)
         self.is_dead = True
         self.is_behind = False
         self._buffer = b""

@@ -107,9 +107,9 @@ class CreditGiven(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SaslDerive:
-    """A PLAIN login needs PBKDF2 of the password; answer with `Connection.derived(key)`, or see `recall` there.
+    """A login needs PBKDF2-HMAC of the password; answer with `Connection.derived(key)`, or see `recall` there.
 
-    Equal `tag`, equal key.
+    Equal `tag`, equal key. At a client `user` and `tag` are empty.
     """
 
     user: str
@@ -117,6 +117,7 @@ class SaslDerive:
     password: bytes = field(repr=False)
     salt: bytes
     iterations: int
+    hash_name: str
 
 
 @dataclass(frozen=True, slots=True)

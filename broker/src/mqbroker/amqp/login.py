@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from mqbroker.amqp import sasl
 from mqbroker.amqp.events import Event, LoggedIn, LoginDecided, SaslDerive
@@ -26,6 +26,12 @@ from mqbroker.wire.performatives import (
 )  # fmt: skip
 from mqbroker.wire.types import Symbol
 
+WAITING_BYTES_MAX: Final = 64 * 1024  # of what comes while a key is derived, or an outcome waits
+SASL_OK: Final = 0
+SASL_AUTH: Final = 1
+SASL_TEMPORARY: Final = 4
+PASSING: Final = ("amqp:internal-error", "amqp:connection:forced", "amqp:resource-limit-exceeded")
+
 
 class Login(ABC):
     """See the module's docstring."""
@@ -42,6 +48,7 @@ class Login(ABC):
         self._is_sasl = server is not None or client is not None
         self._is_logged_in = False
         self._is_deriving = False  # a login waits for its key or outcome: nothing is taken in, and little is kept
+        self._is_outcome_told = False
         self._verdict: sasl.Verdict | None = None
         self._buffer = b""  # what came and was not taken in
         if client is not None:
@@ -57,6 +64,16 @@ class Login(ABC):
     ) -> None:
         """The connection is over."""
 
+    def _refuse_login(self, condition: str) -> None:
+        """Tell whoever waits for the outcome of its login that it comes to nothing, and whether later it may."""
+        is_due = self._server is not None and self.state is Conn.HDR_EXCH and not self._is_logged_in
+        if is_due and not self._is_outcome_told:
+            self._outcome(SASL_TEMPORARY if condition in PASSING else SASL_AUTH)
+
+    def _outcome(self, code: int, data: bytes | None = None) -> None:
+        self._is_outcome_told = True
+        self._sasl_send(SaslOutcome(code=code, additional_data=data))
+
     def _sasl_send(self, performative: Any) -> None:
         self.out.append(frames.encode_frame(0, encode(performative), b"", frames.SASL_FRAME))
 
@@ -70,7 +87,7 @@ class Login(ABC):
             mechanism, response = client.choose(tuple(str(name) for name in body.sasl_server_mechanisms or ()))
             self._sasl_send(SaslInit(mechanism=Symbol(mechanism), initial_response=response))
         elif client is not None and isinstance(body, SaslChallenge):
-            self._sasl_send(SaslResponse(response=client.respond(body.challenge)))
+            self._derive("", client.respond(body.challenge))
         elif client is not None and isinstance(body, SaslOutcome):
             self._sasl_outcome(client, body)
         else:
@@ -82,11 +99,14 @@ class Login(ABC):
         if isinstance(step, sasl.Challenge):
             self._sasl_send(SaslChallenge(challenge=step.data))
         elif isinstance(step, sasl.Derive):
-            self._is_deriving = True
-            self.events.append(SaslDerive(server.user, step.tag, step.password, step.salt, step.iterations))
+            self._derive(server.user, step)
         else:
             self._verdict, self._is_deriving = step, True
             self.events.append(LoginDecided(server.user, server.mechanism, step.is_good, step.why))
+
+    def _derive(self, user: str, step: sasl.Derive) -> None:
+        self._is_deriving = True
+        self.events.append(SaslDerive(user, step.tag, step.password, step.salt, step.iterations, step.hash_name))
 
     def conclude(self, handle: Callable[[], None] | None = None, *, is_busy: bool = False) -> None:
         """Tell the outcome of the login. `is_busy`: refuse it whatever it is, for now (SASL code 4, §5.3.3.6)."""
@@ -95,24 +115,28 @@ class Login(ABC):
             return
         self._verdict, self._is_deriving = None, False
         if is_busy:
-            self._sasl_send(SaslOutcome(code=4))
+            self._outcome(SASL_TEMPORARY)
             self._die("amqp:resource-limit-exceeded", "too many logins of this user wait for their outcome")
         elif verdict.is_good:
-            self._sasl_send(SaslOutcome(code=0, additional_data=verdict.data))
+            self._outcome(SASL_OK, verdict.data)
             self._logged_in(verdict.user, server.mechanism)
             self.is_behind = self.is_gradual and bool(self._buffer)
             if not self.is_behind:
                 self.receive(b"", handle)
         else:
-            self._sasl_send(SaslOutcome(code=1))
+            self._outcome(SASL_AUTH)
             self._die("amqp:unauthorized-access", "login failed")
 
     def derived(self, salted: bytes, handle: Callable[[], None] | None = None) -> None:
         """The key that SaslDerive asked for. What the peer sent ahead meanwhile is taken in now, as by `receive`."""
-        if not self.is_dead and self._server is not None and self._is_deriving and self._verdict is None:
-            self._is_deriving = False
+        if self.is_dead or not self._is_deriving or self._verdict is not None:
+            return
+        self._is_deriving = False
+        if self._server is not None:
             self._sasl_step(self._server.derived(salted))
-            self.receive(b"", handle)
+        elif self._client is not None:
+            self._sasl_send(SaslResponse(response=self._client.derived(salted)))
+        self.receive(b"", handle)
 
     def recall(self) -> bool:
         """Whether the login does without that key (sasl.py:Server.recalled)."""
@@ -122,9 +146,9 @@ class Login(ABC):
         return verdict is not None
 
     def _sasl_outcome(self, client: sasl.Client, outcome: SaslOutcome) -> None:
-        if outcome.code != 0:
+        if outcome.code != SASL_OK:
             # 2 to 4 are faults of the server's own, which may pass (§5.3.3.6).
-            condition = "amqp:unauthorized-access" if outcome.code == 1 else "amqp:internal-error"
+            condition = "amqp:unauthorized-access" if outcome.code == SASL_AUTH else "amqp:internal-error"
             self._die(condition, f"the server refused the login (SASL code {outcome.code})")
         elif not client.is_server_genuine(outcome.additional_data):
             self._die("amqp:unauthorized-access", "the server could not prove that it knows the password's verifier")

@@ -1,10 +1,11 @@
 """SASL: who is at the other end (AMQP 1.0 §5.3; RFC 4616 PLAIN, RFC 5802 and 7677 SCRAM, RFC 4505 ANONYMOUS, RFC 4422
 appendix A EXTERNAL).
 
-Both ends as small machines: message in, message or verdict out. Passwords are compared with SCRAM verifiers only;
-PLAIN needs a key derivation, which is asked for as a value because it takes milliseconds, or the memory that this
-password was right before. An unknown user takes the same way as a known one, with a salt made from its name, so that
-names cannot be probed.
+Both ends as small machines: message in, message or verdict out. Passwords are compared with SCRAM verifiers only.
+PLAIN at the server and SCRAM at the client need a key derivation, which is asked for as a value because it takes
+milliseconds; at the server the memory that this password was right before does as well. How long it may take is not for
+the other end to say: there is one challenge in a login, within bounds. An unknown user takes the same way as a known
+one, with a salt made from its name, so that names cannot be probed.
 """
 
 from __future__ import annotations
@@ -18,9 +19,8 @@ from typing import Any, Protocol
 from mqbroker.amqp.certificate import Identity
 from mqbroker.amqp.verified_passwords import VerifiedPasswords
 from mqbroker.base.errors import ConfigFault, PeerFault
-from mqbroker.config.users import HASH_NAME, KEY_BYTES, Keys, password_bytes, user_name
+from mqbroker.config.users import HASH_NAME, ITERATIONS, ITERATIONS_MAX, KEY_BYTES, Keys, password_bytes, user_name
 
-ITERATIONS = 4096
 NAME_SIZE_MAX = 1024
 SCRAM = {"SCRAM-SHA-512": "sha512", "SCRAM-SHA-256": "sha256"}
 """Mechanism -> hash, best first."""
@@ -45,12 +45,13 @@ class Challenge:
 
 @dataclass(frozen=True, slots=True)
 class Derive:
-    """PBKDF2-HMAC-SHA-256 is needed; go on with `derived`, or where that may be, `recalled`. Equal `tag`, equal key."""
+    """PBKDF2-HMAC is needed; go on with `derived`, or where that may be, `recalled`. Equal `tag`, equal key."""
 
     tag: bytes
     password: bytes
     salt: bytes
     iterations: int
+    hash_name: str = HASH_NAME
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +215,17 @@ def _attributes(message: str) -> dict[str, str]:
     return {part[0]: part[2:] for part in message.split(",") if part[1:2] == "="}
 
 
+def _leading(message: str, names: str) -> list[str]:
+    """The values of the attributes with which a message must begin, in this order (RFC 5802 section 5.1): what stands
+    before them may not be ignored, and what is said twice must not count twice."""
+    parts = message.split(",")
+    if len(parts) < len(names) or any(
+        not part.startswith(f"{name}=") for name, part in zip(names, parts, strict=False)
+    ):
+        raise PeerFault("amqp:decode-error", f"malformed SCRAM message: it must begin with {', '.join(names)}")
+    return [part[2:] for part in parts[: len(names)]]
+
+
 def _decoded(value: str) -> bytes:
     try:
         return base64.b64decode(value, validate=True)
@@ -238,14 +250,14 @@ class _ScramServer:
         message = _text(response) if len(response) < 8 * NAME_SIZE_MAX else ""
         gs2, _, rest = message.partition(",")
         authzid, _, bare = rest.partition(",")
-        attributes = _attributes(bare)
-        if gs2 not in ("n", "y") or not bare.startswith("n=") or not attributes.get("r"):
+        name, nonce = _leading(bare, "nr")
+        if gs2 not in ("n", "y") or not nonce or (authzid and not authzid.startswith("a=")):
             raise PeerFault("amqp:decode-error", "malformed SCRAM client-first-message")
         self._gs2 = f"{gs2},{authzid},"
         self.first_bare = bare
-        self._nonce = attributes["r"] + self._server_nonce
+        self._nonce = nonce + self._server_nonce
         self.authzid = _prepared(_unescaped(authzid.removeprefix("a="))) if authzid else ""
-        return _prepared(_unescaped(attributes["n"]))
+        return _prepared(_unescaped(name))
 
     def challenge(self, salt: bytes, iterations: int) -> bytes:
         """server-first-message."""
@@ -256,10 +268,8 @@ class _ScramServer:
         """client-final-message; server-final-message where the proof holds, else None."""
         message = _text(response) if len(response) < 8 * NAME_SIZE_MAX else ""
         without_proof, _, proof = message.rpartition(",p=")
-        attributes = _attributes(without_proof)
-        if not without_proof or "r" not in attributes or "c" not in attributes:
-            raise PeerFault("amqp:decode-error", "malformed SCRAM client-final-message")
-        if attributes["r"] != self._nonce or _decoded(attributes["c"]) != self._gs2.encode():
+        binding, nonce = _leading(without_proof, "cr")
+        if nonce != self._nonce or _decoded(binding) != self._gs2.encode():
             return None
         authentication = f"{self.first_bare},{self._challenge},{without_proof}".encode()
         signature = hmac.digest(keys.stored_key, authentication, self.hash_name)
@@ -280,11 +290,14 @@ class Client:
         self._allow_plain = allow_plain
         self._has_certificate = has_certificate
         self._first_bare = ""
+        self._challenge = ""
         self._server_signature = b""
         self.mechanism = ""
 
     def choose(self, offered: tuple[str, ...]) -> tuple[str, bytes | None]:
         """Mechanism and initial response. Raises PeerFault where nothing fits."""
+        if self.mechanism:
+            raise PeerFault("amqp:not-allowed", "the server offers its mechanisms twice")
         wanted: tuple[str, ...]
         if self._user is None:
             wanted = ("ANONYMOUS",)
@@ -296,9 +309,8 @@ class Client:
             if mechanism in offered:
                 self.mechanism = mechanism
                 return mechanism, self._initial(mechanism)
-        raise PeerFault(
-            "amqp:unauthorized-access", f"the server offers {', '.join(offered)}; none of {wanted} is there"
-        )
+        what = ", ".join(offered)[:200]
+        raise PeerFault("amqp:unauthorized-access", f"the server offers {what}; none of {wanted} is there")
 
     def _initial(self, mechanism: str) -> bytes | None:
         if mechanism == "ANONYMOUS":
@@ -312,28 +324,49 @@ class Client:
         self._first_bare = f"n={name},r={self._nonce}"
         return f"n,,{self._first_bare}".encode()
 
-    def respond(self, challenge: bytes) -> bytes:
-        """The answer to a challenge."""
-        message = _text(challenge)
-        attributes = _attributes(message)
-        name = SCRAM.get(self.mechanism)
-        if name is None or not attributes.get("r", "").startswith(self._nonce):
-            raise PeerFault("amqp:decode-error", "unexpected SASL challenge")
-        salt, count = _decoded(attributes.get("s", "")), attributes.get("i", "")
+    def respond(self, challenge: bytes) -> Derive:
+        """The server's challenge: what has to be derived for its answer, which `derived` makes.
+
+        Raises PeerFault for a second one, and for more work than a login may cost: whoever answers at an address need
+        not know the password for either.
+        """
+        hash_name = SCRAM.get(self.mechanism)
+        if hash_name is None or self._challenge:
+            raise PeerFault("amqp:not-allowed", "a SASL challenge that is not due")
+        self._challenge = _text(challenge)
+        nonce, salt, count = _leading(self._challenge, "rsi")
+        if not nonce.startswith(self._nonce) or nonce == self._nonce or not salt:
+            raise PeerFault("amqp:decode-error", "the SCRAM challenge does not answer ours, or has no salt")
         iterations = int(count) if count.isascii() and count.isdigit() and len(count) < 10 else 0
-        if not ITERATIONS <= iterations <= 1_000_000:
-            raise PeerFault("amqp:not-allowed", f"a SCRAM server that asks for {iterations} iterations")
-        salted = hashlib.pbkdf2_hmac(name, password_bytes(self._password), salt, iterations)
+        if not ITERATIONS <= iterations <= ITERATIONS_MAX:
+            bounds = f"{ITERATIONS} to {ITERATIONS_MAX} are accepted"
+            raise PeerFault("amqp:not-allowed", f"the server asks for {count[:20]} SCRAM iterations; {bounds}")
+        return Derive(b"", self._password_bytes(), _decoded(salt), iterations, hash_name)
+
+    def _password_bytes(self) -> bytes:
+        try:
+            return password_bytes(self._password)
+        except ConfigFault as fault:
+            raise PeerFault("amqp:unauthorized-access", str(fault)) from None
+
+    def derived(self, salted: bytes) -> bytes:
+        """The answer to the challenge, by the key that `Derive` asked for."""
+        name = SCRAM[self.mechanism]
         client_key = hmac.digest(salted, b"Client Key", name)
-        without_proof = f"c=biws,r={attributes['r']}"
-        authentication = f"{self._first_bare},{message},{without_proof}".encode()
+        without_proof = f"c=biws,r={_leading(self._challenge, 'r')[0]}"
+        authentication = f"{self._first_bare},{self._challenge},{without_proof}".encode()
         signature = hmac.digest(hashlib.new(name, client_key).digest(), authentication, name)
         self._server_signature = hmac.digest(hmac.digest(salted, b"Server Key", name), authentication, name)
         proof = base64.b64encode(bytes(a ^ b for a, b in zip(client_key, signature, strict=True))).decode()
         return f"{without_proof},p={proof}".encode()
 
     def is_server_genuine(self, additional: bytes | None) -> bool:
-        """Whether the outcome's data proves that the server knows the verifier (true where nothing is to prove)."""
+        """Whether the outcome's data proves that the server knows the verifier (true where nothing is to prove).
+
+        Raises PeerFault for an outcome of a login that has not begun.
+        """
+        if not self.mechanism:
+            raise PeerFault("amqp:not-allowed", "a SASL outcome before a mechanism was chosen")
         if self.mechanism not in SCRAM:
             return True
         if not self._server_signature:

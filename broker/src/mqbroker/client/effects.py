@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from mqbroker.client.errors import ClientError
@@ -24,6 +24,17 @@ class Write(NamedTuple):
 
     attempt: int
     chunks: list[bytes | bytearray | memoryview]
+
+
+@dataclass(frozen=True, slots=True)
+class Derive:
+    """PBKDF2-HMAC for the login of that attempt, which takes milliseconds: not in the loop. Then tell Derived."""
+
+    attempt: int
+    hash_name: str
+    password: bytes = field(repr=False)
+    salt: bytes = field(repr=False)
+    iterations: int
 
 
 class HangUp(NamedTuple):
@@ -96,7 +107,10 @@ class Told(NamedTuple):
     is_up: bool
 
 
-Effect = Dial | Write | HangUp | Answer | Failure | Outcomes | Arrived | Interrupted | Restored | AtEnd | Gone | Told
+Effect = (
+    Dial | Write | Derive | HangUp | Answer | Failure | Outcomes | Arrived | Interrupted | Restored | AtEnd | Gone
+    | Told
+)  # fmt: skip
 
 
 @dataclass(slots=True)

@@ -47,6 +47,13 @@ class Received(NamedTuple):
     data: bytes
 
 
+class Derived(NamedTuple):
+    """The key for the login of that attempt."""
+
+    attempt: int
+    key: bytes
+
+
 class Lost(NamedTuple):
     """The transport is gone."""
 
@@ -150,6 +157,6 @@ class Shut(NamedTuple):
 
 
 Input = (
-    Start | Discovered | Dialled | DialFailed | Received | Lost | Blocked | OpenSender | OpenReceiver | Post | Took
-    | Settle | CloseEnd | Begin | Finish | Shut
+    Start | Discovered | Dialled | DialFailed | Received | Derived | Lost | Blocked | OpenSender | OpenReceiver | Post
+    | Took | Settle | CloseEnd | Begin | Finish | Shut
 )  # fmt: skip

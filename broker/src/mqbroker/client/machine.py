@@ -25,6 +25,7 @@ from mqbroker.amqp.events import (
     LoggedIn,
     Opened,
     Retired,
+    SaslDerive,
     SenderSettled,
     Settled,
 )
@@ -255,6 +256,7 @@ HANDLERS: Final[dict[type, Callable[[Machine, Any], None]]] = {
     given.Dialled: Machine._dialled,
     given.DialFailed: Machine._dial_failed,
     given.Received: Machine._received,
+    given.Derived: Machine._derived,
     given.Lost: Machine._lost,
     given.Blocked: Machine._blocked,
     given.OpenSender: Machine._open_sender,
@@ -269,6 +271,7 @@ HANDLERS: Final[dict[type, Callable[[Machine, Any], None]]] = {
 }
 
 EVENTS: Final[dict[type[Event], Callable[[Machine, Any], None]]] = {
+    SaslDerive: Machine._derive,
     LoggedIn: Machine._logged_in,
     Opened: Machine._opened,
     Began: Machine._began,

@@ -11,13 +11,13 @@ from typing import Any, Final
 
 from mqbroker.amqp import sasl
 from mqbroker.amqp.connection import Connection
-from mqbroker.amqp.events import Began, Dead, LoggedIn, Opened
+from mqbroker.amqp.events import Began, Dead, LoggedIn, Opened, SaslDerive
 from mqbroker.amqp.limits import ConnectionLimits
 from mqbroker.amqp.redirect import Place, redirect_of
 from mqbroker.amqp.session import Session
 from mqbroker.base.time import NS_PER_MS, At
 from mqbroker.client import inputs as given
-from mqbroker.client.effects import Answer, Dial, Effect, Failure, HangUp, Told, Write
+from mqbroker.client.effects import Answer, Derive, Dial, Effect, Failure, HangUp, Told, Write
 from mqbroker.client.ends import End
 from mqbroker.client.errors import ClientError, Closed, ConnectionFailed, LoginRefused
 from mqbroker.client.options import Settings
@@ -137,6 +137,16 @@ class Reaching(ABC):
         if event.attempt == self._attempt and self.stage is Stage.DIALLING:
             self._reason = ConnectionFailed(f"{self.endpoint}: {event.why}")
             self._dial_next()
+
+    def _derive(self, event: SaslDerive) -> None:
+        self.effects.append(
+            Derive(self._attempt, event.hash_name, event.password, event.salt, event.iterations)
+        )  # fmt: skip
+
+    def _derived(self, event: given.Derived) -> None:
+        if event.attempt == self._attempt and self._connection is not None:
+            self._connection.derived(event.key, self.handle_events)
+            self.handle_events()
 
     def _logged_in(self, event: LoggedIn) -> None:
         assert self._connection is not None

@@ -91,12 +91,6 @@ class AcceptedPeer(Peer):
 
     # -- login ---------------------------------------------------------------------------------------------------------
 
-    def derived(self, key: bytes) -> None:
-        """PBKDF2 is done."""
-        self.connection.derived(key, self.handle_events)
-        self.touch()
-        self.handle_events()
-
     def on_time(self, now_ns: int) -> None:
         """The outcome of a login that waits, then what holds for every connection."""
         if self._held is not None and now_ns >= self._held[2]:

@@ -21,6 +21,7 @@ from mqbroker.amqp.events import (
     Incoming,
     LoggedIn,
     Opened,
+    SaslDerive,
     Settled,
 )
 from mqbroker.amqp.limits import ConnectionLimits
@@ -88,6 +89,9 @@ class BridgePeer(Peer):
         super().lost(why)
 
     # -- opening -------------------------------------------------------------------------------------------------------
+
+    def _derive(self, event: SaslDerive) -> None:
+        self.broker.logins.derive(self, event)
 
     def _logged_in(self, event: LoggedIn) -> None:
         self.connection.open(
@@ -173,6 +177,7 @@ class BridgePeer(Peer):
 
 
 BRIDGE_HANDLERS: Final[dict[type, Callable[[Any, Any], None]]] = HANDLERS | {
+    SaslDerive: BridgePeer._derive,
     LoggedIn: BridgePeer._logged_in,
     Opened: BridgePeer._opened,
     Began: BridgePeer._began,
@@ -184,4 +189,4 @@ BRIDGE_HANDLERS: Final[dict[type, Callable[[Any, Any], None]]] = HANDLERS | {
     Ended: BridgePeer._ended,
     Dead: BridgePeer._dead,
 }
-"""A client hears no `SaslDerive` and no `LoginDecided`."""
+"""A client hears no `LoginDecided`."""

@@ -1,4 +1,4 @@
-"""Passwords that are being checked, which takes milliseconds in another thread.
+"""Keys that are being derived of passwords, which takes milliseconds in another thread: to check one, or to log in.
 
 A password that was right before needs no check, and equal ones that come together are checked once: a thousand clients
 of one user that are back after a restart cost one key derivation. Both make a right password faster than a wrong one,
@@ -17,6 +17,7 @@ from mqbroker.node.login_delays import Key, network_of
 if TYPE_CHECKING:
     from mqbroker.node.accepted_peer import AcceptedPeer
     from mqbroker.node.broker import Broker
+    from mqbroker.node.peer import Peer
 
 
 def login_key(peer: AcceptedPeer, user: str) -> Key:
@@ -29,7 +30,7 @@ class Logins:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._waiting: dict[int, list[AcceptedPeer]] = {}  # by the id of their effect
+        self._waiting: dict[int, list[Peer]] = {}  # by the id of their effect
         self._shared: dict[bytes, int] = {}  # tag of a password -> effect
         self._tags: dict[int, bytes] = {}
 
@@ -37,19 +38,20 @@ class Logins:
         """Have the password checked, if that takes a key."""
         broker = self._broker
         if not broker.login_delays.is_clear(login_key(peer, event.user), broker.at.monotonic_ns):
-            self._derive(peer, event)
+            self.derive(peer, event)
         elif peer.connection.recall():
             return
         elif event.tag in self._shared:
             self._waiting[self._shared[event.tag]].append(peer)
         else:
-            effect_id = self._derive(peer, event)
+            effect_id = self.derive(peer, event)
             self._shared[event.tag], self._tags[effect_id] = effect_id, event.tag
 
-    def _derive(self, peer: AcceptedPeer, event: SaslDerive) -> int:
+    def derive(self, peer: Peer, event: SaslDerive) -> int:
+        """Have the key derived for this peer alone; the id of the effect."""
         effect_id = self._broker.next_effect_id()
         self._waiting[effect_id] = [peer]
-        self._broker.effects.append(Derive(effect_id, "sha256", event.password, event.salt, event.iterations))
+        self._broker.effects.append(Derive(effect_id, event.hash_name, event.password, event.salt, event.iterations))
         return effect_id
 
     def checked(self, effect_id: int, result: Any) -> None:
@@ -61,10 +63,10 @@ class Logins:
         """There will be no key; whether this was a check."""
         peers = self._taken(effect_id)
         for peer in peers:
-            peer.close("amqp:internal-error", "the login could not be checked; try again")
+            peer.close("amqp:internal-error", "the key of the login could not be derived; try again")
         return bool(peers)
 
-    def _taken(self, effect_id: int) -> list[AcceptedPeer]:
+    def _taken(self, effect_id: int) -> list[Peer]:
         tag = self._tags.pop(effect_id, None)
         if tag is not None:
             del self._shared[tag]

@@ -124,6 +124,12 @@ class Peer(ABC):
         self.handle_events()
         self.uploads.flush()
 
+    def derived(self, key: bytes) -> None:
+        """The key that the login asked for is there."""
+        self.connection.derived(key, self.handle_events)
+        self.touch()
+        self.handle_events()
+
     def lost(self, why: str) -> None:
         """The transport is gone."""
         self.connection.lost()

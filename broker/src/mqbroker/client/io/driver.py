@@ -7,6 +7,7 @@ which it was made and is used there only. Invariant: a token's future is set at 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import ipaddress
 import logging
 import os
@@ -231,6 +232,21 @@ class Driver:
             chunks = effect.chunks
             self._transport[1].write(chunks[0] if len(chunks) == 1 else b"".join(chunks))
 
+    def _derive(self, effect: effects.Derive) -> None:
+        def work() -> bytes:
+            return hashlib.pbkdf2_hmac(effect.hash_name, effect.password, effect.salt, effect.iterations)
+
+        def told(done: asyncio.Future[bytes]) -> None:
+            if done.cancelled():
+                return
+            error = done.exception()  # of a library that refuses so short a salt, say
+            if error is None:
+                self.put(inputs.Derived(effect.attempt, done.result()))
+            else:
+                self.put(inputs.Lost(effect.attempt, f"the login's key cannot be derived: {error}"))
+
+        self.loop.run_in_executor(None, work).add_done_callback(told)
+
     def _hang_up(self, effect: effects.HangUp) -> None:
         if self.is_up:
             self._watch_patience(is_up=False)
@@ -299,6 +315,7 @@ def _is_loopback(peer: Any) -> bool:
 _HANDLERS: dict[type, Callable[[Driver, Any], None]] = {
     effects.Dial: Driver._dial,
     effects.Write: Driver._write,
+    effects.Derive: Driver._derive,
     effects.HangUp: Driver._hang_up,
     effects.Answer: Driver._answer,
     effects.Failure: Driver._failure,

@@ -1,0 +1,24 @@
+"""Keys of logins, for tests that stand in for the threads that derive them."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Protocol
+
+
+class Asked(Protocol):
+    """Every kind of asking for one."""
+
+    @property
+    def hash_name(self) -> str: ...
+    @property
+    def password(self) -> bytes: ...
+    @property
+    def salt(self) -> bytes: ...
+    @property
+    def iterations(self) -> int: ...
+
+
+def key_of(asked: Asked) -> bytes:
+    """The key that a login asks for."""
+    return hashlib.pbkdf2_hmac(asked.hash_name, asked.password, asked.salt, asked.iterations)
