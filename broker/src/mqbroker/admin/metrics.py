@@ -143,6 +143,10 @@ FAMILIES = {
         Family("mqbroker_messages_acknowledged_total", "counter", BROKER, "Messages that left their queue settled."),
         Family("mqbroker_connections_accepted_total", "counter", BROKER, "Connections accepted."),
         Family("mqbroker_logins_failed_total", "counter", BROKER, "Logins that failed."),
+        Family(
+            "mqbroker_bugs_contained_total", "counter", BROKER,
+            "Faults of the broker's own that ended one connection, or dropped one datagram.",
+        ),
         Family("mqbroker_discovery_nodes", "gauge", BROKER, "Nodes that discovery groups hear, once for each group."),
         Family("mqbroker_node_id_conflicts", "gauge", BROKER, "Node ids that two brokers seem to have."),
         Family("mqbroker_discovery_broadcasts_total", "counter", BROKER, "Announcements of this node that were sent."),
@@ -237,6 +241,7 @@ def _of_broker(broker: Broker) -> dict[str, float]:
         "mqbroker_messages_rejected_total": counters.rejected,
         "mqbroker_connections_accepted_total": counters.connections,
         "mqbroker_logins_failed_total": counters.logins_failed,
+        "mqbroker_bugs_contained_total": counters.bugs_contained,
     }
 
 

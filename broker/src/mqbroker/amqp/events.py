@@ -1,4 +1,7 @@
-"""What a connection tells its owner, in the order in which it happened."""
+"""What a connection tells its owner, in the order in which it happened.
+
+The end of something must reach its owner, so with it the look at the peer's bytes counts as having touched (base/look).
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from mqbroker.amqp.deliveries import Incoming as Incoming
 from mqbroker.amqp.deliveries import Settled as Settled
+from mqbroker.base.look import LOOK
 
 if TYPE_CHECKING:
     from mqbroker.amqp.links import ReceiverLink, SenderLink
@@ -180,6 +184,9 @@ class Detached:
     returned: list[Taken]
     is_orderly: bool
 
+    def __post_init__(self) -> None:
+        LOOK.has_touched = True
+
 
 @dataclass(frozen=True, slots=True)
 class Ended:
@@ -187,6 +194,9 @@ class Ended:
 
     session: Session
     error: Error | None
+
+    def __post_init__(self) -> None:
+        LOOK.has_touched = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +209,9 @@ class Dead:
     condition: str | None
     description: str
     error: Error | None = None
+
+    def __post_init__(self) -> None:
+        LOOK.has_touched = True
 
 
 Event = (

@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import Any, Final
 
+from mqbroker.base.look import LOOK
 from mqbroker.base.value import Value
 
 COMPACT_AT: Final = 512
@@ -45,6 +46,7 @@ class Unsettled:
 
     def add(self, first: int, count: int, link: Any, token: Any) -> None:
         """Remember `count` deliveries from id `first` (above all ids so far)."""
+        LOOK.has_touched = True
         self._firsts.append(first)
         self._entries.append(Taken(link, token, 0, count))
         self.count += count
@@ -52,6 +54,7 @@ class Unsettled:
     def take(self, first: int, last: int) -> list[Taken]:
         """Forget the ids first…last and say what they were; ids that are not here are passed over."""
         head = self._head
+        LOOK.has_touched = True
         if head < len(self._firsts) and self._firsts[head] == first:
             entry = self._entries[head]
             if entry.n == last - first + 1:
@@ -88,6 +91,7 @@ class Unsettled:
                 if high < count:
                     kept.append((start + high, Taken(link, token, skip + high, count - high)))
             at += 1
+        LOOK.has_touched = True
         firsts[begin:at] = [start for start, _ in kept]
         entries[begin:at] = [entry for _, entry in kept]
         self.count -= sum(entry.n for _, entry in taken)
@@ -96,6 +100,7 @@ class Unsettled:
     def put_back(self, first: int, entry: Taken) -> None:
         """Remember again what was taken under the ids from `first` on, perhaps with another token."""
         at = bisect_right(self._firsts, first, self._head)
+        LOOK.has_touched = True
         self._firsts.insert(at, first)
         self._entries.insert(at, entry)
         self.count += entry.n
@@ -105,6 +110,7 @@ class Unsettled:
         pairs = list(zip(self._firsts[self._head :], self._entries[self._head :], strict=True))
         taken = [entry for _, entry in pairs if entry.link is link]
         kept = [(first, entry) for first, entry in pairs if entry.link is not link]
+        LOOK.has_touched = True
         self._firsts, self._entries, self._head = [first for first, _ in kept], [entry for _, entry in kept], 0
         self.count -= sum(entry.n for entry in taken)
         return taken

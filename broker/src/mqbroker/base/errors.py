@@ -5,7 +5,7 @@
     ├── Refused        a request that was understood and is denied: answered with `condition`, nothing else ends
     ├── StorageFault   the disk or its content is not what it must be: the node stops, a person decides
     ├── ConfigFault    an option is wrong: nothing starts, every fault of a file is reported at once
-    └── Bug            our own invariant is broken: the node stops
+    └── Bug            our own invariant is broken: the node stops, or ends one connection (node/containment.py)
 
 A message says what, where, and what to do.
 """
@@ -73,4 +73,4 @@ class ConfigFault(MqError):
 
 
 class Bug(MqError):
-    """An invariant of ours does not hold. Nothing may go on from here."""
+    """An invariant of ours does not hold. Nothing that was touched may go on from here."""

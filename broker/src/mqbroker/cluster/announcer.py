@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from itertools import chain, repeat
 from typing import Final
 
+from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level
 from mqbroker.base.notice import Notice as Logged
 from mqbroker.cluster.address_match import AddressMatch, is_internal
@@ -66,6 +67,7 @@ class Subscriber:
 
     def begin(self) -> None:
         """Tell everything, from RESET on."""
+        LOOK.has_touched = True
         self.restarts_total += 1
         told = self._announcer.told
         self._backlog.clear()
@@ -98,6 +100,7 @@ class Subscriber:
     def take(self, count_max: int) -> list[bytes]:
         """The next notices, encoded; fewer than asked for where there are no more."""
         taken: list[bytes] = []
+        LOOK.has_touched = True
         while len(taken) < count_max:
             text = next(self._current, None)
             if text is None and self._backlog:
@@ -120,6 +123,7 @@ class Subscriber:
             self._announcer.restarted(self)
             return
         had_more = self.has_more
+        LOOK.has_touched = True
         self._backlog.append(text)
         self._backlog_bytes += len(text)
         if not had_more:
@@ -156,11 +160,13 @@ class Announcer:
     def subscribe(self, node_id: str, max_hops: int, address: AddressMatch, more: Callable[[], None]) -> Subscriber:
         """A neighbour wants to know; it may take from now on."""
         subscriber = Subscriber(self, node_id, max_hops, address, more)
+        LOOK.has_touched = True
         self.subscribers.append(subscriber)
         return subscriber
 
     def unsubscribe(self, subscriber: Subscriber) -> None:
         """It does not any more."""
+        LOOK.has_touched = True
         if subscriber in self.subscribers:
             self.subscribers.remove(subscriber)
 
@@ -225,6 +231,7 @@ class Announcer:
         if told is None:
             return
         now = counts_of(binding)
+        LOOK.has_touched = True
         if not any(subscriber.wants(told) for subscriber in self.subscribers):
             told.consumers = now
             return
@@ -242,12 +249,14 @@ class Announcer:
             self._log(Logged(Level.WARNING, "cluster-queue-not-told", fields))
             return
         self._remove(added.cluster_name)
+        LOOK.has_touched = True
         self._number += 1
         told = self.told[added.cluster_name] = Told(self._number, added, via, {})
         self._spread(told, text, 1)
         self._consumers(added.cluster_name, consumers)
 
     def _remove(self, name: str, *, is_deleted: bool = False) -> None:
+        LOOK.has_touched = True
         told = self.told.pop(name, None)
         if told is not None:
             self._spread(told, encode(BindingRemoved(name, is_deleted)), 1)
@@ -257,6 +266,7 @@ class Announcer:
         told = self.told.get(name)
         if told is None:
             return
+        LOOK.has_touched = True
         for selector, difference in differences.items():
             count = told.consumers.get(selector, 0)
             notice = ConsumerCreated(name, selector) if difference > 0 else ConsumerClosed(name, selector)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from mqbroker.base.look import LOOK
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.config.slices import ClusterConnectionOptions
 
@@ -30,15 +31,18 @@ class LostNodes:
 
     def lost(self, node_id: str, now_ns: int) -> None:
         """The node is not reached. Also for one that is lost already."""
+        LOOK.has_touched = True
         if self.action != HOLD:
             self._due.setdefault(node_id, now_ns + self._grace_ns)
 
     def back(self, node_id: str) -> None:
         """It is reached, or nothing waits for it any more."""
+        LOOK.has_touched = True
         self._due.pop(node_id, None)
 
     def due(self, now_ns: int) -> list[str]:
         """Nodes whose grace has ended now."""
         found = [node_id for node_id, due_ns in self._due.items() if 0 < due_ns <= now_ns]
+        LOOK.has_touched = True
         self._due.update(dict.fromkeys(found, 0))
         return found

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from mqbroker.base.errors import PeerFault, Scope
+from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level
 from mqbroker.base.notice import Notice as Logged
 from mqbroker.cluster.address_match import AddressMatch, is_internal
@@ -98,6 +99,7 @@ class RemoteTable:
 
     def hear(self, notice: BindingNotice) -> None:
         """What the neighbour tells. Raises PeerFault of the link."""
+        LOOK.has_touched = True
         if isinstance(notice, Reset):
             self.state = after(self.state, Event.RESET)
             self._begin()
@@ -112,6 +114,7 @@ class RemoteTable:
 
     def lost(self) -> None:
         """The link is gone. What is known stays, unconnected, until it is told again or given up."""
+        LOOK.has_touched = True
         self.state = after(self.state, Event.LOST)
         self._stale.clear()
         self._recounted.clear()
@@ -157,6 +160,7 @@ class RemoteTable:
         """A consumer of a binding that is told again."""
         counts = self._recounted[notice.cluster_name]
         before = counts.get(notice.selector, 0)
+        LOOK.has_touched = True
         if isinstance(notice, ConsumerCreated):
             if not before and self._recounted_selectors >= SELECTORS_MAX:
                 self._pass_over(PassedOver.SELECTORS, self.bindings[notice.cluster_name].queue)
@@ -245,6 +249,7 @@ class RemoteTable:
             self._step_forward(name)
 
     def _remove(self, name: str, *, is_deleted: bool = False) -> None:
+        LOOK.has_touched = True
         binding, is_first = self.bindings.pop(name), self._is_first(name)
         binding.is_deleted = is_deleted
         self._selectors_count -= len(binding.consumer_filters)
@@ -293,6 +298,7 @@ class RemoteTable:
     def _follow(self, name: str) -> None:
         """Routing knows of none: the nearest of those whose links stand, or else of all, is there for it now."""
         holders = self._around.known[name]
+        LOOK.has_touched = True
         if holders:
             holders.sort(key=lambda each: (not each.bindings[name].is_connected, each.bindings[name].distance))
             holders[0]._around.remotes.add(holders[0].bindings[name])
@@ -316,6 +322,7 @@ class RemoteTable:
 
     def _pass_over(self, why: PassedOver, queue: str, fault: str = "") -> None:
         """Counted, and told once between two RESETs."""
+        LOOK.has_touched = True
         self.passed_over[why] += 1
         if why not in self._told:
             self._told.add(why)

@@ -6,6 +6,7 @@ times, every `notification-interval`.
 
 from __future__ import annotations
 
+from mqbroker.base.look import LOOK
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.config.slices import ClusterConnectionOptions
 
@@ -22,6 +23,7 @@ class SelfTelling:
         """Whether to tell now."""
         if not self.next_due_ns or now_ns < self.next_due_ns:
             return False
+        LOOK.has_touched = True
         self._left -= 1
         self.next_due_ns = now_ns + self._interval_ns if self._left else 0
         return True

@@ -14,6 +14,7 @@ import enum
 from dataclasses import dataclass, replace
 from typing import Final
 
+from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level
 from mqbroker.base.notice import Notice as Logged
 from mqbroker.cluster.notices import Member, MemberGone, Version
@@ -114,6 +115,7 @@ class Topology:
     def again(self) -> Member:
         """This node says again what it says of itself, as news."""
         version = self.own.version
+        LOOK.has_touched = True
         self.own = replace(self.own, version=Version(version.epoch, version.counter + 1))
         return self.own
 
@@ -126,6 +128,7 @@ class Topology:
         is_other = isinstance(notice, Member) and notice.boot_id != own.boot_id
         if version.epoch > own.version.epoch or (is_other and version.epoch == own.version.epoch):
             return self._claimed(notice if isinstance(notice, Member) else own)
+        LOOK.has_touched = True
         if isinstance(notice, MemberGone) and version >= own.version:
             self.own = replace(own, version=version)
             return Change(Kind.OURS, self.own, self.again())
@@ -135,12 +138,14 @@ class Topology:
         """Told once for each process."""
         if member.boot_id in self.claims or len(self.claims) >= CLAIMS_MAX:
             return None
+        LOOK.has_touched = True
         self.claims[member.boot_id] = member
         return Change(Kind.SPLIT_BRAIN, member, None)
 
     def _told(self, notice: Member) -> Change | None:
         node_id = notice.node_id
         known, tombstone = self._others.get(node_id), self._tombstones.get(node_id)
+        LOOK.has_touched = True
         if known is None:
             if tombstone is not None and notice.version <= tombstone:
                 return None
@@ -160,6 +165,7 @@ class Topology:
         node_id, known = notice.node_id, self._others.get(notice.node_id)
         if known is not None and notice.version < known.version:
             return None
+        LOOK.has_touched = True
         tombstone = self._tombstones.pop(node_id, notice.version)
         self._tombstones[node_id] = max(tombstone, notice.version)
         if len(self._tombstones) > TOMBSTONES_MAX:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from mqbroker.base.look import LOOK
 from mqbroker.base.value import Value
 from mqbroker.core.kinds import FORWARD, RETROACTIVE
 from mqbroker.core.message_view import view_at
@@ -81,12 +82,14 @@ class Address:
 
     def on_time(self, now_ns: int) -> None:
         """The address has been idle for a while."""
+        LOOK.has_touched = True
         self.due_ns = 0
         if self._idle is not None:
             self._idle.address_due(self)
 
     def bind(self, queue: Queue) -> None:
         """Messages of this address reach the queue from now on."""
+        LOOK.has_touched = True
         if queue.kind.routing == RETROACTIVE:
             self.ring = queue  # beyond the bounds of the address, whose producers would wait for it for ever
             return
@@ -99,6 +102,7 @@ class Address:
 
     def unbind(self, queue: Queue) -> None:
         """They no longer do."""
+        LOOK.has_touched = True
         if queue is self.ring:
             self.ring = None
             return
@@ -112,6 +116,7 @@ class Address:
 
     def look(self) -> None:
         """Something about its queues has changed."""
+        LOOK.has_touched = True
         self.can_page = self.pages and all(queue.kind.may_page for queue in self.queues)
         if self.meter is not None and self.target == self.name:
             self.meter.set_queues(self.queues + self.forwarding, can_page=self.can_page)
@@ -170,6 +175,7 @@ class Address:
             view = view_at(run, index, self.name)
         taking = [each for each in open_to if each.filter is None or view is None or each.filter.matches(view)]
         shared = [queue for queue in taking if queue.kind.routing == ANYCAST]
+        LOOK.has_touched = True
         if shared:
             shared = [shared[self.cursor % len(shared)]]
             self.cursor += 1
@@ -179,6 +185,7 @@ class Address:
 def parts_by(count: int, queues_for: Callable[[int], list[Queue]]) -> list[Part]:
     """Message by message, with neighbours that go to the same queues as one part."""
     parts: list[Part] = []
+    LOOK.has_touched = True
     for index in range(count):
         queues = queues_for(index)
         if parts and parts[-1][2] == queues:

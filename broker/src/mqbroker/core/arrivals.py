@@ -12,6 +12,7 @@ from collections import OrderedDict
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
+from mqbroker.base.look import LOOK
 from mqbroker.core.address import Address
 from mqbroker.core.backlog import Segment
 from mqbroker.core.kinds import INTERNAL_PREFIX
@@ -57,6 +58,7 @@ class Ranges:
 
     def add(self, number: int, first: int, count: int) -> None:
         """These have arrived."""
+        LOOK.has_touched = True
         self.known[number] = first, count
         self.next_number = number + 1
         self.count += count
@@ -125,6 +127,7 @@ class Arrivals:
             waits = self._take_in(whole, part, queues) or waits
             self._note(arrival.source, first_id + index, count, is_durable=waits)
             went += count
+        LOOK.has_touched = True
         self.arrived_total += went
         self.dropped_total += run.count - went
         if went < run.count and run.section.is_durable and not store.decisions.is_idle:
@@ -135,6 +138,7 @@ class Arrivals:
     def _take_in(self, address: Address, run: Run, queues: list[Queue]) -> bool:
         store = self._store
         waits = False
+        LOOK.has_touched = True
         for part in parts_of(run):
             part.arrived_ms = store.at.wall_ms
             part.expires_ms = expires_ms(part, store.settings.of(address.name))
@@ -168,6 +172,7 @@ class Arrivals:
 
     def _known(self, source: str) -> Ranges:
         found = self._ranges.get(source)
+        LOOK.has_touched = True
         if found is None:
             if len(self._ranges) >= SOURCES_MAX:
                 self._store.journal.duplicates.drop(PREFIX + self._ranges.popitem(last=False)[0])
@@ -177,6 +182,7 @@ class Arrivals:
     def _note(self, source: str, first: int, count: int, *, is_durable: bool) -> None:
         known = self._ranges[source]
         number = known.next_number
+        LOOK.has_touched = True
         known.add(number, first, count)
         if is_durable:
             self._store.journal.duplicates.add(PREFIX + source, number, _RANGE.pack(first, count), known.oldest)
@@ -190,6 +196,7 @@ class Arrivals:
 
     def forget(self, source: str) -> None:
         """The source is gone for good."""
+        LOOK.has_touched = True
         if self._ranges.pop(source, None) is not None:
             self._store.journal.duplicates.drop(PREFIX + source)
 

@@ -11,6 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from typing import Final
 
+from mqbroker.base.look import LOOK
 from mqbroker.base.value import Value
 from mqbroker.wire.run import Run
 
@@ -97,6 +98,7 @@ class Backlog:
     def add(self, segment: Segment) -> None:
         """Put a segment at its place, which usually is the end."""
         blocks = self._blocks
+        LOOK.has_touched = True
         if blocks and segment.rank < blocks[-1][-1].rank:
             self._insert(segment)
         elif blocks and len(blocks[-1]) < BLOCK_SEGMENTS_MAX:
@@ -127,6 +129,7 @@ class Backlog:
         """The first messages, at most `count`, as one segment. There must be one."""
         block = self._blocks[0]
         head = block[0]
+        LOOK.has_touched = True
         if head.n <= count:
             del block[0]
             if not block:
@@ -161,6 +164,7 @@ class Backlog:
             pieces.append(Segment(run, start, before, deliveries))
         if behind:
             pieces.append(Segment(run, start + before + count, behind, deliveries))
+        LOOK.has_touched = True
         block[place : place + 1] = pieces
         if not block:
             del self._blocks[at]
@@ -205,6 +209,7 @@ class Backlog:
 
     def clear(self) -> None:
         """Nothing is left."""
+        LOOK.has_touched = True
         self._blocks.clear()
         self.count = 0
 

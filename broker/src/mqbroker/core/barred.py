@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from mqbroker.base.look import LOOK
+
 if TYPE_CHECKING:
     from mqbroker.core.backlog import Segment
     from mqbroker.core.queue import Consumer
@@ -34,6 +36,7 @@ class Barred:
     def add(self, segment: Segment, consumer: Consumer) -> list[int]:
         """These messages are not for this consumer any more; the places of messages that were forgotten for them."""
         forgotten = []
+        LOOK.has_touched = True
         for rank in range(segment.rank, segment.rank + segment.n):
             consumers = self._by_rank.setdefault(rank, [])
             if consumer not in consumers:
@@ -56,6 +59,7 @@ class Barred:
 
     def left(self, consumer: Consumer) -> None:
         """The consumer is gone."""
+        LOOK.has_touched = True
         for rank, consumers in list(self._by_rank.items()):
             if consumer in consumers:
                 consumers.remove(consumer)
@@ -64,4 +68,5 @@ class Barred:
                     del self._by_rank[rank]
 
     def _drop(self, rank: int) -> None:
+        LOOK.has_touched = True
         self.count -= len(self._by_rank.pop(rank))

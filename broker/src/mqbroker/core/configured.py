@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mqbroker.base.errors import ConfigFault, Refused
+from mqbroker.base.look import LOOK
 from mqbroker.config.slices import AddressOptions, QueueOptions
 from mqbroker.core.address import ANYCAST, MULTICAST, Address
 from mqbroker.core.kinds import QueueKind, kind_of
@@ -85,6 +86,7 @@ class Configured:
             return []
         if found.kind.address != address:
             raise Refused("amqp:precondition-failed", f"it belongs to address {found.kind.address!r}; delete it first")
+        LOOK.has_touched = True
         found.is_ending = False
         differing = [name for field, name in FIXED.items() if getattr(found.kind, field) != getattr(kind, field)]
         kept = {field: getattr(found.kind, field) for field in (*FIXED, "paused", "no_local", "moved_from")}
@@ -98,6 +100,7 @@ class Configured:
         store, before = self._store, queue.kind
         if kind == before:
             return
+        LOOK.has_touched = True
         if kind.selector != before.selector:
             queue.filter = compile_selector(kind.selector) if kind.selector else None
         queue.kind = kind

@@ -10,6 +10,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from mqbroker.base.look import LOOK
+
 Decision = tuple[Callable[..., None], tuple[Any, ...]]
 
 
@@ -25,10 +27,12 @@ class Decisions:
 
     def wait(self, action: Callable[..., None], *arguments: Any) -> None:
         """Until this step's append is synced."""
+        LOOK.has_touched = True
         self._forming.append((action, arguments))
 
     def wait_for_earlier(self, action: Callable[..., None], *arguments: Any) -> None:
         """Until all that has been appended so far is synced; at once where nothing is outstanding."""
+        LOOK.has_touched = True
         if self._forming:
             self._forming.append((action, arguments))
         elif self._waiting:
@@ -48,12 +52,14 @@ class Decisions:
 
     def seal(self, position: int) -> None:
         """This step's append has this position."""
+        LOOK.has_touched = True
         if self._forming:
             self._waiting.append((position, self._forming))
             self._forming = []
 
     def release(self, position: int) -> None:
         """Everything up to `position` is on disk."""
+        LOOK.has_touched = True
         self.synced = max(self.synced, position)
         waiting = self._waiting
         while waiting and waiting[0][0] <= position:

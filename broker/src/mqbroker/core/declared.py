@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mqbroker.base.errors import Refused
+from mqbroker.base.look import LOOK
 from mqbroker.core.address import ANYCAST, FULLY_QUALIFIED, MULTICAST, Address
 from mqbroker.core.kinds import check_name
 
@@ -51,6 +52,7 @@ class Declared:
             store.check_addresses()
             address = store.add_address(name)
         before = _attributes_of(address)
+        LOOK.has_touched = True
         address.is_configured = True
         if routing_types:
             bound = {queue.kind.routing for queue in address.queues}
@@ -64,6 +66,7 @@ class Declared:
         is_told = was_recorded or address.ring is not None
         if address.ring is not None:
             self._store.delete_queue(address.ring)
+        LOOK.has_touched = True
         address.routing_types, address.is_paused, address.is_pause_kept = (), False, False
         address.is_configured = False
         if was_recorded:
@@ -77,6 +80,7 @@ class Declared:
         Says whether the journal was told, so that an answer has to wait for it.
         """
         before = _attributes_of(address)
+        LOOK.has_touched = True
         address.is_paused = is_paused
         address.is_pause_kept = is_paused and is_kept
         for queue in address.queues:
@@ -113,6 +117,7 @@ class Declared:
 
     @staticmethod
     def _say(address: Address, routing_types: tuple[str, ...]) -> None:
+        LOOK.has_touched = True
         address.routing_types = routing_types
         address.is_topic = routing_types == (MULTICAST,)
 

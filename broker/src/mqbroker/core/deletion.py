@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mqbroker.base.errors import Refused
+from mqbroker.base.look import LOOK
 from mqbroker.core.permissions import DELETE
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ def delete(store: Store, queue: Queue) -> int:
     dropped = queue.message_count
     if queue.journal_id:
         store.journal.drop(queue.journal_id)
+    LOOK.has_touched = True
     for segment in list(queue.segments()):
         if queue.meter is not None:
             queue.meter.remove(segment)

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
+from mqbroker.base.look import LOOK
 from mqbroker.core.backlog import EXPIRED, ID_BITS, PRIORITY_MAX, Segment
 from mqbroker.core.barred import Barred
 from mqbroker.core.message_view import MessageView
@@ -66,6 +67,7 @@ class Dispatch:
 
     def joined(self, consumer: Consumer) -> None:
         """A consumer is new."""
+        LOOK.has_touched = True
         self._seen[consumer] = 0
         if consumer.is_browser or self._queue.kind.non_destructive:
             self._copied[consumer] = list(FIRST_RANKS)
@@ -76,6 +78,7 @@ class Dispatch:
 
     def left(self, consumer: Consumer) -> None:
         """A consumer is gone."""
+        LOOK.has_touched = True
         del self._seen[consumer]
         self._copied.pop(consumer, None)
         self.barred.left(consumer)
@@ -89,6 +92,7 @@ class Dispatch:
 
     def changed(self, before: QueueKind) -> None:
         """The queue was of another kind until now."""
+        LOOK.has_touched = True
         if self._queue.kind.group_buckets != before.group_buckets:
             self._groups.clear()
             self._look_again()
@@ -97,6 +101,7 @@ class Dispatch:
 
     def returned(self, rank: int) -> None:
         """A message is at this place again, which consumers may have passed; browsers do not go back."""
+        LOOK.has_touched = True
         self._is_rewound = True
         for consumer, seen in self._seen.items():
             if seen > rank and not consumer.is_browser:
@@ -106,12 +111,14 @@ class Dispatch:
         """A new message is at this place: one of a higher priority lies before what was looked at."""
         if self._queue.kind.non_destructive:
             return
+        LOOK.has_touched = True
         for consumer, seen in self._seen.items():
             if seen > rank and not consumer.is_browser:
                 self._seen[consumer] = rank
 
     def bar(self, segment: Segment, consumer: Consumer) -> None:
         """A consumer does not want to see these messages again, which are in delivery."""
+        LOOK.has_touched = True
         if consumer in self._seen:
             for rank in self.barred.add(segment, consumer):
                 self.returned(rank)
@@ -125,6 +132,7 @@ class Dispatch:
 
     def grouped(self) -> None:
         """A message of a group has come: from now on each message of the queue is looked at."""
+        LOOK.has_touched = True
         self._has_groups = self.is_selective = True
 
     def _look_again(self) -> None:
@@ -136,6 +144,7 @@ class Dispatch:
     def _choose_way(self) -> None:
         takes_all = all(each.filter is None and not each.is_browser for each in self._queue.consumers)
         is_plain = takes_all and not self._queue.kind.non_destructive and not self.barred
+        LOOK.has_touched = True
         self.is_selective = self._has_groups or not is_plain
 
     # -- handing out ---------------------------------------------------------------------------------------------------
@@ -143,6 +152,7 @@ class Dispatch:
     def run(self, count_max: int, now_ms: int) -> int:
         """Hand out about `count_max` messages; says how many went, or were looked at."""
         queue = self._queue
+        LOOK.has_touched = True
         self.is_unfinished = False
         if not queue.backlog.count or not queue.consumers:
             return 0

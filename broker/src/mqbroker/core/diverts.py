@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mqbroker.base.errors import ConfigFault, Refused
+from mqbroker.base.look import LOOK
 from mqbroker.config.slices import DivertOptions
 from mqbroker.core.address import ANYCAST, FULLY_QUALIFIED, MULTICAST, Address, Origin
 from mqbroker.core.message_view import view_at
@@ -83,6 +84,7 @@ class Diverts:
 
     def publish(self, address: Address, run: Run, origin: Origin) -> bool:
         """Take a run in at an address that has diverts. True: it must wait for this step's append."""
+        LOOK.has_touched = True
         self._copies_left = COPIES_MAX
         return self._spread(address, run, (), (origin, ""))
 
@@ -101,6 +103,7 @@ class Diverts:
         return waits
 
     def _forward(self, divert: Divert, run: Run, passed: tuple[Divert, ...], origin: Origin) -> bool:
+        LOOK.has_touched = True
         self._copies_left -= 1
         try:
             address = self._target(divert) if self._copies_left >= 0 else None
@@ -126,6 +129,7 @@ class Diverts:
     @staticmethod
     def _part(run: Run, begin: int, end: int) -> Run:
         part = part_of(run, begin, end, run.traits)
+        LOOK.has_touched = True
         part.arrived_ms = run.arrived_ms
         return part
 

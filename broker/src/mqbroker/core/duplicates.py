@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
+from mqbroker.base.look import LOOK
 from mqbroker.core.kinds import INTERNAL_PREFIX
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ class Duplicates:
         if not size:
             return True
         seen = self._seen.get(address)
+        LOOK.has_touched = True
         if seen is None:
             seen = self._seen[address] = OrderedDict()
         if duplicate_id in seen:
@@ -68,11 +70,13 @@ class Duplicates:
         if not self._is_persisted or not run.section.is_durable or self._decisions.is_idle:
             return False
         seen = self._seen[address]
+        LOOK.has_touched = True
         self._journal.duplicates.add(address, seen[run.traits.duplicate_id], run.traits.duplicate_id, _oldest(seen))
         return True
 
     def forget(self, address: str) -> None:
         """The address is gone."""
+        LOOK.has_touched = True
         if self._seen.pop(address, None) is not None:
             self._next.pop(address, None)
             self._journal.duplicates.drop(address)

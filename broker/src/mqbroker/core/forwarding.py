@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from mqbroker.base.look import LOOK
 from mqbroker.core.address import ANYCAST
 from mqbroker.core.kinds import FORWARD, INTERNAL_PREFIX, QueueKind
 from mqbroker.core.queue import Queue
@@ -65,6 +66,7 @@ class Remotes:
         Ids of messages that are not durable are in no journal; so it is told some time before how far they may go.
         """
         store = self._store
+        LOOK.has_touched = True
         if store.next_id + IDS_RESERVED // 2 > self._reserved_until:
             self._reserved_until = store.next_id + IDS_RESERVED
             store.journal.reserve(self._reserved_until)
@@ -72,12 +74,14 @@ class Remotes:
 
     def touch(self) -> None:
         """An append that says nothing new, for who has to know that the disk works."""
+        LOOK.has_touched = True
         self._reserved_until = max(self._reserved_until, self._store.next_id)
         self._store.journal.reserve(self._reserved_until)
 
     def connection(self, name: str, mode: str = ON_DEMAND) -> Forwarding:
         """The bindings of a cluster connection, whose `message-load-balancing` is `mode`."""
         found = self.connections.get(name)
+        LOOK.has_touched = True
         if found is None:
             found = self.connections[name] = Forwarding(name, mode, self._store, self)
         found.mode = mode
@@ -114,12 +118,14 @@ class Remotes:
         """A store-and-forward queue is there: it was made, or recovery found it."""
         kind = queue.kind
         route = _route_of(queue)
+        LOOK.has_touched = True
         self.queues[route] = queue
         number = int(kind.name.rpartition(".")[2])
         self._numbers[route[:2]] = max(self._numbers.get(route[:2], 0), number)
 
     def gone(self, queue: Queue) -> None:
         """It was deleted."""
+        LOOK.has_touched = True
         self.queues.pop(_route_of(queue), None)
         for name in queue.kind.route if self.over else ():
             if not any(name in route.names for route in self.queues):
@@ -128,6 +134,7 @@ class Remotes:
     def deleted(self, name: str) -> None:
         """A queue of another node is no more: copies that wait until the way to it is known again wait in vain."""
         waiting = [each for each in self.queues.values() if each.kind.is_owed_beyond and name in each.kind.route]
+        LOOK.has_touched = True
         if waiting:
             self.over[name] = None
         for queue in waiting:
@@ -150,6 +157,7 @@ class Remotes:
 
         Copies that were owed to a subscription end with it; messages of a shared queue that nobody takes are dead.
         """
+        LOOK.has_touched = True
         for name in queue.kind.route:
             if name in self.by_name:
                 remote = self.by_name[name]
@@ -181,6 +189,7 @@ class Forwarding:
         """A queue of another node is known."""
         store = self._store
         address = store.addresses.get(binding.address) or store.add_address(binding.address)
+        LOOK.has_touched = True
         if address.reach is None:
             address.reach = Reach()
         remote = self._remotes.by_name[binding.cluster_name] = Remote(binding, self)
@@ -192,6 +201,7 @@ class Forwarding:
     def remove(self, binding: RemoteBinding) -> None:
         """It is gone."""
         store = self._store
+        LOOK.has_touched = True
         if self._remotes.by_name.pop(binding.cluster_name, None) is None:
             return
         address = store.addresses[binding.address]

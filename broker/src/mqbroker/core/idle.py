@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from mqbroker.base.look import LOOK
 from mqbroker.base.time import NS_PER_MS
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class Idle:
         """The last consumer of a queue is gone. `before_ms`: it was already, and this was to be the end."""
         store = self._store
         settings = store.settings.of(queue.kind.address)
+        LOOK.has_touched = True
         if self._may_go(queue):
             until_ms = store.at.wall_ms + max(settings.auto_delete_queues_delay, IDLE_MS_MIN)
             queue.idle_until_ms = min(before_ms or until_ms, until_ms)
@@ -72,6 +74,7 @@ class Idle:
 
     def queue_due(self, queue: Queue) -> None:
         """The queue has been idle for long enough, unless somebody has come."""
+        LOOK.has_touched = True
         queue.idle_until_ms = 0
         settings = self._store.settings.of(queue.kind.address)
         allowed = settings.auto_delete_queues_message_count
@@ -100,6 +103,7 @@ class Idle:
             store.forget_address(address.name)
             return
         delay_ms = max(settings.auto_delete_addresses_delay, IDLE_MS_MIN)
+        LOOK.has_touched = True
         address.due_ns = store.at.monotonic_ns + delay_ms * NS_PER_MS
         store.schedule(address)
 
@@ -117,9 +121,11 @@ class Idle:
 
     def attached(self, address: Address) -> None:
         """A producer has come."""
+        LOOK.has_touched = True
         address.producers_count += 1
 
     def detached(self, address: Address) -> None:
         """A producer has gone."""
+        LOOK.has_touched = True
         address.producers_count -= 1
         self.vacated(address)

@@ -13,6 +13,7 @@ from heapq import heappop, heappush
 from typing import Final
 
 from mqbroker.base.errors import StorageFault
+from mqbroker.base.look import LOOK
 from mqbroker.journal.plan import Journal
 from mqbroker.wire.run import Run
 
@@ -50,6 +51,7 @@ class LargeFiles:
     def begin(self) -> int:
         """The id of a new file, held by whoever writes it."""
         file = self._next_file
+        LOOK.has_touched = True
         self._next_file += 1
         self.hold(file)
         return file
@@ -57,18 +59,21 @@ class LargeFiles:
     def hold(self, file: int) -> None:
         """One holder more."""
         held = self._held.get(file)
+        LOOK.has_touched = True
         if held is None:
             held = self._held[file] = Held()
         held.holders += 1
 
     def stored(self, run: Run) -> None:
         """The journal has the run: if it is a large one, it knows the file from now on."""
+        LOOK.has_touched = True
         if run.large is not None:
             self._held[run.large.file].is_stored = True
 
     def settle(self, file: int) -> None:
         """A run that held the file is settled everywhere, and the journal was told before."""
         held = self._held[file]
+        LOOK.has_touched = True
         if held.is_stored:
             held.settled_at = self._journal.latest_position
         self.release(file)
@@ -76,6 +81,7 @@ class LargeFiles:
     def release(self, file: int) -> None:
         """One holder less."""
         held = self._held[file]
+        LOOK.has_touched = True
         held.holders -= 1
         if held.holders:
             return
@@ -87,6 +93,7 @@ class LargeFiles:
 
     def synced(self, position: int) -> None:
         """Everything up to `position` is on disk."""
+        LOOK.has_touched = True
         while self._doomed and self._doomed[0][0] <= position:
             self.delete(heappop(self._doomed)[1])
 
@@ -101,6 +108,7 @@ class LargeFiles:
             return True
         if not self._journal.gives_up_damage:
             raise fault
+        LOOK.has_touched = True
         self.given_up[run.first_id] = fault
         self._journal.settle(queue_id, run.first_id, run.count)
         return False

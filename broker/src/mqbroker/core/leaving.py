@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mqbroker.base.errors import Refused
+from mqbroker.base.look import LOOK
 from mqbroker.config.slices import AddressSettings
 from mqbroker.core.address import FULLY_QUALIFIED, MULTICAST, Address, Origin
 from mqbroker.core.backlog import EXPIRED, Segment
@@ -39,6 +40,7 @@ class Leaving:
     def reject(self, queue: Queue, segment: Segment, cause: str) -> None:
         """Messages in delivery that nobody can use: to the dead-letter address, or dropped where there is none."""
         settings = self._store.settings.of(queue.kind.address)
+        LOOK.has_touched = True
         queue.killed_total += segment.n
         if settings.dead_letter_address:
             own = settings.dead_letter_queue_prefix + queue.kind.address + settings.dead_letter_queue_suffix

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from mqbroker.base.errors import Bug
+from mqbroker.base.look import LOOK
 from mqbroker.core.large import LargeFiles
 from mqbroker.wire.run import Run
 
@@ -60,6 +61,7 @@ class Memory:
         size = run.size_bytes(0, run.count)
         if size * SHARE < len(run.buffer):
             run.compact([(0, run.count)])
+        LOOK.has_touched = True
         run.held_bytes = len(run.buffer)
         self.held_bytes += run.held_bytes
         if run.large is not None:
@@ -67,6 +69,7 @@ class Memory:
 
     def settle(self, run: Run, count: int) -> None:
         """So many references to messages of the run are settled. Raises Bug where there were fewer."""
+        LOOK.has_touched = True
         references = run.references = run.references or run.live
         run.live -= count
         if run.live > 0:
@@ -80,6 +83,7 @@ class Memory:
 
     def release(self, run: Run) -> None:
         """The run is held no more."""
+        LOOK.has_touched = True
         self.held_bytes -= run.held_bytes
         self.unused_bytes -= run.unused_bytes
         run.held_bytes = run.unused_bytes = 0

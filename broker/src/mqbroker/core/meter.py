@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from mqbroker.base.look import LOOK
 from mqbroker.config.slices import AddressSettings
 from mqbroker.core.backlog import Segment
 from mqbroker.core.memory import Memory
@@ -65,6 +66,7 @@ class Meter:
 
     def set_queues(self, queues: list[Queue], *, can_page: bool) -> None:
         """What the address is bound to. Where all of them can page, who waited for room need not wait any more."""
+        LOOK.has_touched = True
         self._queues = queues
         if self._said == PAGE:
             self.policy = PAGE if can_page else BLOCK
@@ -73,11 +75,13 @@ class Meter:
 
     def add(self, size_bytes: int, count: int) -> None:
         """Messages are in one more queue."""
+        LOOK.has_touched = True
         self.size_bytes += size_bytes
         self.count += count
 
     def remove(self, segment: Segment) -> None:
         """Messages are gone from a queue."""
+        LOOK.has_touched = True
         self.size_bytes -= segment.run.size_bytes(segment.start, segment.n)
         self.count -= segment.n
         if self.waiting and self.has_room:
@@ -204,6 +208,7 @@ class Meter:
 
     def refused(self, count: int) -> str:
         """So many did not fit: count them, and say why."""
+        LOOK.has_touched = True
         if self.drops:
             self._all.dropped_total += count
         else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from mqbroker.base.look import LOOK
 from mqbroker.core.backlog import Segment
 from mqbroker.core.queue import Consumer, Queue
 from mqbroker.core.store import Store
@@ -32,6 +33,7 @@ def apply_outcome(store: Store, queue: Queue, segment: Segment, outcome: Any, co
         if isinstance(outcome, Modified) and outcome.undeliverable_here and consumer is not None:
             queue.dispatcher.bar(segment, consumer)
         store.give_back(queue, segment, was_delivered=is_failure)
+    LOOK.has_touched = True
     store.dirty[queue] = None
     return is_durable and is_final(outcome)
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from mqbroker.base.errors import StorageFault
+from mqbroker.base.look import LOOK
 from mqbroker.core.backlog import Segment
 from mqbroker.core.compaction import Live, Stored, store_again
 from mqbroker.core.pages import Moved, Piece
@@ -92,6 +93,7 @@ class PageMoves:
     def loaded(self, found: list[bytes]) -> None:
         """What was asked for. Raises StorageFault where the bytes are not what was written."""
         assert self._request is not None
+        LOOK.has_touched = True
         self.loading = 0
         by_id: dict[int, Run] = {}
         for piece, data in zip(self._request.pieces, found, strict=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mqbroker.base.look import LOOK
 from mqbroker.core.large import LargeFiles
 from mqbroker.wire.run import Run
 
@@ -28,6 +29,7 @@ class PagedFiles:
             self._large.hold(file)
         if is_stored:
             self._large.stored(run)
+        LOOK.has_touched = True
         self._held[run.first_id] = file, before + queues
 
     def taken_in(self, run: Run) -> None:
@@ -48,6 +50,7 @@ class PagedFiles:
         return (each for each in self._held if first_id <= each < first_id + n)
 
     def _is_last(self, message_id: int) -> bool:
+        LOOK.has_touched = True
         file, queues = self._held.pop(message_id)
         if queues > 1:
             self._held[message_id] = file, queues - 1

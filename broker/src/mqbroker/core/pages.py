@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from mqbroker.base.look import LOOK
 from mqbroker.journal.places import Slice, Written
 from mqbroker.journal.ranges import RangeMap
 
@@ -113,12 +114,14 @@ class Page:
 
     def pack(self) -> None:
         """What has its place by now goes into the columns."""
+        LOOK.has_touched = True
         while self.fresh and self.fresh[0].segment:
             one = self.fresh.pop(0)
             self.put(Piece(one.first_id, one.count, 0, self._is_durable and bool(one.queue_ids), one.slice))
 
     def put(self, piece: Piece) -> None:
         """At the end."""
+        LOOK.has_touched = True
         for column, value in zip(self._columns, _row(piece), strict=True):
             column.append(value)
 
@@ -147,6 +150,7 @@ class Page:
         low, high = self._index(first), bisect_left(self._columns[0], end)
         gone = [self._at(index) for index in range(low, high)]
         left = [part for piece in gone for part in _around(piece, first, end)]
+        LOOK.has_touched = True
         for number, column in enumerate(self._columns):
             column[low:high] = array(column.typecode, [_row(piece)[number] for piece in left])
         taken = sum(piece.n for piece in gone) - sum(piece.n for piece in left)
@@ -165,6 +169,7 @@ class Page:
         gone: list[Piece] = []
         new: list[Piece] = []
         before = list(self.pieces())
+        LOOK.has_touched = True
         self._columns = tuple(array(kind) for kind in COLUMNS)
         for piece in before:
             parts = list(moved(piece, moves))
@@ -204,6 +209,7 @@ class Pages:
     def add(self, written: Written, count: int, size_bytes: int, position: int) -> None:
         """`count` messages more: a place of its own, or the last one, which has grown by them."""
         page = self._tail()
+        LOOK.has_touched = True
         if not page.fresh or page.fresh[-1] is not written:
             page.pack()
             page.fresh.append(written)
@@ -231,6 +237,7 @@ class Pages:
 
     def hold_back(self, piece: Piece, due_ms: int) -> None:
         """Its messages are not to be delivered before they are due."""
+        LOOK.has_touched = True
         if self._dues is None:
             self._dues = RangeMap()
         self._dues.assign(piece.first_id, piece.end, due_ms)
@@ -240,6 +247,7 @@ class Pages:
         return 0 if self._dues is None else self._dues.at(message_id) or 0
 
     def _tail(self) -> Page:
+        LOOK.has_touched = True
         if not self._pages or self._is_full(self._pages[-1]):
             if self._pages:
                 self._pages[-1].pack()
@@ -250,6 +258,7 @@ class Pages:
         return bool(page.count) and (page.size_bytes >= self.shape.size_bytes or page.count >= self.shape.messages)
 
     def _count(self, page: Page, count: int, size_bytes: int) -> None:
+        LOOK.has_touched = True
         page.count += count
         page.size_bytes += size_bytes
         self.count += count
@@ -262,6 +271,7 @@ class Pages:
 
     def begin(self) -> Page:
         """The first page is going to be read; what comes goes into another one. There must be one, on disk."""
+        LOOK.has_touched = True
         page = self._pages.popleft()
         page.pack()
         page.is_out = True
@@ -270,6 +280,7 @@ class Pages:
 
     def seal(self, page: Page) -> None:
         """The page takes no more: somebody waits for it, and it is to be on disk soon."""
+        LOOK.has_touched = True
         if self._pages[-1] is page and page.count:
             self._pages.append(Page(is_durable=self._is_durable))
 
@@ -286,6 +297,7 @@ class Pages:
         """As for a page, which is one of these and is not being read."""
         count, size_bytes = page.count, page.size_bytes
         changed = page.take_out(first, end)
+        LOOK.has_touched = True
         self.count -= count - page.count
         self.size_bytes -= size_bytes - page.size_bytes
         if not page.count:
@@ -297,6 +309,7 @@ class Pages:
         """What was being read is in memory."""
         page = self.reading
         assert page is not None
+        LOOK.has_touched = True
         self.reading = None
         self.count -= page.count
         self.size_bytes -= page.size_bytes
@@ -313,6 +326,7 @@ class Pages:
         """As for a page: what was moved is in an append of this position."""
         gone: list[Piece] = []
         new: list[Piece] = []
+        LOOK.has_touched = True
         for page in self._pages:
             if page.reaches(moves[0][0], moves[-1][1]):
                 changed = page.move(moves)
@@ -329,6 +343,7 @@ class Pages:
     def clear(self) -> list[Page]:
         """All pages, without the one that is being read, whose end nobody waits for any more."""
         pages = [page for page in self._pages if page.count]
+        LOOK.has_touched = True
         for page in pages:
             page.pack()
             page.is_out = True

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mqbroker.base.errors import Bug
+from mqbroker.base.look import LOOK
 from mqbroker.core.backlog import Segment
 from mqbroker.core.kinds import QueueKind
 from mqbroker.core.meter import PAGE
@@ -78,6 +79,7 @@ class Paging:
         if last is not None and last.pins == len(queues) and all(each.ends_with(last) for each in pages):
             before = last
         written = journal.store_paged((part.first_id, count), durable, run.block(start, count), run.arrived_ms, before)
+        LOOK.has_touched = True
         if written is not before:
             written.pins = len(queues)
             written.loose = sum(not (durable and queue.journal_id) for queue in queues)
@@ -91,6 +93,7 @@ class Paging:
         self.paged_total += count * len(queues)
 
     def _pages_of(self, queue: Queue) -> Pages:
+        LOOK.has_touched = True
         if queue.pages is None:
             shape = shape_of(self._store.settings.of(queue.kind.address))
             queue.pages = Pages(shape, is_durable=bool(queue.journal_id))
@@ -121,6 +124,7 @@ class Paging:
             return
         if not queue.is_hungry(pages.low_count) and not self._has_room(queue):
             return
+        LOOK.has_touched = True
         if self._may_read(queue, pages):
             self._wanting[queue] = None
         else:
@@ -147,6 +151,7 @@ class Paging:
 
     def run(self) -> None:
         """Once in each step, before its append is sealed: ask for pages."""
+        LOOK.has_touched = True
         if self._held_back:
             held_back, self._held_back = self._held_back, {}
             for queue in held_back:
@@ -177,6 +182,7 @@ class Paging:
 
     def synced(self) -> None:
         """More is on disk."""
+        LOOK.has_touched = True
         if self._unsynced:
             unsynced, self._unsynced = self._unsynced, {}
             self._wanting.update(unsynced)
@@ -190,6 +196,7 @@ class Paging:
         if effect_id == self.moves.loading:
             self.moves.loaded(found)
             return
+        LOOK.has_touched = True
         if effect_id in self._looks:
             look, pieces = self._looks.pop(effect_id)
             look.found(self._segments(look.queue, pieces, found))
@@ -230,6 +237,7 @@ class Paging:
         for piece in pieces:
             self.pin(piece, 1)
         effect_id = self.read(_places(pieces))
+        LOOK.has_touched = True
         self._looks[effect_id] = look, pieces
         return effect_id
 
@@ -244,6 +252,7 @@ class Paging:
             self.pin(piece, -1)
         hold_again(self._store, queue, segment)
         self.files.taken_in(segment.run)
+        LOOK.has_touched = True
         queue.delivering_count += segment.n
         if pages.is_empty:
             self._end(queue)
@@ -260,6 +269,7 @@ class Paging:
         if queue.pages is None:
             return Dropped(0, False)
         store, count, reading = self._store, queue.pages.count, queue.pages.reading
+        LOOK.has_touched = True
         dropped, has_settled = queue.pages.clear(), False
         for page in dropped:
             for piece in page.pieces():
@@ -283,6 +293,7 @@ class Paging:
         return Dropped(count, has_settled)
 
     def _end(self, queue: Queue) -> None:
+        LOOK.has_touched = True
         queue.pages = None
         for each in (self.queues, self._wanting, self._held_back, self._unsynced):
             each.pop(queue, None)

@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import NamedTuple
 
 from mqbroker.base.errors import Refused
+from mqbroker.base.look import LOOK
 from mqbroker.config.declaring import toml_name
 from mqbroker.config.matching import DELIMITER, generality, matches
 from mqbroker.config.slices import SecuritySettings
@@ -41,6 +42,7 @@ class Permissions:
     def change(self, tables: tuple[SecuritySettings, ...]) -> None:
         """Other permissions hold from now on."""
         words = [(table.match.split(DELIMITER), table) for table in tables]
+        LOOK.has_touched = True
         self._tables = sorted(words, key=lambda pair: generality(pair[0]))
         self._known: dict[str, SecuritySettings | None] = {}
 

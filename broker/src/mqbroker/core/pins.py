@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from mqbroker.base.look import LOOK
 from mqbroker.core.kinds import INTERNAL_PREFIX
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ class Pins:
 
     def use(self, key: Key, pin: Pin) -> None:
         """A message of the group is routed."""
+        LOOK.has_touched = True
         pin.used_ns = self._store.at.monotonic_ns
         self._pins.move_to_end(key)
 
@@ -79,6 +81,7 @@ class Pins:
         """A group has this owner; on disk with this step's append, where pins are kept. The oldest of too many goes."""
         pin = self._pins.get(key)
         now_ns = self._store.at.monotonic_ns
+        LOOK.has_touched = True
         if pin is not None and pin.owner == owner:
             pin.told_ns, pin.age = now_ns, age
             self.use(key, pin)
@@ -94,6 +97,7 @@ class Pins:
 
     def drop(self, key: Key) -> None:
         """A group has no owner any more."""
+        LOOK.has_touched = True
         pin = self._pins.pop(key, None)
         if pin is None:
             return

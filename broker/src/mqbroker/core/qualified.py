@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mqbroker.base.errors import Refused
+from mqbroker.base.look import LOOK
 from mqbroker.core.address import ANYCAST, FULLY_QUALIFIED, MULTICAST, Address
 from mqbroker.core.kinds import TEMPORARY_PREFIX, check_is_public, kind_of
 
@@ -34,6 +35,7 @@ def alone_at(store: Store, address: str, name: str, routing: str = "") -> Addres
     """For those who send to one queue of an address: an address that leads there alone. Raises Refused."""
     found = queue_at(store, address, name, routing)
     alone: Address | None = found.alone
+    LOOK.has_touched = True
     if alone is None:
         whole = store.addresses[address]
         alone = found.alone = Address(address, whole.meter, pages=whole.pages)

@@ -14,6 +14,7 @@ from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Any, Protocol
 
 from mqbroker.base.errors import Refused
+from mqbroker.base.look import LOOK
 from mqbroker.core.backlog import EXPIRED, OVERFLOWED, REPLACED, Backlog, Segment
 from mqbroker.core.dispatch import Dispatch
 from mqbroker.core.kinds import QueueKind
@@ -100,6 +101,7 @@ class Queue:
 
     def on_time(self, now_ns: int) -> None:
         """A deadline of this queue has come."""
+        LOOK.has_touched = True
         self.due_ns = 0
         self.owner.queue_due(self)
 
@@ -129,17 +131,20 @@ class Queue:
 
     def add(self, segment: Segment) -> None:
         """At its place, deliverable at once."""
+        LOOK.has_touched = True
         self.added_total += segment.n
         self._arrive(segment)
 
     def add_waiting(self, segment: Segment) -> None:
         """At the end, deliverable when `release` is called for it."""
+        LOOK.has_touched = True
         self.waiting.append(segment)
         self.waiting_count += segment.n
         self.added_total += segment.n
 
     def release(self, now_ms: int = 0) -> None:
         """The oldest waiting segment is deliverable now, or scheduled from now on."""
+        LOOK.has_touched = True
         segment = self.waiting.popleft()
         self.waiting_count -= segment.n
         if segment.run.deliver_at_ms > now_ms and not self.kind.is_internal:
@@ -149,6 +154,7 @@ class Queue:
 
     def add_scheduled(self, segment: Segment, due_ms: int) -> None:
         """A message whose time has not come: a new one, or one of before a restart."""
+        LOOK.has_touched = True
         self.added_total += segment.n
         if self.kind.last_value and due_ms != segment.run.deliver_at_ms:
             for key, piece in keyed(self.kind, segment):
@@ -198,6 +204,7 @@ class Queue:
     def _replace(self, key: str, segment: Segment) -> None:
         """The last value of a key replaces an earlier one, if nobody is being given that just now."""
         old = self.last_values.get(key)
+        LOOK.has_touched = True
         self.last_values[key] = segment.rank + segment.n - 1
         if segment.n > 1:
             self.gone.append((REPLACED, segment.part(segment.start, segment.n - 1)))
@@ -211,6 +218,7 @@ class Queue:
         what is newer.
         """
         excess = self.backlog.count - self.kind.ring_size
+        LOOK.has_touched = True
         while excess > 0 and self.backlog.count:
             # Who comes later wants what came last, whatever its priority.
             taken = self.backlog.take_oldest(excess) if self.kind.is_internal else self.backlog.take(excess)
@@ -222,18 +230,21 @@ class Queue:
     def take(self, count: int) -> Segment:
         """The next messages in order, at most `count`, as one segment. There must be one."""
         taken = self.backlog.take(count)
+        LOOK.has_touched = True
         self.delivering_count += taken.n
         return taken
 
     def take_at(self, rank: int, count: int) -> Segment:
         """`count` messages from a place on, all of one segment. They must be there."""
         taken = self.backlog.take_at(rank, count)
+        LOOK.has_touched = True
         self.delivering_count += taken.n
         return taken
 
     def take_all(self) -> list[Segment]:
         """Everything that is deliverable or scheduled; it counts as in delivery until it is settled."""
         taken = [*self.backlog, *(segment for _, _, segment in self.scheduled)]
+        LOOK.has_touched = True
         self.backlog.clear()
         self.scheduled.clear()
         self.scheduled_count = 0
@@ -242,6 +253,7 @@ class Queue:
 
     def put_back(self, segment: Segment, due_ms: int = 0) -> None:
         """Messages that were in delivery return to their place, `due_ms`: at that time."""
+        LOOK.has_touched = True
         self.delivering_count -= segment.n
         if due_ms:
             self._schedule(segment, due_ms)
@@ -265,6 +277,7 @@ class Queue:
     def take_scheduled(self, now_ms: int) -> list[Segment]:
         """New messages whose time has not come; they count as in delivery. What comes again later stays."""
         taken = [each for each in self.scheduled if each[2].run.deliver_at_ms > now_ms]
+        LOOK.has_touched = True
         if taken:
             self.scheduled = [each for each in self.scheduled if each[2].run.deliver_at_ms <= now_ms]
             heapify(self.scheduled)
@@ -275,6 +288,7 @@ class Queue:
 
     def settled(self, segment: Segment) -> None:
         """Messages in delivery are gone for good, and so are the values that they were the last of."""
+        LOOK.has_touched = True
         self.delivering_count -= segment.n
         self.acknowledged_total += segment.n
         for key, piece in keyed(self.kind, segment) if self.kind.last_value else ():
@@ -283,6 +297,7 @@ class Queue:
 
     def take_gone(self) -> list[tuple[str, Segment]]:
         """What left by itself since the last call, each with why. They count as in delivery until they are settled."""
+        LOOK.has_touched = True
         gone, self.gone = self.gone, []
         for why, segment in gone:
             self.delivering_count += segment.n
@@ -296,6 +311,7 @@ class Queue:
 
     def come_due(self, now_ms: int) -> None:
         """Scheduled messages whose time has come are deliverable; expired ones are gone."""
+        LOOK.has_touched = True
         while self.scheduled and self.scheduled[0][0] <= now_ms:
             due_ms, _, segment = heappop(self.scheduled)
             self.scheduled_count -= segment.n
@@ -331,11 +347,13 @@ class Queue:
     def join(self, consumer: Consumer) -> None:
         """One more consumer. Those of higher priority come first."""
         place = next((i for i, each in enumerate(self.consumers) if each.priority < consumer.priority), None)
+        LOOK.has_touched = True
         self.consumers.insert(len(self.consumers) if place is None else place, consumer)
         self.dispatcher.joined(consumer)
 
     def leave(self, consumer: Consumer) -> None:
         """A consumer is gone; groups that it had are free."""
+        LOOK.has_touched = True
         self.consumers.remove(consumer)
         self.dispatcher.left(consumer)
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
+from mqbroker.base.look import LOOK
 from mqbroker.core.address import ANYCAST, Part, parts_by
 from mqbroker.core.message_view import MessageView, view_at
 from mqbroker.core.queue import Queue
@@ -82,6 +83,7 @@ class Group:
     def _turn(self, members: list[M], count: int) -> list[M]:
         """Members, the one whose turn it is first; the next ones have theirs after `count` messages."""
         first = self.cursor % len(members)
+        LOOK.has_touched = True
         self.cursor = first + count
         return members[first:] + members[:first]
 
@@ -136,6 +138,7 @@ class Reach:
     def add(self, remote: Remote) -> None:
         """A binding is known from now on."""
         key = remote.binding.routing, remote.binding.queue
+        LOOK.has_touched = True
         group = self._groups.setdefault(key, Group(*key))
         group.remotes.append(remote)
         group.remotes.sort(key=lambda each: each.binding.cluster_name)
@@ -145,6 +148,7 @@ class Reach:
         """It is not there any more."""
         key = binding.routing, binding.queue
         group = self._groups[key]
+        LOOK.has_touched = True
         group.remotes = [each for each in group.remotes if each.binding is not binding]
         if not group.remotes:
             del self._groups[key]
@@ -152,11 +156,13 @@ class Reach:
 
     def look(self) -> None:
         """Filters or consumers of a binding are other ones."""
+        LOOK.has_touched = True
         self._is_choosy = None
 
     @property
     def is_choosy(self) -> bool:
         """Whether a filter or a selector of theirs has to see each message."""
+        LOOK.has_touched = True
         if self._is_choosy is None:
             self._is_choosy = any(is_choosy(each.binding) for each in self.remotes)
         return self._is_choosy
@@ -182,6 +188,7 @@ class Reach:
         """Each queue of the cluster with the queue of its name that is here."""
         pairs: list[tuple[Group, Queue | None]] = []
         known: dict[tuple[str, str], None] = {}
+        LOOK.has_touched = True
         for queue in open_to:
             key = queue.kind.routing, queue.kind.name
             known[key] = None
@@ -194,6 +201,7 @@ class Reach:
         """Who gets one message: one of the shared queues, and each of the others."""
         shared = [pair for pair in pairs if pair[0].routing == ANYCAST]
         found: list[Member] = []
+        LOOK.has_touched = True
         for place in range(len(shared)):
             group, queue = shared[(address.cursor + place) % len(shared)]
             found = [member for _, member in group.shares(queue, 1, view)]
@@ -264,6 +272,7 @@ def queues_of(address: Address, members: list[Member]) -> list[Queue]:
     """The queues that keep a message for these: those here, and store-and-forward queues for the others."""
     queues: list[Queue] = []
     bindings: dict[tuple[str, str, str, str], list[Remote]] = {}
+    LOOK.has_touched = True
     for member in members:
         if isinstance(member, Queue):
             queues.append(member)

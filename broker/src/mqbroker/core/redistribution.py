@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from mqbroker.base.errors import Refused
+from mqbroker.base.look import LOOK
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.core.address import ANYCAST
 from mqbroker.core.backlog import Segment
@@ -42,12 +43,14 @@ class Redistributor:
 
     def on_time(self, now_ns: int) -> None:
         """The delay is over."""
+        LOOK.has_touched = True
         self.due_ns = 0
         if self.queue.redistributor is self:
             self._all.begin(self)
 
     def returned(self, rank: int) -> None:
         """A message is (again) at this place."""
+        LOOK.has_touched = True
         self.seen = min(self.seen, rank)
 
 
@@ -62,6 +65,7 @@ class Redistribution:
         """Consumers have come or gone, here or elsewhere: start, go on or stop. `is_new`: elsewhere."""
         delay_ms = self._store.settings.of(queue.kind.address).redistribution_delay
         group = self._group_of(queue)
+        LOOK.has_touched = True
         if delay_ms < 0 or group is None or takes(queue, None) or not group.is_wanted(None):
             if queue.redistributor is not None:
                 queue.redistributor.due_ns = 0
@@ -85,6 +89,7 @@ class Redistribution:
     def begin(self, redistributor: Redistributor) -> None:
         """Move what can be moved, from the next dispatch on."""
         queue = redistributor.queue
+        LOOK.has_touched = True
         redistributor.is_running = True
         if not queue.takers:
             for segment in queue.take_scheduled(self._store.at.wall_ms):
@@ -98,6 +103,7 @@ class Redistribution:
             return 0
         end = queue.dispatcher.refused_below if queue.takers else 1 << 62
         work = 0
+        LOOK.has_touched = True
         for segment in queue.backlog.from_rank(redistributor.seen):
             rank = max(segment.rank, redistributor.seen)
             if rank >= end:
@@ -145,12 +151,14 @@ class Redistribution:
             self.forward(address, part, remote.via.queues_for(address, [remote.binding]))
             self._store.settle(queue, part)
             at += count
+        LOOK.has_touched = True
         self.moved_total += segment.n
 
     def forward(self, address: Address, part: Segment, queues: list[Queue]) -> None:
         """Copies of messages of an address, with new ids, go into these queues."""
         store, run = self._store, part.run
         copy = part_of(run, part.start, part.start + part.n, run.traits)
+        LOOK.has_touched = True
         copy.first_id = store.next_id
         store.next_id += part.n
         copy.arrived_ms, copy.expires_ms, copy.deliver_at_ms = run.arrived_ms, run.expires_ms, run.deliver_at_ms

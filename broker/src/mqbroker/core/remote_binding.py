@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from mqbroker.base.errors import Refused
+from mqbroker.base.look import LOOK
 from mqbroker.core.message_view import MessageView
 from mqbroker.core.selector import compile_selector
 
@@ -71,6 +72,7 @@ class RemoteBinding:
 
     def consumer_created(self, selector: str) -> str:
         """One more consumer. Returns why its selector cannot be read, empty where it can."""
+        LOOK.has_touched = True
         self.consumers_count += 1
         if not selector:
             self.unfiltered_count += 1
@@ -84,6 +86,7 @@ class RemoteBinding:
 
     def consumer_closed(self, selector: str) -> bool:
         """One consumer less. False where none with this selector was there, and then nothing changes."""
+        LOOK.has_touched = True
         if not selector:
             if not self.unfiltered_count:
                 return False
@@ -101,6 +104,7 @@ class RemoteBinding:
 
     def forget_consumers(self) -> None:
         """They are told anew."""
+        LOOK.has_touched = True
         self.consumers_count = self.unfiltered_count = 0
         self.consumer_filters.clear()
 

@@ -15,6 +15,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from mqbroker.base.look import LOOK
 from mqbroker.core.address import Address, parts_by
 from mqbroker.core.backlog import OVERFLOWED, Segment, first_id_of
 from mqbroker.core.kinds import INTERNAL_PREFIX, RETROACTIVE, TEMPORARY_PREFIX, QueueKind
@@ -52,15 +53,18 @@ class Retroactive:
 
     def found(self, ring: Queue) -> None:
         """It was made, or recovery found it."""
+        LOOK.has_touched = True
         self._rings[ring.kind.name] = ring
 
     def gone(self, ring: Queue) -> None:
         """It was deleted."""
+        LOOK.has_touched = True
         del self._rings[ring.kind.name]
 
     def apply(self) -> None:
         """Other settings hold, or may do so since the last run of the process: rings shrink, grow and end."""
         store = self._store
+        LOOK.has_touched = True
         for address in list(store.addresses.values()):
             count, ring = self.count_at(address.name), address.ring
             address.retains_max = count
@@ -79,6 +83,7 @@ class Retroactive:
         address = self._store.addresses[queue.kind.address]
         if address.ring is None or queue.kind.moved_from or queue.kind.no_local:
             return
+        LOOK.has_touched = True
         for segment in self._fitting(address, address.ring):
             run = segment.run
             copy = part_of(run, segment.start, segment.start + segment.n, run.traits)

@@ -12,6 +12,7 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from mqbroker.base.look import LOOK
 from mqbroker.core.kinds import INTERNAL_PREFIX
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ class Route(NamedTuple):
 def keep(journal: Journal, route: Route) -> None:
     """Keep it in place of what is kept of the same key; on disk with this step's append."""
     said = json.dumps([route.target, route.used_ms], separators=(",", ":"))
+    LOOK.has_touched = True
     journal.duplicates.add(_name_of(route.router, route.key), NUMBER, said.encode(), NUMBER)
 
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from mqbroker.base.errors import Refused
+from mqbroker.base.look import LOOK
 from mqbroker.config.matching import DELIMITER, generality, matches
 from mqbroker.config.slices import AddressSettings, AddressSettingsOptions
 from mqbroker.core.kinds import TEMPORARY_PREFIX
@@ -26,6 +27,7 @@ class Settings:
 
     def change(self, options: AddressSettingsOptions) -> None:
         """Other settings hold from now on. What queues were made of them they stay."""
+        LOOK.has_touched = True
         self._built_in = options.built_in
         self._matches = sorted(
             ((match.match.split(DELIMITER), match.values) for match in options.matches),

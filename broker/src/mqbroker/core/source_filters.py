@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from mqbroker.base.errors import Refused
+from mqbroker.base.look import LOOK
 from mqbroker.core.selector import Selector, compile_selector
 from mqbroker.wire.types import Described, Symbol
 
@@ -48,6 +49,7 @@ def source_filter(filters: Mapping[Any, Any] | None, *, knows_no_local: bool) ->
     selector: Selector | None = None
     no_local = False
     accepted: dict[Symbol, Any] = {}
+    LOOK.has_touched = True
     for key, value in (filters or {}).items():
         kind = _kind_of(key, value)
         if kind == SELECTOR_NAME:

@@ -11,11 +11,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from mqbroker.base.errors import Refused
+from mqbroker.base.look import LOOK
 from mqbroker.base.time import NS_PER_MS, At
 from mqbroker.config.slices import AddressSettingsOptions, LimitOptions
 from mqbroker.core.address import FULLY_QUALIFIED, MULTICAST, UNKNOWN, Address, Origin
 from mqbroker.core.arrivals import Arrivals
 from mqbroker.core.configured import Configured
+from mqbroker.core.consuming import join, leave
 from mqbroker.core.creation import check_new
 from mqbroker.core.decisions import Decisions
 from mqbroker.core.declared import Declared
@@ -128,6 +130,7 @@ class Store:
     def forget_address(self, name: str) -> None:
         """An address that nobody is bound to any more is not kept."""
         found = self.addresses.get(name)
+        LOOK.has_touched = True
         if found is not None and found.is_empty and found.ring is None and not found.is_declared:
             del self.addresses[name]
             self.duplicates.forget(name)
@@ -141,6 +144,7 @@ class Store:
         """One that is not there, whoever wants it."""
         settings = self.settings.of(name)
         pages = settings.address_full_policy == PAGE
+        LOOK.has_touched = True
         added = self.addresses[name] = Address(name, self.meters.of(name, settings), self.idle, pages=pages)
         added.retains_max = self.retroactive.count_at(name)
         return added
@@ -160,6 +164,7 @@ class Store:
         """The address, without a queue where it is new. Raises Refused."""
         check_name("address", name)
         found = self.addresses.get(name)
+        LOOK.has_touched = True
         if found is None:
             self.check_addresses()
             if not is_temporary:
@@ -192,12 +197,14 @@ class Store:
     def add_queue(self, kind: QueueKind) -> Queue:
         """One that is not there, whoever wants it."""
         queue_id = self._next_queue_id
+        LOOK.has_touched = True
         self._next_queue_id += 1
         if kind.is_durable:
             self.journal.declare(queue_id, kind.attributes())
         return self._bind(kind, queue_id)
 
     def _bind(self, kind: QueueKind, queue_id: int) -> Queue:
+        LOOK.has_touched = True
         queue = self.queues[kind.name] = Queue(kind, queue_id if kind.is_durable else 0, self)
         queue.counted_from_ms = self.at.wall_ms
         if kind.selector:
@@ -221,6 +228,7 @@ class Store:
 
     def pause(self, queue: Queue, is_paused: bool) -> None:
         """Hand out nothing from this queue, or again; a durable queue stays so over restarts."""
+        LOOK.has_touched = True
         queue.kind = replace(queue.kind, paused=is_paused)
         queue.is_paused = is_paused or self.addresses[queue.kind.address].is_paused
         if queue.journal_id:
@@ -240,6 +248,7 @@ class Store:
             parts = [part for one in stamped(run, self.at.wall_ms) for part in parts_of(one)]
         else:
             parts = parts_of(run)
+        LOOK.has_touched = True
         for part in parts:
             is_new = bool(origin.moved_from) or is_known or not part.traits.duplicate_id
             if not is_new and not self.duplicates.is_new(address.name, part):
@@ -281,11 +290,13 @@ class Store:
     def number(self, run: Run) -> None:
         """A run that came in gets its ids."""
         self.name_next(run)
+        LOOK.has_touched = True
         self.received_total += run.count
         self.received_bytes_total += run.size_bytes(0, run.count)
 
     def name_next(self, run: Run) -> None:
         """A run that nobody sent, or sent before, gets its ids."""
+        LOOK.has_touched = True
         run.first_id = self.next_id
         self.next_id += run.count
         run.deliver_at_ms = deliver_at_ms(run)
@@ -293,6 +304,7 @@ class Store:
     def put(self, address: Address, part: Segment, queues: list[Queue]) -> bool:
         """Messages that have their ids go into these queues of an address. True: as `publish`."""
         run, index, count = part.run, part.start, part.n
+        LOOK.has_touched = True
         self.added_total += count * len(queues)
         durable: list[int] = []
         if run.section.is_durable:
@@ -324,6 +336,7 @@ class Store:
 
     def publish_together(self, posted: list[tuple[Address, Run]], origin: Origin, *, must_wait: bool) -> bool:
         """Take runs in as one: where any of them must wait for this step's append, or `must_wait`, all of them do."""
+        LOOK.has_touched = True
         together = self._together = []
         for address, run in posted:
             must_wait = self.publish(address, run, origin) or must_wait
@@ -356,6 +369,7 @@ class Store:
 
     def changed(self, queue: Queue) -> None:
         """Messages of a queue moved: hand out, settle what left by itself, set the clock."""
+        LOOK.has_touched = True
         self.dirty[queue] = None
         if queue.gone:
             self.leaving.clear(queue)
@@ -380,6 +394,7 @@ class Store:
         run = segment.run
         if run.section.is_durable and queue.journal_id:
             self.journal.settle(queue.journal_id, segment.first_id, segment.n)
+        LOOK.has_touched = True
         if queue.meter is not None:
             queue.meter.remove(segment)
         if queue.dispatcher.barred:
@@ -388,7 +403,7 @@ class Store:
             self.dirty[queue] = None
         queue.settled(segment)
         if not queue.consumers:
-            self._look_at_end(queue)
+            self.look_at_end(queue)
             self.idle.drained(queue)
         self.acknowledged_total += segment.n
         self.memory.settle(run, segment.n)
@@ -407,11 +422,14 @@ class Store:
             if segment.run.section.is_durable and queue.journal_id:
                 self.journal.count(queue.journal_id, segment.first_id, segment.n, segment.deliveries, due_ms)
         queue.put_back(segment, due_ms)
-        self._look_at_end(queue)
+        self.look_at_end(queue)
+        LOOK.has_touched = True
         self.returned_total += segment.n
         self.changed(queue)
 
-    def _look_at_end(self, queue: Queue) -> None:
+    def look_at_end(self, queue: Queue) -> None:
+        """A queue that is to go does so once nobody uses it."""
+        LOOK.has_touched = True
         if queue.is_ending and not queue.delivering_count and not queue.consumers:
             self.ended[queue] = None
 
@@ -424,6 +442,7 @@ class Store:
         queues those are before the first message leaves. What goes to other nodes counts when it is delivered there,
         and copies for browsers do not count.
         """
+        LOOK.has_touched = True
         if queue.journal_id and not (queue.is_consumed or is_browser or queue.kind.is_forwarding):
             queue.is_consumed = True
             self.journal.consumed(queue.journal_id)
@@ -437,30 +456,11 @@ class Store:
 
     def join(self, queue: Queue, consumer: Consumer) -> None:
         """From now on the consumer gets messages of the queue."""
-        delay_ms = queue.kind.delay_before_dispatch_ms
-        is_first = not consumer.is_browser and not queue.takers
-        if is_first and delay_ms >= 0 and queue.kind.consumers_before_dispatch:
-            queue.dispatcher.gate_ms = self.at.wall_ms + delay_ms
-            self.watch(queue)
-        queue.is_used = True
-        queue.join(consumer)
-        self.dirty[queue] = None
-        if not consumer.is_browser and not queue.kind.is_forwarding:
-            self.watcher.consumer_joined(queue, consumer)
-            self.redistribution.look(queue)
+        join(self, queue, consumer)
 
     def leave(self, queue: Queue, consumer: Consumer) -> None:
         """The consumer is gone."""
-        queue.leave(consumer)
-        self.dirty[queue] = None
-        if not consumer.is_browser and not queue.kind.is_forwarding:
-            self.watcher.consumer_left(queue, consumer)
-            self.redistribution.look(queue)
-            if queue.kind.purge_on_no_consumers and not queue.takers:
-                purge(self, queue)
-        if not queue.consumers:
-            self.idle.left(queue)
-            self._look_at_end(queue)
+        leave(self, queue, consumer)
 
     def purge(self, queue: Queue) -> int:
         """Drop all that is not in delivery; says how many messages."""
@@ -471,6 +471,7 @@ class Store:
     def watch(self, queue: Queue) -> None:
         """See to it that the queue is looked at when something in it is due."""
         due_ms = queue.due_ms
+        LOOK.has_touched = True
         if due_ms:
             queue.due_ns = self.at.monotonic_ns + max(due_ms - self.at.wall_ms, 1) * NS_PER_MS
             self.schedule(queue)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mqbroker.base.look import LOOK
 from mqbroker.core.meter import BLOCK, PAGE, Meter
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ class Tally:
 
     def free(self, segment: Segment) -> None:
         """Messages will be gone from a queue."""
+        LOOK.has_touched = True
         self._size_bytes -= segment.run.size_bytes(segment.start, segment.n)
         self._count -= segment.n
 
@@ -38,6 +40,7 @@ class Tally:
         share = max(meter.queues_count, 1)
         size_bytes, count = run.size_bytes(0, run.count) * share, run.count * share
         is_full = meter.would_be_full(self._size_bytes, self._count)
+        LOOK.has_touched = True
         if meter.policy == PAGE and (is_full or self._paged_count or meter.is_node_full):
             if not meter.could_page(self._paged_bytes, self._paged_count, count):
                 return False

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from mqbroker.base.errors import Bug, Refused
+from mqbroker.base.look import LOOK
 from mqbroker.core.address import UNKNOWN, Address, Origin
 from mqbroker.core.grouping import Grouping
 from mqbroker.core.meter import Meter
@@ -72,6 +73,7 @@ class Transaction:
         found = TX_NEXT.get((self.state, event))
         if found is None:
             raise Bug(f"{event.value} in a transaction that is {self.state.value}")
+        LOOK.has_touched = True
         self.state = found
 
     @property
@@ -107,12 +109,14 @@ class Transaction:
         """Messages for an address, seen by nobody before the commit. `routing`: see `Store.target_for`."""
         self._move(TxEvent.WORK)
         self._store.memory.hold(run)
+        LOOK.has_touched = True
         self.size_bytes += run.held_bytes
         self._posted.append(((address, routing), run))
 
     def retire(self, queue: Queue, segment: Segment, outcome: Any, consumer: Consumer | None = None) -> None:
         """Messages in delivery with that consumer, and the outcome that they get by the commit."""
         self._move(TxEvent.WORK)
+        LOOK.has_touched = True
         if self._retired and _follows(self._retired[-1], (queue, segment, outcome, consumer)):
             before = self._retired[-1][1]
             self._retired[-1] = (queue, before.part(before.start, before.n + segment.n), outcome, consumer)
@@ -168,6 +172,7 @@ class Transaction:
         for meter, run in dropped:
             meter.refused(run.count)
             self._store.memory.release(run)
+        LOOK.has_touched = True
         self._posted = kept
 
     def _is_known(self, address: Address, run: Run) -> bool:
@@ -190,6 +195,7 @@ class Transaction:
     def fail(self, failure: Refused) -> None:
         """Something makes the commit impossible: as rolled back, but its end has still to be asked for."""
         self._move(TxEvent.FAIL)
+        LOOK.has_touched = True
         self.failure = failure
         self._give_up()
 
@@ -206,6 +212,7 @@ class Transaction:
         self._forget()
 
     def _forget(self) -> None:
+        LOOK.has_touched = True
         self._posted.clear()
         self._retired.clear()
         self.size_bytes = 0

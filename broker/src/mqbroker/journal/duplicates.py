@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from mqbroker.base.look import LOOK
 from mqbroker.journal.ledger import Segment
 from mqbroker.journal.ranges import forgotten
 from mqbroker.journal.records import DUPLICATE_HEAD_BYTES, Duplicates, encode_duplicates
@@ -50,6 +51,7 @@ class DuplicateIds:
     def add(self, address: str, number: int, duplicate_id: bytes, oldest: int) -> None:
         """Keep an id. Numbers ascend; one that is known is written again. `oldest`: the first that is still wanted."""
         held = self._addresses.get(address)
+        LOOK.has_touched = True
         if held is None:
             held = self._addresses[address] = _Ids(oldest)
         self._unplace(held, number)
@@ -63,6 +65,7 @@ class DuplicateIds:
         held = self._addresses.get(address)
         if held is None:
             return
+        LOOK.has_touched = True
         for number in forgotten(held.ids, held.oldest, oldest):
             self._unplace(held, number)
             held.ids.pop(number, None)
@@ -70,6 +73,7 @@ class DuplicateIds:
 
     def drop(self, address: str) -> None:
         """All ids of an address."""
+        LOOK.has_touched = True
         held = self._addresses.pop(address, None)
         if held is not None:
             for number in list(held.places):
@@ -91,6 +95,7 @@ class DuplicateIds:
         if not self._changed and not self._dropped:
             return []
         found = [encode_duplicates(Duplicates(address, 0, [])) for address in self._dropped]
+        LOOK.has_touched = True
         for address in self._changed:
             held = self._addresses[address]
             pairs = [(number, held.ids[number]) for number in held.pending if number in held.ids]
@@ -105,6 +110,7 @@ class DuplicateIds:
         """The records went into this segment."""
         if not self._written:
             return
+        LOOK.has_touched = True
         for held, numbers in self._written:
             for number in numbers:
                 if number in held.ids:

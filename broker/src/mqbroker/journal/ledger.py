@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from mqbroker.base.errors import Bug
+from mqbroker.base.look import LOOK
 from mqbroker.journal.format import FILE_HEADER_BYTES
 from mqbroker.journal.ranges import RangeMap
 
@@ -39,6 +40,7 @@ class Segment:
         return stored + self.loose_bytes
 
     def add(self, queue_id: int, n: int) -> None:
+        LOOK.has_touched = True
         self.refs += n
         self.refs_by_queue[queue_id] = self.refs_by_queue.get(queue_id, 0) + n
 
@@ -46,6 +48,7 @@ class Segment:
         left = self.refs_by_queue.get(queue_id, 0) - n
         if left < 0:
             raise Bug(f"queue {queue_id} settled {-left} more messages than journal segment {self.number} holds for it")
+        LOOK.has_touched = True
         if left:
             self.refs_by_queue[queue_id] = left
         else:
@@ -74,6 +77,7 @@ class Ledger:
 
     def store(self, first_id: int, segment: Segment, refs: dict[int, int]) -> None:
         """Ids from `first_id` on, all of them new, are in `segment`."""
+        LOOK.has_touched = True
         self._segment_of.append(first_id, segment)
         for queue_id, n in refs.items():
             segment.add(queue_id, n)
@@ -81,6 +85,7 @@ class Ledger:
     def restore(self, bounds: tuple[int, int], queue_ids: Sequence[int], segment: Segment) -> None:
         """Move what is live of an id range to another segment."""
         first, end = bounds
+        LOOK.has_touched = True
         for low, high, older in self._segment_of.pieces(first, end):
             for queue_id in queue_ids:
                 if older is not None and queue_id in older.refs_by_queue:
@@ -90,6 +95,7 @@ class Ledger:
 
     def place(self, first: int, end: int, segment: Segment) -> None:
         """These ids are in `segment`, as recovery found them: mostly ascending, none twice in two segments."""
+        LOOK.has_touched = True
         if first >= self._placed_end:
             self._segment_of.append(first, segment)
             self._placed_end = end
@@ -103,6 +109,7 @@ class Ledger:
 
     def settle(self, queue_id: int, bounds: list[int]) -> None:
         """`bounds` is flat: first id, id behind the last, …"""
+        LOOK.has_touched = True
         if len(bounds) == 2:
             segment = self._segment_of.owner_of_all(bounds[0], bounds[1])
             if segment is not None:
@@ -115,6 +122,7 @@ class Ledger:
                 segment.remove(queue_id, high - low)
 
     def drop(self, queue_id: int) -> None:
+        LOOK.has_touched = True
         for segment in self.segments:
             segment.refs -= segment.refs_by_queue.pop(queue_id, 0)
 
@@ -124,6 +132,7 @@ class Ledger:
 
     def forget(self, numbers: Sequence[int]) -> None:
         """These segments are deleted: their ids belong to nobody."""
+        LOOK.has_touched = True
         for segment in [segment for segment in self.segments if segment.number in numbers]:
             for first, end in self._segment_of.owned_by(segment):
                 if end is not None:

@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from mqbroker.base.checksum import crc32
 from mqbroker.base.errors import Bug
+from mqbroker.base.look import LOOK
 from mqbroker.config.slices import JournalOptions
 from mqbroker.journal.append import Append
 from mqbroker.journal.duplicates import DuplicateIds
@@ -128,6 +129,7 @@ class Journal:
         Ids that were stored before are compaction's: of every message that is handed out by `compactable`, name all
         queues where it is live, in one call, and repeat its delivery counts and due times by `count`.
         """
+        LOOK.has_touched = True
         if first_id < self._next_id:
             # What was settled before is said of the older record, so it has to come before this one.
             self._flush_settles()
@@ -163,6 +165,7 @@ class Journal:
         offset = self._size_bytes
         head = encode_run_head(first_id, count, queue_ids, len(frames), arrived_ms)
         length = len(head) + len(frames)
+        LOOK.has_touched = True
         if before is None or not before.is_followed_by(first_id, offset, queue_ids, length):
             before = Written(first_id, offset, queue_ids, 0)
             self._written.append(before)
@@ -183,12 +186,14 @@ class Journal:
 
     def reserve(self, end_id: int) -> None:
         """The next run of the process is to use no id below this one, whatever was stored by then."""
+        LOOK.has_touched = True
         self._reserved = end_id
         self._add(encode_run_head(end_id, 0, (), 0))
 
     def pin(self, place: Slice, count: int, *, is_loose: bool = False) -> None:
         """Somebody refers to a place, so its segment is not deleted. -1: no longer."""
         found = self._ledger.by_number(place.segment)
+        LOOK.has_touched = True
         found.pins += count
         if is_loose:
             found.loose_bytes += place.length * count
@@ -196,6 +201,7 @@ class Journal:
     def settle(self, queue_id: int, first_id: int, n: int) -> None:
         """These messages have left this queue for good. Bursts of neighbours become one range."""
         bounds = self._settles.get(queue_id)
+        LOOK.has_touched = True
         if bounds is None:
             self._settles[queue_id] = [first_id, first_id + n]
         elif bounds[-1] == first_id:
@@ -206,11 +212,13 @@ class Journal:
     def declare(self, queue_id: int, attributes: dict[str, Any]) -> None:
         """A queue exists, or has other attributes than before. They must be JSON."""
         encoded = _encode(attributes)
+        LOOK.has_touched = True
         self._queues[queue_id] = encoded
         self._add(encode_queue(queue_id, encoded))
 
     def drop(self, queue_id: int) -> None:
         """A queue and all its messages are gone."""
+        LOOK.has_touched = True
         self._settles.pop(queue_id, None)
         for item in self._deferred:
             if isinstance(item, Settled):
@@ -223,16 +231,19 @@ class Journal:
 
     def declare_address(self, name: str, attributes: dict[str, Any]) -> None:
         """An administrator said this of an address, or something else than before. It must be JSON."""
+        LOOK.has_touched = True
         encoded = self._addresses[name] = _encode(attributes)
         self._add(encode_address(name, encoded))
 
     def drop_address(self, name: str) -> None:
         """Nothing is to be kept of an address any more."""
+        LOOK.has_touched = True
         self._addresses.pop(name, None)
         self._add(encode_address_drop(name))
 
     def consumed(self, queue_id: int) -> None:
         """The queue has or had a consumer in this run of the process. Repeated calls cost nothing."""
+        LOOK.has_touched = True
         if queue_id not in self._consumed:
             self._consumed[queue_id] = None
             self._add(encode_number(Kind.CONSUMED, queue_id))
@@ -248,6 +259,7 @@ class Journal:
         self._add(encode_stop())
 
     def synced(self, position: int) -> None:
+        LOOK.has_touched = True
         self._synced = max(self._synced, position)
 
     def take(self, sync: bool) -> Append | None:
@@ -261,6 +273,7 @@ class Journal:
         if self._written:
             start = segment.used_bytes + ENTRY_HEADER_BYTES + self._size_bytes - unplaced_bytes
             self._place_written(segment, start)
+        LOOK.has_touched = True
         segment.used_bytes += entry_bytes(self._size_bytes)
         self._place(segment)
         self.duplicates.place(segment)
@@ -312,6 +325,7 @@ class Journal:
         return ranges
 
     def _add(self, record: bytes) -> None:
+        LOOK.has_touched = True
         self._chunks.append(record)
         self._size_bytes += len(record)
 
@@ -326,6 +340,7 @@ class Journal:
         merged = {queue_id: bounds if len(bounds) == 2 else merge(bounds) for queue_id, bounds in self._settles.items()}
         for queue_id, bounds in merged.items():
             self._add(encode_settle(queue_id, bounds))
+        LOOK.has_touched = True
         self._deferred.append(Settled(merged))
         self._settles = {}
 
@@ -338,6 +353,7 @@ class Journal:
             return segment
         addresses = [encode_address(name, attributes) for name, attributes in self._addresses.items()]
         checkpoint = encode_checkpoint(self._checkpoint()) + b"".join(addresses)
+        LOOK.has_touched = True
         self._chunks.insert(0, checkpoint)
         self._size_bytes += len(checkpoint)
         if segment is not None and segment.used_bytes == FILE_HEADER_BYTES and self._fits(segment):
@@ -358,6 +374,7 @@ class Journal:
 
     def _place(self, segment: Segment) -> None:
         """Tell the ledger where the messages of this Append are, and then what was settled, in the order of calls."""
+        LOOK.has_touched = True
         if self._new_from is not None:
             self._ledger.store(self._new_from, segment, self._new_refs)
             self._new_from = None
@@ -378,6 +395,7 @@ class Journal:
         self._new_stored_refs = 0
 
     def _place_written(self, segment: Segment, start: int) -> None:
+        LOOK.has_touched = True
         for written in self._written:
             written.segment = segment.number
             written.offset += start

@@ -10,6 +10,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterator
 from typing import Generic, TypeVar
 
+from mqbroker.base.look import LOOK
+
 Owner = TypeVar("Owner")
 
 
@@ -27,6 +29,7 @@ class RangeMap(Generic[Owner]):
         """All ids from `first` on. `first` is not before the start of the last piece."""
         if self._owners[-1] is owner:
             return
+        LOOK.has_touched = True
         if self._starts[-1] == first:
             self._starts.pop()
             self._owners.pop()
@@ -50,6 +53,7 @@ class RangeMap(Generic[Owner]):
             owners.pop()
         if high < len(self._starts) and self._starts[high] == end:
             high += 1
+        LOOK.has_touched = True
         self._starts[low:high] = starts
         self._owners[low:high] = owners
 
@@ -108,6 +112,7 @@ def merge(bounds: list[int]) -> list[int]:
     """Flat bounds (first, end, first, end, …) in any order, sorted and joined where they touch."""
     pairs = sorted(zip(bounds[::2], bounds[1::2], strict=True))
     merged: list[int] = []
+    LOOK.has_touched = True
     for first, end in pairs:
         if merged and merged[-1] == first:
             merged[-1] = end

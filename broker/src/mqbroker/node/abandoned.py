@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from mqbroker.base.look import LOOK
 from mqbroker.core.queue import Filter, Queue, Segment
 from mqbroker.core.store import Store
 
@@ -49,6 +50,7 @@ class Abandoned:
 
     def begin(self, node_id: str, action: str) -> int:
         """The node is given up; how many messages that concerns."""
+        LOOK.has_touched = True
         taking = self._consumers.setdefault(node_id, {})
         queues = self._store.remotes.queues_of(node_id, self._connection)
         count = sum(queue.message_count for queue in queues)
@@ -60,6 +62,7 @@ class Abandoned:
 
     def end(self, node_id: str) -> None:
         """It is back."""
+        LOOK.has_touched = True
         for queue, consumer in self._consumers.pop(node_id, {}).items():
             if consumer in queue.consumers:
                 self._store.leave(queue, consumer)

@@ -11,6 +11,7 @@ from mqbroker.amqp.connection import Connection
 from mqbroker.amqp.events import Attaching, Dead, LoggedIn, LoginDecided, Opened, SaslDerive
 from mqbroker.amqp.limits import ConnectionLimits
 from mqbroker.amqp.states import Conn
+from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.config.slices import ListenerOptions
@@ -114,6 +115,7 @@ class AcceptedPeer(Peer):
 
     def _login_decided(self, event: LoginDecided) -> None:
         """Log a failure at once, also of a peer that does not wait for it; tell the outcome when its time has come."""
+        LOOK.has_touched = True
         if not event.is_good:
             self.broker.counters.logins_failed += 1
             why = {"why": event.why} if event.why else {}
@@ -137,6 +139,7 @@ class AcceptedPeer(Peer):
         self.handle_events()
 
     def _release_held(self, *, is_told: bool) -> None:
+        LOOK.has_touched = True
         if self._held is not None:
             key, is_good, _ = self._held
             self._held = None

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from mqbroker.amqp.links import ReceiverLink, SenderLink
+from mqbroker.base.look import LOOK
 
 
 @dataclass(slots=True)
@@ -39,4 +40,5 @@ class Activity:
 
     def gone(self, link: ReceiverLink | SenderLink) -> None:
         """The link is detached."""
+        LOOK.has_touched = True
         self._by_link.pop(link, None)

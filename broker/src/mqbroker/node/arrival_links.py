@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from mqbroker.amqp.events import Incoming
 from mqbroker.amqp.links import ReceiverLink
 from mqbroker.base.errors import Refused
+from mqbroker.base.look import LOOK
 from mqbroker.core.arrivals import Arrival
 from mqbroker.core.meter import Meter
 from mqbroker.core.store import Store
@@ -57,6 +58,7 @@ class ArrivalEnd:
 
     def numbered(self, first_id: int) -> None:
         """The id of the next message where it comes from."""
+        LOOK.has_touched = True
         self._next_id = first_id
 
     def incoming(self, peer: Peer, event: Incoming) -> None:
@@ -65,6 +67,7 @@ class ArrivalEnd:
         store = self._store
         # Ids of our own never come again.
         first_id = self._next_id if link.is_numbered else store.next_id
+        LOOK.has_touched = True
         self._next_id += run.count
         peer.broker.activity.went(link, run.count, peer.broker.at.monotonic_ns)
         waits = store.arrivals.publish(self.arrival, run, first_id)
@@ -124,6 +127,7 @@ def attach(peer: AcceptedPeer, link: ReceiverLink, attach: Attach, target: Targe
     if peer.listener.kind != "cluster":
         why = "nodes of the cluster forward messages over listeners of kind cluster"
         raise Refused("amqp:unauthorized-access", why)
+    LOOK.has_touched = True
     if target.address == CANARY:
         link.owner = CanaryEnd(peer.broker.store)
         return

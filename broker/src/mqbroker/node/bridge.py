@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.cluster.discovery.announcement import Connector
@@ -62,6 +63,7 @@ class Bridge:
         self.scheduled_ns = 0
 
     def _move(self, turn: Turn) -> None:
+        LOOK.has_touched = True
         self.state = next_state(self.state, turn)
         self.since_ns = self.of.broker.at.monotonic_ns
 
@@ -71,6 +73,7 @@ class Bridge:
         """The next attempt."""
         broker, connector, options = self.of.broker, self.connector, self.of.options
         self._move(Turn.DIAL)
+        LOOK.has_touched = True
         self.due_ns = 0
         self.conn = broker.cluster.next_conn(self)
         listener, local = self.of.cluster.listener, self.of.cluster.local_bind_address
@@ -102,6 +105,7 @@ class Bridge:
         if not self.of.adopt(self, hello):
             self._end("another link leads to the same node")
             return False
+        LOOK.has_touched = True
         self.boot_id = hello.boot_id
         return True
 
@@ -123,6 +127,7 @@ class Bridge:
     def up(self) -> None:
         """The session stands."""
         self._move(Turn.OPENED)
+        LOOK.has_touched = True
         self.attempts, self.was_up, self.is_scanning = 0, True, False
         self.why = ""
         self._notice(Level.INFO, "bridge-connected", boot_id=self.boot_id, peer=self.connector.uri)
@@ -134,6 +139,7 @@ class Bridge:
         """The connection is gone. `is_stopped`: the other node said that it stops."""
         if peer is not self.peer:
             return
+        LOOK.has_touched = True
         self.peer = None
         if self.state not in (State.OPENING, State.UP):
             return
@@ -166,6 +172,7 @@ class Bridge:
             self._end(why)
             return
         was_up, is_news = self.state is State.UP, why != self.why
+        LOOK.has_touched = True
         self.why = why
         self.attempts = 0 if was_up else self.attempts + 1
         if was_up:
@@ -195,11 +202,13 @@ class Bridge:
     def _rest(self, delay_ms: int) -> None:
         self._move(Turn.REST)
         self._hang_up()
+        LOOK.has_touched = True
         self.due_ns = self.of.broker.at.monotonic_ns + delay_ms * NS_PER_MS
         self.of.broker.timers.add(self)
 
     def give_up(self, why: str, event: str) -> None:
         """There is to be no further attempt before somebody tells of the node."""
+        LOOK.has_touched = True
         self.why = why
         self._move(Turn.GIVE_UP)
         self._hang_up()
@@ -213,6 +222,7 @@ class Bridge:
             self._end(why)
 
     def _end(self, why: str) -> None:
+        LOOK.has_touched = True
         self.why = why
         self._move(Turn.END)
         self._hang_up()
@@ -221,6 +231,7 @@ class Bridge:
 
     def _hang_up(self) -> None:
         """Close whatever connection there is, in order."""
+        LOOK.has_touched = True
         peer, self.peer = self.peer, None
         if peer is not None:
             peer.hang_up()
@@ -235,6 +246,7 @@ class Bridge:
         if is_restarted and self.boot_id and boot_id != self._told_boot_id and self.state in ATTEMPTING:
             # What is under way was begun with the process before, whose host may never answer.
             self._rest(0)
+        LOOK.has_touched = True
         self._told_boot_id = boot_id or self._told_boot_id
         if self.state is State.GONE or (self.state is State.RESTING and (self.is_scanning or is_restarted)):
             self.connector, self.attempts, self.is_scanning = connector, 0, False
@@ -246,6 +258,7 @@ class Bridge:
 
     def on_time(self, now_ns: int) -> None:
         """The rest is over."""
+        LOOK.has_touched = True
         self.due_ns = 0
         if self.state is State.RESTING:
             self.dial()
@@ -254,6 +267,7 @@ class Bridge:
 
     def again_soon(self) -> None:
         """Something on the link was refused, and may go well later."""
+        LOOK.has_touched = True
         if self.state is State.UP and not self.due_ns:
             self.due_ns = self.of.broker.at.monotonic_ns + self.of.options.retry_interval * NS_PER_MS
             self.of.broker.timers.add(self)

@@ -28,6 +28,7 @@ from mqbroker.amqp.limits import ConnectionLimits
 from mqbroker.amqp.links import SenderLink
 from mqbroker.amqp.session import Session
 from mqbroker.amqp.states import Conn
+from mqbroker.base.look import LOOK
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.core.permissions import Actor
 from mqbroker.node.credentials import CLUSTER_USER, password_of
@@ -85,6 +86,7 @@ class BridgePeer(Peer):
 
     def lost(self, why: str) -> None:
         """The transport is gone."""
+        LOOK.has_touched = True
         self.why = why
         super().lost(why)
 
@@ -109,12 +111,14 @@ class BridgePeer(Peer):
             self.bridge.answered(hello)  # it refuses because it has our id
         if self.connection.state is not Conn.OPENED or has_failed:
             return  # who says so closes next, and only then says why
+        LOOK.has_touched = True
         if self.bridge.answered(hello):
             self.session = self.connection.begin()
 
     def _began(self, event: Began) -> None:
         if event.session is not self.session:
             return
+        LOOK.has_touched = True
         self._deadline_ns = 0
         self.set_due()
         self.broker.timers.add(self)

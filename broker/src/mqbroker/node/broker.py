@@ -14,6 +14,7 @@ from typing import Any, Final
 from mqbroker import __version__
 from mqbroker.amqp.links import ReceiverLink, SenderLink
 from mqbroker.base.errors import Bug
+from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level, Notice
 from mqbroker.base.time import At
 from mqbroker.config.compare import in_force
@@ -36,6 +37,7 @@ from mqbroker.node.arrival_links import ArrivalEnd, CanaryEnd
 from mqbroker.node.canary import Canaries
 from mqbroker.node.cluster import Cluster
 from mqbroker.node.containers import Containers
+from mqbroker.node.containment import Containment
 from mqbroker.node.counters import Counters
 from mqbroker.node.deployment import deploy
 from mqbroker.node.discovery import Discovery
@@ -99,7 +101,7 @@ class Broker:
         }  # fmt: skip
         self.at = self.started_at = at
         self.timers = Timers()
-        self.counters = Counters()
+        self.counters, self.containment = Counters(), Containment(self)
         self.peers: dict[int, Peer] = {}
         self.epoch = recovered.boot + 1  # grows with each start
         self.journal = Journal(options.journal, recovered)
@@ -157,7 +159,7 @@ class Broker:
             given.Done: self._done,
             given.Failed: self._failed,
             given.Disk: self._disk,
-            given.Datagram: self.discovery.heard,
+            given.Datagram: self.containment.heard,
             given.Resolved: self.discovery.resolved,
             given.Looked: self.discovery.looked,
             given.Space: self._space,
@@ -320,6 +322,7 @@ class Broker:
 
     def closed(self, peer: Peer, why: str) -> None:
         """A connection is gone, and all that it sent was taken in."""
+        LOOK.has_touched = True
         del self.peers[peer.conn]
         peer.lost(why)
         self.touched.pop(peer.conn, None)
@@ -338,10 +341,12 @@ class Broker:
     def expect(self, then: Callable[[str], None]) -> int:
         """An id for an effect. Once it is completed `then` is told why it failed, or nothing."""
         effect_id = self.next_effect_id()
+        LOOK.has_touched = True
         self._awaited[effect_id] = then
         return effect_id
 
     def _told(self, effect_id: int, why: str) -> bool:
+        LOOK.has_touched = True
         then = self._awaited.pop(effect_id, None)
         if then is not None:
             then(why)
@@ -482,9 +487,11 @@ class Broker:
     def reply(self, request_id: int, result: Any) -> None:
         """Answer an admin request."""
         self._audit(request_id, "done")
+        LOOK.has_touched = True
         self.effects.append(AdminReply(request_id, result))
 
     def reply_error(self, request_id: int, condition: str, description: str) -> None:
         """Refuse an admin request."""
         self._audit(request_id, condition)
+        LOOK.has_touched = True
         self.effects.append(AdminReply(request_id, error={"condition": condition, "description": description}))

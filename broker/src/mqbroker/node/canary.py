@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from mqbroker.base.errors import Refused
+from mqbroker.base.look import LOOK
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.core.forwarding import Route
 from mqbroker.core.kinds import INTERNAL_PREFIX
@@ -103,6 +104,7 @@ class Canaries:
 
     def start(self) -> None:
         """Take out what a crash has left."""
+        LOOK.has_touched = True
         for queue in self._broker.store.remotes.queues.values():
             if queue.kind.address == ADDRESS:
                 self._removers[queue] = None
@@ -119,6 +121,7 @@ class Canaries:
             for bridge in [*connection.bridges.values(), *connection.probes]
         ]
         run = Run(request_id, [Crossing(each, now_ns) for each in bridges], now_ns + timeout_ms * NS_PER_MS)
+        LOOK.has_touched = True
         self._runs.append(run)
         for crossing in run.crossings:
             self._begin(crossing)
@@ -149,6 +152,7 @@ class Canaries:
     def accepted(self, queue: Queue) -> None:
         """The other node has it on disk."""
         crossing = self._over(queue, CONFIRMED, "")
+        LOOK.has_touched = True
         if crossing is not None:
             crossing.took_ns = self._broker.at.monotonic_ns - crossing.began_ns
             self._look()
@@ -162,6 +166,7 @@ class Canaries:
             self._look()
 
     def _over(self, queue: Queue, state: str, why: str) -> Crossing | None:
+        LOOK.has_touched = True
         crossing = self.waiting.pop(queue, None)
         if crossing is not None:
             crossing.state, crossing.why = state, why
@@ -171,6 +176,7 @@ class Canaries:
 
     def _look(self) -> None:
         """Answer those who wait for nothing any more."""
+        LOOK.has_touched = True
         for run in [each for each in self._runs if all(one.state != WAITING for one in each.crossings)]:
             self._runs.remove(run)
             rows = [crossing.row() for crossing in run.crossings]
@@ -181,6 +187,7 @@ class Canaries:
 
     def _plan(self) -> None:
         is_idle = not self._runs and not self._removers
+        LOOK.has_touched = True
         self.due_ns = 0 if is_idle else self._broker.at.monotonic_ns + TICK_MS * NS_PER_MS
         self._broker.timers.add(self)
 
@@ -199,6 +206,7 @@ class Canaries:
     def _remove(self, queue: Queue) -> None:
         store = self._broker.store
         remover = self._removers[queue]
+        LOOK.has_touched = True
         if queue.message_count and remover is None:
             remover = self._removers[queue] = Remover(store)
             store.join(queue, remover)

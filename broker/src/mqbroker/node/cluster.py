@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mqbroker.base.look import LOOK
 from mqbroker.cluster.remote_table import RemoteTable
 from mqbroker.config.users import Verifier
 from mqbroker.core.queue import Queue
@@ -48,6 +49,7 @@ class Cluster:
 
     def start(self) -> None:
         """Make the connections, once everything else of the node is there."""
+        LOOK.has_touched = True
         for options in self.broker.options.cluster_connections:
             self.connections[options.name] = ClusterConnection(self, options)
         if self.connections:
@@ -84,12 +86,14 @@ class Cluster:
 
     def next_conn(self, bridge: Bridge) -> int:
         """An id for a connection that the bridge opens: below zero, so it never meets one of an accepted connection."""
+        LOOK.has_touched = True
         self._conn -= 1
         self._dialled[self._conn] = bridge
         return self._conn
 
     def forget(self, conn: int) -> bool:
         """Whether an attempt was under way, of which nothing is wanted any more."""
+        LOOK.has_touched = True
         return self._dialled.pop(conn, None) is not None
 
     def connected(self, given: Connected) -> None:
@@ -100,6 +104,7 @@ class Cluster:
 
     def closed(self, given: Closed) -> None:
         """A connection that we opened does not stand, and never did."""
+        LOOK.has_touched = True
         bridge = self._dialled.pop(given.conn, None)
         if bridge is not None:
             bridge.failed(given.why)

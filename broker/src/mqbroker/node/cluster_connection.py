@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from mqbroker.base.errors import Refused
+from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level, Notice
 from mqbroker.cluster.address_match import AddressMatch
 from mqbroker.cluster.announcer import Announcer
@@ -94,6 +95,7 @@ class ClusterConnection:
         self._set_due()
 
     def _set_due(self) -> None:
+        LOOK.has_touched = True
         self.due_ns = min(filter(None, (self._telling.next_due_ns, self._lost.next_due_ns)), default=0)
         self.broker.timers.add(self)
 
@@ -104,6 +106,7 @@ class ClusterConnection:
     def start(self) -> None:
         """Dial whoever is known by now."""
         group = self.broker.discovery.groups.get(self.options.discovery_group_ref)
+        LOOK.has_touched = True
         if group is not None:
             group.table.listeners.append(self._discovered)
         for queue in self.broker.store.remotes.queues.values():
@@ -125,6 +128,7 @@ class ClusterConnection:
 
     def withdraw(self, why: str) -> None:
         """This node is none of the cluster any more: no bridges, and nobody is known. What waits for others stays."""
+        LOOK.has_touched = True
         for table in self.tables.values():
             table.clear()
         self.tables.clear()
@@ -151,6 +155,7 @@ class ClusterConnection:
         if is_under_way or self.broker.is_stopping or self.broker.rivals.has_yielded:
             return
         probe = Bridge(self, connector, is_question=True)
+        LOOK.has_touched = True
         self.probes.append(probe)
         probe.dial()
 
@@ -175,10 +180,12 @@ class ClusterConnection:
         if len(self.bridges) >= BRIDGES_MAX:
             self._tell_full(node_id)
             return
+        LOOK.has_touched = True
         bridge = self.bridges[node_id] = Bridge(self, connector, node_id, is_listed=is_listed)
         bridge.dial()
 
     def _tell_full(self, node_id: str) -> None:
+        LOOK.has_touched = True
         if not self._is_full_told:
             self._is_full_told = True
             self.broker.notice(
@@ -190,6 +197,7 @@ class ClusterConnection:
         if bridge.node_id:
             return True
         before = self.bridges.get(hello.node_id)
+        LOOK.has_touched = True
         if before is not None and before.state is State.UP:
             before.is_listed = True
             return False
@@ -204,6 +212,7 @@ class ClusterConnection:
 
     def is_up(self, bridge: Bridge) -> None:
         """It is open; what the node has is told next."""
+        LOOK.has_touched = True
         if bridge.node_id not in self.tables:
             self.tables[bridge.node_id] = RemoteTable(self._around, bridge.node_id)
         self._lost.back(bridge.node_id)
@@ -220,6 +229,7 @@ class ClusterConnection:
 
     def is_gone(self, bridge: Bridge) -> None:
         """The node is not dialled until somebody tells of it: it has no queues, and is no member any more."""
+        LOOK.has_touched = True
         table = self.tables.pop(bridge.node_id, None)
         if table is not None:
             table.clear()
@@ -254,6 +264,7 @@ class ClusterConnection:
 
     def ended(self, bridge: Bridge) -> None:
         """It is no more."""
+        LOOK.has_touched = True
         if bridge in self.probes:
             self.probes.remove(bridge)
         if self.bridges.get(bridge.node_id) is bridge:
@@ -301,16 +312,19 @@ class ClusterConnection:
         bridge = self.bridges.get(binding.target)
         if bridge is not None and bridge.peer is not None:
             bridge.peer.forwards.told(binding.cluster_name)
+        LOOK.has_touched = True
         self.remotes.add(binding)
         self.announcer.remote_added(binding)
 
     def remove(self, binding: RemoteBinding) -> None:
         """It has it no more."""
+        LOOK.has_touched = True
         self.remotes.remove(binding)
         self.announcer.remote_removed(binding)
 
     def changed(self, binding: RemoteBinding) -> None:
         """It has other consumers, or is reached or not. One that was given up, or refused, is there again."""
+        LOOK.has_touched = True
         if binding.cluster_name in self.broker.store.remotes.by_name:
             self.remotes.changed(binding)
             self.announcer.remote_changed(binding)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from mqbroker.amqp.links import SenderLink
+from mqbroker.base.look import LOOK
 from mqbroker.core.group_first import marked
 from mqbroker.core.queue import Filter, Queue, Segment
 from mqbroker.node.downloads import Download
@@ -64,6 +65,7 @@ class LinkConsumer:
         link = self.link
         if not link.is_attached or self.peer.is_blocked or self.download is not None:
             return 0
+        LOOK.has_touched = True
         if self.peer.out_bytes > self.peer.out_bytes_max:
             self.peer.broker.next_turn[self.queue] = None
             return 0
@@ -88,6 +90,7 @@ class LinkConsumer:
         is_copy = self.is_browser or queue.kind.non_destructive
         token = None if is_copy else (queue, segment)
         peer.touch()
+        LOOK.has_touched = True
         if peer.out_bytes > peer.out_bytes_max:
             peer.broker.next_turn[queue] = None
             return 0

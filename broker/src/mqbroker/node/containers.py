@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from mqbroker.base.look import LOOK
 from mqbroker.wire.types import Symbol
 
 if TYPE_CHECKING:
@@ -26,10 +27,12 @@ class Containers:
         owner = self._owners.get(opened.container_id)
         if owner is not None and not owner.connection.is_dead:
             return False
+        LOOK.has_touched = True
         self._owners[opened.container_id] = peer
         return True
 
     def release(self, peer: AcceptedPeer) -> None:
         """The peer is gone, its name is free."""
+        LOOK.has_touched = True
         if self._owners.get(peer.container_id) is peer:
             del self._owners[peer.container_id]

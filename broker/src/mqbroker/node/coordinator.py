@@ -15,6 +15,7 @@ from mqbroker.amqp.session import Session
 from mqbroker.amqp.states import Sess
 from mqbroker.amqp.unsettled import Taken
 from mqbroker.base.errors import PeerFault, Refused
+from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level
 from mqbroker.base.serial import wrap
 from mqbroker.base.time import NS_PER_MS
@@ -90,6 +91,7 @@ class Transactions:
 
     def attach(self, link: ReceiverLink, attach: Attach) -> None:
         """A peer asks for a link to the coordinator."""
+        LOOK.has_touched = True
         link.owner = CoordinatorEnd(attach)
         self._peer.connection.is_transactional = True
         link.accept(attach, Coordinator(capabilities=CAPABILITIES), REQUEST_SIZE_MAX)
@@ -134,6 +136,7 @@ class Transactions:
         limits = broker.options.limits
         if len(self._ongoing) >= limits.transactions_per_connection_max:
             self._make_room(limits.transactions_per_connection_max)
+        LOOK.has_touched = True
         self._declared_count += 1
         txn_id = self._declared_count.to_bytes(8, "big")
         deadline_ns = broker.at.monotonic_ns + limits.transaction_timeout_ms * NS_PER_MS
@@ -149,11 +152,13 @@ class Transactions:
         if failed is None:
             raise Refused("amqp:resource-limit-exceeded",
                           f"{count_max} transactions are open, which is transactions-per-connection-max")  # fmt: skip
+        LOOK.has_touched = True
         del self._ongoing[failed.id]
 
     # -- the end of a transaction --------------------------------------------------------------------------------------
 
     def _discharge(self, link: ReceiverLink, delivery_id: int, discharge: Discharge) -> None:
+        LOOK.has_touched = True
         ongoing = self._ongoing.pop(discharge.txn_id, None)
         if ongoing is None:
             raise _unknown(discharge.txn_id)
@@ -188,6 +193,7 @@ class Transactions:
             raise Refused(ROLLBACK, f"{refused.condition}: {refused.description}") from None
         settlements = ongoing.take_over()
         rejected = work.rejected_count
+        LOOK.has_touched = True
         if rejected:
             broker.counters.rejected += rejected
             broker.notice(Level.WARNING, "message-rejected", conn=self._peer.conn, count=rejected)
@@ -222,6 +228,7 @@ class Transactions:
 
     def on_time(self, now_ns: int) -> None:
         """The oldest may have taken too long."""
+        LOOK.has_touched = True
         self.due_ns = 0
         for ongoing in self._ongoing.values():
             if ongoing.work.is_open and ongoing.deadline_ns > now_ns:
@@ -271,6 +278,7 @@ class Transactions:
             self._fail(ongoing, Refused(ROLLBACK, f"{refused.condition}: {refused.description}"))
 
     def _refuse(self, event: Posted, refused: Refused) -> None:
+        LOOK.has_touched = True
         self._peer.broker.counters.refused += event.run.count
         if event.is_settled:
             event.link.detach(refused.condition, refused.description)
@@ -283,6 +291,7 @@ class Transactions:
         limit = self._peer.broker.options.limits.transactions_per_connection_max_size_bytes
         size = run.size_bytes(0, run.count)
         broker = self._peer.broker
+        LOOK.has_touched = True
         try:
             with broker.permissions.acting(self._peer.actor):
                 if isinstance(owner, Relay):
@@ -347,6 +356,7 @@ class Transactions:
     def _withdrawn(self, taken: Taken, ongoing: Ongoing | None) -> Taken:
         """An enlisted delivery without its transaction, which must be the one that it is named in again (§4.4.2)."""
         before = taken.token.ongoing
+        LOOK.has_touched = True
         if before is not ongoing and before.work.is_open:
             del self._ongoing[before.id]
             self._roll_back(before)
@@ -371,6 +381,7 @@ class Transactions:
 
         What was retired in a transaction that goes on stays in it, also without its link.
         """
+        LOOK.has_touched = True
         if isinstance(event.link.owner, CoordinatorEnd):
             for ongoing in [each for each in self._ongoing.values() if each.link is event.link]:
                 del self._ongoing[ongoing.id]

@@ -16,3 +16,4 @@ class Counters:
     rejected: int = 0  # messages that consumers rejected
     refused: int = 0  # messages of publishers that did not fit into memory
     malformed: int = 0  # what publishers sent and is no message
+    bugs_contained: int = 0  # faults of ours that ended no more than one connection

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.cluster.discovery.announcement import HEARS_MAX, Announcement, Connector
@@ -58,6 +59,7 @@ class Discovery:
             each.name: Broadcaster(each, self, self._announcer(each), now_ns) for each in options.broadcast_groups
         }
         self.groups: dict[str, DiscoveryGroup] = {}
+        LOOK.has_touched = True
         for listened in options.discovery_groups:
             table = self._table(listened)
             table.listeners.append(self._noticer(listened.name))
@@ -90,6 +92,7 @@ class Discovery:
     def heard(self, given: Datagram) -> None:
         """Something came to a group."""
         group = self.groups[given.group]
+        LOOK.has_touched = True
         if not self._broker.is_stopping:
             group.heard(given.data, given.source, self._broker.at.monotonic_ns)
             self._broker.timers.add(group)
@@ -118,14 +121,17 @@ class Discovery:
 
     def join(self, group: str) -> None:
         """See World."""
+        LOOK.has_touched = True
         self._broker.effects.append(JoinGroup(self._broker.expect(lambda why: self._joined(group, why)), group))
 
     def send(self, group: str, data: bytes) -> None:
         """See World."""
+        LOOK.has_touched = True
         self._broker.effects.append(SendDatagram(self._broker.expect(lambda why: self._sent(group, why)), group, data))
 
     def relay(self, group: str, node_id: str, data: bytes) -> None:
         """See World."""
+        LOOK.has_touched = True
         self._broker.effects.append(RelayRecord(group, node_id, data))
 
     def tell(self, level: Level, event: str, **fields: str | int) -> None:
@@ -140,6 +146,7 @@ class Discovery:
             group.joined(now_ns)
         if self._broker.is_stopping:
             group.stop()
+        LOOK.has_touched = True
         self._broker.timers.add(group)
 
     def _sent(self, name: str, why: str) -> None:
@@ -161,6 +168,7 @@ class Discovery:
 
     def _announcer(self, options: BroadcastGroupOptions) -> Callable[[], bytes]:
         def announce() -> bytes:
+            LOOK.has_touched = True
             self._seq += 1
             said = Announcement(
                 node_id=self._broker.node_id,
@@ -181,6 +189,7 @@ class Discovery:
         def tell(change: Change) -> None:
             level, event, remedy = CHANGES[change.kind]
             said = change.announcement
+            LOOK.has_touched = True
             if change.kind is Kind.ECHO:
                 if said.boot_id in self._echoed:
                     return

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mqbroker.base.look import LOOK
 from mqbroker.core.queue import Queue, Segment
 from mqbroker.node.ongoing import segment_of
 
@@ -40,6 +41,7 @@ class Download:
         """Send the first transfer. The window is open."""
         broker, link = self._consumer.peer.broker, self._consumer.link
         broker.store.large.hold(self._large.file)
+        LOOK.has_touched = True
         broker.large.downloads[self] = None
         whole = memoryview(head)
         self._delivery_id, went = link.session.begin_message(link, whole, token)
@@ -52,6 +54,7 @@ class Download:
         session = self._consumer.link.session
         if not self._consumer.link.is_attached:
             return
+        LOOK.has_touched = True
         if self._head:
             went = session.continue_message(self._consumer.link, self._head, has_more=True)
             self._head = self._head[went:]
@@ -68,6 +71,7 @@ class Download:
 
     def came(self, data: bytes) -> None:
         """A piece was read: send what fits by now."""
+        LOOK.has_touched = True
         self._is_reading = False
         peer, link = self._consumer.peer, self._consumer.link
         if self not in peer.broker.large.downloads or not link.is_attached:
@@ -95,6 +99,7 @@ class Download:
         """All was sent, or the link is gone."""
         broker = self._consumer.peer.broker
         broker.large.forget(self)
+        LOOK.has_touched = True
         self._consumer.download = None
         broker.store.dirty[self._queue] = None
         broker.store.large.release(self._large.file)

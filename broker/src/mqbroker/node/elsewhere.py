@@ -10,6 +10,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from mqbroker.amqp.redirect import Place, failover_servers, place_of
+from mqbroker.base.look import LOOK
 from mqbroker.config.slices import ListenerOptions
 from mqbroker.wire.encode import encode_value
 from mqbroker.wire.types import Symbol
@@ -37,6 +38,7 @@ class Elsewhere:
 
     def changed(self) -> None:
         """Members of the cluster may be other ones."""
+        LOOK.has_touched = True
         self._is_stale = True
 
     def known(self, listener: ListenerOptions) -> tuple[Place, ...]:
@@ -67,6 +69,7 @@ class Elsewhere:
             return VALUE + encode_value(_servers(places, head, listener))
         key = listener.has_tls, head
         found = self._messages.get(key)
+        LOOK.has_touched = True
         if found is None:
             found = self._messages[key] = VALUE + encode_value(_servers(places, head, listener))
         return found
@@ -75,12 +78,14 @@ class Elsewhere:
         places = self.known(listener)
         if listener.failover_server_list or not places:
             return places, 0  # what a person wrote has the order that the person chose
+        LOOK.has_touched = True
         self._turn = (self._turn + 1) % len(places)
         return places, self._turn
 
     def _look(self) -> None:
         if not self._is_stale:
             return
+        LOOK.has_touched = True
         self._is_stale = False
         members = [member for each in self._cluster.connections.values() for member in each.topology.others]
         told = [to for member in members for to in member.clients[:1]]
@@ -100,10 +105,12 @@ class Elsewhere:
 
     def add(self, conn: int, end: TopologyEnd) -> None:
         """A connection is to hear of changes from now on."""
+        LOOK.has_touched = True
         self._ends[conn] = end
 
     def remove(self, conn: int) -> None:
         """Its link is gone."""
+        LOOK.has_touched = True
         self._ends.pop(conn, None)
         self._due.pop(conn, None)
 
@@ -112,6 +119,7 @@ class Elsewhere:
         if not self._ends:
             return False
         self._look()
+        LOOK.has_touched = True
         for conn in list(islice(self._due, TOLD_MAX)):
             self._due.pop(conn).pump()
         return bool(self._due)

@@ -14,6 +14,7 @@ from mqbroker.amqp.events import Settled
 from mqbroker.amqp.links import SenderLink
 from mqbroker.amqp.session import FIRST_ID
 from mqbroker.base.errors import PeerFault
+from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level
 from mqbroker.config.slices import ClusterConnectionOptions
 from mqbroker.core.moved import forwarded, forwarded_alike
@@ -88,6 +89,7 @@ class ForwardConsumer(LinkConsumer):
             return 0
         if self._is_too_large(segment):
             return self._give_up(queue, segment)
+        LOOK.has_touched = True
         if self.download is None and segment.first_id != self._next_id and self._numbers:
             self.link.session.send_flow(self.link, {FIRST_ID: ULong(segment.first_id)})
             self._next_id = segment.first_id
@@ -137,6 +139,7 @@ class ForwardConsumer(LinkConsumer):
 
     def answered(self, segment: Segment) -> None:
         """The other node has said something of these messages."""
+        LOOK.has_touched = True
         self._unanswered_bytes = max(self._unanswered_bytes - self._size_bytes(segment, segment.n), 0)
         self.peer.broker.store.dirty[self.queue] = None
 
@@ -144,6 +147,7 @@ class ForwardConsumer(LinkConsumer):
 def _first_rank(queue: Queue) -> int:
     """The lowest place of what the queue will hand out, 0 where only the disk knows it, -1 where there is nothing."""
     ranks = [queue.backlog.head.rank] if queue.backlog.count else []
+    LOOK.has_touched = True
     if queue.waiting:
         ranks.append(queue.waiting[0].rank)
     if not ranks:
@@ -170,6 +174,7 @@ class Forwards:
 
     def begin(self) -> None:
         """Ask for a link for each queue that is there."""
+        LOOK.has_touched = True
         self.is_begun = True
         for queue in self._queues():
             self.attach(queue)
@@ -191,6 +196,7 @@ class Forwards:
         except PeerFault as fault:
             peer.broker.notice(Level.WARNING, "forwarding-refused", queue=kind.name, why=fault.description)
             return
+        LOOK.has_touched = True
         consumer = link.owner = self.consumers[queue] = ForwardConsumer(self, link, queue)
         consumer.is_arriving = True
         queue.arriving_count += 1
@@ -205,6 +211,7 @@ class Forwards:
             self.peer.broker.store.decisions.wait_for_earlier(self._join, consumer)
 
     def _join(self, consumer: ForwardConsumer) -> None:
+        LOOK.has_touched = True
         if consumer.is_arriving and consumer.link.is_attached:
             consumer.is_arriving = False
             consumer.queue.arriving_count -= 1
@@ -216,6 +223,7 @@ class Forwards:
         if not isinstance(consumer, ForwardConsumer):
             return
         queue = consumer.queue
+        LOOK.has_touched = True
         if self.consumers.pop(queue, None) is not None:
             self._look(queue)
         if self.peer.connection.is_dead or queue.is_deleted:
@@ -294,6 +302,7 @@ class Forwards:
 
     def leave(self, consumer: ForwardConsumer) -> None:
         """The consumer serves its queue no more."""
+        LOOK.has_touched = True
         self.consumers.pop(consumer.queue, None)
         if consumer in consumer.queue.consumers:
             self.peer.broker.store.leave(consumer.queue, consumer)

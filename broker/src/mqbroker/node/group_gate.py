@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mqbroker.amqp.events import Incoming, Posted
 from mqbroker.base.errors import Refused
+from mqbroker.base.look import LOOK
 from mqbroker.core.address import Address
 from mqbroker.node.rebinding import Withdrawn, bind_again
 from mqbroker.node.refusals import refuse_run
@@ -58,10 +59,12 @@ class GroupGate:
             return False
 
         def then(failures: Failures) -> None:
+            LOOK.has_touched = True
             if self._held.pop(peer.conn, None) is not None:
                 self._go_on(peer, (event, failures), again)
 
         failures = self._handler.ask(wanted, then)
+        LOOK.has_touched = True
         if failures is not None:
             self._resumed = (event, failures)
             return False
@@ -80,6 +83,7 @@ class GroupGate:
 
     def lost(self, peer: Peer) -> None:
         """The connection is gone: what it was to bring is dropped, what it has settled stays settled."""
+        LOOK.has_touched = True
         again = self._held.pop(peer.conn, None)
         if again is not None:
             peer.uploads.awaits_group = False
@@ -89,6 +93,7 @@ class GroupGate:
         """Whether all of an event can be taken in; if not, that was done here, as far as it could be."""
         if self._resumed is None or self._resumed[0] is not event:
             return True
+        LOOK.has_touched = True
         failures, self._resumed = self._resumed[1], None
         if not failures:
             return True

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.cluster.address_match import AddressMatch
@@ -88,6 +89,7 @@ class GroupingHandler:
         """Ask again, end what has waited long enough, and groups that nobody uses."""
         if self._gone:
             self._end_gone()
+        LOOK.has_touched = True
         if self._has_news:
             self._has_news = False
             for key in list(self.asked):
@@ -108,6 +110,7 @@ class GroupingHandler:
         self._set_due()
 
     def _set_due(self) -> None:
+        LOOK.has_touched = True
         if not self.asked:
             self._tick_ns = 0
         overdue_ns = self._unreached_ns + self.options.timeout * NS_PER_MS
@@ -135,6 +138,7 @@ class GroupingHandler:
         }
         known = {node_id for node_id, member in members.items() if member.grouping == LOCAL}
         found = sorted(known | ({self.broker.node_id} if self.options.type == LOCAL else set()))
+        LOOK.has_touched = True
         if found != self._locals and len(found) > 1:
             self._told.discard("grouping-arbiters-several")
             self._tell(Level.ERROR, "grouping-arbiters-several", node_ids=", ".join(found), arbiter=found[0],
@@ -172,6 +176,7 @@ class GroupingHandler:
 
     def _tell(self, level: Level, event: str, **fields: str | int) -> None:
         """Once, until it is otherwise."""
+        LOOK.has_touched = True
         if event not in self._told:
             self._told.add(event)
             self.broker.notice(level, event, name=self.options.name, **fields)
@@ -181,6 +186,7 @@ class GroupingHandler:
     def ask(self, wanted: dict[Key, str], then: Callable[[Failures], None]) -> Failures | None:
         """Find the owners of these groups. None: `then` is called later; else what fails at once, if anything."""
         waiter = Waiter(set(), then)
+        LOOK.has_touched = True
         for key, proposed in wanted.items():
             if key not in self.asked:
                 self._propose(key, proposed)  # also in vain: an answer shows that the arbiter is back
@@ -216,6 +222,7 @@ class GroupingHandler:
             self._send(PROPOSAL, key, proposed, self.arbiter)
 
     def _send(self, act: str, key: Key, owner: str, to: str) -> None:
+        LOOK.has_touched = True
         self._number += 1
         notice = GroupNotice(act, *key, owner, self.broker.node_id, to, self._number)
         connections = list(self.broker.cluster.connections.values())
@@ -251,6 +258,7 @@ class GroupingHandler:
         self._end(key, "")
 
     def _end(self, key: Key, why: str) -> None:
+        LOOK.has_touched = True
         for waiter in self.asked.pop(key).waiters:
             waiter.left.discard(key)
             if why:
@@ -265,6 +273,7 @@ class GroupingHandler:
         mark = notice.node_id, notice.number
         if notice.node_id == self.broker.node_id or mark in self._seen:
             return
+        LOOK.has_touched = True
         self._seen[mark] = None
         if len(self._seen) > SEEN_MAX:
             self._seen.popitem(last=False)
@@ -280,6 +289,7 @@ class GroupingHandler:
 
     def missed(self) -> None:
         """A neighbour tells everything anew: what it has said of groups meanwhile may be lost."""
+        LOOK.has_touched = True
         self.core.age += 1
 
     def _proposal(self, key: Key, notice: GroupNotice) -> None:
@@ -303,6 +313,7 @@ class GroupingHandler:
     def _response(self, key: Key, notice: GroupNotice) -> None:
         if self.core.is_arbiter:
             return
+        LOOK.has_touched = True
         if notice.cluster_name:
             self.core.pins.put(key, notice.cluster_name, self.core.age)
         elif key in self.asked:
@@ -311,6 +322,7 @@ class GroupingHandler:
 
     def _stir(self) -> None:
         """Look in this step who need not wait any more, but not in the middle of something else."""
+        LOOK.has_touched = True
         self._has_news = bool(self.asked)
         self._set_due()
 
@@ -346,6 +358,7 @@ class GroupingHandler:
 
     def removed(self, owner: str) -> None:
         """A queue is gone, here or elsewhere, or is only reached on another way: the end of the step knows."""
+        LOOK.has_touched = True
         if self.core.pins.of(owner):
             self._gone[owner] = None
             self._set_due()
@@ -356,6 +369,7 @@ class GroupingHandler:
 
     def left(self, node_id: str) -> None:
         """A node is given up, or has stopped: its queues own nothing any more, also those not known here."""
+        LOOK.has_touched = True
         for owner in self.core.pins.owners():
             if owner.endswith(node_id):
                 self._gone[owner] = None
@@ -367,6 +381,7 @@ class GroupingHandler:
             self._stir()
 
     def _end_gone(self) -> None:
+        LOOK.has_touched = True
         gone, self._gone = self._gone, {}
         for owner in gone:
             if not self.core.knows(owner):

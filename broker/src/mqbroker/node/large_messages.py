@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mqbroker.amqp.links import Partials
+from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level
 from mqbroker.config.slices import LimitOptions
 from mqbroker.node.effects import DeleteLarge, FinishLarge, ReadLarge, WriteLarge
@@ -51,6 +52,7 @@ class LargeMessages:
     def __init__(self, broker: Broker, files: Mapping[int, int]) -> None:
         self._broker = broker
         self._files = broker.store.large
+        LOOK.has_touched = True
         self._files.delete = self._delete
         self._completions: dict[int, Completion] = {}
         self._reading_count = 0
@@ -93,9 +95,11 @@ class LargeMessages:
 
     def write(self, piece: FilePiece, completion: Completion) -> None:
         """Append to a file that is being uploaded."""
+        LOOK.has_touched = True
         self.writing_bytes += piece.size_bytes
 
         def written(result: Any, why: str) -> None:
+            LOOK.has_touched = True
             self.writing_bytes -= piece.size_bytes
             completion(result, why)
 
@@ -103,10 +107,12 @@ class LargeMessages:
 
     def finish(self, piece: FilePiece, completion: Completion, *, sync: bool) -> None:
         """Append the rest, and that is all of the file."""
+        LOOK.has_touched = True
         self.finishing_count += 1
         self.writing_bytes += piece.size_bytes
 
         def finished(result: Any, why: str) -> None:
+            LOOK.has_touched = True
             self.finishing_count -= 1
             self.writing_bytes -= piece.size_bytes
             completion(result, why)
@@ -127,12 +133,14 @@ class LargeMessages:
 
     def read(self, download: Download) -> None:
         """Read the next piece for a download, now or when it is its turn."""
+        LOOK.has_touched = True
         if self._reading_count >= READS_MAX:
             self._reads_due[download] = None
             return
         self._reading_count += 1
 
         def came(result: Any, why: str) -> None:
+            LOOK.has_touched = True
             self._reading_count -= 1
             if self._reads_due:
                 following = next(iter(self._reads_due))
@@ -145,6 +153,7 @@ class LargeMessages:
 
     def forget(self, download: Download) -> None:
         """It has ended."""
+        LOOK.has_touched = True
         self.downloads.pop(download, None)
         self._reads_due.pop(download, None)
 
@@ -156,6 +165,7 @@ class LargeMessages:
                 download.pump()
 
     def _delete(self, file: int) -> None:
+        LOOK.has_touched = True
         self._broker.effects.append(DeleteLarge(self._broker.next_effect_id(), file))
 
     def _expect(self, completion: Completion) -> int:

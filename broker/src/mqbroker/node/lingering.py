@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
 from mqbroker.amqp.states import Link
+from mqbroker.base.look import LOOK
 from mqbroker.base.time import NS_PER_S
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class Kept:
 
     def on_time(self, now_ns: int) -> None:
         """Nobody came back in time."""
+        LOOK.has_touched = True
         self.due_ns = 0
         self._owner.expired(self)
 
@@ -71,6 +73,7 @@ class Lingering:
             return False
         key = _key(peer, link.name)
         self._drop(key)
+        LOOK.has_touched = True
         kept = self._kept[key] = Kept(self, key, consumer.queue, source.timeout)
         if is_stolen:
             self._wind(peer, kept)
@@ -82,6 +85,7 @@ class Lingering:
 
     def ended(self, peer: Peer, scope: Scope) -> None:
         """A session or a connection is over: what was kept within it begins to expire."""
+        LOOK.has_touched = True
         for key, kept in self._within.pop(scope, {}).items():
             if self._kept.get(key) is kept:
                 self._expire(peer, kept)
@@ -98,6 +102,7 @@ class Lingering:
         if kept.queue.is_deleted or not is_same:
             self._drop(key)
             return None
+        LOOK.has_touched = True
         del self._kept[key]
         kept.due_ns = 0
         return kept.queue
@@ -119,6 +124,7 @@ class Lingering:
         peer.broker.timers.add(kept)
 
     def _drop(self, key: Key) -> None:
+        LOOK.has_touched = True
         kept = self._kept.pop(key, None)
         if kept is not None:
             self._end(kept.queue)

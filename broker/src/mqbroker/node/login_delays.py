@@ -11,6 +11,7 @@ import functools
 import ipaddress
 from dataclasses import dataclass
 
+from mqbroker.base.look import LOOK
 from mqbroker.base.time import NS_PER_MS
 
 DELAY_MS = 100
@@ -70,6 +71,7 @@ class LoginDelays:
         if entry.waiting >= WAITING_MAX:
             return None
         delay_ms = min(DELAY_MS << min(entry.failures, 16), DELAY_MS_MAX)
+        LOOK.has_touched = True
         entry.waiting += 1
         if not is_good:
             entry.failures += 1
@@ -83,11 +85,13 @@ class LoginDelays:
         entry = self._entries.get(key)
         if entry is None:
             return
+        LOOK.has_touched = True
         entry.waiting = max(entry.waiting - 1, 0)
         if is_good:
             del self._entries[key]
 
     def _forget(self, now_ns: int) -> None:
+        LOOK.has_touched = True
         while self._entries:
             key, entry = next(iter(self._entries.items()))
             if len(self._entries) < ENTRIES_MAX and now_ns < entry.last_ns + FORGOTTEN_MS * NS_PER_MS:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mqbroker.amqp.events import SaslDerive
+from mqbroker.base.look import LOOK
 from mqbroker.node.effects import Derive
 from mqbroker.node.login_delays import Key, network_of
 
@@ -37,6 +38,7 @@ class Logins:
     def check(self, peer: AcceptedPeer, event: SaslDerive) -> None:
         """Have the password checked, if that takes a key."""
         broker = self._broker
+        LOOK.has_touched = True
         if not broker.login_delays.is_clear(login_key(peer, event.user), broker.at.monotonic_ns):
             self.derive(peer, event)
         elif peer.connection.recall():
@@ -50,6 +52,7 @@ class Logins:
     def derive(self, peer: Peer, event: SaslDerive) -> int:
         """Have the key derived for this peer alone; the id of the effect."""
         effect_id = self._broker.next_effect_id()
+        LOOK.has_touched = True
         self._waiting[effect_id] = [peer]
         self._broker.effects.append(Derive(effect_id, event.hash_name, event.password, event.salt, event.iterations))
         return effect_id
@@ -67,6 +70,7 @@ class Logins:
         return bool(peers)
 
     def _taken(self, effect_id: int) -> list[Peer]:
+        LOOK.has_touched = True
         tag = self._tags.pop(effect_id, None)
         if tag is not None:
             del self._shared[tag]

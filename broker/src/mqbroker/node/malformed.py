@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from mqbroker.amqp.events import Incoming
 from mqbroker.amqp.links import ReceiverLink
+from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level
 from mqbroker.wire.parts import part_of
 from mqbroker.wire.wellformed import Malformed
@@ -31,6 +32,7 @@ def take_before(peer: Peer, event: Incoming, malformed: Malformed) -> None:
 
 def end_link(peer: Peer, link: ReceiverLink, why: str) -> None:
     """Tell the sender what is wrong, and at which byte of its message."""
+    LOOK.has_touched = True
     peer.broker.counters.malformed += 1
     if not peer.is_told_malformed:
         peer.is_told_malformed = True  # once a connection: peers do not decide how much is logged

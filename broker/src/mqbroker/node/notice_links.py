@@ -12,6 +12,7 @@ from mqbroker.amqp.events import Incoming
 from mqbroker.amqp.links import SETTLE_SETTLED, ReceiverLink, SenderLink
 from mqbroker.amqp.session import Session
 from mqbroker.base.errors import PeerFault, Refused
+from mqbroker.base.look import LOOK
 from mqbroker.cluster import notices
 from mqbroker.cluster.address_match import AddressMatch
 from mqbroker.cluster.announcer import Announcer, Subscriber
@@ -47,6 +48,7 @@ class NoticeEnd(ToldEnd):
 
     def begin(self, node_id: str, max_hops: int, address: AddressMatch) -> None:
         """Tell a node what it asks for."""
+        LOOK.has_touched = True
         self._subscriber = self._announcer.subscribe(node_id, max_hops, address, self.pump)
 
     def pump(self) -> None:
@@ -94,6 +96,7 @@ def attach(peer: AcceptedPeer, link: SenderLink, attach: Attach) -> None:
     if not isinstance(addresses, str) or len(addresses) > ADDRESSES_SIZE_MAX:
         raise Refused("amqp:invalid-field", f"mq:addresses must be a text of at most {ADDRESSES_SIZE_MAX} characters")
     link.accept(attach, Source(address=NOTICES))
+    LOOK.has_touched = True
     end = link.owner = NoticeEnd(peer, link, connection.announcer)
     end.begin(hello.node_id, hops, AddressMatch(addresses))
 

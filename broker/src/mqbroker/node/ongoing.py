@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from mqbroker.amqp.links import ReceiverLink
 from mqbroker.amqp.session import Session
 from mqbroker.amqp.unsettled import Taken
+from mqbroker.base.look import LOOK
 from mqbroker.core.queue import Queue, Segment
 from mqbroker.core.transaction import Transaction
 
@@ -46,6 +47,7 @@ class Ongoing:
             return
         session.unsettled.put_back(first, taken.with_token(Enlistment(self, outcome, taken.token)))
         last = first + taken.n - 1
+        LOOK.has_touched = True
         if self.enlisted and self.enlisted[-1][::2] == (session, first - 1):
             last_session, begin, _ = self.enlisted[-1]
             self.enlisted[-1] = (last_session, begin, last)
@@ -67,6 +69,7 @@ class Ongoing:
             session.unsettled.put_back(first, taken.with_token(taken.token.token))
 
     def _take_enlisted(self) -> Iterator[tuple[Session, int, Taken]]:
+        LOOK.has_touched = True
         enlisted, self.enlisted = self.enlisted, []
         for session, low, high in enlisted:
             for first, taken in session.unsettled.take_numbered(low, high):
@@ -96,6 +99,7 @@ def segment_of(taken: Taken) -> tuple[Queue, Segment]:
 
 def _gather(settlements: list[Settlement], new: Settlement) -> None:
     """Neighbours with one outcome become one disposition."""
+    LOOK.has_touched = True
     if settlements:
         session, first, last, outcome = settlements[-1]
         if session is new.session and last + 1 == new.first and outcome == new.outcome:

@@ -122,7 +122,5 @@ def resume(peer: AcceptedPeer) -> None:
     if peer.connection.is_dead:
         return
     answer(peer, is_late=True)
-    peer.connection.go_on(peer.handle_events)
-    peer.touch()
-    peer.handle_events()
+    peer.go_on()
     peer.pause_if_needed()

@@ -34,6 +34,7 @@ from mqbroker.amqp.events import (
 from mqbroker.amqp.links import LinkBase, ReceiverLink
 from mqbroker.amqp.states import MAPPED
 from mqbroker.base.errors import Refused
+from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.core.address import Address, Origin
@@ -97,6 +98,7 @@ class Peer(ABC):
         self._deadline_ns = self.due_ns = now_ns + patience.opened_ms * NS_PER_MS
         self.scheduled_ns = 0
         self.connection = self._connect()
+        LOOK.has_touched = True
         self.connection.partials = broker.large.partials
         broker.timers.add(self)
 
@@ -118,15 +120,35 @@ class Peer(ABC):
 
     def received(self, data: bytes) -> None:
         """Bytes of the peer."""
+        self.broker.containment.look(self, self._take_in, data)
+
+    def _take_in(self, data: bytes) -> None:
         self._heard_ns = self.broker.at.monotonic_ns
-        self.connection.receive(data, self.handle_events)
+        self.connection.receive(data, self._handle_before_more)
         self.touch()
         self.handle_events()
         self.uploads.flush()
 
     def derived(self, key: bytes) -> None:
-        """The key that the login asked for is there."""
+        """The key that the login asked for is there: it goes on, with what the peer has sent ahead."""
+        self.broker.containment.look(self, self._derived, key)
+
+    def _derived(self, key: bytes) -> None:
         self.connection.derived(key, self.handle_events)
+        self.touch()
+        self.handle_events()
+
+    def _handle_before_more(self) -> None:
+        """Between two frames: what came before is done in whole, and what follows is looked at afresh."""
+        self.handle_events()
+        LOOK.has_touched = False
+
+    def go_on(self) -> None:
+        """What the connection was held for is done: take in what came meanwhile."""
+        self.broker.containment.look(self, self._go_on, b"")
+
+    def _go_on(self, _: bytes) -> None:
+        self.connection.go_on(self._handle_before_more)
         self.touch()
         self.handle_events()
 
@@ -136,6 +158,7 @@ class Peer(ABC):
         if self.broker.gate is not None:
             self.broker.gate.lost(self)
         self.handle_events()
+        LOOK.has_touched = True
         self.due_ns = 0
 
     def blocked(self, is_blocked: bool) -> None:
@@ -179,6 +202,7 @@ class Peer(ABC):
 
     def pause(self, is_paused: bool) -> None:
         """Stop or resume reading."""
+        LOOK.has_touched = True
         if is_paused != self.is_paused:
             self.is_paused = is_paused
             # The peer was not silent while nobody listened.
@@ -195,6 +219,7 @@ class Peer(ABC):
     def on_time(self, now_ns: int) -> None:
         """The deadline of the open, then both idle timeouts."""
         connection = self.connection
+        LOOK.has_touched = True
         if connection.is_dead:
             self.due_ns = 0
             return
@@ -224,6 +249,7 @@ class Peer(ABC):
         beat_ns = self.beat_ns()
         heard_ns = max(self._heard_ns, self.broker.at.monotonic_ns) if self.is_paused else self._heard_ns
         dues = [at for at in (idle_ns and heard_ns + idle_ns, beat_ns and self.spoke_ns + beat_ns) if at]
+        LOOK.has_touched = True
         self.due_ns = min(dues, default=0)
 
     # -- events --------------------------------------------------------------------------------------------------------
@@ -328,6 +354,7 @@ class Peer(ABC):
         except by the end of its transaction: what cannot be posted fails that, as everywhere."""
         link, delivery_id, is_settled, txn_id = event
         refused = Refused("amqp:decode-error", "the delivery holds no message")
+        LOOK.has_touched = True
         if not self.is_told_empty:
             self.is_told_empty = True  # once a connection: peers do not decide how much is logged
             self.broker.notice(Level.WARNING, "message-empty", conn=self.conn, peer=self.far)
@@ -354,6 +381,7 @@ class Peer(ABC):
             self.touch()
             return
         meter = link.owner.meter
+        LOOK.has_touched = True
         if meter is not None and meter.is_blocking:
             link.is_starved = True
             meter.waiting[link] = self
@@ -378,6 +406,7 @@ class Peer(ABC):
             is_durable = apply_outcome(store, queue, segment, outcome, taken.link.owner) or is_durable
             if isinstance(outcome, Rejected):
                 rejected += taken.n
+        LOOK.has_touched = True
         if rejected:
             self.broker.counters.rejected += rejected
             self.broker.notice(Level.WARNING, "message-rejected", conn=self.conn, count=rejected)
@@ -394,6 +423,7 @@ class Peer(ABC):
 
     def _credit_given(self, event: CreditGiven) -> None:
         consumer = event.link.owner
+        LOOK.has_touched = True
         if isinstance(consumer, LinkConsumer):
             self.broker.store.dirty[consumer.queue] = None
             if event.link.is_draining:
@@ -413,6 +443,7 @@ class Peer(ABC):
         for taken in self.transactions.detached(event):
             if taken.token is not None:
                 self.broker.store.give_back(*segment_of(taken), was_delivered=not event.is_orderly)
+        LOOK.has_touched = True
         if isinstance(link, ReceiverLink):
             is_producer = link in self.producers
             self.producers.pop(link, None)
@@ -428,6 +459,7 @@ class Peer(ABC):
         if event.condition is not None:
             self.broker.notice(Level.INFO, "connection-failed", conn=self.conn, peer=self.far,
                                condition=event.condition, why=event.description[:200])  # fmt: skip
+        LOOK.has_touched = True
         self.due_ns = 0
         self.broker.termini.ended(self, self.connection)
         self.touch()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from mqbroker.amqp.events import Incoming
 from mqbroker.base.errors import Refused
+from mqbroker.base.look import LOOK
 from mqbroker.core.address import Address
 from mqbroker.node.refusals import refuse_run
 
@@ -32,6 +33,7 @@ class Withdrawn(Address):
 
 def withdraw(peer: Peer) -> None:
     """Permissions or roles have changed: look at all links on which messages may come. Its actor acts."""
+    LOOK.has_touched = True
     for link in peer.producers:
         if isinstance(link.owner, Address) and not isinstance(link.owner, Withdrawn):
             try:
@@ -56,6 +58,7 @@ def bind_again(peer: Peer, event: Incoming) -> bool:
     except Refused as refused:
         refuse_run(peer, event, refused.description, refused.condition)
         return False
+    LOOK.has_touched = True
     event.link.owner = owner.place
     return not owner.place.is_empty or owner.place.is_topic or _find(peer, event)
 
@@ -70,6 +73,7 @@ def _find(peer: Peer, event: Incoming) -> bool:
         link.detach(refused.condition, refused.description)
         return False
     store.idle.attached(found)
+    LOOK.has_touched = True
     before, link.owner = link.owner, found
     store.idle.detached(before)
     return True

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mqbroker.amqp.events import Incoming
+from mqbroker.base.look import LOOK
 from mqbroker.wire.performatives import Error, Rejected
 from mqbroker.wire.types import Symbol
 
@@ -16,6 +17,7 @@ FULL = "amqp:resource-limit-exceeded"
 
 def refuse_run(peer: Peer, event: Incoming, why: str, condition: str = FULL) -> None:
     """None of them is taken; the link goes on where its sender can be told."""
+    LOOK.has_touched = True
     peer.broker.counters.refused += event.run.count
     refuse_range(event, 0, why, condition)
     if event.link.is_attached and event.link.credit * 2 <= event.link.window:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level
 from mqbroker.base.time import NS_PER_S
 from mqbroker.cluster.rivals import CONFLICT_REMEDY, NOT_ALLOWED, REMEDY, WHY, Start, yields
@@ -46,6 +47,7 @@ class Rivals:
         back, also when this one was restarted since and is the later one now.
         """
         broker = self._broker
+        LOOK.has_touched = True
         self._met_ns = broker.at.monotonic_ns
         if other.boot_id not in self._told:
             self._told = [*self._told, other.boot_id][-TOLD_MAX:]
@@ -59,6 +61,7 @@ class Rivals:
         broker = self._broker
         if self.has_yielded or broker.is_stopping or not yields(self.own, other):
             return
+        LOOK.has_touched = True
         self.has_yielded = True
         broker.notice(Level.ERROR, "cluster-links-stopped", source=source, boot_id=other.boot_id, why=WHY,
                       remedy=REMEDY)  # fmt: skip

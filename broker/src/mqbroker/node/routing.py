@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.cluster.notices import Member
@@ -39,6 +40,7 @@ class Waiting:
 
     def add(self, peer: AcceptedPeer, key: str, until_ns: int, now_ns: int) -> None:
         """Wait so long."""
+        LOOK.has_touched = True
         self.peers[peer] = key, until_ns
         self.due_ns = min(until_ns, now_ns + LOOK_AGAIN_NS)
 
@@ -49,6 +51,7 @@ class Waiting:
             for peer, (key, until_ns) in self.peers.items()
             if now_ns >= until_ns or peer.connection.is_dead or not self._routing.router_of(peer).must_wait(key, now_ns)
         ]
+        LOOK.has_touched = True
         for peer in over:
             del self.peers[peer]
             self._routing.resume(peer)
@@ -68,6 +71,7 @@ class Routing:
             each.name: Router(each, self._pool(each), self, now_ns) for each in broker.options.connection_routers
         }
         self._placeless: dict[str, None] = {}  # members that do not say how clients reach them
+        LOOK.has_touched = True
         for router in self.routers.values():
             broker.timers.add(router)
         self._load(recovered)
@@ -95,6 +99,7 @@ class Routing:
                 remedy = "set client-connector-ref in its cluster connection: no client is sent there"
                 self.tell(Level.WARNING, "router-member-without-place", node=member.name, node_id=member.node_id,
                           remedy=remedy)  # fmt: skip
+        LOOK.has_touched = True
         self._placeless = {member.node_id: None for member in members}
         for router in self.routers.values():
             if router.options.cluster_connection:
@@ -120,6 +125,7 @@ class Routing:
         router, now_ns = self.router_of(peer), self._broker.at.monotonic_ns
         key = router.key_of(_values(peer, router.options.key_type))
         timeout_ns = router.options.quorum_timeout * NS_PER_MS
+        LOOK.has_touched = True
         if timeout_ns and not is_late and router.must_wait(key, now_ns):
             self._waiting.add(peer, key, now_ns + timeout_ns, now_ns)
             self._broker.timers.add(self._waiting)
@@ -135,6 +141,7 @@ class Routing:
     def probe(self, router: str, target: Target) -> None:
         """See World."""
         effect_id = self._broker.expect(lambda why: self.routers[router].probed(target, why))
+        LOOK.has_touched = True
         self._broker.effects.append(Probe(effect_id, target.host, target.port))
 
     def tell(self, level: Level, event: str, **fields: str | int) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level
 from mqbroker.core.queue import Queue
 from mqbroker.node.consumer import LinkConsumer
@@ -50,6 +51,7 @@ class Watch:
         """Judge all consumers of the queue, and look again when the period is over."""
         queue, settings = self.queue, self._slow.settings_of(self.queue)
         consumers = [each for each in queue.consumers if isinstance(each, LinkConsumer) and not each.is_browser]
+        LOOK.has_touched = True
         if queue.is_deleted or not consumers or settings.slow_consumer_threshold < 0:
             self.due_ns = 0
             self._slow.forget(queue)
@@ -87,6 +89,7 @@ class SlowConsumers:
         settings = self.settings_of(queue)
         if settings.slow_consumer_threshold < 0 or queue in self._watches or queue.is_deleted:
             return
+        LOOK.has_touched = True
         watch = self._watches[queue] = Watch(self, queue)
         watch.due_ns = self._broker.at.monotonic_ns + settings.slow_consumer_check_period * NS_PER_S
         self._broker.timers.add(watch)
@@ -99,6 +102,7 @@ class SlowConsumers:
 
     def forget(self, queue: Queue) -> None:
         """Nobody is left to check."""
+        LOOK.has_touched = True
         self._watches.pop(queue, None)
 
     def progress_of(self, consumer: LinkConsumer) -> Progress:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mqbroker.amqp.links import LinkBase
+from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level
 from mqbroker.node.subscriptions import is_durable
 from mqbroker.wire.performatives import Attach, Coordinator
@@ -57,6 +58,7 @@ class Stealing:
     def gone(self, peer: Peer, link: LinkBase) -> None:
         """A link is detached."""
         key = _key(peer, link)
+        LOOK.has_touched = True
         if self._owners.get(key) == (peer, link):
             del self._owners[key]
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mqbroker.base.errors import Refused
+from mqbroker.base.look import LOOK
 from mqbroker.core.address import ANYCAST, MULTICAST
 from mqbroker.core.kinds import TEMPORARY_PREFIX, kind_of
 from mqbroker.core.queue import Queue, QueueKind
@@ -93,6 +94,7 @@ class Subscriptions:
 
     def _free_name(self, wish: str) -> str:
         """Unique in this process; queues of such names end with it."""
+        LOOK.has_touched = True
         while True:
             self._count += 1
             name = f"{wish[:200]}.{self._count}"

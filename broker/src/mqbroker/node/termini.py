@@ -13,6 +13,7 @@ from mqbroker.amqp.events import Attaching
 from mqbroker.amqp.links import LinkBase, ReceiverLink, SenderLink
 from mqbroker.amqp.redirect import TOPOLOGY
 from mqbroker.base.errors import Refused
+from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level
 from mqbroker.core.address import ANYCAST, FULLY_QUALIFIED, MULTICAST, Address
 from mqbroker.core.permissions import BROWSE, CONSUME, DELETE, SEND
@@ -153,6 +154,7 @@ class Termini:
             if terms.ends_with_link:
                 self.end_queue(queue)  # nobody would end it otherwise
             raise
+        LOOK.has_touched = True
         link.holds_farewell = is_held
         consumer = link.owner = LinkConsumer(peer, link, queue)
         consumer.default_outcome = answer.default_outcome
@@ -201,6 +203,7 @@ class Termini:
 
     def _look_up(self, peer: AcceptedPeer, link: SenderLink, attach: Attach) -> None:
         """A link without a source asks whether its subscription exists; JMS clients do so to end it."""
+        LOOK.has_touched = True
         for source in (Source(durable=2), Source(durable=2, capabilities=(Symbol("shared"), Symbol("global")))):
             name = name_of(peer.container_id, attach.name, source)
             queue = self._broker.store.queues.get(name)
@@ -232,6 +235,7 @@ class Termini:
         """A link is gone: so are queues that end with it, and a subscription that its subscriber closed for good."""
         self._stealing.gone(peer, link)
         consumer = link.owner
+        LOOK.has_touched = True
         if isinstance(consumer, LinkConsumer):
             if consumer in consumer.queue.consumers:
                 self._broker.store.leave(consumer.queue, consumer)
@@ -261,6 +265,7 @@ class Termini:
 
     @staticmethod
     def _arrived(consumer: LinkConsumer) -> None:
+        LOOK.has_touched = True
         consumer.queue.arriving_count -= 1
         consumer.is_arriving = False
 
@@ -292,6 +297,7 @@ class Termini:
         queue = consumer.queue
         is_used = bool(queue.consumers or queue.arriving_count)
         # Whoever consumes from a durable subscription keeps it, whatever another one said.
+        LOOK.has_touched = True
         if consumer.ends_queue and not (is_used and queue.kind.is_durable):
             queue.is_ending = True
         return self._end_if_unused(queue)
@@ -303,6 +309,7 @@ class Termini:
 
     def end_queue(self, queue: Queue) -> None:
         """It goes as soon as nobody uses it, at once where nobody does."""
+        LOOK.has_touched = True
         queue.is_ending = True
         self._end_if_unused(queue)
 
@@ -347,6 +354,7 @@ class Termini:
         name = self._subscriptions.temporary(
             peer.container_id, link.name, multicast=_wants(terminus, TOPIC), permission=permission
         )
+        LOOK.has_touched = True
         peer.temporary[link] = name
         self._broker.temporary[name] = peer.conn
         return name

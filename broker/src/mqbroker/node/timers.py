@@ -5,6 +5,8 @@ from __future__ import annotations
 import heapq
 from typing import Protocol
 
+from mqbroker.base.look import LOOK
+
 
 class Timed(Protocol):
     """Whoever has a deadline: `due_ns` (0: none). `scheduled_ns` belongs to `Timers`, 0 at first."""
@@ -25,6 +27,7 @@ class Timers:
 
     def add(self, owner: Timed) -> None:
         """Make sure that the owner is looked at when it is due. Cheap when it is scheduled early enough already."""
+        LOOK.has_touched = True
         if owner.due_ns and (not owner.scheduled_ns or owner.due_ns < owner.scheduled_ns):
             owner.scheduled_ns = owner.due_ns
             self._count += 1

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from mqbroker.amqp.links import SETTLE_SETTLED, SenderLink
 from mqbroker.amqp.redirect import TOPOLOGY, Place
 from mqbroker.base.errors import Refused
+from mqbroker.base.look import LOOK
 from mqbroker.node.notice_links import FRAME_HEAD_BYTES
 from mqbroker.node.told_links import ToldEnd
 from mqbroker.wire.performatives import Attach, Source
@@ -37,6 +38,7 @@ class TopologyEnd(ToldEnd):
         if not link.is_attached or peer.is_blocked or peer.connection.is_dead:
             return
         known = peer.broker.cluster.elsewhere.known(peer.listener)
+        LOOK.has_touched = True
         if known != self._told:
             if link.credit < 1 or link.session.window < 1:
                 return
@@ -57,6 +59,7 @@ class TopologyEnd(ToldEnd):
 
     def end(self) -> None:
         """The link is gone."""
+        LOOK.has_touched = True
         self._peer.broker.cluster.elsewhere.remove(self._peer.conn)
 
 
@@ -70,5 +73,6 @@ def attach(peer: AcceptedPeer, link: SenderLink, attach: Attach) -> None:
         raise Refused("amqp:resource-limit-exceeded", why)
     # Whatever settle mode was wished for: an outcome would change nothing. The answer says so (§2.6.3).
     link.accept(replace(attach, snd_settle_mode=SETTLE_SETTLED), Source(address=TOPOLOGY))
+    LOOK.has_touched = True
     end = link.owner = TopologyEnd(peer, link)
     elsewhere.add(peer.conn, end)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from mqbroker.amqp.events import Incoming, Piece, Whole
 from mqbroker.amqp.links import ReceiverLink
 from mqbroker.base.errors import PeerFault
+from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level
 from mqbroker.node.arrival_links import ArrivalEnd
 from mqbroker.node.large_messages import UPLOAD_BYTES_MAX, FilePiece
@@ -74,6 +75,7 @@ class Uploads:
     def piece(self, event: Piece) -> None:
         """One more piece."""
         upload = self._by_link.get(event.link)
+        LOOK.has_touched = True
         if upload is None:
             if not event.link.is_attached:
                 return
@@ -111,6 +113,7 @@ class Uploads:
         return True
 
     def _gather(self, upload: Upload, size_bytes: int) -> None:
+        LOOK.has_touched = True
         upload.gathered_bytes += size_bytes
         self._gathered_bytes += size_bytes
         self._peer.broker.large.partials.size_bytes += size_bytes
@@ -130,9 +133,11 @@ class Uploads:
         if not upload.chunks:
             return
         piece = self._piece_of(upload)
+        LOOK.has_touched = True
         self._writing_bytes += piece.size_bytes
 
         def written(_: Any, why: str) -> None:
+            LOOK.has_touched = True
             self._writing_bytes -= piece.size_bytes
             self._fail(upload, why)
             self._peer.pause_if_needed()
@@ -142,15 +147,18 @@ class Uploads:
     def _piece_of(self, upload: Upload) -> FilePiece:
         """What has been gathered of a message; it is in good hands now."""
         piece = FilePiece(upload.file, upload.size_bytes, upload.gathered_bytes, tuple(upload.chunks))
+        LOOK.has_touched = True
         upload.size_bytes += piece.size_bytes
         self._forget(upload)
         return piece
 
     def _forget(self, upload: Upload) -> None:
+        LOOK.has_touched = True
         upload.chunks.clear()
         self._gather(upload, -upload.gathered_bytes)
 
     def _fail(self, upload: Upload, why: str) -> None:
+        LOOK.has_touched = True
         if why and not upload.failure:
             upload.failure = why
             self._forget(upload)
@@ -158,6 +166,7 @@ class Uploads:
 
     def whole(self, event: Whole) -> None:
         """The last piece has come."""
+        LOOK.has_touched = True
         upload = self._by_link.pop(event.link, None)
         if upload is None:
             self.go_on()
@@ -196,6 +205,7 @@ class Uploads:
                 refuse_run(peer, event, f"the message cannot be stored: {upload.failure}", "amqp:internal-error")
             else:
                 peer.act((event,))
+        LOOK.has_touched = True
         self._finishing = None
         peer.broker.store.large.release(upload.file)
         if not peer.connection.is_dead:
@@ -204,17 +214,17 @@ class Uploads:
     def go_on(self) -> None:
         """Take in what came meanwhile, perhaps the end of the connection."""
         peer = self._peer
-        peer.touch()
-        peer.connection.go_on(peer.handle_events)
-        peer.handle_events()
+        peer.go_on()
         self.flush()
         peer.pause_if_needed()
+        LOOK.has_touched = True
         if self.closed_why is not None and not self.is_finishing:
             why, self.closed_why = self.closed_why, None
             peer.broker.closed(peer, why)
 
     def drop(self, link: ReceiverLink) -> None:
         """A delivery was aborted, or its link is gone: nothing of it stays."""
+        LOOK.has_touched = True
         upload = self._by_link.pop(link, None)
         if upload is not None:
             self._forget(upload)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from mqbroker.base.look import LOOK
 from mqbroker.cluster.discovery.announcement import Announcement, Connector
 from mqbroker.cluster.discovery.entries import ENTRIES_MAX, Change, Entry, EntryTable, Kind
 
@@ -27,6 +28,7 @@ class CandidateTable(EntryTable):
             f"{one.host}:{one.port}": (name, one) for name, one in found if (one.host, one.port) not in self._places
         }
         keys = list(wanted)[:ENTRIES_MAX]
+        LOOK.has_touched = True
         for key in [each for each in self._entries if each not in keys]:
             entry = self._entries.pop(key)
             self._tell(Change(Kind.LOST, entry.announcement, entry.source))

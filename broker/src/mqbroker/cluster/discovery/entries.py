@@ -18,6 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from mqbroker.base.look import LOOK
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.cluster.discovery.announcement import HEARS_MAX, Announcement
 from mqbroker.cluster.discovery.datagram import Drop
@@ -84,11 +85,13 @@ class Known:
 
     def step_back(self, boot_id: str, seq: int) -> None:
         """This process counts as the earliest from now on."""
+        LOOK.has_touched = True
         self.boots.pop(boot_id, None)
         self.boots = {boot_id: seq, **self.boots}
 
     def add(self, boot_id: str, seq: int) -> None:
         """One more process, later than all before."""
+        LOOK.has_touched = True
         self.boots[boot_id] = seq
         if len(self.boots) > BOOTS_MAX:
             del self.boots[next(iter(self.boots))]
@@ -137,6 +140,7 @@ class EntryTable:
 
     def clear(self) -> None:
         """Forget all, and tell nobody."""
+        LOOK.has_touched = True
         self._entries.clear()
         self._contentions.clear()
 
@@ -149,6 +153,7 @@ class EntryTable:
         known = self._own if is_own else self._known.get(node_id)
         if known is not None and seq <= known.boots.get(boot_id, 0):
             return Drop.REPLAYED
+        LOOK.has_touched = True
         if is_own:
             self._own.add(boot_id, seq)
             if now_ns >= self._own_from_ns and (boot_id in self._contentions or len(self.rivals) < BOOTS_MAX):
@@ -171,6 +176,7 @@ class EntryTable:
         """End what was not heard for too long."""
         if not self._timeout_ns:
             return
+        LOOK.has_touched = True
         for node_id, entry in list(self._entries.items()):
             if now_ns - entry.heard_ns < self._timeout_ns:
                 break
@@ -197,6 +203,7 @@ class EntryTable:
 
     def _replace(self, announcement: Announcement, source: str, now_ns: int) -> None:
         node_id = announcement.node_id
+        LOOK.has_touched = True
         before = self._entries.pop(node_id, None)
         found_ns = now_ns if before is None else before.found_ns
         self._entries[node_id] = Entry(announcement, source, found_ns, now_ns)
@@ -234,6 +241,7 @@ class EntryTable:
 
     def _calm(self, node_id: str) -> None:
         one = self._contentions.get(node_id)
+        LOOK.has_touched = True
         if one is not None and not one.is_conflict:
             del self._contentions[node_id]
 

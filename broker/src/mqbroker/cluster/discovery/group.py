@@ -7,6 +7,7 @@ ends.
 
 from __future__ import annotations
 
+from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level
 from mqbroker.base.time import NS_PER_MS, NS_PER_S
 from mqbroker.cluster.discovery.announcement import Announcement, Connector
@@ -59,17 +60,20 @@ class DiscoveryGroup:
         self.due_ns = 0
         self.scheduled_ns = 0
         self._is_relaying = options.discovery == "gossip"
+        LOOK.has_touched = True
         if self._is_relaying:
             table.listeners.append(self._forget)
 
     def start(self, now_ns: int) -> None:
         """Begin to listen."""
+        LOOK.has_touched = True
         self._wait_until_ns = now_ns + self.options.initial_wait_timeout * NS_PER_MS
         self._join_ns = now_ns
         self._plan()
 
     def stop(self) -> None:
         """Nothing is due any more."""
+        LOOK.has_touched = True
         self._join_ns = self._wait_until_ns = 0
         self.table.clear()
         self._plan()
@@ -77,6 +81,7 @@ class DiscoveryGroup:
     def on_time(self, now_ns: int) -> None:
         """Do what is due."""
         self.table.expire(now_ns)
+        LOOK.has_touched = True
         if self._wait_until_ns and now_ns >= self._wait_until_ns:
             self._wait_until_ns = 0
             self.is_waiting = False
@@ -91,6 +96,7 @@ class DiscoveryGroup:
     def joined(self, now_ns: int) -> None:
         """The place is listened at."""
         is_news = self.state is not State.REJOINING
+        LOOK.has_touched = True
         self.state = after(self.state, Event.JOINED)
         self.trouble = ""
         self._expect_something(now_ns)
@@ -101,6 +107,7 @@ class DiscoveryGroup:
 
     def failed(self, why: str, now_ns: int) -> None:
         """It cannot be listened at. Told once; it is tried again."""
+        LOOK.has_touched = True
         self.state = after(self.state, Event.REFUSED)
         if not self.trouble:
             self._world.tell(Level.ERROR, "discovery-join-failed", group=self.options.name, why=why)
@@ -130,6 +137,7 @@ class DiscoveryGroup:
             self._dropped(Drop.FULL, found[-1][0], now_ns)
         if self.table.entries:
             self._found_one()
+        LOOK.has_touched = True
         self.heard_total += 1
         self._plan()
 
@@ -140,6 +148,7 @@ class DiscoveryGroup:
             self._world.tell(Level.WARNING, "discovery-look-failed", **fields, why=why)
         elif self.trouble and not why:
             self._world.tell(Level.INFO, "discovery-look-works-again", **fields)
+        LOOK.has_touched = True
         self.trouble = why
 
     def _forget(self, change: Change) -> None:
@@ -147,10 +156,12 @@ class DiscoveryGroup:
             self._world.relay(self.options.name, change.announcement.node_id, b"")
 
     def _found_one(self) -> None:
+        LOOK.has_touched = True
         self.is_waiting = False
         self._wait_until_ns = 0
 
     def _taken(self, announcement: Announcement) -> None:
+        LOOK.has_touched = True
         self.heard_total += 1
         self._found_one()
         node_id, period_ms = announcement.node_id, announcement.period_ms
@@ -165,6 +176,7 @@ class DiscoveryGroup:
             )  # fmt: skip
 
     def _dropped(self, drop: Drop, source: str, now_ns: int) -> None:
+        LOOK.has_touched = True
         self.dropped[drop] += 1
         why = TOLD.get(drop)
         told_ns = self._told_ns.get(drop)
@@ -174,10 +186,12 @@ class DiscoveryGroup:
             self._world.tell(Level.WARNING, "discovery-datagram-dropped", **fields)
 
     def _expect_something(self, now_ns: int) -> None:
+        LOOK.has_touched = True
         if self.options.discovery == "dns":
             self._join_ns = 0  # an answer is had at each look, or told of as trouble
             return
         self._join_ns = now_ns + self.options.refresh_timeout * NS_PER_MS
 
     def _plan(self) -> None:
+        LOOK.has_touched = True
         self.due_ns = min(filter(None, (self._join_ns, self._wait_until_ns, self.table.due_ns)), default=0)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Final, NamedTuple, Protocol
 
+from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.cluster.routing.policies import Situation, Target, policy_of
@@ -87,6 +88,7 @@ class Router:
 
     def on_time(self, now_ns: int) -> None:
         """Probe all, unless the probe before is still under way."""
+        LOOK.has_touched = True
         self.due_ns = now_ns + self.options.check_period * NS_PER_MS
         for target in self._probed():
             self._probe(target)
@@ -94,6 +96,7 @@ class Router:
     def look(self) -> None:
         """Members may be other ones: those that are new are probed at once, those that left are not there any more."""
         members = dict.fromkeys(self._probed())
+        LOOK.has_touched = True
         for target in [each for each in self._answering if each not in members]:
             if self._answering.pop(target):
                 self._tell_lost(target, "it has left the cluster, or is reached elsewhere")
@@ -111,10 +114,12 @@ class Router:
 
     def stop(self) -> None:
         """Probe no more."""
+        LOOK.has_touched = True
         self.due_ns = 0
 
     def probed(self, target: Target, why: str) -> None:
         """A probe is over; `why` is empty where somebody answers. Changes are told."""
+        LOOK.has_touched = True
         del self._probing[target]
         if target not in self._probed():
             return  # it left meanwhile
@@ -143,6 +148,7 @@ class Router:
 
     def restore(self, key: str, target_id: str, used_ns: int, now_ns: int) -> None:
         """A key was sent there before the start; the one that was used last comes last."""
+        LOOK.has_touched = True
         self._settled_ns = now_ns + self.options.quorum_timeout * NS_PER_MS
         self._cache[key] = target_id, used_ns
         self._tidy(now_ns)
@@ -174,6 +180,7 @@ class Router:
         if not self._has_pool:
             return Verdict(why=f"router {name!r}: the key {key!r} is not for this broker, and no other is known")
         targets = self.targets
+        LOOK.has_touched = True
         self._counts = {each.id: self._counts.get(each.id, 0) for each in targets}
         if len(targets) < self.options.quorum_size or not targets:
             wanted = self.options.quorum_size

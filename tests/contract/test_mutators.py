@@ -1,0 +1,94 @@
+"""Who changes what outlives a connection says so to base/look.py first, else a bug behind it would not stop the node.
+
+Which functions those are is read from the source (tests/support/mutators.py), so a new one has no way around this: it
+says so itself, or all that call it do, or it stands in EXEMPT with the reason why what it leaves half done is harmless.
+That what is said is heeded, and in time, is tested where functions run (tests/unit/node/test_containment.py).
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from tests.support.mutators import ROOMS, Function, files_of, functions, unanswered
+
+# Called by `Broker.step` itself, where no bytes are looked at: all counts as touched there.
+OUTSIDE = frozenset(f"node/broker.py:Broker.{name}" for name in (
+    "__init__", "_handlers_of_inputs", "step", "_dispatch", "_end_drains", "_seal", "_collect", "_synced", "_admit",
+    "_closed", "_write_blocked", "_done", "_failed", "_disk", "_space", "_certificates_in_use", "_admin",
+    "_admin_closed", "_cluster_key_changed", "_relieve", "_relieve_addresses", "take_options", "take_users", "stop",
+    "_close_all",
+))  # fmt: skip
+
+# File, or file:function, and why nobody notices what is left half done.
+EXEMPT: dict[str, str] = {
+    "journal/rebuild.py": "before the first step",
+    "journal/recover.py": "before the first step",
+    "core/restore.py": "before the first step",
+    "core/exchange.py": "an import, before the first step",
+    "core/exchange_bodies.py": "an import, before the first step",
+    "core/message_view.py": "what a view has found in its message, for itself",
+    "core/picking.py": "requests of administrators",
+    "core/paged_picking.py": "requests of administrators",
+    "core/page_look.py": "requests of administrators",
+    "core/moved.py": "a message that is being made",
+    "node/newcomers.py": "what is still to be looked at",
+    "node/reloads.py": "requests of administrators",
+    "node/local.py": "requests of administrators",
+    "node/jobs.py": "requests of administrators",
+    "node/happenings.py": "a log",
+    "node/containment.py": "it is what looks",
+    "cluster/discovery/broadcaster.py": "what this node says itself, by its own clock",
+    "journal/recovered.py:Recovered.queue_contents": "before the first step",
+    "journal/duplicates.py:DuplicateIds.__init__": "before the first step",
+    "core/arrivals.py:Arrivals.load": "before the first step",
+    "core/declared.py:Declared.load": "before the first step",
+    "core/duplicates.py:Duplicates.load": "before the first step",
+    "core/pins.py:Pins.load": "before the first step",
+    "core/store.py:Store.load": "before the first step",
+    "core/idle.py:Idle.restored": "before the first step",
+    "core/diverts.py:Diverts.__init__": "a table that is being made",
+    "core/grouping.py:Grouping._want": "a list that its caller is making",
+    "core/permissions.py:Permissions._acting": "who acts is another one again behind it, whatever happens",
+    "core/permissions.py:Permissions._of": "answers that are remembered, each whole",
+    "core/settings.py:Settings.of": "answers that are remembered, each whole",
+    "core/settings.py:Settings._merged": "answers that are remembered, each whole",
+    "core/selector.py:compile_selector": "answers that are remembered, each whole",
+    "node/broker.py:Broker.notice": "a log",
+    "node/broker.py:Broker.next_effect_id": "a number that nobody has to use",
+    "node/activity.py:Activity.went": "what is shown of a link, which goes with it",
+    "node/peer.py:Peer.touch": "who may have to be written to at the end of the step: it is looked at",
+    "node/peer.py:Peer._take_in": "the connection's own",
+    "node/peer.py:Peer.handle_events": "the connection's own: what it held is in Unsettled and in events, which say so",
+    "node/accepted_peer.py:AcceptedPeer._logged_in": "the connection's own, and a counter",
+    "node/accepted_peer.py:AcceptedPeer._opened": "the connection's own",
+    "node/opening.py:answer": "the connection's own",
+    "node/opening.py:_greet": "the connection's own",
+    "node/stealing.py:Stealing.attach": "an entry that goes with its link; the end of another link says so itself",
+    "node/termini.py:Termini._producer": "the link's own, which ends with the connection",
+}
+
+
+def is_exempt(function: Function) -> bool:
+    return function.key in EXEMPT or function.key.partition(":")[0] in EXEMPT
+
+
+def test_every_mutator_says_that_it_touches() -> None:
+    silent = [each for each in found()[1] if not is_exempt(each)]
+    assert not [f"{each.key}: {each.mutations}" for each in silent]
+
+
+def test_nothing_is_exempt_that_need_not_be() -> None:
+    needed = {name for each in found()[1] for name in (each.key, each.key.partition(":")[0])}
+    assert not sorted(set(EXEMPT) - needed)
+
+
+def test_whoever_is_said_to_be_outside_is_there() -> None:
+    assert {each.key for each in found()[0]} >= OUTSIDE
+
+
+@cache
+def found() -> tuple[list[Function], list[Function]]:
+    """All functions, and those with a mutation that nobody answers for."""
+    own = set(files_of(ROOMS))
+    everything = functions(sorted(own | set(files_of(("amqp",)))))
+    return everything, [each for each in unanswered(everything, OUTSIDE) if each.file in own]
