@@ -21,7 +21,9 @@ from mqbroker.wire.performatives import (
     TransactionalState,
     Transfer,
 )
+from mqbroker.wire.run import single
 from mqbroker.wire.sections import build_message
+from mqbroker.wire.wellformed import Forms
 
 from tests.support import frames, transactions
 from tests.support.large_messages import SIZE_MIN, stage_of
@@ -232,3 +234,46 @@ def test_what_another_node_forwards_is_taken_as_it_comes() -> None:
     said = stage.talk(conn, transfer(0, MALFORMED["properties behind the body"]))
     assert frames.of_kind(said, Detach) == []
     assert count_at(stage) == 1
+
+
+def test_what_an_older_release_stored_is_there_as_before() -> None:
+    """Through recovery, a look, a selector, a dead letter and a delivery, byte for byte; the node goes on."""
+    settings = {"#": {"dead_letter_address": "dead", "expiry_address": "expired"}}
+    stage = Stage(options_with(address_settings=settings, limits={"link_credit": 1000}))
+    stage.admin("queue-create", name="orders")
+    store = stage.broker.store
+    payloads = [HEADERS["durable"] + payload for payload in MALFORMED.values()]
+    for payload in payloads:
+        stage.broker.at = store.at = stage.at
+        store.publish(store.addresses["orders"], single(payload))
+    stage.step()
+    stage.sync()
+    stage.run()
+    stage.crash()
+    stage.start()
+    assert count_at(stage) == len(payloads)
+    found = stage.admin("browse", queue="orders", limit=1000)
+    assert len(found["messages"]) == len(payloads)
+    conn = stage.accept()
+    stage.talk(conn, frames.anonymous() + frames.opened() + frames.begun())
+    got = stage.talk(conn, frames.receiver("orders", credit=len(payloads)))
+    assert [each[1] for each in frames.heard(got) if isinstance(each, tuple)] == payloads
+    stage.talk(conn, frames.disposition(0, len(payloads) - 1, Rejected()))
+    assert count_at(stage, "orders") == 0
+    assert count_at(stage, "dead") == len(payloads)
+    assert stage.is_up
+
+
+@pytest.mark.parametrize(("said", "is_good"), [(5, True), (1 << 63, True), (-5, False), (1 << 64, False)])
+def test_an_id_that_an_administrator_sends_as_a_number_is_a_ulong(said: int, is_good: bool) -> None:
+    stage = Stage(options_with())
+    stage.admin("queue-create", name="orders")
+    message = {"body": "x", "properties": {"message_id": said, "correlation_id": said}}
+    answer = stage.admin("send", address="orders", messages=[message])
+    assert (answer == {"accepted": 1}) == is_good
+    assert count_at(stage) == is_good
+    if is_good:
+        (segment,) = stage.broker.store.queues["orders"].segments()
+        assert Forms().malformed(segment.run) is None
+    else:
+        assert answer["condition"] == "amqp:invalid-field"

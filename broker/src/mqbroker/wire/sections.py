@@ -22,13 +22,14 @@ from mqbroker.wire.composites import (
     TIMESTAMP,
     UBYTE,
     UINT,
+    Kind,
     checked,
     composite,
     decode_composite,
     encode_composite,
 )
 from mqbroker.wire.decode import Buffer, decode_fault, decode_value
-from mqbroker.wire.encode import encode_refusal, encode_value
+from mqbroker.wire.encode import encode_refusal, encode_ulong, encode_value
 from mqbroker.wire.scan import (
     APPLICATION_PROPERTIES,
     DATA,
@@ -67,7 +68,17 @@ _ID_TYPES: Final = (ULong, Uuid, bytes, str)
 _COMPOUNDS: Final = frozenset((list, dict, Array, Described))
 
 
-_MESSAGE_ID: Final = checked(ANY, lambda value: type(value) in _ID_TYPES, "be a ulong, uuid, binary or string")
+def _write_id(value: Any) -> bytes:
+    """A plain number is a ulong: AMQP has ids of no other kind of number (§3.2.11)."""
+    if type(value) is int:
+        return encode_ulong(value)
+    if type(value) not in _ID_TYPES:
+        raise TypeError(f"an id is a ulong, uuid, binary or string, not {type(value).__name__}")
+    return encode_value(value)
+
+
+_IS_ID: Final = checked(ANY, lambda value: type(value) in _ID_TYPES, "be a ulong, uuid, binary or string")
+_MESSAGE_ID: Final = Kind(_IS_ID.name, _IS_ID.read, _write_id)
 
 
 @composite(HEADER, "amqp:header:list")
