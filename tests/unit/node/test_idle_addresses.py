@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from mqbroker.wire.performatives import Attach, Source, Target, Transfer
+from mqbroker.wire.sections import Properties, build_message
 from mqbroker.wire.types import Symbol
 
 from tests.support import frames
@@ -77,6 +78,27 @@ def test_one_that_never_had_a_queue_stays_unless_told_otherwise(is_skipped: bool
     site.talk(PUBLISHER, frames.detach(0))
     site.stage.wait(40_000)
     assert site.addresses == left
+
+
+def test_what_only_senders_touched_goes_by_itself() -> None:
+    """Whoever may send could fill a node with names otherwise."""
+    site = Site(default_address_routing_type="MULTICAST")
+    site.talk(frames.frame(Attach(name="r", handle=0, role=False, target=Target(), initial_delivery_count=0)))
+    for number in range(3):
+        body = build_message("x", durable=True, properties=Properties(to=f"news.{number}"))
+        site.talk(frames.frame(Transfer(handle=0, delivery_id=number, delivery_tag=b"%d" % number), body))
+    named = Attach(name="p", handle=1, role=False, target=Target(address="named"), initial_delivery_count=0)
+    site.talk(frames.frame(named))
+    assert site.addresses == ["named", "news.0", "news.1", "news.2"]
+    site.stage.wait(40_000)
+    assert site.addresses == ["named"], "its producer is there"
+    site.talk(frames.detach(1))
+    site.stage.wait(40_000)
+    assert site.addresses == []
+    site.talk(frames.frame(named))
+    site.stage.crash()
+    site.stage.start()
+    assert site.addresses == [], "none outlives the process"
 
 
 @pytest.mark.parametrize("end", ["detach", "end", "drop"])

@@ -52,7 +52,9 @@ class AddressSettingsTable(Table):
     auto_delete_addresses_delay: int | None = setting(
         0, "Time that such an address must have been unused.", unit="ms", ge=0, le=LONG_MS
     )
-    auto_delete_addresses_skip_usage_check: bool | None = setting(False, "Delete also those that never had a queue.")
+    auto_delete_addresses_skip_usage_check: bool | None = setting(
+        True, "Delete also those that never had a queue, to which somebody only sent; Artemis keeps them."
+    )
     default_address_routing_type: RoutingType | None = setting(
         "ANYCAST", "Routing type where a client does not say: ANYCAST shares messages, MULTICAST copies them."
     )
