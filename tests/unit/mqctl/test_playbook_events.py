@@ -76,3 +76,38 @@ def test_hosts_are_shown_in_the_order_of_the_inventory() -> None:
         state.apply(event("runner_on_ok", host))
     state.put_in_order(["mq1", "mq2", "mq3", "mq4"])
     assert list(state.hosts) == ["mq1", "mq2", "mq3", "localhost"]
+
+
+def verdict_of(state: str, *reasons: str) -> dict[str, Any]:
+    return {"ansible_facts": {"preflight_verdict": {"state": state, "reasons": list(reasons)}}}
+
+
+def test_a_host_that_preflight_said_no_to_is_refused_and_the_others_are_stopped() -> None:
+    state = RunState()
+    state.apply(event("runner_on_ok", **verdict_of("ok")))
+    state.apply(event("runner_on_ok", "mq2", **verdict_of("refused", "full")))
+    assert state.apply(event("runner_on_failed", "mq2", msg="full; nothing was changed")) == [
+        Happened("refused", "mq2", "full; nothing was changed")
+    ]
+    state.end("all_done")
+    assert {one.name: (one.state, one.note) for one in state.hosts.values()} == {
+        "mq1": ("stopped", "nothing was changed on any host: mq2 refused"),
+        "mq2": ("refused", "full; nothing was changed"),
+    }
+    assert verdict(state) is Exit.FAILED
+
+
+def test_only_who_has_the_mark_has_come_to_the_end() -> None:
+    state = RunState()
+    state.apply(event("runner_on_ok", ansible_facts={"all_done": True, "password": "canary"}))
+    state.apply(event("runner_on_ok", "mq2", changed=True))
+    state.apply(event("runner_on_ok", "mq3"))
+    state.apply(event("runner_on_unreachable", "mq3", msg="timed out"))
+    state.end("all_done")
+    assert {one.name: (one.state, one.note) for one in state.hosts.values()} == {
+        "mq1": ("ok", ""),
+        "mq2": ("stopped", "the run ended before this host was done: mq3 unreachable"),
+        "mq3": ("unreachable", "lost at release: copy: timed out"),
+    }
+    assert state.hosts["mq1"].marks == {"all_done": True}
+    assert verdict(state) is Exit.FAILED

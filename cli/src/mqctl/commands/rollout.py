@@ -37,8 +37,11 @@ COLUMNS = (
     Column("state"),
     Column("ok", is_number=True),
     Column("changed", is_number=True),
+    Column("changes", wide_only=True),
     Column("note"),
 )
+# The fact that the last task of the playbook sets on a host that has got all of it.
+MARK = "mq_rollout_done"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +77,11 @@ def run(world: World, options: Options) -> int:
 
     Managed certificates that are missing or end soon are made before (`mqctl tls issue`).
 
-    Exit code 1 if a host failed, 3 if hosts were only not reached, 4 if a broker still reads its journal.
+    Each host ends with a state: ok; refused, with all reasons, and then nothing was changed on any host; failed;
+    unreachable; stopped, where the rollout ended before that host was done.
+
+    Exit code 1 if a host failed or was refused or stopped, 3 if hosts were only not reached, 4 if a broker still reads
+    its journal.
     """
     batch = batch_of(options.batch)
     cluster = checked(world, options)
@@ -100,7 +107,7 @@ def run(world: World, options: Options) -> int:
         say(world, plan.missing, len(plan.missing))
     limit = ",".join(one.name for one in hosts)
     variables = {"mq_bundle": bundle, "mq_tls_directory": str(folder.path), "rollout_batch": batch}
-    play = Play("rollout", variables, limit, is_check=options.check, is_diff=options.diff)
+    play = Play("rollout", variables, limit, is_check=options.check, is_diff=options.diff, mark=MARK)
     code = carry_out(world, options, cluster, hosts, play)
     if code is Exit.DONE and not options.check:
         # Certificates that were made on the way went into it.
@@ -128,7 +135,7 @@ def inputs_of(world: World, cluster: Cluster, hosts: Sequence[Host], bundle: Pat
 def leave_alone(world: World, options: ReaderOptions, cluster: Cluster, hosts: Sequence[Host]) -> Exit:
     """Nothing is to be done: say so, and look at every node."""
     note = "as the last rollout left it"
-    rows = [{"host": one.name, "state": "ok", "ok": 1, "changed": 0, "note": note} for one in hosts]
+    rows = [{"host": one.name, "state": "ok", "ok": 1, "changed": 0, "changes": [], "note": note} for one in hosts]
     write(Rows("mqctl.run/1", COLUMNS, rows, {"changed": 0}), options.shape, world.data)
     return verify(world, cluster, hosts)
 
@@ -160,7 +167,14 @@ def _went_well(state: RunState, host: Host) -> bool:
 def report(world: World, state: RunState, shape: Shape) -> Exit:
     """One row per host."""
     rows = [
-        {"host": one.name, "state": one.state, "ok": one.ok, "changed": one.changed, "note": one.note}
+        {
+            "host": one.name,
+            "state": one.state,
+            "ok": one.ok,
+            "changed": one.changed,
+            "changes": one.changes,
+            "note": one.note,
+        }
         for one in state.hosts.values()
     ]
     changed = sum(one.changed for one in state.hosts.values())

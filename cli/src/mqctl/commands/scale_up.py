@@ -16,7 +16,7 @@ from mqctl.commands import plan as planning
 from mqctl.commands.inventory_check import checked
 from mqctl.commands.plan import Plan
 from mqctl.commands.preflight import BundleOptions, bundle_of, draw
-from mqctl.commands.rollout import batch_of, carry_out
+from mqctl.commands.rollout import MARK, batch_of, carry_out
 from mqctl.commands.tls_issue import say
 from mqctl.declare import ReaderOptions
 from mqctl.errors import CommandError
@@ -61,7 +61,7 @@ def run(world: World, options: Options) -> int:
     make(folder, missing, Span(world.now(), NODE_DAYS), world.note)
     say(world, missing, len(missing))
     variables = {"mq_bundle": bundle, "mq_tls_directory": str(folder.path), "rollout_batch": batch}
-    play = Play("rollout", variables, names)
+    play = Play("rollout", variables, names, mark=MARK)
     code = carry_out(world, options, cluster, added, play)
     return code if code is Exit.FAILED else max(code, unseen)
 

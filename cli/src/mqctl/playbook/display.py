@@ -11,7 +11,7 @@ from rich.text import Text
 from mqctl.playbook.events import Happened, RunState
 from mqctl.world import World
 
-COLOURS = {"changed": "yellow", "failed": "red", "unreachable": "red"}
+COLOURS = {"changed": "yellow", "refused": "red", "failed": "red", "unreachable": "red"}
 
 
 class Display:
@@ -47,7 +47,7 @@ class Display:
             return
         text = printable(self._redact(what.text))
         line = Text(f"{what.host}: {what.kind}: {text}", style=COLOURS.get(what.kind, ""))
-        if what.kind in {"failed", "unreachable"} or not self._is_live:
+        if what.kind != "changed" or not self._is_live:
             self._progress.console.print(line, soft_wrap=True)
         if self._is_live:
             host = state.hosts[what.host]

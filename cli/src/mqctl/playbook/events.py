@@ -1,6 +1,13 @@
 """What Ansible reports while it runs, made into the state of each host. Pure: an event in, what is new for people out.
 
-Invariant: a host that fails or is not reached changes nothing for the others; each host ends with one verdict.
+Invariant: a host that fails or is not reached changes nothing for the others; each host ends with one verdict:
+
+    ok           it has come to the end
+    refused      preflight has found errors, and nothing was changed
+    failed       a task failed
+    unreachable  it was not reached, or lost on the way
+    stopped      nothing is wrong with it, but the run ended before it was done
+
 Source: events of ansible-runner (`event`, `event_data`, `stdout`).
 """
 
@@ -11,12 +18,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 FINDINGS = "preflight_findings"
+VERDICT = "preflight_verdict"
 OUTCOMES = {
     "runner_on_ok": "ok",
     "runner_on_skipped": "skipped",
     "runner_on_failed": "failed",
     "runner_on_unreachable": "unreachable",
 }
+# Verdicts after which the exit code is that of a failure.
+FAILURES = ("refused", "failed", "stopped")
 # Where a result says what went wrong, in the order of usefulness.
 REASONS = ("msg", "module_stderr", "stderr", "reason", "exception")
 REASON_CHARACTERS_MAX = 2000
@@ -35,11 +45,12 @@ class HostRun:
     note: str = ""
     changes: list[str] = field(default_factory=list)
     findings: list[dict[str, Any]] = field(default_factory=list)
+    marks: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Happened:
-    """One thing worth a line: `kind` is task, changed, failed or unreachable."""
+    """One thing worth a line: `kind` is task, changed, refused, failed or unreachable."""
 
     kind: str
     host: str
@@ -71,6 +82,7 @@ class RunState:
         host.findings += [
             {name: self._redact(str(value)) for name, value in one.items()} for one in findings_of(result)
         ]
+        host.marks |= marks_of(result)
         if outcome == "failed" and data.get("ignore_errors"):
             outcome = "ok"
         if outcome == "skipped":
@@ -79,10 +91,19 @@ class RunState:
         if outcome == "ok":
             host.ok += 1
             return self._changed(host) if result.get("changed") else []
-        host.state = outcome
-        reason = self._redact(reason_of(result))
-        host.note = f"{host.task}: {reason}" if outcome == "failed" else reason
-        return [Happened(outcome, host.name, host.note)]
+        return self._fell_out(host, outcome, self._redact(reason_of(result)))
+
+    @staticmethod
+    def _fell_out(host: HostRun, outcome: str, reason: str) -> list[Happened]:
+        """A task that fails where preflight has said no is the refusal itself. Who was reached before was lost."""
+        if outcome == "failed" and is_refused(host):
+            host.state, host.note = "refused", reason
+        elif outcome == "failed" or host.ok:
+            host.state = outcome
+            host.note = f"{host.task}: {reason}" if outcome == "failed" else f"lost at {host.task}: {reason}"
+        else:
+            host.state, host.note = outcome, reason
+        return [Happened(host.state, host.name, host.note)]
 
     @staticmethod
     def _changed(host: HostRun) -> list[Happened]:
@@ -95,10 +116,24 @@ class RunState:
         ordered = {name: self.hosts[name] for name in names if name in self.hosts}
         self.hosts = ordered | self.hosts
 
+    def end(self, mark: str) -> None:
+        """The run is over. Whoever is well and has not got the fact `mark`, which the last task sets, was stopped."""
+        others = [one for one in self.hosts.values() if one.state != "ok"]
+        ended = (
+            "nothing was changed on any host"
+            if any(one.state == "refused" for one in others)
+            else "the run ended before this host was done"
+        )
+        why = ", ".join(f"{one.name} {one.state}" for one in others)
+        for one in self.hosts.values():
+            if one.state == "ok" and not one.marks.get(mark):
+                one.state = "stopped"
+                one.note = f"{ended}: {why}" if why else ended
+
     @property
     def failed(self) -> list[HostRun]:
-        """Hosts on which a task failed."""
-        return [one for one in self.hosts.values() if one.state == "failed"]
+        """Hosts that were refused, on which a task failed, or that were stopped."""
+        return [one for one in self.hosts.values() if one.state in FAILURES]
 
     @property
     def unreachable(self) -> list[HostRun]:
@@ -129,9 +164,25 @@ def reason_of(result: Mapping[str, Any]) -> str:
 
 def findings_of(result: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Findings of the preflight role in a result: as a fact or as a value of its own."""
-    facts = result.get("ansible_facts")
-    for place in (result, facts if isinstance(facts, Mapping) else {}):
+    for place in (result, facts_of(result)):
         found = place.get(FINDINGS)
         if isinstance(found, list):
             return [dict(one) if isinstance(one, Mapping) else {"message": str(one)} for one in found]
     return []
+
+
+def facts_of(result: Mapping[str, Any]) -> dict[str, Any]:
+    """The facts that a task has set."""
+    facts = result.get("ansible_facts")
+    return dict(facts) if isinstance(facts, Mapping) else {}
+
+
+def marks_of(result: Mapping[str, Any]) -> dict[str, Any]:
+    """What is kept of the facts: the verdict, and what is plainly true. Others may hold secrets."""
+    return {name: value for name, value in facts_of(result).items() if name == VERDICT or value is True}
+
+
+def is_refused(host: HostRun) -> bool:
+    """Whether preflight has said so."""
+    verdict = host.marks.get(VERDICT)
+    return isinstance(verdict, Mapping) and verdict.get("state") == "refused"

@@ -27,13 +27,17 @@ VERBOSITY_MAX = 4
 
 @dataclass(frozen=True, slots=True)
 class Play:
-    """What to run: the name of a playbook in the collection, and what it is told."""
+    """What to run: the name of a playbook in the collection, and what it is told.
+
+    `mark` is the fact that its last task sets on each host that has come so far, where it does.
+    """
 
     name: str
     variables: Mapping[str, Any] = field(default_factory=dict)
     limit: str = ""
     is_check: bool = False
     is_diff: bool = False
+    mark: str = ""
 
 
 def run_play(world: World, cluster: Cluster, play: Play) -> RunState:
@@ -48,6 +52,8 @@ def run_play(world: World, cluster: Cluster, play: Play) -> RunState:
         raise KeyboardInterrupt
     if said and not state.failed and not state.unreachable:
         raise CommandError(f"the playbook mqops.cluster.{play.name} could not run: {said}", f"mqctl {play.name} -vvv")
+    if play.mark:
+        state.end(play.mark)
     return state
 
 
@@ -130,7 +136,7 @@ def _last_words(folder: Path) -> str:
 
 
 def verdict(state: RunState) -> Exit:
-    """1 if a task failed anywhere, 3 if hosts were only not reached, else 0."""
+    """1 if a task failed anywhere or the run ended early, 3 if hosts were only not reached, else 0."""
     if state.failed:
         return Exit.FAILED
     return Exit.DEGRADED if state.unreachable else Exit.DONE

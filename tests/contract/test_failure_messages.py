@@ -1,0 +1,130 @@
+"""What a task says when it fails is only rendered then: here each such message is, by Ansible, as it would be then.
+
+A new `fail` or `assert` in a playbook or role needs a row in SAID.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar
+
+ROOT = Path(__file__).resolve().parents[2]
+LOADER = DataLoader()
+FAILING = {"ansible.builtin.fail": "msg", "ansible.builtin.assert": "fail_msg"}
+PHYSICAL = "the disk is full"
+
+# Task -> what is known when it fails, and what must be said.
+SAID: dict[str, tuple[dict[str, Any], str]] = {
+    "No host was refused": (
+        {"preflight_verdict": {"state": "refused", "reasons": ["no room", "no clock"]}},
+        "no room; no clock; nothing was changed on any host; put that right, or leave the host out with --limit",
+    ),
+    "No host of the batches before fell out": (
+        {"ansible_play_hosts_all": ["mq1", "mq2", "mq3"], "ansible_play_hosts": ["mq3"]},
+        "mq1, mq2 fell out in a batch before this one",
+    ),
+    "No node id occurs twice": ({"__mq_shared": "mq1 and mq2 share a node id"}, "mq1 and mq2 share a node id"),
+    "Refuse hosts with errors": (
+        {"preflight_verdict": {"state": "refused", "reasons": ["no room", "no clock"]}}, "no room; no clock",
+    ),
+    "The bundle is whole and of a known form": (
+        {"release_bundle": "dist/bundle", "release_keep": 1},
+        "dist/bundle is damaged or of another form, build it again with: mqctl bundle build; or release_keep is 1",
+    ),
+    "Certificates, keys and CA are on the control node": (
+        {"__tls_missing": ["tls/mq1.pem"], "tls_source": "provided"},
+        "tls/mq1.pem cannot be found on the control node; mq_tls is provided",
+    ),
+    "Stop where it does not run as it should": (
+        {"__broker_answer": {"changed": False}, "__broker_done": {"msg": PHYSICAL}, "__broker_node": {"instance": "a"}},
+        "the disk is full; look at: journalctl -u mqbroker@a",
+    ),
+    "Stop where nobody gets in": (
+        {"firewall_confirm_s": 60, "__firewall_place": "/etc/mq-firewall"},
+        "within 60 s the old ones are back; what was tried is /etc/mq-firewall/candidate.nft",
+    ),
+    "Stop where the old rules have come back": ({"firewall_confirm_s": 60}, "it took more than 60 s"),
+}  # fmt: skip
+
+
+def load(path: Path) -> Any:
+    """A file of ours: its templates are trusted."""
+    return LOADER.load_from_file(str(path), trusted_as_template=True)
+
+
+def tasks_of(found: Any) -> Iterator[dict[str, Any]]:
+    """All tasks, in blocks and plays as well."""
+    if isinstance(found, list):
+        for one in found:
+            yield from tasks_of(one)
+    elif isinstance(found, dict):
+        yield found
+        for part in ("tasks", "pre_tasks", "post_tasks", "handlers", "block", "rescue", "always"):
+            yield from tasks_of(found.get(part))
+
+
+def failing() -> dict[str, tuple[dict[str, Any], str]]:
+    """Task -> its own variables and its message."""
+    files = [*ROOT.glob("playbooks/**/*.yml"), *ROOT.glob("roles/*/tasks/*.yml"), *ROOT.glob("roles/*/handlers/*.yml")]
+    return {
+        str(task["name"]): (task.get("vars", {}), task[module][argument])
+        for file in files
+        for task in tasks_of(load(file))
+        for module, argument in FAILING.items()
+        if module in task
+    }
+
+
+def test_each_message_has_its_row_and_no_row_is_left_over() -> None:
+    assert set(failing()) == set(SAID)
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_the_message_can_be_rendered_when_it_is_needed(name: str) -> None:
+    own, message = failing()[name]
+    known, wanted = SAID[name]
+    said = Templar(LOADER, {**own, **known}).template(message)
+    assert wanted in said
+
+
+@pytest.mark.parametrize(
+    ("result", "reason"),
+    [
+        ({"msg": PHYSICAL}, PHYSICAL),
+        ({"msg": "", "module_stderr": PHYSICAL}, PHYSICAL),
+        ({"rc": 1}, "it gave no reason"),
+        ({"censored": "hidden"}, "it gave no reason"),
+    ],
+)
+def test_a_task_of_preflight_that_fails_is_a_finding(result: dict[str, Any], reason: str) -> None:
+    variables = load(ROOT / "roles/preflight/vars/main.yml")
+    known = {"ansible_failed_task": {"name": "Look at the host"}, "ansible_failed_result": result}
+    found = Templar(LOADER, {**variables, **known}).template(variables["__preflight_unseen"])
+    assert found["level"] == "error"
+    assert found["message"] == f'the task "Look at the host" failed: {reason}'
+
+
+def test_in_every_play_of_a_rollout_that_changes_hosts_a_failure_ends_it() -> None:
+    plays = [
+        play
+        for name in ("rollout", "firewall")
+        for play in load(ROOT / f"playbooks/{name}.yml")
+        if play.get("become") and play["hosts"] != "all"
+    ]
+    assert len(plays) == 5
+    assert [play.get("max_fail_percentage") for play in plays] == [0] * len(plays)
+    # Where a host that is lost counts as failed, too.
+    assert [play["name"] for play in plays if play.get("any_errors_fatal")] == [
+        "Restart running brokers, batch after batch",
+        "Filter what reaches the hosts, one after the other",
+    ]
+    # And wherever there are batches, each looks at those before it.
+    for play in plays:
+        tasks = [*play.get("pre_tasks", []), *play.get("tasks", [])]
+        looks = bool(tasks) and tasks[0].get("ansible.builtin.import_tasks") == "tasks/batch.yml"
+        assert looks == ("serial" in play), play["name"]

@@ -1,0 +1,228 @@
+"""Hosts that are refused, fail or are lost in the middle of a rollout: the real playbooks, by real Ansible.
+
+Every host is a room on this machine, and its line is cut, or its commands fail, where its variables say so
+(tests/support/ansible_lines). A rollout of bare hosts is a check here: it goes through the same tasks.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from mqctl.bundle.manifest import describe, parse_target
+from mqctl.commands.rollout import MARK, report
+from mqctl.exits import Exit
+from mqctl.inventory import Cluster, Host
+from mqctl.output import Format, Shape, data_console
+from mqctl.playbook.events import RunState
+from mqctl.playbook.run import Play, run_play, verdict
+from mqctl.world import World
+from rich.console import Console
+
+ROOT = Path(__file__).resolve().parents[3]
+LINES = ROOT / "tests" / "support" / "ansible_lines"
+DISK = {"preflight_disk_free_bytes_min": 1 << 60}
+# A broker that preflight has nothing against, on a line of the tests.
+COMMON: dict[str, Any] = {
+    "mq_cluster_name": "main",
+    "mq_cluster_secret": "a-secret-of-the-test",
+    "mq_tls": "off",
+    "mq_allow_plaintext": True,
+    "mq_local_bind_address": "127.0.0.1",
+    "mq_os_unsupported": True,
+    "mq_listeners": [{"name": "clients", "port": 25672}],
+    "mq_metrics_port": 0,
+    "preflight_python": sys.executable,
+    "preflight_multicast": False,
+    "preflight_disk_free_bytes_min": 1,
+    "ansible_connection": "cut_line",
+    "ansible_python_interpreter": sys.executable,
+    "ansible_become": False,
+}
+# After preflight every play is one for all its tasks, so a task of each stands for the others.
+LATER = (
+    "mqops.cluster.release : See whether it is there already",
+    "mqops.cluster.broker : Set the users",
+    "mqops.cluster.release : Link the current release",
+    "mqops.cluster.firewall : See whether there is anything of ours",
+)
+Hosts = Mapping[str, Mapping[str, Any]]
+pytestmark = pytest.mark.timeout(600)
+
+
+class Site:
+    """A folder with a bundle, and rollouts of hosts that are given in each case."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.err = io.StringIO()
+        self.out = io.StringIO()
+        environ = {**os.environ, "ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".dev"), "XDG_RUNTIME_DIR": str(folder)}
+        (folder / "ansible.cfg").write_text(f"[defaults]\nconnection_plugins = {LINES}\nforks = 6\n")
+        self.world = World(
+            environ, folder, io.BytesIO(), self.out, data_console(self.out, has_colour=False), Console(file=self.err)
+        )
+        (folder / "bundle/wheels").mkdir(parents=True)
+        (folder / "bundle/requirements.lock").write_text("")
+        version = f"{sys.version_info[0]}.{sys.version_info[1]}"
+        target = parse_target(version, f"manylinux_2_17_{platform.machine()}")
+        (folder / "bundle/manifest.json").write_text(describe(folder / "bundle", "0.1.0", target).to_json())
+
+    def run(self, hosts: Hosts, **variables: Any) -> RunState:
+        """A rollout of these hosts, each with variables of its own."""
+        common = {
+            **COMMON,
+            "mq_bundle": str(self.folder / "bundle"),
+            "line_log": str(self.folder / "{{ inventory_hostname }}.log"),
+        }
+        inventory = self.folder / "inventory.json"
+        inventory.write_text(json.dumps({"all": {"vars": common, "hosts": dict(hosts)}}))
+        for old in self.folder.glob("*.log"):
+            old.unlink()
+        cluster = Cluster(
+            "main", tuple(Host(name, "main", common | dict(own), {}) for name, own in hosts.items()), (inventory,)
+        )
+        play = Play("rollout", variables, is_check=True, mark=MARK)
+        return run_play(self.world, cluster, play)
+
+    def passed(self, host: str) -> list[str]:
+        """The tasks that reached the host, in their order and once each."""
+        return list(dict.fromkeys((self.folder / f"{host}.log").read_text().splitlines()))
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
+    """One for all tests: what a case leaves are lists of tasks, which the next one removes."""
+    return Site(tmp_path_factory.mktemp("site"))
+
+
+@pytest.fixture(scope="module")
+def tasks(site: Site) -> list[str]:
+    """Every task of a rollout that reaches a bare host, taken from a rollout in which nothing goes wrong."""
+    state = site.run({"mq1": {}})
+    assert (state.hosts["mq1"].state, verdict(state)) == ("ok", Exit.DONE), state.hosts
+    return site.passed("mq1")
+
+
+def preflight_of(tasks: list[str]) -> list[str]:
+    return [one for one in tasks if one.startswith("mqops.cluster.preflight : ")]
+
+
+def short(task: str) -> str:
+    """A task as mqctl names it."""
+    return task.removeprefix("mqops.cluster.").replace(" : ", ": ")
+
+
+def test_a_refusal_names_all_reasons_of_each_host_and_stops_all(site: Site, tasks: list[str]) -> None:
+    looks = preflight_of(tasks)
+    hosts: dict[str, dict[str, Any]] = {
+        "fine": {},
+        "full": DISK,
+        "both": {**DISK, "preflight_clock_offset_ms_max": -60_000},
+    }
+    hosts["both"]["mq_local_bind_address"] = "192.0.2.1"
+    hosts["odd"] = {"mq_uid": "no number"}
+    hosts |= {f"lost{number}": {"line_cut_at": task} for number, task in enumerate(looks)}
+    hosts |= {f"failed{number}": {"line_fails_at": task} for number, task in enumerate(looks)}
+    state = site.run(hosts)
+    assert verdict(state) is Exit.FAILED
+    assert [one.changed for one in state.hosts.values()] == [0] * len(hosts)
+    ends = {one.name: (one.state, one.note) for one in state.hosts.values()}
+    assert ends["fine"][0] == "stopped"
+    assert "nothing was changed" in ends["fine"][1]
+    assert "full refused" in ends["fine"][1]
+    told = "; nothing was changed on any host; put that right, or leave the host out with --limit"
+    refused = {name: note for name, (found, note) in ends.items() if found == "refused"}
+    assert set(refused) == {"full", "both", *(f"failed{number}" for number in range(len(looks)))}
+    assert all(note.endswith(told) for note in refused.values()), refused
+    assert "MiB" in refused["full"]
+    assert all(each in refused["both"] for each in ("192.0.2.1", "MiB", "clock")), refused["both"]
+    for number, task in enumerate(looks):
+        assert f'the task "{task.partition(" : ")[2]}" failed: ' in refused[f"failed{number}"]
+        assert ends[f"lost{number}"][0] == "unreachable"
+    # What is wrong with variables of a role is told before any of its tasks.
+    assert ends["odd"][0] == "failed"
+    assert "preflight_uid" in ends["odd"][1]
+    assert "no attribute" not in site.err.getvalue()
+
+
+def test_where_all_are_refused_the_operator_is_told_the_same(site: Site) -> None:
+    state = site.run({"mq1": DISK, "mq2": {"line_cut_at": "mqops.cluster.preflight : Look at the host"}})
+    assert [one.state for one in state.hosts.values()] == ["refused", "unreachable"]
+    assert "nothing was changed on any host" in state.hosts["mq1"].note
+    assert verdict(state) is Exit.FAILED
+
+
+def test_who_is_lost_holds_up_nobody(site: Site, tasks: list[str]) -> None:
+    cuts = [*preflight_of(tasks), *LATER]
+    hosts: dict[str, dict[str, Any]] = {f"lost{number}": {"line_cut_at": task} for number, task in enumerate(cuts)}
+    state = site.run({**hosts, "fine": {}})
+    assert site.passed("fine") == tasks
+    assert state.hosts["fine"].state == "ok"
+    for number, task in enumerate(cuts):
+        one = state.hosts[f"lost{number}"]
+        assert one.state == "unreachable"
+        assert one.note.startswith(f"lost at {short(task)}: "), one.note
+    assert verdict(state) is Exit.DEGRADED
+
+
+def test_a_failure_while_hosts_are_prepared_stops_all_of_them(site: Site) -> None:
+    state = site.run({"mq1": {"line_fails_at": "mqops.cluster.broker : Make the user mq"}, "mq2": {}, "mq3": {}})
+    assert [one.state for one in state.hosts.values()] == ["failed", "stopped", "stopped"]
+    assert state.hosts["mq3"].note == "the run ended before this host was done: mq1 failed"
+    assert "broker: Make the group mq" in state.hosts["mq3"].changes
+    assert "broker: Make the identities" not in state.hosts["mq3"].changes
+    assert verdict(state) is Exit.FAILED
+    site.out.truncate(0)
+    report(site.world, state, Shape(Format.JSON))
+    rows = json.loads(site.out.getvalue().lstrip("\0"))["rows"]
+    assert [row["state"] for row in rows] == ["failed", "stopped", "stopped"]
+    assert "release: Copy the bundle" in rows[2]["changes"]
+
+
+def test_a_batch_that_loses_a_host_is_the_last_one(site: Site) -> None:
+    cut = {"line_cut_at": "mqops.cluster.broker : Write the unit and the options"}
+    state = site.run({"mq1": cut, "mq2": {}, "mq3": {}}, rollout_batch=2)
+    assert [one.state for one in state.hosts.values()] == ["unreachable", "stopped", "failed"]
+    assert "broker: Write the unit and the options" in state.hosts["mq2"].changes
+    assert "mq1 fell out in a batch before this one" in state.hosts["mq3"].note
+    assert "broker: Write the unit and the options" not in state.hosts["mq3"].changes
+    assert verdict(state) is Exit.FAILED
+
+
+@pytest.mark.parametrize(("batch", "reached"), [(1, {"mq1"}), (2, {"mq1", "mq2"})])
+def test_a_host_that_is_lost_while_brokers_are_restarted_ends_the_rollout(
+    site: Site, tmp_path: Path, batch: int, reached: set[str]
+) -> None:
+    """With the keywords of that play: on this machine no broker runs that could be restarted."""
+    plays = yaml.safe_load((ROOT / "playbooks/rollout.yml").read_text())
+    (restart,) = (play for play in plays if play["name"].startswith("Restart running brokers"))
+    keywords = {name: restart[name] for name in ("serial", "any_errors_fatal", "max_fail_percentage")}
+    look = {"ansible.builtin.import_tasks": str(ROOT / "playbooks/tasks/batch.yml")}
+    pings = [{"name": name, "ansible.builtin.ping": {}} for name in ("first", "second")]
+    later = {"name": "later", "hosts": "all", "gather_facts": False, "tasks": pings[:1]}
+    (tmp_path / "play.json").write_text(
+        json.dumps([later | keywords | {"name": "now", "tasks": [look, *pings]}, later])
+    )
+    common = {**COMMON, "line_log": f"{tmp_path}/{{{{ inventory_hostname }}}}.log"}
+    hosts: Hosts = {"mq1": {"line_cut_at": "second"}, "mq2": {}, "mq3": {}, "mq4": {}}
+    (tmp_path / "inventory.json").write_text(json.dumps({"all": {"vars": common, "hosts": hosts}}))
+    command = [Path(sys.executable).parent / "ansible-playbook", "-i", "inventory.json", "play.json"]
+    environ = {**os.environ, "ANSIBLE_CONNECTION_PLUGINS": str(LINES)}
+    done = subprocess.run(
+        [*command, "-e", f"rollout_batch={batch}"], cwd=tmp_path, env=environ, capture_output=True, text=True,
+        timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode != 0
+    assert "mq1 fell out" in done.stdout.replace("mq1, mq2 fell out", "mq1 fell out")
+    assert {path.stem for path in tmp_path.glob("*.log")} == reached, done.stdout
+    assert "PLAY [later]" not in done.stdout
