@@ -62,6 +62,7 @@ def sentence(found: Mapping[str, Sequence[str]]) -> str:
     """Duplicates for people, with the remedy."""
     parts = [f"{', '.join(places)} share the node id {node_id}" for node_id, places in sorted(found.items())]
     return (
-        f"{'; '.join(parts)}: a data directory was copied. Keep the original; on the copy stop the broker and run "
+        f"{'; '.join(parts)}. Where these are two names of one host, remove one of them from the inventory and leave "
+        "the rest; otherwise a data directory was copied. Keep the original; on the copy stop the broker and run "
         f"`{command.EXECUTABLE} identity new --instance NAME --even-if-original`, which sets its copied messages aside"
     )

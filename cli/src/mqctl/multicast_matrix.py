@@ -331,7 +331,10 @@ def _node_ids(reports: Mapping[str, Report], groups: Sequence[Group]) -> Iterato
     for host, report in reports.items():
         for instance, node_id in report["node_ids"].items():
             owner = owners.setdefault(node_id, (host, instance))
-            if owner != (host, instance):
+            if owner[0] != host and set(reports[owner[0]]["addresses"]) == set(report["addresses"]) != set():
+                yield _error(host, f"{host} and {owner[0]} are one host: both have {named(report['addresses'])} and "
+                             f"the node id {node_id}; remove one of these names from the inventory")  # fmt: skip
+            elif owner != (host, instance):
                 yield _error(host, f"instance {instance} has the node id {node_id} of {owner[0]}/{owner[1]}; {remedy}")
     told = set()
     for group in groups:

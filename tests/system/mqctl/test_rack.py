@@ -60,7 +60,7 @@ def test_sudo_with_a_password(site: Site) -> None:
     own.write_text("ansible_user: ops\nansible_become_password: wrong-canary\n")
     rows = site.document("status", code=3)["rows"]
     assert [row["state"] for row in rows] == ["absent", "failed", "absent"]
-    assert "ops may not act as root" in rows[1]["note"]
+    assert "ops may not act as root: sudo: 1 incorrect password attempt" in rows[1]["note"]
     own.unlink()
 
 

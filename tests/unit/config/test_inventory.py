@@ -24,7 +24,6 @@ def variables(**changes: Any) -> dict[str, Any]:
         "mq_cluster_secret": SECRET,
         "mq_users": [{"name": "app", "password": "canary-user-password"}],
         "mq_tls": "off",
-        "ansible_host": "192.0.2.11",
     }
     return {name: value for name, value in {**good, **changes}.items() if value is not None}
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 from mqctl.bundle.build import lock_with_broker
-from mqctl.bundle.manifest import MANIFEST, damage, describe, parse_target, read
+from mqctl.bundle.manifest import MANIFEST, damage, describe, parse_target, read, release_of
 from mqctl.errors import CommandError, UsageError
 
 TARGET = parse_target("3.11", "manylinux_2_36_x86_64")
@@ -24,9 +25,23 @@ def folder(tmp_path: Path) -> Path:
 def test_a_manifest_is_read_as_it_was_written(folder: Path) -> None:
     manifest = read(folder)
     assert manifest == describe(folder, "0.1.0", TARGET)
-    assert manifest.release == f"0.1.0-{manifest.requirements_sha256[:8]}"
+    assert manifest.release == release_of(manifest)
+    assert re.fullmatch(r"0\.1\.0-[0-9a-f]{8}", manifest.release)
     assert (manifest.python, manifest.abi, manifest.machine, manifest.glibc) == ("3.11", "cp311", "x86_64", "2.36")
     assert damage(folder, manifest) == []
+
+
+def test_bundles_for_other_hosts_are_other_releases(folder: Path) -> None:
+    """Their locks may be the same: hashes of the wheels of all Pythons stand in it."""
+    names = {
+        describe(folder, "0.1.0", parse_target(python, platform)).release
+        for python in ("3.11", "3.12", "3.13")
+        for platform in ("manylinux_2_36_x86_64", "manylinux_2_36_aarch64", "manylinux_2_34_x86_64")
+    }
+    assert len(names) == 9
+    before = describe(folder, "0.1.0", TARGET).release
+    (folder / "wheels" / "one.whl").write_bytes(b"another wheel of the same name")
+    assert describe(folder, "0.1.0", TARGET).release != before
 
 
 def test_every_difference_to_the_manifest_is_found(folder: Path) -> None:

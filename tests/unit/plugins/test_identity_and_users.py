@@ -52,7 +52,8 @@ def test_duplicates_of_our_own_ids_only() -> None:
     assert identity.duplicates(own, own) == {}
     assert identity.duplicates([one("mq1/a", "x"), one("mq1/b", "x")], []) == {"x": ["mq1/a", "mq1/b"]}
     said = identity.sentence({"x": ["mq1/a", "mq2/a"]})
-    assert said.startswith("mq1/a, mq2/a share the node id x: a data directory was copied")
+    assert said.startswith("mq1/a, mq2/a share the node id x. Where these are two names of one host, remove one")
+    assert "otherwise a data directory was copied" in said
     assert "mqbroker identity new" in said
 
 

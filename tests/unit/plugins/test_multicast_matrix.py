@@ -179,6 +179,15 @@ def test_node_ids_that_occur_twice() -> None:
     assert "id-of-mq1 of instance default is also announced by 198.51.100.66" in errors[1][1]
 
 
+def test_a_host_that_is_seen_twice_is_told_so_and_needs_no_other_identity() -> None:
+    found = reports()
+    found["mq3"] = {**found["mq3"], "addresses": found["mq2"]["addresses"], "node_ids": found["mq2"]["node_ids"]}
+    _, said = judged(found)
+    texts = [text for host, level, text in said if level == "error" and host == "mq3"]
+    assert any("mq3 and mq2 are one host" in text and "remove one of these names" in text for text in texts)
+    assert not any("identity new" in text for _, _, text in said)
+
+
 def test_places_of_the_inventory() -> None:
     other = {**ROW, "name": "wan", "local_bind_address": "192.0.2.7", "time_to_live": 3}
     places = places_of([ROW, other], [{**ROW, "local_bind_address": ""}], "", "198.51.100.11")

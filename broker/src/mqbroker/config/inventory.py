@@ -18,7 +18,9 @@ from mqbroker.config import catalogue, clustering, faults, grouping, routing, su
 from mqbroker.config.declaring import Table, toml_name, yaml_name
 from mqbroker.config.faults import merged
 from mqbroker.config.group_kinds import HAVE_LOCAL_ADDRESS
+from mqbroker.config.hosts import one_name_each
 from mqbroker.config.load import address_faults, overlap, tls_faults
+from mqbroker.config.matching import DELIMITER, same_for_all
 from mqbroker.config.options import ListenerTable
 from mqbroker.config.tables import has_cluster_certificate, tls_options
 from mqbroker.config.users import WELL_KNOWN_PASSWORDS, check_roles, user_name
@@ -56,6 +58,7 @@ def check_inventory(hosts: Mapping[str, Vars]) -> list[ConfigFault]:
         found += [(host, fault) for fault in _unknown_variables(variables)]
     for host, variables in brokers.items():
         found += [(host, fault) for check in HOST_CHECKS for fault in check(variables)]
+    found += one_name_each({host: hosts[host] for host in brokers})
     found += [*_between_hosts(brokers), *grouping.between_hosts(brokers, OPAQUE), *clustering.between_hosts(brokers)]
     if not brokers:
         why = "is set for no host; set it for the group that is the cluster, then add secrets with `mqctl init`"
@@ -289,11 +292,12 @@ def _matched(variables: Vars, table: str) -> list[ConfigFault]:
     found = []
     seen: dict[str, int] = {}
     for number, row in enumerate(_rows(variables, f"mq_{table}")):
-        path, match = f"mq_{table}.{number}", str(row.get(key))
+        path, said = f"mq_{table}.{number}", str(row.get(key))
+        match = DELIMITER.join(same_for_all(said.split(DELIMITER))) if key == "match" else said
         found += _row_faults(path, model, row)
         if match in seen and match != OPAQUE:
             first = f"mq_{table}.{seen[match]}"
-            found.append(ConfigFault(f"{path}.{key}", f"{match} is declared twice, first as {first}"))
+            found.append(ConfigFault(f"{path}.{key}", f"{said} is declared twice, first as {first}"))
         seen.setdefault(match, number)
     return found
 

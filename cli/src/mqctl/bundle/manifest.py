@@ -1,8 +1,8 @@
 """The manifest of a bundle: for which Python and platform it is, and the SHA-256 of each of its files.
 
 A bundle is a folder `bundle-<version>/` with `wheels/`, `requirements.lock` and `manifest.json`. The name of a release
-on a host is `<version>-<first 8 digits of the SHA-256 of requirements.lock>`: the lock names every wheel by hash, so
-it stands for the content of the bundle.
+on a host is `<version>-<first 8 digits of the SHA-256 of the manifest without that name>`: the manifest names every
+wheel that is there by its hash, and the Python and the platform, for which the lock may name the same wheels.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -106,9 +106,9 @@ def describe(folder: Path, version: str, target: Target) -> Manifest:
     paths = [folder / LOCK, *sorted((folder / WHEELS).iterdir())]
     files = tuple(File(str(one.relative_to(folder)), sha256_of(one), one.stat().st_size) for one in paths)
     lock = files[0].sha256
-    return Manifest(
+    nameless = Manifest(
         version=version,
-        release=f"{version}-{lock[:8]}",
+        release="",
         python=target.python,
         abi=target.abi,
         platform=target.platform,
@@ -118,6 +118,13 @@ def describe(folder: Path, version: str, target: Target) -> Manifest:
         files=files,
         native=any(is_native(Path(one.path).name) for one in files),
     )
+    return replace(nameless, release=release_of(nameless))
+
+
+def release_of(manifest: Manifest) -> str:
+    """The name that a manifest gives its release."""
+    digest = hashlib.sha256(replace(manifest, release="").to_json().encode()).hexdigest()
+    return f"{manifest.version}-{digest[:8]}"
 
 
 def is_native(wheel: str) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mqbroker.config.hosts import one_name_each
 from mqbroker.config.inventory import check_inventory
 
 from mqctl import inventory
@@ -66,8 +67,14 @@ def faults_of(clusters: Sequence[Cluster]) -> list[dict[str, Any]]:
 
 def checked(world: World, options: InventoryOptions) -> Cluster:
     """The cluster that the options name, refused if anything in it is wrong."""
-    cluster = inventory.load(world, options)
+    clusters = inventory.load_all(world, options)
+    cluster = inventory.choose(clusters, options.cluster)
     found = faults_of([cluster])
+    # Of the other clusters only this matters here: that no host has a name there as well.
+    own = {host.name: host.variables for host in cluster.hosts}
+    everywhere = {host.name: host.variables for one in clusters for host in one.hosts}
+    told = {host for host, _ in one_name_each(own)}
+    found += [{"path": host, "why": fault.why} for host, fault in one_name_each(everywhere) if host not in told]
     for fault in found:
         world.note(f"{fault['path']}: {fault['why']}")
     if found:

@@ -194,8 +194,8 @@ def verify(world: World, cluster: Cluster, hosts: Sequence[Host]) -> Exit:
     twice = [node_id for node_id, count in Counter(row["node_id"] for row in rows).items() if node_id and count > 1]
     if twice:
         raise CommandError(
-            f"nodes share the id {', '.join(twice)}: a data directory was copied",
-            "mqbroker identity new --even-if-original on the copy",
+            f"nodes share the id {', '.join(twice)}: two names lead to one host, or a data directory was copied",
+            "mqctl inventory check; if they are two hosts, mqbroker identity new --even-if-original on the copy",
         )
     if idle and all(row["state"] == "starting" for row in idle):
         world.note("they read their journals; look again with: mqctl status")

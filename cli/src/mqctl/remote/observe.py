@@ -17,6 +17,8 @@ import sys
 from typing import Any
 
 CERTIFICATES = ("server.pem", "ca.pem")
+# The role release looks for the same ones before it leaves a release as it is.
+RELEASE_FILES = ("complete", "bundle/manifest.json", "bin/python", "bin/mqbroker")
 # Where there is something of an instance, by its name.
 TRACES = (
     re.compile(r"/etc/mq/([^/]+)"),
@@ -138,9 +140,18 @@ def running() -> list[str]:
     return sorted(each[0][len("mqbroker@") : -len(".service")] for each in words if each)
 
 
+def release_of(current: str = "/opt/mq/current") -> str | None:
+    """The current release, where all is there that it runs with: what was cut off, or has lost its Python, is none."""
+    if not all(os.path.exists(os.path.join(current, one)) for one in RELEASE_FILES):
+        return None
+    manifest = json_of(os.path.join(current, "bundle/manifest.json"))
+    name = link_of(current)
+    return name if isinstance(manifest, dict) and manifest.get("release") == name else None
+
+
 def main() -> None:
     found = {
-        "release": link_of("/opt/mq/current"),
+        "release": release_of(),
         "uid": user_of("mq"),
         "unit_file": text_of("/etc/systemd/system/mqbroker@.service"),
         "addresses": addresses(),

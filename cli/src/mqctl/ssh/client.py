@@ -266,6 +266,7 @@ class SshShell:
     def __init__(self, connection: Connection, become: Become) -> None:
         self.name = connection.access.name
         self.become = become
+        self.tried: Result | None = None
         self.user = connection.hop.user
         self._connection = connection
 

@@ -64,6 +64,7 @@ class LocalShell:
     def __init__(self, name: str, become: Become) -> None:
         self.name = name
         self.become = become
+        self.tried: Result | None = None
         self.user = pwd.getpwuid(os.geteuid()).pw_name
 
     def run_plain(self, command: str, stdin: bytes, timeout_s: float) -> Result:

@@ -14,6 +14,7 @@ from mqctl.errors import CommandError
 from mqctl.ssh.variables import Become
 
 OUTPUT_BYTES_MAX = 32 * 2**20
+PASSWORD = "MQCTL_SUDO"  # the variable that holds it in the remote shell, and the prompt that asks for it
 EXIT_WAIT_S_MAX = 5.0  # from the end of the output of a command to its own
 
 
@@ -58,11 +59,12 @@ class CommandStream(Stream, Protocol):
 
 
 class Shell(Protocol):
-    """A way in. `is_root`: who is logged in has all rights already."""
+    """A way in. `tried`: what came of the password for `become`, once it was tried."""
 
     name: str
     become: Become
     user: str
+    tried: Result | None
 
     def run_plain(self, command: str, stdin: bytes, timeout_s: float) -> Result:
         """Run a command line of the remote shell as the user that is logged in."""
@@ -78,16 +80,32 @@ class Shell(Protocol):
 def elevated(shell: Shell, command: Sequence[str]) -> tuple[str, bytes]:
     """A command line with the rights of `shell.become`, and what has to be written to it first.
 
-    sudo is told to ask always (-k) when a password is given: otherwise it would pass the password on to the command.
+    Who asks for a password by standard input takes what follows for the next try, so sudo never reads where a command
+    does: `-n` asks for nothing, and `-A` asks a program, which is `printenv`; the remote shell reads the password into
+    a variable that sudo does not pass on. Before, the password is tried once, with nothing behind it.
     """
     line = shlex.join(command)
     become = shell.become
     if not become.is_on or shell.user == become.user:
         return line, b""
     sudo = [become.program, "-H", "-u", become.user]
-    if become.password and shell.run_plain(shlex.join([*sudo, "-n", "true"]), b"", 30).code != 0:
-        return f"{shlex.join([*sudo, '-k', '-S', '-p', ''])} -- {line}", become.password.encode() + b"\n"
-    return f"{shlex.join([*sudo, '-n'])} -- {line}", b""
+    if not become.password or shell.run_plain(shlex.join([*sudo, "-n", "true"]), b"", 30).code == 0:
+        return f"{shlex.join([*sudo, '-n'])} -- {line}", b""
+    password = become.password.encode() + b"\n"
+    _try_password(shell, [become.program, "-u", become.user, "-k", "-S", "-p", "", "-v"], password)
+    asking = f"SUDO_ASKPASS=$(command -v printenv) exec {shlex.join([*sudo, '-k', '-A', '-p', PASSWORD])} -- {line}"
+    return shlex.join(["sh", "-c", f"IFS= read -r {PASSWORD}; export {PASSWORD}; {asking}"]), password
+
+
+def _try_password(shell: Shell, command: Sequence[str], password: bytes) -> None:
+    """Once for a shell: each further try with a wrong one brings the account nearer to being locked."""
+    if shell.tried is None:
+        shell.tried = shell.run_plain(shlex.join(command), password, 30)
+    if shell.tried.code != 0:
+        raise CommandError(
+            f"{shell.name}: {shell.user} may not act as {shell.become.user}: {shell.tried.complaint}",
+            "correct ansible_become_password in the inventory; it was tried once",
+        )
 
 
 def run(shell: Shell, command: Sequence[str], stdin: bytes = b"", timeout_s: float = 30) -> Result:

@@ -1,0 +1,95 @@
+"""Rights by sudo: the password goes to sudo once, and nothing else ever does.
+
+The stand-in for sudo asks as sudo does: `-n` never, `-S` on standard input and up to three times, `-A` by a program.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from mqctl.errors import CommandError
+from mqctl.ssh import shell
+from mqctl.ssh.local import LocalShell
+from mqctl.ssh.variables import Become
+
+RIGHT = "canary right 'password'\\"
+PAYLOAD = b"import os\nprint('payload')\nthird line\n"
+SUDO = """#!/bin/sh
+validate=
+while [ $# -gt 0 ]; do
+    case "$1" in
+        -n|-S|-A) how=$1 ;;
+        -v) validate=1 ;;
+        -u) shift ;;
+        -p) prompt=$2; shift ;;
+        -k|-H) ;;
+        --) shift; break ;;
+        *) break ;;
+    esac
+    shift
+done
+for try in 1 2 3; do
+    case $how in
+        -n) echo "sudo: a password is required" >&2; exit 1 ;;
+        -S) IFS= read -r word || { echo "sudo: no password was provided" >&2; exit 1; } ;;
+        -A) word=$("$SUDO_ASKPASS" "$prompt") ;;
+    esac
+    printf '%s\\n' "$word" >> "$(dirname "$0")/tried"
+    if [ "$word" = "$(cat "$(dirname "$0")/right")" ]; then
+        [ -n "$validate" ] || exec "$@"
+        exit 0
+    fi
+done
+echo "sudo: 3 incorrect password attempts" >&2
+exit 1
+"""
+
+
+def shell_with(folder: Path, password: str) -> LocalShell:
+    program = folder / "sudo"
+    program.write_text(SUDO)
+    program.chmod(0o755)
+    (folder / "right").write_text(RIGHT)
+    return LocalShell("mq1", Become(user="somebody-else", program=str(program), password=password))
+
+
+def tried(folder: Path) -> list[str]:
+    return (folder / "tried").read_text().splitlines() if (folder / "tried").exists() else []
+
+
+def test_the_right_password_leaves_all_of_the_payload_to_the_command(tmp_path: Path) -> None:
+    way = shell_with(tmp_path, RIGHT)
+    assert shell.run(way, ["cat"], PAYLOAD) == shell.Result(0, PAYLOAD, b"")
+    stream = shell.open_stream(way, ["cat"])
+    stream.sendall(PAYLOAD)
+    stream.end_input()
+    assert stream.recv(65536) == PAYLOAD
+    stream.close()
+    assert set(tried(tmp_path)) == {RIGHT}
+
+
+def test_a_wrong_password_is_tried_once_and_nothing_else_is_tried_as_one(tmp_path: Path) -> None:
+    way = shell_with(tmp_path, "canary wrong")
+    for _ in range(3):
+        with pytest.raises(CommandError, match="may not act as somebody-else") as caught:
+            shell.run(way, ["cat"], PAYLOAD)
+        assert "canary" not in str(caught.value)
+        with pytest.raises(CommandError):
+            shell.open_stream(way, ["cat"])
+    assert tried(tmp_path) == ["canary wrong"]
+
+
+def test_a_password_that_is_right_no_longer_meets_no_payload(tmp_path: Path) -> None:
+    """Between the try and the command somebody may change it."""
+    way = shell_with(tmp_path, RIGHT)
+    line, prefix = shell.elevated(way, ["cat"])
+    (tmp_path / "right").write_text("another")
+    assert way.run_plain(line, prefix + PAYLOAD, 30).code == 1
+    assert set(tried(tmp_path)) == {RIGHT}
+
+
+def test_without_a_password_sudo_asks_for_none(tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match="a password is required"):
+        shell.run(shell_with(tmp_path, ""), ["cat"], PAYLOAD)
+    assert tried(tmp_path) == []
