@@ -9,14 +9,18 @@ from __future__ import annotations
 
 from typing import Any
 
+from mqbroker.amqp import sasl
 from mqbroker.node import inputs as given
+from mqbroker.node.credentials import CLUSTER_USER, verifier_of
 from mqbroker.node.effects import Connect
 from mqbroker.wire import frames as wire
-from mqbroker.wire.performatives import SaslInit, SaslMechanisms
+from mqbroker.wire.performatives import SaslChallenge, SaslInit, SaslMechanisms, SaslOutcome, SaslResponse
 from mqbroker.wire.types import Symbol
 
 from tests.support import frames
-from tests.support.cluster_stage import ClusterNode, ClusterStage
+from tests.support.cluster_stage import KEY, ClusterNode, ClusterStage
+
+VERIFIER = verifier_of(KEY, b"secret of the other process")
 
 
 class FalseNode(ClusterStage):
@@ -53,3 +57,27 @@ class FalseNode(ClusterStage):
         offer = frames.sasl(SaslMechanisms(sasl_server_mechanisms=(Symbol(mechanism),)))
         (init,) = frames.of_kind(self.says(wire.SASL_HEADER + offer), SaslInit)
         return bytes(init.initial_response).rpartition(b"r=")[2]
+
+    def answers_login(self) -> None:
+        """It is a node after all: it knows the secret of the cluster."""
+        server = sasl.Server(("SCRAM-SHA-256",), {CLUSTER_USER: VERIFIER}, b"e" * 32)
+        offer = frames.sasl(SaslMechanisms(sasl_server_mechanisms=(Symbol("SCRAM-SHA-256"),)))
+        (init,) = frames.of_kind(self.says(wire.SASL_HEADER + offer), SaslInit)
+        step = server.init(str(init.mechanism), init.initial_response)
+        assert isinstance(step, sasl.Challenge)
+        (answer,) = frames.of_kind(self.says(frames.sasl(SaslChallenge(challenge=step.data))), SaslResponse)
+        verdict = server.respond(answer.response)
+        assert isinstance(verdict, sasl.Verdict)
+        assert verdict.is_good
+        self.says(frames.sasl(SaslOutcome(code=0, additional_data=verdict.data)))
+
+    def dialled_again(self) -> None:
+        """The connection breaks, if it stands, and the node dials anew."""
+        before, node = self.conn, self.dialler
+        node.sent.pop(before, None)
+        node.give(given.Closed(before, "reset"))
+        for _ in range(100):
+            self.wait(1)
+            if self.conn != before:
+                return
+        raise AssertionError("it does not dial any more")

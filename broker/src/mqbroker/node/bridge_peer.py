@@ -25,7 +25,7 @@ from mqbroker.amqp.events import (
     Settled,
 )
 from mqbroker.amqp.limits import ConnectionLimits
-from mqbroker.amqp.links import SenderLink
+from mqbroker.amqp.links import ReceiverLink, SenderLink
 from mqbroker.amqp.session import Session
 from mqbroker.amqp.states import Conn
 from mqbroker.base.look import LOOK
@@ -150,6 +150,11 @@ class BridgePeer(Peer):
 
     def _incoming(self, event: Incoming) -> None:
         self.notices.incoming(event)
+
+    def grant(self, link: ReceiverLink) -> None:
+        """Credit for notices, also where what came was none; no address of ours stands behind the link."""
+        link.grant(link.window)
+        self.touch()
 
     def _detached(self, event: Detached) -> None:
         # What is with the other node was not delivered in vain: it is sent again, and counted there.
