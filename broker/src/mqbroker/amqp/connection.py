@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from mqbroker.amqp import sasl
+from mqbroker.amqp import sasl, work
 from mqbroker.amqp.events import Began, Dead, LoggedIn, Opened
 from mqbroker.amqp.last_words import frame_within
 from mqbroker.amqp.limits import ConnectionLimits
@@ -17,6 +17,7 @@ from mqbroker.amqp.links import LinkBase, Partials
 from mqbroker.amqp.login import WAITING_BYTES_MAX, Login
 from mqbroker.amqp.session import Session
 from mqbroker.amqp.states import OPENED, Conn, ConnEvent, Link, Sess, SessEvent, next_conn, next_sess
+from mqbroker.amqp.unread import Unread
 from mqbroker.base.errors import PeerFault, Scope
 from mqbroker.wire import frames
 from mqbroker.wire.performatives import (
@@ -36,7 +37,6 @@ from mqbroker.wire.types import Symbol
 
 CODE_TRANSFER: Final = 0x14
 CODE_DISPOSITION: Final = 0x15
-CLOSE_LEAD: Final = b"\x00\x53\x18"
 TLS_RECORD: Final = b"\x16\x03"
 
 
@@ -55,13 +55,14 @@ class Connection(Login):
         self.partial_bytes = 0
         self.partials = Partials()
         self.is_held = False  # nothing more is taken in before `go_on`
+        self.allowance = work.NO_BOUND  # work that it may make before others have a turn; its owner's to renew
         self.is_transactional = False  # its owner: dispositions may name what earlier ones put into a transaction
-        self._later: list[bytes] = []  # what came behind that while the connection is held
         self._by_peer_channel: dict[int, Session] = {}
         self._by_channel: dict[int, Session] = {}
         self._blamed: LinkBase | None = None
         self._session: Session | None = None
         self._handle: Callable[[], None] | None = None
+        self._is_taking = False  # within `receive`
 
     # -- bytes in ------------------------------------------------------------------------------------------------------
 
@@ -72,64 +73,82 @@ class Connection(Login):
         by a detach that followed them in the same read. After it: a flow that was sent ahead must find its link there.
         """
         self._handle = handle
-        self.is_behind = False
-        if self.is_held and not self.is_dead:
-            self._later.append(data)  # many reads, which joined one by one would be copied again and again
-            return
-        buffer = self._buffer + data if self._buffer else data
-        self._buffer = b""
-        offset = 0
+        if data:
+            self.keep(data)
+        if self._is_taking:
+            return  # whoever asks is called by us, and we go on when it is done
+        self._is_taking, self.is_behind = True, False
+        unread = self._unread
+        try:
+            while (needed := self._take_in(unread)) and unread.join(needed):
+                pass
+        finally:
+            self._is_taking = False
+        if self.is_behind:
+            self.is_behind = unread.size_bytes > 0 and not self.is_held
+        else:
+            unread.trim()
+        if self._is_deriving and unread.size_bytes > WAITING_BYTES_MAX:
+            self._die("amqp:resource-limit-exceeded", "too much was sent ahead of the login's outcome")
+
+    def keep(self, data: bytes) -> None:
+        """Bytes of the peer that are taken in later, by the next `receive`."""
+        if not self.is_dead:
+            self._unread.add(data)
+
+    def _take_in(self, unread: Unread) -> int:
+        """What the buffer has, until it is enough. Bytes that the next frame needs; 0: nothing more is taken in now."""
+        buffer, offset = unread.buffer, unread.offset
         limit = following = len(buffer)
+        needed = 1
         while offset < limit and not (self.is_dead or self._is_deriving or self.is_held or self.is_behind):
             self._blamed = self._session = None
             try:
                 if self._wants_header():
                     if limit - offset < 8 and frames.AMQP_HEADER.startswith(buffer[offset : offset + 4]):
+                        needed = 8
                         break
                     self._header(bytes(buffer[offset : offset + 8]))
-                    offset += 8
+                    offset = min(offset + 8, limit)
                     continue
                 frame = frames.frame_at(buffer, offset, limit, self.frame_size_max)
                 if frame is None:
+                    needed = frames.needed_at(buffer, offset, limit)
                     break
                 following = frame.end
                 offset = self._frame(buffer, frame, offset, limit)
             except PeerFault as fault:
                 self.tell()
                 if not self._answer(fault):
-                    return
+                    return 0
+                self.allowance -= work.OTHER
                 offset = following
-        self.is_behind = self.is_behind and offset < limit
-        if not self.is_dead and offset < limit:
-            self._buffer = buffer[offset:]
-            if self._is_deriving and limit - offset > WAITING_BYTES_MAX:
-                self._die("amqp:resource-limit-exceeded", "too much was sent ahead of the login's outcome")
+            if self.allowance <= 0:
+                self.is_behind = True
+        if self.is_dead:
+            return 0
+        unread.offset = offset
+        return 0 if self._is_deriving or self.is_held or self.is_behind else needed
 
     def go_on(self, handle: Callable[[], None]) -> None:
         """What the connection was held for is done: take in what came meanwhile, as by `receive`."""
         self.is_held = False
-        data, self._buffer = self._all_waiting(), b""
-        self.receive(data, handle)
+        self.receive(b"", handle)
 
-    def _all_waiting(self) -> bytes:
-        if self._later:
-            self._buffer = b"".join((self._buffer, *self._later))
-            self._later.clear()
-        return self._buffer
+    @property
+    def is_opening(self) -> bool:
+        """Whether it is not open yet, and what opens it is taken in one thing at a time."""
+        return self.is_gradual and self.peer_open is None and not self.is_dead
+
+    @property
+    def unread_bytes(self) -> int:
+        """What came and was not taken in."""
+        return self._unread.size_bytes
 
     @property
     def is_close_waiting(self) -> bool:
-        """Whether what came while the connection is held ends it in order."""
-        buffer = self._all_waiting()
-        offset, limit = 0, len(buffer)
-        try:
-            while (frame := frames.frame_at(buffer, offset, limit, self.frame_size_max)) is not None:
-                if buffer[frame.body_offset : min(frame.body_offset + 3, frame.end)] == CLOSE_LEAD:
-                    return True
-                offset = frame.end
-        except PeerFault:
-            return False
-        return False
+        """Whether what came and was not taken in ends the connection in order."""
+        return self._unread.ends_in_order
 
     def tell(self) -> None:
         """Have everything handled that happened so far."""
@@ -147,23 +166,27 @@ class Connection(Login):
         if self._is_sasl and not self._is_logged_in:
             if frame.type != frames.SASL_FRAME:
                 raise PeerFault("amqp:connection:framing-error", "an AMQP frame before the SASL outcome")
+            self.allowance -= work.OTHER
             self._sasl_frame(decode_performative(buffer, frame.body_offset, frame.end)[0])
             return frame.end
         if frame.type != frames.AMQP_FRAME:
             raise PeerFault("amqp:connection:framing-error", f"frame type {frame.type}")
         if frame.body_offset == frame.end:
+            self.allowance -= work.EMPTY
             return frame.end
         at = frame.body_offset
         code = buffer[at + 2] if at + 2 < frame.end and buffer[at : at + 2] == b"\x00\x53" else -1
         if code == CODE_TRANSFER:
             return self._on(frame).transfers(buffer, frame, offset, limit)
         if code == CODE_DISPOSITION:
+            self.allowance -= work.DISPOSITION
             self._on(frame).disposition(buffer, frame)
             return frame.end
         performative = decode_performative(buffer, frame.body_offset, frame.end)[0]
         if isinstance(performative, Flow):
             self._on(frame).flow(performative)
             return frame.end
+        self.allowance -= work.GENERAL.get(type(performative), work.OTHER)
         self.tell()
         if self.is_dead or self.is_held:
             return offset  # what came before it may have to wait, and then it comes behind that
@@ -297,8 +320,7 @@ class Connection(Login):
             self._refuse_login(condition)
         self.is_dead = True
         self.is_behind = False
-        self._buffer = b""
-        self._later.clear()
+        self._unread.clear()
         for session in list(self._by_channel.values()):
             session.release(None, is_orderly=is_orderly)
         self._by_channel.clear()

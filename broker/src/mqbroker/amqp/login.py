@@ -13,6 +13,7 @@ from typing import Any, Final
 from mqbroker.amqp import sasl
 from mqbroker.amqp.events import Event, LoggedIn, LoginDecided, SaslDerive
 from mqbroker.amqp.states import Conn, ConnEvent, next_conn
+from mqbroker.amqp.unread import Unread
 from mqbroker.base.errors import PeerFault
 from mqbroker.wire import frames
 from mqbroker.wire.performatives import (
@@ -50,7 +51,7 @@ class Login(ABC):
         self._is_deriving = False  # a login waits for its key or outcome: nothing is taken in, and little is kept
         self._is_outcome_told = False
         self._verdict: sasl.Verdict | None = None
-        self._buffer = b""  # what came and was not taken in
+        self._unread = Unread()
         if client is not None:
             self.out.append(frames.SASL_HEADER)
 
@@ -120,7 +121,7 @@ class Login(ABC):
         elif verdict.is_good:
             self._outcome(SASL_OK, verdict.data)
             self._logged_in(verdict.user, server.mechanism)
-            self.is_behind = self.is_gradual and bool(self._buffer)
+            self.is_behind = self.is_gradual and self._unread.size_bytes > 0
             if not self.is_behind:
                 self.receive(b"", handle)
         else:

@@ -9,28 +9,23 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from mqbroker.amqp import work
 from mqbroker.amqp.events import (
-    Aborted,
     Attached,
     Attaching,
     CreditGiven,
     CreditUsed,
     Detached,
-    Empty,
     Ended,
-    Incoming,
     Numbered,
-    Piece,
-    Posted,
     Retired,
     SenderSettled,
     Settled,
     Unposted,
-    Whole,
 )
+from mqbroker.amqp.incoming import IncomingTransfers
 from mqbroker.amqp.last_words import frame_within
-from mqbroker.amqp.links import ROLE_RECEIVER, ROLE_SENDER, LinkBase, Partial, ReceiverLink, SenderLink
-from mqbroker.amqp.outgoing import OutgoingTransfers
+from mqbroker.amqp.links import ROLE_RECEIVER, ROLE_SENDER, LinkBase, ReceiverLink, SenderLink
 from mqbroker.amqp.states import ATTACHED, MAPPED, Link, LinkEvent, Sess, SessEvent, next_sess
 from mqbroker.base.errors import PeerFault, Scope
 from mqbroker.base.serial import unwrap, wrap
@@ -46,10 +41,8 @@ from mqbroker.wire.performatives import (
     Flow,
     Received,
     TransactionalState,
-    Transfer,
     decode_performative,
 )  # fmt: skip
-from mqbroker.wire.run import Run, parse_run, single
 from mqbroker.wire.types import Symbol
 
 if TYPE_CHECKING:
@@ -60,12 +53,11 @@ FIRST_ID: Final = Symbol("mq:first-id")  # property of a flow: the id that the n
 INCOMING_WINDOW: Final = 0x7FFFFFFF  # memory is bounded by credit and size limits, not by counting frames
 
 
-class Session(OutgoingTransfers):
+class Session(IncomingTransfers):
     """One session, either end."""
 
     __slots__ = (
-        "_accepts", "by_handle", "by_name", "by_peer_handle", "links_max", "next_incoming_id", "peer_channel",
-        "peer_handle_max", "state",
+        "_accepts", "by_handle", "by_name", "links_max", "peer_channel", "peer_handle_max",
     )  # fmt: skip
 
     def __init__(self, connection: Connection, channel: int, links_max: int) -> None:
@@ -73,11 +65,8 @@ class Session(OutgoingTransfers):
         self.peer_channel = -1
         self.links_max = links_max
         self.peer_handle_max = 0xFFFFFFFF
-        self.state = Sess.UNMAPPED
         self.by_handle: dict[int, LinkBase] = {}
-        self.by_peer_handle: dict[int, LinkBase] = {}
         self.by_name: dict[tuple[str, bool], LinkBase] = {}
-        self.next_incoming_id = 0
         self._accepts: list[tuple[int, int]] = []
 
     # -- sending -------------------------------------------------------------------------------------------------------
@@ -162,131 +151,6 @@ class Session(OutgoingTransfers):
 
     # -- receiving -----------------------------------------------------------------------------------------------------
 
-    def transfers(self, buffer: bytes, frame: Frame, offset: int, limit: int) -> int:
-        """One or many transfers from `offset` on; says where the next frame starts."""
-        size_max, link = self.connection.frame_size_max, None
-        parsed = parse_run(buffer, offset, limit, 1 << 16, size_max) if self.state is MAPPED else None
-        # A run has empty messages only where its first is one.
-        if parsed is not None and parsed.run.size_bytes(0, 1) > parsed.run.head_size:
-            found = self.by_peer_handle.get(parsed.handle)
-            if isinstance(found, ReceiverLink) and found.partial is None and found.state is ATTACHED:
-                link = found
-        if parsed is None or link is None:
-            self._transfer_slowly(buffer, frame)
-            return frame.end
-        run = parsed.run
-        count = self._acceptable(link, run)
-        if 0 <= link.large_size_min < run.frame_size_max:
-            count = link.count_before_large(run, count)
-            if not count:
-                self._transfer_slowly(buffer, frame)
-                return frame.end
-        if count < run.count:
-            parsed = parse_run(buffer, offset, limit, count, size_max)
-            assert parsed is not None
-            run = parsed.run
-        self.next_incoming_id += run.count
-        link.use(run.count)
-        self.connection.events.append(Incoming(link, run, parsed.delivery_id, parsed.is_settled))
-        return parsed.next_offset
-
-    def _acceptable(self, link: ReceiverLink, run: Run) -> int:
-        """How many messages of the run credit and size allow. Raises PeerFault where not even the first is."""
-        count = min(run.count, link.credit)
-        size_max = link.max_message_size
-        if size_max and run.frame_size_max - run.head_size > size_max:
-            sizes = (run.size_bytes(index, 1) - run.head_size for index in range(count))
-            count = next((index for index, size in enumerate(sizes) if size > size_max), count)
-        if count > 0:
-            return count
-        self.connection.blame(link)
-        self.next_incoming_id += 1
-        if link.credit <= 0:
-            raise PeerFault("amqp:link:transfer-limit-exceeded", "transfer without credit", Scope.LINK)
-        raise PeerFault("amqp:link:message-size-exceeded", f"the message exceeds {size_max} bytes", Scope.LINK)
-
-    def _transfer_slowly(self, buffer: bytes, frame: Frame) -> None:
-        transfer, payload_offset = decode_performative(buffer, frame.body_offset, frame.end)
-        assert isinstance(transfer, Transfer)
-        self.next_incoming_id += 1
-        link = self._peer_link(transfer.handle) if self.state is MAPPED else None
-        if link is None:
-            self.state = next_sess(self.state, SessEvent.GOT_FRAME)
-        else:
-            link.move(LinkEvent.GOT_FRAME)
-        if link is None or link.state is not ATTACHED:
-            if isinstance(transfer.state, TransactionalState):
-                self.connection.events.append(Unposted(transfer.state.txn_id))
-            return
-        if not isinstance(link, ReceiverLink):
-            raise PeerFault("amqp:not-allowed", "transfer on a link whose sender we are", Scope.LINK)
-        partial = link.partial or self._first_transfer(link, transfer)
-        partial.is_settled = partial.is_settled or bool(transfer.settled)
-        partial.check_same(transfer)
-        if transfer.aborted:
-            link.partial = None
-            self.connection.shrink_partial(partial.held_bytes)
-            self.connection.events.append(Aborted(link))
-            return
-        partial.check(frame.end - payload_offset, link.max_message_size)
-        self._grow(link, partial, buffer[payload_offset : frame.end])
-        if not transfer.more:
-            self._whole(link, partial)
-            link.partial = None
-            self.connection.shrink_partial(partial.held_bytes)
-
-    def _grow(self, link: ReceiverLink, partial: Partial, payload: bytes) -> None:
-        """One transfer more of a delivery. Above a size it is told in pieces, as soon as its head is complete, unless
-        all that the connection has not finished is little enough.
-        """
-        events = self.connection.events
-        if partial.is_large:
-            partial.add(payload)
-            if payload:
-                events.append(Piece(link, b"", payload))
-            return
-        self.connection.grow_partial(len(payload))
-        partial.add(payload)
-        is_above = partial.may_be_large and 0 <= link.large_size_min < partial.size_bytes
-        if is_above and self.connection.partial_bytes > link.kept_bytes_max():
-            head_and_rest = partial.become_large()
-            if head_and_rest is not None:
-                self.connection.shrink_partial(partial.size_bytes)
-                head, rest = head_and_rest
-                events.append(Piece(link, head, rest[0]))
-                events.extend(Piece(link, b"", part) for part in rest[1:])
-
-    def _whole(self, link: ReceiverLink, partial: Partial) -> None:
-        events, place = self.connection.events, (link, partial.delivery_id, partial.is_settled)
-        if partial.is_resumed:
-            events.append(Aborted(link))
-        elif not partial.size_bytes:
-            events.append(Empty(*place, partial.txn_id))
-        elif partial.is_large:
-            # What follows on this connection must not overtake it on its way to the disk.
-            self.connection.is_held = True
-            events.append(Whole(*place))
-        else:
-            run = single(b"".join(partial.parts))
-            told = link, run, partial.delivery_id, partial.is_settled
-            events.append(Incoming(*told) if partial.txn_id is None else Posted(*told, partial.txn_id))
-
-    def _first_transfer(self, link: ReceiverLink, transfer: Transfer) -> Partial:
-        # Any other state counts as told by a disposition before (§2.7.5): what a sender thinks of its own delivery.
-        txn_id = transfer.state.txn_id if isinstance(transfer.state, TransactionalState) else None
-        # Already here, for the transaction: a fault of the link is its own as well.
-        link.partial = Partial(transfer.delivery_id or 0, transfer.delivery_tag or b"", txn_id)
-        if link.credit <= 0:
-            raise PeerFault("amqp:link:transfer-limit-exceeded", "transfer without credit", Scope.LINK)
-        if transfer.delivery_id is None or transfer.delivery_tag is None:
-            raise PeerFault("amqp:invalid-field", "the first transfer of a delivery lacks delivery-id or delivery-tag",
-                            Scope.LINK)  # fmt: skip
-        if transfer.message_format:
-            raise PeerFault("amqp:not-implemented", f"message-format {transfer.message_format}", Scope.LINK)
-        link.use(1)
-        link.partial.is_resumed = bool(transfer.resume)
-        return link.partial
-
     def disposition(self, buffer: bytes, frame: Frame) -> None:
         """The peer settles deliveries, or tells an outcome."""
         flat = decode_disposition_flat(buffer, frame.body_offset, frame.end)
@@ -320,6 +184,7 @@ class Session(OutgoingTransfers):
             return
         taken = self.unsettled.take(low, high)
         if taken:
+            self.connection.allowance -= len(taken)
             self.connection.events.append(Settled(self, taken, state, not settled, low, high))
 
     def _sender_disposition(self, first: int, last: int, settled: bool) -> None:
@@ -333,6 +198,7 @@ class Session(OutgoingTransfers):
         if self.state is not MAPPED:
             self.state = next_sess(self.state, SessEvent.GOT_FRAME)
             return
+        self.connection.allowance -= work.FLOW + (len(self.by_handle) >> work.ENTRIES_SHIFT)
         # Who has not seen our begin counts from its first id (§2.5.6).
         seen = 0 if flow.next_incoming_id is None else unwrap(flow.next_incoming_id, self.next_outgoing_id)
         self.peer_window = max(seen + flow.incoming_window - self.next_outgoing_id, 0)
@@ -354,6 +220,7 @@ class Session(OutgoingTransfers):
             if flow.properties and "txn-id" in flow.properties:
                 raise PeerFault("amqp:not-implemented", "acquisition within a transaction (§4.4.3)", Scope.LINK)
             link.flow(flow)
+            self.connection.allowance -= work.LINK_FLOW
             self.connection.events.append(CreditGiven(link))
             # A drain is answered when it is done; where no credit is left it is done already.
             asked = flow.echo or link.owes_echo or (link.is_draining and not link.credit)

@@ -84,6 +84,14 @@ def frame_at(
     return Frame(kind, channel, offset + doff * 4, offset + size)
 
 
+def needed_at(buffer: Buffer, offset: int, limit: int) -> int:
+    """Bytes from `offset` on that make the frame there whole, as far as is known; `frame_at` says whether it may."""
+    if limit - offset < 4:
+        return _FRAME_SIZE_MIN
+    size: int = _unpack_size(buffer, offset)[0]
+    return max(size, _FRAME_SIZE_MIN)
+
+
 def encode_frame(channel: int, body: bytes, payload: Buffer = b"", type: int = AMQP_FRAME) -> bytes:
     """One frame: `body` is an encoded performative, `payload` what follows it. The caller keeps the peer's maximum."""
     size = _FRAME_SIZE_MIN + len(body) + len(payload)

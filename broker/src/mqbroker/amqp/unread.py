@@ -1,0 +1,85 @@
+"""Bytes of a peer that are there and not taken in, in the order of their coming.
+
+Invariant: a byte is copied a bounded number of times, however small the pieces are in which it came and however often
+who takes them in stops on the way: a piece is joined to what is left before it only when that makes a frame whole.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+JOINED_BYTES: Final = 64 << 10  # small pieces are joined up to this size, so that messages come in long runs
+CLOSE_LEAD: Final = b"\x00\x53\x18"
+_FRAME_HEAD: Final = b"\x02\x00"  # no extended header, a frame of AMQP
+
+
+class Unread:
+    """`buffer` from `offset` on comes first."""
+
+    __slots__ = ("_later", "_later_bytes", "buffer", "offset")
+
+    def __init__(self) -> None:
+        self.buffer = b""
+        self.offset = 0
+        self._later: deque[bytes] = deque()
+        self._later_bytes = 0
+
+    @property
+    def size_bytes(self) -> int:
+        """All of them."""
+        return len(self.buffer) - self.offset + self._later_bytes
+
+    def add(self, data: bytes) -> None:
+        """They came last."""
+        if self.offset >= len(self.buffer) and not self._later:
+            self.buffer, self.offset = data, 0
+        else:
+            self._later.append(data)
+            self._later_bytes += len(data)
+
+    def join(self, needed: int) -> bool:
+        """Bring at least `needed` bytes into the buffer, from offset 0 on; False where there are not so many."""
+        rest = len(self.buffer) - self.offset
+        if not self._later or rest + self._later_bytes < needed:
+            return False
+        if not rest and (len(self._later) == 1 or len(self._later[0]) >= max(needed, JOINED_BYTES)):
+            self.buffer = self._later.popleft()
+            self._later_bytes -= len(self.buffer)
+        else:
+            self._join(max(needed, JOINED_BYTES))
+        self.offset = 0
+        return True
+
+    def _join(self, wanted: int) -> None:
+        parts = [self.buffer[self.offset :]]
+        size = len(parts[0])
+        while self._later and size < wanted:
+            part = self._later.popleft()
+            parts.append(part)
+            size += len(part)
+            self._later_bytes -= len(part)
+        self.buffer = b"".join(parts)
+
+    def trim(self) -> None:
+        """Let go of what was taken in."""
+        if self.offset:
+            self.buffer, self.offset = self.buffer[self.offset :], 0
+
+    def clear(self) -> None:
+        """None of them is of use any more."""
+        self.buffer, self.offset = b"", 0
+        self._later.clear()
+        self._later_bytes = 0
+
+    @property
+    def ends_in_order(self) -> bool:
+        """Whether the last thing of them looks like a close. A walk over all frames would take as long as to take
+        them in, and who makes other bytes look like one gains nothing.
+        """
+        self._join(self.size_bytes)
+        self.offset = 0
+        buffer = self.buffer
+        start = buffer.rfind(CLOSE_LEAD) - 8
+        size = len(buffer) - start
+        return start >= 0 and buffer[start : start + 6] == size.to_bytes(4, "big") + _FRAME_HEAD
