@@ -1,0 +1,110 @@
+"""A bug right behind each mutator that conversations reach while bytes are looked at: the step raises, the node stops.
+
+The mutators are those of tests/contract/test_mutators.py, which says of the others that they are no different.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FunctionType
+from typing import Any
+
+import pytest
+from mqbroker.base.look import LOOK
+from mqbroker.node.containment import Containment
+
+from tests.contract.test_mutators import found, is_exempt
+from tests.golden.conversation import play as play_node
+from tests.scenarios.cluster import play as play_cluster
+from tests.support.mutators import ROOMS, Function, files_of
+
+ROOT = Path(__file__).parents[2]
+CONVERSATIONS: list[tuple[Callable[[str], str], Path]] = [
+    *((play_node, file) for file in sorted((ROOT / "golden/conversations").glob("*.txt"))),
+    *((play_cluster, file) for file in sorted((ROOT / "scenarios/conversations").glob("*.txt"))),
+]
+REACHED_MIN = 200
+ROOMS_REACHED = ("amqp/unsettled.py", "core/", "journal/", "node/", "cluster/")
+
+
+class Planted(Exception):
+    """The bug."""
+
+
+def mutators() -> list[tuple[str, type, FunctionType]]:
+    """Methods that change something: key, class, function."""
+    own = set(files_of(ROOMS))
+    methods: list[tuple[str, type, FunctionType]] = []
+    for each in found()[0]:
+        if each.file in own and each.changes and not is_exempt(each) and each.name != "__init__":
+            methods += _method_of(each)
+    return methods
+
+
+def _method_of(function: Function) -> Iterator[tuple[str, type, FunctionType]]:
+    file, _, path = function.key.partition(":")
+    owner, _, name = path.rpartition(".")
+    place = getattr(
+        importlib.import_module(f"mqbroker.{file.removesuffix('.py').replace('/', '.')}"), owner or "?", None
+    )
+    method = vars(place).get(name) if isinstance(place, type) else None
+    if isinstance(place, type) and isinstance(method, FunctionType):
+        yield function.key, place, method
+
+
+@contextmanager
+def watched(told: Callable[[str], None]) -> Iterator[None]:
+    """`told` hears of each mutator that has changed something while bytes were looked at, right behind it."""
+    depth = 0
+    look = Containment._bug_in
+
+    def looking(take: Any, data: Any) -> Any:
+        nonlocal depth
+        depth += 1
+        try:
+            return look(take, data)
+        finally:
+            depth -= 1
+
+    def wrapped(key: str, method: FunctionType) -> Callable[..., Any]:
+        def call(*arguments: Any, **named: Any) -> Any:
+            result = method(*arguments, **named)
+            if depth and LOOK.has_touched:
+                told(key)
+            return result
+
+        return call
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Containment, "_bug_in", staticmethod(looking))
+        for key, place, method in mutators():
+            patch.setattr(place, method.__name__, wrapped(key, method))
+        yield
+
+
+@pytest.mark.slow
+def test_a_bug_behind_a_mutator_stops_the_node() -> None:
+    reached: dict[str, int] = {}  # by key: the first conversation that reaches it
+    place = {"": 0}
+    planted: set[str] = set()
+
+    def told(key: str) -> None:
+        reached.setdefault(key, place[""])
+        if key in planted:
+            raise Planted(key)
+
+    with watched(told):
+        for place[""], (play, file) in enumerate(CONVERSATIONS):
+            play(file.read_text(encoding="utf-8"))
+        for room in ROOMS_REACHED:
+            assert any(key.startswith(room) for key in reached), room
+        assert len(reached) >= REACHED_MIN, f"{len(reached)} of {len(mutators())}"
+        for key, number in list(reached.items()):
+            play, file = CONVERSATIONS[number]
+            planted.add(key)
+            with pytest.raises(Planted):
+                play(file.read_text(encoding="utf-8"))
+            planted.clear()
