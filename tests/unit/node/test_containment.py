@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from mqbroker.amqp import connection as amqp_connection
+from mqbroker.amqp import incoming as amqp_incoming
 from mqbroker.amqp import session as amqp_session
 from mqbroker.amqp.links import Partial
 from mqbroker.base.errors import Bug, PeerFault, Refused, StorageFault
@@ -58,7 +59,7 @@ STATES: dict[str, tuple[bytes, bytes, Any, str]] = {
     "attach, as it is answered": (SESSION, frames.receiver("mine"), termini, "_filters"),
     "flow": (RECEIVER, frames.flow(1, 5), amqp_connection, "decode_performative"),
     "disposition": (RECEIVER, frames.disposition(0, 0, Accepted()), amqp_session, "decode_disposition_flat"),
-    "transfer, as it is read": (SENDER, frames.transfer(0, SECRET), amqp_session, "parse_run"),
+    "transfer, as it is read": (SENDER, frames.transfer(0, SECRET), amqp_incoming, "parse_run"),
     "transfer, as it is taken in": (SENDER, frames.transfer(0, SECRET, durable=True), Settings, "of"),
     "detach": (SENDER, frames.detach(), amqp_connection, "decode_performative"),
     "end": (SESSION, frames.end(), amqp_connection, "decode_performative"),
