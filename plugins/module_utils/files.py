@@ -28,7 +28,10 @@ class FileFault(Exception):
 
 @dataclass(frozen=True)
 class Wanted:
-    """One path. Without `content` it is a folder. `try_by`: a command that gets the new content as last argument."""
+    """One path. Without `content` it is a folder. `try_by`: a command that gets the new content as last argument.
+
+    `is_kept`: a file that something else writes; only owner and mode are ours, and where there is none, none is made.
+    """
 
     path: str
     owner: str
@@ -36,6 +39,7 @@ class Wanted:
     mode: int
     content: bytes | None = None
     try_by: tuple[str, ...] = ()
+    is_kept: bool = False
 
 
 def differences(wanted: Wanted) -> list[str]:
@@ -43,10 +47,10 @@ def differences(wanted: Wanted) -> list[str]:
     try:
         found = os.lstat(wanted.path)
     except FileNotFoundError:
-        return ["absent"]
+        return [] if wanted.is_kept else ["absent"]
     except OSError as fault:
         raise FileFault(f"{wanted.path}: {fault.strerror}") from None
-    is_folder = wanted.content is None
+    is_folder = wanted.content is None and not wanted.is_kept
     if not (stat.S_ISDIR(found.st_mode) if is_folder else stat.S_ISREG(found.st_mode)):
         raise FileFault(f"{wanted.path} is no {'folder' if is_folder else 'file'}; move it away")
     pairs = {
@@ -80,7 +84,9 @@ def read(path: str) -> bytes:
 def make(wanted: Sequence[Wanted]) -> None:
     """Make all of them, in their order. Raises FileFault."""
     for one in wanted:
-        if one.content is None:
+        if one.is_kept:
+            _own(one)
+        elif one.content is None:
             _make_folder(one)
     new = [(one, _write_beside(one)) for one in wanted if one.content is not None]
     try:
@@ -102,6 +108,24 @@ def _make_folder(wanted: Wanted) -> None:
             os.mkdir(wanted.path, 0o700)
         os.chown(wanted.path, _uid(wanted.owner), _gid(wanted.group))
         os.chmod(wanted.path, wanted.mode)
+    except OSError as fault:
+        raise FileFault(f"{wanted.path}: {fault.strerror}") from None
+
+
+def _own(wanted: Wanted) -> None:
+    """Give a file its owner and mode. Whoever may write beside it cannot lead this to another file."""
+    try:
+        descriptor = os.open(wanted.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            found = os.fstat(descriptor)
+            if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
+                raise FileFault(f"{wanted.path} is no file of its own; move it away")
+            os.fchown(descriptor, _uid(wanted.owner), _gid(wanted.group))
+            os.fchmod(descriptor, wanted.mode)
+        finally:
+            os.close(descriptor)
+    except FileNotFoundError:
+        return
     except OSError as fault:
         raise FileFault(f"{wanted.path}: {fault.strerror}") from None
 

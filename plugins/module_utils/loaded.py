@@ -94,6 +94,8 @@ def due(
     _installed(made, instance, wanted, places)
     if unit.get("UnitFileState") != "enabled":
         made.add("none", "it does not start at boot")
+    if unit.get("NeedDaemonReload") == "yes":
+        made.add("none", "systemd has not read its unit as it is now")
     if unit.get("ActiveState") not in ALIVE:
         made.add("start", "it does not run")
         return made

@@ -12,7 +12,8 @@ from typing import Any
 
 from ansible_collections.mqops.cluster.plugins.module_utils import command
 
-PROPERTIES = ("LoadState", "ActiveState", "SubState", "UnitFileState", "Result", "ExecMainStatus", "NRestarts")
+PROPERTIES = ("LoadState", "ActiveState", "SubState", "UnitFileState", "Result", "ExecMainStatus", "NRestarts",
+              "NeedDaemonReload")  # fmt: skip
 ASK_EVERY_S = 0.25
 JOURNAL_LINES = 3
 

@@ -87,6 +87,9 @@ nodes:
     enabled:
       description: Whether it starts at boot.
       type: bool
+    is_read:
+      description: Whether systemd has read the files of the unit as they are now.
+      type: bool
     needs:
       description: What makes it run with what it should run with, V(none), V(reload), V(restart) or V(start).
       type: str
@@ -127,6 +130,7 @@ def look(module, executable, instance):
         "instance": name,
         "active": unit.get("ActiveState", ""),
         "enabled": unit.get("UnitFileState") == "enabled",
+        "is_read": unit.get("NeedDaemonReload") != "yes",
         "needs": found.needs,
         "why": found.why,
         "status": status,

@@ -45,12 +45,18 @@ options:
         required: true
       content:
         description:
-          - What is in the file. A folder is made where neither this nor O(files[].secret_content) is given.
+          - What is in the file. A folder is made where neither this nor O(files[].secret_content) is given,
+            unless O(files[].is_kept=true).
         type: str
       secret_content:
         description:
           - The same for what is never shown.
         type: str
+      is_kept:
+        description:
+          - Whether it is a file that something else writes. Its content stays, and where there is none, none is made.
+        type: bool
+        default: false
       try_by:
         description:
           - A command that is given the new content as the file that its last argument names, and refuses it by its exit
@@ -103,6 +109,7 @@ ENTRY = {
     "mode": {"type": "str", "required": True},
     "content": {"type": "str"},
     "secret_content": {"type": "str", "no_log": True},
+    "is_kept": {"type": "bool", "default": False},
     "try_by": {"type": "list", "elements": "str", "default": []},
 }
 
@@ -121,6 +128,7 @@ def wanted_of(entry):
         mode,
         None if content is None else content.encode(),
         tuple(entry["try_by"]),
+        entry["is_kept"],
     )
 
 

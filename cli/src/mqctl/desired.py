@@ -15,13 +15,20 @@ from mqbroker.config.variables import CLUSTER_USER, HostVariables
 from mqctl.bundle.manifest import Manifest
 from mqctl.errors import CommandError
 from mqctl.inventory import Host
-from mqctl.plan import Seen, User, Wanted, WantedInstance
+from mqctl.places import Given, places_of
+from mqctl.plan import RELEASES_KEPT, Seen, User, Wanted, WantedInstance
 
+NOTHING = Given()
 Certificates = Mapping[str, Mapping[str, str | None]]
 
 
 def wanted_of(
-    host: Host, manifest: Manifest, unit_file: str | None, seen: Seen, certificates: Certificates = MappingProxyType({})
+    host: Host,
+    manifest: Manifest,
+    unit_file: str | None,
+    seen: Seen,
+    certificates: Certificates = MappingProxyType({}),
+    given: Given = NOTHING,
 ) -> Wanted:
     """The wanted state. `seen` is needed for one thing: the address of the network card that the inventory names.
 
@@ -39,7 +46,9 @@ def wanted_of(
         )
         for one in variables.mq_instances
     }
-    return Wanted(manifest.release, instances, variables.mq_uid, unit_file)
+    kept = int(host.variables.get("release_keep", RELEASES_KEPT))
+    places, has_filter = places_of(variables, given), variables.mq_firewall
+    return Wanted(manifest.release, instances, variables.mq_uid, unit_file, places, has_filter, kept)
 
 
 def users_of(variables: HostVariables) -> dict[str, User]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from mqbroker.base.errors import ConfigFault
 from mqbroker.config import users as broker_users
 
+from mqctl.places import FILTER_PLACE, UNIT_FILE, strangers
 from mqctl.plan import Seen, Wanted
 
 DATA = "/var/lib/mq/"
@@ -36,6 +37,12 @@ def left_overs(host: str, wanted: Wanted, seen: Seen) -> list[LeftOver]:
     return [
         *(one for name in names for one in _instance(host, name, seen)),
         *(one for name in wanted.instances for one in _users(host, name, wanted, seen)),
+        *(one for name in wanted.instances for one in _unit_file(host, name, seen)),
+        *_rules(host, wanted, seen),
+        *(
+            LeftOver(host, "", f"{seen.places[path].kind} {path}", f"sudo rm -r {shlex.quote(path)}")
+            for path in strangers(wanted.places, seen.places)
+        ),
     ]
 
 
@@ -57,6 +64,20 @@ def _instance(host: str, name: str, seen: Seen) -> Iterator[LeftOver]:
 
 def _unit(name: str) -> str:
     return shlex.quote(f"mqbroker@{name}.service")
+
+
+def _unit_file(host: str, name: str, seen: Seen) -> Iterator[LeftOver]:
+    """A unit that does not come from the role's file, whoever put another there."""
+    instance = seen.instances.get(name)
+    if instance is not None and instance.fragment not in {"", UNIT_FILE} and instance.enabled != "masked":
+        remedy = f"sudo rm {shlex.quote(instance.fragment)} && sudo systemctl daemon-reload"
+        yield LeftOver(host, name, f"a unit file of its own, {instance.fragment}, that stands for the role's", remedy)
+
+
+def _rules(host: str, wanted: Wanted, seen: Seen) -> Iterator[LeftOver]:
+    """Rules whose files are gone."""
+    if not wanted.has_filter and seen.filter.loaded is not None and FILTER_PLACE not in seen.places:
+        yield LeftOver(host, "", "rules of the packet filter in force", "sudo nft delete table inet mq")
 
 
 def _users(host: str, name: str, wanted: Wanted, seen: Seen) -> Iterator[LeftOver]:

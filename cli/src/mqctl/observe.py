@@ -11,7 +11,8 @@ from typing import Any
 from mqctl.errors import CommandError, Unreachable
 from mqctl.inventory import Host
 from mqctl.nodes import shell
-from mqctl.plan import Loaded, Seen, SeenInstance
+from mqctl.places import Place
+from mqctl.plan import Account, Filter, Loaded, Seen, SeenInstance
 from mqctl.ssh import shell as remote
 from mqctl.world import World
 
@@ -36,7 +37,10 @@ def seen_of(found: Mapping[str, Any]) -> Seen:
     """The document of `remote/observe.py` as values."""
     return Seen(
         release=found["release"],
-        uid=found["uid"],
+        account=None if found["user"] is None else Account(**found["user"], gid=found["gid"]),
+        releases={name: bool(is_complete) for name, is_complete in found["releases"]},
+        filter=Filter(**{**found["filter"], "origin": tuple(found["filter"]["origin"])}),
+        places={path: Place(*one) for path, one in found["places"].items()},
         unit_file=text(found["unit_file"]),
         addresses={card: tuple(some) for card, some in found["addresses"].items()},
         traces={name: tuple(places) for name, places in found["traces"].items()},
@@ -53,6 +57,8 @@ def _instance(found: Mapping[str, Any]) -> SeenInstance:
         node_id=found["node_id"],
         active=unit.get("ActiveState", "inactive"),
         enabled=unit.get("UnitFileState", ""),
+        is_unread=unit.get("NeedDaemonReload") == "yes",
+        fragment=unit.get("FragmentPath", ""),
         certificates=found["certificates"],
         loaded=Loaded(
             loaded["release"],

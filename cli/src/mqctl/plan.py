@@ -1,8 +1,7 @@
 """The plan of a rollout: the difference between what the inventory wants and what the hosts are. Pure.
 
-Invariant: an empty plan means that a rollout finds nothing to change in what a plan covers: the release, the unit, the
-user `mq`, and of each instance its options, its certificates, its users, its identity and its service. The hash stands
-for all changes in their order; passwords take part only as "changed".
+Invariant: an empty plan means that a rollout finds nothing to change. Tests change each thing that a role manages, and
+see it in the plan. The hash stands for all changes in their order; passwords take part only as "changed".
 """
 
 from __future__ import annotations
@@ -19,7 +18,10 @@ from mqbroker.config.compare import Verdict, changes
 from mqbroker.config.load import parse
 from mqbroker.config.slices import BrokerOptions
 
+from mqctl.places import FILTER_PLACE, FILTER_UNIT, UNIT_FILE, Place, differences
+
 HASH_CHARACTERS = 16
+RELEASES_KEPT = 3
 ACTIVE = {"active", "reloading", "activating"}
 
 
@@ -46,12 +48,44 @@ class WantedInstance:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A host as the inventory has it. `uid` and `unit_file` are None where any will do."""
+    """A host as the inventory has it. `uid` and `unit_file` are None where any will do.
+
+    `releases_kept`: how many there may be, the current one among them.
+    """
 
     release: str
     instances: Mapping[str, WantedInstance]
     uid: int | None = None
     unit_file: str | None = None
+    places: Mapping[str, Place] = field(default_factory=dict)
+    has_filter: bool = False
+    releases_kept: int = RELEASES_KEPT
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """The packet filter of a host. `origin`: where mqctl comes from, as ssh says it.
+
+    `loaded`: rules in force; `meant`: what those in the file come to when they are; None where there are none.
+    """
+
+    loaded: str | None = None
+    meant: str | None = None
+    active: str = ""
+    enabled: str = ""
+    origin: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """The system user that brokers run as."""
+
+    uid: int
+    group: str = "mq"
+    home: str = "/var/lib/mq"
+    shell: str = "/usr/sbin/nologin"
+    comment: str = "Message broker"
+    gid: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +101,10 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class SeenInstance:
-    """An instance as it is on the host; None stands for what is not there."""
+    """An instance as it is on the host; None stands for what is not there.
+
+    `is_unread`: the files of its unit have changed since systemd read them; `fragment`: the file that its unit is from.
+    """
 
     options: str | None = None
     users: str | None = field(default=None, repr=False)
@@ -76,18 +113,26 @@ class SeenInstance:
     enabled: str = ""
     loaded: Loaded | None = None
     certificates: Mapping[str, str] = field(default_factory=dict)
+    is_unread: bool = False
+    fragment: str = UNIT_FILE
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A host as it is. `traces`: instance -> places that have something of it; `running`: instances that run."""
+    """A host as it is. `traces`: instance -> places that have something of it; `running`: instances that run.
+
+    `releases`: those that are there, the newest first -> whether each was installed to its end.
+    """
 
     release: str | None = None
-    uid: int | None = None
+    account: Account | None = None
     unit_file: str | None = None
     addresses: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     traces: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     running: tuple[str, ...] = ()
+    releases: Mapping[str, bool] = field(default_factory=dict)
+    places: Mapping[str, Place] = field(default_factory=dict)
+    filter: Filter = Filter()
     instances: Mapping[str, SeenInstance] = field(default_factory=dict)
 
 
@@ -107,7 +152,7 @@ class Change:
 def diff_host(host: str, wanted: Wanted, seen: Seen) -> list[Change]:
     """Every change that a rollout would make on one host, in the order in which it makes them."""
     is_running = {name: one.active in ACTIVE for name, one in seen.instances.items()}
-    found = [*_host_changes(host, wanted, seen), *_all_instances(host, wanted, seen)]
+    found = [*_host_changes(host, wanted, seen), *_all_instances(host, wanted, seen), *_filter(host, wanted, seen)]
     # Where no broker runs, nothing has to be restarted or reloaded.
     return [
         one
@@ -118,23 +163,64 @@ def diff_host(host: str, wanted: Wanted, seen: Seen) -> list[Change]:
 
 
 def _host_changes(host: str, wanted: Wanted, seen: Seen) -> Iterator[Change]:
-    if seen.uid is None:
-        yield Change(host, "", "system user mq", "create", after="" if wanted.uid is None else f"uid {wanted.uid}")
-    elif wanted.uid is not None and wanted.uid != seen.uid:
-        yield Change(host, "", "system user mq", "change", f"uid {seen.uid}", f"uid {wanted.uid}", "restart")
+    yield from _account(host, wanted, seen.account)
     if seen.release != wanted.release:
         yield Change(host, "", "release", _action(seen.release), seen.release or "", wanted.release, "restart")
+    elif not seen.releases.get(wanted.release):
+        state = "not complete" if wanted.release in seen.releases else "gone"
+        yield Change(host, "", "files of the release", "install", state, wanted.release)
+    others = [one for one in seen.releases if one != wanted.release]
+    for old in others[max(wanted.releases_kept, 2) - 1 :]:
+        yield Change(host, "", f"release {old}", "remove", old)
     if wanted.unit_file is not None and seen.unit_file != wanted.unit_file:
         yield Change(
             host, "", "unit mqbroker@.service", _action(seen.unit_file),
             short_hash(seen.unit_file), short_hash(wanted.unit_file), "restart",
         )  # fmt: skip
+    for one in differences(wanted.places, seen.places):
+        # On a bare host, that there is no user says it all.
+        if seen.account is not None or one.action != "create":
+            yield Change(host, "", f"{one.kind} {one.path}", one.action, one.before, one.after)
+
+
+def _filter(host: str, wanted: Wanted, seen: Seen) -> Iterator[Change]:
+    """Rules can change without a file, and files without the rules."""
+    found = seen.filter
+    if not wanted.has_filter:
+        if FILTER_PLACE in seen.places or FILTER_UNIT in seen.places:
+            yield Change(host, "", "packet filter", "remove")
+        return
+    if found.loaded is None:
+        yield Change(host, "", "packet filter in force", "create")
+    elif found.meant is not None and found.loaded != found.meant:
+        yield Change(host, "", "packet filter in force", "change", short_hash(found.loaded), short_hash(found.meant))
+    if found.enabled != "enabled":
+        yield Change(host, "", "packet filter at boot", "enable", found.enabled or "absent", "enabled")
+    if found.active != "active":
+        yield Change(host, "", "unit of the packet filter", "start", found.active, "active")
+
+
+def _account(host: str, wanted: Wanted, seen: Account | None) -> Iterator[Change]:
+    what, uid = "system user mq", wanted.uid
+    if seen is None:
+        yield Change(host, "", what, "create", after="" if uid is None else f"uid {uid}")
+        return
+    if uid is not None and uid != seen.uid:
+        yield Change(host, "", what, "change", f"uid {seen.uid}", f"uid {uid}", "restart")
+    if uid is not None and seen.gid is not None and uid != seen.gid:
+        yield Change(host, "", "system group mq", "change", f"gid {seen.gid}", f"gid {uid}", "restart")
+    right = Account(seen.uid)
+    for name in ("group", "home", "shell", "comment"):
+        old, new = getattr(seen, name), getattr(right, name)
+        if old != new:
+            yield Change(host, "", what, "change", f"{name} {old}", f"{name} {new}")
 
 
 def _all_instances(host: str, wanted: Wanted, seen: Seen) -> Iterator[Change]:
     for name, instance in wanted.instances.items():
         found = seen.instances.get(name, SeenInstance())
         yield from _instance_changes(host, name, instance, found)
+        yield from _unused_tls(host, name, wanted, seen)
         if found.active in ACTIVE and found.loaded is not None:
             yield from _stale_process(host, name, seen, found, found.loaded)
             yield from _stale_certificates(host, name, instance, found, found.loaded)
@@ -146,6 +232,8 @@ def _instance_changes(host: str, name: str, wanted: WantedInstance, seen: SeenIn
     yield from _option_changes(host, name, wanted.options, seen.options)
     yield from _certificate_changes(host, name, wanted.certificates, seen.certificates)
     yield from _user_changes(host, name, wanted, seen.users)
+    if seen.is_unread:
+        yield Change(host, name, "unit as systemd has it", "read again")
     if seen.enabled != "enabled":
         yield Change(host, name, "service at boot", "enable", seen.enabled or "absent", "enabled")
     if seen.active not in ACTIVE:
@@ -179,10 +267,23 @@ def _option_changes(host: str, name: str, wanted: str, seen: str | None) -> Iter
     if not isinstance(before, BrokerOptions):
         yield Change(host, name, "options", "replace", str(before[0]), "broker.toml", "restart")
         return
-    for one in changes(before, after):
+    found = changes(before, after)
+    if not found and skeleton(seen) != skeleton(wanted):
+        yield Change(host, name, "text of broker.toml", "replace", short_hash(seen))
+    for one in found:
         needs = "none" if one.needs is Verdict.NONE else one.needs.value
         action = "add" if one.old is None else "remove" if one.new is None else "change"
         yield Change(host, name, f"option {one.path}", action, shown(one.old), shown(one.new), needs)
+
+
+def skeleton(text: str) -> list[str]:
+    """What a role that compares texts sees and who compares values does not: order, names, and what is no option.
+
+    The heading is left out, since a setting of Ansible says what is in it.
+    """
+    lines = text.splitlines()
+    start = next((number for number, line in enumerate(lines) if not line.startswith("#")), len(lines))
+    return [line.partition(" = ")[0] for line in lines[start:] if line]
 
 
 def _certificate_changes(
@@ -197,6 +298,13 @@ def _certificate_changes(
             yield Change(host, name, f"certificate {file}", _action(before), short(before), short(digest), "reload")
     for file in sorted(set(seen) - set(wanted)):
         yield Change(host, name, f"certificate {file}", "remove", short(seen[file]))
+
+
+def _unused_tls(host: str, name: str, wanted: Wanted, seen: Seen) -> Iterator[Change]:
+    """The folder goes with all that is in it."""
+    folder = f"/etc/mq/{name}/tls"
+    if folder in seen.places and folder not in wanted.places:
+        yield Change(host, name, f"folder {folder}", "remove")
 
 
 def _stale_certificates(

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support.drifts import ALONE, DRIFTS, FILTERED
 from tests.support.rack_site import ENVIRONMENT_CANARY, Rack, Site
 
 pytestmark = pytest.mark.system
@@ -156,6 +157,56 @@ def test_no_canary_at_full_verbosity(site: Site) -> None:
         assert "TASK [" in text
         assert [one for one in canaries if one in text] == []
     assert site.document("plan")["rows"] == []
+
+
+def test_whatever_is_changed_on_a_host_is_planned_and_mended(site: Site) -> None:
+    """All at once on mq1, then what cannot go together with the rest, each on a host of its own."""
+    for drifts in ([("mq1", one) for one in DRIFTS], list(zip(HOSTS, ALONE, strict=True))):
+        for host in HOSTS:
+            script = "\n".join(one.command for place, one in drifts if place == host)
+            rack("exec", host, "--", "sh", "-ec", script)
+        hosts = ",".join(sorted({host for host, _ in drifts}))
+        plan = site.document("plan", "--limit", hosts, code=3)["rows"]
+        seen = {(row["host"], row["what"], row["action"]) for row in plan}
+        silent = [one for host, one in drifts if (host, one.what, one.action) not in seen]
+        assert silent == [], plan
+        site.run("rollout", "--yes", "--limit", hosts)
+        assert site.document("plan", "--limit", hosts)["rows"] == []
+        assert site.document("rollout", "--yes", "--full", "--limit", hosts)["changed"] == 0
+
+
+def test_a_packet_filter_is_planned_and_mended_as_well(site: Site) -> None:
+    own = site.folder / "host_vars/mq2.yml"
+    own.parent.mkdir(exist_ok=True)
+    own.write_text("mq_firewall: true\nmq_firewall_confirm_s: 20\n")
+    planned = {row["what"] for row in site.document("plan", "--limit", "mq2", code=3)["rows"]}
+    assert {"packet filter in force", "packet filter at boot", "folder /etc/mq-firewall"} <= planned
+    site.run("rollout", "--yes", "--limit", "mq2")
+    assert site.document("plan", "--limit", "mq2")["rows"] == []
+    rack("exec", "mq2", "--", "sh", "-ec", "\n".join(one.command for one in FILTERED))
+    plan = site.document("plan", "--limit", "mq2", code=3)["rows"]
+    seen = {(row["what"], row["action"]) for row in plan}
+    assert [one for one in FILTERED if (one.what, one.action) not in seen] == [], plan
+    site.run("rollout", "--yes", "--limit", "mq2")
+    assert site.document("plan", "--limit", "mq2")["rows"] == []
+    own.unlink()
+    assert [row["what"] for row in site.document("plan", code=3)["rows"]] == ["packet filter"]
+    site.run("rollout", "--yes", "--limit", "mq2")
+    assert site.document("plan")["rows"] == []
+
+
+def test_what_no_inventory_names_is_left_over(site: Site) -> None:
+    made = "mkdir /etc/mq/old /var/lib/mq/old && touch /etc/mq/default/notes /etc/mq/old/broker.toml"
+    rack("exec", "mq1", "--", "sh", "-ec", made)
+    plan = site.document("plan")
+    assert [(one["host"], one["instance"], one["what"]) for one in plan["left_over"]] == [
+        ("mq1", "old", "instance old, which does not run"),
+        ("mq1", "old", "messages and identity of instance old"),
+        ("mq1", "", "file /etc/mq/default/notes"),
+    ]
+    for one in plan["left_over"]:
+        rack("exec", one["host"], "--", "sh", "-ec", one["remedy"].replace("sudo ", ""))
+    assert site.document("plan")["left_over"] == []
 
 
 def test_uninstall_keeps_data_unless_told_otherwise(site: Site) -> None:

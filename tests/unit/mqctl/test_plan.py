@@ -12,7 +12,7 @@ from mqctl.bundle.manifest import Manifest
 from mqctl.desired import wanted_of
 from mqctl.inventory import Host
 from mqctl.left_over import left_overs
-from mqctl.plan import Change, Loaded, Seen, SeenInstance, User, Wanted, WantedInstance, diff_host, plan_hash
+from mqctl.plan import Account, Change, Loaded, Seen, SeenInstance, User, Wanted, WantedInstance, diff_host, plan_hash
 from mqctl.remote import observe as program
 
 OPTIONS = """\
@@ -31,7 +31,8 @@ VERIFIERS = broker_users.users_to_text(
 WANTED = Wanted("0.1.0-aaaaaaaa", {"default": WantedInstance(OPTIONS, USERS)}, unit_file="[Unit]\n")
 LOADED = Loaded("0.1.0-aaaaaaaa", OPTIONS, VERIFIERS, "[Unit]\n")
 INSTANCE = SeenInstance(OPTIONS, VERIFIERS, "3f7b3477-82ab-4e4c-b798-496ae3a82787", "active", "enabled", LOADED)
-SEEN = Seen("0.1.0-aaaaaaaa", 990, "[Unit]\n", instances={"default": INSTANCE})
+SEEN = Seen("0.1.0-aaaaaaaa", Account(990), "[Unit]\n", instances={"default": INSTANCE},
+            releases={"0.1.0-aaaaaaaa": True})  # fmt: skip
 
 
 def seen(**instance: object) -> Seen:
@@ -87,9 +88,14 @@ def test_options_are_compared_by_value(old: str, new: str, what: str, before: st
     assert (change.what, change.before, change.after, change.needs) == (what, before, after, needs)
 
 
-def test_comments_and_order_in_a_file_are_no_change() -> None:
-    parts = OPTIONS.split("[[listeners]]")
-    assert diff_host("mq1", WANTED, seen(options=f"# hello\n{parts[0]}\n\n[[listeners]]{parts[1]}")) == []
+def test_what_is_no_option_is_replaced_and_the_heading_is_left_alone() -> None:
+    """A role compares texts, so that a plan has to say what it rewrites."""
+    assert diff_host("mq1", WANTED, seen(options=f"#\n# hello\n#\n{OPTIONS}\n")) == []
+    first, second = OPTIONS.split("[limits]")
+    for text in (OPTIONS.replace("[limits]", "# mine\n[limits]"), f"[limits]{second.partition('[[')[0]}{first}[["
+                 + second.partition("[[")[2]):  # fmt: skip
+        change = only(diff_host("mq1", WANTED, seen(options=text)))
+        assert (change.what, change.action, change.needs) == ("text of broker.toml", "replace", "none")
 
 
 def test_a_file_that_cannot_be_read_is_replaced() -> None:

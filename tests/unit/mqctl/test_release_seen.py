@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from mqctl.remote.observe import RELEASE_FILES, release_of
+from mqctl.remote.observe import RELEASE_FILES, is_whole
 
 ROOT = Path(__file__).resolve().parents[3]
 NAME = "0.1.0-0123abcd"
@@ -24,31 +24,31 @@ def current(tmp_path: Path) -> Path:
 
 
 def test_a_whole_release(current: Path) -> None:
-    assert release_of(str(current)) == NAME
+    assert is_whole(str(current.resolve()))
 
 
 @pytest.mark.parametrize("lost", RELEASE_FILES)
 def test_a_release_that_lost_something_is_none(current: Path, lost: str) -> None:
     (current / lost).unlink()
-    assert release_of(str(current)) is None
+    assert not is_whole(str(current.resolve()))
 
 
 def test_a_link_to_a_python_that_is_gone_is_no_python(current: Path) -> None:
     (current / "bin" / "python").unlink()
     (current / "bin" / "python").symlink_to("/usr/bin/python3.0")
-    assert release_of(str(current)) is None
+    assert not is_whole(str(current.resolve()))
 
 
 @pytest.mark.parametrize("manifest", ["", "[]", '{"release": "0.1.0-another1"}'])
 def test_a_folder_with_another_release_in_it(current: Path, manifest: str) -> None:
     (current / "bundle" / "manifest.json").write_text(manifest)
-    assert release_of(str(current)) is None
+    assert not is_whole(str(current.resolve()))
 
 
 def test_a_link_to_nothing_and_no_link(current: Path, tmp_path: Path) -> None:
     (tmp_path / "astray").symlink_to("releases/gone")
-    assert release_of(str(tmp_path / "astray")) is None
-    assert release_of(str(tmp_path / "nothing")) is None
+    assert not is_whole(str(tmp_path / "astray"))
+    assert not is_whole(str(tmp_path / "nothing"))
 
 
 def test_the_role_looks_for_the_same_files() -> None:

@@ -91,3 +91,33 @@ def test_shared_ids_are_named_with_their_places() -> None:
     own, other = {"place": "mq1/a", "node_id": "x"}, {"place": "mq2/a", "node_id": "x"}
     assert shared_node_ids([own], [own]) == ""
     assert shared_node_ids([own], [own, other]).startswith("mq1/a, mq2/a share the node id x")
+
+
+def test_a_file_that_something_else_writes_is_only_owned(tmp_path: Path) -> None:
+    kept = Wanted(str(tmp_path / "users.json"), USER, GROUP, 0o600, is_kept=True)
+    assert differences(kept) == []
+    make([kept])
+    assert os.listdir(tmp_path) == []
+    (tmp_path / "users.json").write_text("{}")
+    (tmp_path / "users.json").chmod(0o644)
+    assert differences(kept) == ["mode"]
+    make([kept])
+    assert differences(kept) == []
+    assert (tmp_path / "users.json").read_text() == "{}"
+
+
+def test_whoever_may_write_beside_it_cannot_lead_it_elsewhere(tmp_path: Path) -> None:
+    target = tmp_path / "shadow"
+    target.write_text("secret")
+    target.chmod(0o640)
+    kept = Wanted(str(tmp_path / "users.json"), USER, GROUP, 0o600, is_kept=True)
+    (tmp_path / "users.json").symlink_to(target)
+    with pytest.raises(FileFault, match="is no file"):
+        differences(kept)
+    with pytest.raises(FileFault):
+        make([kept])
+    (tmp_path / "users.json").unlink()
+    os.link(target, tmp_path / "users.json")
+    with pytest.raises(FileFault, match="no file of its own"):
+        make([kept])
+    assert stat.S_IMODE(target.stat().st_mode) == 0o640

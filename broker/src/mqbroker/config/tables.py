@@ -99,10 +99,9 @@ def _connector(
     row: Mapping[str, Any], listeners: list[dict[str, Any]], instance: Instance, bound_to: str
 ) -> dict[str, Any]:
     """Others are told whether the listener that it leads to has TLS."""
-    made = {"host": bound_to, **_shifted(row, instance)}
-    if any(one["port"] == made["port"] and one.get("tls_certificate_file") for one in listeners):
-        return {"tls_enabled": True} | made
-    return made
+    made = _shifted(row, instance)
+    has_tls = any(one["port"] == made["port"] and one.get("tls_certificate_file") for one in listeners)
+    return {"host": bound_to, **({"tls_enabled": True} if has_tls else {}), **made}
 
 
 def _shifted(row: Mapping[str, Any], instance: Instance) -> dict[str, Any]:

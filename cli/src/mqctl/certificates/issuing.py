@@ -114,6 +114,15 @@ def sha256_of(file: Path) -> str | None:
         return None
 
 
+def key_digest(file: Path) -> str | None:
+    """Of a private key as it lies on a host; None where there is none, or it is encrypted here."""
+    try:
+        content = file.read_bytes()
+    except OSError:
+        return None
+    return None if content.startswith(b"$ANSIBLE_VAULT") else hashlib.sha256(content).hexdigest()
+
+
 def provided_digests(variables: HostVariables) -> dict[str, str | None]:
     """The same of one's own certificates."""
     files = {CERTIFICATE: variables.mq_tls_certificate_file, TRUST: variables.mq_tls_ca_file}

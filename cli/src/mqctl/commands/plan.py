@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from mqbroker.config.variables import LOOPBACK
 from rich.console import Console
 
 from mqctl.bundle.manifest import Manifest, read
@@ -15,6 +16,7 @@ from mqctl.certificates.issuing import (
     Missing,
     digests,
     folder_of,
+    key_digest,
     missing_of,
     needs_certificate,
     provided_digests,
@@ -32,6 +34,7 @@ from mqctl.inventory import Cluster, Host
 from mqctl.left_over import LeftOver, left_overs
 from mqctl.observe import observe
 from mqctl.output import Column, Rows, Shape, counted, write
+from mqctl.places import Given, Rules
 from mqctl.plan import Change, Seen, diff_host, plan_hash
 from mqctl.playbook.place import COLLECTION, collections_path
 from mqctl.progress import counting
@@ -95,16 +98,18 @@ def make(world: World, cluster: Cluster, hosts: Sequence[Host], bundle: Path) ->
     folder = folder_of(world, cluster)
     if any(managed(one) is not None for one in hosts) and not folder.has_authority:
         raise no_authority(folder.path)
-    site = Site(manifest, unit_file, folder)
+    site = Site(manifest, unit_file, folder, Path(root) / COLLECTION, cluster)
     with counting(world, "hosts looked at", len(hosts)) as advance:
-        work = on_each(hosts, lambda host: look(world, host, site), lambda _: advance(1))
-        for host, found in work:
-            if isinstance(found, CommandError):
-                plan.blind[host.name] = found.what.removeprefix(f"{host.name}: ")
-                continue
-            plan.changes.extend(found.changes)
-            plan.missing.extend(found.missing)
-            plan.left_over.extend(found.left_over)
+        work = on_each(members_of(cluster, hosts), lambda host: observe(world, host), lambda _: advance(1))
+        looks = {host.name: found for host, found in work}
+    looked = {name: found for name, found in looks.items() if isinstance(found, Seen)}
+    for host, found in on_each(hosts, lambda host: compare(world, host, site, looks[host.name], looked)):
+        if isinstance(found, CommandError):
+            plan.blind[host.name] = found.what.removeprefix(f"{host.name}: ")
+            continue
+        plan.changes.extend(found.changes)
+        plan.missing.extend(found.missing)
+        plan.left_over.extend(found.left_over)
     return plan
 
 
@@ -115,6 +120,8 @@ class Site:
     manifest: Manifest
     unit_file: str | None
     folder: Folder
+    collection: Path
+    cluster: Cluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,12 +133,39 @@ class Found:
     missing: list[Missing]
 
 
-def look(world: World, host: Host, site: Site) -> Found:
-    """Look at one host and compare."""
-    seen = observe(world, host)
+def members_of(cluster: Cluster, hosts: Sequence[Host]) -> Sequence[Host]:
+    """Whom to look at for a plan of these hosts: a packet filter lets in all members of the cluster."""
+    return cluster.hosts if any(variables_of(one).mq_firewall for one in hosts) else hosts
+
+
+def compare(world: World, host: Host, site: Site, seen: Seen | CommandError, looked: Mapping[str, Seen]) -> Found:
+    """What is wanted of one host against what is there. `looked`: what is known of all."""
+    if isinstance(seen, CommandError):
+        raise seen
     missing, certificates = certificates_of(world, host, seen, site.folder)
-    wanted = wanted_of(host, site.manifest, site.unit_file, seen, certificates)
+    keys = keys_of(host, site.folder, missing, certificates)
+    given = Given(bool(certificates), keys, rules_for(host, site, seen, looked))
+    wanted = wanted_of(host, site.manifest, site.unit_file, seen, certificates, given)
     return Found(diff_host(host.name, wanted, seen), left_overs(host.name, wanted, seen), missing)
+
+
+def rules_for(host: Host, site: Site, seen: Seen, looked: Mapping[str, Seen]) -> Rules | None:
+    """The packet filter that the host is to have; None where it is to have none."""
+    variables = variables_of(host)
+    if not variables.mq_firewall:
+        return None
+    from mqctl.playbook.rules import Facts, rules_of
+
+    addresses = [bound_to(one, looked[one.name]) for one in site.cluster.hosts if one.name in looked]
+    are_all, loaded = len(addresses) == len(site.cluster.hosts), seen.filter.loaded or ""
+    facts = Facts(bound_to(host, seen), seen.filter.origin, addresses, are_all, loaded)
+    return rules_of(site.collection, host.name, host.variables, facts)
+
+
+def bound_to(host: Host, seen: Seen) -> str:
+    """The address that listeners of a host are bound to."""
+    variables = variables_of(host)
+    return str(variables.mq_local_bind_address or address_of(host, variables, seen) or LOOPBACK)
 
 
 def certificates_of(
@@ -148,6 +182,18 @@ def certificates_of(
     late = {one.node.instance for one in missing}
     made = {one.instance: digests(folder, host.name, one.instance) for one in nodes}
     return missing, {name: found | ({CERTIFICATE: None} if name in late else {}) for name, found in made.items()}
+
+
+def keys_of(host: Host, folder: Folder, missing: Sequence[Missing], instances: Iterable[str]) -> dict[str, str | None]:
+    """Instance -> SHA-256 of its private key. None where it is still to be made, or only Ansible can open the file."""
+    late = {one.node.instance for one in missing}
+    variables = variables_of(host)
+    provided = variables.mq_tls_key_file if variables.mq_tls == "provided" else None
+    found: dict[str, str | None] = {}
+    for one in instances:
+        file = Path(str(provided)).expanduser() if provided else folder.node_files(host.name, one)[1]
+        found[one] = None if one in late else key_digest(file)
+    return found
 
 
 def show(world: World, plan: Plan, shape: Shape, console: Console) -> None:

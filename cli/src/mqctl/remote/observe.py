@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import base64
 import glob
+import grp
 import hashlib
 import json
 import os
 import pwd
 import re
+import stat
 import subprocess
 import sys
 from typing import Any
@@ -26,6 +28,22 @@ TRACES = (
     re.compile(r"/etc/systemd/system/mqbroker@([^/]+)\.service\.d"),
     re.compile(r"/etc/systemd/system/[^/]+\.wants/mqbroker@([^/]+)\.service"),
 )
+# What roles write, as whole folders and one by one. Messages and logs are none of it.
+TREES = ("/etc/mq", "/etc/mq-firewall", "/etc/systemd/system/mqbroker@*.service.d")
+FILES = (
+    "/etc/systemd/system/mqbroker@*.service",
+    "/etc/systemd/system/mq-firewall.service",
+    "/opt/mq",
+    "/opt/mq/current",
+    "/opt/mq/releases",
+    "/opt/mq/releases/*",
+    "/var/lib/mq",
+    "/var/lib/mq/*",
+    "/var/lib/mq/*/identity.json",
+    "/var/lib/mq/*/users.json",
+    "/var/lib/mq/*/cluster-secret",
+)
+PLACES_MAX = 20_000
 
 
 def text_of(path: str) -> str | None:
@@ -68,7 +86,8 @@ def link_of(path: str) -> str | None:
 
 def unit_of(name: str) -> dict[str, str]:
     """Properties of a systemd unit."""
-    command = ["systemctl", "show", name, "--property=LoadState,ActiveState,UnitFileState,NeedDaemonReload"]
+    properties = "LoadState,ActiveState,UnitFileState,NeedDaemonReload,FragmentPath"
+    command = ["systemctl", "show", name, f"--property={properties}"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
     except OSError:
@@ -90,12 +109,91 @@ def addresses() -> dict[str, list[str]]:
     }
 
 
-def user_of(name: str) -> int | None:
-    """The uid of a user, or None."""
+def user_of(name: str) -> dict[str, Any] | None:
+    """The account of a user, or None."""
     try:
-        return pwd.getpwnam(name).pw_uid
+        found = pwd.getpwnam(name)
     except KeyError:
         return None
+    return {
+        "uid": found.pw_uid,
+        "group": group_name(found.pw_gid),
+        "home": found.pw_dir,
+        "shell": found.pw_shell,
+        "comment": found.pw_gecos,
+    }
+
+
+def gid_of(name: str) -> int | None:
+    """The number of a group, or None."""
+    try:
+        return grp.getgrnam(name).gr_gid
+    except KeyError:
+        return None
+
+
+def user_name(number: int) -> str:
+    """Of the owner of a file; its number where it has none."""
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return str(number)
+
+
+def group_name(number: int) -> str:
+    """Of the group of a file; its number where it has none."""
+    try:
+        return grp.getgrgid(number).gr_name
+    except KeyError:
+        return str(number)
+
+
+def place_of(path: str) -> list[str | None] | None:
+    """Kind, owner, group, mode and content of a path; None where it is gone meanwhile."""
+    try:
+        seen = os.lstat(path)
+        kind, content = "other", None
+        if stat.S_ISLNK(seen.st_mode):
+            kind, content = "link", os.readlink(path)
+        elif stat.S_ISDIR(seen.st_mode):
+            kind = "folder"
+        elif stat.S_ISREG(seen.st_mode):
+            with open(path, "rb") as file:
+                kind, content = "file", hashlib.sha256(file.read()).hexdigest()
+    except OSError:
+        return None
+    return [kind, user_name(seen.st_uid), group_name(seen.st_gid), f"{stat.S_IMODE(seen.st_mode):04o}", content]
+
+
+def places(root: str = "") -> dict[str, list[str | None]]:
+    """Path -> what it is, for everything that roles write."""
+    paths: set[str] = set()
+    for pattern in FILES:
+        paths.update(glob.glob(root + pattern))
+    for pattern in TREES:
+        for top in glob.glob(root + pattern):
+            paths.add(top)
+            for folder, folders, files in os.walk(top):
+                paths.update(os.path.join(folder, name) for name in folders + files)
+                if len(paths) > PLACES_MAX:
+                    sys.exit(f"there are more than {PLACES_MAX} files below {top}")
+    found = {path[len(root) :]: place_of(path) for path in sorted(paths)}
+    return {path: one for path, one in found.items() if one is not None}
+
+
+def is_whole(folder: str) -> bool:
+    """Whether all is there that a release runs with. What was cut off, or has lost its Python, is not whole."""
+    if not all(os.path.exists(os.path.join(folder, one)) for one in RELEASE_FILES):
+        return False
+    manifest = json_of(os.path.join(folder, "bundle/manifest.json"))
+    return isinstance(manifest, dict) and manifest.get("release") == os.path.basename(folder)
+
+
+def releases(root: str = "") -> list[list[Any]]:
+    """Those that are there, the newest first, each with whether it is whole."""
+    folders = [one for one in glob.glob(root + "/opt/mq/releases/*") if os.path.isdir(one) and not os.path.islink(one)]
+    newest_first = sorted(folders, key=os.path.getmtime, reverse=True)
+    return [[os.path.basename(one), is_whole(one)] for one in newest_first]
 
 
 def instance_of(name: str) -> dict[str, Any]:
@@ -117,6 +215,47 @@ def instance_of(name: str) -> dict[str, Any]:
     }
 
 
+def output_of(command: list[str]) -> str | None:
+    """What a command says; None where it fails."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout if done.returncode == 0 else None
+
+
+def packet_filter() -> dict[str, Any]:
+    """Rules in force, and what those in the file come to: they are loaded where nothing comes through."""
+    show = "/usr/sbin/nft --stateless list table inet mq"
+    load = "/usr/sbin/nft -f /etc/mq-firewall/ruleset.nft"
+    has_rules = os.path.exists("/etc/mq-firewall/ruleset.nft")
+    unit = unit_of("mq-firewall.service")
+    return {
+        "loaded": output_of(show.split()),
+        "meant": output_of(["unshare", "--net", "/bin/sh", "-c", load + " && " + show]) if has_rules else None,
+        "active": unit.get("ActiveState", ""),
+        "enabled": unit.get("UnitFileState", ""),
+        "origin": origin(),
+    }
+
+
+def origin() -> list[str]:
+    """SSH_CONNECTION of the session that this runs in. sudo does not pass it on, so its own parents are asked."""
+    number = os.getpid()
+    for _ in range(32):
+        try:
+            with open(f"/proc/{number}/environ", "rb") as file:
+                entries = file.read().split(b"\0")
+            with open(f"/proc/{number}/stat") as file:
+                number = int(file.read().rpartition(")")[2].split()[1])
+        except (OSError, ValueError, IndexError):
+            return []
+        for one in entries:
+            if one.startswith(b"SSH_CONNECTION="):
+                return one.partition(b"=")[2].decode(errors="replace").split()
+    return []
+
+
 def traces(root: str = "") -> dict[str, list[str]]:
     """Instance -> every place that has something of it, whoever put it there."""
     found: dict[str, list[str]] = {}
@@ -124,7 +263,7 @@ def traces(root: str = "") -> dict[str, list[str]]:
         pattern = trace.pattern.replace("[^/]+", "*").replace("(*)", "*").replace("\\.", ".")
         for path in sorted(glob.glob(root + pattern)):
             match = trace.fullmatch(path[len(root) :])
-            if match and os.path.lexists(path):
+            if match and (os.path.islink(path) or os.path.isdir(path)):
                 found.setdefault(match.group(1), []).append(match.group())
     return found
 
@@ -140,21 +279,16 @@ def running() -> list[str]:
     return sorted(each[0][len("mqbroker@") : -len(".service")] for each in words if each)
 
 
-def release_of(current: str = "/opt/mq/current") -> str | None:
-    """The current release, where all is there that it runs with: what was cut off, or has lost its Python, is none."""
-    if not all(os.path.exists(os.path.join(current, one)) for one in RELEASE_FILES):
-        return None
-    manifest = json_of(os.path.join(current, "bundle/manifest.json"))
-    name = link_of(current)
-    return name if isinstance(manifest, dict) and manifest.get("release") == name else None
-
-
 def main() -> None:
     found = {
-        "release": release_of(),
-        "uid": user_of("mq"),
+        "release": link_of("/opt/mq/current"),
+        "releases": releases(),
+        "user": user_of("mq"),
+        "gid": gid_of("mq"),
+        "places": places(),
         "unit_file": text_of("/etc/systemd/system/mqbroker@.service"),
         "addresses": addresses(),
+        "filter": packet_filter(),
         "traces": traces(),
         "running": running(),
         "instances": {name: instance_of(name) for name in sys.argv[1:]},
