@@ -39,7 +39,6 @@ DRIFTS = (
         f"file {UNITS}/mqbroker@default.service.d/stop-timeout.conf", "change",
     ),
     Drift("chmod 0644 /var/lib/mq/default/identity.json", "file /var/lib/mq/default/identity.json", "change", (KEPT,)),
-    Drift("chown root /var/lib/mq/default/users.json", "file /var/lib/mq/default/users.json", "change"),
     Drift(
         "echo 'the secret of somebody else' > /var/lib/mq/default/cluster-secret",
         "file /var/lib/mq/default/cluster-secret", "change", ("broker: Set the secret of the cluster",),
@@ -51,6 +50,7 @@ DRIFTS = (
     Drift(
         "echo by-hand-1 | /opt/mq/current/bin/mqbroker users set bob --stdin --instance default", "user bob", "delete"
     ),
+    Drift("chown root /var/lib/mq/default/users.json", "file /var/lib/mq/default/users.json", "change"),
     Drift("chmod 0666 /etc/mq/default/broker.toml", "file /etc/mq/default/broker.toml", "change", (FILES,)),
     Drift("echo '# by hand' >> /etc/mq/default/broker.toml", "text of broker.toml", "replace"),
     Drift(f"echo '# by hand' >> {UNITS}/mqbroker@.service", "unit mqbroker@.service", "change"),
@@ -58,7 +58,7 @@ DRIFTS = (
     Drift("systemctl disable mqbroker@default", "service at boot", "enable", (SERVICE,)),
     Drift(f"touch {UNITS}/mqbroker@.service", "unit as systemd has it", "read again"),
     Drift(
-        "for one in a b c; do mkdir -p /opt/mq/releases/$one; touch -d '2001-01-01' /opt/mq/releases/$one; done",
+        "cd /opt/mq/releases; for one in c b a; do mkdir $one; done; touch -d 2001-01-01 c; touch -d 2002-01-01 b",
         "release c", "remove", ("release: Remove the oldest releases",),
     ),
     Drift("mkdir /etc/mq/default/tls", "folder /etc/mq/default/tls", "remove", ("tls: Remove certificates and keys",)),
