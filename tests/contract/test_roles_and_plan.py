@@ -11,9 +11,11 @@ import yaml
 from ansible.parsing.dataloader import DataLoader  # type: ignore[import-untyped]
 from ansible.plugins.loader import init_plugin_loader  # type: ignore[import-untyped]
 from ansible.template import Templar, trust_as_template  # type: ignore[import-untyped]
+from mqbroker.config import whole
 from mqbroker.config.inventory import host_variables
+from mqbroker.config.tables import render_toml
 from mqctl.places import Given, Place, digest, places_of
-from mqctl.plan import RELEASES_KEPT
+from mqctl.plan import RELEASES_KEPT, skeleton
 
 from tests.contract.test_role_template import CASES, by_role
 from tests.support.drifts import ALONE, DRIFTS, FILTERED
@@ -158,9 +160,7 @@ def test_as_many_releases_are_kept_as_the_role_keeps() -> None:
 
 @pytest.mark.parametrize("case", CASES)
 def test_a_plan_finds_nothing_to_replace_in_what_the_role_writes(case: str) -> None:
-    from mqbroker.config.tables import render_toml
-    from mqctl.plan import skeleton
-
     changes, instance, address = CASES[case]
     variables = host_variables({**BASE, **changes})
-    assert skeleton(by_role(variables, instance, address)) == skeleton(render_toml(variables, instance, "mq1", address))
+    ours = f"{render_toml(variables, instance, 'mq1', address)}\n{whole.END}\n"
+    assert skeleton(by_role(variables, instance, address)) == skeleton(ours)

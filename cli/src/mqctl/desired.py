@@ -7,6 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from mqbroker.base.errors import ConfigFault
+from mqbroker.config import whole
 from mqbroker.config.inventory import host_variables
 from mqbroker.config.tables import render_toml
 from mqbroker.config.users import user_name
@@ -42,7 +43,10 @@ def wanted_of(
     users, has_all_users = users_of(variables), "mq_users" in variables.model_fields_set
     instances = {
         one.name: WantedInstance(
-            render_toml(variables, one, host.name, address), users, certificates.get(one.name, {}), has_all_users
+            f"{render_toml(variables, one, host.name, address)}\n{whole.END}\n",
+            users,
+            certificates.get(one.name, {}),
+            has_all_users,
         )
         for one in variables.mq_instances
     }

@@ -276,14 +276,20 @@ def _option_changes(host: str, name: str, wanted: str, seen: str | None) -> Iter
         yield Change(host, name, f"option {one.path}", action, shown(one.old), shown(one.new), needs)
 
 
-def skeleton(text: str) -> list[str]:
-    """What a role that compares texts sees and who compares values does not: order, names, and what is no option.
+def skeleton(text: str) -> list[list[str]]:
+    """Tables in their order, and what is in each by its name: comments, and values that are no options, stand out.
 
-    The heading is left out, since a setting of Ansible says what is in it.
+    The heading is left out, since a setting of Ansible says what is in it, and so is the order of options in a table,
+    which Ansible does not tell.
     """
     lines = text.splitlines()
     start = next((number for number, line in enumerate(lines) if not line.startswith("#")), len(lines))
-    return [line.partition(" = ")[0] for line in lines[start:] if line]
+    found: list[list[str]] = []
+    for line in filter(None, lines[start:]):
+        if line.startswith("[") or not found:
+            found.append([])
+        found[-1].append(line.partition(" = ")[0])
+    return [sorted(one) for one in found]
 
 
 def _certificate_changes(
