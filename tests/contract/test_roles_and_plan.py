@@ -139,7 +139,7 @@ def test_places_are_those_of_the_roles(changes: dict[str, Any], tmp_path: Path) 
         "mq_discovery_groups": groups, **changes,
     }  # fmt: skip
     keys = {name: digest("a key\n") for name in ("default", "b")}
-    ours = places_of(host_variables(variables), Given(True, keys))
+    ours = places_of(host_variables(variables), Given({name: {} for name in keys}, keys))
     theirs = by_roles(variables, key)
     assert {path: (one.kind, one.owner, one.group, one.mode) for path, one in ours.items()} == {
         path: (one.kind, one.owner, one.group, one.mode) for path, one in theirs.items()

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 
 from mqbroker.base.errors import ConfigFault
 from mqbroker.config import whole
@@ -20,7 +18,6 @@ from mqctl.places import Given, places_of
 from mqctl.plan import RELEASES_KEPT, Seen, User, Wanted, WantedInstance
 
 NOTHING = Given()
-Certificates = Mapping[str, Mapping[str, str | None]]
 
 
 def wanted_of(
@@ -28,13 +25,9 @@ def wanted_of(
     manifest: Manifest,
     unit_file: str | None,
     seen: Seen,
-    certificates: Certificates = MappingProxyType({}),
     given: Given = NOTHING,
 ) -> Wanted:
-    """The wanted state. `seen` is needed for one thing: the address of the network card that the inventory names.
-
-    `certificates`: instance -> file -> SHA-256.
-    """
+    """The wanted state. `seen` is needed for one thing: the address of the network card that the inventory names."""
     try:
         variables = host_variables(host.variables)
     except ConfigFault as fault:
@@ -45,7 +38,7 @@ def wanted_of(
         one.name: WantedInstance(
             f"{render_toml(variables, one, host.name, address)}\n{whole.END}\n",
             users,
-            certificates.get(one.name, {}),
+            given.certificates.get(one.name, {}),
             has_all_users,
         )
         for one in variables.mq_instances

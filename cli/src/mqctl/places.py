@@ -57,9 +57,10 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What the places of a host are made from beside its variables. `keys`: instance -> SHA-256 of its private key."""
+    """What the places of a host are made from beside its variables. `certificates`: instance -> file ->
+    SHA-256; `keys`: instance -> SHA-256 of its private key, None where any will do."""
 
-    has_tls: bool = False
+    certificates: Mapping[str, Mapping[str, str | None]] = field(default_factory=dict)
     keys: Mapping[str, str | None] = field(default_factory=dict)
     rules: Rules | None = None
 
@@ -108,7 +109,7 @@ def _of_instance(name: str, variables: HostVariables, given: Given) -> dict[str,
     if variables.mq_broadcast_groups or variables.mq_discovery_groups or variables.mq_cluster_connections:
         content = digest(f"{variables.mq_cluster_secret}\n")
         found[f"{data}/{SECRET}"] = replace(ours, content=content, is_secret=True)
-    if given.has_tls:
+    if given.certificates:
         found[f"{etc}/tls"] = Place("folder", group="mq", mode="0750", is_told=True)
         for one in ("server.pem", "ca.pem"):
             found[f"{etc}/tls/{one}"] = Place("file", group="mq", mode="0640", is_told=True)

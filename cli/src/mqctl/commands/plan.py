@@ -144,8 +144,8 @@ def compare(world: World, host: Host, site: Site, seen: Seen | CommandError, loo
         raise seen
     missing, certificates = certificates_of(world, host, seen, site.folder)
     keys = keys_of(host, site.folder, missing, certificates)
-    given = Given(bool(certificates), keys, rules_for(host, site, seen, looked))
-    wanted = wanted_of(host, site.manifest, site.unit_file, seen, certificates, given)
+    given = Given(certificates, keys, rules_for(host, site, seen, looked))
+    wanted = wanted_of(host, site.manifest, site.unit_file, seen, given)
     return Found(diff_host(host.name, wanted, seen), left_overs(host.name, wanted, seen), missing)
 
 
