@@ -52,11 +52,10 @@ DRIFTS = (
     ),
     Drift("chown root /var/lib/mq/default/users.json", "file /var/lib/mq/default/users.json", "change"),
     Drift("chmod 0666 /etc/mq/default/broker.toml", "file /etc/mq/default/broker.toml", "change", (FILES,)),
-    Drift("echo '# by hand' >> /etc/mq/default/broker.toml", "text of broker.toml", "replace"),
+    Drift("sed -i '6i # by hand' /etc/mq/default/broker.toml", "text of broker.toml", "replace"),
     Drift(f"echo '# by hand' >> {UNITS}/mqbroker@.service", "unit mqbroker@.service", "change"),
     Drift(f"chmod 0600 {UNITS}/mqbroker@.service", f"file {UNITS}/mqbroker@.service", "change"),
     Drift("systemctl disable mqbroker@default", "service at boot", "enable", (SERVICE,)),
-    Drift(f"touch {UNITS}/mqbroker@.service", "unit as systemd has it", "read again"),
     Drift(
         "cd /opt/mq/releases; for one in c b a; do mkdir $one; done; touch -d 2001-01-01 c; touch -d 2002-01-01 b",
         "release c", "remove", ("release: Remove the oldest releases",),
@@ -96,6 +95,7 @@ FILTERED = (
         "change",
         ("firewall: Write the unit",),
     ),
+    Drift(f"touch {UNITS}/mqbroker@.service", "unit as systemd has it", "read again"),
 )
 # These cannot go together with the others.
 ALONE = (
