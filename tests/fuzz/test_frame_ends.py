@@ -110,6 +110,7 @@ def feed(stage: Stage, before: bytes, last: bytes) -> None:
             stage.talk(conn, before)
         stage.talk(conn, last)
         stage.drop_bare(conn)
+        assert stage.broker.counters.bugs_contained == 0, "what ends only one connection is a bug all the same"
     except BaseException as error:
         error.add_note(f"before: {before.hex()}\nlast: {last.hex()}")
         raise

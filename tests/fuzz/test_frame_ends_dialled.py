@@ -106,6 +106,7 @@ def against(far: FalseNode, before: list[bytes], last: bytes) -> None:
         if far.conn in far.dialler.sent:
             far.says(last)
         assert far.dialler.halted is None
+        assert far.dialler.broker.counters.bugs_contained == 0
     except BaseException as error:
         error.add_note(f"before: {b''.join(before).hex()}\nlast: {last.hex()}")
         raise
@@ -163,6 +164,7 @@ def test_a_node_outlives_each_frame_of_a_login(far: FalseNode, number: int) -> N
     for last in frame_ends.broken(LOGIN[number]):
         far.dialled_again()
         far.says(b"".join(LOGIN[:number]) + last)
+        assert far.dialler.broker.counters.bugs_contained == 0
     against(far, NODE_TAPE[:STATES], b"")
     assert far.bridge.state.value == "up"
 
