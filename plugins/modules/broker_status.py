@@ -51,7 +51,7 @@ options:
     default: 0
   executable:
     description:
-      - The program C(mqbroker) that compares options.
+      - The program C(mqbroker) that compares options and asks the node.
     type: path
     default: /opt/mq/current/bin/mqbroker
 attributes:
@@ -123,7 +123,7 @@ def look(module, executable, instance):
     )
     unit = node.unit_of(name)
     found = loaded.due(name, wanted, unit, executable)
-    status = ask(module, name, unit)
+    status = ask(module, name, unit, executable)
     if module.params["wait_s"]:
         unit = node.unit_of(name)
     return {
@@ -137,12 +137,12 @@ def look(module, executable, instance):
     }
 
 
-def ask(module, name, unit):
+def ask(module, name, unit, executable):
     """The answer of the node, None where it does not run and nobody waits for it."""
     wait_s = module.params["wait_s"]
     if wait_s == 0 and unit.get("ActiveState") not in loaded.ALIVE:
         return None
-    return node.wait(name, wait_s)
+    return node.wait(name, wait_s, executable)
 
 
 def complaint(module, nodes):

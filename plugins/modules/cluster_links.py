@@ -32,6 +32,11 @@ options:
       - Seconds to wait for the links of each instance.
     type: int
     default: 60
+  executable:
+    description:
+      - The program C(mqbroker) that asks the nodes.
+    type: path
+    default: /opt/mq/current/bin/mqbroker
 attributes:
   check_mode:
     description: Changes nothing anyway.
@@ -85,7 +90,7 @@ from functools import partial
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.mqops.cluster.plugins.module_utils import links, node
-from ansible_collections.mqops.cluster.plugins.module_utils.command import CommandFault
+from ansible_collections.mqops.cluster.plugins.module_utils.command import EXECUTABLE, CommandFault
 
 REMEDY = (
     "look at it with mqctl topology and mqctl events, then run the rollout again; hosts that had not had their turn "
@@ -97,7 +102,7 @@ def noted(module):
     """The links of all instances that stand."""
     found = []
     for name in module.params["instances"]:
-        rows = links.standing(node.ask(name, "topology"))
+        rows = links.standing(node.ask(name, "topology", module.params["executable"]))
         found += [dict(row, instance=name) for row in rows]
     return found
 
@@ -109,7 +114,9 @@ def waited(module):
         wanted = [row for row in module.params["wanted"] if row["instance"] == name]
         if not wanted:
             continue
-        found, canary = links.wait(partial(node.ask, name), wanted, module.params["wait_s"])
+        found, canary = links.wait(
+            partial(node.ask, name, executable=module.params["executable"]), wanted, module.params["wait_s"]
+        )
         canaries[name] = (canary or {}).get("links", [])
         complaints += [f"{name}: {each}" for each in found]
     return complaints, canaries
@@ -122,6 +129,7 @@ def main():
             "instances": {"type": "list", "elements": "str", "required": True},
             "wanted": {"type": "list", "elements": "dict"},
             "wait_s": {"type": "int", "default": 60},
+            "executable": {"type": "path", "default": EXECUTABLE},
         },
         supports_check_mode=True,
     )
