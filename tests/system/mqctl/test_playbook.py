@@ -91,8 +91,9 @@ def place(tmp_path: Path) -> Path:
 
 
 def inventory(place: Path, **hosts: dict[str, object]) -> None:
-    named = {name: {"ansible_connection": "local", "ansible_python_interpreter": sys.executable, **more}
-             for name, more in hosts.items()}  # fmt: skip
+    local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+    named = {name: {**local, "ansible_host": f"127.0.0.{number}", **more}
+             for number, (name, more) in enumerate(hosts.items(), 11)}  # fmt: skip
     (place / "inventory.yml").write_text(json.dumps({"brokers": {"hosts": named}}))
 
 

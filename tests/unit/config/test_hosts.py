@@ -25,6 +25,8 @@ APART: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"ansible_host": "192.0.2.11", "ansible_port": 2201}, {"ansible_host": "192.0.2.11", "ansible_port": 2202}),
     ({"ansible_host": "10.0.0.5", "ansible_ssh_common_args": "-J a"},
      {"ansible_host": "10.0.0.5", "ansible_ssh_common_args": "-J b"}),
+    ({"ansible_connection": "local", "ansible_host": "192.0.2.11"},
+     {"ansible_connection": "local", "ansible_host": "192.0.2.12"}),
     ({"ansible_host": "{{ lookup }}"}, {"ansible_host": "{{ lookup }}"}),
 ]  # fmt: skip
 

@@ -35,11 +35,14 @@ def one_name_each(hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str,
 
 
 def place_of(host: str, variables: Mapping[str, Any]) -> tuple[str, ...]:
-    """Address, port and way of a host, as far as an inventory says them."""
-    if str(variables.get("ansible_connection", "")).rpartition(".")[2] == "local":
-        return (HERE,)
+    """Address, port and way of a host, as far as an inventory says them.
+
+    What Ansible does here may be for something else that has an address of its own, where one is named.
+    """
+    is_here = str(variables.get("ansible_connection", "")).rpartition(".")[2] == "local"
     port = variables.get("ansible_port", variables.get("ansible_ssh_port"))
-    address = variables.get("ansible_host") or variables.get("ansible_ssh_host") or host
+    named = variables.get("ansible_host") or variables.get("ansible_ssh_host")
+    address = named or (HERE if is_here else host)
     ways = (str(variables.get(name) or "") for name in WAYS)
     return same_address(str(address)), str(port or SSH_PORT), *ways
 
