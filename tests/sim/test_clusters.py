@@ -69,7 +69,8 @@ def test_histories_have_all_faults_shapes_and_modes() -> None:
 
 
 def test_histories_come_to_what_they_are_for() -> None:
-    verdicts = [run(seed) for seed in range(24)]
+    # In one history of fifteen something is sent again that was taken before: in the last ones here it is.
+    verdicts = [run(seed) for seed in (*range(24), 37, 71, 104)]
     assert sum(verdict.moved for verdict in verdicts) > 0
     assert sum(verdict.again for verdict in verdicts) > 0
     assert sum(verdict.published for verdict in verdicts) > 0
