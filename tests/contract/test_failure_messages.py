@@ -116,7 +116,7 @@ def test_in_every_play_of_a_rollout_that_changes_hosts_a_failure_ends_it() -> No
         for play in load(ROOT / f"playbooks/{name}.yml")
         if play.get("become") and play["hosts"] != "all"
     ]
-    assert len(plays) == 5
+    assert len(plays) == 6
     assert [play.get("max_fail_percentage") for play in plays] == [0] * len(plays)
     # Where a host that is lost counts as failed, too.
     assert [play["name"] for play in plays if play.get("any_errors_fatal")] == [

@@ -56,7 +56,6 @@ LATER = (
     "mqops.cluster.firewall : See whether there is anything of ours",
 )
 Hosts = Mapping[str, Mapping[str, Any]]
-pytestmark = pytest.mark.timeout(600)
 
 
 class Site:
