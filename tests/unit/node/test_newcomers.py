@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.node import inputs as given
-from mqbroker.node.effects import Batch, Send
+from mqbroker.node.effects import Batch, PauseReading, Send
+from mqbroker.node.newcomers import FINISHED_MAX, UNREAD_BYTES_MAX
 from mqbroker.wire.performatives import Attach, Begin, Flow, Open, SaslMechanisms, SaslOutcome
 
 from tests.support import frames
@@ -164,3 +165,61 @@ def test_a_client_that_writes_all_at_once_gets_in_while_others_keep_the_node_bus
         stage.step()
     assert frames.of_kind(bytes(stage.sent[conn]), Flow)
     assert stage.broker.peers[conn].connection.peer_open is not None
+
+
+def begun_and_ended(count: int) -> bytes:
+    """So many sessions, one after the other."""
+    return (frames.begun(1) + frames.end(1)) * count
+
+
+def pauses(batch: Batch, conn: int) -> list[bool]:
+    return [effect.is_paused for effect in batch.effects if isinstance(effect, PauseReading) and effect.conn == conn]
+
+
+def test_who_begins_sessions_faster_than_they_are_taken_in_is_not_read_meanwhile() -> None:
+    stage = Stage()
+    conn = bare(stage)
+    stage.talk(conn, AHEAD)
+    sent = begun_and_ended(5000)
+    assert len(sent) > UNREAD_BYTES_MAX
+    seen: list[bool] = []
+    answered = 0
+    batch = stage.broker.step([given.Received(conn, sent)], stage.at)
+    while True:
+        for is_paused in pauses(batch, conn):
+            seen.append(is_paused)
+            unread = stage.broker.peers[conn].connection.unread_bytes
+            assert unread > UNREAD_BYTES_MAX if is_paused else unread <= UNREAD_BYTES_MAX // 2
+        answered += len(frames.of_kind(sent_to(conn, batch), Begin))
+        if not batch.more:
+            break
+        batch = stage.broker.step([], stage.at)
+    assert seen == [True, False]
+    assert answered == 5000
+
+
+def test_answers_to_who_stays_behind_do_not_pile_up() -> None:
+    stage = Stage()
+    conn = bare(stage)
+    stage.talk(conn, AHEAD)
+    piled = []
+    batch = stage.broker.step([given.Received(conn, begun_and_ended(1000))], stage.at)
+    while batch.more:
+        piled.append(len(stage.broker.peers[conn].connection.out))
+        batch = stage.broker.step([], stage.at)
+    assert len(piled) > 900
+    assert max(piled) < 100
+
+
+def test_who_is_gone_and_was_far_ahead_costs_little() -> None:
+    stage = Stage()
+    conn, other = bare(stage), bare(stage)
+    stage.talk(conn, AHEAD)
+    stage.talk(other, AHEAD)
+    connection = stage.broker.peers[conn].connection
+    gone = [given.Received(conn, begun_and_ended(50_000)), given.Closed(conn, "connection lost")]
+    batches = steps(stage, *gone, given.Received(other, frames.begun(1)))
+    taken_in = frames.of_kind(b"".join(map(bytes, connection.out)), Begin)
+    assert 1 < len(taken_in) <= FINISHED_MAX + 1  # one as it came
+    assert conn not in stage.broker.peers
+    assert any(frames.of_kind(sent_to(other, batch), Begin) for batch in batches)

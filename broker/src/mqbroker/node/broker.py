@@ -62,6 +62,7 @@ from mqbroker.node.timers import Timers
 from mqbroker.wire.types import Symbol
 
 DISPATCH_MAX: Final = 20_000  # messages that one step hands out before it lets others have a turn
+ANSWERS_MAX: Final = 64  # that wait for those to what the connection sent behind
 FEW_BYTES: Final = 16 << 10  # of messages: a socket takes them in no time
 
 Operations = Callable[["Broker", given.AdminRequest], None]
@@ -262,8 +263,9 @@ class Broker:
         for conn, peer in touched.items():
             connection = peer.connection
             if connection.is_behind:
-                self.opening.behind(conn)  # and one write tells it everything
-                continue
+                self.opening.behind(peer)
+                if len(connection.out) < ANSWERS_MAX:
+                    continue  # and one write tells it everything
             connection.flush()
             if connection.out:
                 # A few messages leave before answers to those who sent them: their way is the longer one. Many leave

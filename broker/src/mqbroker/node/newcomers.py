@@ -2,7 +2,8 @@
 
 To accept one, and a header, a login, an open, a begin and an attach, which may come in one read, would hold up what
 others have sent meanwhile six times as long as each alone, and clients that write without waiting for answers are many.
-Invariants: what a peer sent stays in its order; nobody waits for more than one step that had other things to do.
+Invariants: what a peer sent stays in its order; nobody waits for more than one step that had other things to do; what
+waits of one that is behind is bounded, because its socket is not read meanwhile.
 """
 
 from __future__ import annotations
@@ -17,6 +18,11 @@ if TYPE_CHECKING:
 
 # Of so many that wait one is taken in a step: clients that all come back at once have to get in soon.
 CROWD: Final = 2
+# So many bytes of one that is behind may wait; then its socket is not read until half of them are taken in.
+UNREAD_BYTES_MAX: Final = 128 << 10
+# Of one that is gone, so many things are taken in at once. Who was further ahead of what it was answered was promised
+# nothing of the rest.
+FINISHED_MAX: Final = 64
 
 
 class Newcomers:
@@ -53,10 +59,10 @@ class Newcomers:
             return
         self._inputs += 1
 
-    def behind(self, conn: int) -> None:
+    def behind(self, peer: Peer) -> None:
         """There is more to be taken in of what it said."""
-        if conn not in self._waiting:
-            self._waiting[conn] = []
+        self._waiting.setdefault(peer.conn, [])
+        _watch(peer)
 
     def go_on(self, inputs: int) -> None:
         """The next thing of the first connection, or of more where there is a crowd. `inputs`: how many this step has.
@@ -72,12 +78,17 @@ class Newcomers:
             self._take(conn)
 
     def finish(self, conn: int) -> None:
-        """It is gone: take in at once what it sent before."""
-        while conn in self._waiting:
-            self._take(conn)
-        peer = self._peers.get(conn)
-        while peer is not None and peer.connection.is_behind:
-            peer.received(b"")
+        """It is gone: take in what it sent before, up to a bound, and drop the rest."""
+        for _ in range(FINISHED_MAX):
+            peer = self._peers.get(conn)
+            if conn in self._waiting:
+                self._take(conn)
+            elif peer is not None and peer.connection.is_behind:
+                peer.received(b"")
+            else:
+                return
+        self._waiting.pop(conn, None)
+        self._accepted.pop(conn, None)
 
     def _take(self, conn: int) -> None:
         said = self._waiting.pop(conn)
@@ -90,9 +101,20 @@ class Newcomers:
         peer = self._peers.get(conn)
         if peer is not None and (said or peer.connection.is_behind):
             peer.received(b"".join(said))
+            _watch(peer)
 
 
 def is_opening(peer: Peer) -> bool:
     """Whether what comes from it may wait for others: it is not open yet, or behind."""
     connection = peer.connection
     return connection.is_gradual and (connection.peer_open is None or connection.is_behind)
+
+
+def _watch(peer: Peer) -> None:
+    """Have its socket read, or not, by what of it waits for its turn."""
+    connection = peer.connection
+    unread_bytes_max = UNREAD_BYTES_MAX // 2 if peer.is_full else UNREAD_BYTES_MAX
+    is_full = connection.is_behind and connection.unread_bytes > unread_bytes_max
+    if is_full != peer.is_full:
+        peer.is_full = is_full
+        peer.pause_if_needed()

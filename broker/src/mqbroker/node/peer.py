@@ -71,9 +71,9 @@ class Peer(ABC):
     """See the module's docstring."""
 
     __slots__ = (
-        "_deadline_ns", "_heard_ns", "broker", "conn", "connection", "due_ns", "far", "is_blocked", "is_paused",
-        "is_told_empty", "is_told_malformed", "out_bytes", "out_bytes_max", "patience", "producers", "scheduled_ns",
-        "spoke_ns", "temporary", "transactions", "uploads", "user",
+        "_deadline_ns", "_heard_ns", "broker", "conn", "connection", "due_ns", "far", "is_blocked", "is_full",
+        "is_paused", "is_told_empty", "is_told_malformed", "out_bytes", "out_bytes_max", "patience", "producers",
+        "scheduled_ns", "spoke_ns", "temporary", "transactions", "uploads", "user",
     )  # fmt: skip
 
     def __init__(self, broker: Broker, conn: int, far: str, patience: Patience) -> None:
@@ -83,6 +83,7 @@ class Peer(ABC):
         self.far = far
         self.user: str | None = None
         self.is_blocked = False
+        self.is_full = False  # much of what came waits for its turn (newcomers.py)
         self.is_paused = False
         self.is_told_empty = False
         self.is_told_malformed = False
@@ -210,9 +211,10 @@ class Peer(ABC):
             self.broker.effects.append(PauseReading(self.conn, is_paused))
 
     def pause_if_needed(self) -> None:
-        """Read or not, by what is on its way to the disk."""
+        """Read or not, by what is on its way to the disk, or waits."""
         is_journal_full = self.broker.is_disk_full and bool(self.producers or self.is_paused)
-        self.pause(is_journal_full or self.uploads.is_behind or self.broker.routing.is_waiting(self))
+        is_behind = self.is_full or self.uploads.is_behind
+        self.pause(is_journal_full or is_behind or self.broker.routing.is_waiting(self))
 
     # -- time ----------------------------------------------------------------------------------------------------------
 
