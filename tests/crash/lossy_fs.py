@@ -27,6 +27,7 @@ import mfusepy
 
 from tests.support.patience import PATIENCE_S
 
+ROOT = Path(__file__).resolve().parents[2]
 SECTOR_BYTES = 512
 START_S = PATIENCE_S
 
@@ -260,8 +261,8 @@ class LossyDisk:
     def __enter__(self) -> LossyDisk:
         self.mountpoint.mkdir()
         self.store.mkdir()
-        command = [sys.executable, __file__, str(self.mountpoint), str(self.store)]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        command = [sys.executable, "-m", "tests.crash.lossy_fs", str(self.mountpoint), str(self.store)]
+        self._process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         deadline_s = time.monotonic() + START_S
         while not os.path.ismount(self.mountpoint):
             if self._process.poll() is not None or time.monotonic() > deadline_s:
