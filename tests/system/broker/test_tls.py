@@ -163,6 +163,8 @@ def test_tls_does_not_go_away_by_a_reload(make_broker: Make, authority: Authorit
     broker = started(make_broker, authority)
     broker.listener = {}
     broker.write_config()
+    with broker.config_file.open("a") as file:
+        file.write("# end of broker.toml\n")  # else it is taken for the beginning of the one in force
     broker.signal(signal.SIGHUP)
     broker.wait_for_log("restart-needed option=listeners.clients.tls-certificate-file")
     broker.wait_for_log("reloaded")

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from mqctl.bundle.manifest import read, release_of
 
 MQCTL = [sys.executable, "-m", "mqctl.main"]
 ROOT = Path(__file__).resolve().parents[3]
@@ -75,8 +76,8 @@ def test_the_bundle_installs_without_an_index_and_show_checks_it(wheels: Path, t
     mqctl("bundle", "build", "--wheels", wheels, "--lock", wheels / "deps.lock", "--output", tmp_path)
     (folder,) = tmp_path.iterdir()
     document = json.loads(mqctl("bundle", "show", folder, "--json").stdout)
-    lock = (folder / "requirements.lock").read_bytes()
-    assert document["release"] == f"{document['version']}-{hashlib.sha256(lock).hexdigest()[:8]}"
+    assert document["release"] == release_of(read(folder))
+    assert document["release"].startswith(f"{document['version']}-")
     target = tmp_path / "installed"
     command = [sys.executable, "-m", "pip", "install", "-q", "--no-index", "--require-hashes", "--no-deps"]
     command += ["--find-links", folder / "wheels", "--target", target, "-r", folder / "requirements.lock"]
