@@ -83,7 +83,7 @@ def receiver(address: str = "orders", handle: int = 1, channel: int = 0, credit:
 def flow(handle: int | None, credit: int, *, channel: int = 0, window: int = 2048, **fields: Any) -> bytes:
     """A flow of a receiver."""
     values: dict[str, Any] = {"delivery_count": 0} | fields
-    counters = {} if handle is None else {"link_credit": credit, **values}
+    counters = fields if handle is None else {"link_credit": credit, **values}
     return frame(Flow(next_incoming_id=0, incoming_window=window, next_outgoing_id=0, outgoing_window=2048,
                       handle=handle, **counters), channel=channel)  # fmt: skip
 

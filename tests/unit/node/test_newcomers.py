@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.node import inputs as given
 from mqbroker.node.effects import Batch, PauseReading, Send
 from mqbroker.node.newcomers import FINISHED_MAX, UNREAD_BYTES_MAX
-from mqbroker.wire.performatives import Attach, Begin, Flow, Open, SaslMechanisms, SaslOutcome
+from mqbroker.wire.frames import EMPTY_FRAME
+from mqbroker.wire.performatives import Attach, Begin, Disposition, Flow, Open, SaslMechanisms, SaslOutcome
 
 from tests.support import frames
 from tests.support.stage import Stage, options_with
@@ -223,3 +225,45 @@ def test_who_is_gone_and_was_far_ahead_costs_little() -> None:
     assert 1 < len(taken_in) <= FINISHED_MAX + 1  # one as it came
     assert conn not in stage.broker.peers
     assert any(frames.of_kind(sent_to(other, batch), Begin) for batch in batches)
+
+
+FLOODS = {
+    "flows that ask for an answer": frames.flow(None, 0, echo=True) * 4000,
+    "links": (frames.sender("flooded", handle=7) + frames.detach(7)) * 1000,
+    "messages beyond the credit": b"".join(frames.transfer(at, durable=True) for at in range(5000)),
+    "outcomes of nothing": frames.disposition(0, 0, None) * 8000,
+    "empty frames": EMPTY_FRAME * 20_000,
+}
+
+
+@pytest.mark.parametrize("flood", FLOODS.values(), ids=FLOODS)
+def test_a_flood_of_one_connection_is_taken_in_by_turns(flood: bytes) -> None:
+    stage = Stage()
+    conn, other = bare(stage), bare(stage)
+    stage.talk(conn, AHEAD)
+    stage.talk(other, AHEAD)
+    connection = stage.broker.peers[conn].connection
+    batches = [stage.broker.step([given.Received(conn, flood), given.Received(other, frames.transfer(0))], stage.at)]
+    assert frames.of_kind(sent_to(other, batches[0]), Disposition)  # in the very step
+    while batches[-1].more:
+        before = connection.unread_bytes
+        batches.append(stage.broker.step([], stage.at))
+        assert connection.unread_bytes <= before
+    assert connection.unread_bytes == 0
+    assert len(batches) > 3
+
+
+def test_of_many_that_are_behind_one_has_its_turn_in_a_step() -> None:
+    stage = Stage()
+    conns = [bare(stage) for _ in range(20)]
+    for conn in conns:
+        stage.talk(conn, AHEAD)
+    flood = FLOODS["flows that ask for an answer"]
+    stage.broker.step([given.Received(conn, flood) for conn in conns], stage.at)
+    connections = [stage.broker.peers[conn].connection for conn in conns]
+    for _ in range(len(conns)):
+        before = [each.unread_bytes for each in connections]
+        stage.broker.step([], stage.at)
+        moved = [was for was, each in zip(before, connections, strict=True) if each.unread_bytes < was]
+        assert len(moved) == 1
+    assert max(each.unread_bytes for each in connections) < len(flood)

@@ -22,6 +22,7 @@ from mqbroker.node.inputs import Accepted
 from mqbroker.node.large_messages import kept_bytes_max
 from mqbroker.node.login_delays import Key
 from mqbroker.node.logins import login_key
+from mqbroker.node.newcomers import TURN_WORK
 from mqbroker.node.peer import HANDLERS, Patience, Peer
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ class AcceptedPeer(Peer):
             ),
         )  # fmt: skip
         connection.is_gradual = True
+        connection.allowance = TURN_WORK
         return connection
 
     def _mechanisms(self) -> tuple[str, ...]:

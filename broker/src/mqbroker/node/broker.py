@@ -50,7 +50,7 @@ from mqbroker.node.large_messages import LargeMessages
 from mqbroker.node.local import LocalSessions
 from mqbroker.node.login_delays import LoginDelays
 from mqbroker.node.logins import Logins
-from mqbroker.node.newcomers import Newcomers, is_opening
+from mqbroker.node.newcomers import TURN_WORK, Newcomers, is_opening
 from mqbroker.node.ongoing import segment_of
 from mqbroker.node.peer import Peer
 from mqbroker.node.relay import Relay
@@ -266,6 +266,7 @@ class Broker:
                 self.opening.behind(peer)
                 if len(connection.out) < ANSWERS_MAX:
                     continue  # and one write tells it everything
+            connection.allowance = TURN_WORK
             connection.flush()
             if connection.out:
                 # A few messages leave before answers to those who sent them: their way is the longer one. Many leave

@@ -1,7 +1,8 @@
-"""Connections that are about to open: they are taken in over several steps, a thing of one peer at a time.
+"""Connections that are about to open, or behind: they are taken in over several steps, a thing of one peer at a time.
 
 To accept one, and a header, a login, an open, a begin and an attach, which may come in one read, would hold up what
 others have sent meanwhile six times as long as each alone, and clients that write without waiting for answers are many.
+Who is open and makes more work than a step has room for is behind, and goes on here.
 Invariants: what a peer sent stays in its order; nobody waits for more than one step that had other things to do; what
 waits of one that is behind is bounded, because its socket is not read meanwhile.
 """
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 
 # Of so many that wait one is taken in a step: clients that all come back at once have to get in soon.
 CROWD: Final = 2
+# What one connection may make in a step, in units of amqp/work.py: some 2 ms. Who makes more is behind, and goes on
+# when others had their turn. Runs of messages cost little, so who sends or takes many of them seldom gets there.
+TURN_WORK: Final = 2000
 # So many bytes of one that is behind may wait; then its socket is not read until half of them are taken in.
 UNREAD_BYTES_MAX: Final = 128 << 10
 # Of one that is gone, so many things are taken in at once. Who was further ahead of what it was answered was promised
@@ -76,6 +80,9 @@ class Newcomers:
             return
         for conn in list(islice(self._waiting, max(1, len(self._waiting) // CROWD))):
             self._take(conn)
+            peer = self._peers.get(conn)
+            if peer is not None and peer.connection.allowance <= 0:
+                return  # it made all the work that a step has room for
 
     def finish(self, conn: int) -> None:
         """It is gone: take in what it sent before, up to a bound, and drop the rest."""
@@ -84,6 +91,7 @@ class Newcomers:
             if conn in self._waiting:
                 self._take(conn)
             elif peer is not None and peer.connection.is_behind:
+                peer.connection.allowance = TURN_WORK
                 peer.received(b"")
             else:
                 return
@@ -100,6 +108,7 @@ class Newcomers:
             return
         peer = self._peers.get(conn)
         if peer is not None and (said or peer.connection.is_behind):
+            peer.connection.allowance = TURN_WORK
             peer.received(b"".join(said))
             _watch(peer)
 
