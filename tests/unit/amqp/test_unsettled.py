@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mqbroker.amqp import unsettled
 from mqbroker.amqp.unsettled import Taken, Unsettled
 
+from tests.support.bytecodes import Bytecodes
 from tests.unit.wire.strategies import steady
 
 Single = tuple[int, str, str, int]  # delivery id, link, token, index within the token
 
 operations = st.lists(
     st.one_of(
-        st.tuples(st.just("add"), st.integers(1, 9), st.sampled_from("ab"), st.integers(0, 2)),
+        st.tuples(st.just("add"), st.integers(1, 9), st.sampled_from("abc"), st.integers(0, 2)),
         st.tuples(st.just("take"), st.integers(0, 60), st.integers(0, 12), st.just(0)),
         st.tuples(st.just("back"), st.integers(0, 60), st.integers(0, 12), st.integers(0, 1)),
         st.tuples(st.just("head"), st.integers(1, 9), st.just(0), st.just(0)),
-        st.tuples(st.just("link"), st.sampled_from("ab"), st.just(0), st.just(0)),
+        st.tuples(st.just("link"), st.sampled_from("abc"), st.just(0), st.just(0)),
     ),
     max_size=40,
 )
@@ -100,3 +102,29 @@ def test_ids_that_are_not_there_are_passed_over() -> None:
     assert singles(real.take(-5, 6)) == [("a", "t", 0), ("a", "t", 1)]
     assert real.take_link("b") == []
     assert singles(real.take_link("a")) == [("a", "t", 2)]
+
+
+def work_of_one_among(others: int, own: int) -> int:
+    """Bytecodes to take a link's own out of so many more."""
+    real, work = Unsettled(), Bytecodes()
+    for first in range(others + own):
+        is_own = first % (others // own) == 0 and first // (others // own) < own
+        real.add(first, 1, "own" if is_own else f"other {first % 7}", f"t{first}")
+    assert len(work.of(lambda: real.take_link("own"))) == own
+    assert real.count == others
+    assert work.of(lambda: real.take_link("nobody")) == []
+    return work.count
+
+
+@pytest.mark.parametrize("own", [1, 20])
+def test_what_a_link_takes_with_it_costs_no_more_where_others_have_much(own: int) -> None:
+    assert work_of_one_among(4000, own) < 1.2 * work_of_one_among(400, own)
+
+
+def test_where_nearly_all_is_a_links_own_each_costs_little() -> None:
+    real, work = Unsettled(), Bytecodes()
+    for first in range(4000):
+        real.add(first, 1, "own" if first % 10 else "other", f"t{first}")
+    taken = work.of(lambda: real.take_link("own"))
+    assert [each.token for each in taken] == [f"t{first}" for first in range(4000) if first % 10]
+    assert work.count < 60 * 4000

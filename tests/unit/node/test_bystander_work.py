@@ -7,11 +7,6 @@ of the bystander's, so each message is the slowest that there is.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
-from types import FrameType
-from typing import Any
-
 import pytest
 from mqbroker.node import inputs as given
 from mqbroker.wire.frames import frame_at
@@ -28,6 +23,7 @@ from tests.support.bad_input import (
     SELECTORS,
     SMALLER,
 )
+from tests.support.bytecodes import Bytecodes
 from tests.support.stage import Stage, options_with
 
 SILENT = b""
@@ -59,27 +55,6 @@ CASES: dict[str, tuple[bytes, bytes]] = {
 }
 
 
-class Work:
-    """Counts bytecodes of what is called within it."""
-
-    def __init__(self) -> None:
-        self.bytecodes = 0
-
-    def _trace(self, frame: FrameType, event: str, _argument: Any) -> Callable[..., Any]:
-        frame.f_trace_opcodes, frame.f_trace_lines = True, False
-        if event == "opcode":
-            self.bytecodes += 1
-        return self._trace
-
-    def of(self, call: Callable[[], Any]) -> Any:
-        before = sys.gettrace()
-        sys.settrace(self._trace)
-        try:
-            return call()
-        finally:
-            sys.settrace(before)
-
-
 class Site:
     """A node with a bystander, who sends to itself, and room for others."""
 
@@ -101,7 +76,7 @@ class Site:
 
     def work_of_message(self, *others: given.Input) -> int:
         """Bytecodes until a message is accepted, delivered and settled again, with these inputs before it."""
-        stage, work = self.stage, Work()
+        stage, work = self.stage, Bytecodes()
         before = len(stage.sent[self.bystander])
         step = stage.broker.step
         stage.broker.step = lambda inputs, at: work.of(lambda: step(inputs, at))  # type: ignore[method-assign]
@@ -120,7 +95,7 @@ class Site:
         assert stage.broker.store.queues["others"].message_count == 0
         stage.run()
         self.count += 1
-        return work.bytecodes
+        return work.count
 
 
 @pytest.fixture(scope="module")

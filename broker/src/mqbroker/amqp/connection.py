@@ -15,6 +15,7 @@ from mqbroker.amqp.last_words import frame_within
 from mqbroker.amqp.limits import ConnectionLimits
 from mqbroker.amqp.links import LinkBase, Partials
 from mqbroker.amqp.login import WAITING_BYTES_MAX, Login
+from mqbroker.amqp.numbers import Numbers
 from mqbroker.amqp.session import Session
 from mqbroker.amqp.states import OPENED, Conn, ConnEvent, Link, Sess, SessEvent, next_conn, next_sess
 from mqbroker.amqp.unread import Unread
@@ -59,6 +60,7 @@ class Connection(Login):
         self.is_transactional = False  # its owner: dispositions may name what earlier ones put into a transaction
         self._by_peer_channel: dict[int, Session] = {}
         self._by_channel: dict[int, Session] = {}
+        self._channels = Numbers()
         self._blamed: LinkBase | None = None
         self._session: Session | None = None
         self._handle: Callable[[], None] | None = None
@@ -221,7 +223,8 @@ class Connection(Login):
             session.got_end(performative)
             if session.state is Sess.UNMAPPED:
                 self._by_peer_channel.pop(frame.channel, None)
-                self._by_channel.pop(session.channel, None)
+                if self._by_channel.pop(session.channel, None) is not None:
+                    self._channels.give_back(session.channel)
         else:
             raise PeerFault("amqp:not-allowed", f"{type(performative).__name__} is not a frame body")
 
@@ -331,7 +334,7 @@ class Connection(Login):
 
     def begin(self) -> Session:
         """Ask for a session (client)."""
-        channel = next(number for number in range(self.peer_channel_max + 1) if number not in self._by_channel)
+        channel = self._channels.take(self.peer_channel_max + 1)
         session = Session(self, channel, self.limits.links_max)
         self._by_channel[channel] = session
         session.begin()
@@ -364,9 +367,9 @@ class Connection(Login):
 
     def _free_channel(self) -> int:
         count_max = min(self.limits.sessions_max, self.peer_channel_max + 1)
-        for channel in range(count_max):
-            if channel not in self._by_channel:
-                return channel
+        channel = self._channels.take(count_max)
+        if channel >= 0:
+            return channel
         raise PeerFault("amqp:resource-limit-exceeded", f"over {count_max} sessions: the lower channel-max counts")
 
     # -- faults and keep-alive -----------------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ from mqbroker.amqp.events import (
 from mqbroker.amqp.incoming import IncomingTransfers
 from mqbroker.amqp.last_words import frame_within
 from mqbroker.amqp.links import ROLE_RECEIVER, ROLE_SENDER, LinkBase, ReceiverLink, SenderLink
+from mqbroker.amqp.numbers import Numbers
 from mqbroker.amqp.states import ATTACHED, MAPPED, Link, LinkEvent, Sess, SessEvent, next_sess
 from mqbroker.base.errors import PeerFault, Scope
 from mqbroker.base.serial import unwrap, wrap
@@ -57,7 +58,7 @@ class Session(IncomingTransfers):
     """One session, either end."""
 
     __slots__ = (
-        "_accepts", "by_handle", "by_name", "links_max", "peer_channel", "peer_handle_max",
+        "_accepts", "_handles", "by_handle", "by_name", "links_max", "peer_channel", "peer_handle_max",
     )  # fmt: skip
 
     def __init__(self, connection: Connection, channel: int, links_max: int) -> None:
@@ -68,6 +69,7 @@ class Session(IncomingTransfers):
         self.by_handle: dict[int, LinkBase] = {}
         self.by_name: dict[tuple[str, bool], LinkBase] = {}
         self._accepts: list[tuple[int, int]] = []
+        self._handles = Numbers()
 
     # -- sending -------------------------------------------------------------------------------------------------------
 
@@ -321,7 +323,9 @@ class Session(IncomingTransfers):
         self.connection.events.append(Detached(link, error, returned, is_orderly))  # type: ignore[arg-type]  # a link is one of the two
 
     def _forget(self, link: LinkBase) -> None:
-        self.by_handle.pop(link.handle, None)
+        if self.by_handle.get(link.handle) is link:
+            del self.by_handle[link.handle]
+            self._handles.give_back(link.handle)
         self.by_peer_handle.pop(link.peer_handle, None)
         # We may have attached another one of its name meanwhile, before the answer to our detach came.
         if self.by_name.get((link.name, link.role)) is link:
@@ -358,9 +362,9 @@ class Session(IncomingTransfers):
 
     def _free_handle(self) -> int:
         count_max = min(self.links_max, self.peer_handle_max + 1)
-        for handle in range(count_max):
-            if handle not in self.by_handle:
-                return handle
+        handle = self._handles.take(count_max)
+        if handle >= 0:
+            return handle
         whose = "links-per-session-max" if count_max == self.links_max else "its handle-max"
         why = f"over {count_max} links in a session, by {whose}"
         raise PeerFault("amqp:resource-limit-exceeded", why, Scope.SESSION)

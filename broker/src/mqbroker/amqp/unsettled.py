@@ -2,18 +2,20 @@
 
 An entry is (link, token, skip, n): `token` is whatever the sender of the messages put in, `skip` how many of the
 token's messages lie before this entry (entries split in place). The usual disposition hits the head in O(1); any
-other is found by bisection.
+other is found by bisection. Where several links have some, it is noted which are whose, so that a link that goes takes
+its own without a look at all others; most sessions have one such link, and nothing is noted.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from typing import Any, Final
 
 from mqbroker.base.look import LOOK
 from mqbroker.base.value import Value
 
 COMPACT_AT: Final = 512
+FEW_SHIFT: Final = 3  # of so many times as many, entries are taken out one at a time
 
 
 class Taken(Value):
@@ -36,20 +38,35 @@ class Taken(Value):
 class Unsettled:
     """Sorted ranges; ids only ascend when added. `count` is the number of deliveries."""
 
-    __slots__ = ("_entries", "_firsts", "_head", "count")
+    __slots__ = ("_entries", "_firsts", "_head", "_of_link", "_only", "count")
 
     def __init__(self) -> None:
         self._firsts: list[int] = []
         self._entries: list[Taken] = []
         self._head = 0
+        self._only: Any = None  # the link of all entries, where these are not noted
+        self._of_link: dict[Any, dict[int, None]] = {}  # first ids of the entries of each, where there are several
         self.count = 0
 
     def add(self, first: int, count: int, link: Any, token: Any) -> None:
         """Remember `count` deliveries from id `first` (above all ids so far)."""
         LOOK.has_touched = True
+        if self._of_link or link is not self._only:
+            self._note(first, link)
         self._firsts.append(first)
         self._entries.append(Taken(link, token, 0, count))
         self.count += count
+
+    def _note(self, first: int, link: Any) -> None:
+        """An entry is about to be there, and perhaps it is not of the only link that has some."""
+        of_link = self._of_link
+        if not self.count:
+            of_link.clear()
+            self._only = link
+            return
+        if not of_link:
+            of_link[self._only] = dict.fromkeys(self._firsts[self._head :])
+        of_link.setdefault(link, {})[first] = None
 
     def take(self, first: int, last: int) -> list[Taken]:
         """Forget the ids first…last and say what they were; ids that are not here are passed over."""
@@ -59,6 +76,8 @@ class Unsettled:
             entry = self._entries[head]
             if entry.n == last - first + 1:
                 self.count -= entry.n
+                if self._of_link:
+                    del self._of_link[entry.link][first]
                 self._advance()
                 return [entry]
         return [entry for _, entry in self.take_numbered(first, last)]
@@ -78,6 +97,7 @@ class Unsettled:
         begin = at
         taken: list[tuple[int, Taken]] = []
         kept: list[tuple[int, Taken]] = []
+        LOOK.has_touched = True
         while at < len(firsts) and firsts[at] <= last:
             start, entry = firsts[at], entries[at]
             link, token, skip, count = entry.link, entry.token, entry.skip, entry.n
@@ -88,10 +108,13 @@ class Unsettled:
                 taken.append((start + low, Taken(link, token, skip + low, high - low)))
                 if low:
                     kept.append((start, Taken(link, token, skip, low)))
+                elif self._of_link:
+                    del self._of_link[link][start]
                 if high < count:
                     kept.append((start + high, Taken(link, token, skip + high, count - high)))
+                    if self._of_link:
+                        self._of_link[link][start + high] = None
             at += 1
-        LOOK.has_touched = True
         firsts[begin:at] = [start for start, _ in kept]
         entries[begin:at] = [entry for _, entry in kept]
         self.count -= sum(entry.n for _, entry in taken)
@@ -101,18 +124,41 @@ class Unsettled:
         """Remember again what was taken under the ids from `first` on, perhaps with another token."""
         at = bisect_right(self._firsts, first, self._head)
         LOOK.has_touched = True
+        if self._of_link or entry.link is not self._only:
+            self._note(first, entry.link)
         self._firsts.insert(at, first)
         self._entries.insert(at, entry)
         self.count += entry.n
 
     def take_link(self, link: Any) -> list[Taken]:
         """Forget all that belongs to a link, in the order in which it was sent."""
+        if not self._of_link:
+            return self._take_all() if link is self._only else []
+        LOOK.has_touched = True
+        firsts = sorted(self._of_link.pop(link, ()))
+        if len(firsts) << FEW_SHIFT < len(self._firsts) - self._head:
+            taken = [self._take_at(bisect_left(self._firsts, first, self._head)) for first in firsts]
+        else:
+            taken = self._sift(link)
+        self.count -= sum(entry.n for entry in taken)
+        return taken
+
+    def _take_all(self) -> list[Taken]:
+        taken = self._entries[self._head :]
+        LOOK.has_touched = True
+        self._firsts, self._entries, self._head, self.count = [], [], 0, 0
+        return taken
+
+    def _take_at(self, at: int) -> Taken:
+        del self._firsts[at]
+        return self._entries.pop(at)
+
+    def _sift(self, link: Any) -> list[Taken]:
+        """Most of them are the link's: one look at all costs least."""
         pairs = list(zip(self._firsts[self._head :], self._entries[self._head :], strict=True))
         taken = [entry for _, entry in pairs if entry.link is link]
         kept = [(first, entry) for first, entry in pairs if entry.link is not link]
-        LOOK.has_touched = True
         self._firsts, self._entries, self._head = [first for first, _ in kept], [entry for _, entry in kept], 0
-        self.count -= sum(entry.n for entry in taken)
         return taken
 
     def __iter__(self) -> Any:
