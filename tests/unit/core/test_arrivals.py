@@ -12,6 +12,7 @@ from mqbroker.wire.run import Run, single
 from mqbroker.wire.sections import build_message
 
 from tests.support.stage import Stage
+from tests.support.work import Work
 
 FURTHER = "00000003-0000-4000-8000-000000000000"
 SOURCE = "00000001-0000-4000-8000-000000000000.$.sf.c.1"
@@ -38,6 +39,21 @@ def test_fresh_agrees_with_a_set_of_ids() -> None:
         for index, n in pieces:
             ranges.add(number * 100 + index, first + index, n)
         seen.update(wanted)
+
+
+def test_what_was_interleaved_is_found_among_many_as_among_few() -> None:
+    """Two queues of a source share its ids: each has every second one, and all of them may come again."""
+
+    def cost(total: int) -> int:
+        ranges = Ranges()
+        for number in range(1, total + 1):
+            ranges.add(number, number * 2, 1)
+        work = Work()
+        work.of(lambda: [ranges.fresh(number * 2, 1) for number in range(total - 99, total + 1)])
+        return work.bytecodes
+
+    few, many = cost(100), cost(10_000)
+    assert many < few * 2
 
 
 def test_what_is_remembered_of_a_source_is_bounded() -> None:

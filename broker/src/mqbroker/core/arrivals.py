@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from mqbroker.base.look import LOOK
 from mqbroker.core.address import Address
 from mqbroker.core.backlog import Segment
+from mqbroker.core.id_ranges import IdRanges
 from mqbroker.core.kinds import INTERNAL_PREFIX
 from mqbroker.core.times import expires_ms
 from mqbroker.wire.parts import part_of, parts_of
@@ -48,12 +49,12 @@ class Arrival(Address):
 class Ranges:
     """What arrived of one source: number -> (first id, count), in the order in which it came."""
 
-    __slots__ = ("count", "known", "next_number", "top")
+    __slots__ = ("_ids", "count", "known", "next_number")
 
     def __init__(self) -> None:
         self.known: OrderedDict[int, tuple[int, int]] = OrderedDict()
+        self._ids = IdRanges()  # the same by id, because what is sent again comes in any order
         self.count = 0
-        self.top = 0  # behind the highest id
         self.next_number = 1
 
     def add(self, number: int, first: int, count: int) -> None:
@@ -62,9 +63,11 @@ class Ranges:
         self.known[number] = first, count
         self.next_number = number + 1
         self.count += count
-        self.top = max(self.top, first + count)
+        self._ids.add(first, first + count)
         while len(self.known) > 1 and self.count - self.known[self.oldest][1] >= IDS_MAX:
-            self.count -= self.known.pop(self.oldest)[1]
+            begin, n = self.known.pop(self.oldest)
+            self.count -= n
+            self._ids.remove(begin, begin + n)
 
     @property
     def oldest(self) -> int:
@@ -73,17 +76,7 @@ class Ranges:
 
     def fresh(self, first: int, count: int) -> list[tuple[int, int]]:
         """Which of these (index, count) have not arrived."""
-        if first >= self.top:
-            return [(0, count)]
-        left = [(first, first + count)]
-        for begin, n in self.known.values():
-            left = [
-                piece
-                for low, high in left
-                for piece in ((low, min(high, begin)), (max(low, begin + n), high))
-                if piece[0] < piece[1]
-            ]
-        return [(low - first, high - low) for low, high in left]
+        return [(low - first, high - low) for low, high in self._ids.missing(first, first + count)]
 
 
 class Arrivals:
