@@ -11,8 +11,8 @@ from mqbroker.core.remote_binding import RemoteBinding
 from mqbroker.wire.run import Run, single
 from mqbroker.wire.sections import build_message
 
+from tests.support.bytecodes import Bytecodes
 from tests.support.stage import Stage
-from tests.support.work import Work
 
 FURTHER = "00000003-0000-4000-8000-000000000000"
 SOURCE = "00000001-0000-4000-8000-000000000000.$.sf.c.1"
@@ -48,9 +48,9 @@ def test_what_was_interleaved_is_found_among_many_as_among_few() -> None:
         ranges = Ranges()
         for number in range(1, total + 1):
             ranges.add(number, number * 2, 1)
-        work = Work()
+        work = Bytecodes()
         work.of(lambda: [ranges.fresh(number * 2, 1) for number in range(total - 99, total + 1)])
-        return work.bytecodes
+        return work.count
 
     few, many = cost(100), cost(10_000)
     assert many < few * 2

@@ -25,7 +25,6 @@ from tests.support.bad_input import (
 )
 from tests.support.bytecodes import Bytecodes
 from tests.support.stage import Stage, options_with
-from tests.support.work import Work
 
 SILENT = b""
 LOGIN = frames.anonymous()

@@ -117,7 +117,8 @@ class Page:
         LOOK.has_touched = True
         while self.fresh and self.fresh[0].segment:
             one = self.fresh.pop(0)
-            self.put(Piece(one.first_id, one.count, 0, self._is_durable and bool(one.queue_ids), one.slice))
+            is_durable = self._is_durable and bool(one.queue_ids)
+            self.put(Piece(one.first_id, one.count, one.deliveries, is_durable, one.slice))
 
     def put(self, piece: Piece) -> None:
         """At the end."""

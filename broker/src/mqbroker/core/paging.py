@@ -76,13 +76,15 @@ class Paging:
         before: Written | None = None
         pages = [self._pages_of(queue) for queue in queues]
         last = pages[0].last_written
-        if last is not None and last.pins == len(queues) and all(each.ends_with(last) for each in pages):
-            before = last
+        if last is not None and last.pins == len(queues) and last.deliveries == part.deliveries:
+            before = last if all(each.ends_with(last) for each in pages) else None
         written = journal.store_paged((part.first_id, count), durable, run.block(start, count), run.arrived_ms, before)
         LOOK.has_touched = True
         if written is not before:
-            written.pins = len(queues)
+            written.pins, written.deliveries = len(queues), part.deliveries
             written.loose = sum(not (durable and queue.journal_id) for queue in queues)
+        for queue_id in durable if part.deliveries else ():
+            journal.count(queue_id, part.first_id, count, part.deliveries)
         size_bytes = run.size_bytes(start, count)
         for queue, each in zip(queues, pages, strict=True):
             each.add(written, count, size_bytes, journal.position)

@@ -20,13 +20,15 @@ class Slice(NamedTuple):
 
 
 class Written:
-    """Consecutive messages that one append stores, all for the same queues. `pins`: queues that will read them here.
+    """Consecutive messages that one append stores, all for the same queues, and delivered in vain as often.
+
+    `pins`: queues that will read them here.
 
     `loose` are those of them that do not have the messages in the journal: nothing else keeps these bytes. Until the
     append has its segment, `segment` is 0 and `offset` counts from the append's first byte.
     """
 
-    __slots__ = ("count", "crc", "first_id", "length", "loose", "offset", "pins", "queue_ids", "segment")
+    __slots__ = ("count", "crc", "deliveries", "first_id", "length", "loose", "offset", "pins", "queue_ids", "segment")
 
     def __init__(self, first_id: int, offset: int, queue_ids: tuple[int, ...], pins: int) -> None:
         self.first_id = first_id
@@ -38,6 +40,7 @@ class Written:
         self.queue_ids = queue_ids
         self.pins = pins
         self.loose = 0
+        self.deliveries = 0
 
     def is_followed_by(self, first_id: int, offset: int, queue_ids: tuple[int, ...], length: int) -> bool:
         """Whether this record would be its direct neighbour, for the same queues of the journal."""
