@@ -158,14 +158,16 @@ class SimDisk:
             self._write(append.segment, self._offset, entry)
             self._offset += len(entry)
 
-    def load(self, leave: Leave | None = None) -> Recovered:
+    def load(self, leave: Leave | None = None, on_damage: str = "stop") -> Recovered:
         """What recovery makes of the files; its cuts are carried out as `io/` does."""
         self._writes.clear()
         self._has_failed = False
         files = {n: bytes(content) for n, content in sorted(self.stable.items())}
         for _ in range(self.faults.flips if files else 0):
             self.flips[flip(files, partial(self._recover, leave), self._flip_rng)] += 1
-        recovered = self._recover(leave, files)
+        recovered = self._recover(leave, files, on_damage)
+        for number in recovered.set_aside:
+            del self.stable[number]
         for cut in recovered.cuts:
             content = self.stable[cut.segment]
             content[cut.offset :] = bytes(len(content) - cut.offset)

@@ -189,7 +189,8 @@ class Stage:
         """Boot from the disk."""
         self.page_reads.clear()
         recovered = self.disk.load(
-            leave_of(Settings(self.options.address_settings), self.options.limits.global_max_size_bytes)
+            leave_of(Settings(self.options.address_settings), self.options.limits.global_max_size_bytes),
+            self.options.journal.journal_on_damage,
         )
         setup = Setup("stage", self.users, perform, b"secret", self.large_files.sizes)
         setup = replace(setup, **self.identity)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from mqbroker.base.notice import Level
 from mqbroker.cluster import topology as t
 from mqbroker.cluster.fields import Connector
-from mqbroker.cluster.notices import Member, MemberGone, Version
+from mqbroker.cluster.notices import VERSION_MAX, Member, MemberGone, Version
 from mqbroker.cluster.topology import Change, Kind, Topology, logged
 
 from tests.unit.cluster.neighbours import A, B, C
@@ -116,20 +116,23 @@ def test_who_has_left_is_gone_unless_newer_news_are_known(version: Version, is_g
 @pytest.mark.parametrize("is_known", [True, False])
 def test_older_news_do_not_bring_back_who_has_left(is_known: bool) -> None:
     made = topology(*[OTHER] * is_known, MemberGone(B, NEWER))
-    assert [made.hear(replace(OTHER, version=version)) for version in (OLDER, SAME, NEWER)] == [None] * 3
+    for version in (OLDER, SAME, NEWER):
+        notice = replace(OTHER, version=version)
+        assert made.hear(notice) == Change(Kind.PAST, notice, MemberGone(B, NEWER)), "who tells it is told of the end"
+        assert made.others == []
     assert kind_of(made.hear(replace(OTHER, version=Version(6, 0)))) is Kind.ADDED
 
 
 def test_of_two_ends_the_later_one_counts() -> None:
     made = topology(MemberGone(B, NEWER), MemberGone(B, OLDER))
-    assert made.hear(replace(OTHER, version=SAME)) is None
+    assert kind_of(made.hear(replace(OTHER, version=SAME))) is Kind.PAST
 
 
 def test_who_is_given_up_comes_back_with_newer_news_only() -> None:
     made = topology(OTHER)
     assert made.remove(B) == Change(Kind.GONE, OTHER, MemberGone(B, SAME))
     assert made.remove(B) is None
-    assert made.hear(OTHER) is None
+    assert kind_of(made.hear(OTHER)) is Kind.PAST
     assert kind_of(made.hear(replace(OTHER, version=NEWER))) is Kind.ADDED
 
 
@@ -137,8 +140,9 @@ def test_those_who_left_are_remembered_within_a_bound(monkeypatch: pytest.Monkey
     monkeypatch.setattr(t, "TOMBSTONES_MAX", 2)
     ids = [f"{number:08x}-0000-4000-8000-000000000000" for number in range(3)]
     made = topology(*[MemberGone(node_id, SAME) for node_id in ids])
-    added = [made.hear(replace(OTHER, node_id=node_id)) is not None for node_id in ids]
-    assert added == [True, False, False]
+    assert [kind_of(made.hear(replace(OTHER, node_id=node_id))) for node_id in ids] == [
+        Kind.ADDED, Kind.PAST, Kind.PAST
+    ]  # fmt: skip
 
 
 def test_members_are_bounded_and_that_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,27 +180,59 @@ def test_who_says_that_we_have_left_is_told_otherwise(version: Version, then: Ve
     assert made.own == change.spread
 
 
-@pytest.mark.parametrize(
-    "claim",
-    [
-        replace(OWN, boot_id="e" * 32),
-        replace(OWN, boot_id="e" * 32, version=Version(5, 0)),
-        replace(OWN, boot_id="e" * 32, version=Version(6, 0)),
-        MemberGone(A, Version(6, 0)),
-    ],
-)
-def test_who_claims_our_node_id_is_refused_and_told_once(claim: Member | MemberGone) -> None:
+PAST = replace(OWN, boot_id="e" * 32)
+
+
+def test_what_comes_back_of_an_earlier_process_that_started_as_often_is_no_news_where_it_is_older() -> None:
     made = topology()
-    change = made.hear(claim)
+    assert made.hear(replace(PAST, version=Version(5, 0))) is None
+    assert (made.own, made.claims) == (OWN, {})
+
+
+@pytest.mark.parametrize(
+    "past",
+    [PAST, replace(PAST, version=Version(5, 9)), replace(PAST, version=Version(9, 4)), MemberGone(A, Version(9, 4))],
+)
+def test_what_was_said_of_us_and_is_newer_is_jumped_over(past: Member | MemberGone) -> None:
+    """Our journal was wiped, or is an old copy: it has counted fewer starts than there were."""
+    made = topology()
+    change = made.hear(past)
     assert change is not None
-    assert (change.kind, change.spread, made.own) == (Kind.SPLIT_BRAIN, None, OWN)
-    assert made.hear(claim) is None
-    assert len(made.claims) == 1
+    assert (change.kind, change.spread) == (Kind.OURS, replace(OWN, version=Version(past.version.epoch + 1, 0)))
+    assert made.own == change.spread
+    assert made.hear(past) is None
+    assert (made.claims, logged(change)) == ({}, None)
 
 
-def test_claims_are_bounded() -> None:
-    made = topology(*[replace(OWN, boot_id=f"{number:032x}") for number in range(20)])
-    assert len(made.claims) == t.CLAIMS_MAX
+def test_several_earlier_processes_are_jumped_over() -> None:
+    made = topology(*[replace(OWN, boot_id=f"{number:032x}", version=Version(number, 3)) for number in range(5, 500)])
+    assert (made.own.version, made.claims) == (Version(500, 0), {})
+
+
+def test_of_two_processes_that_live_one_tells_of_the_other_once_and_they_come_to_an_end() -> None:
+    made, other = topology(), Topology(PAST)
+    kinds: list[Kind] = []
+    for _ in range(50):
+        heard = made.hear(other.own), other.hear(made.own)
+        kinds += [change.kind for change in heard if change is not None]
+    assert kinds.count(Kind.SPLIT_BRAIN) == 1
+    assert kinds.count(Kind.OURS) == 2 * t.JUMPS_MAX
+    assert [*made.claims, *other.claims] in ([PAST.boot_id], [OWN.boot_id])
+
+
+def test_a_version_that_nothing_is_above_is_refused_and_told_once() -> None:
+    highest = replace(PAST, version=Version(VERSION_MAX, 0))
+    made = topology()
+    assert kind_of(made.hear(highest)) is Kind.SPLIT_BRAIN
+    assert made.hear(highest) is None
+    assert (made.own, len(made.claims)) == (OWN, 1)
+
+
+def test_claims_and_what_was_jumped_over_are_bounded() -> None:
+    high = [replace(OWN, boot_id=f"{number:032x}", version=Version(VERSION_MAX, 0)) for number in range(20)]
+    assert len(topology(*high).claims) == t.CLAIMS_MAX
+    made = topology(*[replace(OWN, boot_id=f"{number:032x}", version=Version(number, 0)) for number in range(6, 300)])
+    assert len(made._jumps) == t.JUMPED_MAX
 
 
 def test_what_the_log_says() -> None:

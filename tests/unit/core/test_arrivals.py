@@ -69,8 +69,67 @@ def test_sources_are_bounded_too() -> None:
     known = Arrivals(Stage().broker.store)
     for number in range(arrivals.SOURCES_MAX + 5):
         known._known(f"source-{number}")
-    assert len(known._ranges) == arrivals.SOURCES_MAX
+    assert len(known._ranges) == len(known._keys) == arrivals.SOURCES_MAX
     assert "source-0" not in known._ranges
+
+
+# -- marks -------------------------------------------------------------------------------------------------------------
+
+
+def arrived(known: Arrivals, mark: str, first: int, count: int) -> None:
+    key = f"{SOURCE}#{mark}" if mark else SOURCE
+    known._known(key)
+    known._note(key, first, count, is_durable=True)
+
+
+def test_one_id_under_two_marks_is_two_messages() -> None:
+    known = Arrivals(Stage().broker.store)
+    for mark in ("", "m1", "m2"):
+        assert not known._has_come(f"{SOURCE}#{mark}" if mark else SOURCE, 7, 1)
+        arrived(known, mark, 7, 1)
+    assert all(known._has_come(key, 7, 1) for key in (SOURCE, f"{SOURCE}#m1", f"{SOURCE}#m2"))
+
+
+def test_a_mark_is_forgotten_when_those_after_it_hold_all_that_may_be_without_an_answer() -> None:
+    known = Arrivals(Stage().broker.store)
+    arrived(known, "", 1, 5)
+    arrived(known, "m1", 1, arrivals.IDS_MAX - 1)
+    arrived(known, "m2", 1, 1)
+    assert list(known._ranges) == [SOURCE, f"{SOURCE}#m1", f"{SOURCE}#m2"]
+    arrived(known, "m3", 1, 1)  # those after the first one hold enough; without m1 they would not
+    assert known._keys == {SOURCE: [f"{SOURCE}#m1", f"{SOURCE}#m2", f"{SOURCE}#m3"]}
+
+
+def test_marks_of_a_source_are_bounded() -> None:
+    known = Arrivals(Stage().broker.store)
+    for number in range(arrivals.SOURCE_MARKS_MAX + 3):
+        arrived(known, f"m{number}", 1, 1)
+    assert len(known._keys[SOURCE]) == len(known._ranges) == arrivals.SOURCE_MARKS_MAX
+    known.forget(SOURCE)
+    assert (known._keys, known._ranges) == ({}, {})
+
+
+def test_marks_are_known_after_a_crash_in_the_order_in_which_they_came() -> None:
+    stage = Stage()
+    known = stage.broker.store.arrivals
+    for mark in ("zz", "", "aa", "mm"):
+        arrived(known, mark, 7, 2)
+    before = known._keys
+    stage.broker.store.remotes.touch()
+    stage.broker.store.decisions.wait(lambda: None)
+    stage.step()
+    stage.run()
+    stage.crash()
+    stage.start()
+    assert stage.broker.store.arrivals._keys == before
+    assert len(before[SOURCE]) == 4
+
+
+def test_a_mark_is_told_from_the_name_of_its_source() -> None:
+    odd = "00000001-0000-4000-8000-000000000000.$.sf.c#d.e.1"
+    assert [arrivals.source_of(each) for each in (SOURCE, f"{SOURCE}#m", odd, f"{odd}#m", f"{odd}.unnumbered")] == [
+        SOURCE, SOURCE, odd, odd, f"{odd}.unnumbered"
+    ]  # fmt: skip
 
 
 # -- a node on the way ------------------------------------------------------------------------------------------------

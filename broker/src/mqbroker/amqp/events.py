@@ -89,10 +89,14 @@ class CreditUsed(NamedTuple):
 
 
 class Numbered(NamedTuple):
-    """A sender that is a node of our cluster said which id the next message on this link has there."""
+    """A sender that is a node of our cluster said which id the next message on this link has there.
+
+    `mark` of this id and those that follow; None: as before.
+    """
 
     link: ReceiverLink
     first_id: int
+    mark: str | None = None
 
 
 class SenderSettled(NamedTuple):

@@ -6,6 +6,7 @@ disposition answers what one step took in. Frames go to `connection.out` in the 
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -51,6 +52,9 @@ if TYPE_CHECKING:
 
 HANDLE_OF_NO_LINK: Final = 0xFFFFFFFE  # Proton's, in flows that it still sends for a link that it has detached
 FIRST_ID: Final = Symbol("mq:first-id")  # property of a flow: the id that the next message has where it comes from
+MARK: Final = Symbol("mq:mark")  # beside it, where it is another one than before: the mark of such ids
+_MARK: Final = re.compile(r"[0-9A-Za-z-]{0,64}")
+NUMBER_MAX: Final = (1 << 56) - 1  # of a message
 INCOMING_WINDOW: Final = 0x7FFFFFFF  # memory is bounded by credit and size limits, not by counting frames
 
 
@@ -238,8 +242,8 @@ class Session(IncomingTransfers):
             if 0 < used <= link.credit:
                 link.use(used)
                 self.connection.events.append(CreditUsed(link))
-        if link.is_numbered and flow.properties and isinstance(first_id := flow.properties.get(FIRST_ID), int):
-            self.connection.events.append(Numbered(link, first_id))
+        if link.is_numbered and flow.properties and FIRST_ID in flow.properties:
+            self.connection.events.append(_numbered(link, flow.properties))
         if flow.echo:
             self.send_flow(link)
 
@@ -368,3 +372,12 @@ class Session(IncomingTransfers):
         whose = "links-per-session-max" if count_max == self.links_max else "its handle-max"
         why = f"over {count_max} links in a session, by {whose}"
         raise PeerFault("amqp:resource-limit-exceeded", why, Scope.SESSION)
+
+
+def _numbered(link: ReceiverLink, said: dict[Symbol, Any]) -> Numbered:
+    first_id, mark = said[FIRST_ID], said.get(MARK)
+    is_mark = mark is None or (isinstance(mark, str) and _MARK.fullmatch(mark))
+    if not isinstance(first_id, int) or not 0 <= first_id <= NUMBER_MAX or not is_mark:
+        why = f"{FIRST_ID} is a number up to {NUMBER_MAX}, and {MARK} a string like the id of a process"
+        raise PeerFault("amqp:invalid-field", why, Scope.LINK)
+    return Numbered(link, first_id, mark)

@@ -3,9 +3,13 @@
 Each node says of itself how it is reached, with a version that grows: by starts of the node, then by a count within
 one. Versions decide, never clocks: what is newer wins, and what is not may only say how to reach a node of which that
 is not known. A node that has left is remembered by the version that ended it, so that older news do not bring it
-back. Nobody else speaks for this node: who says that it has left is told otherwise, and who claims its id as another
-process is refused. Whoever holds the table spreads `Change.spread` to all neighbours; what comes back is no news, so
-it ends.
+back, and whoever still tells them is told of the end.
+
+Nobody else speaks for this node. Its starts are counted in its journal, which may be wiped or be an old copy: then what
+its past processes said of it is newer than what it says. So it takes the version above whatever it hears of itself,
+and says itself anew. A process that lives and has its id does the same, so one that comes back again and again is
+refused, and told. Whoever holds the table spreads `Change.spread` to all neighbours; what comes back is no news, so it
+ends. Source: docs/adr/0014-message-identity.md.
 """
 
 from __future__ import annotations
@@ -17,12 +21,14 @@ from typing import Final
 from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level
 from mqbroker.base.notice import Notice as Logged
-from mqbroker.cluster.notices import Member, MemberGone, Version
+from mqbroker.cluster.notices import VERSION_MAX, Member, MemberGone, Version
 from mqbroker.cluster.rivals import NEW_ID
 
 MEMBERS_MAX: Final = 1000
 TOMBSTONES_MAX: Final = 4000
 CLAIMS_MAX: Final = 8
+JUMPS_MAX: Final = 3  # over what one process said; one that says more is alive
+JUMPED_MAX: Final = 100  # processes of which that is counted
 
 
 class Kind(enum.Enum):
@@ -33,7 +39,8 @@ class Kind(enum.Enum):
     CHANGED = "changed"  # it is reached or called otherwise
     REFRESHED = "refreshed"  # it said the same again
     GONE = "gone"
-    OURS = "ours"  # somebody said that we have left
+    OURS = "ours"  # somebody said that we have left, or what was newer than what we say
+    PAST = "past"  # somebody does not know that it has left
     SPLIT_BRAIN = "split-brain"  # another process has our node id
     FULL = "full"
 
@@ -85,6 +92,7 @@ class Topology:
         self._others: dict[str, Member] = {}
         self._tombstones: dict[str, Version] = {}  # the oldest first
         self.claims: dict[str, Member] = {}  # by boot id: other processes that claim our node id
+        self._jumps: dict[str, int] = {}  # by boot id: how often we jumped over what it said; the oldest first
         self._is_full_told = False
 
     @property
@@ -125,14 +133,23 @@ class Topology:
 
     def _of_ours(self, notice: Member | MemberGone) -> Change | None:
         own, version = self.own, notice.version
-        is_other = isinstance(notice, Member) and notice.boot_id != own.boot_id
-        if version.epoch > own.version.epoch or (is_other and version.epoch == own.version.epoch):
+        if version < own.version or (isinstance(notice, Member) and notice.boot_id == own.boot_id):
+            return None  # what we said ourselves, or an earlier process of ours did
+        if version.epoch >= VERSION_MAX or (isinstance(notice, Member) and not self._may_jump(notice.boot_id)):
             return self._claimed(notice if isinstance(notice, Member) else own)
+        is_said_of_us = isinstance(notice, MemberGone) and version.epoch == own.version.epoch
         LOOK.has_touched = True
-        if isinstance(notice, MemberGone) and version >= own.version:
-            self.own = replace(own, version=version)
-            return Change(Kind.OURS, self.own, self.again())
-        return None  # what we said ourselves, or an earlier process of ours did
+        self.own = replace(own, version=version if is_said_of_us else Version(version.epoch + 1, -1))
+        return Change(Kind.OURS, self.own, self.again())
+
+    def _may_jump(self, boot_id: str) -> bool:
+        """Whether what this process said may be past; counts how often it was taken so."""
+        LOOK.has_touched = True
+        count = self._jumps.pop(boot_id, 0) + 1
+        self._jumps[boot_id] = count
+        if len(self._jumps) > JUMPED_MAX:
+            del self._jumps[next(iter(self._jumps))]
+        return count <= JUMPS_MAX
 
     def _claimed(self, member: Member) -> Change | None:
         """Told once for each process."""
@@ -148,7 +165,7 @@ class Topology:
         LOOK.has_touched = True
         if known is None:
             if tombstone is not None and notice.version <= tombstone:
-                return None
+                return Change(Kind.PAST, notice, MemberGone(node_id, tombstone))
             if len(self._others) >= MEMBERS_MAX:
                 is_news, self._is_full_told = not self._is_full_told, True
                 return Change(Kind.FULL, notice, None) if is_news else None

@@ -3,7 +3,8 @@
 The source numbers its messages, and sends again what it has no answer for. The ranges of ids that have arrived from
 each of its queues are kept with the messages, in the same append, as ids of duplicate detection are, and under a name
 that no address has. Only what was not answered comes again, and that is never more than a link's credit, so the last
-IDS_MAX messages of a source are enough. Source: docs/adr/0012-cluster-connections.md.
+IDS_MAX messages of a source are enough. One id under two marks (core/marks.py) is two messages, so each mark of a
+source has ranges of its own. Source: docs/adr/0012-cluster-connections.md, docs/adr/0014-message-identity.md.
 """
 
 from __future__ import annotations
@@ -28,22 +29,36 @@ if TYPE_CHECKING:
 
 PREFIX: Final = INTERNAL_PREFIX + "arrived."
 IDS_MAX: Final = 20_000  # messages of a source that are known at least, as many as it sends without an answer
-SOURCES_MAX: Final = 10_000
+SOURCES_MAX: Final = 10_000  # each mark of one counts
+SOURCE_MARKS_MAX: Final = 1_000  # of one source
+MARKED: Final = "#"  # between a source and a mark, which has none
 _RANGE: Final = Struct(">QI")
 
 
 class Arrival(Address):
-    """Where the messages of one link of another node go. `names`: queues, by their names in the cluster."""
+    """Where the messages of one link of another node go. `names`: queues, by their names in the cluster; `key`: what is
+    known of its source is known under this name."""
 
-    __slots__ = ("names", "source")
+    __slots__ = ("key", "names", "source")
 
     def __init__(self, whole: Address, source: str, names: tuple[str, ...]) -> None:
         super().__init__(whole.name, whole.meter, pages=whole.pages)
         self.target = ""
-        self.source = source
+        self.source = self.key = source
         self.names = names
         self.can_page = whole.can_page
         self.is_topic = True  # nothing is made for it
+
+    def numbered_under(self, mark: str) -> None:
+        """What comes from now on has ids under this mark; an older release has none."""
+        LOOK.has_touched = True
+        self.key = f"{self.source}{MARKED}{mark}" if mark else self.source
+
+
+def source_of(key: str) -> str:
+    """Of an `Arrival.key`. The name of a queue may have a # in it, but has a dot behind."""
+    source, _, mark = key.rpartition(MARKED)
+    return key if not source or "." in mark else source
 
 
 class Ranges:
@@ -85,7 +100,8 @@ class Arrivals:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._ranges: OrderedDict[str, Ranges] = OrderedDict()
+        self._ranges: OrderedDict[str, Ranges] = OrderedDict()  # by key
+        self._keys: dict[str, list[str]] = {}  # by source; what was heard of last comes last
         self.node_id = ""
         self.arrived_total = 0
         self.dropped_total = 0
@@ -97,7 +113,7 @@ class Arrivals:
         again may have gone on from here, and must not take another way as well.
         """
         whole = self._store.addresses.get(address)
-        if source in self._ranges:
+        if source in self._keys:
             whole = whole or self._store.add_address(address)
         elif whole is None or not self._queues(whole, names):
             return None
@@ -111,20 +127,20 @@ class Arrivals:
         store = self._store
         whole = store.addresses.get(arrival.name)
         queues = [] if whole is None else self._queues(whole, arrival.names)
-        if whole is None or (not queues and not self._has_come(arrival.source, first_id, run.count)):
+        if whole is None or (not queues and not self._has_come(arrival.key, first_id, run.count)):
             return None
-        known = self._known(arrival.source)
+        known = self._known(arrival.key)
         waits, went = False, 0
         for index, count in known.fresh(first_id, run.count):
             part = run if count == run.count else part_of(run, index, index + count)
             waits = self._take_in(whole, part, queues) or waits
-            self._note(arrival.source, first_id + index, count, is_durable=waits)
+            self._note(arrival.key, first_id + index, count, is_durable=waits)
             went += count
         LOOK.has_touched = True
         self.arrived_total += went
         self.dropped_total += run.count - went
         if went < run.count and run.section.is_durable and not store.decisions.is_idle:
-            self._say_again(arrival.source)
+            self._say_again(arrival.key)
             return True  # what came first may not be on disk yet
         return waits
 
@@ -158,45 +174,63 @@ class Arrivals:
 
     # -- what has arrived ----------------------------------------------------------------------------------------------
 
-    def _has_come(self, source: str, first_id: int, count: int) -> bool:
+    def _has_come(self, key: str, first_id: int, count: int) -> bool:
         """Whether all of these have arrived before."""
-        known = self._ranges.get(source)
+        known = self._ranges.get(key)
         return known is not None and not known.fresh(first_id, count)
 
-    def _known(self, source: str) -> Ranges:
-        found = self._ranges.get(source)
+    def _known(self, key: str) -> Ranges:
+        found = self._ranges.get(key)
         LOOK.has_touched = True
         if found is None:
             if len(self._ranges) >= SOURCES_MAX:
-                self._store.journal.duplicates.drop(PREFIX + self._ranges.popitem(last=False)[0])
-            found = self._ranges[source] = Ranges()
+                self._forget_key(next(iter(self._ranges)))
+            keys = self._keys.setdefault(source_of(key), [])
+            number = max((self._ranges[each].next_number for each in keys), default=1)
+            while len(keys) >= SOURCE_MARKS_MAX or sum(self._ranges[each].count for each in keys[1:]) >= IDS_MAX:
+                self._forget_key(keys[0])  # none of it is without an answer
+            keys.append(key)
+            found = self._ranges[key] = Ranges()
+            found.next_number = number
         return found
 
-    def _note(self, source: str, first: int, count: int, *, is_durable: bool) -> None:
-        known = self._ranges[source]
+    def _note(self, key: str, first: int, count: int, *, is_durable: bool) -> None:
+        known = self._ranges[key]
         number = known.next_number
         LOOK.has_touched = True
         known.add(number, first, count)
         if is_durable:
-            self._store.journal.duplicates.add(PREFIX + source, number, _RANGE.pack(first, count), known.oldest)
+            self._store.journal.duplicates.add(PREFIX + key, number, _RANGE.pack(first, count), known.oldest)
 
-    def _say_again(self, source: str) -> None:
+    def _say_again(self, key: str) -> None:
         """The last one once more, so that there is an append."""
-        known = self._ranges[source]
+        known = self._ranges[key]
         number = next(reversed(known.known))
         said = _RANGE.pack(*known.known[number])
-        self._store.journal.duplicates.add(PREFIX + source, number, said, known.oldest)
+        self._store.journal.duplicates.add(PREFIX + key, number, said, known.oldest)
 
     def forget(self, source: str) -> None:
         """The source is gone for good."""
+        for key in list(self._keys.get(source, ())):
+            self._forget_key(key)
+
+    def _forget_key(self, key: str) -> None:
+        source = source_of(key)
         LOOK.has_touched = True
-        if self._ranges.pop(source, None) is not None:
-            self._store.journal.duplicates.drop(PREFIX + source)
+        self._keys[source].remove(key)
+        if not self._keys[source]:
+            del self._keys[source]
+        del self._ranges[key]
+        self._store.journal.duplicates.drop(PREFIX + key)
 
     def load(self, recovered: Recovered) -> None:
         """Take over what recovery found."""
         for name, stored in recovered.duplicates.items():
             if name.startswith(PREFIX):
-                ranges = self._ranges[name.removeprefix(PREFIX)] = Ranges()
+                key = name.removeprefix(PREFIX)
+                ranges = self._ranges[key] = Ranges()
                 for each in stored:
                     ranges.add(each.number, *_RANGE.unpack(each.duplicate_id))
+                self._keys.setdefault(source_of(key), []).append(key)
+        for keys in self._keys.values():
+            keys.sort(key=lambda each: self._ranges[each].next_number)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from mqbroker.base.look import LOOK
 from mqbroker.core.address import ANYCAST
 from mqbroker.core.kinds import FORWARD, INTERNAL_PREFIX, QueueKind
+from mqbroker.core.marks import Marks
 from mqbroker.core.queue import Queue
 from mqbroker.core.reach import ON_DEMAND, Reach, Remote
 from mqbroker.core.remote_binding import RemoteBinding, cluster_name_of
@@ -56,6 +57,7 @@ class Remotes:
         self.connections: dict[str, Forwarding] = {}
         self.by_name: dict[str, Remote] = {}
         self.queues: dict[Route, Queue] = {}
+        self.marks = Marks()
         self.over: dict[str, None] = {}  # queues beyond a neighbour that were deleted, while something waits for them
         self._numbers: dict[tuple[str, str], int] = {}
         self._reserved_until = 0

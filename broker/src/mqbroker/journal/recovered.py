@@ -93,6 +93,12 @@ class Recovered:
     set_aside: list[int] = field(default_factory=list)
     findings: list[Notice] = field(default_factory=list)
 
+    @property
+    def is_gapless(self) -> bool:
+        """Whether all files are there that were not deleted because of what is read. Else something was given up that
+        said why they could go, and what was moved on from them is lost."""
+        return all(use.number == self.trim + index for index, use in enumerate(self.segments))
+
     def queue_contents(self) -> dict[int, list[tuple[int, int, RecoveredRun]]]:
         """For each queue (first id, n, run) in the order of ids."""
         contents: dict[int, list[tuple[int, int, RecoveredRun]]] = {queue_id: [] for queue_id in self.queues}

@@ -56,10 +56,12 @@ class ArrivalEnd:
         """Whether what comes can stay on disk while the memory is full."""
         return self.arrival.can_page and not self._store.memory.is_shut
 
-    def numbered(self, first_id: int) -> None:
-        """The id of the next message where it comes from."""
+    def numbered(self, first_id: int, mark: str | None) -> None:
+        """The id of the next message where it comes from, and its mark where that is another one than before."""
         LOOK.has_touched = True
         self._next_id = first_id
+        if mark is not None:
+            self.arrival.numbered_under(mark)
 
     def incoming(self, peer: Peer, event: Incoming) -> None:
         """Take messages in, those that had come before as well: they are accepted and dropped."""
@@ -109,7 +111,7 @@ class CanaryEnd:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def numbered(self, first_id: int) -> None:
+    def numbered(self, first_id: int, mark: str | None) -> None:
         """One that comes twice harms nobody."""
 
     def incoming(self, peer: Peer, event: Incoming) -> None:

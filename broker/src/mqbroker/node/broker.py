@@ -147,7 +147,7 @@ class Broker:
             self.gate, self.store.grouping = GroupGate(self.grouping), self.grouping.core
         self._handlers = self._handlers_of_inputs()
         deploy(self, options)
-        self.cluster.start()
+        self.cluster.start(recovered)
         self.canaries.start()
 
     def _handlers_of_inputs(self) -> dict[type, Callable[[Any], None]]:

@@ -11,6 +11,7 @@ from mqbroker.base.look import LOOK
 from mqbroker.cluster.remote_table import RemoteTable
 from mqbroker.config.users import Verifier
 from mqbroker.core.queue import Queue
+from mqbroker.journal.recovered import Recovered
 from mqbroker.node.bridge import Bridge
 from mqbroker.node.cluster_connection import ClusterConnection
 from mqbroker.node.cluster_watcher import ClusterWatcher
@@ -47,14 +48,16 @@ class Cluster:
         self._conn = 0
         self.elsewhere = Elsewhere(self)
 
-    def start(self) -> None:
+    def start(self, recovered: Recovered) -> None:
         """Make the connections, once everything else of the node is there."""
         LOOK.has_touched = True
         for options in self.broker.options.cluster_connections:
             self.connections[options.name] = ClusterConnection(self, options)
         if self.connections:
-            self.broker.store.remotes.on_queue = self._serve
-            self.broker.store.remotes.reserve_ids()
+            remotes = self.broker.store.remotes
+            remotes.on_queue = self._serve
+            remotes.marks.begin(self.broker.store, recovered, self.broker.boot_id)
+            remotes.reserve_ids()
             self._watch()
         for connection in self.connections.values():
             connection.start()

@@ -8,15 +8,16 @@ the other node has no queue for is routed again. Source: docs/adr/0012-cluster-c
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from mqbroker.amqp.events import Settled
 from mqbroker.amqp.links import SenderLink
-from mqbroker.amqp.session import FIRST_ID
+from mqbroker.amqp.session import FIRST_ID, MARK
 from mqbroker.base.errors import PeerFault
 from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level
 from mqbroker.config.slices import ClusterConnectionOptions
+from mqbroker.core.marks import NONE
 from mqbroker.core.moved import forwarded, forwarded_alike
 from mqbroker.core.queue import Queue, Segment
 from mqbroker.node.consumer import LinkConsumer
@@ -39,7 +40,7 @@ REROUTED_MAX: Final = 1000  # messages of a queue that are routed again at a tim
 class ForwardConsumer(LinkConsumer):
     """The one consumer of a store-and-forward queue."""
 
-    __slots__ = ("_next_id", "_unanswered_bytes", "forwards", "is_refused", "rivals")
+    __slots__ = ("_mark", "_next_id", "_unanswered_bytes", "forwards", "is_refused", "rivals")
 
     def __init__(self, forwards: Forwards, link: SenderLink, queue: Queue) -> None:
         super().__init__(forwards.peer, link, queue)
@@ -47,6 +48,7 @@ class ForwardConsumer(LinkConsumer):
         self.rivals: list[Queue] = []  # others whose messages go to some of the same queues
         self.is_refused = False  # the other node has no queue for it: everything is routed again
         self._next_id = 0  # that the other node expects
+        self._mark = NONE  # of which it expects it
         self._unanswered_bytes = 0
 
     def capacity(self) -> int:
@@ -91,14 +93,23 @@ class ForwardConsumer(LinkConsumer):
             return self._give_up(queue, segment)
         LOOK.has_touched = True
         if self.download is None and segment.first_id != self._next_id and self._numbers:
-            self.link.session.send_flow(self.link, {FIRST_ID: ULong(segment.first_id)})
-            self._next_id = segment.first_id
+            self._say_number(segment.first_id)
         went = super().deliver(queue, segment)
         self._next_id += went
         self._unanswered_bytes += self._size_bytes(segment, went)
         for each in self.rivals if went else ():
             self.peer.broker.store.dirty[each] = None
         return went
+
+    def _say_number(self, number: int) -> None:
+        """Which number the next message has, and under which mark where that is another one than before."""
+        said: dict[Symbol, Any] = {FIRST_ID: ULong(number)}
+        mark = self.peer.broker.store.remotes.marks.of(number)
+        LOOK.has_touched = True
+        if mark != self._mark:
+            said[MARK] = self._mark = mark
+        self.link.session.send_flow(self.link, said)
+        self._next_id = number
 
     def rewritten(self, queue: Queue, segment: Segment) -> list[bytes | memoryview] | None:
         """With what is left of its times, and how often it was delivered."""

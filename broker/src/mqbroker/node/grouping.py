@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
 from mqbroker.base.look import LOOK
@@ -71,7 +72,7 @@ class GroupingHandler:
         self.asked: dict[Key, Asked] = {}
         self._locals: list[str] = [self.arbiter] if is_local else []
         self._seen: OrderedDict[tuple[str, int], None] = OrderedDict()
-        self._number = broker.epoch << 32
+        self._number = _beginning(broker.boot_id)
         self._is_silent = False  # it has not answered in time, and nothing was heard of it since
         self._told: set[str] = set()  # what was logged, until it is otherwise
         self._gone: dict[str, None] = {}  # queues that may own groups, and were removed
@@ -403,6 +404,11 @@ class GroupingHandler:
             self._unpin(key)
         if len(idle) >= IDLE_MAX:
             self._reap_ns = now_ns + NS_PER_MS
+
+
+def _beginning(boot_id: str) -> int:
+    """Where the numbers of a process's notices begin: far from those of its earlier ones, whatever its journal says."""
+    return int.from_bytes(sha256(boot_id.encode()).digest()[:7])
 
 
 ACTS: Final[dict[str, Callable[[GroupingHandler, Key, GroupNotice], None]]] = {

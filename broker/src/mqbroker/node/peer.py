@@ -481,7 +481,7 @@ HANDLERS: dict[type, Callable[[Any, Any], None]] = {
     Empty: Peer._empty,
     Posted: Peer._posted,
     Settled: Peer._settled,
-    Numbered: lambda _peer, event: event.link.owner.numbered(event.first_id),
+    Numbered: lambda _peer, event: event.link.owner.numbered(event.first_id, event.mark),
     Retired: lambda peer, event: peer.transactions.retire(event),
     CreditGiven: Peer._credit_given,
     CreditUsed: Peer._credit_used,
