@@ -10,8 +10,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import copies
 import mqctl_reference
-import multicast_copies
 import references
 import role_broker
 
@@ -21,7 +21,7 @@ PIECES: tuple[Callable[[], dict[str, str]], ...] = (
     references.files,
     role_broker.files,
     mqctl_reference.files,
-    multicast_copies.files,
+    copies.files,
 )
 
 

@@ -3,23 +3,31 @@
 Two names for one host are two nodes on one data directory, or two clusters that take each other's files away. A port of
 its own is a host of its own (several may be behind one address), and so is an own way there (jump hosts may lead into
 networks that use the same addresses).
+
+The collection has a copy of this (`make gen`), so it imports nothing of ours.
 """
 
 from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterator, Mapping
-from typing import Any
-
-from mqbroker.base.errors import ConfigFault
+from typing import Any, NamedTuple
 
 HERE = "this machine"
 SSH_PORT = "22"
 WAYS = ("ansible_ssh_common_args", "ansible_ssh_extra_args", "ansible_ssh_args", "ansible_paramiko_proxy_command")
 
 
-def one_name_each(hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, ConfigFault]]:
-    """Faults of hosts that another name of the inventory stands for already: host -> its variables."""
+class SecondName(NamedTuple):
+    """A name of a host that `first` stands for already, and what to do about it."""
+
+    host: str
+    first: str
+    why: str
+
+
+def second_names(hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[SecondName]:
+    """Names that lead to a host which has one: host -> its variables."""
     first: dict[tuple[str, ...], str] = {}
     for host, variables in hosts.items():
         place = place_of(host, variables)
@@ -31,7 +39,7 @@ def one_name_each(hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str,
         clusters = [str(each.get("mq_cluster_name")) for each in (hosts[other], variables)]
         where = "" if clusters[0] == clusters[1] else f" of cluster {clusters[0]}"
         why = f"leads to {place[0]}, which is {other}{where} already; a host has one name and is in one cluster"
-        yield host, ConfigFault("ansible_host", f"{why}: remove one of them")
+        yield SecondName(host, other, f"{why}: remove one of them")
 
 
 def place_of(host: str, variables: Mapping[str, Any]) -> tuple[str, ...]:

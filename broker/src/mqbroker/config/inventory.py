@@ -18,7 +18,7 @@ from mqbroker.config import catalogue, clustering, faults, grouping, routing, su
 from mqbroker.config.declaring import Table, toml_name, yaml_name
 from mqbroker.config.faults import merged
 from mqbroker.config.group_kinds import HAVE_LOCAL_ADDRESS
-from mqbroker.config.hosts import one_name_each
+from mqbroker.config.hosts import second_names
 from mqbroker.config.load import address_faults, overlap, tls_faults
 from mqbroker.config.matching import DELIMITER, same_for_all
 from mqbroker.config.options import ListenerTable
@@ -58,7 +58,7 @@ def check_inventory(hosts: Mapping[str, Vars]) -> list[ConfigFault]:
         found += [(host, fault) for fault in _unknown_variables(variables)]
     for host, variables in brokers.items():
         found += [(host, fault) for check in HOST_CHECKS for fault in check(variables)]
-    found += one_name_each({host: hosts[host] for host in brokers})
+    found += [(one.host, ConfigFault("ansible_host", one.why)) for one in second_names({h: hosts[h] for h in brokers})]
     found += [*_between_hosts(brokers), *grouping.between_hosts(brokers, OPAQUE), *clustering.between_hosts(brokers)]
     if not brokers:
         why = "is set for no host; set it for the group that is the cluster, then add secrets with `mqctl init`"

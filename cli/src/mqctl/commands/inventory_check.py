@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mqbroker.config.hosts import one_name_each
+from mqbroker.config.hosts import second_names
 from mqbroker.config.inventory import check_inventory
 
 from mqctl import inventory
@@ -73,8 +73,8 @@ def checked(world: World, options: InventoryOptions) -> Cluster:
     # Of the other clusters only this matters here: that no host has a name there as well.
     own = {host.name: host.variables for host in cluster.hosts}
     everywhere = {host.name: host.variables for one in clusters for host in one.hosts}
-    told = {host for host, _ in one_name_each(own)}
-    found += [{"path": host, "why": fault.why} for host, fault in one_name_each(everywhere) if host not in told]
+    told = {one.host for one in second_names(own)}
+    found += [{"path": one.host, "why": one.why} for one in second_names(everywhere) if one.host not in told]
     for fault in found:
         world.note(f"{fault['path']}: {fault['why']}")
     if found:
