@@ -20,6 +20,9 @@ PHYSICAL = "the disk is full"
 
 # Task -> what is known when it fails, and what must be said.
 SAID: dict[str, tuple[dict[str, Any], str]] = {
+    "Each host has one name": (
+        {"__mq_second_names": "mq2 leads to mq1"}, "mq2 leads to mq1; nothing was changed on any host",
+    ),
     "No host was refused": (
         {"preflight_verdict": {"state": "refused", "reasons": ["no room", "no clock"]}},
         "no room; no clock; nothing was changed on any host; put that right, or leave the host out with --limit",

@@ -1,0 +1,102 @@
+"""The collection without mqctl: what it finds by itself in an inventory, and members that are away. Real Ansible.
+
+Hosts are rooms on this machine (tests/support/ansible_lines).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.system.mqctl.test_hosts_that_fall_out import COMMON, LINES, ROOT, Hosts
+
+ANSIBLE = Path(sys.executable).parent / "ansible-playbook"
+
+
+class Site:
+    """A folder for inventories, playbooks, and the names of tasks that have reached a host."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def play(self, playbook: str, hosts: Hosts, *words: str) -> subprocess.CompletedProcess[str]:
+        # Named one by one: where a task is delegated, inventory_hostname is the host that delegates it.
+        own = {name: {"line_log": f"{self.folder}/{name}.log", **variables} for name, variables in hosts.items()}
+        (self.folder / "inventory.json").write_text(json.dumps({"all": {"vars": COMMON, "hosts": own}}))
+        environ = {
+            **os.environ,
+            "ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".dev"),
+            "ANSIBLE_CONNECTION_PLUGINS": str(LINES),
+        }
+        return subprocess.run(
+            [ANSIBLE, "-i", "inventory.json", playbook, *words], cwd=self.folder, env=environ, capture_output=True,
+            text=True, timeout=300, check=False,
+        )  # fmt: skip
+
+    def tasks(self, name: str, *files: str) -> None:
+        """A playbook of task files of ours."""
+        play = {
+            "name": "now", "hosts": "all", "gather_facts": False, "max_fail_percentage": 0,
+            "vars_files": [str(ROOT / "playbooks/vars/roles.yml")],
+            "tasks": [
+                {"name": "know oneself", "ansible.builtin.set_fact": {"broker_identities": []}},
+                *({"name": one, "ansible.builtin.import_tasks": str(ROOT / "playbooks/tasks" / one)} for one in files),
+                {"name": "last", "ansible.builtin.debug": {"msg": "{{ __mq_member_addresses | default('none') }}"}},
+            ],
+        }  # fmt: skip
+        (self.folder / name).write_text(json.dumps([play]))
+
+    @property
+    def reached(self) -> set[str]:
+        return {path.stem for path in self.folder.glob("*.log")}
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return Site(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("playbook", "limit"),
+    [("mqops.cluster.rollout", "mq1"), ("mqops.cluster.uninstall", "all"), ("mqops.cluster.firewall", "mq2")],
+)
+def test_two_names_for_one_host_end_every_playbook_before_its_first_look(site: Site, playbook: str, limit: str) -> None:
+    same: dict[str, Any] = {"ansible_host": "192.0.2.11"}
+    hosts = {"mq1": same, "mq2": {**same, "mq_cluster_name": "other"}, "mq3": {"ansible_host": "192.0.2.13"}}
+    done = site.play(playbook, hosts, "--limit", limit)
+    assert done.returncode != 0
+    said = " ".join(done.stdout.split())
+    assert "host mq2: ansible_host: leads to 192.0.2.11, which is mq1 of cluster main already" in said, done.stdout
+    assert "nothing was changed on any host" in said
+    assert site.reached == set()
+
+
+def test_two_names_elsewhere_hold_nobody_up(site: Site) -> None:
+    same: dict[str, Any] = {"ansible_host": "192.0.2.11", "mq_cluster_name": "other"}
+    hosts = {"mq1": same, "mq2": same, "mq3": {"ansible_host": "192.0.2.13"}}
+    done = site.play("mqops.cluster.firewall", hosts, "--limit", "mq3", "--check")
+    assert done.returncode == 0, done.stdout
+    assert site.reached == {"mq3"}
+
+
+@pytest.mark.parametrize("words", [(), ("--check",)])
+def test_a_member_that_is_away_makes_no_other_host_unreachable(site: Site, words: tuple[str, ...]) -> None:
+    """Also one that is lost between two looks at it, and in a check."""
+    site.tasks("members.json", "members.yml", "identities.yml")
+    ask = "Find the addresses of the members that are not part of this run"
+    hosts = {
+        "mq1": {}, "mq2": {"mq_local_bind_address": "127.0.0.2"}, "away": {"line_cut_at": ask},
+        "lost": {"line_cut_at": "Read the node ids of the members that are not part of this run"},
+    }  # fmt: skip
+    done = site.play("members.json", hosts, "--limit", "mq1", *words)
+    assert done.returncode == 0, done.stdout
+    assert "unreachable=0" in done.stdout
+    # Who was reached is known.
+    assert sorted(site.reached) == ["away", "lost", "mq1", "mq2"]
+    assert "127.0.0.2" in done.stdout.partition("TASK [last]")[2]
