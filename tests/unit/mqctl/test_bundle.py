@@ -6,8 +6,10 @@ import re
 from pathlib import Path
 
 import pytest
+from mqctl import __version__
 from mqctl.bundle.build import lock_with_broker
-from mqctl.bundle.manifest import MANIFEST, damage, describe, parse_target, read, release_of
+from mqctl.bundle.find import bundle_folder
+from mqctl.bundle.manifest import MANIFEST, damage, describe, folder_name, parse_target, read, release_of
 from mqctl.errors import CommandError, UsageError
 
 TARGET = parse_target("3.11", "manylinux_2_36_x86_64")
@@ -79,3 +81,21 @@ def test_the_broker_stands_in_the_lock_by_hash() -> None:
     assert lock_with_broker("a==1 --hash=sha256:0\n", "0.1.0", "ff") == (
         "a==1 --hash=sha256:0\nmqbroker==0.1.0 \\\n    --hash=sha256:ff\n"
     )
+
+
+def test_bundles_for_other_hosts_lie_beside_each_other(tmp_path: Path) -> None:
+    targets = [("3.11", "manylinux_2_36_x86_64"), ("3.12", "manylinux_2_36_x86_64"), ("3.11", "manylinux_2_36_aarch64"),
+               ("3.11", "manylinux_2_17_x86_64")]  # fmt: skip
+    names = [folder_name(__version__, parse_target(*one)) for one in targets]
+    assert len(set(names)) == len(names)
+    assert names[0] == f"bundle-{__version__}-cp311-manylinux_2_36_x86_64"
+    dist = tmp_path / "dist"
+    (dist / f"bundle-{__version__}1-cp311-manylinux_2_36_x86_64").mkdir(parents=True)
+    with pytest.raises(UsageError, match="there is no bundle of"):
+        bundle_folder(None, tmp_path)
+    (dist / names[0]).mkdir()
+    assert bundle_folder(None, tmp_path) == dist / names[0]
+    (dist / names[1]).mkdir()
+    with pytest.raises(UsageError, match=f"{names[0]}, {names[1]}"):
+        bundle_folder(None, tmp_path)
+    assert bundle_folder(f"dist/{names[1]}", tmp_path) == dist / names[1]

@@ -18,7 +18,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mqctl.bundle import native
-from mqctl.bundle.manifest import LOCK, MANIFEST, WHEELS, Manifest, Target, describe, require_fit, sha256_of
+from mqctl.bundle.manifest import (
+    LOCK,
+    MANIFEST,
+    WHEELS,
+    Manifest,
+    Target,
+    describe,
+    folder_name,
+    require_fit,
+    sha256_of,
+)
 from mqctl.errors import CommandError
 
 SOURCE_DATE_EPOCH = "1577836800"  # 2020-01-01, where the environment does not say otherwise
@@ -63,7 +73,7 @@ def build(recipe: Recipe, say: Say) -> tuple[Path, Manifest]:
         manifest = describe(folder, version, recipe.target)
         (folder / MANIFEST).write_text(manifest.to_json())
         _same_modes(folder)
-        place = recipe.output / f"bundle-{version}"
+        place = recipe.output / folder_name(version, recipe.target)
         _put(folder, place)
     return place, manifest
 

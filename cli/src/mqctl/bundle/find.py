@@ -16,8 +16,13 @@ def checkout(start: Path) -> Path | None:
     return None
 
 
+def is_named(folder: Path) -> bool:
+    """Whether it is called like a bundle of this version; those of earlier ones do not say for which hosts they are."""
+    return folder.name == f"bundle-{__version__}" or folder.name.startswith(f"bundle-{__version__}-")
+
+
 def bundle_folder(named: str | None, start: Path) -> Path:
-    """The bundle that the user named, else the one that `bundle build` made for this version."""
+    """The bundle that the user named, else the only one that `bundle build` has made for this version."""
     if named:
         folder = (start / named).expanduser()
         if not folder.is_dir():
@@ -25,7 +30,14 @@ def bundle_folder(named: str | None, start: Path) -> Path:
         return folder.resolve()
     root = checkout(start)
     for base in [start, *([root] if root else [])]:
-        folder = base / "dist" / f"bundle-{__version__}"
-        if folder.is_dir():
-            return folder.resolve()
+        found = [
+            one for one in sorted((base / "dist").glob(f"bundle-{__version__}*")) if one.is_dir() and is_named(one)
+        ]
+        if len(found) > 1:
+            names = ", ".join(one.name for one in found)
+            raise UsageError(
+                f"there are bundles for several kinds of hosts under dist/: {names}", f"name one: {found[0]}"
+            )
+        if found:
+            return found[0].resolve()
     raise UsageError(f"there is no bundle of {__version__} under dist/", "mqctl bundle build")

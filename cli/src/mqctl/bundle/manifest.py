@@ -1,6 +1,7 @@
 """The manifest of a bundle: for which Python and platform it is, and the SHA-256 of each of its files.
 
-A bundle is a folder `bundle-<version>/` with `wheels/`, `requirements.lock` and `manifest.json`. The name of a release
+A bundle is a folder `bundle-<version>-<abi>-<platform>/`, so that those for other hosts lie beside it, with `wheels/`,
+`requirements.lock` and `manifest.json`. The name of a release
 on a host is `<version>-<first 8 digits of the SHA-256 of the manifest without that name>`: the manifest names every
 wheel that is there by its hash, and the Python and the platform, for which the lock may name the same wheels.
 """
@@ -80,6 +81,11 @@ class Target:
             if minor in LEGACY_TAGS:
                 tags.append(f"{LEGACY_TAGS[minor]}_{self.machine}")
         return [*tags, f"linux_{self.machine}"]
+
+
+def folder_name(version: str, target: Target) -> str:
+    """What the folder of a bundle is called."""
+    return f"bundle-{version}-{target.abi}-{target.platform}"
 
 
 def parse_target(python: str, platform: str) -> Target:

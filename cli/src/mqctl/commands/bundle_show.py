@@ -22,7 +22,7 @@ COLUMNS = (Column("path"), Column("size_bytes", is_number=True), Column("sha256"
 class Options(ReaderOptions):
     """Which bundle."""
 
-    folder: Annotated[str, typer.Argument(help="Folder of the bundle. [default: dist/bundle-<version>]")] = ""
+    folder: Annotated[str, typer.Argument(help="Folder of the bundle. [default: the one of this version in dist]")] = ""
 
 
 def run(world: World, options: Options) -> int:

@@ -30,7 +30,9 @@ COLUMNS = (Column("host"), Column("level"), Column("check"), Column("message"))
 class BundleOptions(InventoryOptions):
     """A command that needs the bundle."""
 
-    bundle: Annotated[str, typer.Option(help="Folder of the bundle. [default: mq_bundle, dist/bundle-<version>]")] = ""
+    bundle: Annotated[
+        str, typer.Option(help="Folder of the bundle. [default: mq_bundle, the one of this version in dist]")
+    ] = ""
     limit: Annotated[
         str,
         typer.Option(help="Only these hosts; names or wildcards, separated by commas.", autocompletion=complete.hosts),
