@@ -17,15 +17,21 @@ from ansible_collections.mqops.cluster.plugins.module_utils import command
 
 @dataclass(frozen=True)
 class Found:
-    """A user that was set: its name as the broker keeps it, and whether anything changed."""
+    """A user that was set: its name as the broker keeps it, and whether anything changed.
+
+    `is_first`: of a new file, because the old one cannot be read.
+    """
 
     name: str
     is_changed: bool
+    is_first: bool = False
 
 
 def set_user(file: str, user: Mapping[str, Any], is_check: bool = False, executable: str = command.EXECUTABLE) -> Found:
-    """Add or change one user. `user` has name, password and roles. Raises CommandFault."""
-    arguments = ["users", "set", "--stdin", "--json", "--file", file]
+    """Add or change one user. `user` has name, password and roles. A file that cannot be read is set aside, so that
+    nothing is lost that somebody could still read in it. Raises CommandFault.
+    """
+    arguments = ["users", "set", "--stdin", "--json", "--set-aside", "--file", file]
     for role in user["roles"]:
         arguments += ["--role", role]
     if is_check:
@@ -36,7 +42,7 @@ def set_user(file: str, user: Mapping[str, Any], is_check: bool = False, executa
     if answer.code != command.DONE:
         raise command.CommandFault(f"user {user['name']}: {answer.complaint}")
     found = answer.json()
-    return Found(found["name"], bool(found["changed"]))
+    return Found(found["name"], bool(found["changed"]), bool(found["damaged"]))
 
 
 def remove_others(

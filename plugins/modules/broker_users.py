@@ -11,6 +11,7 @@ short_description: Set users of broker instances
 description:
   - Adds users, changes passwords and roles, and removes others where that is wanted. The broker's own program turns a
     password into a verifier; the password goes there by standard input and is kept nowhere.
+  - A file of users that cannot be read is set aside as C(users.json.damaged), and a new one is begun.
   - A running broker takes the users on its next reload, and ends the connections of those that are gone.
 author:
   - mqops maintainers (@mqops)
@@ -99,7 +100,8 @@ def bring(params, is_check, executable):
     for file in [Places().users(one) for one in params["instances"]]:
         found = [set_user(file, user, is_check, executable) for user in params["users"]]
         changed.update(one.name for one in found if one.is_changed)
-        if params["exclusive"]:
+        # In a check the file that cannot be read still stands there, and has nobody who could be removed.
+        if params["exclusive"] and not (is_check and any(one.is_first for one in found)):
             changed.update(remove_others(file, [one.name for one in found], is_check, executable))
     return sorted(changed)
 

@@ -28,6 +28,7 @@ LOOKS = {
     "ansible.builtin.assert", "ansible.builtin.debug", "ansible.builtin.fail", "ansible.builtin.find",
     "ansible.builtin.include_tasks", "ansible.builtin.meta", "ansible.builtin.set_fact", "ansible.builtin.stat",
     "ansible.builtin.wait_for_connection", "block", "mqops.cluster.bind_address", "mqops.cluster.broker_status",
+    "mqops.cluster.release_files",
 }  # fmt: skip
 # The tasks that make what a host has only while they run, or that a plan has lines of their own for, each with why.
 OTHERWISE = {

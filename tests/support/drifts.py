@@ -96,6 +96,13 @@ FILTERED = (
         ("firewall: Write the unit",),
     ),
     Drift(f"touch {UNITS}/mqbroker@.service", "unit as systemd has it", "read again"),
+    # What else goes together with it.
+    Drift("echo '{' > /var/lib/mq/default/users.json", "users", "replace"),
+    Drift(
+        "echo '#' >> $(readlink -f /opt/mq/current)/lib/python3*/site-packages/mqbroker/__init__.py",
+        "files of the release",
+        "install",
+    ),
 )
 # These cannot go together with the others.
 ALONE = (

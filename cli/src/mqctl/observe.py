@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from importlib import resources
 from typing import Any
 
@@ -17,6 +18,7 @@ from mqctl.ssh import shell as remote
 from mqctl.world import World
 
 OBSERVE_TIME_S = 60.0
+CURRENT = "/opt/mq/current"
 
 
 def observe(world: World, host: Host) -> Seen:
@@ -28,9 +30,22 @@ def observe(world: World, host: Host) -> Seen:
     if result.code != 0:
         raise Unreachable(host.name, f"{access.python} failed: {result.complaint}", "mqctl preflight")
     try:
-        return seen_of(json.loads(result.out))
+        seen = seen_of(json.loads(result.out))
+        if not (seen.release and seen.releases.get(seen.release)):
+            return seen
+        return replace(seen, release_faults=faults_of(world, host))
     except (ValueError, LookupError, TypeError) as fault:
         raise CommandError(f"{host.name}: what it says of itself cannot be read: {fault}", "mqctl preflight") from None
+
+
+def faults_of(world: World, host: Host) -> tuple[str, ...]:
+    """What of the current release is not as it was installed."""
+    program = resources.files("mqctl.remote").joinpath("release_files.py").read_bytes()
+    access = host.access
+    result = remote.run(shell(world, access), [access.python, "-", CURRENT], program, OBSERVE_TIME_S)
+    if result.code != 0:
+        raise Unreachable(host.name, f"{access.python} failed: {result.complaint}", "mqctl preflight")
+    return tuple(map(str, json.loads(result.out)[CURRENT]))
 
 
 def seen_of(found: Mapping[str, Any]) -> Seen:
@@ -55,6 +70,7 @@ def _instance(found: Mapping[str, Any]) -> SeenInstance:
         options=text(found["options"]),
         users=text(found["users"]),
         node_id=found["node_id"],
+        trouble=found["trouble"],
         active=unit.get("ActiveState", "inactive"),
         enabled=unit.get("UnitFileState", ""),
         is_unread=unit.get("NeedDaemonReload") == "yes",

@@ -15,6 +15,7 @@ from mqbroker.config.variables import HostVariables
 UNITS = "/etc/systemd/system/"
 UNIT_FILE = f"{UNITS}mqbroker@.service"
 FILTER_PLACE, FILTER_UNIT = "/etc/mq-firewall", f"{UNITS}mq-firewall.service"
+MOVE_AWAY = "move away"
 STOP_TIMEOUT_MS, STOP_MARGIN_S = 10_000, 15
 KEPT = ("identity.json", "users.json")
 SECRET = "cluster-secret"
@@ -24,7 +25,8 @@ SECRET = "cluster-secret"
 class Place:
     """One of them. `kind`: file, folder or link. `content`: SHA-256 of a file, where a link leads; None: any will do.
 
-    `is_told`: another line of the plan says where it is missing or what is in it.
+    `is_told`: another line of the plan says where it is missing or what is in it. `is_replaced`: a rollout sets aside
+    what stands there instead, unless that is a link.
     """
 
     kind: str
@@ -34,6 +36,7 @@ class Place:
     content: str | None = None
     is_told: bool = False
     is_secret: bool = False
+    is_replaced: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +107,7 @@ def _of_instance(name: str, variables: HostVariables, given: Given) -> dict[str,
         data: Place("folder", "mq", "mq", "0700"),
         settings: Place("folder"),
         f"{settings}/stop-timeout.conf": Place("file", mode="0644", content=digest(stop_timeout(variables))),
-        **{f"{data}/{one}": replace(ours, is_told=True) for one in KEPT},
+        **{f"{data}/{one}": replace(ours, is_told=True, is_replaced=one == "users.json") for one in KEPT},
     }
     if variables.mq_broadcast_groups or variables.mq_discovery_groups or variables.mq_cluster_connections:
         content = digest(f"{variables.mq_cluster_secret}\n")
@@ -135,7 +138,8 @@ def differences(wanted: Mapping[str, Place], seen: Mapping[str, Place]) -> Itera
                 yield Difference(path, place.kind, "create")
             absent.append(path)
         elif found.kind != place.kind:
-            yield Difference(path, place.kind, "move away", found.kind, place.kind)
+            if not place.is_replaced or found.kind == "link":
+                yield Difference(path, place.kind, MOVE_AWAY, found.kind, place.kind)
         else:
             yield from _attributes(path, place, found)
 

@@ -18,11 +18,13 @@ from mqbroker.config.compare import Verdict, changes
 from mqbroker.config.load import parse
 from mqbroker.config.slices import BrokerOptions
 
-from mqctl.places import FILTER_PLACE, FILTER_UNIT, UNIT_FILE, Place, differences
+from mqctl.places import FILTER_PLACE, FILTER_UNIT, MOVE_AWAY, UNIT_FILE, Place, differences
 
 HASH_CHARACTERS = 16
 RELEASES_KEPT = 3
 ACTIVE = {"active", "reloading", "activating"}
+# What no rollout does, since it could lose what nobody can make again: a person has to come first.
+BY_HAND = {MOVE_AWAY, "by hand"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +105,8 @@ class Loaded:
 class SeenInstance:
     """An instance as it is on the host; None stands for what is not there.
 
-    `is_unread`: the files of its unit have changed since systemd read them; `fragment`: the file that its unit is from.
+    `trouble`: why no broker may start with its identity, or without one. `is_unread`: the files of its unit have
+    changed since systemd read them; `fragment`: the file that its unit is from.
     """
 
     options: str | None = None
@@ -115,13 +118,15 @@ class SeenInstance:
     certificates: Mapping[str, str] = field(default_factory=dict)
     is_unread: bool = False
     fragment: str = UNIT_FILE
+    trouble: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
     """A host as it is. `traces`: instance -> places that have something of it; `running`: instances that run.
 
-    `releases`: those that are there, the newest first -> whether each was installed to its end.
+    `releases`: those that are there, the newest first -> whether each was installed to its end. `release_faults`: what
+    of the current one is not as it was installed.
     """
 
     release: str | None = None
@@ -131,6 +136,7 @@ class Seen:
     traces: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     running: tuple[str, ...] = ()
     releases: Mapping[str, bool] = field(default_factory=dict)
+    release_faults: tuple[str, ...] = ()
     places: Mapping[str, Place] = field(default_factory=dict)
     filter: Filter = Filter()
     instances: Mapping[str, SeenInstance] = field(default_factory=dict)
@@ -138,7 +144,8 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One difference. `needs` is none, reload or restart: what it takes from a running broker."""
+    """One difference. `needs` is none, reload or restart: what it takes from a running broker. An action that is among
+    BY_HAND is nothing that a rollout would do: it refuses to begin."""
 
     host: str
     instance: str
@@ -169,6 +176,9 @@ def _host_changes(host: str, wanted: Wanted, seen: Seen) -> Iterator[Change]:
     elif not seen.releases.get(wanted.release):
         state = "not complete" if wanted.release in seen.releases else "gone"
         yield Change(host, "", "files of the release", "install", state, wanted.release)
+    elif seen.release_faults:
+        more = f", and {len(seen.release_faults) - 1} more" if len(seen.release_faults) > 1 else ""
+        yield Change(host, "", "files of the release", "install", f"{seen.release_faults[0]}{more}", wanted.release)
     others = [one for one in seen.releases if one != wanted.release]
     for old in others[max(wanted.releases_kept, 2) - 1 :]:
         yield Change(host, "", f"release {old}", "remove", old)
@@ -227,7 +237,9 @@ def _all_instances(host: str, wanted: Wanted, seen: Seen) -> Iterator[Change]:
 
 
 def _instance_changes(host: str, name: str, wanted: WantedInstance, seen: SeenInstance) -> Iterator[Change]:
-    if seen.node_id is None:
+    if seen.trouble:
+        yield Change(host, name, "identity", "by hand", seen.trouble, "restore it, or mqbroker identity adopt or new")
+    elif seen.node_id is None:
         yield Change(host, name, "identity", "create", after="a new node id")
     yield from _option_changes(host, name, wanted.options, seen.options)
     yield from _certificate_changes(host, name, wanted.certificates, seen.certificates)

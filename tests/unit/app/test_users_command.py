@@ -162,3 +162,38 @@ def test_root_leaves_the_file_to_the_owner_of_the_directory(tmp_path: Path) -> N
     for name in ("users.json", "users.json.lock"):
         state = (directory / name).stat()
         assert (state.st_uid, state.st_gid) == (12345, 12346)
+
+
+DAMAGED = {"no JSON": "{", "another form": '{"format": 9}', "no text": "\xff\xfe", "nothing": ""}
+
+
+@pytest.mark.parametrize("what", DAMAGED)
+def test_a_file_that_cannot_be_read_is_set_aside_where_that_is_asked_for(tmp_path: Path, what: str) -> None:
+    file = tmp_path / "users.json"
+    file.write_text(DAMAGED[what], encoding="latin-1")
+    plain = users("set", "app", "--stdin", "--file", str(file), stdin=b"canary-1")
+    assert plain.returncode == exits.FAILED
+    look = users("set", "app", "--stdin", "--set-aside", "--check", "--json", "--file", str(file), stdin=b"canary-1")
+    assert json.loads(look.stdout)["changed"]
+    assert json.loads(look.stdout)["damaged"]
+    assert file.read_text(encoding="latin-1") == DAMAGED[what]
+    done = users("set", "app", "--stdin", "--set-aside", "--file", str(file), stdin=b"canary-1")
+    assert (done.returncode, done.stdout) == (exits.DONE, b"changed\n")
+    assert f"it is {file}.damaged now" in done.stderr.decode()
+    assert (tmp_path / "users.json.damaged").read_text(encoding="latin-1") == DAMAGED[what]
+    assert set(users_file.read(file)) == {"app"}
+    assert put(file, "canary-1", "--set-aside") == "unchanged"
+
+
+def test_each_file_that_is_set_aside_keeps_its_own_name(tmp_path: Path) -> None:
+    file = tmp_path / "users.json"
+    for text in ("first", "second"):
+        file.write_text(text)
+        assert users("set", "app", "--stdin", "--set-aside", "--file", str(file), stdin=b"canary-1").returncode == 0
+    file.unlink()
+    file.mkdir()
+    assert users("set", "app", "--stdin", "--set-aside", "--file", str(file), stdin=b"canary-1").returncode == 0
+    assert (tmp_path / "users.json.damaged").read_text() == "first"
+    assert (tmp_path / "users.json.damaged.2").read_text() == "second"
+    assert (tmp_path / "users.json.damaged.3").is_dir()
+    assert set(users_file.read(file)) == {"app"}

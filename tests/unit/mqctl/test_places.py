@@ -41,6 +41,13 @@ def test_what_is_missing_or_of_another_kind() -> None:
     assert (found.action, found.before) == ("move away", "link")
 
 
+def test_what_a_rollout_sets_aside_is_told_as_something_else() -> None:
+    wanted = {"/u": replace(FILE, is_told=True, is_replaced=True)}
+    assert list(differences(wanted, {"/u": Place("folder")})) == []
+    (found,) = differences(wanted, {"/u": Place("link", content="/etc/passwd")})
+    assert found.action == "move away"
+
+
 def test_a_secret_is_compared_and_not_shown() -> None:
     secret = replace(FILE, is_secret=True)
     (found,) = differences({"/s": secret}, {"/s": replace(secret, content="bbbbbbbb-1")})

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from mqbroker.base.errors import MqError
 from mqbroker.config import users as broker_users
+from mqbroker.io import identity as broker_identity
 from mqctl.bundle.manifest import Manifest
 from mqctl.desired import wanted_of
 from mqctl.inventory import Host
@@ -199,6 +202,58 @@ def test_traces_of_instances_are_found_wherever_they_are(tmp_path: Path) -> None
 def test_services_and_identity(instance: dict[str, object], what: str, action: str) -> None:
     change = only(diff_host("mq1", WANTED, seen(**instance)))
     assert (change.what, change.action) == (what, action)
+
+
+def test_a_release_that_is_not_as_it_was_installed() -> None:
+    change = only(diff_host("mq1", WANTED, replace(SEEN, release_faults=("bin/mqbroker has changed", "x", "y"))))
+    assert (change.what, change.action, change.before) == (
+        "files of the release", "install", "bin/mqbroker has changed, and 2 more",
+    )  # fmt: skip
+    assert only(diff_host("mq1", WANTED, replace(SEEN, release_faults=("x is gone",)))).before == "x is gone"
+
+
+def test_an_identity_that_no_rollout_mends(tmp_path: Path) -> None:
+    """The same cases, and the same verdict, as in the broker's own program."""
+    machine, directory = "0" * 32, tmp_path / "a"
+
+    def said() -> tuple[str | None, str]:
+        found = program.identity_of(str(directory), machine)
+        is_refused = False
+        try:
+            broker_identity.init(directory, machine)
+        except MqError:
+            is_refused = True
+        assert is_refused is bool(found[1])
+        return found
+
+    assert said() == (None, "")
+    file = directory / "identity.json"
+    text = file.read_text()
+    assert said() == (json.loads(text)["node_id"], "")
+    for wrong, why in (
+        (text.replace(machine, "1" * 32), "it was made on another machine"),
+        (text.replace(str(directory), "/elsewhere"), "it was made for /elsewhere"),
+        ("{", f"{file} is not an identity"),
+        ("[]", f"{file} is not an identity"),
+    ):
+        file.write_text(wrong)
+        assert said()[1] == why
+    file.unlink()
+    (directory / "journal").mkdir()
+    (directory / "journal/0").touch()
+    assert "holds messages" in said()[1]
+    change = only(diff_host("mq1", WANTED, seen(node_id=None, trouble=said()[1])))
+    assert (change.what, change.action) == ("identity", "by hand")
+
+
+def test_what_is_no_file_has_no_content(tmp_path: Path) -> None:
+    (tmp_path / "round").symlink_to("round")
+    for odd in (tmp_path, tmp_path / "round"):
+        assert program.text_of(str(odd)) == ""
+    assert program.text_of(str(tmp_path / "none")) is None
+    # A rollout sets aside what cannot be read as users.
+    change = diff_host("mq1", WANTED, seen(users=""))[0]
+    assert (change.what, change.action) == ("users", "replace")
 
 
 @pytest.mark.parametrize(

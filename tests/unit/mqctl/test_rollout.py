@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 from mqctl.commands.plan import Plan
-from mqctl.commands.rollout import batch_of
+from mqctl.commands.rollout import batch_of, require_no_hand
 from mqctl.commands.scale_up import is_added
-from mqctl.errors import UsageError
+from mqctl.errors import CommandError, UsageError
 from mqctl.inventory import Host
 from mqctl.plan import Change
 
@@ -45,3 +45,17 @@ def test_hosts_on_which_no_rollout_ended_well_are_added(own: list[tuple[str, str
     other = Change("mq2", "", "release", "create")
     changes = [other, *(Change("mq1", instance, what, action) for instance, what, action in own)]
     assert is_added(Plan("main", changes, {}, {}), host) is expected
+
+
+def test_what_only_a_person_can_mend_is_told_before_anything_is_begun() -> None:
+    usual = Change("mq1", "a", "service", "start")
+    require_no_hand([usual])
+    odd = [
+        Change("mq1", "", "folder /etc/mq", "move away", "link", "folder"),
+        Change("mq2", "a", "identity", "by hand", "it was made on another machine"),
+    ]
+    with pytest.raises(CommandError, match="nothing was changed on any host") as raised:
+        require_no_hand([usual, *odd])
+    assert raised.value.what.startswith(
+        "mq1: folder /etc/mq: link, move away; mq2: identity: it was made on another machine, by hand"
+    )

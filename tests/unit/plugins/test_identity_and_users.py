@@ -91,6 +91,17 @@ def test_others_are_removed_and_a_check_only_says_whom(tmp_path: Path) -> None:
         remove_others(str(file), ["app"], executable=MQBROKER)
 
 
+def test_a_file_that_cannot_be_read_is_replaced_and_kept_beside(tmp_path: Path) -> None:
+    file = tmp_path / "users.json"
+    file.write_text("{")
+    assert set_user(str(file), APP, is_check=True, executable=MQBROKER) == Found("app", True, True)
+    assert file.read_text() == "{"
+    assert set_user(str(file), APP, executable=MQBROKER) == Found("app", True, True)
+    assert (tmp_path / "users.json.damaged").read_text() == "{"
+    assert remove_others(str(file), ["app"], executable=MQBROKER) == []
+    assert set_user(str(file), APP, executable=MQBROKER) == Found("app", False)
+
+
 def test_a_check_without_a_release_says_that_all_would_change(tmp_path: Path) -> None:
     file, missing = str(tmp_path / "users.json"), str(tmp_path / "mqbroker")
     assert set_user(file, APP, is_check=True, executable=missing).is_changed

@@ -16,6 +16,7 @@ from mqbroker.config.users import Verifier, users_from_text, users_to_text
 from mqbroker.io import placing, regular
 
 FILE_BYTES_MAX = 16 * 1024 * 1024
+ASIDE_MAX = 100
 
 
 def read(file: Path) -> dict[str, Verifier]:
@@ -36,6 +37,21 @@ def read(file: Path) -> dict[str, Verifier]:
         raise ConfigFault(str(file), "is not UTF-8; restore it or set the users again") from None
     except ConfigFault as fault:
         raise ConfigFault(f"{file}: {fault.path}", fault.why) from None
+
+
+def set_aside(file: Path) -> Path:
+    """Move away what stands there and cannot be read; where it is now. Call it inside `locked`. Raises ConfigFault."""
+    for number in range(1, ASIDE_MAX + 1):
+        aside = file.with_name(f"{file.name}.damaged{'' if number == 1 else f'.{number}'}")
+        if os.path.lexists(aside):
+            continue
+        try:
+            file.rename(aside)
+            placing.sync_directory(file.parent)
+        except OSError as error:
+            raise ConfigFault(str(file), f"cannot be moved away: {error.strerror}") from None
+        return aside
+    raise ConfigFault(str(file), f"cannot be read, and {ASIDE_MAX} like it are set aside already; remove some")
 
 
 @contextlib.contextmanager

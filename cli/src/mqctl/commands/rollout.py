@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -27,6 +27,7 @@ from mqctl.fanout import on_each
 from mqctl.inventory import Cluster, Host
 from mqctl.nodes import Node
 from mqctl.output import Column, Rows, Shape, counted, write
+from mqctl.plan import BY_HAND, Change
 from mqctl.playbook.events import RunState
 from mqctl.playbook.place import COLLECTION, collections_path
 from mqctl.playbook.run import Play, run_play, verdict
@@ -92,6 +93,7 @@ def run(world: World, options: Options) -> int:
     planning.show(world, plan, Shape(), world.err)
     if options.plan and options.plan != plan.hash:
         raise CommandError(f"the plan is {plan.hash} by now, not {options.plan}; nothing was changed", "mqctl plan")
+    require_no_hand(plan.changes)
     if not options.check:
         question = (
             f"Apply this to cluster {cluster.name}?" if plan.changes else "Nothing to do; run the playbook anyway?"
@@ -113,6 +115,16 @@ def run(world: World, options: Options) -> int:
         # Certificates that were made on the way went into it.
         settled.mark(world, hosts, inputs_of(world, cluster, hosts, Path(bundle), folder))
     return code
+
+
+def require_no_hand(changes: Iterable[Change]) -> None:
+    """Refuses what roles would refuse in the middle: what a person has to see to first. Raises CommandError."""
+    found = [f"{one.host}: {one.what}: {one.before}, {one.action}" for one in changes if one.action in BY_HAND]
+    if found:
+        raise CommandError(
+            f"{'; '.join(found)}; nothing was changed on any host",
+            "mqctl plan, when that is put right, or leave the host out with --limit",
+        )
 
 
 def inputs_of(world: World, cluster: Cluster, hosts: Sequence[Host], bundle: Path, folder: Folder) -> dict[str, str]:

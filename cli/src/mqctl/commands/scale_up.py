@@ -16,7 +16,7 @@ from mqctl.commands import plan as planning
 from mqctl.commands.inventory_check import checked
 from mqctl.commands.plan import Plan
 from mqctl.commands.preflight import BundleOptions, bundle_of, draw
-from mqctl.commands.rollout import MARK, batch_of, carry_out
+from mqctl.commands.rollout import MARK, batch_of, carry_out, require_no_hand
 from mqctl.commands.tls_issue import say
 from mqctl.declare import ReaderOptions
 from mqctl.errors import CommandError
@@ -49,6 +49,7 @@ def run(world: World, options: Options) -> int:
     plan = planning.make(world, cluster, hosts, Path(bundle))
     added = [one for one in hosts if is_added(plan, one)]
     _show(world, plan, added)
+    require_no_hand([one for one in plan.changes if one.host in {host.name for host in added}])
     unseen = Exit.DEGRADED if plan.blind else Exit.DONE
     if not added:
         world.note("no host was added: on each that could be looked at, brokers were rolled out before")

@@ -19,7 +19,7 @@ import sys
 from typing import Any
 
 CERTIFICATES = ("server.pem", "ca.pem")
-# The role release looks for the same ones before it leaves a release as it is.
+# release_files.py looks for the same ones before it looks into them.
 RELEASE_FILES = ("complete", "bundle/manifest.json", "bin/python", "bin/mqbroker")
 # Where there is something of an instance, by its name.
 TRACES = (
@@ -47,12 +47,16 @@ PLACES_MAX = 20_000
 
 
 def text_of(path: str) -> str | None:
-    """The content of a file in base64, or None where there is none."""
+    """The content of a file in base64, or None where there is none. What is no file has no content."""
     try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            return ""
         with open(path, "rb") as file:
             return base64.b64encode(file.read()).decode()
     except (FileNotFoundError, NotADirectoryError):
         return None
+    except OSError:  # a link that leads to itself, a disk that fails
+        return ""
 
 
 def json_of(path: str) -> Any:
@@ -196,14 +200,42 @@ def releases(root: str = "") -> list[list[Any]]:
     return [[os.path.basename(one), is_whole(one)] for one in newest_first]
 
 
+def identity_of(directory: str, machine: str) -> tuple[str | None, str]:
+    """The node id of a data directory, and why no broker may start there: what `mqbroker identity` says as well."""
+    file = os.path.join(directory, "identity.json")
+    if not os.path.lexists(file):
+        journal = os.path.join(directory, "journal")
+        is_used = os.path.isdir(journal) and bool(os.listdir(journal))
+        return None, f"{journal} holds messages and there is no identity beside it" if is_used else ""
+    found = json_of(file)
+    if not isinstance(found, dict) or not isinstance(found.get("node_id"), str):
+        return None, f"{file} is not an identity"
+    if found.get("machine_id") != machine:
+        return found["node_id"], "it was made on another machine"
+    if found.get("data_directory") != directory:
+        return found["node_id"], f"it was made for {found.get('data_directory')}"
+    return found["node_id"], ""
+
+
+def machine_id() -> str:
+    """Of this machine; as in `mqbroker identity` where it has none."""
+    try:
+        with open("/etc/machine-id") as file:
+            text = file.read().strip()
+    except (OSError, ValueError):
+        return "unknown"
+    return text if re.fullmatch(r"[0-9a-f]{32}", text) else "unknown"
+
+
 def instance_of(name: str) -> dict[str, Any]:
     """Everything about one instance."""
-    identity = json_of(f"/var/lib/mq/{name}/identity.json")
+    node_id, trouble = identity_of(f"/var/lib/mq/{name}", machine_id())
     return {
         "options": text_of(f"/etc/mq/{name}/broker.toml"),
         "users": text_of(f"/var/lib/mq/{name}/users.json"),
         "certificates": hashes_of(f"/etc/mq/{name}/tls", CERTIFICATES),
-        "node_id": identity.get("node_id") if isinstance(identity, dict) else None,
+        "node_id": node_id,
+        "trouble": trouble,
         "loaded": {
             "release": link_of(f"/run/mq/{name}/loaded/release"),
             "options": text_of(f"/run/mq/{name}/loaded/broker.toml"),

@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 from mqbroker.app import exits, source
@@ -17,6 +18,16 @@ from mqbroker.config.users import Verifier
 from mqbroker.io import users_file
 
 INPUT_BYTES_MAX = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """What a command makes of the users. `damaged`: why those that there were could not be read."""
+
+    name: str
+    old: dict[str, Verifier]
+    new: dict[str, Verifier]
+    damaged: str = ""
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -30,6 +41,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     change.add_argument("--stdin", action="store_true", required=True, help="read the password from standard input")
     change.add_argument("--role", action="append", metavar="ROLE", help="role, may be repeated (default: client)")
     change.add_argument("--check", action="store_true", help="change nothing, only say whether it would")
+    change.add_argument(
+        "--set-aside", action="store_true", help="move a file that cannot be read away, and begin a new one"
+    )
     show = actions.add_parser("list", help="names and roles")
     remove = actions.add_parser("remove", help="remove a user; no change if there is none")
     remove.add_argument("name", metavar="NAME")
@@ -49,17 +63,29 @@ def run(args: argparse.Namespace) -> int:
     if args.action == "set":
         password = rules.new_password(_password_of_stdin())
         with _lock(file, args.check):
-            known = users_file.read(file)
+            known, damaged = _known(file, args)
             made = _wanted(known.get(name), password, tuple(args.role or rules.DEFAULT_ROLES))
-            return _finish(file, known, {**known, name: made}, name, args)
+            return _finish(file, Edit(name, known, {**known, name: made}, damaged), args)
     with _lock(file, args.check):
         known = users_file.read(file)
-        return _finish(file, known, {other: known[other] for other in known if other != name}, name, args)
+        return _finish(file, Edit(name, known, {other: known[other] for other in known if other != name}), args)
 
 
 def _lock(file: Path, only_check: bool) -> contextlib.AbstractContextManager[None]:
     """A check writes nothing, so it must not make a lock file either: its directory may not be there yet."""
     return contextlib.nullcontext() if only_check else users_file.locked(file)
+
+
+def _known(file: Path, args: argparse.Namespace) -> tuple[dict[str, Verifier], str]:
+    """All users, and what was wrong with a file that is set aside: nobody logs in by it any more."""
+    try:
+        return users_file.read(file), ""
+    except ConfigFault as fault:
+        if not args.set_aside:
+            raise
+        if not args.check:
+            source.say(f"{fault}; it is {users_file.set_aside(file)} now", to_errors=True)
+        return {}, str(fault)
 
 
 def _wanted(old: Verifier | None, password: str, roles: tuple[str, ...]) -> Verifier:
@@ -72,14 +98,14 @@ def _wanted(old: Verifier | None, password: str, roles: tuple[str, ...]) -> Veri
     return rules.make_verifier(password, os.urandom(rules.SALT_BYTES), roles)
 
 
-def _finish(file: Path, old: dict[str, Verifier], new: dict[str, Verifier], name: str, args: argparse.Namespace) -> int:
-    changed = old != new
-    if len(new) > rules.USERS_MAX:
+def _finish(file: Path, edit: Edit, args: argparse.Namespace) -> int:
+    changed = edit.old != edit.new
+    if len(edit.new) > rules.USERS_MAX:
         raise ConfigFault(str(file), f"would hold more than {rules.USERS_MAX} users; remove some first")
     if changed and not args.check:
-        users_file.write(file, new)
+        users_file.write(file, edit.new)
     if args.json:
-        print(json.dumps({"schema": 1, "name": name, "changed": changed}))
+        print(json.dumps({"schema": 1, "name": edit.name, "changed": changed, "damaged": edit.damaged}))
     else:
         print("changed" if changed else "unchanged")
     return exits.DONE
