@@ -95,7 +95,8 @@ def test_messages_on_one_host_survive_its_power(site: Site) -> None:
     rest = site.run("receive", "orders", "--from", "mq3", "--count", "3000", "--timeout", "20").stdout.splitlines()
     assert first + rest == [f"order {number}" for number in range(1, 4001)]
     queues = site.document("queue", "list", "--host", "mq3")["rows"]
-    assert [(row["queue"], row["messages"]) for row in queues] == [("orders", 0)]
+    # It goes by itself once it is empty, which a busy machine may be late to see.
+    assert [(row["queue"], row["messages"]) for row in queues] in ([("orders", 0)], [])
 
 
 def test_one_unreachable_host_does_not_hide_the_rest(site: Site) -> None:
