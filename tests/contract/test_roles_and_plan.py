@@ -11,11 +11,11 @@ import yaml
 from ansible.parsing.dataloader import DataLoader  # type: ignore[import-untyped]
 from ansible.plugins.loader import init_plugin_loader  # type: ignore[import-untyped]
 from ansible.template import Templar, trust_as_template  # type: ignore[import-untyped]
-from mqbroker.config import whole
+from mqbroker.config import release_variables, whole
 from mqbroker.config.inventory import host_variables
 from mqbroker.config.tables import render_toml
 from mqctl.places import Given, Place, digest, places_of
-from mqctl.plan import RELEASES_KEPT, skeleton
+from mqctl.plan import skeleton
 
 from tests.contract.test_role_template import CASES, by_role
 from tests.support.drifts import ALONE, DRIFTS, FILTERED
@@ -156,7 +156,7 @@ def test_places_are_those_of_the_roles(changes: dict[str, Any], tmp_path: Path) 
 
 def test_as_many_releases_are_kept_as_the_role_keeps() -> None:
     defaults = yaml.safe_load((ROOT / "roles/release/defaults/main.yml").read_text(encoding="utf-8"))
-    assert defaults["release_keep"] == RELEASES_KEPT
+    assert defaults["release_keep"] == release_variables.KEPT
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -7,6 +7,7 @@ from pathlib import Path
 from mqbroker.base.errors import ConfigFault
 from mqbroker.config import whole
 from mqbroker.config.inventory import host_variables
+from mqbroker.config.release_variables import releases_kept
 from mqbroker.config.tables import render_toml
 from mqbroker.config.users import user_name
 from mqbroker.config.variables import CLUSTER_USER, HostVariables
@@ -15,7 +16,7 @@ from mqctl.bundle.manifest import Manifest
 from mqctl.errors import CommandError
 from mqctl.inventory import Host
 from mqctl.places import Given, places_of
-from mqctl.plan import RELEASES_KEPT, Seen, User, Wanted, WantedInstance
+from mqctl.plan import Seen, User, Wanted, WantedInstance
 
 NOTHING = Given()
 
@@ -30,6 +31,7 @@ def wanted_of(
     """The wanted state. `seen` is needed for one thing: the address of the network card that the inventory names."""
     try:
         variables = host_variables(host.variables)
+        kept = releases_kept(host.variables)
     except ConfigFault as fault:
         raise CommandError(f"{host.name}: {fault}", "mqctl inventory check") from None
     address = address_of(host, variables, seen)
@@ -43,7 +45,6 @@ def wanted_of(
         )
         for one in variables.mq_instances
     }
-    kept = int(host.variables.get("release_keep", RELEASES_KEPT))
     places, has_filter = places_of(variables, given), variables.mq_firewall
     return Wanted(manifest.release, instances, variables.mq_uid, unit_file, places, has_filter, kept)
 

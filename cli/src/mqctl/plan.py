@@ -16,12 +16,12 @@ from mqbroker.base.errors import ConfigFault
 from mqbroker.config import users as broker_users
 from mqbroker.config.compare import Verdict, changes
 from mqbroker.config.load import parse
+from mqbroker.config.release_variables import KEPT
 from mqbroker.config.slices import BrokerOptions
 
 from mqctl.places import FILTER_PLACE, FILTER_UNIT, MOVE_AWAY, UNIT_FILE, Place, differences
 
 HASH_CHARACTERS = 16
-RELEASES_KEPT = 3
 ACTIVE = {"active", "reloading", "activating"}
 # What no rollout does, since it could lose what nobody can make again: a person has to come first.
 BY_HAND = {MOVE_AWAY, "by hand"}
@@ -61,7 +61,7 @@ class Wanted:
     unit_file: str | None = None
     places: Mapping[str, Place] = field(default_factory=dict)
     has_filter: bool = False
-    releases_kept: int = RELEASES_KEPT
+    releases_kept: int = KEPT
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,6 +265,9 @@ def _stale_process(host: str, name: str, seen: Seen, instance: SeenInstance, loa
         for one in changes(before, after):
             words = (f"running option {one.path}", one.needs.value, shown(one.old), shown(one.new), one.needs.value)
             yield Change(host, name, *words)
+    elif isinstance(after, BrokerOptions) and isinstance(before, list):
+        # The role restarts what has read a file that nobody can compare with.
+        yield Change(host, name, "running options", "restart", str(before[0]), "broker.toml", "restart")
     if loaded.users != instance.users:
         yield Change(host, name, "running users", "reload", needs="reload")
 

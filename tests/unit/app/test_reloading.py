@@ -36,6 +36,7 @@ port = 5673
 [[address-settings]]
 match = "#"
 config-delete-queues = "FORCE"
+max-delivery-attempts = 10
 # what nobody may lose
 [[security-settings]]
 match = "#"
@@ -80,9 +81,7 @@ def place(tmp_path: Path, request: pytest.FixtureRequest) -> Place:
 
 @pytest.mark.parametrize("is_whole", [True, False])
 def test_a_file_cut_off_anywhere_is_refused_or_means_the_same(place: Place, is_whole: bool) -> None:
-    cuts = [n for n in range(len(place.text)) if place.text[n - 1 : n] in ("", "\n", "]", '"')]
-    assert len(cuts) > 60
-    for cut in cuts:
+    for cut in range(len(place.text)):
         found = place.reload(place.text[:cut], is_whole=is_whole)
         if found.options is None:
             assert found.faults, cut
@@ -90,6 +89,30 @@ def test_a_file_cut_off_anywhere_is_refused_or_means_the_same(place: Place, is_w
         else:
             assert found.options == place.options, cut
     assert place.reload(place.text).options == place.options
+
+
+def test_what_was_changed_at_its_beginning_and_cut_off_behind_is_refused(tmp_path: Path) -> None:
+    """Nobody has written its end so far, and what is in force is longer."""
+    place = Place(tmp_path, is_promised=False)
+    text = place.text.replace("max-delivery-attempts = 10", "max-delivery-attempts = 20")
+    last = text.index("[[addresses]]") + len('[[addresses]]\nname = "orders"')
+    for cut in range(last):
+        assert place.reload(text[:cut]).options is None, cut
+    assert "lacks the last table of what is in force, addresses 'orders'" in place.log.getvalue()
+    assert place.reload(text).options is not None
+    # A single table has no name.
+    place.reload(f"{text}\n[metrics]\nconnections-max = 9\n")
+    assert place.reload(text).faults[0].startswith(f"{place.file}: file: is the beginning of what is in force")
+    changed = text.replace("queues-max = 7", "queues-max = 8")
+    assert "lacks the last table of what is in force, metrics ''" in place.reload(changed).faults[0]
+
+
+def test_a_file_that_says_in_its_middle_that_it_ends_does_not(tmp_path: Path) -> None:
+    place = Place(tmp_path, is_promised=True)
+    text = place.text.replace("[[addresses]]", f"{END}\n[[addresses]]")
+    assert place.reload(text).options is not None
+    for cut in range(text.index(END) + len(END) + 2, len(text) - 1):
+        assert place.reload(text[:cut]).options is None or text[:cut].rstrip().endswith(END), cut
 
 
 def test_of_one_that_says_how_it_ends_a_start_takes_no_part_either(

@@ -49,6 +49,52 @@ def test_options_of_tls_are_held_against_each_other() -> None:
     assert faults(**secured(tls_key_file="/k")) == {}
 
 
+@pytest.mark.parametrize(
+    ("name", "rows", "path", "why"),
+    [
+        ("mq_security_settings", [{"match": "payments#"}], "mq_security_settings.0.match", "stand for whole words"),
+        ("mq_address_settings", [{"match": "a.*b"}], "mq_address_settings.0.match", "stand for whole words"),
+        (
+            "mq_diverts",
+            [{"name": "d", "address": "a", "forwarding_address": "a"}],
+            "mq_diverts.0.forwarding_address",
+            "",
+        ),
+        (
+            "mq_listeners",
+            [{"name": "a", "port": 5672, "anycast_prefix": "q.", "multicast_prefix": "q."}],
+            "mq_listeners.0",
+            "prefix",
+        ),
+        (
+            "mq_broker_options",
+            {"limits": {"max_message_size_bytes": 2**30, "global_max_size_bytes": 2**29}},
+            "mq_broker_options.limits.max_message_size_bytes",
+            "must not be above",
+        ),
+    ],
+)
+def test_what_the_broker_refuses_is_found_before_a_host_is_touched(name: str, rows: Any, path: str, why: str) -> None:
+    found = faults(**{name: rows})
+    assert [one for one, said in found.items() if one.startswith(path) and why in said], found
+    # Also beside what only Ansible knows.
+    assert faults(**{name: rows}, mq_local_bind_address="{{ card }}", mq_allow_plaintext=True) == found
+
+
+@pytest.mark.parametrize("kept", ["abc", "{{ 2 + 1 }}", 1, "", None, -3, 2.5, True])
+def test_how_many_releases_stay_is_a_number(kept: Any) -> None:
+    [fault] = check_inventory({"mq1": variables() | {"release_keep": kept}})
+    assert str(fault) == f"release_keep: must be a whole number, 2 or more, is {kept!r} (host mq1)"
+    assert check_inventory({"mq1": variables() | {"release_keep": "4"}}) == []
+
+
+def test_two_spellings_of_one_user_are_one_user() -> None:
+    users = [{"name": name, "password": "canary-user-password"} for name in ("bob", "\uff42ob", "mq\u00ad-cluster")]
+    found = faults(mq_users=users)
+    assert found["mq_users.1.name"] == "user bob is declared twice, first as mq_users.0; remove one of them (host mq1)"
+    assert "is the user of the nodes themselves" in found["mq_users.2.name"]
+
+
 def test_good_inventory_has_no_faults() -> None:
     hosts = {f"mq{number}": variables(mq_cluster_interface="eth1", mq_allow_plaintext=True) for number in range(3)}
     assert check_inventory(hosts) == []

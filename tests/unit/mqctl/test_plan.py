@@ -263,6 +263,7 @@ def test_what_is_no_file_has_no_content(tmp_path: Path) -> None:
         ({"unit_file": None}, "running unit", "restart"),
         ({"options": OPTIONS.replace("500", "9")}, "running option limits.link-credit", "restart"),
         ({"users": "{}"}, "running users", "reload"),
+        ({"options": "[node"}, "running options", "restart"),
     ],
 )
 def test_a_rollout_that_was_cut_off_before_the_restart_is_seen(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,10 +65,14 @@ def nested(table: str) -> dict[str, type[Table]]:
     return {"addresses.anycast": QueueTable} if table == "addresses" else {}
 
 
-def entries() -> list[Entry]:
-    """All options, in the order of declaration; those of tables inside of a table behind its own."""
+@functools.cache
+def entries() -> tuple[Entry, ...]:
+    """All options, in the order of declaration; those of tables inside of a table behind its own.
+
+    To find them takes as long as a thousand messages, and a broker compares options while it serves.
+    """
     models = {name: model for table, own in tables().items() for name, model in {table: own, **nested(table)}.items()}
-    return [entry for name, model in models.items() for entry in _entries_of(name, model)]
+    return tuple(entry for name, model in models.items() for entry in _entries_of(name, model))
 
 
 def _entries_of(table: str, model: type[Table]) -> list[Entry]:

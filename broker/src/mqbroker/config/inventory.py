@@ -9,12 +9,14 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from pydantic import ValidationError
 
 from mqbroker.base.errors import ConfigFault
-from mqbroker.config import catalogue, clustering, faults, grouping, routing, suggest
+from mqbroker.config import catalogue, clustering, faults, grouping, release_variables, routing, suggest
+from mqbroker.config.as_written import broker_faults
 from mqbroker.config.declaring import Table, toml_name, yaml_name
 from mqbroker.config.faults import merged
 from mqbroker.config.group_kinds import HAVE_LOCAL_ADDRESS
@@ -57,7 +59,9 @@ def check_inventory(hosts: Mapping[str, Vars]) -> list[ConfigFault]:
     for host, variables in known.items():
         found += [(host, fault) for fault in _unknown_variables(variables)]
     for host, variables in brokers.items():
-        found += [(host, fault) for check in HOST_CHECKS for fault in check(variables)]
+        found += [(host, fault) for fault in release_variables.found_faults(hosts[host])]
+        own = [fault for check in HOST_CHECKS for fault in check(variables)]
+        found += [(host, fault) for fault in own or broker_faults(variables, OPAQUE)]
     found += [(one.host, ConfigFault("ansible_host", one.why)) for one in second_names({h: hosts[h] for h in brokers})]
     found += [*_between_hosts(brokers), *grouping.between_hosts(brokers, OPAQUE), *clustering.between_hosts(brokers)]
     if not brokers:
@@ -123,22 +127,23 @@ def _users(variables: Vars) -> list[ConfigFault]:
         path = f"mq_users.{number}"
         name, roles = user.get("name"), user.get("roles", ["client"])
         if isinstance(name, str) and name != OPAQUE:
-            found += _user_name_faults(f"{path}.name", name, seen)
-            seen.setdefault(name, number)
+            found += _user_name_faults(f"{path}.name", name, seen, number)
         if isinstance(roles, list) and OPAQUE not in roles:
             found += _role_faults(f"{path}.roles", roles)
     return found
 
 
-def _user_name_faults(path: str, name: str, seen: Mapping[str, int]) -> list[ConfigFault]:
-    if name in seen:
-        return [ConfigFault(path, f"user {name} is declared twice, first as mq_users.{seen[name]}; remove one of them")]
-    if name == CLUSTER_USER:
-        return [ConfigFault(path, f"{name} is the user of the nodes themselves; choose another name")]
+def _user_name_faults(path: str, said: str, seen: dict[str, int], number: int) -> list[ConfigFault]:
+    """As it is stored: two spellings of one name are one user."""
     try:
-        user_name(name)
+        name = user_name(said)
     except ConfigFault as fault:
         return [ConfigFault(path, fault.why)]
+    first = seen.setdefault(name, number)
+    if first != number:
+        return [ConfigFault(path, f"user {name} is declared twice, first as mq_users.{first}; remove one of them")]
+    if name == CLUSTER_USER:
+        return [ConfigFault(path, f"{name} is the user of the nodes themselves; choose another name")]
     return []
 
 
@@ -253,14 +258,6 @@ def _listeners(variables: Vars) -> list[ConfigFault]:
     return found
 
 
-def _address_settings(variables: Vars) -> list[ConfigFault]:
-    return _matched(variables, "address_settings")
-
-
-def _security_settings(variables: Vars) -> list[ConfigFault]:
-    return _matched(variables, "security_settings")
-
-
 def _declared_addresses(variables: Vars) -> list[ConfigFault]:
     rows = [_toml_row(row) for row in _rows(variables, "mq_addresses")]
     found = [row_fault for row_fault in _matched(variables, "addresses") if " is declared twice" not in row_fault.why]
@@ -280,10 +277,6 @@ def _toml_value(value: Any) -> Any:
     if isinstance(value, list):
         return [_toml_row(each) if isinstance(each, Mapping) else each for each in value]
     return value
-
-
-def _diverts(variables: Vars) -> list[ConfigFault]:
-    return _matched(variables, "diverts")
 
 
 def _matched(variables: Vars, table: str) -> list[ConfigFault]:
@@ -491,10 +484,10 @@ HOST_CHECKS: tuple[Callable[[Vars], list[ConfigFault]], ...] = (
     _firewall,
     _broker_options,
     _listeners,
-    _address_settings,
-    _security_settings,
+    partial(_matched, table="address_settings"),
+    partial(_matched, table="security_settings"),
     _declared_addresses,
-    _diverts,
+    partial(_matched, table="diverts"),
     _clustering,
     _instances,
 )

@@ -1,18 +1,24 @@
 """Whether a `broker.toml` is all there, or what a full disk or a writer who is not done left of it.
 
-Two signs. A file may say at its beginning how it ends, as what the role writes does: then it is whole with that line as
-its last, and nothing else. Of any other file a reload knows the text in force: what is nothing but the beginning of
-that is taken for cut off.
+A file may say at its beginning how it ends, as what the role writes does: then it is whole with that line as its last,
+and nothing else. Of any other file a reload knows the text in force, and two signs: what is nothing but the beginning
+of that, also in the middle of a word, is taken for cut off; and so is what has everything but the last table of it,
+because whoever changes a line writes the file from its beginning as well.
 """
 
 from __future__ import annotations
 
-from typing import Final
+import tomllib
+from typing import Any, Final
 
 from mqbroker.base.errors import ConfigFault
+from mqbroker.config import catalogue
+from mqbroker.config.declaring import toml_name
 
 END: Final = "# end of broker.toml"
 PROMISE: Final = f'# Without its last line, "{END}", this file is taken for cut off.'
+
+_KEYS: Final = {toml_name(table): toml_name(key) for table, key in catalogue.REPEATED_TABLES.items()}
 
 
 def fault_of(text: str) -> ConfigFault | None:
@@ -25,17 +31,51 @@ def fault_of(text: str) -> ConfigFault | None:
 
 
 def cut_fault_of(text: str, in_force: str) -> ConfigFault | None:
-    """What is wrong with a file at a reload, beside the text in force. Lines that say nothing do not count."""
-    lines, before = _saying(text), _saying(in_force)
-    # Lines that end what is in force are there: so somebody has taken away others on purpose.
-    if len(lines) >= len(before) or lines != before[: len(lines)] or text.rstrip().endswith(END):
+    """What is wrong with a file at a reload, beside the text in force. Lines that say nothing do not count.
+
+    Both are files that can be read. Lines that end what is in force are there where somebody took away others on
+    purpose, and so is the line that says that this is the end.
+    """
+    if text.rstrip().endswith(END):
         return None
-    lost = before[len(lines)]
-    why = (
-        f"is the beginning of what is in force and ends before {lost!r}: it may be cut off; if that is meant, "
-        f"write {END!r} as its last line, or restart the broker"
-    )
-    return ConfigFault("file", why)
+    lines, before = _saying(text), _saying(in_force)
+    remedy = f"it may be cut off; if that is meant, write {END!r} as its last line, or restart the broker"
+    if _begins(before, lines):
+        lost = before[max(0, len(lines) - 1)]
+        return ConfigFault("file", f"is the beginning of what is in force and ends at {lost!r}: {remedy}")
+    table = _last_table(before)
+    if table is not None and not _has(text, *table):
+        return ConfigFault("file", f"lacks the last table of what is in force, {table[0]} {table[1]!r}: {remedy}")
+    return None
+
+
+def _begins(before: list[str], lines: list[str]) -> bool:
+    """Whether these are less than what was before, and nothing else; the last one may be the beginning of a line."""
+    if not lines:
+        return bool(before)
+    *whole, last = lines
+    if lines == before or len(lines) > len(before):
+        return False
+    return whole == before[: len(whole)] and before[len(whole)].startswith(last)
+
+
+def _last_table(lines: list[str]) -> tuple[str, str] | None:
+    """Its kind and, of those that there are several of, its name. None where a line only looks like its heading."""
+    heading = max((place for place, line in enumerate(lines) if line.startswith("[")), default=0)
+    try:
+        said = tomllib.loads("\n".join(lines[heading:]))
+    except tomllib.TOMLDecodeError:
+        return None
+    for kind, rows in said.items():
+        return kind, str(rows[-1].get(_KEYS.get(kind, ""), "")) if isinstance(rows, list) else ""
+    return None
+
+
+def _has(text: str, kind: str, name: str) -> bool:
+    rows: Any = tomllib.loads(text).get(kind)
+    if not isinstance(rows, list):
+        return rows is not None
+    return any(str(row.get(_KEYS.get(kind, ""), "")) == name for row in rows)
 
 
 def _saying(text: str) -> list[str]:

@@ -1,0 +1,46 @@
+"""What the broker itself would say of the file that the role writes from an inventory.
+
+The checks of single variables name them better; this finds what they do not look for, before a host is touched. What
+is said of a value that only Ansible knows does not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from mqbroker.base.errors import ConfigFault
+from mqbroker.config import catalogue, load
+from mqbroker.config.declaring import yaml_name
+from mqbroker.config.tables import render_toml
+from mqbroker.config.variables import WRITTEN_AS, HostVariables
+
+ADDRESS: Final = "192.0.2.1"  # stands for what the card has (RFC 5737)
+
+
+def broker_faults(variables: Mapping[str, Any], opaque: str) -> list[ConfigFault]:
+    """Of one host whose variables are sound each by itself. `opaque`: the mark of what only Ansible knows."""
+    try:
+        known = HostVariables.model_validate({name: value for name, value in variables.items() if value != opaque})
+    except ValidationError:
+        return []  # it needs what only Ansible knows
+    address = ADDRESS if known.mq_cluster_interface else None
+    found: dict[tuple[str, str], ConfigFault] = {}
+    for instance in known.mq_instances:
+        parsed = load.parse(render_toml(known, instance, "host", address))
+        for fault in parsed if isinstance(parsed, list) else []:
+            if opaque not in fault.why:
+                path = _variable(fault.path)
+                found.setdefault((path, fault.why), ConfigFault(path, fault.why))
+    return list(found.values())
+
+
+def _variable(path: str) -> str:
+    """The variable of which the role makes this place in the file."""
+    table, _, option = path.partition(".")
+    name = yaml_name(table)
+    if name in catalogue.REPEATED_TABLES or name == "grouping_handler":
+        return f"mq_{yaml_name(path)}"
+    return WRITTEN_AS.get((name, yaml_name(option)), f"mq_broker_options.{yaml_name(path)}")
