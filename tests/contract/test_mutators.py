@@ -13,7 +13,7 @@ from tests.support.mutators import ROOMS, Function, files_of, functions, unanswe
 
 # Called by `Broker.step` itself, where no bytes are looked at: all counts as touched there.
 OUTSIDE = frozenset(f"node/broker.py:Broker.{name}" for name in (
-    "__init__", "_handlers_of_inputs", "step", "_dispatch", "_end_drains", "_seal", "_collect", "_synced", "_admit",
+    "__init__", "_handlers_of_inputs", "step", "_dispatch", "_seal", "_collect", "_synced", "_admit",
     "_closed", "_write_blocked", "_done", "_failed", "_disk", "_space", "_certificates_in_use", "_admin",
     "_admin_closed", "_cluster_key_changed", "_relieve", "_relieve_addresses", "take_options", "take_users", "stop",
     "_close_all",
@@ -48,7 +48,6 @@ EXEMPT: dict[str, str] = {
     "core/idle.py:Idle.restored": "before the first step",
     "core/diverts.py:Diverts.__init__": "a table that is being made",
     "core/grouping.py:Grouping._want": "a list that its caller is making",
-    "core/permissions.py:Permissions._acting": "who acts is another one again behind it, whatever happens",
     "core/permissions.py:Permissions._of": "answers that are remembered, each whole",
     "core/settings.py:Settings.of": "answers that are remembered, each whole",
     "core/settings.py:Settings._merged": "answers that are remembered, each whole",

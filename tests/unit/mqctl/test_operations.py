@@ -17,7 +17,9 @@ from mqbroker.config.load import parse
 from mqbroker.config.slices import BrokerOptions
 from mqbroker.config.users import make_verifier
 from mqbroker.node.inputs import CertificatesInUse, Ending
+from mqbroker.wire.performatives import Attach, Target
 from mqbroker.wire.sections import Properties
+from mqbroker.wire.types import Symbol
 from mqctl.commands import cluster_forget, events, queue_stat, rollout
 from mqctl.dev.log import last_lines
 from mqctl.errors import CommandError, UsageError
@@ -100,11 +102,20 @@ def test_clients(cluster: Cluster) -> None:
     (row,) = cluster.rows("connection", "list")
     assert (row["host"], row["container_id"], row["sessions"]) == ("dev-2", "alice", 1)
     assert [row["container_id"] for row in cluster.rows("session", "list", "--container-id", "alice")] == ["alice"]
+    assert (row["queues"], row["addresses"], cluster.rows("quota", "list")) == (0, 0, [])
+    target = Target(address="made", capabilities=(Symbol("topic"),))
+    talker.session.attach_sender(Attach(name="s", handle=0, role=False, target=target, initial_delivery_count=0))
+    stage.run()
+    (row,) = cluster.rows("connection", "list")
+    assert (row["queues"], row["addresses"]) == (0, 1)
+    (row,) = cluster.rows("quota", "list", "--user", "anonymous")
+    assert (row["queues"], row["queues_max"], row["addresses"], row["addresses_max"]) == (0, None, 1, None)
+    assert cluster.rows("quota", "list", "--user", "bob") == []
     assert cluster.rows("session", "list", "--connection", "99") == []
     stage.ask("receive", 5, address="orders", wait_ms=60_000)
     (row,) = cluster.rows("consumer", "list", "--queue", "orders")
     assert (row["link"], row["lag"]) == ("admin-5", 0)
-    assert cluster.rows("producer", "list") == []
+    assert [row["address"] for row in cluster.rows("producer", "list")] == ["made"]
     closed = cluster.rows("connection", "close", "--container-id", "alice", "--yes", "--host", "dev-2")
     assert closed == [{"host": "dev-2", "instance": "default", "closed": 1}]
     assert cluster.rows("connection", "list") == []

@@ -15,6 +15,7 @@ from mqbroker.amqp.session import Session
 from mqbroker.base.errors import Refused
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.core.address import Address
+from mqbroker.core.quotas import NOTHING
 from mqbroker.node.broker import Broker
 from mqbroker.node.consumer import LinkConsumer
 from mqbroker.node.inputs import AdminRequest
@@ -31,12 +32,17 @@ RowsOf = Callable[[Any], Iterable[dict[str, Any]]]
 def show_all(broker: Broker, request: AdminRequest) -> None:
     """`connections`: one object each."""
 
+    made = broker.store.quotas.connections
+
     def rows_of(peer: Peer) -> Iterator[dict[str, Any]]:
+        share = made.get(peer.conn, NOTHING)
         yield _client(peer) | {
             "listener": peer.listener_name,
             "sessions": len(peer.connection.sessions),
             "links": sum(len(session.by_handle) for session in peer.connection.sessions),
             "unsettled": sum(session.unsettled.count for session in peer.connection.sessions),
+            "queues": share.queues,
+            "addresses": share.addresses,
             "blocked": peer.is_blocked,
         }
 

@@ -27,6 +27,7 @@ OBJECTS_MAX = 100_000  # queues and addresses that one answer names; above, only
 BROKER = ("broker",)
 QUEUE = ("broker", "address", "queue")
 ADDRESS = ("broker", "address")
+USER = ("broker", "user")
 
 
 class Family(NamedTuple):
@@ -96,6 +97,12 @@ FAMILIES = {
         Family("mqbroker_uptime_seconds", "gauge", BROKER, "Time since the start of the node."),
         Family("mqbroker_queues", "gauge", BROKER, "Queues."),
         Family("mqbroker_addresses", "gauge", BROKER, "Addresses."),
+        Family("mqbroker_user_queues", "gauge", USER, "Queues that count for a user, who made them."),
+        Family("mqbroker_user_addresses", "gauge", USER, "Addresses that count for a user."),
+        Family(
+            "mqbroker_quota_refused_total", "counter", BROKER,
+            "Queues and addresses that were refused because their user or connection had as many as it may.",
+        ),
         Family("mqbroker_memory_held_bytes", "gauge", BROKER, "Memory that messages hold."),
         Family("mqbroker_memory_limit_bytes", "gauge", BROKER, "The option limits.global-max-size-bytes."),
         Family("mqbroker_paged_messages", "gauge", BROKER, "Messages that are on disk alone, once for each queue."),
@@ -213,7 +220,7 @@ def of_node(broker: Broker, *, per_object: bool) -> Values:
         ((name, drop.value), sum(group.dropped[drop] for group in broker.discovery.groups.values())) for drop in Drop
     ]
     values["mqbroker_info"] = [((name, broker.node_id, __version__, NATIVE), 1)]
-    for key in (*_QUEUE_NAMES, *_ADDRESS_NAMES):
+    for key in (*_QUEUE_NAMES, *_ADDRESS_NAMES, *_USER_NAMES):
         values[key] = []
     for key, labels, value in _objects(broker) if per_object else _sums(broker):
         values[key].append((labels, value))
@@ -281,6 +288,7 @@ def _of_store(broker: Broker) -> dict[str, float]:
         "mqbroker_memory_limit_bytes": memory.max_bytes,
         "mqbroker_queues": len(store.queues),
         "mqbroker_addresses": len(store.addresses),
+        "mqbroker_quota_refused_total": store.quotas.refused_total,
         "mqbroker_messages_received_total": store.received_total,
         "mqbroker_messages_received_bytes_total": store.received_bytes_total,
         "mqbroker_messages_added_total": store.added_total,
@@ -306,6 +314,7 @@ _QUEUE_NAMES = (
     "artemis_messages_expired",
     "artemis_messages_killed",
 )
+_USER_NAMES = ("mqbroker_user_queues", "mqbroker_user_addresses")
 _ADDRESS_NAMES = ("artemis_routed_message_count", "artemis_unrouted_message_count")
 
 
@@ -327,6 +336,9 @@ def _sums(broker: Broker) -> Iterator[tuple[str, tuple[str, ...], int]]:
     addresses = broker.store.addresses.values()
     yield "artemis_routed_message_count", labels, sum(address.routed_total for address in addresses)
     yield "artemis_unrouted_message_count", labels, sum(address.unrouted_total for address in addresses)
+    shares = broker.store.quotas.users.values()
+    yield "mqbroker_user_queues", labels, sum(share.queues for share in shares)
+    yield "mqbroker_user_addresses", labels, sum(share.addresses for share in shares)
 
 
 def _objects(broker: Broker) -> Iterator[tuple[str, tuple[str, ...], int]]:
@@ -343,6 +355,9 @@ def _objects(broker: Broker) -> Iterator[tuple[str, tuple[str, ...], int]]:
         labels_of_address = (name, address.name)
         yield "artemis_routed_message_count", labels_of_address, address.routed_total
         yield "artemis_unrouted_message_count", labels_of_address, address.unrouted_total
+    for user, share in store.quotas.users.items():
+        yield "mqbroker_user_queues", (name, user), share.queues
+        yield "mqbroker_user_addresses", (name, user), share.addresses
 
 
 def of_world(name: str, measured: Measured) -> Values:

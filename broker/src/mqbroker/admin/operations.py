@@ -20,6 +20,7 @@ Addresses and queues (admin/addresses.py, admin/queues.py)
     queue-create {name, address?, routing_type?, durable?, max_consumers?, exclusive?, last_value?, last_value_key?,
                   non_destructive?, ring_size?, consumers_before_dispatch?, delay_before_dispatch_ms?, group_rebalance?,
                   group_buckets?, group_first_key?, purge_on_no_consumers?, selector?, paused?}
+    quotas       {}                                      one object a user that has made queues or addresses
     queue-delete {name, force?}                          {messages}: how many were in it
     queue-pause  {name}, queue-resume {name}             {changed}
 Messages (admin/messages.py, admin/browsing.py, admin/moves.py)
@@ -67,6 +68,7 @@ from mqbroker.admin import (
     messages,
     moves,
     queues,
+    quotas,
     status,
     topology,
 )
@@ -122,6 +124,7 @@ OPERATIONS: dict[str, Callable[[Broker, AdminRequest], None]] = {
     "address-pause": addresses.pause,
     "address-resume": addresses.resume,
     "queues": queues.show_all,
+    "quotas": quotas.show_all,
     "queue-show": queues.show,
     "queue-create": queues.create,
     "queue-delete": queues.delete,
@@ -154,6 +157,6 @@ CHANGING = (
 # Nothing may be journalled behind the journal's end.
 WHILE_STOPPING = (
     "status", "health", "metrics", "stop", "addresses", "address-show", "address-settings-show", "queues",
-    "queue-show", "connections", "sessions", "consumers", "producers", "browse", "message-show", "config-show",
-    "events", "discovery", "topology", "groups",
+    "quotas", "queue-show", "connections", "sessions", "consumers", "producers", "browse", "message-show",
+    "config-show", "events", "discovery", "topology", "groups",
 )  # fmt: skip

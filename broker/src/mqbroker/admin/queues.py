@@ -77,6 +77,7 @@ def show(broker: Broker, request: AdminRequest) -> None:
         "auto_created": queue.kind.auto_created,
         "configured": queue.kind.configured,
         "moved_from": queue.kind.moved_from,
+        "made_by": queue.kind.maker,
         "paused": queue.is_paused,
     }
     broker.reply(request.id, attributes_of(queue) | kind | rest)

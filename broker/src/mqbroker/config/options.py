@@ -241,6 +241,35 @@ class LimitTable(Table):
     sessions_per_connection_max: int = option(256, "Sessions that one connection may begin.", ge=1, le=65536)
     links_per_session_max: int = option(1024, "Links that one session may attach.", ge=1, le=1_000_000)
     queues_max: int = option(100_000, "Queues of this node.", ge=1, le=10_000_000)
+    queues_per_connection_max: int = option(
+        10_000,
+        "Queues that one connection may have made and that are there, temporary ones too; -1: as queues-max says.",
+        reload=True,
+        ge=-1,
+        le=10_000_000,
+    )
+    queues_per_user_max: int = option(
+        -1,
+        "Queues that all connections of one user may have made and that are there, over restarts; -1: as queues-max "
+        "says.",
+        reload=True,
+        ge=-1,
+        le=10_000_000,
+    )
+    addresses_per_connection_max: int = option(
+        10_000,
+        "Addresses that one connection may have made and that are there; -1: as queues-max says.",
+        reload=True,
+        ge=-1,
+        le=10_000_000,
+    )
+    addresses_per_user_max: int = option(
+        -1,
+        "Addresses that all connections of one user may have made and that are there; -1: as queues-max says.",
+        reload=True,
+        ge=-1,
+        le=10_000_000,
+    )
     consumers_per_queue_max: int = option(1000, "Consumers of one queue.", ge=1, le=1_000_000)
     transaction_timeout_ms: int = option(
         300_000,

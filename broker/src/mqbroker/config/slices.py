@@ -88,6 +88,10 @@ class LimitOptions:
     sessions_per_connection_max: int
     links_per_session_max: int
     queues_max: int
+    queues_per_connection_max: int
+    queues_per_user_max: int
+    addresses_per_connection_max: int
+    addresses_per_user_max: int
     consumers_per_queue_max: int
     transaction_timeout_ms: int
     transaction_max_size_bytes: int

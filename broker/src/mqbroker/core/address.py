@@ -49,8 +49,9 @@ class Address:
 
     __slots__ = (
         "_idle", "_is_choosy", "anycast", "can_page", "cursor", "due_ns", "forwarding", "is_configured",
-        "is_pause_kept", "is_paused", "is_topic", "meter", "multicast", "name", "pages", "producers_count", "reach",
-        "retains_max", "ring", "routed_total", "routing_types", "scheduled_ns", "target", "unrouted_total", "was_bound",
+        "is_pause_kept", "is_paused", "is_topic", "made_on", "maker", "meter", "multicast", "name", "pages",
+        "producers_count", "reach", "retains_max", "ring", "routed_total", "routing_types", "scheduled_ns", "target",
+        "unrouted_total", "was_bound",
     )  # fmt: skip
 
     def __init__(self, name: str, meter: Meter | None = None, idle: Idle | None = None, *, pages: bool = False) -> None:
@@ -59,6 +60,8 @@ class Address:
         self.can_page = pages  # and all of them do
         self.target = name  # what leads here again: the name, or `address::queue`
         self.meter = meter
+        self.maker = ""  # the user and the connection that it counts for (quotas.py)
+        self.made_on = 0
         self.anycast: list[Queue] = []
         self.multicast: list[Queue] = []
         self.forwarding: list[Queue] = []  # hold messages of this address for other nodes

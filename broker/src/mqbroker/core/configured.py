@@ -103,10 +103,13 @@ class Configured:
         LOOK.has_touched = True
         if kind.selector != before.selector:
             queue.filter = compile_selector(kind.selector) if kind.selector else None
+        store.quotas.queue_gone(before, queue.made_on)  # the file's by now, and nobody's share
+        queue.made_on = 0
         queue.kind = kind
         queue.idle_until_ms = 0
         queue.dispatcher.changed(before)
         store.addresses[kind.address].look()
+        store.quotas.look(store.addresses[kind.address])
         if queue.alone is not None:
             queue.alone.look()
         if queue.journal_id:

@@ -1,15 +1,19 @@
-"""What a new queue has to be: whoever wants one may have it, and nothing stands in its way."""
+"""What a new queue or address has to be: whoever wants one may have it, and nothing stands in its way."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from mqbroker.base.errors import Refused
+from mqbroker.base.look import LOOK
+from mqbroker.core.address import MULTICAST
 from mqbroker.core.kinds import QueueKind, check_name
 from mqbroker.core.permissions import CREATE, CREATE_ADDRESS
+from mqbroker.core.quotas import ADDRESSES, QUEUES
 from mqbroker.core.selector import compile_selector
 
 if TYPE_CHECKING:
+    from mqbroker.core.address import Address
     from mqbroker.core.store import Store
 
 
@@ -26,4 +30,32 @@ def check_new(store: Store, kind: QueueKind) -> None:
     store.declared.check(kind.address, kind.routing)
     if kind.address not in store.addresses:
         store.permit(CREATE_ADDRESS, kind.address)
+        store.quotas.check(ADDRESSES)
     store.permit(CREATE[kind.is_durable], kind.address)
+    store.quotas.check(QUEUES)
+
+
+def check_addresses(store: Store) -> None:
+    """Whether there may be one address more. Raises Refused."""
+    if len(store.addresses) >= store.limits.queues_max:
+        raise Refused("amqp:resource-limit-exceeded", f"there are {len(store.addresses)} addresses: queues-max")
+    store.quotas.check(ADDRESSES)
+
+
+def make_address(store: Store, name: str, *, is_temporary: bool = False) -> Address:
+    """See `Store.make_address`."""
+    check_name("address", name)
+    found = store.addresses.get(name)
+    LOOK.has_touched = True
+    if found is None:
+        if not is_temporary:
+            store.settings.check_creation(name)
+        store.permit(CREATE_ADDRESS, name)
+        check_addresses(store)
+        found = store.add_address(name)
+        found.is_topic = True
+        store.idle.vacated(found)
+    else:
+        store.declared.check(name, MULTICAST)
+        found.is_topic = found.is_topic or found.is_empty
+    return found

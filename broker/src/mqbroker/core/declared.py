@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
 from mqbroker.core.address import ANYCAST, FULLY_QUALIFIED, MULTICAST, Address
+from mqbroker.core.creation import check_addresses
 from mqbroker.core.kinds import check_name
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class Declared:
             raise Refused("amqp:invalid-field", f"{name!r} is the name of a queue at an address, not of an address")
         if name in store.addresses:
             raise Refused("amqp:precondition-failed", f"address {name!r} exists")
-        store.check_addresses()
+        check_addresses(store)
         address = store.add_address(name)
         self._say(address, routing_types)
         self._record(address)
@@ -49,7 +50,7 @@ class Declared:
         check_name("address", name)
         address = store.addresses.get(name)
         if address is None:
-            store.check_addresses()
+            check_addresses(store)
             address = store.add_address(name)
         before = _attributes_of(address)
         LOOK.has_touched = True

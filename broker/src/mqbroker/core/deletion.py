@@ -30,6 +30,8 @@ def delete(store: Store, queue: Queue) -> int:
     store.paging.drop(queue, is_settled=False)
     address = store.addresses[queue.kind.address]
     address.unbind(queue)
+    store.quotas.queue_gone(queue.kind, queue.made_on)
+    store.quotas.look(address)
     if queue.kind.is_forwarding:
         store.remotes.gone(queue)
     elif queue.kind.is_internal:

@@ -8,8 +8,6 @@ based security for addresses".
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import NamedTuple
 
 from mqbroker.base.errors import Refused
@@ -22,21 +20,47 @@ from mqbroker.core.settings import CACHED_MAX
 SEND, CONSUME, BROWSE, CREATE_ADDRESS = "send", "consume", "browse", "create_address"
 CREATE = {True: "create_durable_queue", False: "create_non_durable_queue"}
 DELETE = {True: "delete_durable_queue", False: "delete_non_durable_queue"}
-UNCHECKED = nullcontext()
+ANONYMOUS = "anonymous"  # all who have no user count as one
 
 
 class Actor(NamedTuple):
-    """Somebody who is connected. Without a user: nobody knows who it is."""
+    """Somebody who is connected. Without a user: nobody knows who it is.
+
+    `conn` is the connection that what is made counts for; 0: for none, nor for the user (quotas.py).
+    """
 
     user: str | None
     roles: tuple[str, ...]
+    conn: int = 0
+
+    @property
+    def maker(self) -> str:
+        """Whose things are counted together."""
+        return (self.user or ANONYMOUS) if self.conn else ""
+
+
+class Acting:
+    """While somebody acts."""
+
+    __slots__ = ("_actor", "_before", "_permissions")
+
+    def __init__(self, permissions: Permissions, actor: Actor) -> None:
+        self._permissions = permissions
+        self._actor = actor
+        self._before: Actor | None = None
+
+    def __enter__(self) -> None:
+        self._before, self._permissions.actor = self._permissions.actor, self._actor
+
+    def __exit__(self, *_: object) -> None:
+        self._permissions.actor = self._before
 
 
 class Permissions:
     """See the module's docstring."""
 
     def __init__(self, tables: tuple[SecuritySettings, ...]) -> None:
-        self._actor: Actor | None = None
+        self.actor: Actor | None = None
         self.change(tables)
 
     def change(self, tables: tuple[SecuritySettings, ...]) -> None:
@@ -46,26 +70,18 @@ class Permissions:
         self._tables = sorted(words, key=lambda pair: generality(pair[0]))
         self._known: dict[str, SecuritySettings | None] = {}
 
-    def acting(self, actor: Actor) -> AbstractContextManager[None]:
-        """What is checked meanwhile is checked for this one."""
-        return self._acting(actor) if self._tables else UNCHECKED
-
-    @contextmanager
-    def _acting(self, actor: Actor) -> Iterator[None]:
-        before, self._actor = self._actor, actor
-        try:
-            yield
-        finally:
-            self._actor = before
+    def acting(self, actor: Actor) -> Acting:
+        """What is checked and made meanwhile is checked for this one, and counts for it."""
+        return Acting(self, actor)
 
     def check(self, permission: str, address: str) -> None:
         """Whether whoever acts may. Raises Refused."""
-        if self._actor is None or not self._tables:
+        if self.actor is None or not self._tables:
             return
         table = self._of(address)
         granted: tuple[str, ...] = () if table is None else getattr(table, permission)
-        if not any(role in granted for role in self._actor.roles):
-            who = "an anonymous user" if self._actor.user is None else f"user {self._actor.user!r}"
+        if not any(role in granted for role in self.actor.roles):
+            who = "an anonymous user" if self.actor.user is None else f"user {self.actor.user!r}"
             why = f"{who} has no permission {toml_name(permission)} at address {address!r}"
             raise Refused("amqp:unauthorized-access", why)
 

@@ -57,14 +57,15 @@ class Queue:
         "acknowledged_total", "added_total", "alone", "arriving_count", "backlog", "consumers", "counted_from_ms",
         "delivering_count", "dispatcher", "due_ns", "expired_total", "filter", "gone", "idle_until_ms", "is_consumed",
         "is_deleted", "is_ending", "is_expiring", "is_paused", "is_used", "journal_id", "killed_total", "kind",
-        "last_values", "meter", "next_expiry_ms", "owner", "pages", "ran_empty", "redistributor", "replaced_total",
-        "scheduled", "scheduled_count", "scheduled_ns", "waiting", "waiting_count",
+        "last_values", "made_on", "meter", "next_expiry_ms", "owner", "pages", "ran_empty", "redistributor",
+        "replaced_total", "scheduled", "scheduled_count", "scheduled_ns", "waiting", "waiting_count",
     )  # fmt: skip
 
     def __init__(self, kind: QueueKind, journal_id: int, owner: Any = None) -> None:
         self.kind = kind
         self.journal_id = journal_id
         self.alone: Any = None  # the address for those who send to `address::queue`, once somebody does
+        self.made_on = 0  # the connection that it counts for as long as that is there (quotas.py)
         self.owner = owner  # who is told when a deadline of the queue has come
         self.filter: Filter | None = None
         self.meter: Meter | None = None  # of its address, if that has a bound

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
-from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
 from mqbroker.base.time import NS_PER_MS, At
 from mqbroker.config.slices import AddressSettingsOptions, LimitOptions
@@ -18,7 +17,7 @@ from mqbroker.core.address import FULLY_QUALIFIED, MULTICAST, UNKNOWN, Address, 
 from mqbroker.core.arrivals import Arrivals
 from mqbroker.core.configured import Configured
 from mqbroker.core.consuming import join, leave
-from mqbroker.core.creation import check_new
+from mqbroker.core.creation import check_new, make_address
 from mqbroker.core.decisions import Decisions
 from mqbroker.core.declared import Declared
 from mqbroker.core.deletion import delete, purge
@@ -28,15 +27,16 @@ from mqbroker.core.forwarding import Remotes
 from mqbroker.core.grouping import Grouping
 from mqbroker.core.idle import Idle
 from mqbroker.core.ingress import stamped
-from mqbroker.core.kinds import QueueKind, check_is_public, check_name, kind_of
+from mqbroker.core.kinds import QueueKind, check_is_public, kind_of
 from mqbroker.core.large import LargeFiles
 from mqbroker.core.leaving import Leaving
 from mqbroker.core.memory import Memory
 from mqbroker.core.meter import PAGE, Meters
 from mqbroker.core.paging import Paging
-from mqbroker.core.permissions import CREATE_ADDRESS, SEND
+from mqbroker.core.permissions import SEND
 from mqbroker.core.qualified import target_at
 from mqbroker.core.queue import Consumer, Queue, Segment, check_consumers
+from mqbroker.core.quotas import Quotas
 from mqbroker.core.redistribution import Redistribution, Redistributor
 from mqbroker.core.restore import bring_back
 from mqbroker.core.retroactive import Retroactive
@@ -65,6 +65,7 @@ class Store:
         self.diverts = Diverts((), self)
         self.leaving = Leaving(self)
         self.idle = Idle(self)
+        self.quotas = Quotas(limits)
         self.declared = Declared(self)
         self.configured = Configured(self)
         self.large = LargeFiles(journal)
@@ -133,12 +134,8 @@ class Store:
         LOOK.has_touched = True
         if found is not None and found.is_empty and found.ring is None and not found.is_declared:
             del self.addresses[name]
+            self.quotas.address_gone(found)
             self.duplicates.forget(name)
-
-    def check_addresses(self) -> None:
-        """Whether there may be one address more. Raises Refused."""
-        if len(self.addresses) >= self.limits.queues_max:
-            raise Refused("amqp:resource-limit-exceeded", f"there are {len(self.addresses)} addresses: queues-max")
 
     def add_address(self, name: str) -> Address:
         """One that is not there, whoever wants it."""
@@ -147,6 +144,7 @@ class Store:
         LOOK.has_touched = True
         added = self.addresses[name] = Address(name, self.meters.of(name, settings), self.idle, pages=pages)
         added.retains_max = self.retroactive.count_at(name)
+        self.quotas.address_made(added)
         return added
 
     def takes_when_full(self, address: Address) -> bool:
@@ -162,21 +160,7 @@ class Store:
 
     def make_address(self, name: str, *, is_temporary: bool = False) -> Address:
         """The address, without a queue where it is new. Raises Refused."""
-        check_name("address", name)
-        found = self.addresses.get(name)
-        LOOK.has_touched = True
-        if found is None:
-            self.check_addresses()
-            if not is_temporary:
-                self.settings.check_creation(name)
-            self.permit(CREATE_ADDRESS, name)
-            found = self.add_address(name)
-            found.is_topic = True
-            self.idle.vacated(found)
-        else:
-            self.declared.check(name, MULTICAST)
-            found.is_topic = found.is_topic or found.is_empty
-        return found
+        return make_address(self, name, is_temporary=is_temporary)
 
     def queue_for(self, name: str) -> Queue:
         """The queue to consume from: by its own name, else the first shared one of that address. Raises Refused."""
@@ -190,22 +174,25 @@ class Store:
     def create_queue(self, kind: QueueKind) -> Queue:
         """Make and bind a queue; on disk with this step's append. Raises Refused."""
         check_new(self, kind)
-        queue = self.add_queue(kind)
+        maker, conn = self.quotas.maker
+        queue = self.add_queue(replace(kind, maker=maker) if maker else kind, conn)
         self.retroactive.give(queue)
         return queue
 
-    def add_queue(self, kind: QueueKind) -> Queue:
+    def add_queue(self, kind: QueueKind, conn: int = 0) -> Queue:
         """One that is not there, whoever wants it."""
         queue_id = self._next_queue_id
         LOOK.has_touched = True
         self._next_queue_id += 1
         if kind.is_durable:
             self.journal.declare(queue_id, kind.attributes())
-        return self._bind(kind, queue_id)
+        return self._bind(kind, queue_id, conn)
 
-    def _bind(self, kind: QueueKind, queue_id: int) -> Queue:
+    def _bind(self, kind: QueueKind, queue_id: int, conn: int = 0) -> Queue:
         LOOK.has_touched = True
         queue = self.queues[kind.name] = Queue(kind, queue_id if kind.is_durable else 0, self)
+        queue.made_on = conn
+        self.quotas.queue_made(kind, conn)
         queue.counted_from_ms = self.at.wall_ms
         if kind.selector:
             queue.filter = compile_selector(kind.selector)
@@ -213,6 +200,7 @@ class Store:
         if address is None:
             address = self.add_address(kind.address)
         address.bind(queue)
+        self.quotas.look(address)
         if kind.is_forwarding:
             self.remotes.found(queue)
         elif kind.is_internal:

@@ -76,11 +76,12 @@ class AcceptedPeer(Peer):
     @property
     def actor(self) -> Actor:
         """Whose permissions hold here, as users and their roles are now."""
+        conn = 0 if self.listener.kind == "cluster" else self.conn  # what nodes make counts for nobody
         if self.user is None:
             role = self.listener.anonymous_role
-            return Actor(None, (role,) if role else ())
+            return Actor(None, (role,) if role else (), conn)
         user = self.broker.accounts.of(self.listener.kind).get(self.user)
-        return Actor(self.user, user.roles if user is not None else ())
+        return Actor(self.user, user.roles if user is not None else (), conn)
 
     @property
     def handlers(self) -> Mapping[type, Callable[[Any, Any], None]]:
@@ -160,6 +161,7 @@ class AcceptedPeer(Peer):
         self._release_held(is_told=False)
         self.broker.containers.release(self)
         super()._dead(event)
+        self.broker.store.quotas.parted(self.conn)
 
 
 ACCEPTED_HANDLERS: Final[dict[type, Callable[[Any, Any], None]]] = HANDLERS | {

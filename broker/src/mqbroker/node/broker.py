@@ -41,6 +41,7 @@ from mqbroker.node.containment import Containment
 from mqbroker.node.counters import Counters
 from mqbroker.node.deployment import deploy
 from mqbroker.node.discovery import Discovery
+from mqbroker.node.draining import end_drains
 from mqbroker.node.effects import AdminReply, Batch, Close, DeleteSegment, Effect, Halt, ReadPage, Send
 from mqbroker.node.group_gate import GroupGate
 from mqbroker.node.grouping import GroupingHandler
@@ -53,6 +54,7 @@ from mqbroker.node.logins import Logins
 from mqbroker.node.newcomers import TURN_WORK, Newcomers, is_opening
 from mqbroker.node.ongoing import segment_of
 from mqbroker.node.peer import Peer
+from mqbroker.node.quota_watch import QuotaWatch
 from mqbroker.node.relay import Relay
 from mqbroker.node.reloads import Reloads
 from mqbroker.node.rivals import Rivals
@@ -114,7 +116,7 @@ class Broker:
         self.store.arrivals.node_id = setup.node_id
         self.store.load(recovered, setup.large_files)
         self.local = LocalSessions(self)
-        self.jobs, self.reloads = Jobs(), Reloads(self)
+        self.jobs, self.reloads, self.quota_watch = Jobs(), Reloads(self), QuotaWatch(self)
         self.activity, self.happenings = Activity(), Happenings()
         for finding in recovered.findings:
             self.happenings.add(finding, at.wall_ms)
@@ -225,26 +227,13 @@ class Broker:
             if left <= 0 and queue.ready_count:
                 dirty[queue] = None
         if self.draining:
-            self._end_drains()
+            end_drains(self)
         for peer in list(self.touched.values()):
             peer.handle_events()  # a delivery may have ended its link: what that had goes to others
         if self.next_turn:
             dirty.update(self.next_turn)
             self.next_turn.clear()
         return bool(dirty)
-
-    def _end_drains(self) -> None:
-        """Those who asked for what there is, and have it, are told that this was all."""
-        for link in list(self.draining):
-            consumer = link.owner
-            if not link.is_attached or not link.is_draining:
-                del self.draining[link]
-            elif consumer.queue not in self.store.dirty and consumer.is_served:
-                if self.store.paging.is_due(consumer.queue):
-                    continue
-                peer = self.draining.pop(link)
-                link.drained()
-                peer.touch()  # in a step in which only the disk had something to say
 
     def _seal(self) -> Append | None:
         decisions = self.store.decisions
@@ -415,6 +404,7 @@ class Broker:
         self.offered = options
         self.store.settings.change(in_force(self.options.address_settings, options.address_settings))
         self.permissions.change(options.security_settings)
+        self.store.quotas.change(options.limits)
         remarks = deploy(self, options)
         self.termini.slow_consumers.watch_all()
         self.store.idle.settings_changed()

@@ -84,9 +84,15 @@ class Subscriptions:
 
     def _make(self, name: str, address: str, *, durable: bool, wants: dict[str, str]) -> Queue:
         settings = self._store.settings.of(address)
+        is_new = address not in self._store.addresses
         self._store.make_address(address)
         kind = kind_of(name, address, settings, routing=MULTICAST, is_durable=durable, **wants)
-        return self._store.create_queue(kind)
+        try:
+            return self._store.create_queue(kind)
+        except Refused:
+            if is_new:
+                self._store.forget_address(address)  # nobody else has seen it
+            raise
 
     @staticmethod
     def _is_same(kind: QueueKind, address: str, wants: dict[str, str]) -> bool:

@@ -20,6 +20,8 @@ COLUMNS = (
     Column("sessions", is_number=True),
     Column("links", is_number=True),
     Column("unsettled", is_number=True),
+    Column("queues", is_number=True, wide_only=True),
+    Column("addresses", is_number=True, wide_only=True),
     Column("blocked"),
 )
 
