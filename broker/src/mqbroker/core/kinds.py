@@ -43,6 +43,7 @@ class QueueKind:
     configured: bool = False  # the file of options declared it
     selector: str = ""
     paused: bool = False
+    container: str = ""  # whose subscription it is, where its name could be that of another container's as well
     maker: str = ""  # the user that it counts for (quotas.py)
     no_local: str = ""  # takes nothing that this container publishes
     moved_from: str = ""  # takes only what was moved to its address, as dead or expired, from this one

@@ -3,6 +3,8 @@
 Names are Artemis's, so that a subscription is found again by whoever knows them: `container.link` for a durable one,
 up to the first `|` of the link's name for a shared one, with `:shared-volatile` and `:global` behind it. A link name
 outlives its connection; what a subscription keeps while nobody is there is decided by the source (AMQP 1.0 §3.5.3).
+A subscriber ends, or begins anew, what subscribers made and nothing else: a queue of that name which is somebody
+else's, or the file's, is used where it is what was asked for, and else in the way.
 """
 
 from __future__ import annotations
@@ -42,6 +44,16 @@ def name_of(container: str, link_name: str, source: Source) -> str:
     return name
 
 
+def is_of_subscribers(kind: QueueKind) -> bool:
+    """Whether they made the queue, and may end it: no file declares it, and nobody but they had it made."""
+    return kind.routing == MULTICAST and not (kind.configured or kind.auto_created or kind.moved_from)
+
+
+def is_subscription(kind: QueueKind, container: str) -> bool:
+    """Whether subscribers of this container find it under its name."""
+    return kind.routing == MULTICAST and not kind.moved_from and kind.container in ("", container)
+
+
 class Subscriptions:
     """Makes and ends these queues."""
 
@@ -60,16 +72,33 @@ class Subscriptions:
         if not is_durable(source) and "shared" not in capabilities:
             return self._make(self._free_name(f"{container}.{link_name}"), address, durable=False, wants=wants)
         name = name_of(container, link_name, source)
+        if "global" not in capabilities and "." in container + link_name.partition("|")[0]:
+            wants["container"] = container  # a.b and c, or a and b.c
         found = self._store.queues.get(name)
-        if found is not None and not self._is_same(found.kind, address, wants):
-            if found.consumers or found.arriving_count:
-                why = f"subscription {name!r} is in use, with address {found.kind.address!r} and other terms"
-                raise Refused("amqp:precondition-failed", why)
-            self._store.delete_queue(found)  # a changed subscription begins anew (Jakarta Messaging 3.1, 8.3.3)
+        if found is not None and not self._is_same(found.kind, address, wants, durable=is_durable(source)):
+            self._make_way(found, container, address)
             found = None
         if found is not None and found.takers and "shared" not in capabilities:
             raise Refused("amqp:resource-locked", f"subscription {name!r} has a subscriber")
         return found or self._make(name, address, durable=is_durable(source), wants=wants)
+
+    def _make_way(self, found: Queue, container: str, address: str) -> None:
+        """A changed subscription begins anew (Jakarta Messaging 3.1, 8.3.3). Raises Refused where it is none."""
+        kind = found.kind
+        if not is_of_subscribers(kind) or not is_subscription(kind, container):
+            whose = "the file of options declares" if kind.configured else "is there and no subscription of yours:"
+            if kind.container and kind.container != container:
+                whose = f"container {kind.container!r} subscribes by"
+            why = (
+                f"{whose} queue {kind.name!r}, {kind.routing} at address {kind.address!r}, "
+                f"{'' if kind.is_durable else 'not '}durable, with selector {kind.selector!r}; you asked for a "
+                f"subscription of that name at address {address!r} with other terms: take them, or another link name"
+            )
+            raise Refused("amqp:precondition-failed", why)
+        if found.consumers or found.arriving_count:
+            why = f"subscription {kind.name!r} is in use, with address {kind.address!r} and other terms"
+            raise Refused("amqp:precondition-failed", why)
+        self._store.delete_queue(found)
 
     def temporary(self, container: str, link_name: str, *, multicast: bool, permission: str) -> str:
         """A name that nobody else has; a queue of that name too, unless it is for subscribers."""
@@ -95,8 +124,11 @@ class Subscriptions:
             raise
 
     @staticmethod
-    def _is_same(kind: QueueKind, address: str, wants: dict[str, str]) -> bool:
-        return kind.address == address and {name: getattr(kind, name) for name in wants} == wants
+    def _is_same(kind: QueueKind, address: str, wants: dict[str, str], *, durable: bool) -> bool:
+        asked = {name: value for name, value in wants.items() if name != "container" or kind.container}
+        is_there = kind.address == address and kind.routing == MULTICAST and not kind.moved_from
+        is_enough = kind.is_durable or not durable
+        return is_there and is_enough and {name: getattr(kind, name) for name in asked} == asked
 
     def _free_name(self, wish: str) -> str:
         """Unique in this process; queues of such names end with it."""

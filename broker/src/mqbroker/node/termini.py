@@ -29,7 +29,7 @@ from mqbroker.node.redirects import check_is_here
 from mqbroker.node.relay import Relay
 from mqbroker.node.slow_consumers import SlowConsumers
 from mqbroker.node.stealing import Stealing
-from mqbroker.node.subscriptions import Subscriptions, is_durable, name_of
+from mqbroker.node.subscriptions import Subscriptions, is_durable, is_of_subscribers, is_subscription, name_of
 from mqbroker.wire.performatives import Attach, Coordinator, Error, Modified, Source, Target
 from mqbroker.wire.types import Described, Symbol, ULong
 
@@ -66,7 +66,7 @@ class Termini:
         self._broker = broker
         self._subscriptions = Subscriptions(broker.store)
         self._stealing = Stealing()
-        self._lingering = Lingering(self.end_queue)
+        self._lingering = Lingering(self._end_subscription)
         self.slow_consumers = SlowConsumers(broker)
 
     def attach(self, peer: AcceptedPeer, event: Attaching) -> None:
@@ -152,7 +152,7 @@ class Termini:
             link.accept(attach, answer, is_held=is_held)
         except Refused:
             if terms.ends_with_link:
-                self.end_queue(queue)  # nobody would end it otherwise
+                self._end_subscription(queue)  # nobody would end it otherwise
             raise
         LOOK.has_touched = True
         link.holds_farewell = is_held
@@ -207,7 +207,7 @@ class Termini:
         for source in (Source(durable=2), Source(durable=2, capabilities=(Symbol("shared"), Symbol("global")))):
             name = name_of(peer.container_id, attach.name, source)
             queue = self._broker.store.queues.get(name)
-            if queue is not None and queue.kind.routing == MULTICAST:
+            if queue is not None and is_subscription(queue.kind, peer.container_id):
                 self._broker.store.permit(CONSUME, queue.kind.address)
                 link.accept(attach, Source(address=queue.kind.address, durable=2, expiry_policy=Symbol("never"),
                                            distribution_mode=Symbol(COPY)))  # fmt: skip
@@ -275,7 +275,11 @@ class Termini:
         if not consumer.is_subscription or not link.is_closed:
             return False
         kind = queue.kind
+        if not is_of_subscribers(kind) and not consumer.is_asking:
+            return False  # it was there before, and no subscriber's: it stays, and nothing is wrong
         try:
+            if not is_of_subscribers(kind):
+                raise Refused("amqp:not-allowed", f"queue {kind.name!r} was not made by subscribers: it stays")
             with self._broker.permissions.acting(peer.actor):
                 self._broker.store.permit(DELETE[kind.is_durable], kind.address)
             if consumer.is_asking and (queue.consumers or queue.arriving_count):
@@ -298,7 +302,7 @@ class Termini:
         is_used = bool(queue.consumers or queue.arriving_count)
         # Whoever consumes from a durable subscription keeps it, whatever another one said.
         LOOK.has_touched = True
-        if consumer.ends_queue and not (is_used and queue.kind.is_durable):
+        if consumer.ends_queue and is_of_subscribers(queue.kind) and not (is_used and queue.kind.is_durable):
             queue.is_ending = True
         return self._end_if_unused(queue)
 
@@ -306,6 +310,11 @@ class Termini:
         """Whether the queue is there for a link: a temporary one, or a subscription that is not durable."""
         kind = queue.kind
         return kind.name in self._broker.temporary or (kind.routing == MULTICAST and not kind.is_durable)
+
+    def _end_subscription(self, queue: Queue) -> None:
+        """That of a subscriber who does not come back."""
+        if is_of_subscribers(queue.kind):
+            self.end_queue(queue)
 
     def end_queue(self, queue: Queue) -> None:
         """It goes as soon as nobody uses it, at once where nobody does."""
@@ -334,6 +343,8 @@ class Termini:
         """Whoever uses it is told (§3.5.3, delete-on-close)."""
         store = self._broker.store
         queue = store.queues.get(name)
+        if queue is not None and queue.kind.configured:
+            queue = None  # the file of options has declared it since: it stays
         if queue is not None:
             for consumer in list(queue.consumers):
                 if isinstance(consumer, LinkConsumer) and consumer.link.is_attached:
