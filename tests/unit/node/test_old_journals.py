@@ -11,13 +11,10 @@ from copy import deepcopy
 from dataclasses import replace
 
 import pytest
-from mqbroker.journal.entry import entry_bytes
-from mqbroker.journal.format import FILE_HEADER_BYTES, decode_entry_header, decode_file_header
 
 from tests.support.cluster_stage import ClusterNode, ClusterStage
 from tests.support.large_messages import Consumer, Producer
-
-Files = dict[int, bytearray]
+from tests.support.old_journals import Files, damaged
 
 
 class Pair:
@@ -62,21 +59,6 @@ class Pair:
         for node in self.nodes:
             members = node.broker.cluster.connections["cluster"].topology.members
             assert {each.boot_id for each in members} == {each.broker.boot_id for each in self.nodes}
-
-
-def damaged(files: Files, cold: Files) -> Files:
-    """The first entry that the cold copy does not have is not what was written; those behind it say it was on disk."""
-    found = deepcopy(files)
-    number = max(cold)
-    content = found[number]
-    header = decode_file_header(bytes(content[:FILE_HEADER_BYTES]))
-    assert header is not None
-    offset = FILE_HEADER_BYTES
-    while (entry := decode_entry_header(bytes(cold[number]), offset, header.seed)) is not None:
-        offset += entry_bytes(entry.length)
-    content[offset + 40] ^= 0xFF
-    content[offset + 43] ^= 0xFF
-    return found
 
 
 def wiped(_: Pair, __: Files) -> Files:
