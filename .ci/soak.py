@@ -4,8 +4,8 @@
     .ci/soak.py --histories 5000 --cluster-histories 1000 [--seed N]
 
 Two workers share the time: one runs simulated histories, the other takes turns between the codec's fuzzer, crash points
-with other seeds, properties with other examples, histories of clusters, and crowds of peers. Everything that is found
-says how to run it again. Exit code 1 if anything was found.
+with other seeds, properties with other examples, histories of clusters, also of such with old journals, and crowds of
+peers. Everything that is found says how to run it again. Exit code 1 if anything was found.
 
 With counts instead of a time both workers run histories alone, HISTORIES_MAX at a time: a line each, and a total.
 """
@@ -26,6 +26,7 @@ ROOT = Path(__file__).resolve().parents[1]
 LOGS = ROOT / ".build" / "soak"
 FUZZ_TURN_S = 60.0
 CLUSTERS_TURN_S = 300.0
+OLD_COPIES_TURN_S = 60.0
 HISTORIES_MAX = 500
 # One turn of the others may outlast the time by this, so that a soak ends nearly when it said.
 OVERTIME_S_MAX = 240.0
@@ -114,16 +115,21 @@ def others(seed: int, deadline_s: float) -> list[Turn]:
 
 def turn_of(number: int, seed: int, left_s: float) -> Turn:
     pytest = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
-    if number % 5 == 4:
+    if number % 6 == 5:
+        seconds = f"{min(OLD_COPIES_TURN_S, left_s):.0f}"
+        first = str(seed * 1000)
+        options = ("--old-copies", "--soak", seconds, "--from", first)
+        return Turn("old copies", (sys.executable, "-m", "tests.sim", *options))
+    if number % 6 == 4:
         return Turn("crowds", (*pytest, "-s", "--timeout=600", "tests/system/broker/test_crowds.py"), (("SOAK", "1"),))
-    if number % 5 == 3:
+    if number % 6 == 3:
         seconds = f"{min(CLUSTERS_TURN_S, left_s):.0f}"
         first = str(seed * 1000)
         return Turn("clusters", (sys.executable, "-m", "tests.sim", "--cluster", "--soak", seconds, "--from", first))
-    if number % 5 == 0:
+    if number % 6 == 0:
         seconds = f"{min(FUZZ_TURN_S, left_s):.0f}"
         return Turn("fuzzer", (sys.executable, "-m", "tests.fuzz.fuzz_wire", "--seconds", seconds, "--seed", str(seed)))
-    if number % 5 == 1:
+    if number % 6 == 1:
         return Turn("crash points", (*pytest, *CRASH_TESTS), (("CRASH_SEED", str(seed)),))
     command = (*pytest, "--timeout=600", f"--hypothesis-seed={seed}", "-m", "not system", "tests/unit")
     return Turn("properties", command, (("SOAK", "1"), ("EXAMPLES", "1000")))

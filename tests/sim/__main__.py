@@ -1,4 +1,5 @@
-"""Replay or explore histories: `python -m tests.sim [--cluster] SEED`, or with `--soak SECONDS` or `--count N`."""
+"""Replay or explore histories: `python -m tests.sim [--cluster | --old-copies] SEED`, or with `--soak SECONDS` or
+`--count N`."""
 
 from __future__ import annotations
 
@@ -6,9 +7,14 @@ import argparse
 import math
 import sys
 import time
+from typing import Final
 
 from tests.sim.clusters import ClusterSimulation
 from tests.sim.histories import Simulation
+from tests.sim.old_copies import OldCopies
+
+Kind = type[Simulation | ClusterSimulation | OldCopies]
+OPTIONS: Final[dict[Kind, str]] = {Simulation: "", ClusterSimulation: "--cluster ", OldCopies: "--old-copies "}
 
 
 def main() -> int:
@@ -16,10 +22,14 @@ def main() -> int:
     parser.add_argument("seed", type=int, nargs="?", help="replay this history")
     parser.add_argument("--soak", type=float, metavar="SECONDS", help="run histories for so long")
     parser.add_argument("--count", type=int, metavar="N", help="run so many histories")
-    parser.add_argument("--cluster", action="store_true", help="histories of several nodes that are a cluster")
+    kinds = parser.add_mutually_exclusive_group()
+    kinds.add_argument("--cluster", action="store_true", help="histories of several nodes that are a cluster")
+    kinds.add_argument(
+        "--old-copies", action="store_true", help="of clusters of which a node begins with an old journal"
+    )
     parser.add_argument("--from", type=int, dest="first", help="first seed of a soak (default: from the clock)")
     arguments = parser.parse_args()
-    simulation = ClusterSimulation if arguments.cluster else Simulation
+    simulation: Kind = ClusterSimulation if arguments.cluster else OldCopies if arguments.old_copies else Simulation
     if arguments.seed is not None:
         verdict = simulation(arguments.seed).run()
         print(verdict)
@@ -31,11 +41,9 @@ def main() -> int:
     return soak(simulation, first, deadline_s, arguments.count)
 
 
-def soak(
-    simulation: type[Simulation | ClusterSimulation], first: int, deadline_s: float, count: int | None = None
-) -> int:
+def soak(simulation: Kind, first: int, deadline_s: float, count: int | None = None) -> int:
     """Fresh histories until then, or so many."""
-    option = "--cluster " if simulation is ClusterSimulation else ""
+    option = OPTIONS[simulation]
     seed, failed, accepted = first, 0, 0
     while time.monotonic() < deadline_s and (count is None or seed < first + count):
         try:
