@@ -10,7 +10,7 @@ import signal
 import socket
 import struct
 import tempfile
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -108,13 +108,16 @@ class Running:
 
 
 @asynccontextmanager
-async def running(core: ScriptedCore, **node: Any) -> AsyncIterator[tuple[Running, asyncio.Task[int]]]:
+async def running(
+    core: ScriptedCore, tables: Mapping[str, Any] | None = None, **node: Any
+) -> AsyncIterator[tuple[Running, asyncio.Task[int]]]:
     with tempfile.TemporaryDirectory(prefix="mq-") as name:
         base = defaults()
         options = replace(
             base,
             node=replace(base.node, admin_socket=f"{name}/admin.sock", **node),
             listeners=(default_listener("clients", free_port()), default_listener("others", free_port())),
+            **(tables or {}),
         )
         it = Running(core, options, Path(name))
         task = await it.open()

@@ -13,15 +13,19 @@ from mqbroker.amqp.links import Partial
 from mqbroker.base.errors import Bug, PeerFault, Refused, StorageFault
 from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level, Notice
+from mqbroker.cluster.discovery import group
 from mqbroker.core.settings import Settings
 from mqbroker.core.store import Store
-from mqbroker.node import termini
+from mqbroker.node import accepted_peer, termini
 from mqbroker.node.containment import CONDITION, TOLD_MAX, TOLD_NS, place_of
-from mqbroker.wire.performatives import Accepted, Attach, Disposition, SaslInit
+from mqbroker.node.inputs import Datagram, Slipped
+from mqbroker.node.timers import Timers
+from mqbroker.wire.performatives import Accepted, Attach, Begin, Disposition, SaslInit
 from mqbroker.wire.types import Symbol
 
 from tests.support import frames
 from tests.support.stage import Stage
+from tests.unit.node.test_discovery import Air
 
 SECRET = b"not-for-the-log"
 LOGIN = frames.anonymous()
@@ -194,6 +198,55 @@ def test_a_bug_in_the_end_of_the_connection_stops_the_node(monkeypatch: pytest.M
     bug.is_armed = end.is_armed = True
     with pytest.raises(Bug, match="at the end"):
         stage.talk(conn, frames.transfer(0))
+
+
+def test_a_bug_as_a_connection_comes_closes_it_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage()
+    works = bystander(stage)
+    bug = Planted(accepted_peer.AcceptedPeer, "_mechanisms", monkeypatch, IndexError)
+    bug.is_armed = True
+    conn = stage.accept()
+    stage.run()
+    assert bug.raised
+    assert conn in stage.closed
+    assert conn not in stage.broker.peers
+    (notice,) = contained(stage)
+    assert notice.fields["conn"] == conn
+    works()
+    assert frames.of_kind(stage.talk(stage.accept(), SESSION), Begin)
+
+
+def test_a_bug_behind_what_a_new_connection_changes_stops_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage()
+    bug = Planted(Timers, "add", monkeypatch, lambda: Bug("planted"))
+    bug.is_armed = True
+    stage.accept()
+    with pytest.raises(Bug, match="planted"):
+        stage.run()
+
+
+def test_a_bug_in_a_datagram_that_nobody_believes_yet_drops_it_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    air = Air()
+    stage = air.add("mq1")
+    bug = Planted(group, "unseal", monkeypatch, IndexError)
+    bug.is_armed = True
+    stage.give(Datagram("lan", "192.0.2.7:9876", SECRET))
+    stage.run()
+    assert bug.raised
+    (notice,) = contained(stage)
+    assert (notice.fields["group"], notice.fields["source"]) == ("lan", "192.0.2.7:9876")
+    air.add("mq2")
+    air.wait(6000)
+    assert [row["node"] for row in stage.admin("discovery")["nodes"]] == ["mq2"], "others are heard"
+
+
+def test_a_bug_of_a_shell_is_told_as_all_are() -> None:
+    stage = Stage()
+    stage.give(Slipped("gossip", "192.0.2.7:9", "KeyError", "io/gossip.py:7"))
+    stage.run()
+    (notice,) = contained(stage)
+    assert notice.fields["what"] == "gossip"
+    assert stage.broker.counters.bugs_contained == 1
 
 
 def test_a_bug_outside_of_a_look_stops_the_node(monkeypatch: pytest.MonkeyPatch) -> None:

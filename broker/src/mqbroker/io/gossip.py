@@ -119,14 +119,14 @@ class GossipPlace:
         return None if host.startswith("[") else (self._host, 0)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._guests) >= GUESTS_MAX:
-            writer.transport.abort()
+        peer = writer.get_extra_info("peername")
+        if peer is None or len(self._guests) >= GUESTS_MAX:
+            writer.transport.abort()  # without a name it is gone already: reset before it was looked at
             return
         self._guests.add(writer)
-        host, port = writer.get_extra_info("peername")[:2]
         with contextlib.suppress(OSError, TimeoutError, asyncio.IncompleteReadError):
             async with asyncio.timeout(EXCHANGE_S):
-                if await self._read(reader, f"{host}:{port}"):
+                if await self._read(reader, f"{peer[0]}:{peer[1]}"):
                     await self._write(writer)
                     writer.close()
                     await writer.wait_closed()

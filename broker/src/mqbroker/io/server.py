@@ -25,7 +25,7 @@ from mqbroker.io.connections import Connections
 from mqbroker.io.connectors import Connectors
 from mqbroker.io.discovery import DiscoveryEndpoints
 from mqbroker.io.endpoints import Endpoints, Sources, Vital
-from mqbroker.io.http import HttpServer
+from mqbroker.io.http import HttpConnection, HttpServer
 from mqbroker.io.large_directory import LargeDirectory
 from mqbroker.io.large_messages import LargeMessages
 from mqbroker.io.listeners import Acceptor, Place, open_listener
@@ -35,6 +35,7 @@ from mqbroker.io.notify import Notifier, Watchdog
 from mqbroker.io.pool import DerivePool
 from mqbroker.io.probes import Probes
 from mqbroker.io.space_watch import SpaceWatch
+from mqbroker.node.containment import place_of
 from mqbroker.node.effects import (
     AdminReply,
     Close,
@@ -61,6 +62,7 @@ from mqbroker.node.inputs import (
     Ending,
     Failed,
     OptionsChanged,
+    Slipped,
     Stop,
     UsersChanged,
 )
@@ -293,12 +295,29 @@ class Server:
         self._log.info("ready", node=self._options.node.name, loop=type(self._loop).__module__.partition(".")[0])
 
     def _on_exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """What escapes a callback. Trouble of the system's with one socket is the peer's; anything else is our bug."""
+        """What escapes a callback. Trouble of the system's with one socket is the peer's; anything else is our bug, and
+        ends the node but where it served a stranger to whom nothing belongs but that connection."""
         error = context.get("exception")
         if error is None or isinstance(error, OSError):
             self._log.warning("loop-trouble", what=str(context.get("message")), why=str(error))
-        else:
+            return
+        transport: Any = context.get("transport")
+        what = served_by(transport)
+        if not what:
             self.node.bug(error)
+            return
+        transport.abort()
+        peer = transport.get_extra_info("peername") or ("gone",)
+        source = ":".join(map(str, peer[:2]))
+        self.node.post(Slipped(what, source, type(error).__name__, place_of(error)))
+
+
+def served_by(transport: Any) -> str:
+    """What whoever is at the other end asks for; empty where more than that connection may be broken."""
+    protocol = None if transport is None else transport.get_protocol()
+    if isinstance(protocol, HttpConnection):
+        return "monitoring"
+    return "gossip" if isinstance(protocol, asyncio.StreamReaderProtocol) else ""
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:

@@ -30,7 +30,6 @@ from mqbroker.journal.places import Slice
 from mqbroker.journal.plan import Journal
 from mqbroker.journal.recovered import Recovered
 from mqbroker.node import inputs as given
-from mqbroker.node.accepted_peer import AcceptedPeer
 from mqbroker.node.accounts import Accounts
 from mqbroker.node.activity import Activity
 from mqbroker.node.arrival_links import ArrivalEnd, CanaryEnd
@@ -127,7 +126,7 @@ class Broker:
         self.starved: dict[ReceiverLink, Peer] = {}
         self.draining: dict[SenderLink, Peer] = {}
         self.closing: dict[int, Close] = {}
-        self.opening = Newcomers(self.peers, self._admit)
+        self.opening = Newcomers(self.peers, self.containment.admit)
         self.endings: tuple[given.Ending, ...] = ()  # of certificates
         self.containers = Containers()
         self.temporary: dict[str, int] = {}  # temporary queues and addresses: the connections that made them
@@ -135,7 +134,7 @@ class Broker:
         self.next_turn: dict[Queue, None] = {}  # queues whose consumers got all that one step may give
         self._notices: list[Notice] = []
         self._operations = setup.operations
-        self._listeners = {listener.name: listener for listener in options.listeners}
+        self.listeners = {listener.name: listener for listener in options.listeners}
         self._effect_id = 0
         self._awaited: dict[int, Callable[[str], None]] = {}  # by effect
         self.large = LargeMessages(self, setup.large_files)
@@ -163,6 +162,7 @@ class Broker:
             given.Failed: self._failed,
             given.Disk: self._disk,
             given.Datagram: self.containment.heard,
+            given.Slipped: self.containment.slipped,
             given.Resolved: self.discovery.resolved,
             given.Looked: self.discovery.looked,
             given.Space: self._space,
@@ -291,14 +291,6 @@ class Broker:
         self.store.decisions.release(given_.position)
         if self.store.paging.queues:
             self.store.paging.synced()
-
-    def _admit(self, given_: given.Accepted) -> None:
-        listener = self._listeners.get(given_.listener)
-        if listener is None or self.is_stopping:
-            self.effects.append(Close(given_.conn, 0))
-            return
-        self.counters.connections += 1
-        self.peers[given_.conn] = AcceptedPeer(self, given_, listener)
 
     def _closed(self, given_: given.Closed) -> None:
         self.opening.finish(given_.conn)

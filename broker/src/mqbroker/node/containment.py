@@ -10,6 +10,7 @@ that stops the node as well. Bounded: `TOLD_MAX` notices in `TOLD_NS`, the other
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,7 +18,9 @@ from mqbroker.base.errors import StorageFault
 from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level
 from mqbroker.base.time import NS_PER_MS
-from mqbroker.node.inputs import Datagram
+from mqbroker.node.accepted_peer import admit
+from mqbroker.node.effects import Close
+from mqbroker.node.inputs import Accepted, Datagram, Slipped
 
 if TYPE_CHECKING:
     from mqbroker.node.broker import Broker
@@ -47,11 +50,22 @@ class Containment:
             self._tell(error, conn=peer.conn, peer=peer.far, user=peer.user or "")
             self._end(peer)
 
+    def admit(self, accepted: Accepted) -> None:
+        """A connection came to a listener. Whoever is given no peer is closed at once."""
+        error = self._bug_in(partial(admit, self._broker), accepted)
+        if error is not None:
+            self._tell(error, conn=accepted.conn, peer=accepted.peer)
+            self._broker.effects.append(Close(accepted.conn, 0))
+
     def heard(self, datagram: Datagram) -> None:
         """A datagram came to a discovery group. It belongs to no connection, so nothing else ends with it."""
         error = self._bug_in(self._broker.discovery.heard, datagram)
         if error is not None:
             self._tell(error, group=datagram.group, source=datagram.source)
+
+    def slipped(self, given: Slipped) -> None:
+        """The same in `io/`, where bytes are no node's business: requests of monitoring, and gossip before its MAC."""
+        self._count(what=given.what, source=given.source, error=given.error, place=given.place)
 
     @staticmethod
     def _bug_in(take: Callable[[Any], None], given: Any) -> Exception | None:
@@ -76,6 +90,9 @@ class Containment:
         connection.shrink_partial(connection.partial_bytes)
 
     def _tell(self, error: Exception, **whose: str | int) -> None:
+        self._count(**whose, error=type(error).__name__, place=place_of(error))
+
+    def _count(self, **fields: str | int) -> None:
         broker = self._broker
         broker.counters.bugs_contained += 1
         now_ns = broker.at.monotonic_ns
@@ -87,7 +104,7 @@ class Containment:
         self._told_count += 1
         untold, self._untold_count = self._untold_count, 0
         more = {"untold": untold} if untold else {}
-        broker.notice(Level.ERROR, "bug-contained", **whose, error=type(error).__name__, place=place_of(error), **more)
+        broker.notice(Level.ERROR, "bug-contained", **fields, **more)
 
 
 def place_of(error: BaseException) -> str:

@@ -92,9 +92,9 @@ class Discovery:
     def heard(self, given: Datagram) -> None:
         """Something came to a group."""
         group = self.groups[given.group]
-        LOOK.has_touched = True
         if not self._broker.is_stopping:
             group.heard(given.data, given.source, self._broker.at.monotonic_ns)
+            LOOK.has_touched = True
             self._broker.timers.add(group)
 
     def resolved(self, given: Resolved) -> None:

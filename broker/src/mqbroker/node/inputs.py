@@ -95,6 +95,19 @@ class Datagram:
 
 
 @dataclass(frozen=True, slots=True)
+class Slipped:
+    """A bug showed in `io/` where it served somebody at `source` who asks for `what`, and ended that connection alone.
+
+    `place`: where in the source.
+    """
+
+    what: str
+    source: str
+    error: str
+    place: str
+
+
+@dataclass(frozen=True, slots=True)
 class Resolved:
     """The names of a discovery group led to these places: (name, host, port), all that there are now."""
 
@@ -188,6 +201,6 @@ class Stop:
 
 Input = (
     Received | Synced | Accepted | Connected | Closed | WriteBlocked | Done | Failed | Disk | Datagram
-    | Resolved | Looked | Space | CertificatesInUse | AdminRequest | AdminClosed | UsersChanged | ClusterKeyChanged
-    | OptionsChanged | Stop
+    | Slipped | Resolved | Looked | Space | CertificatesInUse | AdminRequest | AdminClosed | UsersChanged
+    | ClusterKeyChanged | OptionsChanged | Stop
 )  # fmt: skip

@@ -117,9 +117,9 @@ class DiscoveryGroup:
 
     def heard(self, data: bytes, source: str, now_ns: int) -> None:
         """A datagram has come."""
+        found = unseal(data, self.key)
         if self.state is State.LISTENING:
             self._expect_something(now_ns)
-        found = unseal(data, self.key)
         drop = found if isinstance(found, Drop) else self.table.hear(found, source, now_ns)
         if drop is not None:
             self._dropped(drop, source, now_ns)
