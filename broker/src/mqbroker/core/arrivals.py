@@ -10,6 +10,7 @@ source has ranges of its own. Source: docs/adr/0012-cluster-connections.md, docs
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterator
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
@@ -18,6 +19,7 @@ from mqbroker.core.address import Address
 from mqbroker.core.backlog import Segment
 from mqbroker.core.id_ranges import IdRanges
 from mqbroker.core.kinds import INTERNAL_PREFIX
+from mqbroker.core.stored import unreadable
 from mqbroker.core.times import expires_ms
 from mqbroker.wire.parts import part_of, parts_of
 
@@ -224,13 +226,21 @@ class Arrivals:
         self._store.journal.duplicates.drop(PREFIX + key)
 
     def load(self, recovered: Recovered) -> None:
-        """Take over what recovery found."""
-        for name, stored in recovered.duplicates.items():
-            if name.startswith(PREFIX):
-                key = name.removeprefix(PREFIX)
-                ranges = self._ranges[key] = Ranges()
-                for each in stored:
-                    ranges.add(each.number, *_RANGE.unpack(each.duplicate_id))
+        """Take over what recovery found. Raises StorageFault."""
+        for key, number, first, count in arrived_in(recovered):
+            if key not in self._ranges:
+                self._ranges[key] = Ranges()
                 self._keys.setdefault(source_of(key), []).append(key)
+            self._ranges[key].add(number, first, count)
         for keys in self._keys.values():
             keys.sort(key=lambda each: self._ranges[each].next_number)
+
+
+def arrived_in(recovered: Recovered) -> Iterator[tuple[str, int, int, int]]:
+    """What has come, in its order: key of the source, number, first id, count. Raises StorageFault."""
+    for name, stored in recovered.duplicates.items():
+        for each in stored if name.startswith(PREFIX) else ():
+            if len(each.duplicate_id) != _RANGE.size:
+                raise unreadable(f"what has come from {name!r}", f"a range has {len(each.duplicate_id)} bytes")
+            first, count = _RANGE.unpack(each.duplicate_id)
+            yield name.removeprefix(PREFIX), each.number, first, count

@@ -8,6 +8,7 @@ deleteAddress, and pause and resume of an address.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from mqbroker.base.errors import Refused
@@ -15,6 +16,7 @@ from mqbroker.base.look import LOOK
 from mqbroker.core.address import ANYCAST, FULLY_QUALIFIED, MULTICAST, Address
 from mqbroker.core.creation import check_addresses
 from mqbroker.core.kinds import check_name
+from mqbroker.core.stored import unreadable
 
 if TYPE_CHECKING:
     from mqbroker.core.store import Store
@@ -109,8 +111,8 @@ class Declared:
         return self._store.settings.of(name).default_address_routing_type.lower()
 
     def load(self, recovered: Recovered) -> None:
-        """Take over what recovery found; before the queues, which are paused with their address."""
-        for name, attributes in recovered.addresses.items():
+        """Take over what recovery found; before the queues, which pause with their address. Raises StorageFault."""
+        for name, attributes in said_in(recovered):
             address = self._store.add_address(name)
             self._say(address, tuple(attributes.get("routing_types", ())))
             address.is_paused = address.is_pause_kept = bool(attributes.get("paused", False))
@@ -128,6 +130,16 @@ class Declared:
             self._store.journal.declare_address(address.name, attributes)
         else:
             self._store.journal.drop_address(address.name)
+
+
+def said_in(recovered: Recovered) -> Iterator[tuple[str, dict[str, Any]]]:
+    """What was said of addresses. Raises StorageFault."""
+    for name, attributes in recovered.addresses.items():
+        try:
+            check_attributes(attributes)
+        except ValueError as error:
+            raise unreadable(f"address {name!r}", str(error)) from None
+        yield name, attributes
 
 
 def check_attributes(attributes: dict[str, Any]) -> None:

@@ -24,23 +24,27 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections import deque
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 from mqbroker.base.errors import ConfigFault, PeerFault, Refused, StorageFault
-from mqbroker.core.declared import check_attributes
+from mqbroker.core.arrivals import arrived_in
+from mqbroker.core.declared import check_attributes, said_in
 from mqbroker.core.exchange_bodies import Bodies, BodiesIn, Read, rows_of_file
 from mqbroker.core.kinds import NAME_SIZE_MAX
 from mqbroker.core.kinds import check_attributes as check_kind
+from mqbroker.core.pins import pins_in
 from mqbroker.core.queue import QueueKind
 from mqbroker.core.restore import by_count, counts_by_queue, run_of
 from mqbroker.core.routes import PREFIX as ROUTES
 from mqbroker.core.routes import Route, keep, routes_of
 from mqbroker.core.selector import compile_selector
+from mqbroker.core.stored import kinds_in
 from mqbroker.journal.append import Append
 from mqbroker.journal.plan import Journal
-from mqbroker.journal.records import DUPLICATE_HEAD_BYTES, Attempts
+from mqbroker.journal.records import DUPLICATE_HEAD_BYTES, ID_MAX, Attempts
 from mqbroker.journal.recovered import Recovered, RecoveredRun
 from mqbroker.wire.large import is_large
 from mqbroker.wire.parts import parts_of
@@ -48,7 +52,6 @@ from mqbroker.wire.run import Run
 
 SCHEMA: Final = "mqbroker.journal/1"
 APPEND_BYTES: Final = 1 << 20  # what is gathered of rows before it is written
-ID_MAX: Final = (1 << 56) - 1
 COUNT_MAX: Final = 0xFFFF_FFFF
 DUE_MS_MAX: Final = (1 << 63) - 1
 IDS_MAX: Final = 1000  # of one row
@@ -66,7 +69,9 @@ class Piece(NamedTuple):
 
 
 def rows_of(recovered: Recovered, node_id: str, read: Read | None = None) -> Iterator[dict[str, Any]]:
-    """All rows; those of files only with `read`. Raises StorageFault where a record's frames are not a run."""
+    """All rows; those of files only with `read`. Raises StorageFault for what a start could not read."""
+    for look in (kinds_in, said_in, pins_in, arrived_in):
+        deque(look(recovered), 0)
     yield {
         "type": "journal", "schema": SCHEMA, "node_id": node_id, "boot": recovered.boot,
         "next_id": recovered.next_id, "was_clean": recovered.was_clean,
@@ -215,6 +220,8 @@ class Importer:
     def _queue(self, queue_id: int, attributes: dict[str, Any]) -> None:
         check_kind(attributes)
         kind = QueueKind.of(attributes)
+        if not kind.is_internal and max(len(kind.name), len(kind.address)) > NAME_SIZE_MAX:
+            raise self._fault(f"the name of queue {queue_id} is too long")
         if kind.selector:
             compile_selector(kind.selector)
         if not 0 < queue_id <= ID_MAX or queue_id in self._queues or kind.name in self._names:

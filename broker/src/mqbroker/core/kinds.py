@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Final
 
 from mqbroker.base.errors import Refused
 from mqbroker.config.slices import AddressSettings
@@ -87,18 +87,34 @@ OPTIONAL = tuple((one.name, one.default) for one in fields(QueueKind) if one.nam
 """What is kept only where it differs from its default."""
 
 
+_TYPES: Final[dict[str, type]] = {"name": str, "address": str, "routing": str} | {
+    name: list if name == "route" else type(default) for name, default in OPTIONAL
+}
+
+
 def check_attributes(attributes: dict[str, Any]) -> None:
-    """Whether a broker could load this. Raises ValueError and TypeError."""
-    kind = QueueKind.of(attributes)
-    said = {name: attributes[name] for name in ("name", "address", "routing")}
-    wrong = [name for name, value in said.items() if not isinstance(value, str)]
-    wrong += [name for name, default in OPTIONAL if type(getattr(kind, name)) is not type(default)]
-    wrong += [name for name in ("name", "address") if name not in wrong and not 0 < len(said[name]) <= NAME_SIZE_MAX]
-    for value in attributes.values():
-        if isinstance(value, str):
-            value.encode()  # JSON may name halves of surrogate pairs, which nothing else could hold
-    if wrong or kind.routing not in ROUTINGS or (kind.is_forwarding and not (kind.route and kind.forwards_to)):
-        raise ValueError(f"attributes of a queue, {', '.join(wrong) or 'routing'}: {attributes}")
+    """Whether a broker could load this, which was JSON. Raises ValueError."""
+    wrong = [name for name, value in attributes.items() if type(value) is not _TYPES.get(name)]
+    wrong += [name for name in ("name", "address") if not attributes.get(name)]
+    if wrong:
+        raise ValueError(f"attributes of a queue, {', '.join(dict.fromkeys(wrong))}: {attributes}")
+    if not all(_is_text(value) for value in attributes.values() if isinstance(value, str)):
+        raise ValueError(f"attributes of a queue, half of a surrogate pair: {attributes}")
+    routing = attributes.get("routing", "anycast")
+    if routing not in ROUTINGS or (routing == FORWARD and not _forwards(attributes)):
+        raise ValueError(f"attributes of a queue, routing: {attributes}")
+
+
+def _is_text(value: str) -> bool:
+    """Whether anything could hold it: JSON may name halves of surrogate pairs."""
+    return value.isascii() or not any("\ud800" <= each <= "\udfff" for each in value)
+
+
+def _forwards(attributes: dict[str, Any]) -> bool:
+    """Whether it is said where messages go, and the name ends in the number of the queue."""
+    names, number = attributes.get("route") or (), attributes["name"].rpartition(".")[2]
+    are_texts = bool(names) and all(isinstance(name, str) and _is_text(name) for name in names)
+    return are_texts and bool(attributes.get("forwards_to")) and number.isascii() and number.isdecimal()
 
 
 def kind_of(name: str, address: str, settings: AddressSettings, **changes: Any) -> QueueKind:

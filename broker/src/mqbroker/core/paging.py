@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from mqbroker.base.errors import Bug
 from mqbroker.base.look import LOOK
 from mqbroker.core.backlog import Segment
-from mqbroker.core.kinds import QueueKind
+from mqbroker.core.kinds import QueueKind, check_attributes
 from mqbroker.core.meter import PAGE
 from mqbroker.core.page_moves import PageMoves, check_held, runs_in
 from mqbroker.core.paged_files import PagedFiles
 from mqbroker.core.pages import Page, Pages, Piece, Shape
 from mqbroker.core.restore import hold_again, set_times
 from mqbroker.journal.places import Slice, Written
+from mqbroker.journal.records import Malformed
 from mqbroker.journal.recovered import Leave
 
 if TYPE_CHECKING:
@@ -323,6 +324,10 @@ def leave_of(settings: Settings, kept_bytes_max: int) -> Leave:
     """What recovery need not bring into memory."""
 
     def may_leave(attributes: dict[str, Any]) -> bool:
+        try:
+            check_attributes(attributes)
+        except ValueError as error:
+            raise Malformed(str(error)) from None
         kind = QueueKind.of(attributes)
         return kind.may_page and settings.of(kind.address).address_full_policy == PAGE
 

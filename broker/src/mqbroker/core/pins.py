@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from mqbroker.base.look import LOOK
 from mqbroker.core.kinds import INTERNAL_PREFIX
+from mqbroker.core.stored import list_in, text_in
 
 if TYPE_CHECKING:
     from mqbroker.core.store import Store
@@ -109,17 +110,21 @@ class Pins:
             self._store.journal.duplicates.drop(_name_of(key))
 
     def load(self, recovered: Recovered) -> None:
-        """Take over what recovery found. A node that does not decide any more forgets it."""
-        for name, stored in recovered.duplicates.items():
-            if not name.startswith(PREFIX):
-                continue
-            queue, group_id = json.loads(name.removeprefix(PREFIX))
-            if self._is_kept and stored:
-                owner = stored[-1].duplicate_id.decode()
-                self._pins[queue, group_id] = Pin(owner, self._store.at.monotonic_ns, 0)
-                self._by_owner.setdefault(owner, {})[queue, group_id] = None
+        """Take over what recovery found. A node that does not decide any more forgets it. Raises StorageFault."""
+        for name, key, owner in pins_in(recovered):
+            if self._is_kept:
+                self._pins[key] = Pin(owner, self._store.at.monotonic_ns, 0)
+                self._by_owner.setdefault(owner, {})[key] = None
             else:
                 self._store.journal.duplicates.drop(name)
+
+
+def pins_in(recovered: Recovered) -> Iterator[tuple[str, Key, str]]:
+    """What is kept of groups: its name, the group, its owner. Raises StorageFault."""
+    for name, stored in recovered.duplicates.items():
+        if name.startswith(PREFIX):
+            queue, group_id = list_in(f"the name of a group, {name!r}", name.removeprefix(PREFIX), (str, str))
+            yield name, (queue, group_id), text_in(f"the owner of group {group_id!r}", stored[-1].duplicate_id)
 
 
 def _name_of(key: Key) -> str:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from mqbroker.base.look import LOOK
 from mqbroker.core.kinds import INTERNAL_PREFIX
+from mqbroker.core.stored import list_in
 
 if TYPE_CHECKING:
     from mqbroker.journal.plan import Journal
@@ -45,11 +46,12 @@ def drop(journal: Journal, router: str, key: str) -> None:
 
 
 def routes_of(recovered: Recovered) -> Iterator[Route]:
-    """All that recovery found."""
+    """All that recovery found. Raises StorageFault."""
     for name, stored in recovered.duplicates.items():
         if name.startswith(PREFIX):
-            router, key = json.loads(name.removeprefix(PREFIX))
-            target, used_ms = json.loads(stored[-1].duplicate_id)
+            what = f"route {name!r}"
+            router, key = list_in(what, name.removeprefix(PREFIX), (str, str))
+            target, used_ms = list_in(what, stored[-1].duplicate_id, (str, int))
             yield Route(router, key, target, used_ms)
 
 

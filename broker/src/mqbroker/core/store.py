@@ -42,6 +42,7 @@ from mqbroker.core.restore import bring_back
 from mqbroker.core.retroactive import Retroactive
 from mqbroker.core.selector import compile_selector
 from mqbroker.core.settings import Settings
+from mqbroker.core.stored import kinds_in
 from mqbroker.core.times import deliver_at_ms, expires_ms, redelivery_delay_ms
 from mqbroker.core.watcher import Watcher
 from mqbroker.journal.plan import Journal
@@ -472,17 +473,16 @@ class Store:
     # -- recovery ------------------------------------------------------------------------------------------------------
 
     def load(self, recovered: Recovered, large_files: Mapping[int, int]) -> None:
-        """Take over what recovery found. Raises StorageFault where a record's frames are not a run.
+        """Take over what recovery found. `large_files`: id -> bytes of all files of large messages.
 
-        `large_files`: id -> bytes of all files of large messages. Raises StorageFault where one is missing.
-        """
+        Raises StorageFault for what cannot be read, or has no file."""
         self.duplicates.load(recovered)
         self.declared.load(recovered)
         self.arrivals.load(recovered)
         by_id: dict[int, Queue] = {}
-        for queue_id, attributes in recovered.queues.items():
+        for queue_id, kind in kinds_in(recovered):
             self._next_queue_id = max(self._next_queue_id, queue_id + 1)
-            by_id[queue_id] = self._bind(QueueKind.of(attributes), queue_id)
+            by_id[queue_id] = self._bind(kind, queue_id)
         bring_back(self, recovered, by_id, large_files)
         for queue in by_id.values():
             self.idle.restored(queue)

@@ -87,7 +87,7 @@ def _parsed(file: Path, content: bytes) -> Identity:
             device=int(raw["device"]),
             inode=int(raw["inode"]),
         )
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         raise StorageFault(str(file), -1, "is not an identity", remedy) from None
 
 

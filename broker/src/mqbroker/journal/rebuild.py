@@ -14,6 +14,23 @@ from mqbroker.journal.recovered import Leave, RecoveredRun, StoredId
 from mqbroker.wire.large import is_large
 
 
+def attributes_in(text: bytes, whose: str) -> dict[str, Any]:
+    """What a record says of a queue or an address. Raises Malformed."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise Malformed(f"what is said of {whose} is no JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise Malformed(f"what is said of {whose} is no JSON object")
+    return found
+
+
+def _check(number: int, maximum: int) -> None:
+    """A number that others are counted on from. Raises Malformed where that could not be."""
+    if number > maximum:
+        raise Malformed(f"number {number} is above {maximum}")
+
+
 class Rebuild:
     """`begin_segment`, then `apply` for each of its entries; the rest are the outcomes."""
 
@@ -78,11 +95,12 @@ class Rebuild:
             self._appliers[type(record)](record)
 
     def queues(self) -> dict[int, dict[str, Any]]:
-        return {queue_id: json.loads(attributes) for queue_id, attributes in self._attributes.items()}
+        """Raises Malformed."""
+        return {number: attributes_in(text, f"queue {number}") for number, text in self._attributes.items()}
 
     def addresses(self) -> dict[str, dict[str, Any]]:
-        """Those of which an administrator said something."""
-        return {name: json.loads(attributes) for name, attributes in self._addresses.items()}
+        """Those of which an administrator said something. Raises Malformed."""
+        return {name: attributes_in(text, f"address {name!r}") for name, text in self._addresses.items()}
 
     def consumed(self) -> tuple[int, ...]:
         return tuple(sorted(self._consumed))
@@ -126,6 +144,7 @@ class Rebuild:
     def _run(self, record: records.Run) -> None:
         first, count, arrived_ms, queue_ids, frames = record
         end = first + count
+        _check(end, records.ID_MAX)
         self.next_id = max(self.next_id, end)
         if not queue_ids:
             return  # it was for the process that wrote it
@@ -155,6 +174,7 @@ class Rebuild:
                     self._kill(run, queue_id, low, high)
 
     def _queue(self, record: records.Queue) -> None:
+        _check(record.queue_id, records.ID_MAX)
         if record.queue_id in self._dropped:
             # The id lives again. Dropping is lazy, so what its former owner held has to go now.
             del self._dropped[record.queue_id]
@@ -191,12 +211,14 @@ class Rebuild:
             return
         before, held = self._duplicates.get(address, (oldest, {}))
         for number, duplicate_id in ids:
+            _check(number, records.ID_MAX)
             held[number] = StoredId(number, duplicate_id, self._segment)
         for number in forgotten(held, before, oldest):
             held.pop(number, None)
         self._duplicates[address] = (max(before, oldest), held)
 
     def _start(self, record: records.Start) -> None:
+        _check(record.boot, records.BOOT_MAX)
         self.boot = record.boot
         self._consumed.clear()
 
@@ -204,12 +226,21 @@ class Rebuild:
         self.was_clean = True
 
     def _trim(self, record: records.Trim) -> None:
-        self.trim = max(self.trim, record.segment)
+        self._trim_to(record.segment)
+
+    def _trim_to(self, segment: int) -> None:
+        if segment > self._segment:
+            raise Malformed(
+                f"segment {self._segment} says that nothing before segment {segment} is needed, not even itself"
+            )
+        self.trim = max(self.trim, segment)
 
     def _checkpoint(self, record: records.Checkpoint) -> None:
+        _check(record.boot, records.BOOT_MAX)
+        _check(max(record.next_id, *record.queues, 0), records.ID_MAX)
         self.boot = record.boot
         self.next_id = max(self.next_id, record.next_id)
-        self.trim = max(self.trim, record.trim)
+        self._trim_to(record.trim)
         self._attributes = {queue_id: attributes for queue_id, (attributes, _) in record.queues.items()}
         self._addresses = {}  # they come right behind it, in the same entry
         self._consumed = {queue_id: None for queue_id, (_, was_consumed) in record.queues.items() if was_consumed}
@@ -250,5 +281,5 @@ class Rebuild:
             return False
         found = self._may_leave.get(attributes)
         if found is None:
-            found = self._may_leave[attributes] = leave.may_leave(json.loads(attributes))
+            found = self._may_leave[attributes] = leave.may_leave(attributes_in(attributes, f"queue {queue_id}"))
         return found

@@ -51,6 +51,9 @@ class Kind(enum.IntEnum):
     ADDRESS_DROP = 13
 
 
+ID_MAX = (1 << 56) - 1  # of messages, queues and ids of duplicates; no broker gets there, and beyond nothing is counted
+BOOT_MAX = (1 << 31) - 1
+
 _RECORD = struct.Struct(">BI")
 _RUN_BODY = struct.Struct(">QIQH")
 _NUMBER = struct.Struct(">BIQ")

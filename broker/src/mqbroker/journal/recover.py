@@ -182,8 +182,6 @@ class _Recovery:
     def result(self) -> Recovered:
         rebuild = self._rebuild
         recovered = Recovered(
-            queues=rebuild.queues(),
-            addresses=rebuild.addresses(),
             consumed=rebuild.consumed(),
             next_id=rebuild.next_id,
             boot=rebuild.boot,
@@ -199,6 +197,7 @@ class _Recovery:
             findings=self._findings,
         )
         try:
+            recovered.queues, recovered.addresses = rebuild.queues(), rebuild.addresses()
             recovered.runs = rebuild.live_runs()
         except Malformed as error:
             raise StorageFault(file_name(self._numbers[-1]), -1, str(error), RESTORE) from error

@@ -25,6 +25,7 @@ from mqbroker.config.slices import JournalOptions
 from mqbroker.core.exchange import Importer, large_runs, rows_of
 from mqbroker.core.exchange_bodies import Read
 from mqbroker.core.large import DIRECTORY, fault_of
+from mqbroker.core.stored import kinds_in
 from mqbroker.io import identity, placing
 from mqbroker.io.disk import Disk
 from mqbroker.io.files import MappedFiles
@@ -123,10 +124,11 @@ def _strangers(directory: Path, owner: Identity, options: JournalOptions) -> lis
 
 def _info(args: argparse.Namespace, found: Recovered, owner: Identity) -> int:
     queues = []
+    kinds = dict(kinds_in(found))
     for queue_id, contents in sorted(found.queue_contents().items()):
-        attributes = found.queues[queue_id]
+        kind = kinds[queue_id]
         queues.append(
-            {"id": queue_id, "name": attributes["name"], "address": attributes["address"],
+            {"id": queue_id, "name": kind.name, "address": kind.address,
              "messages": sum(n for _, n, _ in contents)}
         )  # fmt: skip
     row: dict[str, Any] = {
