@@ -24,7 +24,8 @@ def test_it_agrees_with_a_set(seed: int) -> None:
         end = first + rng.randrange(1, 12)
         asked = range(first, end)
         assert ids_of(ranges.missing(first, end)) == [each for each in asked if each not in ids]
-        assert ranges.has_any(first, end) is not ids.isdisjoint(asked)
+        assert ids_of(ranges.within(first, end)) == [each for each in asked if each in ids]
+        assert ranges.first_within(first, end) == min((each for each in asked if each in ids), default=end)
         if rng.random() < 0.5:
             ranges.add(first, end)
             ids.update(asked)

@@ -2,9 +2,9 @@
 
 The source numbers its messages, and sends again what it has no answer for. The ranges of ids that have arrived from
 each of its queues are kept with the messages, in the same append, as ids of duplicate detection are, and under a name
-that no address has. Only what was not answered comes again, and that is never more than a link's credit, so the last
-IDS_MAX messages of a source are enough. One id under two marks (core/marks.py) is two messages, so each mark of a
-source has ranges of its own. Source: docs/adr/0012-cluster-connections.md, docs/adr/0014-message-identity.md.
+that no address has. The last IDS_MAX messages of a source are enough, because it holds back so that only those may come
+again (handed_over.py). One id under two marks (core/marks.py) is two messages, so each mark of a source has ranges of
+its own. Source: docs/adr/0012-cluster-connections.md, docs/adr/0014-message-identity.md, docs/adr/0015-handed-over.md.
 """
 
 from __future__ import annotations

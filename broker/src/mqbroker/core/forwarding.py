@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from mqbroker.base.look import LOOK
 from mqbroker.core.address import ANYCAST
+from mqbroker.core.handed_over import HandedOver
 from mqbroker.core.kinds import FORWARD, INTERNAL_PREFIX, QueueKind
 from mqbroker.core.marks import Marks
 from mqbroker.core.queue import Queue
@@ -59,6 +60,7 @@ class Remotes:
         self.queues: dict[Route, Queue] = {}
         self.marks = Marks()
         self.over: dict[str, None] = {}  # queues beyond a neighbour that were deleted, while something waits for them
+        self._handed_over: dict[Queue, HandedOver] = {}
         self._numbers: dict[tuple[str, str], int] = {}
         self._reserved_until = 0
 
@@ -125,9 +127,18 @@ class Remotes:
         number = int(kind.name.rpartition(".")[2])
         self._numbers[route[:2]] = max(self._numbers.get(route[:2], 0), number)
 
+    def handed_over(self, queue: Queue) -> HandedOver:
+        """What of a store-and-forward queue may be sent again."""
+        found = self._handed_over.get(queue)
+        if found is None:
+            LOOK.has_touched = True
+            found = self._handed_over[queue] = HandedOver()
+        return found
+
     def gone(self, queue: Queue) -> None:
         """It was deleted."""
         LOOK.has_touched = True
+        self._handed_over.pop(queue, None)
         self.queues.pop(_route_of(queue), None)
         for name in queue.kind.route if self.over else ():
             if not any(name in route.names for route in self.queues):

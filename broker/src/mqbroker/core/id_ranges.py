@@ -59,10 +59,16 @@ class IdRanges:
         starts[low:high] = [start for start, _ in left]
         ends[low:high] = [stop for _, stop in left]
 
-    def has_any(self, first: int, end: int) -> bool:
-        """Whether any id from `first` to before `end` is there."""
+    def first_within(self, first: int, end: int) -> int:
+        """The lowest id from `first` to before `end` that is there; `end` where none is."""
         low = bisect_right(self._ends, first)
-        return low < len(self._starts) and self._starts[low] < end
+        return min(max(self._starts[low], first), end) if low < len(self._starts) else end
+
+    def within(self, first: int, end: int) -> list[tuple[int, int]]:
+        """(first, end) of the stretches between `first` and `end` that are there."""
+        starts, ends = self._starts, self._ends
+        low, high = bisect_right(ends, first), bisect_left(starts, end)
+        return [(max(starts[at], first), min(ends[at], end)) for at in range(low, high)]
 
     def missing(self, first: int, end: int) -> list[tuple[int, int]]:
         """(first, end) of the stretches between `first` and `end` that are not there."""

@@ -209,6 +209,10 @@ class Journal:
         else:
             bounds += (first_id, first_id + n)
 
+    def is_settling(self, queue_id: int) -> bool:
+        """Whether the next append says of messages that they have left this queue."""
+        return queue_id in self._settles
+
     def declare(self, queue_id: int, attributes: dict[str, Any]) -> None:
         """A queue exists, or has other attributes than before. They must be JSON."""
         encoded = _encode(attributes)

@@ -171,7 +171,7 @@ class BridgePeer(Peer):
             super()._settled(event)
         for consumer in dict.fromkeys(taken.link.owner for taken in event.taken):
             if isinstance(consumer, ForwardConsumer):
-                self.forwards.tidy(consumer)
+                self.forwards.look(consumer)
 
     def _ended(self, event: Ended) -> None:
         if not self.connection.is_dead:

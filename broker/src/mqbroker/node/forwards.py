@@ -17,6 +17,8 @@ from mqbroker.base.errors import PeerFault
 from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level
 from mqbroker.config.slices import ClusterConnectionOptions
+from mqbroker.core.handed_over import ANSWERED_MAX
+from mqbroker.core.id_ranges import IdRanges
 from mqbroker.core.marks import NONE
 from mqbroker.core.moved import forwarded, forwarded_alike
 from mqbroker.core.queue import Queue, Segment
@@ -40,13 +42,19 @@ REROUTED_MAX: Final = 1000  # messages of a queue that are routed again at a tim
 class ForwardConsumer(LinkConsumer):
     """The one consumer of a store-and-forward queue."""
 
-    __slots__ = ("_mark", "_next_id", "_unanswered_bytes", "forwards", "is_refused", "rivals")
+    __slots__ = (
+        "_again", "_mark", "_next_id", "_unanswered_bytes", "forwards", "handed_over", "is_refused", "rivals",
+    )  # fmt: skip
 
     def __init__(self, forwards: Forwards, link: SenderLink, queue: Queue) -> None:
         super().__init__(forwards.peer, link, queue)
         self.forwards = forwards
         self.rivals: list[Queue] = []  # others whose messages go to some of the same queues
         self.is_refused = False  # the other node has no queue for it: everything is routed again
+        self.handed_over = forwards.peer.broker.store.remotes.handed_over(queue)
+        self._again = IdRanges()  # what went out on earlier links, may be sent again, and did not on this one
+        for first, end in self.handed_over.ids:
+            self._again.add(first, end)
         self._next_id = 0  # that the other node expects
         self._mark = NONE  # of which it expects it
         self._unanswered_bytes = 0
@@ -89,6 +97,15 @@ class ForwardConsumer(LinkConsumer):
         segment = segment.part(segment.start, self._fitting_window(segment))
         if segment.n <= 0:
             return 0
+        if not self._numbers:
+            return self._send(queue, segment)
+        known = self.handed_over.fitting(segment.first_id, segment.n)
+        if not known:
+            self._send_again(queue, segment)
+            return 0
+        return self._send(queue, segment if known == segment.n else segment.part(segment.start, known))
+
+    def _send(self, queue: Queue, segment: Segment) -> int:
         if self._is_too_large(segment):
             return self._give_up(queue, segment)
         LOOK.has_touched = True
@@ -97,6 +114,10 @@ class ForwardConsumer(LinkConsumer):
         went = super().deliver(queue, segment)
         self._next_id += went
         self._unanswered_bytes += self._size_bytes(segment, went)
+        if went and self._numbers:
+            self.handed_over.sent(segment.first_id, went)
+            if self._again.count:
+                self._again.remove(segment.first_id, segment.first_id + went)
         for each in self.rivals if went else ():
             self.peer.broker.store.dirty[each] = None
         return went
@@ -110,6 +131,34 @@ class ForwardConsumer(LinkConsumer):
             said[MARK] = self._mark = mark
         self.link.session.send_flow(self.link, said)
         self._next_id = number
+
+    def _send_again(self, queue: Queue, held: Segment) -> None:
+        """What went out on earlier links goes before anything new, although it lies behind that: `held`, which is not
+        in the queue now. What is not there either has left it otherwise."""
+        self._again.remove(held.first_id, held.first_id + held.n)
+        gone: list[tuple[int, int]] = []
+        for first, end in self._again:
+            if not self._stretch_again(queue, first, end):
+                break
+            gone += self._again.within(first, end)
+        for first, end in gone:
+            self._again.remove(first, end)
+        self.forwards.wait_for_disk(self, gone)
+
+    def _stretch_again(self, queue: Queue, first: int, end: int) -> bool:
+        """Send what the queue has of these ids; whether all of it went."""
+        for segment in queue.backlog.of_ids(first, end):
+            skip = max(first - segment.first_id, 0)
+            count = min(end - segment.first_id, segment.n) - skip
+            part = segment.part(segment.start + skip, count)
+            able = min(count, super().capacity(), self._fitting_window(part))
+            taken = queue.take_at(part.rank, able) if able > 0 else None
+            went = self._send(queue, taken) if taken is not None else 0
+            if taken is not None and went < taken.n:
+                queue.put_back(taken.part(taken.start + went, taken.n - went))
+            if went < count:
+                return False
+        return True
 
     def rewritten(self, queue: Queue, segment: Segment) -> list[bytes | memoryview] | None:
         """With what is left of its times, and how often it was delivered."""
@@ -152,6 +201,7 @@ class ForwardConsumer(LinkConsumer):
         """The other node has said something of these messages."""
         LOOK.has_touched = True
         self._unanswered_bytes = max(self._unanswered_bytes - self._size_bytes(segment, segment.n), 0)
+        self.handed_over.answered.add(segment.first_id, segment.first_id + segment.n)
         self.peer.broker.store.dirty[self.queue] = None
 
 
@@ -292,16 +342,46 @@ class Forwards:
         self.peer.broker.store.give_back(queue, segment, was_delivered=False)
         consumer = self.consumers.get(queue)
         if consumer is not None and consumer.link.is_attached:
-            consumer.link.detach()
+            consumer.link.detach(is_closed=False)
             self.peer.touch()
             self.peer.handle_events()
         self.peer.bridge.again_soon()
 
+    def look(self, consumer: ForwardConsumer) -> None:
+        """The other node has answered for some of its messages, and that is done."""
+        handed_over = consumer.handed_over
+        if handed_over.answered.count >= ANSWERED_MAX or handed_over.room < ANSWERED_MAX:
+            self.wait_for_disk(consumer, handed_over.take_answered())
+        self.tidy(consumer)
+
+    def wait_for_disk(self, consumer: ForwardConsumer, gone: list[tuple[int, int]]) -> None:
+        """Messages that have left the queue are not sent again once their settlement is on disk."""
+        store = self.peer.broker.store
+        if not gone:
+            return
+        if store.journal.is_settling(consumer.queue.journal_id):
+            store.decisions.wait(self._settled_on_disk, consumer, gone)
+        else:
+            store.decisions.wait_for_earlier(self._settled_on_disk, consumer, gone)
+
+    def _settled_on_disk(self, consumer: ForwardConsumer, gone: list[tuple[int, int]]) -> None:
+        for first, end in gone:
+            consumer.handed_over.settled(first, end)
+        LOOK.has_touched = True
+        self.peer.broker.store.dirty[consumer.queue] = None
+        self.tidy(consumer)
+
     def tidy(self, consumer: ForwardConsumer) -> None:
-        """A queue that is empty, and whose bindings are gone, needs no link, and nobody needs the queue."""
+        """A queue that is empty, and whose bindings are gone, needs no link, and nobody needs the queue.
+
+        The other node forgets what came from it when the link is closed, so nothing may be sent again by then.
+        """
         queue, remotes = consumer.queue, self.peer.broker.store.remotes
         is_known = all(name in remotes.by_name for name in queue.kind.route)
         if queue.message_count or (is_known and not consumer.is_refused) or self.consumers.get(queue) is not consumer:
+            return
+        if consumer.handed_over.ids.count:
+            self.wait_for_disk(consumer, list(consumer.handed_over.ids))
             return
         if consumer.link.is_attached:
             consumer.link.detach()

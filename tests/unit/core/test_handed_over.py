@@ -1,0 +1,60 @@
+"""What may be sent again is among the last that went out, as many as the other node knows at least."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from mqbroker.core import arrivals, handed_over
+from mqbroker.core.arrivals import Ranges
+from mqbroker.core.handed_over import HandedOver
+
+WINDOW = handed_over.WINDOW
+
+
+def test_what_is_not_settled_holds_back_what_is_new() -> None:
+    handed = HandedOver()
+    handed.sent(1, WINDOW)
+    assert handed.room == 0
+    assert handed.fitting(WINDOW + 1, 5) == 0
+    assert handed.fitting(WINDOW - 3, 10) == 4, "what may be sent again always goes"
+    handed.settled(2, 11)
+    assert handed.room == 0, "the oldest counts"
+    handed.settled(1, 2)
+    assert (handed.room, handed.fitting(WINDOW + 1, 500)) == (10, 10)
+
+
+def test_everything_settled_is_all_the_room() -> None:
+    handed = HandedOver()
+    for first in range(1, 100_000, 1000):
+        handed.sent(first, 1000)
+        handed.settled(first, first + 1000)
+    assert handed.room == WINDOW == arrivals.IDS_MAX // 2
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_what_is_sent_again_is_known_whatever_is_lost(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two ends with a small memory, and a link that loses messages and answers, in all orders."""
+    monkeypatch.setattr(arrivals, "IDS_MAX", 20)
+    monkeypatch.setattr(handed_over, "WINDOW", 10)
+    rng = random.Random(seed)
+    handed, there, taken = HandedOver(), Ranges(), dict[int, int]()
+    waiting = rng.sample(range(1, 500), 499)  # as priorities would have it
+    for number in range(1, 10_000):
+        again = [each for first, end in handed.ids for each in range(first, end)]
+        message = rng.choice(again) if again and (rng.random() < 0.3 or not waiting) else waiting[-1] if waiting else 0
+        if not message:
+            break
+        if message in waiting:
+            if not handed.fitting(message, 1):
+                continue
+            waiting.pop()
+        handed.sent(message, 1)
+        if rng.random() < 0.8:  # it arrives
+            for _ in there.fresh(message, 1):
+                taken[message] = taken.get(message, 0) + 1
+                there.add(number, message, 1)
+            if rng.random() < 0.6:  # and so does the answer
+                handed.settled(message, message + 1)
+    assert not handed.ids.count
+    assert taken == dict.fromkeys(range(1, 500), 1)
