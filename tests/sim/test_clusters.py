@@ -6,6 +6,8 @@ import os
 from collections import Counter
 
 import pytest
+from mqbroker.core import arrivals, handed_over
+from mqbroker.node import forwards
 
 from tests.sim.cluster_bugs import CLUSTER_BUGS, FOUND_BY, GROUP_BUGS
 from tests.sim.cluster_shapes import CHAIN, DISCOVERED, MESH, MODES, RING
@@ -48,6 +50,15 @@ def test_nothing_is_lost_doubled_or_left_behind(seeds: range) -> None:
 
 @pytest.mark.parametrize("seed", REGRESSIONS)
 def test_seeds_that_once_failed(seed: int) -> None:
+    assert run(seed).violations == []
+
+
+@pytest.mark.parametrize("seed", range(700, 706))
+def test_nodes_that_remember_little_of_each_other(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The source holds back to half of what is remembered, and what was lost comes first: any size will do."""
+    monkeypatch.setattr(arrivals, "IDS_MAX", 16)
+    monkeypatch.setattr(handed_over, "WINDOW", 8)
+    monkeypatch.setattr(forwards, "ANSWERED_MAX", 3)
     assert run(seed).violations == []
 
 

@@ -73,6 +73,41 @@ def test_sources_are_bounded_too() -> None:
     assert "source-0" not in known._ranges
 
 
+def test_who_has_a_link_is_not_forgotten_for_those_that_have_none() -> None:
+    """The first that came is the busiest, and what it has not got an answer for comes again."""
+    known = Arrivals(Stage().broker.store)
+    known.attached("busiest")
+    known._known("busiest").add(1, 1, 100)
+    for number in range(arrivals.SOURCES_MAX + 5):
+        known.attached(f"source-{number}")
+        known._known(f"source-{number}")
+        known.detached(f"source-{number}", is_for_good=False)
+    known.detached("source-7", is_for_good=False)
+    assert known._has_come("busiest", 1, 100)
+    assert len(known._ranges) == arrivals.SOURCES_MAX
+    assert "source-0" not in known._ranges
+
+
+def test_a_source_is_forgotten_when_the_last_of_its_links_ends_for_good() -> None:
+    stage = Stage()
+    taken_on_the_way(stage)
+    known = stage.broker.store.arrivals
+    known.attached(SOURCE)
+    known.attached(SOURCE)
+    known.detached(SOURCE, is_for_good=True)
+    assert known._keys
+    known.detached(SOURCE, is_for_good=False)
+    assert known._keys
+    known.attached(SOURCE)
+    known.detached(SOURCE, is_for_good=True)
+    stage.step()
+    stage.run()
+    assert not known._keys
+    stage.crash()
+    stage.start()
+    assert not stage.broker.store.arrivals._keys
+
+
 # -- marks -------------------------------------------------------------------------------------------------------------
 
 

@@ -54,6 +54,22 @@ def test_more_tiny_messages_than_are_known_there_while_its_disk_is_slow() -> Non
     assert b.broker.store.arrivals.dropped_total == WINDOW
 
 
+def test_a_source_is_forgotten_with_its_queue() -> None:
+    """The queue that a subscriber has left goes at both ends, and what is known of it with it."""
+    cluster, a, b, _ = pair("news", source={"capabilities": ("topic",)})
+    wants = Consumer(b, "leaves", "other", credit=10, source={"capabilities": ("topic",)})
+    producer = Producer(a, "another", "other")
+    cluster.run()
+    send(producer, 10)
+    cluster.run()
+    assert b.broker.store.arrivals._keys
+    wants.link.detach()
+    cluster.run()
+    assert not a.broker.store.remotes.queues_of(node_id_of("b"))
+    assert not b.broker.store.arrivals._keys
+    assert not b.broker.store.arrivals._links
+
+
 def test_what_came_behind_with_a_higher_priority_during_an_outage() -> None:
     low, high = 100, 20_100
     cluster, a, b, producer = pair("news", source={"capabilities": ("topic",)})

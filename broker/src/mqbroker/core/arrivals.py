@@ -104,6 +104,7 @@ class Arrivals:
         self._store = store
         self._ranges: OrderedDict[str, Ranges] = OrderedDict()  # by key
         self._keys: dict[str, list[str]] = {}  # by source; what was heard of last comes last
+        self._links: dict[str, int] = {}  # by source, where it has any
         self.node_id = ""
         self.arrived_total = 0
         self.dropped_total = 0
@@ -186,7 +187,7 @@ class Arrivals:
         LOOK.has_touched = True
         if found is None:
             if len(self._ranges) >= SOURCES_MAX:
-                self._forget_key(next(iter(self._ranges)))
+                self._forget_key(self._least_wanted())
             keys = self._keys.setdefault(source_of(key), [])
             number = max((self._ranges[each].next_number for each in keys), default=1)
             while len(keys) >= SOURCE_MARKS_MAX or sum(self._ranges[each].count for each in keys[1:]) >= IDS_MAX:
@@ -210,6 +211,27 @@ class Arrivals:
         number = next(reversed(known.known))
         said = _RANGE.pack(*known.known[number])
         self._store.journal.duplicates.add(PREFIX + key, number, said, known.oldest)
+
+    def _least_wanted(self) -> str:
+        """Of those without a link the one whose link ended longest ago: who has one is going to send."""
+        ranges = self._ranges
+        return next((key for key in ranges if source_of(key) not in self._links), next(iter(ranges)))
+
+    def attached(self, source: str) -> None:
+        """The source has a link more."""
+        LOOK.has_touched = True
+        self._links[source] = self._links.get(source, 0) + 1
+
+    def detached(self, source: str, *, is_for_good: bool) -> None:
+        """It has one less; `is_for_good`: its queue is gone, and nothing of it comes again."""
+        LOOK.has_touched = True
+        left = self._links.pop(source, 1) - 1
+        if left:
+            self._links[source] = left
+        elif is_for_good:
+            self.forget(source)
+        for key in self._keys.get(source, ()):
+            self._ranges.move_to_end(key)
 
     def forget(self, source: str) -> None:
         """The source is gone for good."""

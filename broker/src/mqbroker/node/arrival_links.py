@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from mqbroker.amqp.events import Incoming
+from mqbroker.amqp.events import Detached, Incoming
 from mqbroker.amqp.links import ReceiverLink
 from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
@@ -16,7 +16,7 @@ from mqbroker.core.arrivals import Arrival
 from mqbroker.core.meter import Meter
 from mqbroker.core.store import Store
 from mqbroker.node.canary import ADDRESS as CANARY
-from mqbroker.node.forwards import NOT_FOUND, NUMBERED, ROUTE, SOURCE
+from mqbroker.node.forwards import CLOSES_FOR_GOOD, NOT_FOUND, NUMBERED, ROUTE, SOURCE
 from mqbroker.wire.parts import part_of
 from mqbroker.wire.performatives import Attach, Error, Rejected, Target
 from mqbroker.wire.types import Array, Symbol
@@ -31,15 +31,22 @@ NAMES_MAX = 10_000  # queues of one route
 class ArrivalEnd:
     """Stands where the address of a link stands otherwise."""
 
-    __slots__ = ("_next_id", "_store", "arrival")
+    __slots__ = ("_closes_for_good", "_next_id", "_store", "arrival")
 
     is_empty = False
     is_topic = True  # nothing is ever made for it
 
-    def __init__(self, store: Store, arrival: Arrival) -> None:
+    def __init__(self, store: Store, arrival: Arrival, *, closes_for_good: bool) -> None:
         self._store = store
         self.arrival = arrival
+        self._closes_for_good = closes_for_good
         self._next_id = 0
+        store.arrivals.attached(arrival.source)
+
+    def detached(self, event: Detached) -> None:
+        """The link is gone, and with it the source if that says so."""
+        is_for_good = self._closes_for_good and event.is_orderly and event.link.is_closed and event.error is None
+        self._store.arrivals.detached(self.arrival.source, is_for_good=is_for_good)
 
     @property
     def name(self) -> str:
@@ -142,7 +149,7 @@ def attach(peer: AcceptedPeer, link: ReceiverLink, attach: Attach, target: Targe
     found = peer.broker.store.arrivals.address_for(target.address, key, names)
     if found is None:
         raise Refused(NOT_FOUND, f"none of the queues is here: {', '.join(names[:5])}")
-    link.owner = ArrivalEnd(peer.broker.store, found)
+    link.owner = ArrivalEnd(peer.broker.store, found, closes_for_good=said.get(CLOSES_FOR_GOOD) is True)
 
 
 def _names(value: Any) -> tuple[str, ...]:

@@ -34,6 +34,7 @@ STORE_AND_FORWARD: Final = Symbol("mq:store-and-forward")
 SOURCE: Final = Symbol("mq:source")
 ROUTE: Final = Symbol("mq:route")
 NUMBERED: Final = Symbol("mq:numbered")  # whether flows say ids, so that what comes again is dropped
+CLOSES_FOR_GOOD: Final = Symbol("mq:closes-for-good")  # whether a link is closed only when nothing of it comes again
 NOT_FOUND: Final = "amqp:not-found"
 HEADER_GROWTH: Final = 64  # bytes that a transfer and a header section may grow by on their way
 REROUTED_MAX: Final = 1000  # messages of a queue that are routed again at a time
@@ -251,7 +252,8 @@ class Forwards:
                 Attach(
                     name=kind.name, handle=0, role=False, snd_settle_mode=0, source=Source(address=kind.name),
                     target=Target(address=kind.address, capabilities=(STORE_AND_FORWARD,)), initial_delivery_count=0,
-                    properties={SOURCE: own, ROUTE: list(kind.route), NUMBERED: options.use_duplicate_detection},
+                    properties={SOURCE: own, ROUTE: list(kind.route), NUMBERED: options.use_duplicate_detection,
+                                CLOSES_FOR_GOOD: True},
                 )
             )  # fmt: skip
         except PeerFault as fault:

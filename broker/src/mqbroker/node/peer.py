@@ -453,6 +453,8 @@ class Peer(ABC):
             self.broker.starved.pop(link, None)
             if isinstance(link.owner, Address | ArrivalEnd) and link.owner.meter is not None:
                 link.owner.meter.waiting.pop(link, None)
+            if isinstance(link.owner, ArrivalEnd):
+                link.owner.detached(event)
             if isinstance(link.owner, Address) and is_producer:
                 self.broker.store.idle.detached(place_of(link.owner))
         self.broker.termini.detached(self, link)
