@@ -6,7 +6,7 @@ import random
 
 from mqbroker.core import arrivals
 from mqbroker.core.address import ANYCAST
-from mqbroker.core.arrivals import Arrivals, Ranges
+from mqbroker.core.arrivals import Arrival, Arrivals, Ranges
 from mqbroker.core.remote_binding import RemoteBinding
 from mqbroker.wire.run import Run, single
 from mqbroker.wire.sections import build_message
@@ -133,6 +133,16 @@ def test_a_mark_is_forgotten_when_those_after_it_hold_all_that_may_be_without_an
     assert list(known._ranges) == [SOURCE, f"{SOURCE}#m1", f"{SOURCE}#m2"]
     arrived(known, "m3", 1, 1)  # those after the first one hold enough; without m1 they would not
     assert known._keys == {SOURCE: [f"{SOURCE}#m1", f"{SOURCE}#m2", f"{SOURCE}#m3"]}
+
+
+def test_a_link_may_go_back_to_what_has_no_mark() -> None:
+    store = Stage().broker.store
+    link = Arrival(store.add_address("orders"), SOURCE, ("orders" + FURTHER,))
+    keys = [link.key]
+    for mark in ("m1", "m2", "", "m1"):
+        link.numbered_under(mark)
+        keys.append(link.key)
+    assert keys == [SOURCE, f"{SOURCE}#m1", f"{SOURCE}#m2", SOURCE, f"{SOURCE}#m1"]
 
 
 def test_marks_of_a_source_are_bounded() -> None:

@@ -448,3 +448,21 @@ def test_a_node_without_neighbours_decides_for_itself() -> None:
     assert (kinds(producer), len(consumer.bodies)) == (["Accepted"], 1)
     (row,) = stage.admin("groups")["groups"]
     assert (row["group"], row["decides"]) == ("g", True)
+
+
+def test_a_node_whose_journal_was_wiped_is_answered_at_once() -> None:
+    """Others know notices by their numbers, which did come from the journal."""
+    site = Site("ab")
+    consumer = site.consumer("a")
+    for number in range(20):
+        site.publish(site.producer("b"), f"g{number}")
+    b = site["b"]
+    b.crash()
+    b.disk.stable.clear()
+    b.start()
+    site.wait(700)
+    producer = site.producer("b")
+    site.publish(producer, "new", "newer")
+    assert kinds(producer) == ["Accepted"] * 2
+    assert len(consumer.bodies) == 22
+    assert b.events("group-refused") == []
