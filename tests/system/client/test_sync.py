@@ -139,3 +139,24 @@ def test_blocking_calls_do_not_block_their_own_loop(broker: BrokerProcess) -> No
                 sender.send("x")
 
         asyncio.run_coroutine_threadsafe(inside(), c._runner._loop).result(TIMEOUT_S)
+
+
+def test_what_cannot_be_shown_is_the_applications_to_settle(broker: BrokerProcess) -> None:
+    """A list as a key is well-formed, and none in Python: it raises in its place, and nothing becomes of it."""
+    with sync.connect(uri(broker)) as c:
+        with c.sender("orders") as sender:
+            sender.send_many(mq.Message(body, durable=True) for body in ("a", {(1,): "v"}, "b"))
+        with c.receiver("orders") as receiver:
+            assert [message.text for message in receiver.receive_many(10, TIMEOUT_S)] == ["a"]
+            with pytest.raises(mq.UnreadableMessage, match="a message of 'orders' cannot be read"):
+                receiver.receive_many(10, TIMEOUT_S)
+            assert [message.text for message in receiver.receive_many(10, TIMEOUT_S)] == ["b"]
+        with c.receiver("orders") as receiver:  # what was not settled is there again
+            found = iter(receiver)
+            assert next(found).accept()
+            with pytest.raises(mq.UnreadableMessage) as caught:
+                next(found)
+            assert b"\xa1\x01v" in caught.value.payload
+            assert caught.value.message.accept()
+            assert next(found).accept()
+        assert [message.body for message in c.browse("orders")] == []

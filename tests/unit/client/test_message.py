@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from mqbroker.client.errors import MessageFault
 from mqbroker.client.message import Message, decode_message, encode_message
 from mqbroker.client.types import Symbol, Timestamp, ULong, Uuid
-from mqbroker.wire.sections import Header, build_message, describe_message
+from mqbroker.wire.scan import APPLICATION_PROPERTIES
+from mqbroker.wire.sections import Header, build_message, describe_message, encode_section
 
 
 def back(message: Message) -> Message:
@@ -100,6 +101,13 @@ def test_duplicate_id_is_the_brokers_property() -> None:
 def test_what_cannot_be_sent_is_told(message: Message, words: str) -> None:
     with pytest.raises(MessageFault, match=words):
         encode_message(message)
+
+
+def test_properties_of_a_kind_that_is_not_sent_can_be_read() -> None:
+    section = encode_section(APPLICATION_PROPERTIES, {"list": [1, "a"], "map": {"b": 2}})
+    found = decode_message(encode_message(Message(b"x")).replace(b"\x00Su", section + b"\x00Su"))
+    assert found.application_properties == {"list": [1, "a"], "map": {"b": 2}}
+    assert found.body == b"x"
 
 
 @given(st.binary(max_size=80))

@@ -9,7 +9,8 @@ from mqbroker.node import inputs as given
 from mqbroker.node.broker import DISPATCH_MAX
 from mqbroker.node.consumer import OUT_BYTES_MAX, OUT_BYTES_MIN
 from mqbroker.node.effects import Send
-from mqbroker.wire.performatives import Attach, Flow, Source, Target, Transfer
+from mqbroker.wire.frames import AMQP_HEADER
+from mqbroker.wire.performatives import Attach, Close, End, Flow, Open, Source, Target, Transfer
 from mqbroker.wire.types import Symbol
 
 from tests.support import frames
@@ -35,6 +36,30 @@ def sent_by_step(stage: Stage) -> list[int]:
 
 def transfers(data: bytes) -> int:
     return sum(isinstance(each, tuple) and isinstance(each[0], Transfer) for each in frames.heard(data))
+
+
+def test_names_that_a_peer_gives_are_bounded() -> None:
+    """Each link keeps its own, and a connection may have a quarter of a million links."""
+    stage = Stage()
+    conn = stage.accept()
+    said = stage.talk(conn, GO + frames.sender(name="n" * 2048) + frames.sender(name="n" * 2049, handle=1))
+    ended = [each for each in frames.heard(said) if isinstance(each, End)]
+    assert [(one.error.condition, one.error.description) for one in ended] == [
+        ("amqp:invalid-field", "a link's name has 2049 characters, at most 2048 are possible")
+    ]
+    said = stage.talk(stage.accept(), frames.anonymous() + frames.opened(container_id="c" * 1025))
+    closed = [each for each in frames.heard(said) if isinstance(each, Close)]
+    assert [one.error.description for one in closed] == [
+        "the container id has 1025 characters, at most 1024 are possible"
+    ]
+
+
+def test_what_a_peer_says_of_itself_is_not_kept() -> None:
+    stage = Stage()
+    said = {Symbol("many"): [[] for _ in range(1000)]}
+    conn = stage.accept()
+    stage.talk(conn, frames.anonymous() + AMQP_HEADER + frames.frame(Open(container_id="c", properties=said)))
+    assert stage.broker.peers[conn].connection.peer_open == Open(container_id="c")
 
 
 @pytest.mark.parametrize("is_redelivery", [False, True])

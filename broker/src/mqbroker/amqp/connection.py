@@ -39,6 +39,7 @@ from mqbroker.wire.types import Symbol
 CODE_TRANSFER: Final = 0x14
 CODE_DISPOSITION: Final = 0x15
 TLS_RECORD: Final = b"\x16\x03"
+CONTAINER_ID_SIZE_MAX: Final = 1024
 
 
 class Connection(Login):
@@ -275,11 +276,20 @@ class Connection(Login):
         size = 0xFFFFFFFF if open_.max_frame_size is None else open_.max_frame_size
         if size < frames.FRAME_SIZE_MAX_LOWEST:
             raise PeerFault("amqp:invalid-field", f"max-frame-size {size} is below {frames.FRAME_SIZE_MAX_LOWEST}")
+        if len(open_.container_id) > CONTAINER_ID_SIZE_MAX:
+            size = len(open_.container_id)
+            why = f"the container id has {size} characters, at most {CONTAINER_ID_SIZE_MAX} are possible"
+            raise PeerFault("amqp:invalid-field", why)
         self.peer_frame_size = size
         self.peer_idle_timeout_ms = open_.idle_time_out or 0
         self.peer_channel_max = 0xFFFF if open_.channel_max is None else open_.channel_max
         self.peer_open = open_
         self.events.append(Opened(open_))
+
+    def forget_open(self) -> None:
+        """Keep of what the peer said of itself its name alone: the rest may be of any size, and has been read."""
+        if self.peer_open is not None:
+            self.peer_open = Open(container_id=self.peer_open.container_id)
 
     def close(self, condition: str | None = None, description: str = "", info: dict[Symbol, Any] | None = None) -> None:
         """Send our close; the transport is closed when the peer's has come, or at once after an error."""

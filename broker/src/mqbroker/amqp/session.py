@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from mqbroker.amqp.connection import Connection
 
 HANDLE_OF_NO_LINK: Final = 0xFFFFFFFE  # Proton's, in flows that it still sends for a link that it has detached
+NAME_SIZE_MAX: Final = 2048  # characters of a link's name; some clients put the address into it, which may have 1,024
 FIRST_ID: Final = Symbol("mq:first-id")  # property of a flow: the id that the next message has where it comes from
 MARK: Final = Symbol("mq:mark")  # beside it, where it is another one than before: the mark of such ids
 _MARK: Final = re.compile(r"[0-9A-Za-z-]{0,64}")
@@ -252,6 +253,10 @@ class Session(IncomingTransfers):
         if self.state is not MAPPED:
             self.state = next_sess(self.state, SessEvent.GOT_FRAME)
             return
+        if len(attach.name) > NAME_SIZE_MAX:
+            # Not the link alone: to refuse it takes its name, which would be kept until the peer detaches.
+            why = f"a link's name has {len(attach.name)} characters, at most {NAME_SIZE_MAX} are possible"
+            raise PeerFault("amqp:invalid-field", why, Scope.SESSION)
         ours = self.by_name.get((attach.name, not attach.role))
         if attach.handle in self.by_peer_handle:
             raise PeerFault("amqp:session:handle-in-use", f"handle {attach.handle} is attached", Scope.SESSION)

@@ -25,6 +25,7 @@ from mqbroker.client.errors import (
     SendFailed,
     TransactionFailed,
     TransactionInDoubt,
+    UnreadableMessage,
     UriFault,
 )
 from mqbroker.client.io.connection import Connection, connect
@@ -55,6 +56,7 @@ __all__ = [
     "Transaction",
     "TransactionFailed",
     "TransactionInDoubt",
+    "UnreadableMessage",
     "UriFault",
     "connect",
 ]

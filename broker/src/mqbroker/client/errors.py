@@ -3,6 +3,7 @@
     ClientError
     ├── UriFault            the URI or an option is wrong: nothing was tried
     ├── MessageFault        the message cannot be encoded, or is larger than its receiver takes: it was not sent
+    ├── UnreadableMessage   a message came that this client cannot show: `message` is to be settled, `payload` its bytes
     ├── ConnectionFailed    no connection: none could be made, or it was lost and is not coming back
     │   └── LoginRefused    the broker does not let this user in; trying again does not help
     ├── Closed              used after `close`
@@ -22,7 +23,7 @@ A message says what, where, and what to do. Time that is up is the built-in Time
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mqbroker.base.errors import MqError
 
@@ -46,6 +47,16 @@ class UriFault(ClientError, ValueError):
 
 class MessageFault(ClientError, ValueError):
     """The message cannot be sent as it is."""
+
+
+class UnreadableMessage(ClientError):
+    """A message came whose content has no form here. It is not settled: `message` is there for that.
+
+    `payload`: all that came of it, encoded. What is not settled goes back when the receiver ends.
+    """
+
+    message: Any
+    payload: bytes
 
 
 class ConnectionFailed(ClientError, ConnectionError):

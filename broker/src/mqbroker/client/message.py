@@ -214,7 +214,7 @@ def decode_message(payload: bytes, into: Message | None = None) -> Message:
         if not _read_plain(message, payload):
             _read(message, payload, scan_sections(payload, 0, len(payload)))
     except PeerFault as fault:
-        raise MessageFault(f"a message came that is malformed: {fault.description}", fault.condition) from None
+        raise MessageFault(f"cannot be read: {fault.description}", fault.condition) from None
     return message
 
 

@@ -43,8 +43,8 @@ class MessageView:
 
     Of a large message `payload` is its head, and `beyond_bytes` counts the rest.
 
-    `address` is where it was sent to, `deliveries` counts those in vain beside what its header says, `expires_at_ms` is
-    when the broker lets it expire, 0 for never or not known.
+    `address` is where it was sent to, `deliveries` counts those in vain, `expires_at_ms` is when the broker lets it
+    expire, 0 for never or not known.
     """
 
     __slots__ = ("_decoded", "_sections", "address", "beyond_bytes", "deliveries", "expires_at_ms", "payload")
@@ -268,7 +268,7 @@ _FIELDS: Final[dict[str, Callable[[MessageView], Any]]] = {
     "JMSXGroupID": _group_id,
     "JMSXGroupSeq": lambda view: _properties(view).group_sequence,
     "JMSXUserID": _user_id,
-    "JMSXDeliveryCount": lambda view: _header(view).delivery_count + view.deliveries + 1,
+    "JMSXDeliveryCount": lambda view: view.deliveries + 1,
     "AMQPriority": _priority,
     "AMQDurable": lambda view: "DURABLE" if _header(view).durable else "NON_DURABLE",
     "AMQTimestamp": _timestamp,

@@ -74,7 +74,7 @@ def forwarded(segment: Segment, index: int, now_ms: int) -> bytes | None:
     """
     run = segment.run
     is_late = _is_late(run)
-    if not run.expires_ms and not is_late and not segment.deliveries:
+    if not run.expires_ms and not is_late and not _is_counted(segment):
         return None
     payload, ttl_ms = bytes(run.payload(index)), _ttl_left_ms(run, now_ms)
     notes: dict[Any, object] = {DELIVERY_TIME: Long(run.deliver_at_ms)} if is_late else {}
@@ -88,7 +88,7 @@ def forwarded_alike(segment: Segment, count: int, now_ms: int) -> list[bytes]:
     """The first `count` messages as another node is to get them, where they differ from what is here by their header
     alone, which is the same in all of them; none: they go as they are, or one by one."""
     run = segment.run
-    if run.large is not None or not (run.expires_ms or segment.deliveries) or _is_late(run):
+    if run.large is not None or not (run.expires_ms or _is_counted(segment)) or _is_late(run):
         return []
     ttl_ms = _ttl_left_ms(run, now_ms)
     try:
@@ -99,6 +99,11 @@ def forwarded_alike(segment: Segment, count: int, now_ms: int) -> list[bytes]:
     head = encode_composite(replace(header, ttl=ttl_ms, first_acquirer=False, delivery_count=segment.deliveries))
     places = range(segment.start, segment.start + count)
     return [b"".join((head, run.payload(place)[size:])) for place in places]
+
+
+def _is_counted(segment: Segment) -> bool:
+    """Whether they were delivered in vain, or say so: the other node takes the count of their header for ours."""
+    return bool(segment.deliveries or segment.run.section.delivery_count)
 
 
 def _is_late(run: Run) -> bool:

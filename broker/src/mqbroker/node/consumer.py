@@ -122,7 +122,8 @@ class LinkConsumer:
     def rewritten(self, queue: Queue, segment: Segment) -> list[bytes | memoryview] | None:
         """The first of the messages, or the head of a large one, as the peer is to get it; None: as it is."""
         first_key = queue.kind.group_first_key if queue.dispatcher.opens_group else ""
-        if not segment.deliveries and not first_key:
+        # What a producer wrote there counts attempts that were not ours.
+        if not segment.deliveries and not first_key and not segment.run.section.delivery_count:
             return None
         return _altered(segment.run, segment.start, segment.deliveries, first_key)
 
@@ -158,13 +159,14 @@ def outcome_of(link: SenderLink, said: Any) -> Any:
 def _altered(run: Run, index: int, deliveries: int, first_key: str) -> list[bytes | memoryview]:
     """The message with its count of deliveries, and marked as its group's first where a property is named for that."""
     payload: list[bytes | memoryview] = [run.payload(index)]
-    if deliveries:
+    if deliveries or run.section.delivery_count:
         header = _header_with(run.payload(index), run.section.size_bytes, deliveries)
         payload = payload_with_count(run, index, header)
     return [marked(b"".join(payload), first_key)] if first_key else payload
 
 
 def _header_with(payload: memoryview, size: int, deliveries: int) -> bytes:
-    """The message's header section with this delivery count; `first-acquirer` no longer holds."""
+    """The message's header section with this delivery count; `first-acquirer` holds for the first one alone."""
     header = decode_header(bytes(payload[:size]), 0, size)[0] if size else Header()
-    return encode_composite(replace(header, first_acquirer=False, delivery_count=deliveries))
+    is_first = header.first_acquirer and not deliveries
+    return encode_composite(replace(header, first_acquirer=is_first, delivery_count=deliveries))

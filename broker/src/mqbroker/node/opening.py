@@ -69,6 +69,7 @@ def answer(peer: AcceptedPeer, *, is_late: bool = False) -> None:
         connection.close("amqp:invalid-field", why, {Symbol("invalid-field"): Symbol("container-id")})
     elif refusal is not None:
         connection.close(*refusal)
+    connection.forget_open()
     if goes_on and not is_second:
         peer.set_due()
         peer.broker.timers.add(peer)

@@ -137,18 +137,19 @@ def decode_properties(buffer: Buffer, offset: int, end: int) -> tuple[Properties
 
 
 def decode_application_properties(buffer: Buffer, offset: int, end: int) -> tuple[dict[str, Any], int]:
-    """The application properties that start at `offset`: string keys, simple values, and the offset behind them."""
-    return _decode_map(buffer, offset, end, (str,), simple=True)
+    """The application properties that start at `offset`: string keys, and the offset behind them.
+
+    Values may be lists and maps, against §3.2.5: Proton sends such.
+    """
+    return _decode_map(buffer, offset, end, (str,))
 
 
 def decode_annotations(buffer: Buffer, offset: int, end: int) -> tuple[dict[Symbol | ULong, Any], int]:
     """The annotations or footer that start at `offset`: keys are symbols (or ulongs), and the offset behind them."""
-    return _decode_map(buffer, offset, end, (Symbol, ULong), simple=False)
+    return _decode_map(buffer, offset, end, (Symbol, ULong))
 
 
-def _decode_map(
-    buffer: Buffer, offset: int, end: int, key_types: tuple[type, ...], simple: bool
-) -> tuple[dict[Any, Any], int]:
+def _decode_map(buffer: Buffer, offset: int, end: int, key_types: tuple[type, ...]) -> tuple[dict[Any, Any], int]:
     try:
         start = section_at(buffer, offset, end)[1]
         values, after = decode_value(buffer, start, end)
@@ -156,8 +157,8 @@ def _decode_map(
         raise of_link(fault) from None
     if not isinstance(values, dict):
         raise of_link(decode_fault("map expected", start))
-    for key, value in values.items():
-        if type(key) not in key_types or (simple and not is_simple(value)):
+    for key in values:
+        if type(key) not in key_types:
             raise of_link(decode_fault(f"entry {str(key)[:80]!r} is not allowed in this section", start))
     return values, after
 

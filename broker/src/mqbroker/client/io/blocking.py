@@ -16,7 +16,7 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack, cast
 
-from mqbroker.client.errors import Closed, NothingMore
+from mqbroker.client.errors import Closed, NothingMore, UnreadableMessage
 from mqbroker.client.io import connection as aio
 from mqbroker.client.io import receiver as aio_receiver
 from mqbroker.client.io import sender as aio_sender
@@ -240,7 +240,7 @@ class Receiver(Block):
         try:
             return self._chunk.popleft()
         except IndexError:
-            return self._ours(self._runner.call(self._inner.next(), timeout))
+            return self._ours(self._taken(self._inner.next(), timeout))
 
     def receive_many(self, count_max: int = 100, timeout: float | None = None) -> list[ReceivedMessage]:
         """Those that are there, at most so many; waits for the first, and says [] after `timeout` seconds."""
@@ -252,7 +252,14 @@ class Receiver(Block):
             return []
 
     def _next_many(self, count_max: int, timeout: float | None = None) -> list[ReceivedMessage]:
-        return [self._ours(each) for each in self._runner.call(self._inner.next_many(count_max, timeout))]
+        return [self._ours(each) for each in self._taken(self._inner.next_many(count_max, timeout))]
+
+    def _taken(self, taking: Coroutine[Any, Any, V], timeout: float | None = None) -> V:
+        try:
+            return self._runner.call(taking, timeout)
+        except UnreadableMessage as unreadable:
+            self._ours(unreadable.message)
+            raise
 
     def __iter__(self) -> Iterator[ReceivedMessage]:
         return self

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from mqbroker.base.errors import Refused
 from mqbroker.client import inputs
-from mqbroker.client.errors import ClientError, Closed, MessageFault, NothingMore, TransactionFailed
-from mqbroker.client.io.driver import LOG, Driver
+from mqbroker.client.errors import ClientError, Closed, MessageFault, NothingMore, TransactionFailed, UnreadableMessage
+from mqbroker.client.io.driver import Driver
 from mqbroker.client.io.opening import Opening
 from mqbroker.client.message import Message, decode_message
 from mqbroker.client.options import ReceiverTerms
@@ -102,6 +102,7 @@ class Receiver:
         self._taken_count = 0  # that the machine was not told of
         self._epoch = -1
         self._is_at_end = False
+        self._unreadable: UnreadableMessage | None = None  # what is raised next
         self._attached = asyncio.Event()
         self._error: ClientError | None = None
 
@@ -145,8 +146,11 @@ class Receiver:
                 found = [await self.next()]
         except TimeoutError:
             return []
-        while len(found) < count_max and (message := self.take()) is not None:
-            found.append(message)
+        try:
+            while len(found) < count_max and (message := self.take()) is not None:
+                found.append(message)
+        except UnreadableMessage as unreadable:
+            self._unreadable = unreadable  # those before it first
         return found
 
     def __aiter__(self) -> AsyncIterator[ReceivedMessage]:
@@ -180,25 +184,34 @@ class Receiver:
             raise
 
     def take(self) -> Delivery | None:
-        """The next message if one is there. One that is malformed is rejected, and passed over."""
-        while self._blocks:
-            block = self._blocks[0]
-            index = block.index
-            block.index += 1
-            if block.index >= block.run.count:
-                self._blocks.popleft()
-            self._took(block.epoch)
-            message = self.message_class()
-            message.receiver, message.epoch, message.is_settled = self, block.epoch, block.is_settled
-            message.delivery_id = (block.delivery_id + index) & 0xFFFFFFFF
-            try:
-                decode_message(bytes(block.run.payload(index)), message)
-            except MessageFault as fault:
-                LOG.warning("a message of %r is rejected: %s", self.address, fault)
-                self._refuse(message, fault)
-                continue
-            return message
-        return None
+        """The next message if one is there. Raises UnreadableMessage in the place of one that cannot be shown."""
+        if self._unreadable is not None:
+            unreadable, self._unreadable = self._unreadable, None
+            raise unreadable
+        if not self._blocks:
+            return None
+        block = self._blocks[0]
+        index = block.index
+        block.index += 1
+        if block.index >= block.run.count:
+            self._blocks.popleft()
+        self._took(block.epoch)
+        message = self.message_class()
+        message.receiver, message.epoch, message.is_settled = self, block.epoch, block.is_settled
+        message.delivery_id = (block.delivery_id + index) & 0xFFFFFFFF
+        payload = bytes(block.run.payload(index))
+        try:
+            decode_message(payload, message)
+        except MessageFault as fault:
+            # Nobody but the application can say what is to become of it: the broker took it for well-formed.
+            raise self._unreadable_of(message, payload, fault) from None
+        return message
+
+    def _unreadable_of(self, message: Delivery, payload: bytes, fault: MessageFault) -> UnreadableMessage:
+        why = f"a message of {self.address!r} {fault.why}; settle it by this error's `message`, its bytes are `payload`"
+        error = UnreadableMessage(why, fault.condition)
+        error.message, error.payload = message, payload
+        return error
 
     def _took(self, epoch: int) -> None:
         self._taken_count += 1
@@ -250,11 +263,6 @@ class Receiver:
         """Whether settlements wait for the broker's own."""
         return self._terms.confirm
 
-    def _refuse(self, message: Delivery, fault: MessageFault) -> None:
-        if not message.is_settled:
-            state = rejected(fault.why, "amqp:decode-error")
-            self._driver.put(inputs.Settle(self._handle, message.epoch, message.delivery_id, state, None, None))
-
     # -- ends ----------------------------------------------------------------------------------------------------------
 
     async def close(self) -> None:
@@ -287,6 +295,7 @@ class Receiver:
     def interrupted(self) -> None:
         """The connection is gone: what waits here will come again."""
         self._blocks.clear()
+        self._unreadable = None
         self._taken_count = 0
         self._epoch = -1
         self._attached.clear()
@@ -309,6 +318,7 @@ class Receiver:
             self._error = error
             self._attached.set()
             self._blocks.clear()
+            self._unreadable = None
             self._wake_all()
 
     def outcomes(self, sendings: list[inputs.Sending], failure: Callable[[], ClientError] | None) -> None:
