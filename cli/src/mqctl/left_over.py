@@ -18,6 +18,7 @@ from mqctl.places import FILTER_PLACE, UNIT_FILE, strangers
 from mqctl.plan import Seen, Wanted
 
 DATA = "/var/lib/mq/"
+OPTIONS = "/etc/mq/"
 MQBROKER = "/opt/mq/current/bin/mqbroker"
 
 
@@ -34,6 +35,7 @@ class LeftOver:
 def left_overs(host: str, wanted: Wanted, seen: Seen) -> list[LeftOver]:
     """Everything on one host that is of us and that neither the inventory nor a rollout has to do with."""
     names = sorted({*seen.traces, *seen.running} - set(wanted.instances))
+    names = [name for name in names if not _is_in_use(f"{OPTIONS}{name}/", wanted)]
     return [
         *(one for name in names for one in _instance(host, name, seen)),
         *(one for name in wanted.instances for one in _users(host, name, wanted, seen)),
@@ -42,8 +44,20 @@ def left_overs(host: str, wanted: Wanted, seen: Seen) -> list[LeftOver]:
         *(
             LeftOver(host, "", f"{seen.places[path].kind} {path}", f"sudo rm -r {shlex.quote(path)}")
             for path in strangers(wanted.places, seen.places)
+            if not _is_in_use(path, wanted)
         ),
     ]
+
+
+def _is_in_use(path: str, wanted: Wanted) -> bool:
+    """Whether options name it, or what is in it: a certificate of the operator's own, say."""
+    return any(f'"{path}' in instance.options for instance in wanted.instances.values())
+
+
+def _is_instance(name: str, places: Sequence[str], seen: Seen) -> bool:
+    """Whether it is more than a folder that somebody made where instances have theirs."""
+    folder = f"{OPTIONS}{name}"
+    return name in seen.running or f"{folder}/broker.toml" in seen.places or any(one != folder for one in places)
 
 
 def _instance(host: str, name: str, seen: Seen) -> Iterator[LeftOver]:
@@ -56,7 +70,10 @@ def _instance(host: str, name: str, seen: Seen) -> Iterator[LeftOver]:
     if stop or remove:
         state = "runs" if name in seen.running else "does not run"
         remedy = " && ".join(one for one in (stop, remove) if one)
-        yield LeftOver(host, name, f"instance {name}, which {state}", remedy)
+        if _is_instance(name, places, seen):
+            yield LeftOver(host, name, f"instance {name}, which {state}", remedy)
+        else:
+            yield LeftOver(host, "", f"folder {OPTIONS}{name}, which is no instance's", remove)
     data = [one for one in places if one.startswith(DATA)]
     if data:
         yield LeftOver(host, name, f"messages and identity of instance {name}", f"sudo rm -r {shlex.join(data)}")

@@ -165,6 +165,8 @@ def strangers(wanted: Mapping[str, Place], seen: Mapping[str, Place]) -> list[st
         folder = path.rpartition("/")[0]
         if path in wanted or folder not in wanted or folder.startswith(("/var/lib/mq", "/opt/mq")):
             continue
+        if folder.endswith(".service.d"):
+            continue  # what `systemctl edit` makes is the operator's
         # Folders in /etc/mq are instances, which are looked at as such.
         if folder != "/etc/mq" or place.kind != "folder":
             found.append(path)

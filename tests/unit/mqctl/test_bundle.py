@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from mqctl import __version__
 from mqctl.bundle.build import lock_with_broker
 from mqctl.bundle.find import bundle_folder
-from mqctl.bundle.manifest import MANIFEST, damage, describe, folder_name, parse_target, read, release_of
+from mqctl.bundle.manifest import MANIFEST, damage, describe, folder_name, parse_target, read, read_whole, release_of
 from mqctl.errors import CommandError, UsageError
 
 TARGET = parse_target("3.11", "manylinux_2_36_x86_64")
@@ -55,6 +57,21 @@ def test_every_difference_to_the_manifest_is_found(folder: Path) -> None:
         "wheels/a-1-py3-none-any.whl is not what the manifest says",
         "wheels/b.whl is not in the manifest",
     ]
+    with pytest.raises(CommandError, match=r"is damaged: requirements\.lock is missing; wheels/a.*; wheels/b"):
+        read_whole(folder)
+
+
+@pytest.mark.parametrize("changed", [{"release": ""}, {"release": "../x"}, {"glibc": "2.35"}, {"version": "../x"}])
+def test_a_manifest_that_was_changed_by_hand_is_none(folder: Path, changed: dict[str, str]) -> None:
+    """Hosts know a release by its name, and make a folder of it."""
+    said = json.loads((folder / MANIFEST).read_text()) | changed
+    (folder / MANIFEST).write_text(json.dumps(said))
+    with pytest.raises(CommandError, match="was changed: its release"):
+        read(folder)
+    named = replace(describe(folder, "../x", TARGET), files=())
+    (folder / MANIFEST).write_text(replace(named, release=release_of(named)).to_json())
+    with pytest.raises(CommandError, match="was changed: its release"):
+        read(folder)
 
 
 @pytest.mark.parametrize("content", ["", "{}", '{"schema": "mqops.bundle/9"}', '{"schema": "mqops.bundle/1"}', "[]"])

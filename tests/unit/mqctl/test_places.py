@@ -59,6 +59,9 @@ def test_what_nobody_put_there_is_named_and_messages_are_not() -> None:
         "/etc/mq/notes": FILE, "/etc/mq/other": Place("folder"), "/etc/mq/other/x": FILE, "/var/lib/mq/default/y": FILE,
     }  # fmt: skip
     assert strangers(WANTED | {"/var/lib/mq/default": Place("folder")}, seen) == ["/etc/mq/notes"]
+    drop_ins = {"/etc/systemd/system/mqbroker@a.service.d": Place("folder")}
+    edited = drop_ins | {"/etc/systemd/system/mqbroker@a.service.d/override.conf": FILE}
+    assert strangers(WANTED | drop_ins, WANTED | edited) == []
 
 
 HOST = Wanted("1", {}, places={}, releases_kept=2)

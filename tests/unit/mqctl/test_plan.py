@@ -15,6 +15,7 @@ from mqctl.bundle.manifest import Manifest
 from mqctl.desired import wanted_of
 from mqctl.inventory import Host
 from mqctl.left_over import left_overs
+from mqctl.places import Place
 from mqctl.plan import Account, Change, Loaded, Seen, SeenInstance, User, Wanted, WantedInstance, diff_host, plan_hash
 from mqctl.remote import observe as program
 
@@ -167,14 +168,30 @@ def test_instances_that_the_inventory_no_longer_has_are_left_over() -> None:
     found = replace(SEEN, traces=traces, running=("b", "default", "ghost"))
     assert diff_host("mq1", WANTED, found) == []
     assert [(one.instance, one.what, one.remedy) for one in left_overs("mq1", WANTED, found)] == [
-        ("a b", "instance a b, which does not run",
-         "sudo systemctl disable --now 'mqbroker@a b.service' && sudo rm -r '/etc/mq/a b'"),
+        ("", "folder /etc/mq/a b, which is no instance's", "sudo rm -r '/etc/mq/a b'"),
         ("b", "instance b, which runs",
          "sudo systemctl disable --now mqbroker@b.service && sudo rm -r /etc/mq/b "
          "/etc/systemd/system/mqbroker@b.service.d"),
         ("b", "messages and identity of instance b", "sudo rm -r /var/lib/mq/b"),
         ("c", "messages and identity of instance c", "sudo rm -r /var/lib/mq/c"),
         ("ghost", "instance ghost, which runs", "sudo systemctl disable --now mqbroker@ghost.service"),
+    ]  # fmt: skip
+    found = replace(SEEN, traces={"a b": ("/etc/mq/a b",)}, places={"/etc/mq/a b/broker.toml": Place("file")})
+    assert [(one.instance, one.what, one.remedy) for one in left_overs("mq1", WANTED, found)] == [
+        ("a b", "instance a b, which does not run",
+         "sudo systemctl disable --now 'mqbroker@a b.service' && sudo rm -r '/etc/mq/a b'"),
+    ]  # fmt: skip
+
+
+def test_what_options_name_is_not_left_over() -> None:
+    """A certificate of the operator's own, in a folder beside those of instances or in theirs."""
+    options = OPTIONS + 'tls-certificate-file = "/etc/mq/tls/server.pem"\ntls-key-file = "/etc/mq/key"\n'
+    wanted = replace(WANTED, instances={"default": replace(WANTED.instances["default"], options=options)},
+                     places={"/etc/mq": Place("folder")})  # fmt: skip
+    places = {"/etc/mq": Place("folder"), "/etc/mq/key": Place("file"), "/etc/mq/notes": Place("file")}
+    found = replace(SEEN, traces={"tls": ("/etc/mq/tls",), "other": ("/etc/mq/other",)}, places=places)
+    assert [one.what for one in left_overs("mq1", wanted, found)] == [
+        "folder /etc/mq/other, which is no instance's", "file /etc/mq/notes",
     ]  # fmt: skip
 
 

@@ -22,6 +22,7 @@ MANIFEST = "manifest.json"
 LOCK = "requirements.lock"
 WHEELS = "wheels"
 PLATFORM = re.compile(r"manylinux_2_(\d+)_(x86_64|aarch64)")
+RELEASE = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+!_]*-[0-9a-f]{8}")
 GLIBC_MINOR_MIN = {"x86_64": 5, "aarch64": 17}
 LEGACY_TAGS = {5: "manylinux1", 12: "manylinux2010", 17: "manylinux2014"}
 
@@ -159,9 +160,23 @@ def read(folder: Path) -> Manifest:
     if not isinstance(content, dict) or content.pop("schema", None) != SCHEMA:
         raise CommandError(f"{path} is not of the form {SCHEMA} that this mqctl reads", "mqctl bundle build")
     try:
-        return Manifest(**{**content, "files": tuple(File(**one) for one in content["files"])})
+        manifest = Manifest(**{**content, "files": tuple(File(**one) for one in content["files"])})
     except (KeyError, TypeError) as fault:
         raise CommandError(f"{path} lacks or has too much: {fault}", "mqctl bundle build") from fault
+    # A host that has this name already takes the content for known, and the name is a folder there.
+    if manifest.release != release_of(manifest) or not RELEASE.fullmatch(manifest.release):
+        why = f"{path} was changed: its release {manifest.release!r} is not the name of what it says"
+        raise CommandError(why, "mqctl bundle build")
+    return manifest
+
+
+def read_whole(folder: Path) -> Manifest:
+    """The manifest of a bundle whose files are all what it says. Raises CommandError with every difference."""
+    manifest = read(folder)
+    found = damage(folder, manifest)
+    if found:
+        raise CommandError(f"{folder} is damaged: {'; '.join(found)}", "mqctl bundle build")
+    return manifest
 
 
 def damage(folder: Path, manifest: Manifest) -> list[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from mqbroker.config.variables import LOOPBACK
 from rich.console import Console
 
-from mqctl.bundle.manifest import Manifest, read
+from mqctl.bundle.manifest import Manifest, read_whole
 from mqctl.certificates.folder import Folder, no_authority
 from mqctl.certificates.issuing import (
     CERTIFICATE,
@@ -91,7 +91,7 @@ def run(world: World, options: Options) -> int:
 
 def make(world: World, cluster: Cluster, hosts: Sequence[Host], bundle: Path) -> Plan:
     """Look at the hosts and compare."""
-    manifest = read(bundle)
+    manifest = read_whole(bundle)
     root = collections_path(world.environ, world.cwd).split(":", 1)[0]
     unit_file = unit_template(Path(root) / COLLECTION)
     plan = Plan(cluster.name, [], {}, [])
