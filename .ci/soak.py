@@ -3,9 +3,10 @@
     .ci/soak.py --minutes 30 [--seed N]
     .ci/soak.py --histories 5000 --cluster-histories 1000 [--seed N]
 
-Two workers share the time: one runs simulated histories, the other takes turns between the codec's fuzzer, crash points
-with other seeds, properties with other examples, histories of clusters, also of such with old journals, and crowds of
-peers. Everything that is found says how to run it again. Exit code 1 if anything was found.
+Two workers share the time: one runs simulated histories, the other takes turns (TURNS) between the codec's fuzzer, that
+of all else that takes bytes of others, crash points with other seeds, properties with other examples, histories of
+clusters, also of such with old journals, histories in which bugs show, and crowds of peers. Everything that is found
+says how to run it again. Exit code 1 if anything was found.
 
 With counts instead of a time both workers run histories alone, HISTORIES_MAX at a time: a line each, and a total.
 """
@@ -26,7 +27,8 @@ ROOT = Path(__file__).resolve().parents[1]
 LOGS = ROOT / ".build" / "soak"
 FUZZ_TURN_S = 60.0
 CLUSTERS_TURN_S = 300.0
-OLD_COPIES_TURN_S = 60.0
+HISTORIES_TURN_S = 60.0
+TURNS = ("fuzzer", "crash points", "properties", "clusters", "crowds", "old copies", "rooms", "bugs")
 HISTORIES_MAX = 500
 # One turn of the others may outlast the time by this, so that a soak ends nearly when it said.
 OVERTIME_S_MAX = 240.0
@@ -115,24 +117,24 @@ def others(seed: int, deadline_s: float) -> list[Turn]:
 
 def turn_of(number: int, seed: int, left_s: float) -> Turn:
     pytest = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
-    if number % 6 == 5:
-        seconds = f"{min(OLD_COPIES_TURN_S, left_s):.0f}"
-        first = str(seed * 1000)
-        options = ("--old-copies", "--soak", seconds, "--from", first)
-        return Turn("old copies", (sys.executable, "-m", "tests.sim", *options))
-    if number % 6 == 4:
-        return Turn("crowds", (*pytest, "-s", "--timeout=600", "tests/system/broker/test_crowds.py"), (("SOAK", "1"),))
-    if number % 6 == 3:
+    fuzz_s, first = f"{min(FUZZ_TURN_S, left_s):.0f}", str(seed * 1000)
+    name = TURNS[number % len(TURNS)]
+    if name == "fuzzer":
+        return Turn(name, (sys.executable, "-m", "tests.fuzz.fuzz_wire", "--seconds", fuzz_s, "--seed", str(seed)))
+    if name == "crash points":
+        return Turn(name, (*pytest, *CRASH_TESTS), (("CRASH_SEED", str(seed)),))
+    if name == "clusters":
         seconds = f"{min(CLUSTERS_TURN_S, left_s):.0f}"
-        first = str(seed * 1000)
-        return Turn("clusters", (sys.executable, "-m", "tests.sim", "--cluster", "--soak", seconds, "--from", first))
-    if number % 6 == 0:
-        seconds = f"{min(FUZZ_TURN_S, left_s):.0f}"
-        return Turn("fuzzer", (sys.executable, "-m", "tests.fuzz.fuzz_wire", "--seconds", seconds, "--seed", str(seed)))
-    if number % 6 == 1:
-        return Turn("crash points", (*pytest, *CRASH_TESTS), (("CRASH_SEED", str(seed)),))
+        return Turn(name, (sys.executable, "-m", "tests.sim", "--cluster", "--soak", seconds, "--from", first))
+    if name == "crowds":
+        return Turn(name, (*pytest, "-s", "--timeout=600", "tests/system/broker/test_crowds.py"), (("SOAK", "1"),))
+    if name in ("old copies", "bugs"):
+        option, seconds = f"--{name.replace(' ', '-')}", f"{min(HISTORIES_TURN_S, left_s):.0f}"
+        return Turn(name, (sys.executable, "-m", "tests.sim", option, "--soak", seconds, "--from", first))
+    if name == "rooms":
+        return Turn(name, (sys.executable, "-m", "tests.fuzz.fuzz_rooms", "--seconds", fuzz_s, "--seed", str(seed)))
     command = (*pytest, "--timeout=600", f"--hypothesis-seed={seed}", "-m", "not system", "tests/unit")
-    return Turn("properties", command, (("SOAK", "1"), ("EXAMPLES", "1000")))
+    return Turn(name, command, (("SOAK", "1"), ("EXAMPLES", "1000")))
 
 
 def take(turn: Turn, left_s: float) -> bool:

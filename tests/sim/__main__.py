@@ -1,5 +1,5 @@
-"""Replay or explore histories: `python -m tests.sim [--cluster | --old-copies] SEED`, or with `--soak SECONDS` or
-`--count N`."""
+"""Replay or explore histories: `python -m tests.sim [--cluster | --old-copies | --bugs] SEED`, or with `--soak SECONDS`
+or `--count N`."""
 
 from __future__ import annotations
 
@@ -12,9 +12,12 @@ from typing import Final
 from tests.sim.clusters import ClusterSimulation
 from tests.sim.histories import Simulation
 from tests.sim.old_copies import OldCopies
+from tests.sim.planted import PlantedSimulation
 
 Kind = type[Simulation | ClusterSimulation | OldCopies]
-OPTIONS: Final[dict[Kind, str]] = {Simulation: "", ClusterSimulation: "--cluster ", OldCopies: "--old-copies "}
+OPTIONS: Final[dict[Kind, str]] = {
+    Simulation: "", ClusterSimulation: "--cluster ", OldCopies: "--old-copies ", PlantedSimulation: "--bugs ",
+}  # fmt: skip
 
 
 def main() -> int:
@@ -27,9 +30,12 @@ def main() -> int:
     kinds.add_argument(
         "--old-copies", action="store_true", help="of clusters of which a node begins with an old journal"
     )
+    kinds.add_argument("--bugs", action="store_true", help="of one node in which bugs show at random")
     parser.add_argument("--from", type=int, dest="first", help="first seed of a soak (default: from the clock)")
     arguments = parser.parse_args()
-    simulation: Kind = ClusterSimulation if arguments.cluster else OldCopies if arguments.old_copies else Simulation
+    simulation: Kind = PlantedSimulation if arguments.bugs else Simulation
+    if arguments.cluster or arguments.old_copies:
+        simulation = ClusterSimulation if arguments.cluster else OldCopies
     if arguments.seed is not None:
         verdict = simulation(arguments.seed).run()
         print(verdict)

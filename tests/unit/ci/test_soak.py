@@ -43,6 +43,15 @@ def test_histories_are_counted_and_what_fails_ends_with_one(
     assert "FOUND by simulation 9; again: python -c exit(1)\n" in said
 
 
+def test_everything_has_its_turn_and_names_its_seed(soak: ModuleType) -> None:
+    turns = {turn.name: turn for turn in (soak.turn_of(number, 1000 + number, 100.0) for number in range(8))}
+    assert tuple(turns) == soak.TURNS
+    assert turns["rooms"].again == "python -m tests.fuzz.fuzz_rooms --seconds 60 --seed 1006"
+    assert turns["bugs"].again == "python -m tests.sim --bugs --soak 60 --from 1007000"
+    assert turns["old copies"].again == "python -m tests.sim --old-copies --soak 60 --from 1005000"
+    assert soak.turn_of(14, 7, 5.0).again == "python -m tests.fuzz.fuzz_rooms --seconds 5 --seed 7"
+
+
 def test_counts_below_zero_are_refused() -> None:
     done = subprocess.run(
         [sys.executable, ROOT / ".ci" / "soak.py", "--histories", "-1"], capture_output=True, text=True

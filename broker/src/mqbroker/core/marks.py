@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from mqbroker.base.look import LOOK
 from mqbroker.core.kinds import INTERNAL_PREFIX
+from mqbroker.core.stored import text_in
 
 if TYPE_CHECKING:
     from mqbroker.core.store import Store
@@ -43,12 +44,13 @@ class Marks:
         return self._marks[index] if index >= 0 else self.own
 
     def begin(self, store: Store, recovered: Recovered, mark: str) -> None:
-        """A start: from here on the store numbers under this mark, which is on disk before what is numbered."""
+        """A start: from here on the store numbers under this mark, which is on disk before what is numbered. Raises
+        StorageFault for marks that cannot be read."""
         if not mark:
             return
         stored = recovered.duplicates.get(NAME, [])
         first = max([store.next_id + (store.next_id > 1), *(each.number + 1 for each in stored)])
-        before = [(each.number, each.duplicate_id.decode()) for each in stored]
+        before = [(each.number, text_in("the mark of message ids", each.duplicate_id)) for each in stored]
         journal = store.journal.duplicates
         LOOK.has_touched = True
         if not recovered.is_gapless:
