@@ -172,6 +172,27 @@ def test_what_came_before_in_the_same_read_is_done(monkeypatch: pytest.MonkeyPat
     works()
 
 
+@pytest.mark.parametrize("numbers", [(0, 0), (7, 9)], ids=["of ours", "of nothing"])
+def test_what_was_settled_in_the_same_read_is_settled_once(
+    numbers: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disposition before the frame that brings the bug to light is no reason to stop the node."""
+    stage = Stage()
+    works = bystander(stage)
+    conn = stage.accept()
+    stage.talk(conn, SESSION + frames.sender("mine") + frames.receiver("mine", credit=10))
+    stage.talk(conn, frames.transfer(0, durable=True) + frames.transfer(1, durable=True))
+    bug = Planted(amqp_connection, "decode_performative", monkeypatch, IndexError)
+    bug.is_armed = True
+    stage.talk(conn, frames.disposition(*numbers, Accepted()) + frames.sender("BUG", handle=3))
+    assert bug.raised
+    assert conn in stage.closed
+    assert len(contained(stage)) == 1
+    left = 1 if numbers == (0, 0) else 2
+    assert stage.broker.store.queues["mine"].message_count == left
+    works()
+
+
 def test_a_bug_behind_the_first_change_stops_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = Stage()
     conn = stage.accept()

@@ -20,6 +20,7 @@ from mqbroker.amqp.session import Session
 from mqbroker.amqp.states import OPENED, Conn, ConnEvent, Link, Sess, SessEvent, next_conn, next_sess
 from mqbroker.amqp.unread import Unread
 from mqbroker.base.errors import PeerFault, Scope
+from mqbroker.base.look import LOOK
 from mqbroker.wire import frames
 from mqbroker.wire.performatives import (
     Attach,
@@ -185,6 +186,10 @@ class Connection(Login):
             self.allowance -= work.DISPOSITION
             self._on(frame).disposition(buffer, frame)
             return frame.end
+        if LOOK.has_touched and self._handle is not None:
+            self._handle()  # what was settled is done in whole, so that a bug in what follows ends no more than this
+            if self.is_dead or self.is_held:
+                return offset
         performative = decode_performative(buffer, frame.body_offset, frame.end)[0]
         if isinstance(performative, Flow):
             self._on(frame).flow(performative)
