@@ -38,6 +38,7 @@ MUTATORS: tuple[tuple[Any, str], ...] = (
     (Store, "number"), (Store, "put"), (Store, "settle"), (Journal, "store"), (Journal, "settle"),
     (Journal, "declare"), (Store, "add_queue"),
 )  # fmt: skip
+BUGS_UNTIL_MS = 4_000  # after that all is to come to rest
 CALLS_MEAN = 400  # of all these together, from one bug to the next
 
 
@@ -101,6 +102,8 @@ def _patched(place: Any, name: str, plant: Plant, *, is_before: bool) -> Any:
 class PlantedSimulation(Simulation):
     """See the module's docstring. `contained` bugs ended one connection, `stopped` ones a node."""
 
+    IS_PATIENT = True
+
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
         self.plant = Plant(seed)
@@ -118,11 +121,13 @@ class PlantedSimulation(Simulation):
                 step(life)
             except Planted:
                 self.stopped += 1
+                self.contained += node.broker.counters.bugs_contained - before  # earlier in the same step
                 node.crash(power_cut=False)
                 self._revive(node)
             else:
-                if node.is_up:
-                    self.contained += max(0, node.broker.counters.bugs_contained - before)
+                if node.is_up and node.broker.counters.bugs_contained > before:
+                    self.contained += node.broker.counters.bugs_contained - before
+                    reset_ended(node)
             finally:
                 self.plant.is_armed = False
 
@@ -134,4 +139,9 @@ class PlantedSimulation(Simulation):
             return super().run()
 
 
-BUGS_UNTIL_MS = 4_000
+def reset_ended(node: SimNode) -> None:
+    """What is under way on a connection that has ended is lost: else a first copy may come behind a second one."""
+    for pipe in list(node.pipes.values()):
+        peer = node.broker.peers.get(pipe.conn)
+        if peer is None or peer.connection.is_dead:
+            node.reset(pipe)

@@ -1,6 +1,7 @@
-"""A bug right behind each mutator that conversations reach while bytes are looked at: the step raises, the node stops.
+"""A bug right behind each mutator that conversations and a few histories reach: the step raises, the node stops.
 
-The mutators are those of tests/contract/test_mutators.py, which says of the others that they are no different.
+While bytes are looked at, and as well where a step does what it does for everybody: deliveries, timers, what the disk
+said. The mutators are those of tests/contract/test_mutators.py, which says of the others that they are no different.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from mqbroker.node.containment import Containment
 from tests.contract.test_mutators import found, is_exempt
 from tests.golden.conversation import play as play_node
 from tests.scenarios.cluster import play as play_cluster
+from tests.sim.histories import Simulation
 from tests.support.mutators import ROOMS, Function, files_of
 
 ROOT = Path(__file__).parents[2]
@@ -26,7 +28,9 @@ CONVERSATIONS: list[tuple[Callable[[str], str], Path]] = [
     *((play_node, file) for file in sorted((ROOT / "golden/conversations").glob("*.txt"))),
     *((play_cluster, file) for file in sorted((ROOT / "scenarios/conversations").glob("*.txt"))),
 ]
-REACHED_MIN = 200
+HISTORIES = (1003, 4001, 3000)
+REACHED_MIN = 400  # of some 530
+LOOKED_MIN = 200  # of these, while bytes are looked at
 ROOMS_REACHED = ("amqp/unsettled.py", "core/", "journal/", "node/", "cluster/")
 
 
@@ -56,8 +60,8 @@ def _method_of(function: Function) -> Iterator[tuple[str, type, FunctionType]]:
 
 
 @contextmanager
-def watched(told: Callable[[str], None]) -> Iterator[None]:
-    """`told` hears of each mutator that has changed something while bytes were looked at, right behind it."""
+def watched(told: Callable[[str, bool], None]) -> Iterator[None]:
+    """`told` hears of each mutator that has changed something, right behind it, and whether bytes are looked at."""
     depth = 0
     look = Containment._bug_in
 
@@ -72,8 +76,8 @@ def watched(told: Callable[[str], None]) -> Iterator[None]:
     def wrapped(key: str, method: FunctionType) -> Callable[..., Any]:
         def call(*arguments: Any, **named: Any) -> Any:
             result = method(*arguments, **named)
-            if depth and LOOK.has_touched:
-                told(key)
+            if not depth or LOOK.has_touched:
+                told(key, bool(depth))
             return result
 
         return call
@@ -85,26 +89,41 @@ def watched(told: Callable[[str], None]) -> Iterator[None]:
         yield
 
 
+def play_history(seed: str) -> str:
+    """A history, to its end or to the bug."""
+    return Simulation(int(seed)).run().trace
+
+
+def plays() -> list[tuple[Callable[[str], str], str]]:
+    """All that is played, the shortest first."""
+    texts = [(play, file.read_text(encoding="utf-8")) for play, file in CONVERSATIONS]
+    return texts + [(play_history, str(seed)) for seed in HISTORIES]
+
+
 @pytest.mark.slow
 def test_a_bug_behind_a_mutator_stops_the_node() -> None:
-    reached: dict[str, int] = {}  # by key: the first conversation that reaches it
+    reached: dict[str, int] = {}  # by key: the first of what is played that reaches it
+    looked: set[str] = set()
     place = {"": 0}
-    planted: set[str] = set()
+    planted: dict[str, bool] = {}  # and whether it is to be while bytes are looked at
 
-    def told(key: str) -> None:
+    def told(key: str, is_looking: bool) -> None:
         reached.setdefault(key, place[""])
-        if key in planted:
+        if is_looking:
+            looked.add(key)
+        if key in planted and is_looking >= planted[key]:
             raise Planted(key)
 
     with watched(told):
-        for place[""], (play, file) in enumerate(CONVERSATIONS):
-            play(file.read_text(encoding="utf-8"))
+        for place[""], (play, text) in enumerate(plays()):
+            play(text)
         for room in ROOMS_REACHED:
-            assert any(key.startswith(room) for key in reached), room
+            assert any(key.startswith(room) for key in looked), room
+        assert len(looked) >= LOOKED_MIN, f"{len(looked)} of {len(mutators())}"
         assert len(reached) >= REACHED_MIN, f"{len(reached)} of {len(mutators())}"
         for key, number in list(reached.items()):
-            play, file = CONVERSATIONS[number]
-            planted.add(key)
+            play, text = plays()[number]
+            planted[key] = False
             with pytest.raises(Planted):
-                play(file.read_text(encoding="utf-8"))
+                play(text)
             planted.clear()
