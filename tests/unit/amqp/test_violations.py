@@ -405,9 +405,10 @@ def test_frames_before_open_are_small(bound: int) -> None:
     for size, is_fine in ((bound, True), (bound + 1, False)):
         conn = stage.accept()
         stage.talk(conn, frames.anonymous() + frames.AMQP_HEADER)
-        body = encode(Open(container_id="x" * 100))
-        padded = encode(Open(container_id="x" * (100 + size - 8 - len(body))))
-        raw = frames.frame(Open(container_id="x" * (100 + size - 8 - len(body) - (len(padded) - (size - 8)))))
+        body = encode(Open(container_id="", hostname="x" * 100))
+        padded = encode(Open(container_id="", hostname="x" * (100 + size - 8 - len(body))))
+        host = "x" * (100 + size - 8 - len(body) - (len(padded) - (size - 8)))
+        raw = frames.frame(Open(container_id="", hostname=host))
         assert len(raw) == size
         said = stage.talk(conn, raw[:8]) + stage.talk(conn, raw[8:])
         assert bool(frames.errors(said)) != is_fine

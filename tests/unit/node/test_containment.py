@@ -315,3 +315,17 @@ def test_the_place_names_the_last_frames_of_ours() -> None:
         innermost()
     assert place_of(caught.value).startswith("core/settings.py:")
     assert "/" not in place_of(caught.value).split(":")[0].removeprefix("core/")
+
+
+@pytest.mark.parametrize("is_faulty", [False, True])
+def test_behind_a_look_everything_counts_as_touched_again(is_faulty: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a step does besides is no look of anybody's, and a bug in it has to stop the node."""
+    stage = Stage()
+    conn = stage.accept()
+    stage.talk(conn, LOGIN)
+    planted = Planted(amqp_connection, "decode_performative", monkeypatch, lambda: KeyError("x"))
+    planted.is_armed = is_faulty
+    peer = stage.broker.peers[conn]
+    stage.broker.containment.look(peer, peer.connection.receive, frames.opened())
+    assert planted.raised == is_faulty
+    assert LOOK.has_touched

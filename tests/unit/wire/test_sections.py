@@ -190,7 +190,6 @@ MALFORMED_SECTIONS: list[tuple[Any, bytes]] = [
     (s.decode_properties, bytes.fromhex("005373 c00201 41")),
     (s.decode_application_properties, bytes.fromhex("005374 45")),
     (s.decode_application_properties, bytes.fromhex("005374 c10602 a30161 a100")),
-    (s.decode_application_properties, bytes.fromhex("005374 c10502 a10161 45")),
     (s.decode_application_properties, bytes.fromhex("005374 c10502 a10161")),
     (s.decode_annotations, bytes.fromhex("005372 c10502 a10161 40")),
     (s.decode_annotations, bytes.fromhex("005372 d1ffffffff00000000")),
