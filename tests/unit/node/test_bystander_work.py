@@ -74,8 +74,10 @@ class Site:
         assert conn not in self.stage.closed
         return conn
 
-    def work_of_message(self, *others: given.Input) -> int:
-        """Bytecodes until a message is accepted, delivered and settled again, with these inputs before it."""
+    def work_of_message(self, *others: given.Input, is_answered: bool = False) -> int:
+        """Bytecodes until a message is accepted, delivered and settled again, with these inputs before it. Or until it
+        `is_answered` and delivered, where others always have more to do.
+        """
         stage, work = self.stage, Bytecodes()
         before = len(stage.sent[self.bystander])
         step = stage.broker.step
@@ -86,6 +88,7 @@ class Site:
         stage.turn()
         stage.sync()
         stage.turn()
+        answered = work.count
         heard = frames.heard(bytes(stage.sent[self.bystander][before:]))
         assert [each.state for each in heard if isinstance(each, Disposition)] == [Accepted()]
         assert sum(isinstance(each, tuple) and isinstance(each[0], Transfer) for each in heard) == 1
@@ -93,8 +96,10 @@ class Site:
         stage.turn()
         del stage.broker.step
         assert stage.broker.store.queues["others"].message_count == 0
-        stage.run()
         self.count += 1
+        if is_answered:
+            return answered
+        stage.run()
         return work.count
 
 

@@ -322,7 +322,7 @@ def _rows_of_queues(broker: Broker) -> Iterator[tuple[int, ...]]:
     """A row for each queue, in the order of _QUEUE_NAMES. Runs within a step, so it does nothing else."""
     for queue in broker.store.queues.values():
         yield (
-            queue.message_count, queue.delivering_count, len(queue.takers), queue.added_total,
+            queue.message_count, queue.delivering_count, queue.takers_count, queue.added_total,
             queue.acknowledged_total, queue.scheduled_count, queue.expired_total, queue.killed_total,
         )  # fmt: skip
 

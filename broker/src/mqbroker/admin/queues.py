@@ -49,7 +49,7 @@ def attributes_of(queue: Queue) -> dict[str, Any]:
         "delivering_count": queue.delivering_count,
         "scheduled_count": queue.scheduled_count,
         "paged_count": queue.paged_count,
-        "consumer_count": len(queue.takers),
+        "consumer_count": queue.takers_count,
         "counted_from_ms": queue.counted_from_ms,
         "messages_added": queue.added_total,
         "messages_acknowledged": queue.acknowledged_total,

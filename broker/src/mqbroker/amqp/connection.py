@@ -6,16 +6,18 @@ speaks first. Every violation ends what its scope names and is answered with its
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
 from mqbroker.amqp import sasl, work
-from mqbroker.amqp.events import Began, Dead, LoggedIn, Opened
+from mqbroker.amqp.events import Began, Dead, Ended, LoggedIn, Opened
 from mqbroker.amqp.last_words import frame_within
 from mqbroker.amqp.limits import ConnectionLimits
 from mqbroker.amqp.links import LinkBase, Partials
 from mqbroker.amqp.login import WAITING_BYTES_MAX, Login
 from mqbroker.amqp.numbers import Numbers
+from mqbroker.amqp.parting import Parting
 from mqbroker.amqp.session import Session
 from mqbroker.amqp.states import OPENED, Conn, ConnEvent, Link, Sess, SessEvent, next_conn, next_sess
 from mqbroker.amqp.unread import Unread
@@ -63,6 +65,8 @@ class Connection(Login):
         self._by_peer_channel: dict[int, Session] = {}
         self._by_channel: dict[int, Session] = {}
         self._channels = Numbers()
+        self._partings: deque[Parting] = deque()
+        self._last_event: Dead | None = None  # which comes when all are done
         self._blamed: LinkBase | None = None
         self._session: Session | None = None
         self._handle: Callable[[], None] | None = None
@@ -83,12 +87,16 @@ class Connection(Login):
             return  # whoever asks is called by us, and we go on when it is done
         self._is_taking, self.is_behind = True, False
         unread = self._unread
+        if self._partings:
+            self._part()
         try:
-            while (needed := self._take_in(unread)) and unread.join(needed):
+            while not self._partings and (needed := self._take_in(unread)) and unread.join(needed):
                 pass
         finally:
             self._is_taking = False
-        if self.is_behind:
+        if self._partings:
+            self.is_behind = True
+        elif self.is_behind:
             self.is_behind = unread.size_bytes > 0 and not self.is_held
         else:
             unread.trim()
@@ -153,6 +161,11 @@ class Connection(Login):
     def is_close_waiting(self) -> bool:
         """Whether what came and was not taken in ends the connection in order."""
         return self._unread.ends_in_order
+
+    @property
+    def owes(self) -> bool:
+        """Whether there is something to be sent."""
+        return bool(self.out) or any(session.owes for session in self._by_channel.values())
 
     def tell(self) -> None:
         """Have everything handled that happened so far."""
@@ -227,10 +240,8 @@ class Connection(Login):
         elif isinstance(performative, End):
             session = self._on(frame)
             session.got_end(performative)
-            if session.state is Sess.UNMAPPED:
-                self._by_peer_channel.pop(frame.channel, None)
-                if self._by_channel.pop(session.channel, None) is not None:
-                    self._channels.give_back(session.channel)
+            if not self._partings:
+                self._unmap(session)
         else:
             raise PeerFault("amqp:not-allowed", f"{type(performative).__name__} is not a frame body")
 
@@ -337,13 +348,59 @@ class Connection(Login):
         if condition is not None:
             self._refuse_login(condition)
         self.is_dead = True
-        self.is_behind = False
         self._unread.clear()
+        self._last_event = Dead(condition, description, error)
         for session in list(self._by_channel.values()):
             session.release(None, is_orderly=is_orderly)
-        self._by_channel.clear()
-        self._by_peer_channel.clear()
-        self.events.append(Dead(condition, description, error))
+        self._part()
+        self.is_behind = bool(self._partings)
+
+    # -- sessions that are over ----------------------------------------------------------------------------------------
+
+    @property
+    def is_parting(self) -> bool:
+        """Whether there are links to be handed back, by the next `receive`."""
+        return bool(self._partings)
+
+    def leave(self, parting: Parting) -> None:
+        """Hand its links back, as many as there is work left for, and the others by and by."""
+        self._partings.append(parting)
+        if self._last_event is None:
+            self._part()
+
+    def part_with(self, name: str, role: bool) -> None:
+        """Somebody wants a link of this name: hand the old one back now."""
+        for parting in self._partings:
+            link = parting.named(name, role)
+            if link is not None:
+                parting.session.forget_work(link, parting.error, is_orderly=parting.is_orderly)
+
+    def _part(self) -> None:
+        partings = self._partings
+        while partings and self.allowance > 0:
+            parting = partings[0]
+            link = parting.next_link()
+            if link is not None:
+                self.allowance -= work.PARTED_LINK
+                parting.session.forget_work(link, parting.error, is_orderly=parting.is_orderly)
+                continue
+            partings.popleft()
+            self.events.append(Ended(parting.session, parting.error))
+            if parting.session.state is Sess.END_RCVD and not self.is_dead:
+                parting.session.end()
+            self._unmap(parting.session)
+        if self._last_event is not None and not partings:
+            self._by_channel.clear()
+            self._by_peer_channel.clear()
+            self.events.append(self._last_event)
+            self._last_event = None
+
+    def _unmap(self, session: Session) -> None:
+        """Its channels are free, if both ends said so."""
+        if session.state is Sess.UNMAPPED and self._by_channel.get(session.channel) is session:
+            del self._by_channel[session.channel]
+            self._by_peer_channel.pop(session.peer_channel, None)
+            self._channels.give_back(session.channel)
 
     # -- sessions ------------------------------------------------------------------------------------------------------
 

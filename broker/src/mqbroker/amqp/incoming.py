@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from mqbroker.amqp import work
 from mqbroker.amqp.events import Aborted, Empty, Incoming, Piece, Posted, Unposted, Whole
-from mqbroker.amqp.links import LinkBase, Partial, ReceiverLink
+from mqbroker.amqp.links import RUN_MAX, LinkBase, Partial, ReceiverLink
 from mqbroker.amqp.outgoing import OutgoingTransfers
 from mqbroker.amqp.states import ATTACHED, MAPPED, LinkEvent, Sess, SessEvent, next_sess
 from mqbroker.base.errors import PeerFault, Scope
@@ -21,7 +21,6 @@ from mqbroker.wire.run import Parsed, Run, parse_run, single
 if TYPE_CHECKING:
     from mqbroker.amqp.connection import Connection
 
-RUN_MAX: Final = 1 << 16
 RUN_GROWTH: Final = 4
 
 
@@ -57,6 +56,8 @@ class IncomingTransfers(OutgoingTransfers):
             return self._one(buffer, frame)
         run = parsed.run
         count = self._acceptable(link, run)
+        if count > link.run_max:
+            count = self._run_max = link.run_max
         if 0 <= link.large_size_min < run.frame_size_max:
             count = link.count_before_large(run, count)
             if not count:
@@ -67,7 +68,7 @@ class IncomingTransfers(OutgoingTransfers):
             run = parsed.run
         count = run.count
         if count == self._run_max:
-            self._run_max = min(count * RUN_GROWTH, RUN_MAX)
+            self._run_max = min(count * RUN_GROWTH, link.run_max)
         connection.allowance -= (
             work.RUN + (count >> work.MESSAGES_SHIFT) + ((parsed.next_offset - offset) >> work.BYTES_SHIFT)
         )

@@ -41,6 +41,8 @@ FRAME_SIZE_TOO_SMALL: Final = "amqp:frame-size-too-small"
 SECTION_START_BYTES_MAX: Final = 64  # descriptor and first byte of a section, however it is spelt
 SETTLE_UNSETTLED, SETTLE_SETTLED, SETTLE_MIXED = 0, 1, 2
 ROLE_SENDER, ROLE_RECEIVER = False, True
+RUN_MAX: Final = 1 << 16
+FEW_MAX: Final = 2
 
 
 class LinkBase:
@@ -242,7 +244,7 @@ class ReceiverLink(LinkBase):
 
     __slots__ = (
         "forms", "is_numbered", "is_starved", "kept_bytes_max", "large_size_min", "max_message_size", "partial",
-        "window",
+        "run_max", "window",
     )  # fmt: skip
 
     role = ROLE_RECEIVER
@@ -255,6 +257,7 @@ class ReceiverLink(LinkBase):
         self.is_starved = False
         self.is_numbered = False  # flows of the sender say which ids its messages have
         self.max_message_size = 0
+        self.run_max = RUN_MAX  # messages that are told at once: few where each costs by itself
         self.large_size_min = -1  # bytes of a message above which it is told in pieces, -1: never
         self.kept_bytes_max: Callable[[], int] = _nothing  # up to so many it is told as a whole all the same, now
 

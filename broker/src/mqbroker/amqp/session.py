@@ -17,7 +17,6 @@ from mqbroker.amqp.events import (
     CreditGiven,
     CreditUsed,
     Detached,
-    Ended,
     Numbered,
     Retired,
     SenderSettled,
@@ -28,6 +27,7 @@ from mqbroker.amqp.incoming import IncomingTransfers
 from mqbroker.amqp.last_words import frame_within
 from mqbroker.amqp.links import ROLE_RECEIVER, ROLE_SENDER, LinkBase, ReceiverLink, SenderLink
 from mqbroker.amqp.numbers import Numbers
+from mqbroker.amqp.parting import Parting
 from mqbroker.amqp.states import ATTACHED, MAPPED, Link, LinkEvent, Sess, SessEvent, next_sess
 from mqbroker.base.errors import PeerFault, Scope
 from mqbroker.base.serial import unwrap, wrap
@@ -217,6 +217,7 @@ class Session(IncomingTransfers):
         )  # fmt: skip
         if flow.handle is None or flow.handle == HANDLE_OF_NO_LINK:
             if flow.echo:
+                self.connection.allowance -= work.ECHO
                 self.send_flow()
             return
         link = self._peer_link(flow.handle)
@@ -233,6 +234,7 @@ class Session(IncomingTransfers):
             asked = flow.echo or link.owes_echo or (link.is_draining and not link.credit)
             link.owes_echo = asked and not link.may_answer
             if asked and not link.owes_echo:
+                self.connection.allowance -= work.ECHO
                 self.send_flow(link)
         elif isinstance(link, ReceiverLink):
             self._sender_flow(link, flow)
@@ -246,6 +248,7 @@ class Session(IncomingTransfers):
         if link.is_numbered and flow.properties and FIRST_ID in flow.properties:
             self.connection.events.append(_numbered(link, flow.properties))
         if flow.echo:
+            self.connection.allowance -= work.ECHO
             self.send_flow(link)
 
     def attach(self, attach: Attach) -> None:
@@ -305,7 +308,7 @@ class Session(IncomingTransfers):
             link.peer_handle = -1
         else:
             self.part(link)
-        self._forget_work(link, detach.error, is_orderly=True)
+        self.forget_work(link, detach.error, is_orderly=True)
 
     def part(self, link: LinkBase) -> None:
         """Answer the peer's detach."""
@@ -319,9 +322,10 @@ class Session(IncomingTransfers):
 
     def link_closed_here(self, link: LinkBase) -> None:
         """We detached a link: its work goes back now, its handle stays until the peer's detach."""
-        self._forget_work(link, None, is_orderly=False)
+        self.forget_work(link, None, is_orderly=False)
 
-    def _forget_work(self, link: LinkBase, error: Error | None, *, is_orderly: bool) -> None:
+    def forget_work(self, link: LinkBase, error: Error | None, *, is_orderly: bool) -> None:
+        """Hand back what a link had under way."""
         if isinstance(link, ReceiverLink) and link.partial is not None:
             self.connection.shrink_partial(link.partial.held_bytes)
             if link.partial.txn_id is not None and not (is_orderly or self.connection.is_dead):
@@ -329,6 +333,7 @@ class Session(IncomingTransfers):
             link.partial = None
         self._drop_held(link)
         returned = self.unsettled.take_link(link)
+        self.connection.allowance -= len(returned) * work.PARTED_ENTRY
         self.connection.events.append(Detached(link, error, returned, is_orderly))  # type: ignore[arg-type]  # a link is one of the two
 
     def _forget(self, link: LinkBase) -> None:
@@ -345,22 +350,33 @@ class Session(IncomingTransfers):
         was_ended_here = self.state is Sess.END_SENT
         self.state = next_sess(self.state, SessEvent.GOT_END)
         if self.state is Sess.END_RCVD:
-            self.release(end.error, is_orderly=True)
-            self.end()
+            self.release(end.error, is_orderly=True)  # and then it is answered
         elif was_ended_here:
             self.release(end.error)
 
+    @property
+    def owes(self) -> bool:
+        """Whether acceptances are gathered."""
+        return bool(self._accepts)
+
     def release(self, error: Error | None, *, is_orderly: bool = False) -> None:
-        """Hand all links back: session or connection is over. `is_orderly`: the peer said so."""
+        """Session or connection is over: nothing goes on any of its links, and they are handed back. `is_orderly`: the
+        peer said so.
+        """
         self._accepts.clear()
-        for link in list(self.by_handle.values()):
+        links: list[LinkBase] = []
+        for link in self.by_handle.values():
             if link.state is Link.DETACH_RCVD:
                 link.state, link.farewell = Link.DETACHED, None
             elif link.state is not Link.DETACH_SENT:
                 link.state = Link.DETACHED
-                self._forget_work(link, error, is_orderly=is_orderly)
-            self._forget(link)
-        self.connection.events.append(Ended(self, error))
+                links.append(link)
+        self.connection.allowance -= len(links)
+        self.by_handle.clear()
+        self.by_peer_handle.clear()
+        self.by_name.clear()
+        self._handles = Numbers()
+        self.connection.leave(Parting(self, links, error, is_orderly=is_orderly))
 
     def _peer_link(self, handle: int) -> LinkBase:
         link = self.by_peer_handle.get(handle)

@@ -79,7 +79,12 @@ class Unread:
         """
         self._join(self.size_bytes)
         self.offset = 0
-        buffer = self.buffer
-        start = buffer.rfind(CLOSE_LEAD) - 8
-        size = len(buffer) - start
-        return start >= 0 and buffer[start : start + 6] == size.to_bytes(4, "big") + _FRAME_HEAD
+        return ends_in_order([self.buffer])
+
+
+def ends_in_order(pieces: list[bytes]) -> bool:
+    """The same of bytes that came in pieces."""
+    buffer = b"".join(pieces)
+    start = buffer.rfind(CLOSE_LEAD) - 8
+    size = len(buffer) - start
+    return start >= 0 and buffer[start : start + 6] == size.to_bytes(4, "big") + _FRAME_HEAD

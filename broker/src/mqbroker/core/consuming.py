@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def join(store: Store, queue: Queue, consumer: Consumer) -> None:
     """See `Store.join`."""
     delay_ms = queue.kind.delay_before_dispatch_ms
-    is_first = not consumer.is_browser and not queue.takers
+    is_first = not consumer.is_browser and not queue.takers_count
     LOOK.has_touched = True
     if is_first and delay_ms >= 0 and queue.kind.consumers_before_dispatch:
         queue.dispatcher.gate_ms = store.at.wall_ms + delay_ms
@@ -36,7 +36,7 @@ def leave(store: Store, queue: Queue, consumer: Consumer) -> None:
     if not consumer.is_browser and not queue.kind.is_forwarding:
         store.watcher.consumer_left(queue, consumer)
         store.redistribution.look(queue)
-        if queue.kind.purge_on_no_consumers and not queue.takers:
+        if queue.kind.purge_on_no_consumers and not queue.takers_count:
             purge(store, queue)
     if not queue.consumers:
         store.idle.left(queue)

@@ -85,7 +85,7 @@ class Dispatch:
         if self._has_groups:
             self._groups = {group: each for group, each in self._groups.items() if each is not consumer}
             self._look_again()
-        if not self._queue.takers:
+        if not self._queue.takers_count:
             self.gate_ms = 0
             self.is_closed = self._queue.kind.consumers_before_dispatch > 0
         self._choose_way()
@@ -96,7 +96,7 @@ class Dispatch:
         if self._queue.kind.group_buckets != before.group_buckets:
             self._groups.clear()
             self._look_again()
-        if not self._queue.takers:
+        if not self._queue.takers_count:
             self.is_closed = self._queue.kind.consumers_before_dispatch > 0
 
     def returned(self, rank: int) -> None:
@@ -142,8 +142,7 @@ class Dispatch:
             self._seen = {each: seen if each.is_browser else 0 for each, seen in self._seen.items()}
 
     def _choose_way(self) -> None:
-        takes_all = all(each.filter is None and not each.is_browser for each in self._queue.consumers)
-        is_plain = takes_all and not self._queue.kind.non_destructive and not self.barred
+        is_plain = not self._queue.picky_count and not self._queue.kind.non_destructive and not self.barred
         LOOK.has_touched = True
         self.is_selective = self._has_groups or not is_plain
 
@@ -184,7 +183,7 @@ class Dispatch:
         """Queues may wait for a number of consumers, or for a while, before the first message goes out."""
         if self.is_closed:
             needed = self._queue.kind.consumers_before_dispatch
-            self.is_closed = needed > len(self._queue.takers) and not 0 < self.gate_ms <= now_ms
+            self.is_closed = needed > self._queue.takers_count and not 0 < self.gate_ms <= now_ms
         return self.is_closed
 
     def _plainly(self, count_max: int, now_ms: int) -> int:

@@ -8,6 +8,7 @@ settles. Who gets what is in dispatch.py.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
@@ -57,8 +58,9 @@ class Queue:
         "acknowledged_total", "added_total", "alone", "arriving_count", "backlog", "consumers", "counted_from_ms",
         "delivering_count", "dispatcher", "due_ns", "expired_total", "filter", "gone", "idle_until_ms", "is_consumed",
         "is_deleted", "is_ending", "is_expiring", "is_paused", "is_used", "journal_id", "killed_total", "kind",
-        "last_values", "made_on", "meter", "next_expiry_ms", "owner", "pages", "ran_empty", "redistributor",
-        "replaced_total", "scheduled", "scheduled_count", "scheduled_ns", "waiting", "waiting_count",
+        "last_values", "made_on", "meter", "next_expiry_ms", "owner", "pages", "picky_count", "ran_empty",
+        "redistributor", "replaced_total", "scheduled", "scheduled_count", "scheduled_ns", "takers_count", "waiting",
+        "waiting_count",
     )  # fmt: skip
 
     def __init__(self, kind: QueueKind, journal_id: int, owner: Any = None) -> None:
@@ -85,6 +87,8 @@ class Queue:
         self.killed_total = 0
         self.replaced_total = 0
         self.consumers: list[Consumer] = []
+        self.takers_count = 0  # of these, those that are no browsers
+        self.picky_count = 0  # and those that do not take every message away
         self.arriving_count = 0  # consumers that are let in and wait for the disk
         self.is_consumed = False  # the journal knows that it had a consumer in this run of the process
         self.is_paused = kind.paused
@@ -347,16 +351,23 @@ class Queue:
 
     def join(self, consumer: Consumer) -> None:
         """One more consumer. Those of higher priority come first."""
-        place = next((i for i, each in enumerate(self.consumers) if each.priority < consumer.priority), None)
+        place = bisect_right(self.consumers, -consumer.priority, key=lambda each: -each.priority)
         LOOK.has_touched = True
-        self.consumers.insert(len(self.consumers) if place is None else place, consumer)
+        self.consumers.insert(place, consumer)
+        self._count(consumer, 1)
         self.dispatcher.joined(consumer)
 
     def leave(self, consumer: Consumer) -> None:
         """A consumer is gone; groups that it had are free."""
         LOOK.has_touched = True
         self.consumers.remove(consumer)
+        self._count(consumer, -1)
         self.dispatcher.left(consumer)
+
+    def _count(self, consumer: Consumer, change: int) -> None:
+        LOOK.has_touched = True
+        self.takers_count += 0 if consumer.is_browser else change
+        self.picky_count += change if consumer.is_browser or consumer.filter is not None else 0
 
     def dispatch(self, count_max: int, now_ms: int = 0) -> int:
         """Hand out messages to consumers, about `count_max` at most; says how much work that was."""
@@ -384,7 +395,7 @@ class Queue:
 
 def check_consumers(queue: Queue, common_max: int, *, is_browser: bool = False) -> None:
     """Whether one more consumer is let in; browsers do not count at the bound of the queue's own. Raises Refused."""
-    own, taking_count = queue.kind.max_consumers, len(queue.takers) + queue.arriving_count
+    own, taking_count = queue.kind.max_consumers, queue.takers_count + queue.arriving_count
     if not is_browser and 0 <= own <= taking_count:
         why = f"queue {queue.kind.name!r} has {taking_count} consumers, which is its max-consumers"
         raise Refused("amqp:resource-limit-exceeded", why)

@@ -76,7 +76,7 @@ class Redistribution:
             if is_new:
                 found.seen = 0
                 self._store.dirty[queue] = None
-            if is_new or not queue.takers:
+            if is_new or not queue.takers_count:
                 return
         # One that is new, or a consumer has come or gone: it waits from now on.
         queue.redistributor = Redistributor(self, queue)
@@ -91,7 +91,7 @@ class Redistribution:
         queue = redistributor.queue
         LOOK.has_touched = True
         redistributor.is_running = True
-        if not queue.takers:
+        if not queue.takers_count:
             for segment in queue.take_scheduled(self._store.at.wall_ms):
                 self._move_taken(queue, segment)
         self._store.changed(queue)
@@ -101,7 +101,7 @@ class Redistribution:
         redistributor, group = queue.redistributor, self._group_of(queue)
         if redistributor is None or not redistributor.is_running or group is None or queue.is_paused:
             return 0
-        end = queue.dispatcher.refused_below if queue.takers else 1 << 62
+        end = queue.dispatcher.refused_below if queue.takers_count else 1 << 62
         work = 0
         LOOK.has_touched = True
         for segment in queue.backlog.from_rank(redistributor.seen):

@@ -23,8 +23,8 @@ from mqbroker.node.inputs import Accepted
 from mqbroker.node.large_messages import kept_bytes_max
 from mqbroker.node.login_delays import Key
 from mqbroker.node.logins import login_key
-from mqbroker.node.newcomers import TURN_WORK
 from mqbroker.node.peer import HANDLERS, Patience, Peer
+from mqbroker.node.turns import CALM_WORK
 
 if TYPE_CHECKING:
     from mqbroker.node.broker import Broker
@@ -54,6 +54,7 @@ class AcceptedPeer(Peer):
         self._held: tuple[Key, bool, int] | None = None  # a login whose outcome waits: of whom, which, until when
         patience = Patience(listener.login_timeout_ms, listener.idle_timeout_ms)
         super().__init__(broker, accepted.conn, accepted.peer, patience)
+        self.in_turns = self.is_new = True  # until it is open
 
     def _connect(self) -> Connection:
         broker, listener, limits = self.broker, self.listener, self.broker.options.limits
@@ -70,7 +71,7 @@ class AcceptedPeer(Peer):
             ),
         )  # fmt: skip
         connection.is_gradual = True
-        connection.allowance = TURN_WORK
+        connection.allowance = CALM_WORK
         return connection
 
     def _mechanisms(self) -> tuple[str, ...]:

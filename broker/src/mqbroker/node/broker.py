@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from mqbroker import __version__
 from mqbroker.amqp.links import ReceiverLink, SenderLink
+from mqbroker.amqp.work import NO_BOUND
 from mqbroker.base.errors import Bug
 from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level, Notice
@@ -50,7 +51,6 @@ from mqbroker.node.large_messages import LargeMessages
 from mqbroker.node.local import LocalSessions
 from mqbroker.node.login_delays import LoginDelays
 from mqbroker.node.logins import Logins
-from mqbroker.node.newcomers import TURN_WORK, Newcomers, is_opening
 from mqbroker.node.ongoing import segment_of
 from mqbroker.node.peer import Peer
 from mqbroker.node.quota_watch import QuotaWatch
@@ -60,6 +60,7 @@ from mqbroker.node.rivals import Rivals
 from mqbroker.node.routing import Routing
 from mqbroker.node.termini import Termini
 from mqbroker.node.timers import Timers
+from mqbroker.node.turns import CALM_WORK, Turns
 from mqbroker.wire.types import Symbol
 
 DISPATCH_MAX: Final = 20_000  # messages that one step hands out before it lets others have a turn
@@ -126,7 +127,7 @@ class Broker:
         self.starved: dict[ReceiverLink, Peer] = {}
         self.draining: dict[SenderLink, Peer] = {}
         self.closing: dict[int, Close] = {}
-        self.opening = Newcomers(self.peers, self.containment.admit)
+        self.turns = Turns(self)
         self.endings: tuple[given.Ending, ...] = ()  # of certificates
         self.containers = Containers()
         self.temporary: dict[str, int] = {}  # temporary queues and addresses: the connections that made them
@@ -154,7 +155,7 @@ class Broker:
     def _handlers_of_inputs(self) -> dict[type, Callable[[Any], None]]:
         return {
             given.Synced: self._synced,
-            given.Accepted: self.opening.accepted,
+            given.Accepted: self.turns.accepted,
             given.Connected: self.cluster.connected,
             given.Closed: self._closed,
             given.WriteBlocked: self._write_blocked,
@@ -185,7 +186,7 @@ class Broker:
                 self._received(each)  # nearly all are: without a look into the table
             else:
                 handlers[type(each)](each)
-        self.opening.go_on(len(inputs))
+        self.turns.go_on()
         self.timers.fire(at.monotonic_ns)
         if self.store.memory.is_tight:
             self.store.retroactive.make_room()
@@ -210,7 +211,7 @@ class Broker:
         self._collect()
         effects, self.effects = self.effects, []
         notices, self._notices = self._notices, []
-        return Batch(append, effects, self.timers.wake_at_ns, notices, more or self.opening.is_due)
+        return Batch(append, effects, self.timers.wake_at_ns, notices, more or self.turns.is_due)
 
     # -- the end of a step ---------------------------------------------------------------------------------------------
 
@@ -252,12 +253,14 @@ class Broker:
         for conn, peer in touched.items():
             connection = peer.connection
             if connection.is_behind:
-                self.opening.behind(peer)
-                if len(connection.out) < ANSWERS_MAX:
+                self.turns.behind(peer)
+                if len(connection.out) < ANSWERS_MAX and not (peer.out_bytes or connection.is_dead):
                     continue  # and one write tells it everything
-            connection.allowance = TURN_WORK
+            connection.allowance = CALM_WORK
             connection.flush()
             if connection.out:
+                if peer.is_blocked:
+                    self.turns.unheard(peer)
                 # A few messages leave before answers to those who sent them: their way is the longer one. Many leave
                 # after: to put them into a socket takes as long as their sender needs for the next ones.
                 sends = answers if not peer.out_bytes else few if peer.out_bytes <= FEW_BYTES else many
@@ -280,10 +283,13 @@ class Broker:
 
     def _received(self, given_: given.Received) -> None:
         peer = self.peers.get(given_.conn)
-        if peer is None or is_opening(peer):
-            self.opening.received(given_.conn, given_.data)
-        else:
-            peer.received(given_.data)
+        turns = self.turns
+        if peer is None or peer.in_turns or (turns.left <= 0 and not turns.admits(peer)):
+            turns.received(given_.conn, given_.data)
+            return
+        allowance = peer.connection.allowance
+        peer.received(given_.data)
+        turns.left -= allowance - peer.connection.allowance
 
     def _synced(self, given_: given.Synced) -> None:
         self.journal.synced(given_.position)
@@ -293,22 +299,13 @@ class Broker:
             self.store.paging.synced()
 
     def _closed(self, given_: given.Closed) -> None:
-        self.opening.finish(given_.conn)
-        peer = self.peers.get(given_.conn)
-        if peer is not None and peer.uploads.is_finishing and peer.connection.is_close_waiting:
-            # A peer that ends in order is owed what it sent. One that is lost may be back already, and what it sent
-            # before must not come behind what it sends now.
-            peer.uploads.closed_why = given_.why
-        elif peer is not None:
-            self.closed(peer, given_.why)
-        else:
+        if not self.turns.gone(given_.conn, given_.why):
             self.cluster.closed(given_)
 
-    def closed(self, peer: Peer, why: str) -> None:
+    def forget(self, peer: Peer) -> None:
         """A connection is gone, and all that it sent was taken in."""
         LOOK.has_touched = True
         del self.peers[peer.conn]
-        peer.lost(why)
         self.touched.pop(peer.conn, None)
         self.closing.pop(peer.conn, None)
 
@@ -413,7 +410,9 @@ class Broker:
 
     def _close_all(self) -> None:
         for peer in list(self.peers.values()):
+            peer.connection.allowance = NO_BOUND  # nothing of it may come behind the journal's end
             peer.close("amqp:connection:forced", "the broker stops")
+            peer.received(b"")
         self.local.close_all()
         self.journal.stop()
         self.store.decisions.wait(lambda: self.effects.append(Halt(0)))

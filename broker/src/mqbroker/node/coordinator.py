@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from mqbroker.amqp.events import Detached, Incoming, Posted, Retired, Settled, Unposted
-from mqbroker.amqp.links import ReceiverLink
+from mqbroker.amqp.links import FEW_MAX, ReceiverLink
 from mqbroker.amqp.session import Session
 from mqbroker.amqp.states import Sess
 from mqbroker.amqp.unsettled import Taken
+from mqbroker.amqp.work import OTHER
 from mqbroker.base.errors import PeerFault, Refused
 from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level
@@ -93,6 +94,7 @@ class Transactions:
         """A peer asks for a link to the coordinator."""
         LOOK.has_touched = True
         link.owner = CoordinatorEnd(attach)
+        link.run_max = FEW_MAX
         self._peer.connection.is_transactional = True
         link.accept(attach, Coordinator(capabilities=CAPABILITIES), REQUEST_SIZE_MAX)
         link.grant(CREDIT)
@@ -103,6 +105,7 @@ class Transactions:
         if event.is_settled:
             link.detach("amqp:not-allowed", "requests to the coordinator must not be settled: their outcome is needed")
             return
+        self._peer.connection.allowance -= event.run.count * OTHER
         for index in range(event.run.count):
             if link.is_attached:
                 self._request(link, wrap(event.delivery_id + index), event.run, index)

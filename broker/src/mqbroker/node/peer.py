@@ -33,6 +33,7 @@ from mqbroker.amqp.events import (
 )  # fmt: skip
 from mqbroker.amqp.links import LinkBase, ReceiverLink
 from mqbroker.amqp.states import MAPPED
+from mqbroker.amqp.work import NAMED
 from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level
@@ -49,6 +50,7 @@ from mqbroker.node.malformed import take_before
 from mqbroker.node.ongoing import segment_of
 from mqbroker.node.rebinding import bind_again, place_of
 from mqbroker.node.refusals import refuse_run
+from mqbroker.node.relay import tell_outcomes
 from mqbroker.node.told_links import ToldEnd
 from mqbroker.node.uploads import Uploads
 from mqbroker.wire.performatives import Error, Rejected
@@ -71,9 +73,10 @@ class Peer(ABC):
     """See the module's docstring."""
 
     __slots__ = (
-        "_deadline_ns", "_heard_ns", "broker", "conn", "connection", "due_ns", "far", "is_blocked", "is_full",
-        "is_paused", "is_told_empty", "is_told_malformed", "out_bytes", "out_bytes_max", "patience", "producers",
-        "scheduled_ns", "spoke_ns", "temporary", "transactions", "uploads", "user",
+        "_deadline_ns", "_heard_ns", "broker", "calm_ns", "conn", "connection", "due_ns", "far", "in_turns",
+        "is_blocked", "is_full", "is_new", "is_paused", "is_told_empty", "is_told_malformed", "is_unhearing",
+        "out_bytes", "out_bytes_max", "patience", "producers", "scheduled_ns", "spoke_ns", "temporary",
+        "transactions", "unheard_bytes", "uploads", "user",
     )  # fmt: skip
 
     def __init__(self, broker: Broker, conn: int, far: str, patience: Patience) -> None:
@@ -83,7 +86,12 @@ class Peer(ABC):
         self.far = far
         self.user: str | None = None
         self.is_blocked = False
-        self.is_full = False  # much of what came waits for its turn (newcomers.py)
+        self.in_turns = False  # what comes from it goes through the line (turns.py)
+        self.calm_ns = 0  # at least until then
+        self.is_new = False  # and it is about to open
+        self.is_full = False  # much of what came waits there
+        self.is_unhearing = False  # and all of it does until it reads what it was answered
+        self.unheard_bytes = 0  # made for it since its transport is full
         self.is_paused = False
         self.is_told_empty = False
         self.is_told_malformed = False
@@ -120,11 +128,12 @@ class Peer(ABC):
     # -- inputs --------------------------------------------------------------------------------------------------------
 
     def received(self, data: bytes) -> None:
-        """Bytes of the peer."""
+        """Bytes of the peer; none: what is kept of them."""
         self.broker.containment.look(self, self._take_in, data)
 
     def _take_in(self, data: bytes) -> None:
-        self._heard_ns = self.broker.at.monotonic_ns
+        if data:
+            self._heard_ns = self.broker.at.monotonic_ns
         self.connection.receive(data, self._handle_before_more)
         self.touch()
         self.handle_events()
@@ -153,6 +162,11 @@ class Peer(ABC):
         self.touch()
         self.handle_events()
 
+    def keep(self, data: bytes) -> None:
+        """Bytes of the peer that are taken in later."""
+        self._heard_ns = self.broker.at.monotonic_ns
+        self.connection.keep(data)
+
     def lost(self, why: str) -> None:
         """The transport is gone."""
         self.connection.lost()
@@ -168,6 +182,7 @@ class Peer(ABC):
         if not is_blocked:
             self.out_bytes_max = min(self.out_bytes_max * 2, OUT_BYTES_MAX)  # it reads
             self.touch()
+            self.broker.turns.heard(self)
             for session in self.connection.sessions:
                 for link in session.by_handle.values():
                     if isinstance(link.owner, LinkConsumer):
@@ -319,23 +334,8 @@ class Peer(ABC):
         if malformed is not None:
             take_before(self, event, malformed)
         else:
-            self._relay(event.link, owner.publish(event.run, self.origin), event)
-
-    def _relay(self, link: ReceiverLink, parts: list[tuple[int, int, bool, Refused | None]], event: Incoming) -> None:
-        """Outcomes of messages that went each to its own address."""
-        for index, count, waits, refused in parts:
-            first = event.delivery_id + index
-            if event.is_settled:
-                continue
-            if refused is not None:
-                error = Error(condition=Symbol(refused.condition), description=refused.description)
-                link.session.dispose(first, first + count - 1, Rejected(error=error), as_receiver=True)
-            elif waits:
-                self.broker.store.decisions.wait(self.accept, link, first, count)
-            else:
-                link.session.accept(first, count)
-        if link.credit * 2 <= link.window:
-            self.grant(link)
+            self.connection.allowance -= event.run.count * NAMED
+            tell_outcomes(self, event, owner.publish(event.run, self.origin))
 
     def _posted(self, event: Posted) -> None:
         self.transactions.post(event)

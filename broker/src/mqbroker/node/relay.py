@@ -16,12 +16,16 @@ from mqbroker.node.full import is_dropped
 from mqbroker.node.prefixes import Place, Prefixes
 from mqbroker.node.redirects import check_is_here
 from mqbroker.wire.parts import part_of
+from mqbroker.wire.performatives import Error, Rejected
 from mqbroker.wire.run import Run
 from mqbroker.wire.scan import scan_sections
 from mqbroker.wire.sections import decode_properties
+from mqbroker.wire.types import Symbol
 
 if TYPE_CHECKING:
+    from mqbroker.amqp.events import Incoming
     from mqbroker.node.broker import Broker
+    from mqbroker.node.peer import Peer
 
 NO_PREFIXES = Prefixes()
 
@@ -113,3 +117,21 @@ def target_of(run: Run, index: int) -> str | None:
         return decode_properties(payload, sections.properties, sections.end)[0].to
     except PeerFault:
         return None
+
+
+def tell_outcomes(peer: Peer, event: Incoming, parts: list[tuple[int, int, bool, Refused | None]]) -> None:
+    """Outcomes of messages that went each to its own address, as `Relay.publish` says."""
+    link = event.link
+    for index, count, waits, refused in parts:
+        first = event.delivery_id + index
+        if event.is_settled:
+            continue
+        if refused is not None:
+            error = Error(condition=Symbol(refused.condition), description=refused.description)
+            link.session.dispose(first, first + count - 1, Rejected(error=error), as_receiver=True)
+        elif waits:
+            peer.broker.store.decisions.wait(peer.accept, link, first, count)
+        else:
+            link.session.accept(first, count)
+    if link.credit * 2 <= link.window:
+        peer.grant(link)

@@ -78,7 +78,7 @@ class Subscriptions:
         if found is not None and not self._is_same(found.kind, address, wants, durable=is_durable(source)):
             self._make_way(found, container, address)
             found = None
-        if found is not None and found.takers and "shared" not in capabilities:
+        if found is not None and found.takers_count and "shared" not in capabilities:
             raise Refused("amqp:resource-locked", f"subscription {name!r} has a subscriber")
         return found or self._make(name, address, durable=is_durable(source), wants=wants)
 

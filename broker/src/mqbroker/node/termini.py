@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from mqbroker.amqp.events import Attaching
-from mqbroker.amqp.links import LinkBase, ReceiverLink, SenderLink
+from mqbroker.amqp.links import FEW_MAX, LinkBase, ReceiverLink, SenderLink
 from mqbroker.amqp.redirect import TOPOLOGY
 from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
@@ -72,6 +72,8 @@ class Termini:
     def attach(self, peer: AcceptedPeer, event: Attaching) -> None:
         """Accept or refuse the link; a refusal ends the link and nothing else."""
         link, attach = event.link, event.attach
+        if self._broker.turns.parting:
+            self._broker.turns.part_namesake(peer, link)
         self._stealing.attach(peer, link, attach)
         try:
             with self._broker.permissions.acting(peer.actor):
@@ -105,10 +107,12 @@ class Termini:
         elif target.address is None:
             prefixes = Prefixes.of(peer.listener)
             link.owner = Relay(self._broker, lambda: self._broker.permissions.acting(peer.actor), prefixes)
+            link.run_max = FEW_MAX
         else:
             target = Prefixes.of(peer.listener).meant(target)
             address, _ = _parts(target.address)
             self._broker.store.permit(SEND, address)
+            self._check_stays(address)
             check_is_here(self._broker, address, str(answer.address))
             link.owner = self._broker.store.target_for(str(target.address), _routing(target))
         limits = self._broker.options.limits
@@ -147,6 +151,8 @@ class Termini:
         # Who is told that a durable subscription is there must find it after a crash.
         is_held = terms.is_subscription and queue.kind.is_durable
         answer = _answer(answer, terms.filters)
+        if self._broker.turns.parting:
+            self._broker.turns.part_consumers(queue)
         try:
             store.check_consumers(queue, is_browser=terms.is_browser)
             link.accept(attach, answer, is_held=is_held)
@@ -374,6 +380,12 @@ class Termini:
         """Everybody may send to a temporary queue; only its maker consumes from it (Jakarta Messaging 3.1, 4.4)."""
         if self._broker.temporary.get(name, peer.conn) != peer.conn:
             raise Refused("amqp:not-allowed", f"the temporary queue {name!r} belongs to another connection")
+
+    def _check_stays(self, name: str) -> None:
+        """A temporary queue whose maker is gone goes as well, if not in this step."""
+        conn = self._broker.temporary.get(name)
+        if conn is not None and ((maker := self._broker.peers.get(conn)) is None or maker.connection.is_dead):
+            raise Refused("amqp:not-found", f"the temporary queue {name!r} is gone")
 
 
 def _parts(address: object) -> tuple[str, str]:

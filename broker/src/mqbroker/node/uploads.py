@@ -48,9 +48,9 @@ class Upload:
 
 
 class Uploads:
-    """All of a connection. `closed_why`: it is gone in order, but the message that came last is to be published yet."""
+    """All of a connection."""
 
-    __slots__ = ("_by_link", "_finishing", "_gathered_bytes", "_peer", "_writing_bytes", "awaits_group", "closed_why")
+    __slots__ = ("_by_link", "_finishing", "_gathered_bytes", "_peer", "_writing_bytes", "awaits_group")
 
     def __init__(self, peer: Peer) -> None:
         self._peer = peer
@@ -58,7 +58,6 @@ class Uploads:
         self._finishing: Upload | None = None
         self._gathered_bytes = 0
         self._writing_bytes = 0
-        self.closed_why: str | None = None
         self.awaits_group = False  # a message waits to hear where its group goes (group_gate.py)
 
     @property
@@ -218,9 +217,7 @@ class Uploads:
         self.flush()
         peer.pause_if_needed()
         LOOK.has_touched = True
-        if self.closed_why is not None and not self.is_finishing:
-            why, self.closed_why = self.closed_why, None
-            peer.broker.closed(peer, why)
+        peer.broker.turns.depart(peer)
 
     def drop(self, link: ReceiverLink) -> None:
         """A delivery was aborted, or its link is gone: nothing of it stays."""
