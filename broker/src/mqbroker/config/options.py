@@ -160,6 +160,12 @@ class ListenerTable(Table):
     frame_size_before_open_bytes: int = option(
         4 * KIB, "Largest frame that is accepted before a connection is open.", unit="bytes", ge=512, le=64 * KIB
     )
+    frames_per_second_max: int = option(
+        0,
+        "Frames that one connection may send in a second; who sends more is not read for so long; 0: any.",
+        ge=0,
+        le=100_000_000,
+    )
     connections_max: int = option(
         10_000, "Connections at the same time; further ones are closed at once.", reload=True, ge=1, le=1_000_000
     )

@@ -52,6 +52,7 @@ class ListenerOptions:
     login_timeout_ms: int
     max_frame_size_bytes: int
     frame_size_before_open_bytes: int
+    frames_per_second_max: int
     connections_max: int
     backlog: int
 

@@ -17,7 +17,6 @@ from mqbroker.base.time import NS_PER_MS
 from mqbroker.config.slices import ListenerOptions
 from mqbroker.core.permissions import Actor
 from mqbroker.node import opening
-from mqbroker.node.effects import Close
 from mqbroker.node.handshake import Hello
 from mqbroker.node.inputs import Accepted
 from mqbroker.node.large_messages import kept_bytes_max
@@ -28,18 +27,6 @@ from mqbroker.node.turns import CALM_WORK
 
 if TYPE_CHECKING:
     from mqbroker.node.broker import Broker
-
-
-def admit(broker: Broker, accepted: Accepted) -> None:
-    """A connection came to a listener: it is a peer from now on, or is closed again."""
-    listener = broker.listeners.get(accepted.listener)
-    peer = None if listener is None or broker.is_stopping else AcceptedPeer(broker, accepted, listener)
-    LOOK.has_touched = True
-    if peer is None:
-        broker.effects.append(Close(accepted.conn, 0))
-    else:
-        broker.counters.connections += 1
-        broker.peers[accepted.conn] = peer
 
 
 class AcceptedPeer(Peer):

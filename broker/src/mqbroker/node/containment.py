@@ -14,11 +14,12 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
+from mqbroker.amqp.work import NO_BOUND
 from mqbroker.base.errors import StorageFault
 from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level
 from mqbroker.base.time import NS_PER_MS
-from mqbroker.node.accepted_peer import admit
+from mqbroker.node.admission import admit
 from mqbroker.node.effects import Close
 from mqbroker.node.inputs import Accepted, Datagram, Slipped
 
@@ -86,6 +87,7 @@ class Containment:
         """What was not acted on comes to nothing, as if it had been lost on its way: it was promised to nobody."""
         connection = peer.connection
         connection.events.clear()
+        connection.allowance = NO_BOUND  # all of its links at once: what they hold of unfinished messages is gone then
         peer.close(CONDITION, WHY)
         connection.shrink_partial(connection.partial_bytes)
 
