@@ -23,7 +23,7 @@ from tests.unit.node.test_bystander_work import GO, STEADY, Site
 
 ONE_READ_BYTES = 16 << 10
 UNIT_BYTECODES = 45  # what a unit of amqp/work.py stands for; some things are cheaper, and some dearer by so much
-DEARER = 1.75
+DEARER = 2
 DEAREST = Attach  # of the things that are not divided; one of them may begin with the last unit of a turn
 TURN_BYTECODES = (BESIDE_WORK + work.GENERAL[DEAREST]) * UNIT_BYTECODES * DEARER
 AT_ONCE = 50
