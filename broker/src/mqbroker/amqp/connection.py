@@ -379,8 +379,7 @@ class Connection(Login):
         partings = self._partings
         while partings and self.allowance > 0:
             parting = partings[0]
-            link = parting.next_link()
-            if link is not None:
+            if (link := parting.next_link()) is not None:
                 self.allowance -= work.PARTED_LINK
                 parting.session.forget_work(link, parting.error, is_orderly=parting.is_orderly)
                 continue
