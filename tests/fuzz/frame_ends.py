@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from mqbroker.wire.scan import skip_value
 
 HEAD_SIZE = 8
+_HEADS = {b"\xc0": 1, b"\xc1": 1, b"\xd0": 4, b"\xd1": 4}  # lists and maps: bytes of their size, and of their count
 # Well-formed values of each type: constants, numbers at their bounds, texts, compounds, described ones.
 VALUES = (
     b"\x40", b"\x41", b"\x43", b"\x54\xff", b"\x50\xff", b"\x60\xff\xff", b"\x70\xff\xff\xff\xff",
@@ -56,6 +57,44 @@ def retyped(frame: bytes) -> Iterator[bytes]:
         yield joined(lead, values[:count], payload)
 
 
+def nested(frame: bytes) -> Iterator[bytes]:
+    """The frame with each value inside a field of its performative as one of every type: of maps, lists, described."""
+    fields = fields_of(frame)
+    if fields is None:
+        return
+    lead, values, payload = fields
+    for place, value in enumerate(values):
+        for other in _inside(value):
+            yield joined(lead, [*values[:place], other, *values[place + 1 :]], payload)
+
+
+def _inside(value: bytes) -> Iterator[bytes]:
+    """The same of one value."""
+    if value[:1] == b"\0":
+        after = skip_value(value, 1, len(value))
+        for other in _inside(value[after:]):
+            yield value[:after] + other
+        for other in VALUES:
+            yield value[:after] + other
+            yield b"\0" + other + value[after:]
+        return
+    code = value[:1]
+    if code not in _HEADS:
+        return
+    size = _HEADS[code]
+    count = int.from_bytes(value[1 + size : 1 + 2 * size], "big")
+    parts, offset = [], 1 + 2 * size
+    for _ in range(count):
+        after = skip_value(value, offset, len(value))
+        parts.append(value[offset:after])
+        offset = after
+    for place, part in enumerate(parts):
+        for other in (*VALUES, *_inside(part)):
+            body = b"".join([*parts[:place], other, *parts[place + 1 :]])
+            wide = b"\xd0" if code in b"\xc0\xd0" else b"\xd1"
+            yield wide + (len(body) + 4).to_bytes(4, "big") + count.to_bytes(4, "big") + body
+
+
 def joined(lead: bytes, values: list[bytes], payload: bytes) -> bytes:
     """A frame of these fields."""
     body = b"".join(values)
@@ -88,4 +127,4 @@ def broken(frame: bytes) -> list[bytes]:
     """All of it, without doubles."""
     if frame.startswith(b"AMQP"):
         return list(dict.fromkeys([*(frame[:end] for end in range(1, 8)), *flipped(frame)]))
-    return list(dict.fromkeys([*cut(frame), *flipped(frame), *retyped(frame)]))
+    return list(dict.fromkeys([*cut(frame), *flipped(frame), *retyped(frame), *nested(frame)]))

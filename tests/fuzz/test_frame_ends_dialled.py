@@ -119,7 +119,9 @@ def against(far: FalseNode, before: list[bytes], last: bytes) -> None:
 @pytest.mark.parametrize("number", range(len(NODE_TAPE)))
 def test_a_node_outlives_each_frame_of_the_one_it_dialled(far: FalseNode, number: int) -> None:
     frame = NODE_TAPE[number]
-    lasts = [frame, *frame_ends.cut(frame), *list(frame_ends.retyped(frame))[::3]] if number else [frame]
+    lasts = [frame]
+    if number:
+        lasts += [*frame_ends.cut(frame), *list(frame_ends.retyped(frame))[::3], *list(frame_ends.nested(frame))[::3]]
     for last in lasts:
         against(far, NODE_TAPE[: min(number, STATES)], last)
     against(far, NODE_TAPE[:STATES], b"")
