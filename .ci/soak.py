@@ -133,7 +133,7 @@ def turn_of(number: int, seed: int, left_s: float) -> Turn:
         return Turn(name, (sys.executable, "-m", "tests.sim", option, "--soak", seconds, "--from", first))
     if name == "rooms":
         return Turn(name, (sys.executable, "-m", "tests.fuzz.fuzz_rooms", "--seconds", fuzz_s, "--seed", str(seed)))
-    command = (*pytest, "--timeout=600", f"--hypothesis-seed={seed}", "-m", "not system", "tests/unit")
+    command = (*pytest, "--timeout=600", f"--hypothesis-seed={seed}", "-m", "not system", "tests/unit", "tests/fuzz")
     return Turn(name, command, (("SOAK", "1"), ("EXAMPLES", "1000")))
 
 
