@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import yaml
 from mqctl.exits import Exit
 from mqctl.playbook.events import Happened, RunState, reason_of
 from mqctl.playbook.redact import HIDDEN, Redactor
 from mqctl.playbook.run import verdict
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def event(kind: str, host: str = "mq1", task: str = "copy", **result: Any) -> dict[str, Any]:
@@ -35,6 +39,15 @@ def test_unreachable_alone_is_degraded() -> None:
     assert verdict(state) is Exit.DONE
     state.apply(event("runner_on_unreachable", "mq3"))
     assert verdict(state) is Exit.DEGRADED
+
+
+def test_who_only_looked_back_at_another_was_stopped() -> None:
+    (task,) = yaml.safe_load((ROOT / "playbooks/tasks/batch.yml").read_text())
+    state = RunState()
+    said = event("runner_on_failed", task=task["name"], msg="mq2 fell out in a batch before this one")
+    said["event_data"]["role"] = ""
+    assert state.apply(said) == [Happened("stopped", "mq1", "mq2 fell out in a batch before this one")]
+    assert verdict(state) is Exit.FAILED
 
 
 def test_an_ignored_failure_is_none() -> None:

@@ -19,6 +19,8 @@ from typing import Any
 
 FINDINGS = "preflight_findings"
 VERDICT = "preflight_verdict"
+# Where this fails another host is to blame, which the reason names (playbooks/tasks/batch.yml).
+LOOK_BACK = "No host of the batches before fell out"
 OUTCOMES = {
     "runner_on_ok": "ok",
     "runner_on_skipped": "skipped",
@@ -50,7 +52,7 @@ class HostRun:
 
 @dataclass(frozen=True, slots=True)
 class Happened:
-    """One thing worth a line: `kind` is task, changed, refused, failed or unreachable."""
+    """One thing worth a line: `kind` is task, changed, refused, failed, stopped or unreachable."""
 
     kind: str
     host: str
@@ -98,6 +100,8 @@ class RunState:
         """A task that fails where preflight has said no is the refusal itself. Who was reached before was lost."""
         if outcome == "failed" and is_refused(host):
             host.state, host.note = "refused", reason
+        elif outcome == "failed" and host.task == LOOK_BACK:
+            host.state, host.note = "stopped", reason
         elif outcome == "failed" or host.ok:
             host.state = outcome
             host.note = f"{host.task}: {reason}" if outcome == "failed" else f"lost at {host.task}: {reason}"
