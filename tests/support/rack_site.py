@@ -49,7 +49,7 @@ class Site:
         self.folder = folder
         self.rack = rack
 
-    def run(self, *words: str, code: int = 0, timeout_s: float = 600) -> subprocess.CompletedProcess[str]:
+    def run(self, *words: str, code: int = 0, timeout_s: float = 1500) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, str(RACK), "enter", "--", *MQCTL, *words]
         environ = {
             **os.environ,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import stat
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,8 @@ from mqctl.exits import Exit
 from mqctl.inventory import load_all
 from mqctl.main import COMMANDS, execute, make_app, wanted
 from mqctl.world import real_world
+
+VAULT = str(Path(sys.executable).parent / "ansible-vault")
 
 
 @pytest.fixture(autouse=True)
@@ -105,7 +108,7 @@ def test_a_vaulted_file_is_opened_with_the_password_file(place: Path, capsys: py
     execute(["init", "mq1"])
     (place / "pw").write_text("opensesame\n")
     secrets = place / "group_vars/brokers/secrets.yml"
-    command = ["ansible-vault", "encrypt", "--vault-password-file", "pw", str(secrets)]
+    command = [VAULT, "encrypt", "--vault-password-file", "pw", str(secrets)]
     subprocess.run(command, check=True, capture_output=True, timeout=60)
     assert execute(["inventory", "check"]) == Exit.USAGE
     assert "secrets.yml" in capsys.readouterr().err
@@ -118,7 +121,7 @@ def test_templates_and_single_encrypted_values_are_filled_in_by_ansible(
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(place))
     execute(["init", "mq1"])
     (place / "pw").write_text("opensesame\n")
-    command = ["ansible-vault", "encrypt_string", "--vault-password-file", "pw", "canary-become", "--name"]
+    command = [VAULT, "encrypt_string", "--vault-password-file", "pw", "canary-become", "--name"]
     done = subprocess.run([*command, "ansible_become_password"], check=True, capture_output=True, timeout=60)
     (place / "group_vars/brokers/more.yml").write_text(
         done.stdout.decode() + "net: 192.0.2\nansible_host: '{{ net }}.{{ inventory_hostname[2:] }}1'\n"

@@ -14,7 +14,8 @@ import pytest
 from tests.support.drifts import ALONE, DRIFTS, FILTERED
 from tests.support.rack_site import ENVIRONMENT_CANARY, Rack, Site
 
-pytestmark = pytest.mark.system
+# On a busy machine a rollout of three bare hosts takes ten minutes.
+pytestmark = [pytest.mark.system, pytest.mark.timeout(1800)]
 
 HOSTS = ["mq1", "mq2", "mq3"]
 
