@@ -15,7 +15,7 @@ from tests.support.drifts import ALONE, DRIFTS, FILTERED
 from tests.support.rack_site import ENVIRONMENT_CANARY, Rack, Site
 
 # On a busy machine a rollout of three bare hosts takes ten minutes.
-pytestmark = [pytest.mark.system, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(1500)]
 
 HOSTS = ["mq1", "mq2", "mq3"]
 
