@@ -30,7 +30,6 @@ EXEMPT: dict[str, str] = {
     "core/picking.py": "requests of administrators",
     "core/paged_picking.py": "requests of administrators",
     "core/page_look.py": "requests of administrators",
-    "core/moved.py": "a message that is being made",
     "node/turns.py": "what is still to be looked at",
     "node/reloads.py": "requests of administrators",
     "node/local.py": "requests of administrators",

@@ -170,7 +170,9 @@ def test_rejected_messages_are_counted() -> None:
     stage.talk(conn, GO + frames.receiver(credit=3))
     stage.talk(conn, frames.disposition(0, 1, Rejected()))
     assert value(stage, "mqbroker_messages_rejected_total") == 2
-    assert value(stage, "mqbroker_messages_acknowledged_total") == 2
+    assert value(stage, "mqbroker_messages_acknowledged_total") == 0
+    for name in ("left", "lost"):
+        assert (("default", "killed"), 2) in values_of(stage)[f"mqbroker_messages_{name}_total"]
 
 
 def test_messages_refused_because_memory_is_full_are_counted() -> None:

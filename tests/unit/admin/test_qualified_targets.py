@@ -28,10 +28,10 @@ def test_dead_letters_go_to_that_queue_alone() -> None:
     assert with_letters.bodies("orders") == ["a", "b"]
 
 
-def test_dead_letters_of_the_queue_itself_are_dropped_and_those_of_its_neighbour_come() -> None:
+def test_dead_letters_of_the_queue_itself_stay_and_those_of_its_neighbour_come() -> None:
     with_letters = site("dead_letter_address")
     with_letters.send("moved", "a")
-    for name, counts in (("two", {"one": 2, "two": 0}), ("one", {"one": 0, "two": 0})):
+    for name, counts in (("two", {"one": 2, "two": 0}), ("one", {"one": 2, "two": 0})):
         with_letters.kill(name)
         assert with_letters.counts() == counts
 

@@ -539,11 +539,11 @@ def test_a_rejected_message_is_a_dead_letter_at_once() -> None:
     assert site.queues() == {"orders": 0, "moved.dead": 1}
 
 
-def test_a_dead_letter_that_is_rejected_is_dropped() -> None:
+def test_a_dead_letter_that_is_rejected_stays_among_them() -> None:
     site = Site(dead_letter_address="orders")
     site.send("one")
     site.settle(site.take()[1], "rejected")
-    assert site.queues() == {"orders": 0}
+    assert site.queues() == {"orders": 1}
 
 
 @pytest.mark.option("address-settings.auto-create-dead-letter-resources")

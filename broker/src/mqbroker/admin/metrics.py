@@ -28,6 +28,7 @@ BROKER = ("broker",)
 QUEUE = ("broker", "address", "queue")
 ADDRESS = ("broker", "address")
 USER = ("broker", "user")
+REASON = ("broker", "reason")
 
 
 class Family(NamedTuple):
@@ -70,7 +71,7 @@ FAMILIES = {
         ),
         Family(
             "artemis_messages_acknowledged", "gauge", QUEUE,
-            "Messages that left the queue settled since the start of the process.",
+            "Messages that left the queue accepted by a consumer since the start of the process.",
         ),
         Family(
             "artemis_scheduled_message_count", "gauge", QUEUE, "Messages in the queue whose time has not come."
@@ -147,7 +148,22 @@ FAMILIES = {
         ),
         Family("mqbroker_messages_returned_total", "counter", BROKER, "Messages that came back to their queue."),
         Family("mqbroker_messages_rejected_total", "counter", BROKER, "Messages that consumers rejected."),
-        Family("mqbroker_messages_acknowledged_total", "counter", BROKER, "Messages that left their queue settled."),
+        Family(
+            "mqbroker_messages_acknowledged_total", "counter", BROKER,
+            "Messages that left their queue because a consumer accepted them.",
+        ),
+        Family(
+            "mqbroker_messages_left_total", "counter", REASON,
+            "Messages that left their queue and were accepted by no consumer.",
+        ),
+        Family(
+            "mqbroker_messages_lost_total", "counter", REASON,
+            "Dead and expired messages that went nowhere, because no address is set for them.",
+        ),
+        Family(
+            "mqbroker_messages_held_total", "counter", BROKER,
+            "Attempts to move dead and expired messages that their address refused, so that they stayed.",
+        ),
         Family("mqbroker_connections_accepted_total", "counter", BROKER, "Connections accepted."),
         Family("mqbroker_logins_failed_total", "counter", BROKER, "Logins that failed."),
         Family(
@@ -219,6 +235,9 @@ def of_node(broker: Broker, *, per_object: bool) -> Values:
     values["mqbroker_discovery_datagrams_dropped_total"] = [
         ((name, drop.value), sum(group.dropped[drop] for group in broker.discovery.groups.values())) for drop in Drop
     ]
+    leaving = broker.store.leaving
+    for key, totals in (("left", leaving.left_totals), ("lost", leaving.lost_totals)):
+        values[f"mqbroker_messages_{key}_total"] = [((name, reason), count) for reason, count in totals.items()]
     values["mqbroker_info"] = [((name, broker.node_id, __version__, NATIVE), 1)]
     for key in (*_QUEUE_NAMES, *_ADDRESS_NAMES, *_USER_NAMES):
         values[key] = []
@@ -301,6 +320,7 @@ def _of_store(broker: Broker) -> dict[str, float]:
         "mqbroker_messages_duplicate_total": store.duplicates.dropped_total,
         "mqbroker_messages_returned_total": store.returned_total,
         "mqbroker_messages_acknowledged_total": store.acknowledged_total,
+        "mqbroker_messages_held_total": store.leaving.held_total,
     }
 
 

@@ -13,6 +13,7 @@ from mqbroker.admin.arguments import argument, check_names, number, queue_named,
 from mqbroker.base.errors import PeerFault, Refused
 from mqbroker.core.address import Address
 from mqbroker.core.dispatch import view_of
+from mqbroker.core.leaving_reasons import MOVED, PURGED
 from mqbroker.core.message_view import MessageView
 from mqbroker.core.meter import Meter
 from mqbroker.core.moved import ORIGIN_QUEUE, retried, transferred
@@ -61,6 +62,7 @@ class Purge:
         if self.selector is None and self.queue.pages is not None:
             dropped = self.store.paging.drop(self.queue, is_settled=True)
             self.count += dropped.messages
+            self.store.leaving.left_totals[PURGED] += dropped.messages
             if dropped.is_settled:
                 self.store.decisions.wait(_go_on)
 
@@ -77,7 +79,7 @@ class Purge:
 
     def act(self, segment: Segment) -> None:
         """Deal with messages that were taken."""
-        self.store.settle(self.queue, segment)
+        self.store.discard(self.queue, segment, PURGED)
 
     def run(self) -> bool:
         """See `node.jobs.Job`."""
@@ -190,7 +192,7 @@ class Move(Purge):
         for message_id in range(segment.first_id, segment.first_id + segment.n):
             address, run = self.ready[message_id]
             self.store.publish(address, run, is_known=True)
-        self.store.settle(self.queue, segment)
+        self.store.discard(self.queue, segment, MOVED)
 
     def result(self) -> dict[str, Any]:
         return {self.counted: self.count, "left": self.left}

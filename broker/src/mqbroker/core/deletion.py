@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
+from mqbroker.core.leaving_reasons import DELETED, PURGED
 from mqbroker.core.permissions import DELETE
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ def delete(store: Store, queue: Queue) -> int:
         queue.alone.unbind(queue)
     if address.is_empty:
         store.idle.vacated(address)
+    store.leaving.left_totals[DELETED] += dropped
     del store.queues[queue.kind.name]
     store.dirty.pop(queue, None)
     queue.is_deleted = True
@@ -53,5 +55,7 @@ def purge(store: Store, queue: Queue) -> int:
     dropped = 0
     for segment in queue.take_all():
         dropped += segment.n
-        store.settle(queue, segment)
-    return dropped + store.paging.drop(queue, is_settled=True).messages
+        store.discard(queue, segment, PURGED)
+    paged = store.paging.drop(queue, is_settled=True).messages
+    store.leaving.left_totals[PURGED] += paged
+    return dropped + paged

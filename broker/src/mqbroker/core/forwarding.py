@@ -15,6 +15,7 @@ from mqbroker.base.look import LOOK
 from mqbroker.core.address import ANYCAST
 from mqbroker.core.handed_over import HandedOver
 from mqbroker.core.kinds import FORWARD, INTERNAL_PREFIX, QueueKind
+from mqbroker.core.leaving_reasons import DELETED
 from mqbroker.core.marks import Marks
 from mqbroker.core.queue import Queue
 from mqbroker.core.reach import ON_DEMAND, Reach, Remote
@@ -176,7 +177,7 @@ class Remotes:
                 remote = self.by_name[name]
                 remote.via.remove(remote.binding)
         if not queue.kind.forwards_shared:
-            self._store.settle(queue, segment)
+            self._store.discard(queue, segment, DELETED)
         elif not self._store.redistribution.route_again(queue, segment):
             self._store.leaving.reject(queue, segment, f"node {queue.kind.forwards_to} has no queue for it")
         self.tidy([queue])

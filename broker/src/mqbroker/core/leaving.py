@@ -1,23 +1,31 @@
 """Messages that leave a queue other than to a consumer: expired, replaced, pushed out, dead.
 
-Expired and dead ones may go to another address, everything else is settled and gone.
+Expired and dead ones may go to another address, everything else is settled and gone. Where such an address is set and
+does not take them (it cannot be made, has no queue that wants them, or is the one that they are at) they stay, and it
+is tried again later: a dead one is offered to consumers then, an expired one is not. Where none is set they are gone.
+Somebody is told of both.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
 
 from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
 from mqbroker.config.slices import AddressSettings
 from mqbroker.core.address import FULLY_QUALIFIED, MULTICAST, Address, Origin
-from mqbroker.core.backlog import EXPIRED, Segment
+from mqbroker.core.backlog import EXPIRED, REPLACED, Segment
 from mqbroker.core.kinds import RETROACTIVE, QueueKind
+from mqbroker.core.leaving_reasons import KILLED, LEFT
 from mqbroker.core.moved import moved
 from mqbroker.core.queue import Queue
 
 if TYPE_CHECKING:
     from mqbroker.core.store import Store
+
+Told = Callable[[str, int, str], None]  # of which queue, how many, and why
+HOLD_MS: Final = 60_000
 
 
 class Leaving:
@@ -25,17 +33,31 @@ class Leaving:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self.left_totals = dict.fromkeys(LEFT, 0)  # without a consumer's acceptance
+        self.lost_totals = dict.fromkeys((EXPIRED, KILLED), 0)  # of these, what went nowhere
+        self.held_total = 0  # attempts that the address which was to have them refused
+        self.on_lost: Told = lambda queue, count, reason: None
+        self.on_held: Told = lambda queue, count, reason: None
 
     def clear(self, queue: Queue) -> None:
         """Settle what left a queue by itself; expired messages go to the expiry address."""
-        settings = self._store.settings.of(queue.kind.address)
+        LOOK.has_touched = True
         for why, segment in queue.take_gone():
-            if why == EXPIRED and settings.expiry_address and queue.kind.routing != RETROACTIVE:
-                own = settings.expiry_queue_prefix + queue.kind.address + settings.expiry_queue_suffix
-                target = settings.expiry_address, own if settings.auto_create_expiry_resources else ""
-                self._move(queue, segment, target, "expired")
+            if why != EXPIRED:
+                self._store.discard(queue, segment, REPLACED)
+            elif queue.kind.routing == RETROACTIVE:
+                self._store.discard(queue, segment, EXPIRED)  # copies for nobody
             else:
-                self._store.settle(queue, segment)
+                self._expire(queue, segment)
+
+    def _expire(self, queue: Queue, segment: Segment) -> None:
+        settings = self._store.settings.of(queue.kind.address)
+        if settings.expiry_address:
+            own = settings.expiry_queue_prefix + queue.kind.address + settings.expiry_queue_suffix
+            target = settings.expiry_address, own if settings.auto_create_expiry_resources else ""
+            self._move(queue, segment, target, "expired", EXPIRED)
+        else:
+            self._lose(queue, segment, EXPIRED, "expired, and its address has no expiry-address")
 
     def reject(self, queue: Queue, segment: Segment, cause: str) -> None:
         """Messages in delivery that nobody can use: to the dead-letter address, or dropped where there is none."""
@@ -45,9 +67,39 @@ class Leaving:
         if settings.dead_letter_address:
             own = settings.dead_letter_queue_prefix + queue.kind.address + settings.dead_letter_queue_suffix
             target = settings.dead_letter_address, own if settings.auto_create_dead_letter_resources else ""
-            self._move(queue, segment, target, cause)
+            self._move(queue, segment, target, cause, KILLED)
         else:
-            self._store.settle(queue, segment)
+            self._lose(queue, segment, KILLED, f"{cause}, and its address has no dead-letter-address")
+
+    def _lose(self, queue: Queue, segment: Segment, why: str, reason: str) -> None:
+        """They are gone, and somebody hears of it."""
+        LOOK.has_touched = True
+        self._store.discard(queue, segment, why)
+        self.lost_totals[why] += segment.n
+        self.on_lost(queue.kind.name, segment.n, reason)
+
+    def _hold(self, queue: Queue, segment: Segment, why: str, reason: str) -> None:
+        """They stay where they are, because the address that is to have them does not take them, and try again later.
+
+        What waits for another node is bound to an order, and to a node that may be gone for good: it does not wait.
+        """
+        store, due_ms = self._store, self._store.at.wall_ms + HOLD_MS
+        if queue.kind.is_internal:
+            self._lose(queue, segment, why, reason)
+            return
+        LOOK.has_touched = True
+        self.held_total += segment.n
+        if why == EXPIRED:
+            queue.expired_total -= segment.n
+        else:
+            queue.killed_total -= segment.n
+            segment = Segment(segment.run, segment.start, segment.n, max(segment.deliveries, 1))
+            if segment.run.section.is_durable and queue.journal_id:
+                store.journal.count(queue.journal_id, segment.first_id, segment.n, segment.deliveries, due_ms)
+        queue.put_back(segment, due_ms)
+        store.look_at_end(queue)
+        store.watch(queue)
+        self.on_held(queue.kind.name, segment.n, reason)
 
     def astray(self, origin: str, segments: list[Segment]) -> bool:
         """Messages that reached no queue of their address: to the dead-letter address, where the settings say so.
@@ -88,7 +140,7 @@ class Leaving:
             self._store.create_queue(QueueKind(own, name, MULTICAST, auto_created=True, moved_from=origin))
         return self._store.address_for(name)
 
-    def _move(self, queue: Queue, segment: Segment, target: tuple[str, str], cause: str) -> None:
+    def _move(self, queue: Queue, segment: Segment, target: tuple[str, str], cause: str, why: str) -> None:
         """To another address, in the same append: a crash leaves them here or there, never in both or in none.
 
         `target`: the address, and the name of a queue for this origin alone, if there is to be one.
@@ -96,9 +148,30 @@ class Leaving:
         origin = queue.kind.address
         try:
             address = self._target(origin, target, queue.kind.name)
-        except Refused:
-            self._store.settle(queue, segment)
+        except Refused as refused:
+            self._hold(queue, segment, why, f"{cause}, and {target[0]!r} does not take it: {refused.description}")
             return
+        is_taken, begin = True, segment.start
         for index in range(segment.start, segment.start + segment.n):
-            self._store.publish(address, moved(segment, index, (origin, queue.kind.name), cause), Origin(origin))
-        self._store.settle(queue, segment)
+            was_taken, is_taken = is_taken, self._take_in(address, segment, index, (origin, queue.kind.name, cause))
+            if is_taken != was_taken and index > begin:
+                self._leave(queue, segment.part(begin, index - begin), was_taken, (target[0], cause, why))
+                begin = index
+        rest = segment.part(begin, segment.start + segment.n - begin)
+        self._leave(queue, rest, is_taken, (target[0], cause, why))
+
+    def _take_in(self, address: Address, segment: Segment, index: int, said: tuple[str, str, str]) -> bool:
+        """Publish one of them there; whether any queue has it."""
+        store, (origin, queue, cause) = self._store, said
+        before = store.unrouted_total
+        store.publish(address, moved(segment, index, (origin, queue), cause), Origin(origin))
+        # What diverts took in part would come again with each attempt.
+        return store.unrouted_total == before or address.name in store.diverts.at
+
+    def _leave(self, queue: Queue, segment: Segment, is_taken: bool, said: tuple[str, str, str]) -> None:
+        target, cause, why = said
+        LOOK.has_touched = True
+        if is_taken:
+            self._store.discard(queue, segment, why)
+        else:
+            self._hold(queue, segment, why, f"{cause}, and no queue of {target!r} takes it")

@@ -308,7 +308,7 @@ class Queue:
             self.delivering_count += segment.n
             if why == EXPIRED:
                 self.expired_total += segment.n
-            elif why == REPLACED:
+            else:
                 self.replaced_total += segment.n
         return gone
 

@@ -16,6 +16,7 @@ from mqbroker.base.look import LOOK
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.core.address import ANYCAST
 from mqbroker.core.backlog import Segment
+from mqbroker.core.leaving_reasons import MOVED
 from mqbroker.core.message_view import MessageView
 from mqbroker.core.reach import Group, is_choosy, takes
 from mqbroker.wire.parts import part_of
@@ -146,12 +147,12 @@ class Redistribution:
         """Messages in delivery go to bindings elsewhere."""
         address = self._store.addresses[queue.kind.address]
         at = segment.start
+        LOOK.has_touched = True
         for count, remote in group.elsewhere(segment.n, view):
             part = segment.part(at, count)
             self.forward(address, part, remote.via.queues_for(address, [remote.binding]))
-            self._store.settle(queue, part)
+            self._store.discard(queue, part, MOVED)
             at += count
-        LOOK.has_touched = True
         self.moved_total += segment.n
 
     def forward(self, address: Address, part: Segment, queues: list[Queue]) -> None:
@@ -177,7 +178,7 @@ class Redistribution:
             return False
         for index, count, queues in parts:
             self.forward(address, segment.part(segment.start + index, count), queues)
-        store.settle(queue, segment)
+        store.discard(queue, segment, MOVED)
         return True
 
     def _group_of(self, queue: Queue) -> Group | None:

@@ -397,6 +397,14 @@ class Store:
         self.acknowledged_total += segment.n
         self.memory.settle(run, segment.n)
 
+    def discard(self, queue: Queue, segment: Segment, why: str) -> None:
+        """Messages that were in delivery leave for good, and no consumer has accepted them; `why` is one of LEFT."""
+        self.settle(queue, segment)
+        LOOK.has_touched = True
+        queue.acknowledged_total -= segment.n
+        self.acknowledged_total -= segment.n
+        self.leaving.left_totals[why] += segment.n
+
     def give_back(self, queue: Queue, segment: Segment, *, was_delivered: bool) -> None:
         """Messages that were in delivery return to their place; `was_delivered` counts one delivery more."""
         due_ms = 0

@@ -51,6 +51,7 @@ from mqbroker.node.large_messages import LargeMessages
 from mqbroker.node.local import LocalSessions
 from mqbroker.node.login_delays import LoginDelays
 from mqbroker.node.logins import Logins
+from mqbroker.node.loss_watch import LossWatch
 from mqbroker.node.ongoing import segment_of
 from mqbroker.node.peer import Peer
 from mqbroker.node.quota_watch import QuotaWatch
@@ -116,7 +117,7 @@ class Broker:
         self.store.arrivals.node_id = setup.node_id
         self.store.load(recovered, setup.large_files)
         self.local = LocalSessions(self)
-        self.jobs, self.reloads, self.quota_watch = Jobs(), Reloads(self), QuotaWatch(self)
+        self.jobs, self.reloads, self.watches = Jobs(), Reloads(self), (QuotaWatch(self), LossWatch(self))
         self.activity, self.happenings = Activity(), Happenings()
         for finding in recovered.findings:
             self.happenings.add(finding, at.wall_ms)
