@@ -1,5 +1,5 @@
-"""Replay or explore histories: `python -m tests.sim [--cluster | --old-copies | --bugs] SEED`, or with `--soak SECONDS`
-or `--count N`."""
+"""Replay or explore histories: `python -m tests.sim [--cluster | --old-copies | --paged-cluster | --bugs] SEED`, or
+with `--soak SECONDS` or `--count N`."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from typing import Final
 from tests.sim.clusters import ClusterSimulation
 from tests.sim.histories import Simulation
 from tests.sim.old_copies import OldCopies
+from tests.sim.paged_clusters import PagedClusters
 from tests.sim.planted import PlantedSimulation
 
 Kind = type[Simulation | ClusterSimulation | OldCopies]
-OPTIONS: Final[dict[Kind, str]] = {
-    Simulation: "", ClusterSimulation: "--cluster ", OldCopies: "--old-copies ", PlantedSimulation: "--bugs ",
+KINDS: Final[dict[str, Kind]] = {
+    "cluster": ClusterSimulation, "old_copies": OldCopies, "paged_cluster": PagedClusters, "bugs": PlantedSimulation,
 }  # fmt: skip
 
 
@@ -30,12 +31,11 @@ def main() -> int:
     kinds.add_argument(
         "--old-copies", action="store_true", help="of clusters of which a node begins with an old journal"
     )
+    kinds.add_argument("--paged-cluster", action="store_true", help="of clusters that page, with priorities")
     kinds.add_argument("--bugs", action="store_true", help="of one node in which bugs show at random")
     parser.add_argument("--from", type=int, dest="first", help="first seed of a soak (default: from the clock)")
     arguments = parser.parse_args()
-    simulation: Kind = PlantedSimulation if arguments.bugs else Simulation
-    if arguments.cluster or arguments.old_copies:
-        simulation = ClusterSimulation if arguments.cluster else OldCopies
+    simulation: Kind = next((kind for name, kind in KINDS.items() if getattr(arguments, name)), Simulation)
     if arguments.seed is not None:
         verdict = simulation(arguments.seed).run()
         print(verdict)
@@ -49,7 +49,7 @@ def main() -> int:
 
 def soak(simulation: Kind, first: int, deadline_s: float, count: int | None = None) -> int:
     """Fresh histories until then, or so many."""
-    option = OPTIONS[simulation]
+    option = "".join(f"--{name.replace('_', '-')} " for name, kind in KINDS.items() if kind is simulation)
     seed, failed, accepted = first, 0, 0
     while time.monotonic() < deadline_s and (count is None or seed < first + count):
         try:

@@ -69,6 +69,8 @@ def grouped(options: BrokerOptions, *, is_arbiter: bool) -> BrokerOptions:
 class ClusterSimulation:
     """Builds a history from its seed and runs it."""
 
+    producer: type[Producer] = Producer
+
     def __init__(self, seed: int) -> None:
         self.seed = seed
         self.world = World(seed)
@@ -98,7 +100,7 @@ class ClusterSimulation:
         options = options_for(rng.choice((8192, 65536, 1 << 20)), 1 << 28, rng.choice((3, 100)))
         dialled, changes = links_of(rng, self.shape, number, count)
         changes = {"message-load-balancing": self.mode, **changes}
-        options = clustered(options, number, dialled, changes)
+        options = self.enriched(clustered(options, number, dialled, changes))
         if self.book is not None:
             options = grouped(options, is_arbiter=number == 0)
         node = ClusterNode(self.world, f"node{number}", options, faults)
@@ -106,12 +108,16 @@ class ClusterSimulation:
         self.network.add(node)
         return node
 
+    def enriched(self, options: BrokerOptions) -> BrokerOptions:
+        """What else a node is; here nothing."""
+        return options
+
     def _populate(self) -> None:
         rng = self.world.rng
         for queue in self.queues[: 1 if self.subscriptions else None]:
             for number in range(rng.choice((1, 2, 4))):
                 node, count = rng.choice(self.nodes), rng.choice((10, 40, 120))
-                producer = Producer(self.world, node, f"{queue}-p{number}", self.history, queue, count)
+                producer = self.producer(self.world, node, f"{queue}-p{number}", self.history, queue, count)
                 producer.pace_ms = rng.choice((10, 10, 200))
                 self.clients.append(producer)
             for number in range(rng.choice((0, 1, 2, 4))):
