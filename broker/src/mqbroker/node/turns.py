@@ -10,7 +10,7 @@ so does one soon after. One in which nobody does gives it `ALONE_WORK`: who is a
 
 Invariants: what a peer sent stays in its order; nobody in the line waits for more than one step that had other things
 to do; what waits of one connection is bounded, because its socket is not read meanwhile; what one that ended in order
-sent before is taken in. Source: docs/adr/0014-turns.md.
+sent before is taken in. Source: docs/adr/0016-turns.md.
 """
 
 from __future__ import annotations
