@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from mqbroker.amqp import work
 from mqbroker.base.serial import wrap
 from mqbroker.node.consumer import OUT_BYTES_MIN
 from mqbroker.wire.performatives import (
@@ -119,11 +120,14 @@ def test_credit_wraps() -> None:
 
 @pytest.mark.option("limits.link-credit")
 @pytest.mark.parametrize("credit", [1, 7, 2000])
-def test_a_publisher_is_given_this_credit(credit: int) -> None:
+def test_a_publisher_is_given_this_credit(credit: int, monkeypatch: pytest.MonkeyPatch) -> None:
     stage = Stage(options_with(limits={"link_credit": credit}))
     conn = stage.accept()
     said = stage.talk(conn, frames.anonymous() + frames.opened() + frames.begun() + frames.sender())
     assert [flow.link_credit for flow in frames.of_kind(said, Flow)] == [credit]
+    # By turns it would be given more before it can run out.
+    for cost, units in (("RUN", 0), ("TRANSFER", 0), ("MESSAGES_SHIFT", 20)):
+        monkeypatch.setattr(work, cost, units)
     said = stage.talk(conn, b"".join(frames.transfer(n, settled=True) for n in range(credit + 1)))
     assert frames.errors(said) == [("Detach", "amqp:link:transfer-limit-exceeded")]
 

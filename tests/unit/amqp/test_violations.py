@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from mqbroker.amqp import work
 from mqbroker.config.users import make_verifier
 from mqbroker.node import inputs as given
 from mqbroker.node.login_delays import DELAY_MS
@@ -275,14 +276,18 @@ LINK: dict[str, tuple[bytes, str]] = {
 }
 
 
-# Byte by byte a sender is given new credit before it can run out.
+# Byte by byte, and by turns, a sender is given new credit before it can run out.
 @pytest.mark.parametrize(("case", "is_cut"), [(case, cut) for case in LINK for cut in (False, True)
                                               if not (cut and case == "without credit")])  # fmt: skip
-def test_the_link_ends_and_what_was_good_before_stays(stage: Stage, case: str, is_cut: bool) -> None:
+def test_the_link_ends_and_what_was_good_before_stays(
+    stage: Stage, case: str, is_cut: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     data, condition = LINK[case]
     stage.is_disk_held = True
     conn = stage.accept()
     stage.talk(conn, GO + frames.sender() + frames.begun(1) + frames.receiver("other", handle=2, channel=1))
+    for cost in ("RUN", "TRANSFER"):
+        monkeypatch.setattr(work, cost, 0)
     before = b"" if case == "without credit" else frames.transfer(100, b"good") + frames.transfer(101, b"good")
     if is_cut:
         said = b"".join(stage.talk(conn, bytes([byte])) for byte in before + data)

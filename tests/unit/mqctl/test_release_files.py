@@ -59,7 +59,9 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     subprocess.run(venv, check=True, timeout=300, umask=0o022)
     command = [sys.executable, "-m", "pip", "--python", place, "install", "-q", "--no-index"]
     command += ["--find-links", "bundle/wheels"]
-    environ = {**os.environ, "PIP_CONFIG_FILE": "/dev/null", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    # On a host nobody says where bytecode goes.
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    environ = {**kept, "PIP_CONFIG_FILE": "/dev/null", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
     subprocess.run([*command, "mqbroker"], cwd=place, env=environ, check=True, timeout=300, umask=0o022)
     (place / "complete").write_text(f"{manifest.release}\n")
     return place
