@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from mqbroker.base.errors import StorageFault
 from mqbroker.core.message_view import MessageView
+from mqbroker.node import inputs as given
 from mqbroker.wire.performatives import (
     Modified,
 )
@@ -263,3 +264,22 @@ def test_the_first_of_a_group_is_marked_as_any_other(key: str, wanted: list[bool
         assert consumer.bodies == [content(number) for number in range(3)]
         assert {header_of(event).delivery_count or 0 for event in consumer.incoming} == {deliveries}
         stage.drop(consumer.talker)  # so they come again, with a count
+
+
+def test_what_waited_for_a_file_and_is_taken_in_then_has_its_socket_read_again() -> None:
+    """Much of it waited, so the socket was not read; it is no turn that takes it in, but the end of the file."""
+    stage = stage_of(frame_size=65536)
+    producer = Producer(stage)
+    stage.is_large_held = True
+    for number, size in enumerate((400_000, 150_000)):
+        producer.send(content(number, size))
+    data = producer.talker.take_out()
+    for at in range(0, len(data), 1 << 18):
+        stage.give(given.Received(producer.talker.conn, data[at : at + (1 << 18)]))
+        stage.run()
+    peer = stage.broker.peers[producer.talker.conn]
+    assert (peer.is_full, stage.paused[peer.conn]) == (True, True)
+    stage.is_large_held = False
+    stage.run()
+    assert (peer.is_full, stage.paused[peer.conn]) == (False, False)
+    assert len(producer.outcomes) == 2

@@ -61,7 +61,7 @@ from mqbroker.node.rivals import Rivals
 from mqbroker.node.routing import Routing
 from mqbroker.node.termini import Termini
 from mqbroker.node.timers import Timers
-from mqbroker.node.turns import CALM_WORK, Turns
+from mqbroker.node.turns import CALM_WORK, Turns, watch
 from mqbroker.wire.types import Symbol
 
 DISPATCH_MAX: Final = 20_000  # messages that one step hands out before it lets others have a turn
@@ -257,6 +257,8 @@ class Broker:
                 self.turns.behind(peer)
                 if len(connection.out) < ANSWERS_MAX and not (peer.out_bytes or connection.is_dead):
                     continue  # and one write tells it everything
+            elif peer.is_full:
+                watch(peer)  # what it was held for is done, and took in what waited
             connection.allowance = CALM_WORK
             connection.flush()
             if connection.out:

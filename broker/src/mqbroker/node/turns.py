@@ -105,7 +105,7 @@ class Turns:
             self.parting[peer.conn] = peer
         if not peer.is_unhearing:
             self._line[peer.conn] = None
-        _watch(peer)
+        watch(peer)
 
     # -- turns ---------------------------------------------------------------------------------------------------------
 
@@ -175,7 +175,7 @@ class Turns:
             return work
         self.parting.pop(conn, None)
         peer.in_turns = connection.is_opening or self._broker.at.monotonic_ns < peer.calm_ns
-        _watch(peer)
+        watch(peer)
         self.depart(peer)
         return work
 
@@ -279,7 +279,7 @@ class Turns:
         self._broker.forget(peer)
 
 
-def _watch(peer: Peer) -> None:
+def watch(peer: Peer) -> None:
     """Have its socket read, or not, by what of it waits for its turn."""
     connection = peer.connection
     unread_bytes_max = UNREAD_BYTES_MAX // 2 if peer.is_full else UNREAD_BYTES_MAX
