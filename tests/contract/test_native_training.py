@@ -46,6 +46,8 @@ WITHOUT = {
     "journal/places": "pages",
     "io/disk": "it has threads and real files: what it does next depends on how long they take",
 }
+# How long somebody who asked for much stays in turns (node/turns.py) is real time: what looks at it is called so often.
+BY_TIME = {"amqp/connection:Connection.unread_bytes", "amqp/unread:Unread.size_bytes"}
 
 
 @pytest.fixture
@@ -88,7 +90,10 @@ def test_it_runs_through_each_module_that_is_compiled(module: str) -> None:
 
 
 def test_it_always_runs_the_same_way() -> None:
-    assert calls("0") == calls("1")
+    first, second = calls("0"), calls("1")
+    assert first.keys() == second.keys()
+    differing = {name for name in first if first[name] != second[name]}
+    assert differing <= BY_TIME
     assert sum(calls("0").values()) > 100_000
 
 
