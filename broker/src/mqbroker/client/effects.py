@@ -37,6 +37,13 @@ class Derive:
     iterations: int
 
 
+class PauseReading(NamedTuple):
+    """Read nothing more from the transport of that attempt, or go on."""
+
+    attempt: int
+    is_paused: bool
+
+
 class HangUp(NamedTuple):
     """Close the transport of that attempt behind what was written; also one that is still being made."""
 
@@ -108,8 +115,8 @@ class Told(NamedTuple):
 
 
 Effect = (
-    Dial | Write | Derive | HangUp | Answer | Failure | Outcomes | Arrived | Interrupted | Restored | AtEnd | Gone
-    | Told
+    Dial | Write | PauseReading | Derive | HangUp | Answer | Failure | Outcomes | Arrived | Interrupted | Restored
+    | AtEnd | Gone | Told
 )  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from mqbroker.amqp.events import (
     Attaching,
     Began,
     CreditGiven,
+    CreditUsed,
     Dead,
     Detached,
     Empty,
@@ -53,7 +54,6 @@ class Machine(Reaching):
     def __init__(self, settings: Settings, places: Places) -> None:
         super().__init__(settings, places)
         self.dirty: dict[SenderEnd | CoordinatorEnd, None] = {}
-        self.browsing: dict[ReceiverEnd, None] = {}
         self.written_bytes = 0
         self._has_more = False
         self._topology = TopologyFeed(self)
@@ -64,6 +64,7 @@ class Machine(Reaching):
         self.effects = []
         self.written_bytes = 0
         self._has_more = False
+        self._begin_turn()
         for each in inputs:
             HANDLERS[type(each)](self, each)
         self._on_time()
@@ -71,7 +72,8 @@ class Machine(Reaching):
             del self.dirty[end]
             end.pump()
         self._write()
-        return Batch(self.effects, self._wake_at_ns(), self._has_more)
+        self._watch()
+        return Batch(self.effects, self._wake_at_ns(), self._has_more or self._wants_turn)
 
     def outstanding(self) -> list[given.Sending]:
         """Messages without an outcome, for who has to give up on this machine."""
@@ -98,10 +100,9 @@ class Machine(Reaching):
             self.dirty.pop(end, None)
 
     def _blocked(self, event: given.Blocked) -> None:
-        if event.attempt == self._attempt:
-            self._is_blocked = event.is_blocked
-            if not event.is_blocked:
-                self.dirty.update(dict.fromkeys(each for each in self.ends.values() if isinstance(each, SenderEnd)))
+        super()._blocked(event)
+        if not self._is_blocked:
+            self.dirty.update(dict.fromkeys(each for each in self.ends.values() if isinstance(each, SenderEnd)))
 
     # -- events of the connection --------------------------------------------------------------------------------------
 
@@ -115,11 +116,6 @@ class Machine(Reaching):
                 if handler is not None:
                     handler(self, event)
             self.is_interrupted = False
-
-    def _received(self, event: given.Received) -> None:
-        super()._received(event)
-        for end in list(self.browsing):
-            end.look_for_end()  # the flow that ends a drain is no event of its own
 
     def _opened(self, event: Opened) -> None:
         self._topology.opened(event.open)
@@ -144,7 +140,7 @@ class Machine(Reaching):
         if isinstance(event, Empty) and not event.is_settled and event.link.is_attached:
             event.link.session.accept(event.delivery_id, 1)
         if isinstance(end, ReceiverEnd) and end.link is event.link:
-            end.took(0)
+            end.void()
         elif end is self._topology and event.link.is_attached:
             event.link.regrant()
 
@@ -169,6 +165,11 @@ class Machine(Reaching):
         end = event.link.owner
         if isinstance(end, SenderEnd | CoordinatorEnd):
             self.dirty[end] = None
+
+    def _credit_used(self, event: CreditUsed) -> None:
+        end = event.link.owner
+        if isinstance(end, ReceiverEnd) and end.link is event.link:
+            end.look_for_end()
 
     def _attached(self, event: Attached) -> None:
         if isinstance(event.link.owner, End | TopologyFeed):
@@ -282,6 +283,7 @@ EVENTS: Final[dict[type[Event], Callable[[Machine, Any], None]]] = {
     Retired: Machine._retired,
     SenderSettled: Machine._sender_settled,
     CreditGiven: Machine._credit_given,
+    CreditUsed: Machine._credit_used,
     Attached: Machine._attached,
     Detached: Machine._detached,
     Attaching: Machine._attaching,

@@ -1,12 +1,11 @@
 """How a connection of an application comes to stand, stays, and ends: brokers, login, heartbeats, time.
 
-Base of the machine. Owns the stage, the transport's attempts and the one AMQP connection; what is done on it is the
-machine's. Invariant: bytes of a transport that was given up change nothing.
+Base of the machine. Owns the stage and the transport's attempts; what is done on a connection is the machine's.
+Invariant: bytes of a transport that was given up change nothing.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from typing import Any, Final
 
 from mqbroker.amqp import sasl
@@ -15,11 +14,12 @@ from mqbroker.amqp.events import Began, Dead, LoggedIn, Opened, SaslDerive
 from mqbroker.amqp.limits import ConnectionLimits
 from mqbroker.amqp.redirect import Place, redirect_of
 from mqbroker.amqp.session import Session
-from mqbroker.base.time import NS_PER_MS, At
+from mqbroker.base.time import NS_PER_MS
 from mqbroker.client import inputs as given
-from mqbroker.client.effects import Answer, Derive, Dial, Effect, Failure, HangUp, Told, Write
+from mqbroker.client.effects import Answer, Derive, Dial, Failure, HangUp, Told
 from mqbroker.client.ends import End
 from mqbroker.client.errors import ClientError, Closed, ConnectionFailed, LoginRefused
+from mqbroker.client.intake import Intake
 from mqbroker.client.options import Settings
 from mqbroker.client.places import Places
 from mqbroker.client.stages import Stage, Turn, next_stage
@@ -34,26 +34,22 @@ UNAUTHORIZED: Final = "amqp:unauthorized-access"
 PRODUCT: Final = {Symbol("product"): "mqbroker client"}
 
 
-class Reaching(ABC):
+class Reaching(Intake):
     """See the module's docstring."""
 
     def __init__(self, settings: Settings, places: Places) -> None:
+        super().__init__()
         self.settings = settings
         self.places = places
         self.stage = Stage.NEW
-        self.at = At(0, 0)
-        self.effects: list[Effect] = []
         self.ends: dict[int, End] = {}
         self.epoch = 0  # counts connections that stood: what belongs to an earlier one is void
         self.is_interrupted = False  # links that end now end with their connection
         self.endpoint: Endpoint | None = None
-        self._attempt = 0
-        self._connection: Connection | None = None
         self._session: Session | None = None
-        self._is_blocked = False
         self._was_up = False
         self._due_ns = 0  # of the stage: by when it is over
-        self._heard_ns = self._spoke_ns = self._up_ns = 0
+        self._up_ns = 0
         self._start_token: Any = None
         self._shut_tokens: list[Any] = []
         self._reason = ClientError("nothing was tried")
@@ -69,10 +65,6 @@ class Reaching(ABC):
 
     def _after_ms(self, duration_ms: int) -> int:
         return self.at.monotonic_ns + duration_ms * NS_PER_MS
-
-    @abstractmethod
-    def handle_events(self) -> None:
-        """Act on everything that the connection told."""
 
     # -- getting there -------------------------------------------------------------------------------------------------
 
@@ -125,13 +117,11 @@ class Reaching(ABC):
             return
         settings = self.settings
         self._move(Turn.DIALLED)
-        self._heard_ns = self._spoke_ns = self.at.monotonic_ns
         limits = ConnectionLimits(settings.max_frame_size, FRAME_BEFORE_OPEN, settings.idle_timeout_ms, 1, LINKS_MAX,
                                   settings.max_message_size + settings.max_frame_size)  # fmt: skip
         login = sasl.Client(settings.user, settings.password, event.entropy, has_certificate=event.has_certificate,
                             allow_plain=settings.allow_plain or event.is_private)  # fmt: skip
-        self._connection = Connection(limits, client=login)
-        self._is_blocked = False
+        self._plug(Connection(limits, client=login))
 
     def _dial_failed(self, event: given.DialFailed) -> None:
         if event.attempt == self._attempt and self.stage is Stage.DIALLING:
@@ -146,7 +136,7 @@ class Reaching(ABC):
     def _derived(self, event: given.Derived) -> None:
         if event.attempt == self._attempt and self._connection is not None:
             self._connection.derived(event.key, self.handle_events)
-            self.handle_events()
+            self._handle()
 
     def _logged_in(self, event: LoggedIn) -> None:
         assert self._connection is not None
@@ -180,32 +170,13 @@ class Reaching(ABC):
         for end in list(self.ends.values()):
             end.attach()
 
-    # -- bytes ---------------------------------------------------------------------------------------------------------
-
-    def _received(self, event: given.Received) -> None:
-        connection = self._connection
-        if event.attempt == self._attempt and connection is not None:
-            self._heard_ns = self.at.monotonic_ns
-            connection.receive(event.data, self.handle_events)
-            self.handle_events()
-
-    def _lost(self, event: given.Lost) -> None:
-        if event.attempt == self._attempt and self._connection is not None:
-            self._reason = ConnectionFailed(f"{self.endpoint}: {event.why}")
-            self._connection.lost()
-            self.handle_events()
-
-    def _write(self) -> None:
-        connection = self._connection
-        if connection is None:
-            return
-        connection.flush()
-        if connection.out:
-            chunks, connection.out = connection.out, []
-            self._spoke_ns = self.at.monotonic_ns
-            self.effects.append(Write(self._attempt, chunks))
-
     # -- the end of a connection ---------------------------------------------------------------------------------------
+
+    def _disconnected(self, event: given.Lost) -> None:
+        assert self._connection is not None
+        self._reason = ConnectionFailed(f"{self.endpoint}: {event.why}")
+        self._connection.lost()
+        self._handle()
 
     def _dead(self, event: Dead) -> None:
         """Where to go from here."""
@@ -257,7 +228,8 @@ class Reaching(ABC):
         self._write()
         if self.stage in (Stage.UP, Stage.CLOSING):
             self.epoch += 1
-        self._connection = self._session = None
+        self._unplug()
+        self._session = None
         self._due_ns = 0
         self.effects.append(HangUp(self._attempt))
 
@@ -286,7 +258,7 @@ class Reaching(ABC):
             self._move(Turn.CLOSE)
             self._due_ns = self._after_ms(CLOSE_MS)
             self._connection.close()
-            self.handle_events()
+            self._handle()
         elif self.stage is not Stage.CLOSING:
             if self._connection is not None or self.stage is Stage.DIALLING:
                 self._drop_connection()
@@ -305,7 +277,7 @@ class Reaching(ABC):
         idle_ms, beat_ms = self.settings.idle_timeout_ms, connection.peer_idle_timeout_ms // 2
         if idle_ms and now_ns >= self._heard_ns + idle_ms * NS_PER_MS:
             connection.close("amqp:resource-limit-exceeded", f"nothing was heard for {idle_ms} ms")
-            self.handle_events()
+            self._handle()
             return
         if beat_ms and now_ns >= self._spoke_ns + beat_ms * NS_PER_MS:
             connection.heartbeat()

@@ -68,8 +68,6 @@ class ReceiverEnd(End):
         assert link is not None
         credit = self.terms.credit - self.waiting_count
         self._granted, self._arrived = credit, 0
-        if self.terms.browse:
-            self.machine.browsing[self] = None
         link.credit = link.window = credit
         session = link.session
         session.send(
@@ -81,10 +79,14 @@ class ReceiverEnd(End):
         )  # fmt: skip
 
     def look_for_end(self) -> None:
-        """Whether a drain brought less than it might: then there is nothing more."""
-        if self.link is not None and self.is_ready and self.link.credit == 0 and self._arrived < self._granted:
-            del self.machine.browsing[self]
+        """The broker used up credit without messages: where that ends a drain, there is nothing more."""
+        if self.terms.browse and self.link is not None and self.link.credit == 0 and self._arrived < self._granted:
             self.machine.effects.append(AtEnd(self.handle))
+
+    def void(self) -> None:
+        """A delivery came to nothing."""
+        self._arrived += 1
+        self.took(0)
 
     # -- messages ------------------------------------------------------------------------------------------------------
 
@@ -119,7 +121,12 @@ class ReceiverEnd(End):
 
     def confirmed(self, first: int, last: int) -> None:
         """The broker settled its deliveries first…last."""
-        for number in [each for each in self._confirming if (each - first) & 0xFFFFFFFF <= last - first]:
+        count = last - first + 1
+        if count <= len(self._confirming):
+            found = [number for each in range(first, last + 1) if (number := each & 0xFFFFFFFF) in self._confirming]
+        else:
+            found = [each for each in self._confirming if (each - first) & 0xFFFFFFFF < count]
+        for number in found:
             self._answer(self._confirming.pop(number), True)
 
     def _answer(self, token: Any, value: bool) -> None:
@@ -138,7 +145,6 @@ class ReceiverEnd(End):
 
     def _drop(self) -> None:
         """Nothing that came before counts any more."""
-        self.machine.browsing.pop(self, None)
         self.waiting_count = 0
         waiting, self._confirming = self._confirming, {}
         for token in waiting.values():

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 CREDIT: Final = 10
 LIST_BYTES_MAX: Final = 64 << 10
+LIST_BYTES_SHIFT: Final = 2  # so many bytes of a list, as a power of two, are a unit of amqp/work.py
 
 
 class TopologyFeed:
@@ -70,8 +71,10 @@ class TopologyFeed:
             return
         if not event.is_settled:
             link.session.accept(event.delivery_id, run.count)
+        payload = bytes(run.payload(run.count - 1))
+        link.session.connection.allowance -= len(payload) >> LIST_BYTES_SHIFT
         with suppress(MessageFault):  # what is known stays: it was true a moment ago
-            self._learn(decode_message(bytes(run.payload(run.count - 1))).body)
+            self._learn(decode_message(payload).body)
         link.regrant()
 
     def _learn(self, told: object) -> None:

@@ -27,6 +27,7 @@ T = TypeVar("T")
 LOG = logging.getLogger("mqbroker.client")
 ENTROPY_BYTES = 32
 WRITE_HIGH_BYTES, WRITE_LOW_BYTES = 1 << 20, 256 << 10
+LINGER_S = 5.0  # how long a transport that was closed may take to send what was written
 
 
 class Owner(Protocol):
@@ -58,6 +59,7 @@ class Transport(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         why = f"{type(error).__name__}: {error}" if error is not None else "the broker closed the transport"
+        self._driver.forget(self._attempt)
         self._driver.put(inputs.Lost(self._attempt, why))
 
 
@@ -222,6 +224,11 @@ class Driver:
             has_certificate = endpoint.has_tls and self.has_certificate
             self.put(inputs.Dialled(attempt, os.urandom(ENTROPY_BYTES), is_private, has_certificate))
 
+    def forget(self, attempt: int) -> None:
+        """That transport is gone, and nothing more is written to it."""
+        if self._transport is not None and self._transport[0] == attempt:
+            self._transport = None
+
     def _stop_dialling(self) -> None:
         if self._dialling is not None:
             self._dialling[1].cancel()
@@ -231,6 +238,14 @@ class Driver:
         if self._transport is not None and self._transport[0] == effect.attempt:
             chunks = effect.chunks
             self._transport[1].write(chunks[0] if len(chunks) == 1 else b"".join(chunks))
+
+    def _pause_reading(self, effect: effects.PauseReading) -> None:
+        if self._transport is not None and self._transport[0] == effect.attempt:
+            transport = self._transport[1]
+            if effect.is_paused:
+                transport.pause_reading()
+            else:
+                transport.resume_reading()
 
     def _derive(self, effect: effects.Derive) -> None:
         def work() -> bytes:
@@ -254,8 +269,11 @@ class Driver:
         if self._dialling is not None and self._dialling[0] == effect.attempt:
             self._stop_dialling()
         if self._transport is not None and self._transport[0] == effect.attempt:
-            self._transport[1].close()
+            transport = self._transport[1]
+            transport.close()
             self._transport = None
+            if transport.get_write_buffer_size():  # of who does not read it would never be rid
+                self.loop.call_later(LINGER_S, transport.abort)
 
     # -- answers -------------------------------------------------------------------------------------------------------
 
@@ -315,6 +333,7 @@ def _is_loopback(peer: Any) -> bool:
 _HANDLERS: dict[type, Callable[[Driver, Any], None]] = {
     effects.Dial: Driver._dial,
     effects.Write: Driver._write,
+    effects.PauseReading: Driver._pause_reading,
     effects.Derive: Driver._derive,
     effects.HangUp: Driver._hang_up,
     effects.Answer: Driver._answer,
