@@ -4,8 +4,10 @@ A field is `name: Annotated[type, KIND] = default` in AMQP's order; it is mandat
 and it has no default. From that one line come the class, its decoder and its encoder.
 
 Invariant: decoding gives an instance or a PeerFault: `amqp:decode-error` where the bytes are malformed or name a type
-that we do not know, `amqp:invalid-field` where they are well-formed and a field may not hold that. A null field takes
-its default, and a field that holds its default is sent as null. Source: AMQP 1.0 §1.4.
+that we do not know, `amqp:invalid-field` where they are well-formed and a field may not hold that. Both are of the
+connection, also for a wrong type in an attach: the specification lets both conditions end anything (§2.8.15), and whose
+frame it was is not known of one that cannot be read, as its handle may be the very field. A null field takes its
+default, and a field that holds its default is sent as null. Source: AMQP 1.0 §1.4.
 """
 
 from __future__ import annotations
