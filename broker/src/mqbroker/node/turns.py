@@ -175,7 +175,6 @@ class Turns:
             return work
         self.parting.pop(conn, None)
         peer.in_turns = connection.is_opening or self._broker.at.monotonic_ns < peer.calm_ns
-        watch(peer)
         self.depart(peer)
         return work
 
