@@ -20,6 +20,7 @@ LINK_FLOW: Final = 15  # besides, for the queue that is looked at
 RUN: Final = 65
 TRANSFER: Final = 50  # by itself
 NAMED: Final = 60  # besides, for a message that says itself where it goes
+NOTICE: Final = 60  # besides, for what a node of the cluster tells
 OTHER: Final = 50
 PARTED_LINK: Final = 40  # one that is handed back
 PARTED_ENTRY: Final = 3  # besides, for what it had unsettled

@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from mqbroker.amqp.events import Incoming
-from mqbroker.amqp.links import SETTLE_SETTLED, ReceiverLink, SenderLink
+from mqbroker.amqp.links import FEW_MAX, SETTLE_SETTLED, ReceiverLink, SenderLink
 from mqbroker.amqp.session import Session
+from mqbroker.amqp.work import NOTICE
 from mqbroker.base.errors import PeerFault, Refused
 from mqbroker.base.look import LOOK
 from mqbroker.cluster import notices
@@ -124,6 +125,7 @@ class NoticeFeed:
     def attached(self, link: ReceiverLink) -> None:
         """The other node answered. A refusal follows as a detach."""
         if link.is_attached:
+            link.run_max = FEW_MAX  # each of them is much work
             link.grant(CREDIT)
             self._peer.touch()
 
@@ -133,6 +135,7 @@ class NoticeFeed:
         if not link.is_attached:
             return
         bridge = self._peer.bridge
+        self._peer.connection.allowance -= run.count * NOTICE
         try:
             for index in range(run.count):
                 notice = notices.decode(_content(bytes(run.payload(index))))

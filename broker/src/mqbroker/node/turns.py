@@ -78,8 +78,6 @@ class Turns:
         """Whether somebody calm is taken in at once although those before it made all the work that is meant for them.
         Who then wants more than a little is behind."""
         connection = peer.connection
-        if not connection.is_gradual:
-            return True
         if self.left <= STEP_WORK - STEP_WORK_MAX or connection.allowance <= 0:
             return False
         connection.allowance = min(connection.allowance, FEW_WORK)
