@@ -150,7 +150,8 @@ def _reply_when_safe(broker: Broker, request: AdminRequest, kind: QueueKind, res
 def delete(broker: Broker, request: AdminRequest) -> None:
     """`queue-delete`: with all its messages. `force` detaches who consumes from it, else that is a refusal."""
     check_names(request, ("name", "force"))
-    queue = queue_named(broker, request)
+    broker.turns.part_consumers(queue_named(broker, request))
+    queue = queue_named(broker, request)  # if it was not to go with them
     is_forced = argument(request, "force", bool, False)
     if not is_forced and queue.consumers:
         why = f"queue {queue.kind.name!r} has {len(queue.consumers)} consumers; close them, or use force"

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from mqbroker.amqp import sasl, work
-from mqbroker.amqp.events import Began, Dead, Ended, LoggedIn, Opened
+from mqbroker.amqp.events import Began, Dead, Ended, LinksLeft, LoggedIn, Opened
 from mqbroker.amqp.last_words import frame_within
 from mqbroker.amqp.limits import ConnectionLimits
 from mqbroker.amqp.links import LinkBase, Partials
@@ -371,9 +371,7 @@ class Connection(Login):
     def part_with(self, name: str, role: bool) -> None:
         """Somebody wants a link of this name: hand the old one back now."""
         for parting in self._partings:
-            link = parting.named(name, role)
-            if link is not None:
-                parting.session.forget_work(link, parting.error, is_orderly=parting.is_orderly)
+            parting.part_with(name, role)
 
     def _part(self) -> None:
         partings = self._partings
@@ -381,14 +379,16 @@ class Connection(Login):
             parting = partings[0]
             if (link := parting.next_link()) is not None:
                 self.allowance -= work.PARTED_LINK
-                parting.session.forget_work(link, parting.error, is_orderly=parting.is_orderly)
+                parting.hand_back(link)
                 continue
             partings.popleft()
             self.events.append(Ended(parting.session, parting.error))
             if parting.session.state is Sess.END_RCVD and not self.is_dead:
                 parting.session.end()
             self._unmap(parting.session)
-        if self._last_event is not None and not partings:
+        if partings:
+            self.events.append(LinksLeft())
+        elif self._last_event is not None:
             self._by_channel.clear()
             self._by_peer_channel.clear()
             self.events.append(self._last_event)

@@ -204,6 +204,14 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True)
+class LinksLeft:
+    """Links of sessions that are over are still to be handed back, by turns. Until then their owners count as there."""
+
+    def __post_init__(self) -> None:
+        LOOK.has_touched = True
+
+
+@dataclass(frozen=True, slots=True)
 class Dead:
     """The connection is to be closed now: nothing more will come of it. `condition` is None for a good end.
 
@@ -221,5 +229,5 @@ class Dead:
 Event = (
     Incoming | Posted | Unposted | Piece | Whole | Aborted | Empty | Settled | Retired | Numbered | SenderSettled
     | CreditGiven | CreditUsed | SaslDerive | LoggedIn | LoginDecided | Opened | Began | Attaching | Attached
-    | Detached | Ended | Dead
+    | Detached | LinksLeft | Ended | Dead
 )  # fmt: skip

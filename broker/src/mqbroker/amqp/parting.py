@@ -31,6 +31,12 @@ class Parting:
         """The one whose turn it is."""
         return self._links.popitem()[1] if self._links else None
 
-    def named(self, name: str, role: bool) -> LinkBase | None:
-        """The one of this name, before its turn."""
-        return self._links.pop((name, role), None)
+    def part_with(self, name: str, role: bool) -> None:
+        """Hand back the one of this name, before its turn."""
+        link = self._links.pop((name, role), None)
+        if link is not None:
+            self.hand_back(link)
+
+    def hand_back(self, link: LinkBase) -> None:
+        """What it had under way returns, and its owner hears that it is gone."""
+        self.session.forget_work(link, self.error, is_orderly=self.is_orderly)

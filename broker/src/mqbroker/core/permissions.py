@@ -44,7 +44,7 @@ class Acting:
 
     __slots__ = ("_actor", "_before", "_permissions")
 
-    def __init__(self, permissions: Permissions, actor: Actor) -> None:
+    def __init__(self, permissions: Permissions, actor: Actor | None) -> None:
         self._permissions = permissions
         self._actor = actor
         self._before: Actor | None = None
@@ -70,8 +70,8 @@ class Permissions:
         self._tables = sorted(words, key=lambda pair: generality(pair[0]))
         self._known: dict[str, SecuritySettings | None] = {}
 
-    def acting(self, actor: Actor) -> Acting:
-        """What is checked and made meanwhile is checked for this one, and counts for it."""
+    def acting(self, actor: Actor | None) -> Acting:
+        """What is checked and made meanwhile is checked for this one, and counts for it; None: for nobody."""
         return Acting(self, actor)
 
     def check(self, permission: str, address: str) -> None:

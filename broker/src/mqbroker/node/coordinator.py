@@ -386,9 +386,7 @@ class Transactions:
         """
         LOOK.has_touched = True
         if isinstance(event.link.owner, CoordinatorEnd):
-            for ongoing in [each for each in self._ongoing.values() if each.link is event.link]:
-                del self._ongoing[ongoing.id]
-                self._roll_back(ongoing)
+            self._abandon([each for each in self._ongoing.values() if each.link is event.link])
         returned: list[Taken] = []
         for taken in event.returned:
             enlistment = taken.token
@@ -397,6 +395,18 @@ class Transactions:
             else:
                 returned.append(taken)
         return returned
+
+    def end_parted(self) -> None:
+        """Those whose coordinator's link is over can never be committed: what they hold is back before that link's turn
+        comes."""
+        LOOK.has_touched = True
+        self._abandon([each for each in self._ongoing.values() if not each.link.is_attached])
+
+    def _abandon(self, those: list[Ongoing]) -> None:
+        LOOK.has_touched = True
+        for ongoing in those:
+            del self._ongoing[ongoing.id]
+            self._roll_back(ongoing)
 
     def in_delivery(self) -> Iterator[tuple[Queue, Segment]]:
         """What the peer has let go of and transactions hold."""

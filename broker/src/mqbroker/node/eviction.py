@@ -20,6 +20,7 @@ DELETED = "amqp:resource-deleted"
 def evict(broker: Broker, queue: Queue, why: str) -> None:
     """Detach everybody who consumes from the queue, or is about to; what they had is in the queue again."""
     broker.local.withdraw(queue, why)
+    broker.turns.part_consumers(queue)
     for peer in list(broker.peers.values()):
         for session in peer.connection.sessions:
             for link in list(session.by_handle.values()):

@@ -132,14 +132,19 @@ class LocalSessions:
         if len(self._tags.get(session, {})) >= TAGS_MAX:
             raise Refused("amqp:resource-limit-exceeded", f"settle first: {TAGS_MAX} tags are open in this session")
         store = self._broker.store
-        address, mark, name = queue_name.partition(FULLY_QUALIFIED)
-        is_alone = mark and queue_name not in store.queues
-        queue = queue_at(store, address, name) if is_alone else store.queue_for(queue_name)
+        self._broker.turns.part_consumers(self._queue_of(queue_name))
+        queue = self._queue_of(queue_name)  # another one, if that was to go with them
         store.check_consumers(queue)
         receive = Receive(self, (request_id, session), queue, min(count_max, COUNT_MAX))
         receive.filter = wanted
         self._waiting.append(receive)
         store.consume(queue, lambda: self._start(receive, wait_ms))
+
+    def _queue_of(self, queue_name: str) -> Queue:
+        store = self._broker.store
+        address, mark, name = queue_name.partition(FULLY_QUALIFIED)
+        is_alone = mark and queue_name not in store.queues
+        return queue_at(store, address, name) if is_alone else store.queue_for(queue_name)
 
     def _start(self, receive: Receive, wait_ms: int) -> None:
         """The time to wait counts from here: the journal had to learn of the consumer first.

@@ -22,6 +22,7 @@ from mqbroker.amqp.events import (
     Ended,
     Event,
     Incoming,
+    LinksLeft,
     Numbered,
     Piece,
     Posted,
@@ -491,6 +492,7 @@ HANDLERS: dict[type, Callable[[Any, Any], None]] = {
     SenderSettled: _nothing,
     Began: _nothing,
     Detached: Peer._detached,
+    LinksLeft: lambda peer, _event: peer.broker.turns.parts(peer),
     Ended: lambda peer, event: peer.broker.termini.ended(peer, event.session),
     Dead: Peer._dead,
 }

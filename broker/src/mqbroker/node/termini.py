@@ -147,12 +147,13 @@ class Termini:
                 distribution_mode=source.distribution_mode,
             )  # fmt: skip
         terms = self._terms(peer, attach.name, source, str(answer.address))
+        self._broker.turns.part_consumers(terms.queue)
+        if terms.queue.is_deleted:  # it was to go with them
+            terms = self._terms(peer, attach.name, source, str(answer.address))
         store, queue = self._broker.store, terms.queue
         # Who is told that a durable subscription is there must find it after a crash.
         is_held = terms.is_subscription and queue.kind.is_durable
         answer = _answer(answer, terms.filters)
-        if self._broker.turns.parting:
-            self._broker.turns.part_consumers(queue)
         try:
             store.check_consumers(queue, is_browser=terms.is_browser)
             link.accept(attach, answer, is_held=is_held)
@@ -195,6 +196,7 @@ class Termini:
             store.permit(CONSUME, address)
             check_is_here(self._broker, address, named)
             filters = _filters(source, knows_no_local=not _wants(source, (SHARED,)))
+            self._part_subscribers(name_of(peer.container_id, link_name, source))
             queue = None
             if not is_durable(source) and not _wants(source, (SHARED,)):
                 queue = self._lingering.resume(peer, link_name, source, filters)
@@ -206,6 +208,12 @@ class Termini:
         check_is_here(self._broker, place, named)
         filters = _filters(source)
         return Terms(store.queue_for(address), filters, is_browser)
+
+    def _part_subscribers(self, name: str) -> None:
+        """Whether a subscription is in use is asked next, and with other terms it begins anew."""
+        found = self._broker.store.queues.get(name)
+        if found is not None:
+            self._broker.turns.part_consumers(found)
 
     def _look_up(self, peer: AcceptedPeer, link: SenderLink, attach: Attach) -> None:
         """A link without a source asks whether its subscription exists; JMS clients do so to end it."""
@@ -288,6 +296,7 @@ class Termini:
                 raise Refused("amqp:not-allowed", f"queue {kind.name!r} was not made by subscribers: it stays")
             with self._broker.permissions.acting(peer.actor):
                 self._broker.store.permit(DELETE[kind.is_durable], kind.address)
+            self._broker.turns.part_consumers(queue)
             if consumer.is_asking and (queue.consumers or queue.arriving_count):
                 raise Refused("amqp:resource-locked", f"subscription {kind.name!r} has a subscriber")
         except Refused as refused:

@@ -18,6 +18,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from mqbroker.amqp.unread import ends_in_order
+from mqbroker.base.look import LOOK
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.node.consumer import LinkConsumer
 
@@ -99,8 +100,6 @@ class Turns:
         peer.in_turns = True
         if connection.allowance <= 0:
             peer.calm_ns = self._broker.at.monotonic_ns + CALM_NS
-        if connection.is_parting:
-            self.parting[peer.conn] = peer
         if not peer.is_unhearing:
             self._line[peer.conn] = None
         watch(peer)
@@ -205,6 +204,11 @@ class Turns:
 
     # -- links that wait to be handed back -----------------------------------------------------------------------------
 
+    def parts(self, peer: Peer) -> None:
+        """Not all of its links that are over were handed back at once."""
+        LOOK.has_touched = True
+        self.parting[peer.conn] = peer
+
     def part_namesake(self, peer: Peer, link: LinkBase) -> None:
         """A link is being attached: the one of its container, name and role that is over lets go of what it had."""
         for other in list(self.parting.values()):
@@ -212,10 +216,18 @@ class Turns:
                 self._part_with(other, link)
 
     def part_consumers(self, queue: Queue) -> None:
-        """Somebody wants to consume: those that are over count no more."""
-        for consumer in list(queue.consumers):
-            if isinstance(consumer, LinkConsumer) and not consumer.link.is_attached:
-                self._part_with(consumer.peer, consumer.link)
+        """Somebody asks who consumes, to do so as well or to end the queue: those that are over count no more, and
+        what they hold of it is back. The queue may be gone after that, if it was to go with them.
+        """
+        if not self.parting:
+            return
+        # Whoever asks is not who hands back: what that makes, moves or ends is the broker's own doing.
+        with self._broker.permissions.acting(None):
+            for peer in list(self.parting.values()):
+                peer.transactions.end_parted()
+            for consumer in list(queue.consumers):
+                if isinstance(consumer, LinkConsumer) and not consumer.link.is_attached:
+                    self._part_with(consumer.peer, consumer.link)
 
     @staticmethod
     def _part_with(peer: Peer, link: LinkBase) -> None:
