@@ -142,6 +142,8 @@ class FaultyFiles(Files):
     def sync_directory(self, directory: Path) -> None:
         with self._lock:
             super().sync_directory(directory)
+            if directory != self._directory:
+                return
             self._durable_names, self._changes = dict(self._names), []
             if self._is_named_again:
                 self._is_named_again = False

@@ -15,6 +15,7 @@ import errno
 import json
 import os
 import random
+import shutil
 import stat
 import subprocess
 import sys
@@ -40,8 +41,11 @@ class Inode:
         self.current = bytearray()
 
 
+DIRECTORY = Inode()  # stands for all of them, in what became of names
+
+
 class LossyFs(mfusepy.Operations):
-    """Paths are flat strings; directories last at once, names in them with fsyncdir."""
+    """Paths are flat strings. Names, of directories too, last with an fsyncdir of the directory that they are in."""
 
     use_ns = True
 
@@ -87,18 +91,17 @@ class LossyFs(mfusepy.Operations):
         """Write to the store what is on disk after the cut, and begin anew with that and with the power on."""
         with self._lock:
             chance = random.Random(seed)
-            names = dict(self._durable_names)
             kept = 0 if mode == "lost" else chance.randrange(len(self._changes) + 1)
-            for name, inode in self._changes[:kept]:
-                names.pop(name, None)
-                if inode is not None:
-                    names[name] = inode
-            for path in self._store.rglob("*"):
-                if path.is_file():
-                    path.unlink()
-            for name, inode in names.items():
+            names = renamed(self._durable_names, self._changes[:kept])
+            for path in self._store.iterdir():
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+            for name, inode in sorted(names.items()):
                 path = self._store / name[1:]
-                path.parent.mkdir(exist_ok=True, parents=True)
+                if not path.parent.is_dir():
+                    continue  # its directory was never synced into its own
+                if inode is DIRECTORY:
+                    path.mkdir()
+                    continue
                 path.write_bytes(inode.durable if mode == "lost" else some_sectors(inode, chance))
             self._names, self._durable_names, self._changes, self._open = {}, {}, [], {}
             self._directories, self._armed, self._is_off = {"/"}, {}, False
@@ -157,6 +160,7 @@ class LossyFs(mfusepy.Operations):
         with self._lock:
             self._call("mkdir")
             self._directories.add(path)
+            self._changes.append((path, DIRECTORY))
             return 0
 
     def create(self, path: str, mode: int, fi: Any = None) -> int:
@@ -209,7 +213,9 @@ class LossyFs(mfusepy.Operations):
     def fsyncdir(self, path: str, datasync: int, fh: int) -> int:
         with self._lock:
             self._call("fsyncdir")
-            self._durable_names, self._changes = dict(self._names), []
+            inside = [change for change in self._changes if os.path.dirname(change[0]) == path]
+            self._durable_names = renamed(self._durable_names, inside)
+            self._changes = [change for change in self._changes if os.path.dirname(change[0]) != path]
             return 0
 
     def rename(self, old: str, new: str) -> int:
@@ -232,6 +238,16 @@ class LossyFs(mfusepy.Operations):
             self._open.pop(fh, None)
             self._call("release")
             return 0
+
+
+def renamed(names: dict[str, Inode], changes: list[tuple[str, Inode | None]]) -> dict[str, Inode]:
+    """What names are there after these changes."""
+    found = dict(names)
+    for name, inode in changes:
+        found.pop(name, None)
+        if inode is not None:
+            found[name] = inode
+    return found
 
 
 def overwrite(inode: Inode, data: bytes, offset: int) -> None:

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from mqbroker.io import placing
 from mqbroker.wire.performatives import Close, Open
 
 from tests.support import frames
@@ -44,6 +45,7 @@ def broker(disk: LossyDisk, tmp_path: Path) -> Iterator[BrokerProcess]:
     disk.leave("lost", 0)
     place = disk.mountpoint / "journal"
     place.mkdir()
+    placing.sync_directory(disk.mountpoint)
     (broker.data_directory / "journal").symlink_to(place)
     with broker:
         for number in range(20):

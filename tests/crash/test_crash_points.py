@@ -15,14 +15,14 @@ from mqbroker.base.errors import StorageFault
 from mqbroker.io.disk import Disk
 from mqbroker.io.files import Files
 from mqbroker.io.journal_directory import JournalDirectory, OpenSegment
-from mqbroker.journal.entry import Chunk
+from mqbroker.journal.entry import Chunk, frame_entry
 from mqbroker.journal.format import decode_file_header, encode_file_header
 from mqbroker.journal.plan import Journal
 
 from tests.support.journal_model import Model
 
 from .faulty_files import MODES, FaultyFiles, Point
-from .lives import NODE_ID, Life, Oracle
+from .lives import NODE_ID, Life, LooseOracle, Oracle
 
 STEPS = 60
 POINTS_MIN = 40  # different ones, each in every mode
@@ -46,10 +46,10 @@ ERRORS = [Point(kind, number, "error", errno.EIO) for kind, number in POINTS] + 
 ]
 
 
-def power_cuts(path: Path, point: Point) -> None:
+def power_cuts(path: Path, point: Point, oracle: Oracle | None = None) -> None:
     """Three lives; the first two lose power at the point, loading or working. The oracle raises AssertionError."""
     seed = hash_of(point)
-    model, oracle = Model(seed, body_bytes=200), Oracle()
+    model, oracle = Model(seed, body_bytes=200), oracle or Oracle()
     for life in range(2):
         files = FaultyFiles(path, point, seed + life)
         try:
@@ -61,6 +61,11 @@ def power_cuts(path: Path, point: Point) -> None:
         files.leave(point.mode)
     assert Life(path, model, oracle, FaultyFiles(path, None, 0)).run(10)
     assert Life(path, model, oracle, Files()).run(1)
+
+
+def unsynced_power_cuts(path: Path, point: Point) -> None:
+    """The same without `journal-sync`: whatever is lost, what is left is a beginning, and nothing refuses to start."""
+    power_cuts(path, point, LooseOracle())
 
 
 def failed_call(path: Path, point: Point) -> None:
@@ -82,6 +87,23 @@ def failed_call(path: Path, point: Point) -> None:
 @pytest.mark.parametrize(("kind", "number"), POINTS)
 def test_power_cut(tmp_path: Path, kind: str, number: int, mode: str) -> None:
     power_cuts(tmp_path / "journal", Point(kind, number, mode))
+
+
+# Without `journal-sync` a file is synced when it is made, when it is full, and before something is deleted.
+UNSYNCED_POINTS = (
+    [("write", number) for number in (2, 5, 12, 23, 40, 66)]
+    + [("sync", number) for number in (2, 4, 6, 9, 13, 18)]
+    + [("rename", number) for number in (2, 6, 12)]
+    + [("sync_directory", number) for number in (2, 4, 7)]
+    + [("unlink", number) for number in (1, 4)]
+)
+
+
+@pytest.mark.option("journal.journal-sync")
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(("kind", "number"), UNSYNCED_POINTS)
+def test_power_cut_without_syncs(tmp_path: Path, kind: str, number: int, mode: str) -> None:
+    unsynced_power_cuts(tmp_path / "journal", Point(kind, number, mode))
 
 
 @pytest.mark.parametrize(
@@ -122,6 +144,10 @@ def reuse_without_sync(directory: JournalDirectory, path: Path, number: int) -> 
     return OpenSegment(number, fd, header.seed)
 
 
+def frame_proving_all(chunks: Any, size_bytes: int, place: tuple[int, int], seed: int) -> Any:
+    return frame_entry(chunks, size_bytes, (place[0], place[0] - 1), seed)
+
+
 # What is patched, and with what: bugs that somebody could write. The points above must find each of them.
 BUGS: dict[str, list[tuple[str, Any]]] = {
     "acknowledge before the sync": [("mqbroker.io.disk.Disk._write_synced", write_only)],
@@ -138,6 +164,15 @@ BUGS: dict[str, list[tuple[str, Any]]] = {
     ],
     "a torn tail is left": [("mqbroker.io.journal_directory.JournalDirectory._cut", lambda directory, cut: None)],
     "checksums are not looked at": [("mqbroker.journal.recover.has_whole_payload", lambda *place: True)],
+    "without journal-sync, an entry says that what is before it is on disk": [
+        ("mqbroker.io.disk.frame_entry", frame_proving_all)
+    ],
+    "without journal-sync, a file is not synced when it is full": [
+        ("mqbroker.io.disk.Disk._complete", lambda disk, segment, position: None)
+    ],
+    "without journal-sync, a file is deleted while that is in memory only": [
+        ("mqbroker.io.journal_directory.JournalDirectory.sync", lambda directory, number: None)
+    ],
     "deletion before its TRIM is on disk": [("mqbroker.journal.plan.Journal.synced", believe_everything_is_synced)],
 }
 
@@ -152,6 +187,8 @@ def test_seeded_bugs_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
     runs = [(power_cuts, Point(kind, number, mode)) for mode in MODES for kind, number in POINTS]
     if bug == "a failed sync is forgotten":
         runs = [(failed_call, point) for point in ERRORS if point.kind == "sync"]
+    if bug.startswith("without journal-sync"):
+        runs = [(unsynced_power_cuts, Point(kind, number, mode)) for mode in MODES for kind, number in UNSYNCED_POINTS]
     random.Random(1).shuffle(runs)
     for count, (seed, (run, point)) in enumerate(itertools.product(range(SEEDS_MAX), runs)):
         monkeypatch.setenv("CRASH_SEED", f"{seed or ''}")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from mqbroker.base.errors import StorageFault
+from mqbroker.io import placing
 from mqbroker.io.files import Files
 
 from tests.support.journal_model import Model
@@ -72,6 +73,13 @@ def test_power_cut(disk: LossyDisk, tmp_path: Path, kind: str, number: int, mode
     assert disk.order("is_off"), f"never reached: {disk.order('calls')}"
     assert writer.returncode != 0
     check(disk, notes, mode, number)
+
+
+def test_a_directory_that_was_made_is_there_after_a_power_cut(disk: LossyDisk) -> None:
+    """With those above it, so nothing that is synced in it is nowhere."""
+    placing.make_directory(disk.mountpoint / "var" / "data")
+    disk.power_cut()
+    assert (disk.leave("lost", 1) / "var" / "data").is_dir()
 
 
 @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC], ids=["EIO", "ENOSPC"])

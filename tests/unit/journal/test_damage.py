@@ -8,6 +8,7 @@ import zlib
 
 import pytest
 from mqbroker.base.errors import Bug, StorageFault
+from mqbroker.base.notice import Level
 from mqbroker.journal.damage import TABLE, Facts, Verdict, decide, gather, matches
 from mqbroker.journal.format import (
     FILE_HEADER_BYTES,
@@ -297,6 +298,40 @@ def test_what_was_made_ahead_and_not_used_is_passed_over() -> None:
     take(journal, disk)
     assert disk.entries[-1][0] == 3
     assert disk.recover().boot == 2
+
+
+@pytest.mark.parametrize("on_damage", ["stop", "truncate"])
+@pytest.mark.parametrize(("missing", "ahead"), [((3,), (4,)), ((2, 3), (4,)), ((4,), (5,)), ((1, 2, 3), (4,))])
+def test_a_missing_last_file_is_missed_where_one_was_made_after_it(
+    missing: tuple[int, ...], ahead: tuple[int, ...], on_damage: str
+) -> None:
+    disk, _ = three_segments()
+    for number in range(4, ahead[0] + 1):
+        disk.new_file(number)
+    for number in missing:
+        disk.delete(number)
+    with pytest.raises(StorageFault, match=f"{file_name(missing[0])}: the file is missing: {file_name(ahead[0])}"):
+        disk.recover(on_damage)
+
+
+def test_a_new_journal_may_consist_of_files_made_ahead() -> None:
+    disk = DiskImage()
+    disk.new_file(1)
+    disk.new_file(2)
+    assert disk.recover().unused == [1, 2]
+
+
+@pytest.mark.parametrize("missing", [1, 2])
+def test_a_missing_file_is_told_of_where_what_may_explain_it_was_given_up(missing: int) -> None:
+    """Its TRIM record may have been in what was given up, so this does not stop the node."""
+    disk, _ = three_segments()
+    disk.delete(missing)
+    disk.files[3][disk.entries[-1][1] + 50] ^= 1
+    found = disk.recover("truncate")
+    assert [(notice.level, notice.event, notice.fields["file"]) for notice in found.findings] == [
+        (Level.ERROR, "journal-damage-given-up", file_name(3)),
+        (Level.ERROR, "journal-file-missing", file_name(missing)),
+    ]
 
 
 def test_a_torn_tail_before_a_file_made_ahead_is_cut() -> None:

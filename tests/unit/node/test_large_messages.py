@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from mqbroker.base.errors import StorageFault
 from mqbroker.core.message_view import MessageView
@@ -89,7 +91,8 @@ def test_a_crash_between_file_and_journal_leaves_neither() -> None:
     assert is_clean(stage)
 
 
-def test_a_file_that_is_gone_stops_the_start_unless_damage_is_given_up() -> None:
+@pytest.mark.parametrize("unless", [{"journal_on_damage": "truncate"}, {"journal_sync": False}])
+def test_a_file_that_is_gone_stops_the_start_unless_damage_is_given_up_or_nothing_is_synced(unless: Any) -> None:
     stage = stage_of()
     producer = Producer(stage)
     producer.publish(content(1))
@@ -99,7 +102,7 @@ def test_a_file_that_is_gone_stops_the_start_unless_damage_is_given_up() -> None
     del stage.large_files._files[file]
     with pytest.raises(StorageFault, match=rf"large-messages/{file}.msg.* and is not there; .*truncate"):
         stage.start()
-    stage.options = options_with(journal={"journal_on_damage": "truncate"})
+    stage.options = options_with(journal=unless)
     stage.start()
     assert [notice.event for notice in stage.notices if "large" in notice.event] == ["large-message-given-up"]
     assert Consumer(stage).bodies == [b"small"]

@@ -72,7 +72,7 @@ class Disk:
         self._is_synced = directory.options.journal_sync
         self._post = post
         self._on_fatal = on_fatal
-        self._synced = recovered.last_position
+        self._proven = recovered.last_position  # known to be on disk; loading has seen to that
         self._pending_bytes_limit = directory.options.disk_pending_bytes_max * PENDING_FACTOR_MAX
         self._pending_bytes = 0
         self._gather_bytes = 0  # that many may be worth waiting for; 0: nobody gathers
@@ -91,8 +91,8 @@ class Disk:
         self._segment: OpenSegment | None = None
         self._can_write_synced = False
         self._offset = FILE_HEADER_BYTES
-        self._pool = SegmentPool(directory, post)
-        self._pages = PageReader(directory, post, self._fail_reading)
+        self._pool = SegmentPool(directory, post, self._fail_beside)
+        self._pages = PageReader(directory, post, self._fail_beside)
         try:
             self._can_write_synced = self._files.can_write_synced(directory.path)
             self._open_tail(recovered)
@@ -152,8 +152,11 @@ class Disk:
             self._lock.release()
 
     def delete(self, effect: DeleteSegment) -> None:
-        """Off the loop; Done or Failed follows."""
-        self._pool.delete(effect.id, effect.segment)
+        """Off the loop; Done or Failed follows. What says that it may go, in the current segment at the latest, is on disk
+        first."""
+        segment = self._segment
+        unsynced = None if self._is_synced or segment is None else segment.number
+        self._pool.delete(effect.id, effect.segment, unsynced)
 
     def read(self, effect: ReadPage) -> None:
         """Off the loop; Done follows, or the end of the node."""
@@ -251,7 +254,7 @@ class Disk:
         chunks: list[Chunk] = []
         size_bytes = payload_bytes = 0
         for append in group:
-            place = (append.position, self._synced)
+            place = (append.position, self._proven)
             head, end = frame_entry(append.chunks, append.size_bytes, place, segment.seed)
             chunks.append(head)
             chunks += append.chunks
@@ -260,12 +263,12 @@ class Disk:
             payload_bytes += append.size_bytes
         if self._is_synced:
             self._write_synced(segment.fd, chunks)
+            self._proven = group[-1].position
         else:
             self._files.write(segment.fd, chunks, self._offset)
         self.appends_total += len(group)
         self.written_bytes_total += size_bytes
         self._offset += size_bytes
-        self._synced = group[-1].position
         with self._lock:
             was_over = self._pending_bytes > self._pending_bytes_limit
             self._pending_bytes -= payload_bytes
@@ -273,19 +276,23 @@ class Disk:
                 # Only then may the loop wait in `submit`. After an inline commit this would wake the disk thread, which
                 # has nothing to do, once for each message.
                 self._changed.notify_all()
-        self._post(Synced(self._synced))
+        self._post(Synced(group[-1].position))
 
     def _begin_segment(self, append: Append) -> OpenSegment:
         old = self._segment
         if old is not None:
             if not self._is_synced:
-                # The only sync then: recovery relies on complete files before the last one.
-                self._files.sync(old.fd)
+                self._complete(old, append.position - 1)
             self._files.close(old.fd)
             self._segment = None
         segment = self._pool.take(append.segment, FILE_HEADER_BYTES + entry_bytes(append.size_bytes))
         self._use(segment, FILE_HEADER_BYTES)
         return segment
+
+    def _complete(self, segment: OpenSegment, position: int) -> None:
+        """Without `journal-sync` the only sync of a file: recovery relies on complete files before the last one."""
+        self._files.sync(segment.fd)
+        self._proven = position
 
     def _use(self, segment: OpenSegment, offset: int) -> None:
         """What is written from now on goes into this one."""
@@ -303,8 +310,8 @@ class Disk:
         # A moving average: one slow sync makes the next few go to the thread, where they do not stop the loop.
         self._sync_s += (took_s - self._sync_s) / 8
 
-    def _fail_reading(self, fault: StorageFault) -> None:
-        """What was acknowledged cannot be read: nothing more is written either."""
+    def _fail_beside(self, fault: StorageFault) -> None:
+        """By another thread: what was acknowledged cannot be read, or is not on disk. Nothing more is written."""
         with self._changed:
             self._fault = fault
             self._queue.clear()

@@ -134,7 +134,7 @@ def init(data_directory: Path, machine: str) -> tuple[Identity, bool]:
             "restore identity.json, or set the messages aside with `mqbroker identity new`",
         )
     try:
-        data_directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        placing.make_directory(data_directory)
         identity = _made(str(uuid.uuid4()), data_directory, machine)
         placing.create(data_directory / FILE_NAME, _text(identity))
     except FileExistsError:

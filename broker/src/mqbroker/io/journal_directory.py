@@ -64,6 +64,8 @@ class JournalDirectory:
         """
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # Also where it is there: whoever made it may have died before its name was on disk.
+            self.files.sync_directory(self.path.parent)
             recovered = self._recover(leave)
             self._settle_files(recovered)
         except OSError as error:
@@ -135,6 +137,14 @@ class JournalDirectory:
         self.files.rename(self._unnamed_path(segment.number), self.path_of(segment.number))
         self.files.sync_directory(self.path)
 
+    def sync(self, number: int) -> None:
+        """What was written to a file so far is on disk."""
+        fd = self.files.open(self.path_of(number))
+        try:
+            self.files.sync(fd)
+        finally:
+            self.files.close(fd)
+
     def discard(self, segment: OpenSegment) -> None:
         """A file with its name that will not be used. Should the name come back, recovery removes it."""
         self.files.close(segment.fd)
@@ -194,25 +204,30 @@ class JournalDirectory:
         """Make the disk agree with what recovery returned, before anything is built on it."""
         for number in recovered.set_aside:
             self.files.rename(self.path_of(number), self._damaged_path(number))
+        damaged = [cut.segment for cut in recovered.cuts if cut.is_damage]
+        for number in damaged:
+            self._keep_copy(number)
+        if damaged:
+            # What is wiped next would else be nowhere after a power cut.
+            self.files.sync_directory(self.path)
         for cut in recovered.cuts:
             self._cut(cut)
         if recovered.unproven is not None:
             self._write_again(recovered.unproven)
-        for number in recovered.unused:
+        for number in reversed(recovered.unused):
             self.files.unlink(self.path_of(number))
         self.files.sync_directory(self.path)
 
     def _cut(self, cut: Cut) -> None:
-        content = self.files.read(self.path_of(cut.segment))
-        if cut.is_damage:
-            self._keep_copy(cut.segment, content)
+        size_bytes = self.files.size(self.path_of(cut.segment))
         fd = self.files.open(self.path_of(cut.segment))
         try:
-            self.wipe(fd, cut.offset, len(content))
+            self.wipe(fd, cut.offset, size_bytes)
         finally:
             self.files.close(fd)
 
-    def _keep_copy(self, number: int, content: bytes) -> None:
+    def _keep_copy(self, number: int) -> None:
+        content = self.files.read(self.path_of(number))
         fd = self.files.create(self._damaged_path(number))
         try:
             self.files.write(fd, (content,), 0)

@@ -29,6 +29,14 @@ def create(file: Path, content: bytes) -> None:
     sync_directory(file.parent)
 
 
+def make_directory(path: Path) -> None:
+    """Make a directory (0700), and those above it, unless they are there; their names survive a power cut."""
+    missing = [each for each in (path, *path.parents) if not each.exists()]
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for each in reversed(missing):
+        sync_directory(each.parent)
+
+
 def give_to_owner(descriptor: int, directory: Path) -> None:
     """Root acts on behalf of the broker's own user, who must be able to read and replace the file."""
     if os.geteuid() == 0:

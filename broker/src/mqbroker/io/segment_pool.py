@@ -14,7 +14,8 @@ import queue
 import threading
 from collections.abc import Callable
 
-from mqbroker.io.journal_directory import JournalDirectory, OpenSegment
+from mqbroker.base.errors import StorageFault
+from mqbroker.io.journal_directory import JournalDirectory, OpenSegment, fault_of
 from mqbroker.io.segment_stock import SegmentStock
 from mqbroker.node.inputs import Done, Failed, Input
 
@@ -24,9 +25,12 @@ DELETIONS_MAX = 4096
 class SegmentPool:
     """`take` is for the disk thread, `delete` for any."""
 
-    def __init__(self, directory: JournalDirectory, post: Callable[[Input], None]) -> None:
+    def __init__(
+        self, directory: JournalDirectory, post: Callable[[Input], None], fail: Callable[[StorageFault], None]
+    ) -> None:
         self._directory = directory
         self._post = post
+        self._fail = fail
         self._stock = SegmentStock(directory)  # the thread's own
         self._tasks: queue.Queue[Callable[[], None] | None] = queue.Queue(DELETIONS_MAX)
         self._prepared = threading.Condition()
@@ -61,10 +65,11 @@ class SegmentPool:
         self.prepare(number + 1)
         return spare
 
-    def delete(self, effect_id: int, segment: int) -> None:
-        """Done or Failed follows."""
+    def delete(self, effect_id: int, segment: int, unsynced: int | None) -> None:
+        """Done or Failed follows. `unsynced`: the segment whose end, which says that the file may go, may be in memory
+        only."""
         try:
-            self._tasks.put_nowait(lambda: self._delete(effect_id, segment))
+            self._tasks.put_nowait(lambda: self._delete(effect_id, segment, unsynced))
         except queue.Full:
             self._post(Failed(effect_id, f"{DELETIONS_MAX} files wait for deletion already"))
 
@@ -110,7 +115,9 @@ class SegmentPool:
             return None
         return segment
 
-    def _delete(self, effect_id: int, segment: int) -> None:
+    def _delete(self, effect_id: int, segment: int, unsynced: int | None) -> None:
+        if unsynced is not None and not self._is_on_disk(unsynced):
+            return
         try:
             self._stock.keep(segment)
         except FileNotFoundError:
@@ -120,3 +127,14 @@ class SegmentPool:
             self._post(Failed(effect_id, f"{error.filename}: {error.strerror}"))
         else:
             self._post(Done(effect_id))
+
+    def _is_on_disk(self, segment: int) -> bool:
+        """Sync a segment. After a failed sync nobody knows what is on disk, and that is the end of the node."""
+        try:
+            self._directory.sync(segment)
+        except FileNotFoundError:
+            return True  # it was synced before its successor was begun, and was not needed soon after
+        except OSError as error:
+            self._fail(fault_of(error, self._directory.path))
+            return False
+        return True

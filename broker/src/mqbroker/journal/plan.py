@@ -104,8 +104,9 @@ class Journal:
 
     @property
     def gives_up_damage(self) -> bool:
-        """Whether messages that cannot be read are given up instead of stopping the start (`journal-on-damage`)."""
-        return self._options.journal_on_damage == "truncate"
+        """Whether messages that cannot be read are given up instead of stopping the start (`journal-on-damage`). Also
+        without `journal-sync`: a power cut may take files of large messages, and leave what is said of them."""
+        return self._options.journal_on_damage == "truncate" or not self._options.journal_sync
 
     @property
     def next_id(self) -> int:

@@ -75,6 +75,7 @@ def recover(
             remedy = TRUNCATE if damage.remedy is None else damage.remedy
             raise StorageFault(file_name(damage.segment), damage.offset, damage.why, remedy) from damage
         recovery.give_up(damage, [number for number, *_ in source])
+        recovery.tell_missing()
     return recovery.result()
 
 
@@ -130,6 +131,11 @@ class _Recovery:
     def pass_over(self, number: int, buffer: bytes) -> None:
         """A file that was made ahead of its time. What comes last is the one before it. Raises Damage."""
         check_file(number, buffer, self._node_id)
+        # Files are made in the order of their numbers, and removed from the end where they were not used.
+        expected = max([0, *self._numbers, *self._unused]) + 1
+        if number != expected:
+            why = f"the file is missing: {file_name(number)} was made after it"
+            raise Damage(expected, -1, why, RESTORE)
         self._unused.append(number)
 
     def _check_order(self, number: int, entry: Entry) -> None:
@@ -160,13 +166,25 @@ class _Recovery:
 
     def check_beginning(self) -> None:
         """Everything from the first needed segment on must be there. Raises Damage."""
+        missing = self._missing()
+        if missing is not None:
+            raise Damage(missing, -1, "the file is missing", RESTORE)
+
+    def tell_missing(self) -> None:
+        """The same where something was given up. What was given up may have said that the file is not needed, so this
+        is no reason to stop; but nobody knows, so it is told."""
+        missing = self._missing()
+        if missing is not None:
+            why = "it is not there; what may have said that it is not needed was given up, else its messages are lost"
+            fields: dict[str, str | int] = {"file": file_name(missing), "why": why}
+            self._findings.append(Notice(Level.ERROR, "journal-file-missing", fields))
+
+    def _missing(self) -> int | None:
+        """The last file that is not there, and of which nothing says that it is not needed."""
         trim = self._rebuild.trim
-        if not self._numbers:
-            return
-        if self._gap_before is not None and trim < self._gap_before:
-            raise Damage(self._gap_before - 1, -1, "the file is missing", RESTORE)
-        if self._numbers[0] > trim:
-            raise Damage(self._numbers[0] - 1, -1, "the file is missing", RESTORE)
+        if self._numbers and self._gap_before is not None and trim < self._gap_before:
+            return self._gap_before - 1
+        return self._numbers[0] - 1 if self._numbers and self._numbers[0] > trim else None
 
     def give_up(self, damage: Damage, later: list[int]) -> None:
         """Everything from the damage on is dropped: the rest of its file, and the files behind it."""

@@ -1,0 +1,123 @@
+"""Power cuts while a start makes the files agree with what recovery found: nothing is nowhere, nothing comes back."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from mqbroker.base.errors import StorageFault
+from mqbroker.config.options import defaults
+from mqbroker.io.disk import Disk
+from mqbroker.io.files import Files
+from mqbroker.io.journal_directory import JournalDirectory
+from mqbroker.journal.format import file_name
+from mqbroker.journal.plan import Journal
+
+from .faulty_files import FaultyFiles, Point
+
+NODE_ID = b"s" * 16
+FILE_BYTES = 64 << 10
+DAMAGED = file_name(2)
+
+
+def directory_at(path: Path, files: Files | None = None, on_damage: str = "stop") -> JournalDirectory:
+    changes = {"journal_file_size_bytes": FILE_BYTES, "journal_on_damage": on_damage, "min_disk_free_bytes": 0}
+    return JournalDirectory(path, NODE_ID, replace(defaults().journal, **changes), files)
+
+
+def work(directory: JournalDirectory, ids: range) -> None:
+    """One start, and messages that are acknowledged."""
+    recovered = directory.load()
+    faults: list[StorageFault] = []
+    disk = Disk(directory, recovered, lambda item: None, faults.append)
+    journal = Journal(directory.options, recovered)
+    if not recovered.queues:
+        journal.declare(1, {"name": "orders"})
+    for number in ids:
+        journal.store(number, 1, (1,), bytes([number]) * 15_000)
+        append = journal.take(sync=True)
+        assert append is not None
+        disk.submit(append)
+    assert disk.close()
+    assert not faults
+
+
+def ids_in(path: Path) -> list[int]:
+    return [run.first_id for run in directory_at(path).load().runs]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Three segments, of which the second is damaged in its middle."""
+    path = tmp_path / "journal"
+    work(directory_at(path), range(1, 12))
+    content = bytearray((path / DAMAGED).read_bytes())
+    content[20_000] ^= 4
+    (path / DAMAGED).write_bytes(content)
+    return path
+
+
+@pytest.mark.parametrize("mode", ["lost", "sectors"])
+@pytest.mark.parametrize("kind", ["create", "write", "sync", "sync_directory"])
+def test_damaged_bytes_are_somewhere_whenever_the_power_is_cut(path: Path, kind: str, mode: str) -> None:
+    originals = {file.name: file.read_bytes() for file in path.glob("*.mqj")}
+    for number in range(1, 30):
+        files = FaultyFiles(path, Point(kind, number, mode), number)
+        with contextlib.suppress(StorageFault):
+            directory_at(path, files, "truncate").load()
+        files.leave(mode)
+        left = [file.read_bytes() for file in path.iterdir()]
+        assert originals[DAMAGED] in left, f"{kind} {number}"
+        assert originals[file_name(3)] in left, f"{kind} {number}"
+        if not files.is_off:
+            break
+        for file in path.iterdir():
+            file.unlink()
+        for name, content in originals.items():
+            (path / name).write_bytes(content)
+    assert number > 1, "the power was cut at least once"
+    assert not files.is_off, "and once it was not"
+
+
+def test_what_was_given_up_does_not_come_back_behind_what_is_acknowledged_later(path: Path) -> None:
+    files = FaultyFiles(path, None, 1)
+    work(directory_at(path, files, "truncate"), range(6, 8))
+    files.leave("lost")
+    assert ids_in(path) == [1, 2, 3, 4, 5, 6, 7]
+
+
+def test_what_a_start_settled_is_settled_after_a_power_cut(path: Path) -> None:
+    """Also where nothing but names changed: the third file, damaged at its head, is set aside."""
+    work_on = path / DAMAGED
+    content = bytearray(work_on.read_bytes())
+    content[20_000] ^= 4
+    work_on.write_bytes(content)
+    head = bytearray((path / file_name(3)).read_bytes())
+    head[30] ^= 4
+    (path / file_name(3)).write_bytes(head)
+    files = FaultyFiles(path, None, 1)
+    directory_at(path, files, "truncate").load()
+    before = sorted(file.name for file in path.iterdir())
+    files.leave("lost")
+    assert sorted(file.name for file in path.iterdir()) == before == [
+        file_name(1), file_name(2), file_name(3) + ".damaged-1"
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_files_made_ahead_go_from_the_end(tmp_path: Path, seed: int) -> None:
+    """One that is left, of those before which another is gone, would be taken for the proof of a loss."""
+    path = tmp_path / "journal"
+    work(directory_at(path), range(1, 4))
+    for number in (2, 3, 4):
+        ready = directory_at(path).prepare(number, FILE_BYTES)
+        directory_at(path).name(ready)
+        os.close(ready.fd)
+    files = FaultyFiles(path, Point("sync_directory", 2, "sectors"), seed)
+    with pytest.raises(StorageFault, match="power is off"):
+        directory_at(path, files).load()
+    files.leave("sectors")
+    assert ids_in(path) == [1, 2, 3]
