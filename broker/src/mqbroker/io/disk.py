@@ -152,7 +152,7 @@ class Disk:
             self._lock.release()
 
     def delete(self, effect: DeleteSegment) -> None:
-        """Off the loop; Done or Failed follows. What says that it may go, in the current segment at the latest, is on disk
+        """Off the loop; Done or Failed follows. What allows it is in the current segment at the latest: that is on disk
         first."""
         segment = self._segment
         unsynced = None if self._is_synced or segment is None else segment.number
