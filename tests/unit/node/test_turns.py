@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from mqbroker.amqp import work
 from mqbroker.base.time import NS_PER_MS
@@ -273,3 +275,39 @@ def test_those_that_are_behind_have_their_turns_one_after_the_other_within_the_w
             turns[conn] += size > 0
         assert max(turns.values()) - min(turns.values()) <= 1
     assert max(each.unread_bytes for each in connections) < len(flood)
+
+
+def always_behind(stage: Stage, conn: int, duration_ms: int) -> list[int]:
+    """The connection sends more than is taken in, for so long; the ms at which it is told something."""
+    told = []
+    for now_ms in range(duration_ms):
+        waits = stage.broker.peers[conn].connection.unread_bytes
+        if waits < UNREAD_BYTES_MAX // 2:
+            stage.give(given.Received(conn, EMPTY_FRAME * 20_000))
+        before = len(stage.sent[conn])
+        assert stage.turn().more
+        if len(stage.sent[conn]) > before:
+            told.append(now_ms)
+        stage.now_ns += NS_PER_MS
+    return told
+
+
+def test_who_is_always_behind_hears_that_we_are_there() -> None:
+    stage = Stage()
+    conn = bare(stage)
+    stage.talk(conn, frames.anonymous() + frames.opened(idle_time_out=1000) + frames.begun())
+    told = always_behind(stage, conn, 4000)
+    assert len(told) >= 4000 // 1000
+    assert max(later - earlier for earlier, later in pairwise([0, *told])) < 1000
+
+
+def test_who_is_always_behind_is_told_outcomes_meanwhile() -> None:
+    stage = Stage()
+    conn = bare(stage)
+    stage.talk(conn, AHEAD)
+    stage.give(given.Received(conn, EMPTY_FRAME * 20_000 + frames.transfer(0, durable=True)))
+    always_behind(stage, conn, 100)
+    stage.sync()
+    said = bytes(stage.sent[conn])
+    always_behind(stage, conn, 100)
+    assert len(frames.of_kind(bytes(stage.sent[conn])[len(said) :], Disposition)) == 1

@@ -17,7 +17,7 @@ from mqbroker.amqp.work import NO_BOUND
 from mqbroker.base.errors import Bug
 from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level, Notice
-from mqbroker.base.time import At
+from mqbroker.base.time import NS_PER_MS, At
 from mqbroker.config.compare import in_force
 from mqbroker.config.slices import BrokerOptions
 from mqbroker.core.address import Address
@@ -65,7 +65,8 @@ from mqbroker.node.turns import CALM_WORK, Turns, watch
 from mqbroker.wire.types import Symbol
 
 DISPATCH_MAX: Final = 20_000  # messages that one step hands out before it lets others have a turn
-ANSWERS_MAX: Final = 64  # that wait for those to what the connection sent behind
+ANSWERS_MAX: Final = 64  # that wait for those to what the connection sent behind,
+HELD_NS: Final = 20 * NS_PER_MS  # so long after it was told something, since it may be behind for ever
 FEW_BYTES: Final = 16 << 10  # of messages: a socket takes them in no time
 
 Operations = Callable[["Broker", given.AdminRequest], None]
@@ -255,7 +256,8 @@ class Broker:
             connection = peer.connection
             if connection.is_behind:
                 self.turns.behind(peer)
-                if len(connection.out) < ANSWERS_MAX and not (peer.out_bytes or connection.is_dead):
+                is_soon = self.at.monotonic_ns < peer.spoke_ns + HELD_NS
+                if is_soon and len(connection.out) < ANSWERS_MAX and not (peer.out_bytes or connection.is_dead):
                     continue  # and one write tells it everything
             elif peer.is_full:
                 watch(peer)  # what it was held for is done, and took in what waited
