@@ -216,6 +216,36 @@ def test_answers_to_who_stays_behind_do_not_pile_up() -> None:
     assert max(piled) < 100
 
 
+def test_who_is_not_let_in_so_far_is_not_read_beyond_a_bound_and_loses_nothing() -> None:
+    stage = Stage()
+    other = stage.connect("busy")
+    busy = given.Received(other.conn, frames.flow(None, 0, echo=True))
+    conns = range(77, 85)
+    asking = frames.flow(None, 0, echo=True)
+    said = {conn: frames.opened() + frames.begun() + asking * 6000 for conn in conns}
+    for conn in conns:
+        stage.sent[conn] = bytearray()
+        stage.give(given.Accepted(conn, "clients", "203.0.113.1:5", bytes(32), True))
+    read = dict.fromkeys(conns, 0)
+    piece_bytes = UNREAD_BYTES_MAX // 4
+    for _ in range(4 * len(conns)):
+        for conn in conns:
+            piece = said[conn][read[conn] : read[conn] + piece_bytes]
+            if not stage.paused.get(conn) and piece:
+                stage.give(given.Received(conn, piece))
+                read[conn] += len(piece)
+        stage.give(busy)
+        stage.turn()
+        assert all(read[conn] <= UNREAD_BYTES_MAX + piece_bytes for conn in conns if conn not in stage.broker.peers)
+    assert not any(conn not in stage.broker.peers for conn in conns)
+    stage.now_ns += 100 * NS_PER_MS  # and then nobody is busy
+    for conn in conns:
+        stage.give(given.Received(conn, said[conn][read[conn] :]))
+    stage.run()
+    assert not any(stage.paused.get(conn) for conn in conns)
+    assert {len(frames.of_kind(bytes(stage.sent[conn]), Flow)) for conn in conns} == {6000}
+
+
 def test_who_is_lost_and_was_far_ahead_costs_little() -> None:
     stage = Stage()
     conn, other = bare(stage), bare(stage)

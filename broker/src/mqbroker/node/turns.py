@@ -15,12 +15,14 @@ sent before is taken in. Source: docs/adr/0016-turns.md.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from mqbroker.amqp.unread import ends_in_order
 from mqbroker.base.look import LOOK
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.node.consumer import LinkConsumer
+from mqbroker.node.effects import PauseReading
 
 if TYPE_CHECKING:
     from mqbroker.amqp.links import LinkBase
@@ -49,6 +51,16 @@ UNREAD_BYTES_MAX: Final = 128 << 10  # of one connection; then its socket is not
 UNHEARD_BYTES_MAX: Final = 1 << 20
 
 
+@dataclass(slots=True)
+class Coming:
+    """Who has no peer so far: what it said, and whether its socket is not read any more."""
+
+    accepted: Accepted
+    said: list[bytes] = field(default_factory=list)
+    size_bytes: int = 0
+    is_full: bool = False
+
+
 class Turns:
     """The line, in the order of the next turns. Bounded by the number of connections."""
 
@@ -57,7 +69,7 @@ class Turns:
         self.left = STEP_WORK  # of this step, for those who are calm
         self.parting: dict[int, Peer] = {}  # links of theirs are over and not all handed back
         self._line: dict[int, None] = {}
-        self._coming: dict[int, tuple[Accepted, list[bytes]]] = {}  # those without a peer so far, and what they said
+        self._coming: dict[int, Coming] = {}
         self._gone: dict[int, str] = {}  # those whose transport is gone, and why, while something of them is to be done
         self._is_put_off = False
         self._waited_ns = -RECENT_NS  # when somebody calm waited last
@@ -72,7 +84,7 @@ class Turns:
 
     def accepted(self, accepted: Accepted) -> None:
         """It is there."""
-        self._coming[accepted.conn] = (accepted, [])
+        self._coming[accepted.conn] = Coming(accepted)
         self._line[accepted.conn] = None
 
     def admits(self, peer: Peer) -> bool:
@@ -89,7 +101,11 @@ class Turns:
         coming = self._coming.get(conn)
         peer = self._broker.peers.get(conn)
         if coming is not None:
-            coming[1].append(data)
+            coming.said.append(data)
+            coming.size_bytes += len(data)
+            if coming.size_bytes > UNREAD_BYTES_MAX and not coming.is_full:
+                coming.is_full = True
+                self._broker.effects.append(PauseReading(conn, True))
         elif peer is not None:
             peer.keep(data)
             self.behind(peer)
@@ -156,7 +172,7 @@ class Turns:
         del self._line[conn]
         coming = self._coming.pop(conn, None)
         if coming is not None:
-            self._admit(*coming)
+            self._admit(coming)
             return ADMITTED_WORK
         peer = self._broker.peers.get(conn)
         if peer is None or peer.is_unhearing:
@@ -175,14 +191,16 @@ class Turns:
         self.depart(peer)
         return work
 
-    def _admit(self, accepted: Accepted, said: list[bytes]) -> None:
-        self._broker.containment.admit(accepted)
-        peer = self._broker.peers.get(accepted.conn)
+    def _admit(self, coming: Coming) -> None:
+        conn = coming.accepted.conn
+        self._broker.containment.admit(coming.accepted)
+        peer = self._broker.peers.get(conn)
         if peer is None:
-            self._gone.pop(accepted.conn, None)
-        elif said:
-            peer.is_blocked = accepted.conn in self._gone
-            for data in said:
+            self._gone.pop(conn, None)
+        elif coming.said:
+            peer.is_blocked = conn in self._gone
+            peer.is_full = peer.is_paused = coming.is_full
+            for data in coming.said:
                 peer.keep(data)
             self.behind(peer)
 
@@ -246,11 +264,11 @@ class Turns:
         """
         coming = self._coming.get(conn)
         if coming is not None:
-            if ends_in_order(coming[1]):
+            if ends_in_order(coming.said):
                 self._gone[conn] = why
                 return True
             del self._coming[conn], self._line[conn]
-            self._admit(*coming)
+            self._admit(coming)
         peer = self._broker.peers.get(conn)
         if peer is None:
             return False
