@@ -596,14 +596,43 @@ def test_closing() -> None:
     assert app.answers["again"] is None
 
 
+def test_abandoning_waits_for_nobody() -> None:
+    app = connected()
+    sender(app)
+    app.stage.is_disk_held = True
+    app.send(S, "m", durable=True)
+    app.is_mute = True
+    app.ask(Shut("done", waits=False))
+    assert app.answers["done"] is None
+    assert app.machine.stage is At.ENDED
+    assert isinstance(app.outcomes["m"], errors.OutcomeUnknown)
+    app.is_mute = False
+    other = connected()
+    other.is_mute = True
+    other.ask(Shut("patient"))
+    assert "patient" not in other.answers
+    other.ask(Shut("at once", waits=False))
+    assert {"patient", "at once"} <= set(other.answers)
+
+
+def test_the_broker_hears_of_the_close_of_who_abandons() -> None:
+    app = connected()
+    conn = app._conn
+    app.ask(Shut("done", waits=False))
+    assert conn in app.stage.closed
+    assert not [each for each in app.stage.notices if "connection-failed" in str(each)]
+
+
 @pytest.mark.parametrize("when", ["dialling", "waiting", "mute"])
 def test_closing_at_other_times(when: str) -> None:
     stage = Stage()
     app = App({A: stage}, "amqp://a?initial-connect-attempts=-1")
     if when == "mute":
         app.connect()
+        sender(app)
         app.is_mute = True
-        app.ask(Shut("done"))
+        app.send(S, "m")
+        app.ask(Begin("tx"), Shut("done"))
         assert "done" not in app.answers
         app.stage.now_ns += 5_000_000_000
         app.step()
@@ -615,5 +644,8 @@ def test_closing_at_other_times(when: str) -> None:
         app.ask(Start("up"), Shut("done"))
     assert app.answers["done"] is None
     assert app.machine.stage is At.ENDED
-    if when != "mute":
+    if when == "mute":
+        assert isinstance(app.outcomes["m"], errors.OutcomeUnknown)
+        assert isinstance(app.errors["tx"], errors.TransactionFailed)
+    else:
         assert isinstance(app.errors["up"], errors.Closed)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
+from uuid import UUID
 
 import pytest
 from hypothesis import given
@@ -87,7 +89,27 @@ def test_duplicate_id_is_the_brokers_property() -> None:
     ("message", "words"),
     [
         (Message(object()), "AMQP has no such type"),
-        (Message(priority=256), "priority 256"),
+        (Message(priority=10), "priority 10: a whole number from 0 to 9"),
+        (Message(priority=1.5), "priority 1.5"),  # type: ignore[arg-type]  # what a program may do, here and below
+        (Message(priority="1"), "priority '1'"),  # type: ignore[arg-type]
+        (Message(priority=-1), "priority -1"),
+        (Message(ttl_ms=1.5), "ttl_ms 1.5"),  # type: ignore[arg-type]
+        (Message(ttl_ms="5"), "ttl_ms '5'"),  # type: ignore[arg-type]
+        (Message(durable=[]), "durable"),  # type: ignore[arg-type]
+        (Message(durable="no"), "durable 'no'"),  # type: ignore[arg-type]
+        (Message(id=1.5), "message-id: an id is a ulong, uuid, binary or string, not float"),
+        (Message(correlation_id=True), "correlation-id"),
+        (Message(subject=5), "subject"),  # type: ignore[arg-type]
+        (Message(content_type=5), "content_type 5: text is needed"),  # type: ignore[arg-type]
+        (Message(group_sequence=True), "group_sequence"),
+        (Message(annotations={5: 1}), "annotation 5"),
+        (Message(delivery_annotations={b"x": 1}), "annotation b'x'"),
+        (Message(footer={(1,): 1}), "annotation"),
+        (Message(annotations=[1]), "a dict is needed"),  # type: ignore[arg-type]
+        (Message(application_properties=[1]), "a dict is needed"),  # type: ignore[arg-type]
+        (Message(application_properties={"a": (1,)}), "neither lists nor maps"),
+        (Message(body_kind="text"), "body_kind 'text'"),  # type: ignore[arg-type]
+        (Message([datetime(2026, 1, 1)]), "has no time zone"),
         (Message(ttl_ms=0), "None is for ever"),
         (Message(application_properties={"a": [1]}), "neither lists nor maps"),
         (Message(application_properties={1: 1}), "keys are text"),  # type: ignore[dict-item]  # what a program may do
@@ -101,6 +123,39 @@ def test_duplicate_id_is_the_brokers_property() -> None:
 def test_what_cannot_be_sent_is_told(message: Message, words: str) -> None:
     with pytest.raises(MessageFault, match=words):
         encode_message(message)
+
+
+def test_what_python_calls_otherwise_is_sent_as_amqps_types() -> None:
+    number, time = UUID("12345678-1234-5678-1234-567812345678"), datetime(2026, 5, 4, 3, 2, 1, 999_999, tzinfo=UTC)
+    east = time.astimezone(timezone(timedelta(hours=9)))
+    message = Message(
+        {"deep": [number, (east,)], number: 1}, id=number, correlation_id=number, footer={"f": time},
+        application_properties={"when": time, "which": number}, annotations={"x-opt-delivery-time": east},
+    )  # fmt: skip
+    wire, ms = Uuid(number.bytes), Timestamp(int(time.timestamp()) * 1000 + 999)
+    found = back(message)
+    assert found.body == {"deep": [wire, [ms]], wire: 1}
+    assert (found.id, found.correlation_id, found.footer) == (wire, wire, {"f": ms})
+    assert found.application_properties == {"when": ms, "which": wire}
+    assert found.annotations == {"x-opt-delivery-time": ms}
+    assert (type(found.id), type(found.application_properties["when"])) == (Uuid, Timestamp)
+    assert back(Message(datetime(1969, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC))).body == Timestamp(-1)
+    assert message.body["deep"][0] is number, "the application's own stays as it is"
+    assert str(found.id) == str(number)
+
+
+def test_a_list_that_holds_itself_is_told() -> None:
+    endless: list[Any] = [UUID(int=1)]
+    endless.append(endless)
+    with pytest.raises(MessageFault, match="nested deeper"):
+        encode_message(Message(endless))
+
+
+def test_a_message_is_shown_in_a_line() -> None:
+    assert repr(Message("two coffees", durable=True, priority=7)) == "Message('two coffees', durable=True, priority=7)"
+    assert repr(Message()) == "Message(b'')"
+    assert repr(Message(bytes(10_000_000))).endswith("… (10000000))")
+    assert len(repr(Message({"a": "x" * 10_000, "b": list(range(10_000))}, subject="s" * 10_000))) < 400
 
 
 def test_properties_of_a_kind_that_is_not_sent_can_be_read() -> None:

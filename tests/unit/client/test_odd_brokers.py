@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from mqbroker.amqp import sasl
 from mqbroker.amqp.connection import Connection
 from mqbroker.amqp.events import Attaching, Detached, Incoming, Opened
@@ -20,7 +21,9 @@ from mqbroker.client.policies import first_element
 from mqbroker.client.uri import parse_uri
 from mqbroker.wire.performatives import (
     Attach,
+    Close,
     Coordinator,
+    Error,
     Flow,
     Modified,
     Open,
@@ -32,8 +35,10 @@ from mqbroker.wire.performatives import (
 )
 from mqbroker.wire.run import single
 from mqbroker.wire.sections import build_message
+from mqbroker.wire.types import Symbol
 
 from tests.support.client_stage import App
+from tests.support.frames import frame
 
 LIMITS = ConnectionLimits(65536, 65536, 0, 1, 3, 1 << 20)
 S, R = 1, 2
@@ -42,12 +47,11 @@ S, R = 1, 2
 class Odd:
     """A machine and a broker that says what it is told to say."""
 
-    def __init__(self, *, sends_open: bool = True) -> None:
-        target = parse_uri("amqp://a?reconnect-attempts=-1")
+    def __init__(self, uri: str = "amqp://a?reconnect-attempts=-1") -> None:
+        target = parse_uri(uri)
         settings = replace(target.settings, container_id="app")
         self.machine = Machine(settings, Places(target.endpoints, first_element, settings))
         self.broker = Connection(LIMITS, server=sasl.Server(("ANONYMOUS",), {}, b"e" * 32))
-        self.sends_open = sends_open
         self.links: dict[str, Any] = {}
         self.got: list[Any] = []
         self.effects: list[effects.Effect] = []
@@ -187,6 +191,63 @@ def test_a_session_that_the_broker_ends() -> None:
     assert "of its own making" in str(gone[0].error)
     odd.step(OpenSender(3, SenderTerms(address="q"), "again"))
     assert [each.token for each in odd.of(effects.Answer)][-1] == "again"
+
+
+def test_who_is_to_blame_is_said() -> None:
+    """What the broker did wrong, what it said itself, and what it did without a word."""
+    odd, link = with_receiver(credit=1)
+    link.credit = 9
+    for _ in range(2):
+        link.session.send_run(link, single(build_message(b"x")), 0, 1, "token")
+    odd.say()
+    (gone,) = odd.of(effects.Gone)
+    assert "what the broker sent breaks the protocol, so we ended it: transfer without credit" in str(gone.error)
+    assert gone.error.condition == "amqp:link:transfer-limit-exceeded"
+    odd, link = with_receiver()
+    link.detach()
+    odd.say()
+    assert "the broker ended it without a reason" in str(odd.of(effects.Gone)[0].error)
+    odd = with_sender()
+    odd.step(
+        inputs.Received(
+            1,
+            frame(
+                Flow(
+                    next_incoming_id=0,
+                    incoming_window=1,
+                    next_outgoing_id=0,
+                    outgoing_window=1,
+                    handle=77,
+                    delivery_count=0,
+                    link_credit=1,
+                )
+            ),
+        )
+    )
+    assert "breaks the protocol, so we ended it: handle 77 is not attached" in str(odd.of(effects.Gone)[0].error)
+
+
+@pytest.mark.parametrize(
+    ("said", "told", "condition"),
+    [
+        (frame(Close(error=Error(Symbol("amqp:connection:forced"), "maintenance"))),
+         "amqp://a:5672 closed the connection: maintenance", "amqp:connection:forced"),
+        (frame(Close()), "amqp://a:5672 closed the connection without a reason", ""),
+        (frame(Flow(next_incoming_id=0, incoming_window=1, next_outgoing_id=0, outgoing_window=1), channel=5),
+         "we closed the connection to amqp://a:5672: a frame on channel 5, on which no session began",
+         "amqp:not-allowed"),
+        (b"garbage!", "we closed the connection to amqp://a:5672: ", "amqp:connection:framing-error"),
+    ],
+    ids=["told", "silent", "protocol", "garbage"],
+)  # fmt: skip
+def test_why_a_connection_ended_reaches_who_waits(said: bytes, told: str, condition: str) -> None:
+    odd = Odd("amqp://a")
+    odd.step(OpenSender(S, SenderTerms(address="q"), "s"))
+    odd.step(inputs.Received(1, said))
+    (gone,) = odd.of(effects.Gone)
+    assert told in str(gone.error)
+    assert gone.error.condition == condition
+    assert ("we closed" in str(gone.error)) == ("we closed" in told)
 
 
 def test_links_of_the_brokers_making_are_refused() -> None:

@@ -457,12 +457,10 @@ class Connection(Login):
         if scope is Scope.LINK and link is not None and link.state is not Link.ATTACHED:
             return True  # its end was told already
         if scope is Scope.LINK and link is not None and link.state is Link.ATTACHED:
-            link.detach(fault.condition, fault.description)
+            link.break_off(fault)
             return True
         if scope is not Scope.CONNECTION and session is not None and session.state is Sess.MAPPED:
-            session.flush()
-            session.end(fault.condition, fault.description)
-            session.release(None)
+            session.break_off(fault)
             return True
         if self.state in (Conn.HDR_EXCH, Conn.OPEN_RCVD) and (self._is_logged_in or not self._is_sasl):
             # §2.7.1: an error can only be told in a close, and a close only after an open.

@@ -52,6 +52,7 @@ class LinkBase:
         "credit",
         "delivery_count",
         "farewell",
+        "fault",
         "follows",
         "handle",
         "holds_farewell",
@@ -80,6 +81,7 @@ class LinkBase:
         self.owner: Any = None
         self.unsaid: bytes | None = None  # the frame with our half, which waits until what it promises holds
         self.holds_farewell = False  # the answer to a detach that closes, or comes before our half, waits for `part`
+        self.fault: PeerFault | None = None  # of the peer's, for which we ended it
         self.farewell: Detach | None = None  # that answer, while it waits
         self.follows: LinkBase | None = None  # the last one of its name, whose end may have to be answered before
 
@@ -171,6 +173,11 @@ class LinkBase:
         self.session.flush()
         self.session.send(Detach(handle=self.handle, closed=is_closed, error=error))
         self.session.link_closed_here(self)
+
+    def break_off(self, fault: PeerFault) -> None:
+        """Close the link for what the peer did."""
+        self.fault = fault
+        self.detach(fault.condition, fault.description)
 
 
 class SenderLink(LinkBase):

@@ -63,7 +63,7 @@ class Session(IncomingTransfers):
     """One session, either end."""
 
     __slots__ = (
-        "_accepts", "_handles", "by_handle", "by_name", "links_max", "peer_channel", "peer_handle_max",
+        "_accepts", "_handles", "by_handle", "by_name", "fault", "links_max", "peer_channel", "peer_handle_max",
     )  # fmt: skip
 
     def __init__(self, connection: Connection, channel: int, links_max: int) -> None:
@@ -73,6 +73,7 @@ class Session(IncomingTransfers):
         self.peer_handle_max = 0xFFFFFFFF
         self.by_handle: dict[int, LinkBase] = {}
         self.by_name: dict[tuple[str, bool], LinkBase] = {}
+        self.fault: PeerFault | None = None  # of the peer's, for which we ended it
         self._accepts: list[tuple[int, int]] = []
         self._handles = Numbers()
 
@@ -96,6 +97,13 @@ class Session(IncomingTransfers):
         event = SessEvent.SENT_END if condition is None else SessEvent.SENT_END_ERROR
         self.state = next_sess(self.state, event)
         self.send(End(error=None if condition is None else Error(condition=Symbol(condition), description=description)))
+
+    def break_off(self, fault: PeerFault) -> None:
+        """End the session for what the peer did."""
+        self.fault = fault
+        self.flush()
+        self.end(fault.condition, fault.description)
+        self.release(None)
 
     def attach_sender(self, attach: Attach) -> SenderLink:
         """Ask for a link on which we send. The handle in `attach` is replaced by ours."""

@@ -72,15 +72,15 @@ class CoordinatorEnd(End):
         request = asked.finish
         if request is None or request.txn.epoch == self.machine.epoch:
             return False
-        self._lost(asked)
+        self._lost(asked, ClientError(LOST))
         return True
 
-    def _lost(self, asked: _Asked) -> None:
-        """Its transaction ended with its connection, as a rollback wants it."""
+    def _lost(self, asked: _Asked, error: ClientError) -> None:
+        """Its transaction ended with its connection or link, as a rollback wants it."""
         if asked.finish is not None and not asked.finish.is_commit:
             self.machine.effects.append(Answer(asked.token, None))
         else:
-            self.machine.effects.append(Failure(asked.token, TransactionFailed(LOST)))
+            self.machine.effects.append(Failure(asked.token, TransactionFailed(error.why, error.condition)))
 
     def settled(self, taken: Taken, outcome: Any) -> None:
         """The coordinator answered."""
@@ -98,20 +98,21 @@ class CoordinatorEnd(End):
     def interrupted(self, event: Detached | None) -> None:
         asked_under_way = [] if event is None else [taken.token for taken in event.returned]
         again = [asked for asked in asked_under_way if asked.finish is None]
-        self._doubt([asked for asked in asked_under_way if asked.finish is not None])
+        ending = [asked for asked in asked_under_way if asked.finish is not None]
+        self._doubt(ending, ClientError("the connection was lost during the commit"))
         self._waiting = again + self._waiting
 
     def fail(self, error: ClientError, event: Detached | None = None) -> None:
-        self._doubt([] if event is None else [taken.token for taken in event.returned])
+        self._doubt([taken.token for taken in self.under_way(event)], error)
         waiting, self._waiting = self._waiting, []
         for asked in waiting:
             self.machine.effects.append(Failure(asked.token, TransactionFailed(error.why, error.condition)))
         super().fail(error, event)
 
-    def _doubt(self, asked_under_way: list[_Asked]) -> None:
+    def _doubt(self, asked_under_way: list[_Asked], error: ClientError) -> None:
         for asked in asked_under_way:
             if asked.finish is None or not asked.finish.is_commit:
-                self._lost(asked)
+                self._lost(asked, error)
                 continue
-            why = "the connection was lost during the commit: all of the transaction happened, or nothing of it"
-            self.machine.effects.append(Failure(asked.token, TransactionInDoubt(why)))
+            why = f"{error.why}: all of the transaction happened, or nothing of it"
+            self.machine.effects.append(Failure(asked.token, TransactionInDoubt(why, error.condition)))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from mqbroker.amqp.events import Attached, Detached
 from mqbroker.amqp.links import ReceiverLink, SenderLink
 from mqbroker.amqp.redirect import redirect_of
+from mqbroker.amqp.unsettled import Taken
 from mqbroker.base.errors import PeerFault, Refused
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.client.effects import Answer, Failure, Gone, Restored
@@ -85,7 +86,7 @@ class End(ABC):
         if self.machine.is_interrupted:
             self.interrupted(event)
         elif not self.is_closing:
-            self.fail(self.why_ended(event.error), event)
+            self.fail(self.why_ended(event.error, event.link.fault or event.link.session.fault), event)
 
     def interrupted(self, event: Detached | None) -> None:  # noqa: B027 - an offer to subclasses, not a duty
         """The connection is gone, and another one may come."""
@@ -97,6 +98,12 @@ class End(ABC):
             self.machine.effects.append(Failure(self.token, error))
             self.token = None
         self.machine.effects.append(Gone(self.handle, error))
+
+    def under_way(self, event: Detached | None) -> list[Taken]:
+        """What it sent that has no outcome and gets none: with its link, or with a connection that is given up."""
+        if event is not None:
+            return event.returned
+        return [] if self.link is None else self.link.session.unsettled.take_link(self.link)
 
     def close(self, is_closed: bool) -> None:
         """As the application wishes. What it had under way goes back."""
@@ -116,11 +123,14 @@ class End(ABC):
         """Its address in messages."""
         return repr(self.address) if self.address else "no address"
 
-    def why_ended(self, error: Error | None) -> LinkFailed:
-        """What the broker said of a link that it refused or ended."""
+    def why_ended(self, error: Error | None, fault: PeerFault | None) -> LinkFailed:
+        """What the broker said of a link that it refused or ended, or its fault for which we ended it."""
         what = f"{self.kind} of {self.shown}"
+        if fault is not None:
+            why = f"what the broker sent breaks the protocol, so we ended it: {fault.description}"
+            return LinkFailed(f"{what}: {why}", fault.condition)
         if error is None:
-            return LinkFailed(f"{what}: the link ended without a reason, or what came on it broke its limits")
+            return LinkFailed(f"{what}: the broker ended it without a reason")
         condition = str(error.condition)
         place = redirect_of(error)
         remedy = REMEDIES.get(condition) if place is None else f"connect to {place.host}:{place.port} for it"

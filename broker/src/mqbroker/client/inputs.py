@@ -151,9 +151,10 @@ class Finish(NamedTuple):
 
 
 class Shut(NamedTuple):
-    """Close the connection; answered when it is closed."""
+    """Close the connection; answered when it is closed, or at once if nobody `waits` for the broker's answer."""
 
     token: Any
+    waits: bool = True
 
 
 Input = (

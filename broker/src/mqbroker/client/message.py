@@ -7,13 +7,16 @@ section and one data section, which decoding treats apart. Source: AMQP 1.0 §3.
 
 from __future__ import annotations
 
+import reprlib
+from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from operator import attrgetter
 from typing import Any, Final, Literal
 
 from mqbroker.base.errors import PeerFault, Refused
 from mqbroker.client.errors import MessageFault
+from mqbroker.client.values import amqp_value
 from mqbroker.wire import codes
 from mqbroker.wire.composites import encode_composite
 from mqbroker.wire.scan import (
@@ -37,14 +40,15 @@ from mqbroker.wire.sections import (
     decode_header,
     decode_properties,
     encode_section,
-    is_simple,
 )
-from mqbroker.wire.types import Symbol, ULong
+from mqbroker.wire.types import Array, Described, Symbol, ULong
 
 BodyKind = Literal["data", "value", "sequence"]
 DUPLICATE_ID: Final = "_AMQ_DUPL_ID"
 HEADS_MAX: Final = 256
 TTL_MS_MAX: Final = 0xFFFFFFFF
+SHOWN_MAX: Final = 60  # characters or bytes of one value
+PRIORITY_MAX: Final = 9  # JMS's; of what is above it, no broker says the same
 
 _KINDS: Final[dict[int, BodyKind]] = {DATA: "data", VALUE: "value", SEQUENCE: "sequence"}
 _SECTIONS: Final = {kind: code for code, kind in _KINDS.items()}
@@ -57,6 +61,11 @@ _PROPERTIES: Final = {
     "group_sequence": "group_sequence", "reply_to_group_id": "reply_to_group_id",
 }  # fmt: skip
 _read_properties: Final = attrgetter(*_PROPERTIES)
+# Fields that hold values of any type.
+_VALUES: Final = (
+    "body", "id", "correlation_id", "application_properties", "annotations", "delivery_annotations", "footer",
+)  # fmt: skip
+_COMPOUNDS: Final = (list, tuple, dict, Array, Described)
 _NO_PROPERTIES: Final = (None,) * len(_PROPERTIES)
 _HEAD_LEAD: Final = b"\x00\x53\x70"
 _HEAD_MIN: Final = 8
@@ -71,7 +80,7 @@ class Message:
     """One message. Times are in milliseconds, instants since 1970 (UTC).
 
     `durable`: it outlives the broker; an accepted one is on its disk. `ttl_ms`: it expires so long after it was sent.
-    `group_id`: all of a group go to one consumer, in order. `id`, `correlation_id`: text, bytes, an int or a Uuid.
+    `group_id`: all of a group go to one consumer, in order. `id`, `correlation_id`: text, bytes, an int or a UUID.
     `application_properties`: simple values under text keys, which selectors look at. `body_kind`: how the body travels;
     None chooses by its type.
     """
@@ -129,6 +138,26 @@ class Message:
         else:
             self.application_properties[DUPLICATE_ID] = value
 
+    def __repr__(self) -> str:
+        shown = [_shown(self.body)]
+        for name in _FIELDS:
+            value = getattr(self, name)
+            if value != getattr(_PLAIN, name):
+                shown.append(f"{name}={_shown(value)}")
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+_PLAIN: Final = Message()
+_FIELDS: Final = tuple(each.name for each in fields(Message))[1:]
+
+
+def _shown(value: Any) -> str:
+    """As in Python, and in a line of a log."""
+    if isinstance(value, str | bytes | bytearray | memoryview) and len(value) > SHOWN_MAX:
+        start = value[:SHOWN_MAX]
+        return f"{(start if isinstance(start, str) else bytes(start))!r}… ({len(value)})"
+    return reprlib.repr(value)
+
 
 # -- to bytes ---------------------------------------------------------------------------------------------------------
 
@@ -136,38 +165,61 @@ class Message:
 def encode_message(message: Message) -> bytes:
     """All sections of a message. Raises MessageFault for what AMQP cannot carry."""
     try:
-        parts = [_head(message)]
-        if message.delivery_annotations:
-            parts.append(_annotations(DELIVERY_ANNOTATIONS, message.delivery_annotations))
-        if message.annotations:
-            parts.append(_annotations(MESSAGE_ANNOTATIONS, message.annotations))
-        values = _read_properties(message)
-        if values != _NO_PROPERTIES:
-            named = {name: held for name, held in zip(_PROPERTIES.values(), values, strict=True) if held is not None}
-            parts.append(_properties(named))
-        if message.application_properties:
-            parts.append(_application_properties(message.application_properties))
-        parts.append(_body(message))
-        if message.footer:
-            parts.append(_annotations(FOOTER, message.footer))
-        return b"".join(parts)
+        return _encode(message)
+    except Refused:
+        pass  # it may hold values of Python's own, which are rare enough to be looked for only now
+    held = {name: amqp_value(getattr(message, name)) for name in _VALUES}
+    try:
+        return _encode(replace(message, **held))
     except Refused as refused:
         raise MessageFault(f"the message cannot be sent: {refused.description}; change that value") from None
 
 
+def _encode(message: Message) -> bytes:
+    parts = [_head(message)]
+    if message.delivery_annotations:
+        parts.append(_annotations(DELIVERY_ANNOTATIONS, message.delivery_annotations))
+    if message.annotations:
+        parts.append(_annotations(MESSAGE_ANNOTATIONS, message.annotations))
+    values = _read_properties(message)
+    if values != _NO_PROPERTIES:
+        named = {name: held for name, held in zip(_PROPERTIES.values(), values, strict=True) if held is not None}
+        parts.append(_properties(named))
+    if message.application_properties:
+        parts.append(_application_properties(message.application_properties))
+    parts.append(_body(message))
+    if message.footer:
+        parts.append(_annotations(FOOTER, message.footer))
+    return b"".join(parts)
+
+
 def _head(message: Message) -> bytes:
     key = message.durable, message.priority, message.ttl_ms
-    found = _heads.get(key)
-    if found is None:
-        if not 0 <= message.priority <= 255:
-            raise MessageFault(f"priority {message.priority}: 0 to 255 are possible, 0 to 9 are told apart")
-        if message.ttl_ms is not None and not 0 < message.ttl_ms <= TTL_MS_MAX:
-            raise MessageFault(f"ttl_ms {message.ttl_ms}: from 1 to {TTL_MS_MAX} are possible, None is for ever")
-        if len(_heads) >= HEADS_MAX:
-            _heads.clear()
-        header = Header(durable=bool(message.durable), priority=int(message.priority), ttl=message.ttl_ms)
-        found = _heads[key] = encode_composite(header)
+    try:
+        found = _heads.get(key)
+    except TypeError:  # a list, say
+        found = None
+    return _make_head(message) if found is None else found
+
+
+def _make_head(message: Message) -> bytes:
+    durable, priority, ttl_ms = message.durable, message.priority, message.ttl_ms
+    if not isinstance(durable, bool | int):
+        raise MessageFault(f"durable {durable!r}: True or False is needed")
+    if not _is_whole(priority, 0, PRIORITY_MAX):
+        raise MessageFault(f"priority {priority!r}: a whole number from 0 to {PRIORITY_MAX} is needed")
+    if ttl_ms is not None and not _is_whole(ttl_ms, 1, TTL_MS_MAX):
+        raise MessageFault(f"ttl_ms {ttl_ms!r}: a whole number from 1 to {TTL_MS_MAX} is needed, None is for ever")
+    if len(_heads) >= HEADS_MAX:
+        _heads.clear()
+    header = Header(durable=bool(durable), priority=int(priority), ttl=None if ttl_ms is None else int(ttl_ms))
+    found = _heads[durable, priority, ttl_ms] = encode_composite(header)
     return found
+
+
+def _is_whole(value: Any, low: int, high: int) -> bool:
+    """By its value, as heads are remembered by it: 4.0 is 4 there."""
+    return isinstance(value, int | float) and low <= value <= high and value == int(value)
 
 
 def _properties(named: dict[str, Any]) -> bytes:
@@ -177,26 +229,43 @@ def _properties(named: dict[str, Any]) -> bytes:
             named[name] = ULong(value)
     for name in ("content_type", "content_encoding"):
         if name in named:
+            if not isinstance(named[name], str):
+                raise MessageFault(f"{name} {named[name]!r}: text is needed")
             named[name] = Symbol(named[name])
+    if isinstance(named.get("group_sequence"), bool):
+        raise MessageFault("group_sequence: a whole number is needed")
     return encode_composite(Properties(**named))
 
 
 def _application_properties(values: dict[str, Any]) -> bytes:
-    for key, value in values.items():
-        if not isinstance(key, str) or not is_simple(value):
+    for key, value in _map(values, "application_properties"):
+        if not isinstance(key, str) or isinstance(value, _COMPOUNDS):
             what = f"{key!r} of type {type(value).__name__}"
             raise MessageFault(f"application property {what}: keys are text, and values neither lists nor maps")
     return encode_section(APPLICATION_PROPERTIES, dict(values))
 
 
 def _annotations(section: int, values: dict[Any, Any]) -> bytes:
-    return encode_section(section, {Symbol(key) if type(key) is str else key: held for key, held in values.items()})
+    symbols: dict[Any, Any] = {}
+    for key, held in _map(values, "annotations"):
+        if not isinstance(key, str | ULong):
+            raise MessageFault(f"annotation {key!r} of type {type(key).__name__}: keys are text (symbols), or ULong")
+        symbols[Symbol(key) if type(key) is str else key] = held
+    return encode_section(section, symbols)
+
+
+def _map(values: Any, what: str) -> Iterable[tuple[Any, Any]]:
+    if not isinstance(values, dict):
+        raise MessageFault(f"{what} of type {type(values).__name__}: a dict is needed")
+    return values.items()
 
 
 def _body(message: Message) -> bytes:
     body, kind = message.body, message.body_kind
     if kind is None:
         kind = "data" if isinstance(body, _BYTES) else "value"
+    if kind not in _SECTIONS:
+        raise MessageFault(f"body_kind {kind!r}: one of {', '.join(_SECTIONS)} is needed, or None")
     if kind == "data" and not isinstance(body, _BYTES):
         raise MessageFault(f"a body of kind data is bytes, not {type(body).__name__}; encode it first")
     if kind == "sequence" and not isinstance(body, list | tuple):

@@ -105,11 +105,10 @@ class Reaching(Intake):
         brokers = ", ".join(map(str, self.places.known[:5]))
         rounds = f" in {self.places.rounds} rounds" if self.places.rounds > 1 else ""
         lost = "the connection was lost and " if self._was_up else ""
-        remedy = "" if self._was_up and not self.settings.reconnect_attempts else "; check that a broker listens there"
         if self._was_up and not self.settings.reconnect_attempts:
-            return ConnectionFailed(f"the connection to {self.endpoint} was lost ({self._reason.why}); "
-                                    "reconnect-attempts=-1 in the URI brings it back")  # fmt: skip
-        why = f"{lost}no broker could be reached at {brokers}{rounds}: {self._reason.why}{remedy}"
+            why = f"the connection to {self.endpoint} was lost ({self._reason.why})"
+            return ConnectionFailed(f"{why}; reconnect-attempts=-1 in the URI brings it back", self._reason.condition)
+        why = f"{lost}no broker could be reached at {brokers}{rounds}: {self._reason.why}"
         return ConnectionFailed(why, self._reason.condition)
 
     def _dialled(self, event: given.Dialled) -> None:
@@ -182,12 +181,16 @@ class Reaching(Intake):
         """Where to go from here."""
         stage, endpoint = self.stage, self.endpoint
         assert endpoint is not None
-        if event.condition is not None:
-            what = "closed the connection" if stage is Stage.UP else "did not let us in"
+        is_open = stage in (Stage.UP, Stage.CLOSING)
+        if event.error is not None:
+            what = "closed the connection" if is_open else "did not let us in"
             self._reason = ConnectionFailed(f"{endpoint} {what}: {event.description or 'no reason given'}",
-                                            event.condition)  # fmt: skip
+                                            event.condition or "")  # fmt: skip
+        elif event.condition is not None:
+            what = f"we closed the connection to {endpoint}" if is_open else f"no connection with {endpoint}"
+            self._reason = ConnectionFailed(f"{what}: {event.description}", event.condition)
         elif event.description != "connection lost":
-            self._reason = ConnectionFailed(f"{endpoint} closed the connection")
+            self._reason = ConnectionFailed(f"{endpoint} closed the connection without a reason")
         self._drop_connection()
         place = redirect_of(event.error)
         if stage is Stage.CLOSING:
@@ -259,10 +262,15 @@ class Reaching(Intake):
             self._due_ns = self._after_ms(CLOSE_MS)
             self._connection.close()
             self._handle()
-        elif self.stage is not Stage.CLOSING:
-            if self._connection is not None or self.stage is Stage.DIALLING:
-                self._drop_connection()
-            self._give_up(Closed("the connection was closed by the application"))
+        if self._shut_tokens and not (self.stage is Stage.CLOSING and request.waits):
+            self._leave()
+
+    def _leave(self) -> None:
+        """The application wants no more of it. What was sent and has no outcome is told so before it is dropped."""
+        has_transport = self._connection is not None or self.stage is Stage.DIALLING
+        self._give_up(Closed("the connection was closed by the application"))
+        if has_transport:
+            self._drop_connection()
 
     # -- time ----------------------------------------------------------------------------------------------------------
 
@@ -276,7 +284,8 @@ class Reaching(Intake):
             return
         idle_ms, beat_ms = self.settings.idle_timeout_ms, connection.peer_idle_timeout_ms // 2
         if idle_ms and now_ns >= self._heard_ns + idle_ms * NS_PER_MS:
-            connection.close("amqp:resource-limit-exceeded", f"nothing was heard for {idle_ms} ms")
+            why = "it has not read what it is answered" if self._is_unheard else "nothing was heard"
+            connection.close("amqp:resource-limit-exceeded", f"{why} for {idle_ms} ms")
             self._handle()
             return
         if beat_ms and now_ns >= self._spoke_ns + beat_ms * NS_PER_MS:
@@ -290,8 +299,7 @@ class Reaching(Intake):
             self._begin_round()
             return
         if self.stage is Stage.CLOSING:
-            self._drop_connection()
-            self._give_up(Closed("the connection was closed by the application"))
+            self._leave()
             return
         self._reason = ConnectionFailed(
             f"{self.endpoint}: not connected and logged in within call-timeout ({self.settings.call_timeout_ms} ms)"

@@ -149,7 +149,7 @@ class SenderEnd(End):
 
     def fail(self, error: errors.ClientError, event: Detached | None = None) -> None:
         """Whoever waits is told."""
-        returned = [] if event is None else [each for taken in event.returned for each in _of(taken)]
+        returned = [each for taken in self.under_way(event) for each in _of(taken)]
         why = f"{error.why}; the message was sent, and may have been taken"
         self._fail_all(returned, lambda: errors.OutcomeUnknown(why, error.condition))
         waiting, self.pending = list(self.pending), deque()
@@ -158,8 +158,7 @@ class SenderEnd(End):
 
     def close(self, is_closed: bool) -> None:
         """What is under way has lost its outcome."""
-        returned = self.machine.session.unsettled.take_link(self.link) if self.link is not None else []
-        under_way = [each for taken in returned for each in _of(taken)]
+        under_way = [each for taken in self.under_way(None) for each in _of(taken)]
         why = f"the sender of {self.shown} was closed before the outcome came: the message may have been taken"
         self._fail_all(under_way, lambda: errors.OutcomeUnknown(why))
         super().close(is_closed)

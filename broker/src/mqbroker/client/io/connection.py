@@ -109,7 +109,7 @@ class Connection:
             if self._announced is not None:
                 self._announced.close()
             if isinstance(error, asyncio.CancelledError):
-                self._driver.put(inputs.Shut(self._driver.loop.create_future()))
+                self._driver.put(inputs.Shut(self._driver.loop.create_future(), waits=False))
             raise
         return self
 
@@ -225,17 +225,20 @@ class Connection:
             for other in self._others.values():
                 await other.close()
         finally:
-            await self.abandon()
+            await self._shut(waits=True)
 
     async def abandon(self) -> None:
-        """Close without waiting for outcomes."""
+        """Close without waiting: for outcomes, or for the broker's answer."""
+        await self._shut(waits=False)
+
+    async def _shut(self, *, waits: bool) -> None:
         if self._announced is not None:
             self._announced.close()
         await self._requests.close()
         for other in self._others.values():
             await other.abandon()
         if self._driver.fault is None:
-            await self._driver.ask(inputs.Shut)
+            await self._driver.ask(lambda token: inputs.Shut(token, waits))
 
     def _context(self) -> ssl.SSLContext:
         if self._tls is None:

@@ -213,7 +213,8 @@ class Driver:
             why = f"its certificate is not trusted ({error.verify_message}); name its authority by tls-ca-file"
             self.put(inputs.DialFailed(attempt, why))
         except OSError as error:  # ssl.SSLError is one as well
-            self.put(inputs.DialFailed(attempt, error.strerror or str(error) or type(error).__name__))
+            why = error.strerror or str(error) or type(error).__name__
+            self.put(inputs.DialFailed(attempt, f"{why}; check that a broker listens there"))
         except UnicodeError as error:  # a name that cannot be asked for: a label of 64 characters, say
             self.put(inputs.DialFailed(attempt, str(error)))
         else:
@@ -270,10 +271,10 @@ class Driver:
             self._stop_dialling()
         if self._transport is not None and self._transport[0] == effect.attempt:
             transport = self._transport[1]
-            transport.close()
             self._transport = None
             if transport.get_write_buffer_size():  # of who does not read it would never be rid
                 self.loop.call_later(LINGER_S, transport.abort)
+            transport.close()
 
     # -- answers -------------------------------------------------------------------------------------------------------
 
