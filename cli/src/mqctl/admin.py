@@ -23,6 +23,7 @@ ANSWER_TIME_S = 30.0
 # Beginning of the operation's name: the command that shows what it is about.
 SHOWN_BY: Final = {
     "queue": "mqctl queue list", "message": "mqctl queue list", "browse": "mqctl queue list",
+    "receive": "mqctl queue list", "dead": "mqctl queue list",
     "address": "mqctl address list", "connection": "mqctl connection list", "cluster": "mqctl topology",
 }  # fmt: skip
 

@@ -52,6 +52,7 @@ def test_what_consumers_have_and_what_waits_for_them() -> None:
         "lag": 3, "idle_ms": 500, "browser": False, "selector": "",
     }  # fmt: skip
     assert site.do("consumers", queue="other") == {"consumers": [], "is_whole": True}
+    site.do("queue-create", name="quiet")
     site.stage.ask("receive", 5, address="quiet", wait_ms=1000)
     (waiting,) = site.do("consumers", queue="quiet")["consumers"]
     assert (waiting["link"], waiting["peer"], waiting["lag"]) == ("admin-5", "admin", 0)

@@ -249,6 +249,32 @@ def test_what_is_no_dead_letter_or_cannot_go_back_stays() -> None:
     assert site.bodies("DLQ") == ["sent here", "one"]
 
 
+def test_a_copy_whose_subscription_is_gone_does_not_go_to_those_who_had_it() -> None:
+    site = Site(DEAD)
+    site.do("queue-create", name="DLQ")
+    for name in ("a", "b"):
+        site.do("queue-create", name=name, address="news", routing_type="multicast")
+    site.send("news", "one")
+    site.kill("a")
+    site.do("queue-delete", name="a")
+    assert site.do("dead-letters-retry", queue="DLQ") == {"retried": 0, "left": 1}
+    assert site.bodies("b") == ["one"]
+    assert site.do("dead-letters-retry", queue="DLQ", to_address=True) == {"retried": 1, "left": 0}
+    assert site.bodies("b") == ["one", "one"]
+
+
+def test_what_a_queue_shared_goes_to_another_queue_of_its_address() -> None:
+    site = Site(DEAD)
+    site.do("queue-create", name="DLQ")
+    site.do("queue-create", name="a", address="orders")
+    site.send("orders", "one")
+    site.kill("a")
+    site.do("queue-delete", name="a")
+    site.do("queue-create", name="b", address="orders")
+    assert site.do("dead-letters-retry", queue="DLQ") == {"retried": 1, "left": 0}
+    assert site.bodies("b") == ["one"]
+
+
 def test_what_goes_back_counts_at_the_bounds_of_its_address_as_all_that_is_there() -> None:
     bounds = {"max_size_messages": 2, "address_full_policy": "FAIL"}
     site = Site({**DEAD, "orders": bounds})

@@ -69,5 +69,22 @@ def test_administrators_receive_from_that_queue_and_make_none_of_that_name() -> 
     found.send("shop", "a")
     assert [message["body"] for message in found.take("shop::one")] == ["a"]
     assert "belongs to address 'shop'" in found.refused("receive", address="stall::one")[1]
-    found.take("shop::two", session=10)
-    assert {row["name"]: row["address"] for row in found.do("queues")["queues"]} == {"one": "shop", "two": "shop"}
+    assert found.refused("receive", address="shop::two") == (
+        "amqp:not-found",
+        "address 'shop' has no queue 'two' on this node",
+    )
+    assert {row["name"]: row["address"] for row in found.do("queues")["queues"]} == {"one": "shop"}
+
+
+def test_nothing_is_made_for_administrators_who_receive() -> None:
+    found = Site()
+    for name in "abcdefg":
+        found.do("queue-create", name=name, address="news", routing_type="multicast")
+    found.do("address-create", name="empty")
+    before = found.do("addresses"), found.counts()
+    assert found.refused("receive", address="ordres")[1] == "no queue and no address is called 'ordres' on this node"
+    assert found.refused("receive", address="empty")[1] == "address 'empty' has no queue on this node"
+    assert found.refused("receive", address="news")[1].endswith("copy; name one: 'a', 'b', 'c', 'd', 'e' and 2 more")
+    assert (found.do("addresses"), found.counts()) == before
+    found.send("news", "one")
+    assert [message["body"] for message in found.take("c")] == ["one"]

@@ -6,12 +6,15 @@ from typing import Any
 
 import pytest
 from mqbroker.amqp import events as told
+from mqbroker.core.remote_binding import RemoteBinding
 from mqbroker.wire.performatives import Attach, Flow, Source, Target
 from mqbroker.wire.run import single
 from mqbroker.wire.sections import build_message
 
 from tests.support.stage import Talker
 from tests.unit.admin.site import Site
+
+NODE = "n" * 36
 
 
 def consumer(site: Site, queue: str, credit: int = 10) -> Talker:
@@ -225,6 +228,25 @@ def test_a_queue_in_use_stays_unless_it_is_forced() -> None:
     assert not talker.is_closed
     site.restart()
     assert site.counts() == {}
+
+
+@pytest.mark.parametrize("operation", ["queue-delete", "queue-purge"])
+@pytest.mark.parametrize("force", [{}, {"force": True}])
+def test_what_another_node_is_owed_is_not_dropped_by_mistake(operation: str, force: dict[str, bool]) -> None:
+    site = Site()
+    store = site.stage.broker.store
+    binding = RemoteBinding("orders", "orders", "anycast", "", NODE, NODE, 1)
+    binding.consumer_created("")
+    store.remotes.connection("c").add(binding)
+    site.send("orders", "one")
+    (queue,) = store.remotes.queues_of(NODE)
+    force = force if operation == "queue-delete" else {}
+    condition, why = site.refused(operation, name=queue.kind.name, **force)
+    assert condition == "amqp:precondition-failed"
+    assert "cluster forget" in why
+    assert site.counts()[queue.kind.name] == 1
+    answer = site.do(operation, name=queue.kind.name, store_and_forward=True, **force)
+    assert 1 in answer.values()
 
 
 def test_force_ends_the_receives_of_administrators_too() -> None:

@@ -20,6 +20,7 @@ from mqbroker.node.inputs import CertificatesInUse, Ending
 from mqbroker.wire.performatives import Attach, Target
 from mqbroker.wire.sections import Properties
 from mqbroker.wire.types import Symbol
+from mqctl.admin import AdminSession
 from mqctl.commands import cluster_forget, events, queue_stat, rollout
 from mqctl.dev.log import last_lines
 from mqctl.errors import CommandError, UsageError
@@ -112,6 +113,7 @@ def test_clients(cluster: Cluster) -> None:
     assert (row["queues"], row["queues_max"], row["addresses"], row["addresses_max"]) == (0, None, 1, None)
     assert cluster.rows("quota", "list", "--user", "bob") == []
     assert cluster.rows("session", "list", "--connection", "99") == []
+    stage.admin("queue-create", name="orders")
     stage.ask("receive", 5, address="orders", wait_ms=60_000)
     (row,) = cluster.rows("consumer", "list", "--queue", "orders")
     assert (row["link"], row["lag"]) == ("admin-5", 0)
@@ -319,6 +321,27 @@ def test_messages_with_properties_are_found_by_selectors(cluster: Cluster) -> No
     out, _ = cluster.run("receive", "orders", "--selector", "colour = 'blue'", "--count", "1", *there)
     assert out == "blue 3\n"
     assert [row["messages"] for row in cluster.rows("queue", "list", *there)] == [2]
+
+
+def test_a_receive_of_a_mistyped_name_is_an_error_and_makes_no_queue(cluster: Cluster) -> None:
+    cluster.run("send", "orders", "one", "--host", "dev-1")
+    out, err = cluster.run("receive", "ordres", "--host", "dev-1", code=Exit.FAILED)
+    assert (out, "no queue and no address is called 'ordres'" in err, "mqctl queue list" in err) == ("", True, True)
+    assert [row["queue"] for row in cluster.rows("queue", "list", "--host", "dev-1")] == ["orders"]
+
+
+def test_a_queue_that_goes_when_it_is_empty_ends_a_receive(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    settle = AdminSession.call
+
+    def settle_and_delete(session: AdminSession, operation: str, wait_s: float = 0, **arguments: Any) -> dict[str, Any]:
+        answer = settle(session, operation, wait_s, **arguments)
+        if operation == "settle":
+            settle(session, "queue-delete", name="orders")
+        return answer
+
+    cluster.run("send", "orders", "one", "two", "--host", "dev-1")
+    monkeypatch.setattr(AdminSession, "call", settle_and_delete)
+    assert cluster.run("receive", "orders", "--host", "dev-1")[0] == "one\ntwo\n"
 
 
 def test_move_and_retry(cluster: Cluster) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from mqbroker.base.errors import Refused
 from mqbroker.core.queue import Queue
 from mqbroker.core.selector import Selector, compile_selector
 from mqbroker.node.broker import Broker
 from mqbroker.node.inputs import AdminRequest
+
+STORE_AND_FORWARD: Final = "store_and_forward"  # says that messages for another node are meant
 
 
 def argument(request: AdminRequest, name: str, kind: type, default: Any = None) -> Any:
@@ -60,6 +62,14 @@ def queue_named(broker: Broker, request: AdminRequest, name: str = "name") -> Qu
     if found is None:
         raise Refused("amqp:not-found", f"{request.operation}: there is no queue {wanted!r}")
     return found
+
+
+def check_may_drop(request: AdminRequest, queue: Queue) -> None:
+    """Raises Refused where messages are for another node, and the request does not say that it means it."""
+    if queue.kind.is_forwarding and not argument(request, STORE_AND_FORWARD, bool, False):
+        why = f"queue {queue.kind.name!r} holds messages for node {queue.kind.forwards_to}, which would never get them"
+        advice = "cluster forget routes them anew; to drop them, say that a store-and-forward queue is meant"
+        raise Refused("amqp:precondition-failed", f"{request.operation}: {why}; {advice}")
 
 
 def selector_of(request: AdminRequest) -> Selector | None:

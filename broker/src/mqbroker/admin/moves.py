@@ -9,7 +9,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from mqbroker.admin.arguments import argument, check_names, number, queue_named, selector_of
+from mqbroker.admin.arguments import (
+    STORE_AND_FORWARD,
+    argument,
+    check_may_drop,
+    check_names,
+    number,
+    queue_named,
+    selector_of,
+)
 from mqbroker.base.errors import PeerFault, Refused
 from mqbroker.core.address import Address
 from mqbroker.core.dispatch import view_of
@@ -201,13 +209,15 @@ class Move(Purge):
 class Retry(Move):
     """Sends dead letters and expired messages back to where they came from, as they were.
 
-    One that came from a queue of an address with several goes to that queue alone: the others have had it.
+    One that came from a queue of an address with several goes to that queue alone: the others have had it. Where that
+    queue is gone, and those that are there got copies, it is left, unless the request asks for `to_address`.
     """
 
     counted = "retried"
 
     def __init__(self, broker: Broker, request: AdminRequest, queue: Queue) -> None:
         self.origins: dict[tuple[str, str], Address | None] = {}
+        self.to_address: bool = argument(request, "to_address", bool, False)
         super().__init__(broker, request, queue)
 
     def target_of(self, request: AdminRequest) -> str:
@@ -248,7 +258,8 @@ class Retry(Move):
             origin = self.store.address_for(address)
         except Refused:
             return None
-        return None if self.queue in origin.queues else origin
+        had_it = bool(queue and origin.multicast) and not self.to_address
+        return None if had_it or self.queue in origin.queues else origin
 
 
 def _reaches(address: Address, run: Run) -> bool:
@@ -265,8 +276,10 @@ def _go_on() -> None:
 
 def purge(broker: Broker, request: AdminRequest) -> None:
     """`queue-purge`."""
-    check_names(request, ("name", "selector"))
-    _start(broker, Purge(broker, request, queue_named(broker, request)))
+    check_names(request, ("name", "selector", STORE_AND_FORWARD))
+    queue = queue_named(broker, request)
+    check_may_drop(request, queue)
+    _start(broker, Purge(broker, request, queue))
 
 
 def move(broker: Broker, request: AdminRequest) -> None:
@@ -277,7 +290,7 @@ def move(broker: Broker, request: AdminRequest) -> None:
 
 def retry(broker: Broker, request: AdminRequest) -> None:
     """`dead-letters-retry`."""
-    check_names(request, ("queue", "selector", "count_max"))
+    check_names(request, ("queue", "selector", "count_max", "to_address"))
     _start(broker, Retry(broker, request, queue_named(broker, request, "queue")))
 
 

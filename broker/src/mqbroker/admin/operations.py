@@ -21,7 +21,7 @@ Addresses and queues (admin/addresses.py, admin/queues.py)
                   non_destructive?, ring_size?, consumers_before_dispatch?, delay_before_dispatch_ms?, group_rebalance?,
                   group_buckets?, group_first_key?, purge_on_no_consumers?, selector?, paused?}
     quotas       {}                                      one object a user that has made queues or addresses
-    queue-delete {name, force?}                          {messages}: how many were in it
+    queue-delete {name, force?, store_and_forward?}      {messages}: how many were in it
     queue-pause  {name}, queue-resume {name}             {changed}
 Messages (admin/messages.py, admin/browsing.py, admin/moves.py)
     send     {address, messages: [{body | body_base64, durable?, priority?, ttl_ms?, properties?,
@@ -31,9 +31,9 @@ Messages (admin/messages.py, admin/browsing.py, admin/moves.py)
     browse   {queue, selector?, from?, limit?}           {messages, next}: nothing is taken; what is paged
                                                          comes last
     message-show {queue, id}                             one message, wherever in the queue it is
-    queue-purge   {name, selector?}                      {purged}
+    queue-purge   {name, selector?, store_and_forward?}  {purged}
     messages-move {queue, address, selector?, count_max?}    {moved, left}
-    dead-letters-retry {queue, selector?, count_max?}    {retried, left}
+    dead-letters-retry {queue, selector?, count_max?, to_address?}   {retried, left}
 Clients (admin/connections.py)
     connections  {}                                      one object a connection
     sessions     {connection?, user?, container_id?}     {sessions, is_whole}

@@ -48,7 +48,7 @@ class Address:
     """A name and its bindings."""
 
     __slots__ = (
-        "_idle", "_is_choosy", "anycast", "can_page", "cursor", "due_ns", "forwarding", "is_configured",
+        "_idle", "_is_choosy", "_is_keyed", "anycast", "can_page", "cursor", "due_ns", "forwarding", "is_configured",
         "is_pause_kept", "is_paused", "is_topic", "made_on", "maker", "meter", "multicast", "name", "pages",
         "producers_count", "reach", "retains_max", "ring", "routed_total", "routing_types", "scheduled_ns", "target",
         "unrouted_total", "was_bound",
@@ -72,6 +72,7 @@ class Address:
         self.unrouted_total = 0
         self.cursor = 0
         self._is_choosy = False
+        self._is_keyed = False
         self._idle = idle  # is told when a deadline of the address has come
         self.was_bound = False  # it had a queue
         self.producers_count = 0  # links on which messages may come
@@ -123,6 +124,7 @@ class Address:
         self.can_page = self.pages and all(queue.kind.may_page for queue in self.queues)
         if self.meter is not None and self.target == self.name:
             self.meter.set_queues(self.queues + self.forwarding, can_page=self.can_page)
+        self._is_keyed = any(queue.kind.last_value_key for queue in self.queues)
         self._is_choosy = any(
             queue.filter is not None or queue.kind.moved_from or queue.kind.no_local for queue in self.queues
         )
@@ -151,6 +153,11 @@ class Address:
     def queues(self) -> list[Queue]:
         """All bound queues that clients know."""
         return self.anycast + self.multicast
+
+    @property
+    def has_last_value_key(self) -> bool:
+        """Whether a property of its messages is the key of a last-value queue."""
+        return self._is_keyed
 
     def route(self, run: Run, origin: Origin = UNKNOWN, only: str = "", grouping: Grouping | None = None) -> list[Part]:
         """Which queues get which part of the run: (index, count, queues).

@@ -57,6 +57,15 @@ class Arrival(Address):
         self.key = f"{self.source}{MARKED}{mark}" if mark else self.source
 
 
+def _values_of(run: Run, queues: list[Queue]) -> Iterator[Run]:
+    """Parts of one shape; a message each where a queue tells by a property of its own which value it replaces."""
+    for part in parts_of(run):
+        if part.count > 1 and any(queue.kind.last_value_key for queue in queues):
+            yield from (part_of(part, index, index + 1, part.traits) for index in range(part.count))
+        else:
+            yield part
+
+
 def source_of(key: str) -> str:
     """Of an `Arrival.key`. The name of a queue may have a # in it, but has a dot behind."""
     source, _, mark = key.rpartition(MARKED)
@@ -151,13 +160,18 @@ class Arrivals:
         store = self._store
         waits = False
         LOOK.has_touched = True
-        for part in parts_of(run):
+        for part in _values_of(run, queues):
             part.arrived_ms = store.at.wall_ms
             part.expires_ms = expires_ms(part, store.settings.of(address.name))
             store.number(part)
             address.routed_total += part.count
             deliveries = part.section.delivery_count  # another node has counted them
-            waits = store.put(address, Segment(part, 0, part.count, deliveries), queues) or waits
+            segment = Segment(part, 0, part.count, deliveries)
+            takers = [queue for queue in queues if not queue.is_outdated(segment)]
+            if len(takers) < len(queues):
+                store.leaving.outdated(queue for queue in queues if queue not in takers)
+            if takers:
+                waits = store.put(address, segment, takers) or waits
         return waits
 
     def _queues(self, address: Address, names: tuple[str, ...]) -> list[Queue]:

@@ -8,13 +8,12 @@ from __future__ import annotations
 from typing import Final
 
 from mqbroker.base.errors import PeerFault
-from mqbroker.core.moved import made
+from mqbroker.core.moved import INGRESS_TIME, made
 from mqbroker.wire.run import Run, encode_payloads, heading, parse_run, single
 from mqbroker.wire.scan import MESSAGE_ANNOTATIONS, scan_sections
 from mqbroker.wire.sections import decode_annotations, encode_section
-from mqbroker.wire.values import Long, Symbol
+from mqbroker.wire.values import Long
 
-INGRESS_TIME: Final = Symbol("x-opt-ingress-time")
 HEADING: Final = heading(0, 0, False)
 SIZE_MAX: Final = 0xFFFFFFFF
 

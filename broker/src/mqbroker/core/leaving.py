@@ -8,7 +8,7 @@ Somebody is told of both.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from mqbroker.base.errors import Refused
@@ -49,6 +49,13 @@ class Leaving:
                 self._store.discard(queue, segment, EXPIRED)  # copies for nobody
             else:
                 self._expire(queue, segment)
+
+    def outdated(self, queues: Iterable[Queue]) -> None:
+        """A message came to these as an older value than the one of its key that is there, and is not let in."""
+        LOOK.has_touched = True
+        for queue in queues:
+            queue.replaced_total += 1
+            self.left_totals[REPLACED] += 1
 
     def _expire(self, queue: Queue, segment: Segment) -> None:
         settings = self._store.settings.of(queue.kind.address)

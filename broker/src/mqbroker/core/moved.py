@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from mqbroker.base.errors import PeerFault
 from mqbroker.core.backlog import Segment
+from mqbroker.core.message_view import MessageView
 from mqbroker.wire.composites import encode_composite
 from mqbroker.wire.large import large_run
 from mqbroker.wire.large_file import Large
@@ -25,6 +26,7 @@ from mqbroker.wire.values import Long, Symbol
 ORIGIN_QUEUE: Final = Symbol("x-opt-ORIG-QUEUE")
 ORIGIN_ID: Final = Symbol("x-opt-ORIG-MESSAGE-ID")
 CAUSE: Final = Symbol("x-opt-CAUSE")
+INGRESS_TIME: Final = Symbol("x-opt-ingress-time")  # when it came, in ms since 1970
 CAUSE_SIZE_MAX: Final = 500
 NOTES: Final = (ORIGIN_ADDRESS, ORIGIN_QUEUE, ORIGIN_ID, CAUSE)
 DELIVERY_PREFIX: Final = "x-opt-delivery-"
@@ -66,22 +68,31 @@ def transferred(segment: Segment, index: int, now_ms: int) -> Run:
         return made(payload, run.large)
 
 
-def forwarded(segment: Segment, index: int, now_ms: int) -> bytes | None:
+def forwarded(segment: Segment, index: int, now_ms: int, *, is_value: bool = False) -> bytes | None:
     """Message `index` as another node is to get it, None: as it is. Its clock need not agree with ours on ends.
 
     What is left of its time to live goes with it, a delay becomes the time at which it is due, and how often it was
-    delivered is said.
+    delivered is said. One that is the value of a key (`is_value`) says when it came, because what waited on its way
+    must not replace a later one.
     """
     run = segment.run
     is_late = _is_late(run)
-    if not run.expires_ms and not is_late and not _is_counted(segment):
+    if not run.expires_ms and not is_late and not _is_counted(segment) and not is_value:
         return None
     payload, ttl_ms = bytes(run.payload(index)), _ttl_left_ms(run, now_ms)
     notes: dict[Any, object] = {DELIVERY_TIME: Long(run.deliver_at_ms)} if is_late else {}
+    if is_value:
+        notes[INGRESS_TIME] = Long(came_ms(run, index))
     try:
         return _with_head(payload, ttl_ms, (DELIVERY_PREFIX,) if is_late else (), notes, segment.deliveries)
     except PeerFault:
         return None  # what cannot be read says nothing of all that, as in parts.py
+
+
+def came_ms(run: Run, index: int) -> int:
+    """When a message came to the first node that had it, in ms of that node's clock; never later than it came here."""
+    said = MessageView(run.payload(index)).annotation(INGRESS_TIME)
+    return min(int(said), run.arrived_ms) if isinstance(said, int) else run.arrived_ms
 
 
 def forwarded_alike(segment: Segment, count: int, now_ms: int) -> list[bytes]:

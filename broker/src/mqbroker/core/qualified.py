@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
@@ -12,6 +12,8 @@ from mqbroker.core.kinds import TEMPORARY_PREFIX, check_is_public, kind_of
 if TYPE_CHECKING:
     from mqbroker.core.queue import Queue
     from mqbroker.core.store import Store
+
+NAMED_MAX: Final = 5  # queues that an error names
 
 
 def queue_at(store: Store, address: str, name: str, routing: str = "") -> Queue:
@@ -29,6 +31,25 @@ def queue_at(store: Store, address: str, name: str, routing: str = "") -> Queue:
     store.settings.check_creation(address, name, is_new=address not in store.addresses)
     routing = routing or (MULTICAST if store.is_multicast(address) else ANYCAST)
     return store.create_queue(kind_of(name, address, store.settings.of(address), routing=routing, auto_created=True))
+
+
+def queue_here(store: Store, target: str) -> Queue:
+    """The queue that its name, its address or `address::queue` leads to; none is made. Raises Refused."""
+    address, mark, name = target.partition(FULLY_QUALIFIED)
+    whole = store.addresses.get(target)
+    if target in store.queues or (whole is not None and whole.anycast):
+        return store.queue_for(target)
+    if mark and name in store.queues:
+        return queue_at(store, address, name)
+    if mark:
+        raise Refused("amqp:not-found", f"address {address!r} has no queue {name!r} on this node")
+    if whole is None:
+        raise Refused("amqp:not-found", f"no queue and no address is called {target!r} on this node")
+    if not whole.multicast:
+        raise Refused("amqp:not-found", f"address {target!r} has no queue on this node")
+    names = ", ".join(repr(queue.kind.name) for queue in whole.multicast[:NAMED_MAX])
+    more = f" and {len(whole.multicast) - NAMED_MAX} more" if len(whole.multicast) > NAMED_MAX else ""
+    raise Refused("amqp:not-found", f"address {target!r} gives each of its queues a copy; name one: {names}{more}")
 
 
 def alone_at(store: Store, address: str, name: str, routing: str = "") -> Address:

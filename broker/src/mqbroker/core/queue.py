@@ -22,6 +22,7 @@ from mqbroker.core.kinds import QueueKind
 from mqbroker.core.last_value import keyed
 from mqbroker.core.message_view import MessageView
 from mqbroker.core.meter import Meter
+from mqbroker.core.moved import came_ms
 from mqbroker.core.pages import Pages
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ class Queue:
         self.waiting: deque[Segment] = deque()
         self.scheduled: list[tuple[int, int, Segment]] = []
         self.gone: list[tuple[str, Segment]] = []
-        self.last_values: dict[str, int] = {}
+        self.last_values: dict[str, Segment] = {}  # by its key, a message each
         self.waiting_count = 0
         self.scheduled_count = 0
         self.delivering_count = 0
@@ -164,7 +165,7 @@ class Queue:
         if self.kind.last_value and due_ms != segment.run.deliver_at_ms:
             for key, piece in keyed(self.kind, segment):
                 if key:
-                    self.last_values[key] = piece.rank
+                    self.last_values[key] = piece
         self._schedule(segment, due_ms)
 
     def come_back(self, segment: Segment, now_ms: int, due_ms: int = 0) -> None:
@@ -210,11 +211,23 @@ class Queue:
         """The last value of a key replaces an earlier one, if nobody is being given that just now."""
         old = self.last_values.get(key)
         LOOK.has_touched = True
-        self.last_values[key] = segment.rank + segment.n - 1
+        self.last_values[key] = segment.part(segment.start + segment.n - 1, 1)
         if segment.n > 1:
             self.gone.append((REPLACED, segment.part(segment.start, segment.n - 1)))
-        if old is not None and self.backlog.has(old):
-            self.gone.append((REPLACED, self.backlog.take_at(old, 1)))
+        if old is not None and self.backlog.has(old.rank):
+            self.gone.append((REPLACED, self.backlog.take_at(old.rank, 1)))
+
+    def is_outdated(self, segment: Segment) -> bool:
+        """Whether one message, which another node had before, is an older value of its key than what is here."""
+        if not self.kind.last_value:
+            return False
+        key, _ = next(keyed(self.kind, segment))
+        held = self.last_values.get(key) if key else None
+        return held is not None and came_ms(held.run, held.start) > came_ms(segment.run, segment.start)
+
+    def _is_last(self, key: str, segment: Segment) -> bool:
+        held = self.last_values.get(key)
+        return held is not None and held.rank == segment.rank
 
     def overflow(self) -> None:
         """Messages beyond the size of a ring are gone.
@@ -268,7 +281,7 @@ class Queue:
     def _return(self, segment: Segment) -> None:
         """Messages that were delivered in vain are at their place again, but for values that were replaced since."""
         for key, piece in keyed(self.kind, segment) if self.kind.last_value else (("", segment),):
-            if key and self.last_values.get(key) != piece.rank:
+            if key and not self._is_last(key, piece):
                 self.gone.append((REPLACED, piece))
                 continue
             self.backlog.add(piece)
@@ -297,7 +310,7 @@ class Queue:
         self.delivering_count -= segment.n
         self.acknowledged_total += segment.n
         for key, piece in keyed(self.kind, segment) if self.kind.last_value else ():
-            if key and self.last_values.get(key) == piece.rank:
+            if key and self._is_last(key, piece):
                 del self.last_values[key]
 
     def take_gone(self) -> list[tuple[str, Segment]]:

@@ -25,6 +25,7 @@ from mqbroker.core.queue import Queue, Segment
 from mqbroker.node.consumer import LinkConsumer
 from mqbroker.node.ongoing import segment_of
 from mqbroker.wire.performatives import Accepted, Attach, Rejected, Source, Target
+from mqbroker.wire.run import Run
 from mqbroker.wire.types import Symbol, ULong
 
 if TYPE_CHECKING:
@@ -162,15 +163,23 @@ class ForwardConsumer(LinkConsumer):
         return True
 
     def rewritten(self, queue: Queue, segment: Segment) -> list[bytes | memoryview] | None:
-        """With what is left of its times, and how often it was delivered."""
-        found = forwarded(segment, segment.start, self.peer.broker.at.wall_ms)
+        """With what is left of its times, how often it was delivered, and where it is a value, when it came."""
+        is_value = self._is_value(queue, segment.run)
+        found = forwarded(segment, segment.start, self.peer.broker.at.wall_ms, is_value=is_value)
         return None if found is None else [found]
 
     def rewritten_alike(self, segment: Segment, count: int) -> list[bytes]:
         """The same for many, where each fits a frame of the other node's."""
         if segment.run.frame_size_max + HEADER_GROWTH > self.peer.connection.peer_frame_size:
             return []
+        if self._is_value(self.queue, segment.run):
+            return []
         return forwarded_alike(segment, count, self.peer.broker.at.wall_ms)
+
+    def _is_value(self, queue: Queue, run: Run) -> bool:
+        """Whether a last-value queue may have it: of a key of its own, or by a property that a queue names."""
+        address = self.peer.broker.store.addresses.get(queue.kind.address)
+        return bool(run.traits.last_value) or (address is not None and address.has_last_value_key)
 
     @property
     def _numbers(self) -> bool:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mqbroker.base.errors import Refused
 from mqbroker.base.time import NS_PER_MS
-from mqbroker.core.address import FULLY_QUALIFIED, Address
-from mqbroker.core.qualified import queue_at
+from mqbroker.core.address import Address
+from mqbroker.core.qualified import queue_here
 from mqbroker.core.queue import Filter, Queue, Segment
 from mqbroker.node.full import is_dropped
 from mqbroker.node.shown import shown
@@ -127,24 +127,21 @@ class LocalSessions:
     def receive(
         self, request: tuple[int, int], queue_name: str, count_max: int, wait_ms: int, wanted: Filter | None = None
     ) -> None:
-        """Take up to `count_max` messages, waiting for the first at most `wait_ms`. Raises Refused."""
+        """Take up to `count_max` messages, waiting for the first at most `wait_ms`. Raises Refused.
+
+        No queue is made for it: a person who mistypes a name gets an error, and leaves no queue that messages go to.
+        """
         request_id, session = request
         if len(self._tags.get(session, {})) >= TAGS_MAX:
             raise Refused("amqp:resource-limit-exceeded", f"settle first: {TAGS_MAX} tags are open in this session")
         store = self._broker.store
-        self._broker.turns.part_consumers(self._queue_of(queue_name))
-        queue = self._queue_of(queue_name)  # another one, if that was to go with them
+        self._broker.turns.part_consumers(queue_here(store, queue_name))
+        queue = queue_here(store, queue_name)  # another one, if that was to go with them
         store.check_consumers(queue)
         receive = Receive(self, (request_id, session), queue, min(count_max, COUNT_MAX))
         receive.filter = wanted
         self._waiting.append(receive)
         store.consume(queue, lambda: self._start(receive, wait_ms))
-
-    def _queue_of(self, queue_name: str) -> Queue:
-        store = self._broker.store
-        address, mark, name = queue_name.partition(FULLY_QUALIFIED)
-        is_alone = mark and queue_name not in store.queues
-        return queue_at(store, address, name) if is_alone else store.queue_for(queue_name)
 
     def _start(self, receive: Receive, wait_ms: int) -> None:
         """The time to wait counts from here: the journal had to learn of the consumer first.

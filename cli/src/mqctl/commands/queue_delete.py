@@ -24,6 +24,10 @@ class Options(ActOptions):
 
     queue: Annotated[str, typer.Argument(help="Name of the queue.")]
     force: Annotated[bool, typer.Option("--force", help="Detach its consumers; without it they are a refusal.")] = False
+    store_and_forward: Annotated[
+        bool,
+        typer.Option("--store-and-forward", help="Also a queue that holds messages for another node."),
+    ] = False
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False
 
 
@@ -34,5 +38,8 @@ def run(world: World, options: Options) -> int:
         found = act(world, node, "queue-show", name=options.queue)
         what = f"{found['message_count']} messages and {found['consumer_count']} consumers"
         confirm.yes(world, f"Delete queue {options.queue} of {node.name} with {what}?", is_sure=False)
-    answer = act(world, node, "queue-delete", name=options.queue, force=options.force)
+    answer = act(
+        world, node, "queue-delete", name=options.queue, force=options.force,
+        store_and_forward=options.store_and_forward or None,
+    )  # fmt: skip
     return report(world, options, node, Rows("mqctl.queue-delete/1", COLUMNS, [answer]))

@@ -24,6 +24,10 @@ class Options(ActOptions):
 
     queue: Annotated[str, typer.Argument(help="Name of the queue.")]
     selector: Annotated[str, typer.Option(help="Only messages that this selector matches: \"color = 'red'\".")] = ""
+    store_and_forward: Annotated[
+        bool,
+        typer.Option("--store-and-forward", help="Also a queue that holds messages for another node."),
+    ] = False
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False
 
 
@@ -34,5 +38,8 @@ def run(world: World, options: Options) -> int:
         count = act(world, node, "queue-show", name=options.queue)["message_count"]
         what = f"those of its {count} messages that match" if options.selector else f"{count} messages"
         confirm.yes(world, f"Purge queue {options.queue} of {node.name}: drop {what}?", is_sure=False)
-    answer = act(world, node, "queue-purge", name=options.queue, selector=options.selector or None)
+    answer = act(
+        world, node, "queue-purge", name=options.queue, selector=options.selector or None,
+        store_and_forward=options.store_and_forward or None,
+    )  # fmt: skip
     return report(world, options, node, Rows("mqctl.queue-purge/1", COLUMNS, [{"queue": options.queue, **answer}]))

@@ -12,7 +12,7 @@ import typer
 from mqbroker.base.text import printable
 
 from mqctl import messages
-from mqctl.admin import AdminSession
+from mqctl.admin import AdminError, AdminSession
 from mqctl.declare import ReaderOptions
 from mqctl.errors import UsageError
 from mqctl.exits import Exit
@@ -24,6 +24,7 @@ from mqctl.world import World
 SCHEMA = "mqctl.message/1"
 BATCH_COUNT_MAX = 500
 WAIT_MS_MAX = 2000
+NOT_FOUND = "amqp:not-found"
 CSV_COLUMNS = ("message_id_in_queue", "message_id", "durable", "delivery_count", "size_bytes", "body")
 
 
@@ -80,10 +81,15 @@ def drain(
         left_s = max(0.0, options.timeout - (world.monotonic_s() - quiet_since_s))
         wanted = min(BATCH_COUNT_MAX, options.count - received) if options.count else BATCH_COUNT_MAX
         wait_ms = round(min(WAIT_MS_MAX, left_s * 1000))  # the time may be infinite
-        answer = session.call(
-            "receive", wait_ms / 1000, address=options.address, count_max=wanted, wait_ms=wait_ms,
-            selector=options.selector,
-        )  # fmt: skip
+        try:
+            answer = session.call(
+                "receive", wait_ms / 1000, address=options.address, count_max=wanted, wait_ms=wait_ms,
+                selector=options.selector,
+            )  # fmt: skip
+        except AdminError as error:
+            if received and error.condition == NOT_FOUND:
+                break  # a queue that nobody made by hand goes when it is empty
+            raise
         batch = answer.get("messages") or []
         if batch:
             deliver(batch)
