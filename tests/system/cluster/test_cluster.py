@@ -80,6 +80,40 @@ def test_a_node_that_stops_cleanly_is_no_member_until_it_is_back(make_broker: Ma
     linked(two, "mq0")
 
 
+def test_subscriptions_get_everything_that_is_sent_while_one_node_after_the_other_restarts(make_broker: Make) -> None:
+    """As a rollout does it: a node stops in order, and the next one does when all links stand again."""
+    nodes = Nodes(make_broker, 3).start()
+    names = ["mq0", "mq1", "mq2"]
+    for broker, name in zip(nodes, names, strict=True):
+        broker.admin("queue-create", name=f"news-of-{name}", address="news", routing_type="multicast")
+    sent: list[str] = []
+
+    def send(phase: str, brokers: list[BrokerProcess]) -> None:
+        for number, broker in enumerate(brokers):
+            texts = [f"{phase}-{number}-{count}" for count in range(5)]
+            publish(broker, *texts, address="news")
+            sent.extend(texts)
+
+    def are_whole() -> None:
+        for broker, name in zip(nodes, names, strict=True):
+            linked(broker, *(each for each in names if each != name))
+            knows(broker, 2, 0)
+
+    are_whole()
+    send("before", nodes)
+    for name, broker in zip(names, nodes, strict=True):
+        assert broker.stop() == 0
+        others = [each for each in nodes if each is not broker]
+        for each in others:
+            wait_for(each, f"{name} has left", lambda found: len(found["members"]) == 2)
+        send(f"while {name} is away", others)
+        broker.start()
+        are_whole()
+        send(f"{name} is back", nodes)
+    for broker, name in zip(nodes, names, strict=True):
+        assert sorted(bodies(broker, len(sent), f"news-of-{name}")) == sorted(sent)
+
+
 def test_links_may_be_encrypted_with_certificates_on_both_sides(make_broker: Make, tmp_path: Path) -> None:
     authority = Authority(tmp_path / "ca")
     one, two = Nodes(make_broker, 2, **authority.listener("required")).start()

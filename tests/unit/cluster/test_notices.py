@@ -48,6 +48,11 @@ ALL: list[tuple[n.Notice, str]] = [
     ),
     (n.ResetComplete(), '{"kind":"reset-complete"}'),
     (
+        n.BindingAdded("orders", "sales", "multicast", "", NODE, 1, volatile=True),
+        '{"kind":"binding-added","queue":"orders","address":"sales","routing":"multicast","selector":"",'
+        f'"node_id":"{NODE}","distance":1,"volatile":true}}',
+    ),
+    (
         n.GroupNotice(n.PROPOSAL, "orders", "g", "orders" + NODE, NODE, NODE, 7),
         f'{{"kind":"group","act":"proposal","queue":"orders","group_id":"g","cluster_name":"orders{NODE}",'
         f'"node_id":"{NODE}","to":"{NODE}","number":7,"distance":0}}',
@@ -112,6 +117,7 @@ CHANGES: list[tuple[n.Notice, dict[str, Any]]] = [
     (ALL[0][0], {"version": [1, -1]}), (ALL[0][0], {"version": [1, True]}), (ALL[2][0], {"version": "1.2"}),
     (ALL[4][0], {"routing": "ANYCAST"}), (ALL[4][0], {"distance": -1}), (ALL[4][0], {"distance": 65}),
     (ALL[4][0], {"queue": 5}), (ALL[4][0], {"node_id": NODE.upper() + "x"}), (ALL[5][0], {"cluster_name": "orders"}),
+    (ALL[4][0], {"volatile": "yes"}),
     (ALL[7][0], {"selector": None}), (ALL[8][0], {"cluster_name": NODE + "x"}), (ALL[3][0], {"kind": 5}),
 ]  # fmt: skip
 

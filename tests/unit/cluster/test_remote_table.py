@@ -87,6 +87,22 @@ def test_what_is_given_up_with_its_node_is_not_deleted() -> None:
     assert not binding.is_deleted
 
 
+def test_subscriptions_that_last_are_known_while_their_node_is_away() -> None:
+    lasting = n.BindingAdded("kept", "news", "multicast", "", B, 0)
+    volatile = n.BindingAdded("volatile", "news", "multicast", "", B, 0, volatile=True)
+    hearer = Hearer()
+    table = live(hearer, added(), lasting, volatile)
+    (kept,) = [each for each in table.bindings.values() if each.queue == "kept"]
+    table.stopped()
+    assert hearer.routing.bindings == {"kept" + B: kept}
+    assert not kept.is_connected
+    tell(table, RESET, lasting, COMPLETE)
+    assert hearer.routing.bindings == {"kept" + B: kept}
+    assert kept.is_connected
+    tell(table, RESET, n.BindingAdded("kept", "news", "multicast", "", B, 0, volatile=True), COMPLETE)
+    assert hearer.routing.bindings["kept" + B].is_volatile
+
+
 def test_what_comes_before_reset_counts_for_nothing() -> None:
     hearer = Hearer()
     table = hearer.table()

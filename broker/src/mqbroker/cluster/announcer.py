@@ -198,9 +198,9 @@ class Announcer:
             if subscriber.node_id not in (notice.node_id, came_from):
                 subscriber.change(text)
 
-    def queue_added(self, queue: str, address: str, routing: str, selector: str) -> None:
+    def queue_added(self, queue: str, address: str, routing: str, selector: str, *, is_volatile: bool = False) -> None:
         """This node has a queue, without consumers yet."""
-        self._add(BindingAdded(queue, address, routing, selector, self._node_id, 0), "", {})
+        self._add(BindingAdded(queue, address, routing, selector, self._node_id, 0, is_volatile), "", {})
 
     def queue_removed(self, queue: str) -> None:
         """It has it no more."""
@@ -217,8 +217,9 @@ class Announcer:
     def remote_added(self, binding: RemoteBinding) -> None:
         """A neighbour leads to a queue."""
         added = BindingAdded(
-            binding.queue, binding.address, binding.routing, binding.selector, binding.node_id, binding.distance
-        )
+            binding.queue, binding.address, binding.routing, binding.selector, binding.node_id, binding.distance,
+            binding.is_volatile,
+        )  # fmt: skip
         self._add(added, binding.target, counts_of(binding))
 
     def remote_removed(self, binding: RemoteBinding) -> None:

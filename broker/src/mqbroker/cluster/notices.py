@@ -22,6 +22,7 @@ from mqbroker.cluster.fields import (
     Malformed,
     connector_rows,
     connectors_of,
+    flag_of,
     number_of,
     object_in,
     text_of,
@@ -80,7 +81,10 @@ class Reset:
 
 @dataclass(frozen=True, slots=True)
 class BindingAdded:
-    """A queue of a node. `distance` is 0 where the queue is the teller's own, else as the teller knows it."""
+    """A queue of a node. `distance` is 0 where the queue is the teller's own, else as the teller knows it.
+
+    `volatile`: it does not outlive the process that has it.
+    """
 
     queue: str
     address: str
@@ -88,6 +92,7 @@ class BindingAdded:
     selector: str
     node_id: str
     distance: int
+    volatile: bool = False
 
     @property
     def cluster_name(self) -> str:
@@ -162,7 +167,7 @@ KINDS: Final[dict[type[Any], str]] = {
 
 
 # Fields that earlier releases do not have; they are left out where they say nothing.
-_LATER: Final = ("grouping", "clients", "deleted")
+_LATER: Final = ("grouping", "clients", "deleted", "volatile")
 _CONNECTORS: Final = ("connectors", "clients")
 
 
@@ -224,6 +229,7 @@ def _binding_added(row: dict[str, Any]) -> BindingAdded:
         text_of(row, "selector"),
         text_of(row, "node_id", NODE_ID),
         number_of(row, "distance", DISTANCE_MAX, 0),
+        flag_of(row, "volatile"),
     )
 
 

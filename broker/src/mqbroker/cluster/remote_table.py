@@ -29,6 +29,7 @@ from mqbroker.cluster.notices import (
     Reset,
     ResetComplete,
 )
+from mqbroker.core.address import ANYCAST
 from mqbroker.core.remote_binding import RemoteBinding
 
 BINDINGS_MAX: Final = 100_000  # of one neighbour
@@ -124,8 +125,16 @@ class RemoteTable:
                 if self._is_first(name):
                     self._step_back(name)
 
+    def stopped(self) -> None:
+        """The neighbour has stopped, or is not dialled any more. Others have its share of messages from now on; what is
+        owed to subscriptions that will be there again waits for them."""
+        self.lost()
+        for name, binding in list(self.bindings.items()):
+            if binding.routing == ANYCAST or binding.is_volatile:
+                self._remove(name)
+
     def clear(self) -> None:
-        """The neighbour is given up, or has stopped: it has no queues any more."""
+        """The neighbour is given up: it has no queues any more."""
         self.lost()
         for name in list(self.bindings):
             self._remove(name)
@@ -215,8 +224,9 @@ class RemoteTable:
         """Whether it is the same binding as before, which then stays."""
         name = notice.cluster_name
         binding = self.bindings[name]
-        same = (notice.address, notice.routing, notice.selector, notice.distance + 1)
-        if name not in self._stale or same != (binding.address, binding.routing, binding.selector, binding.distance):
+        told = notice.address, notice.routing, notice.selector, notice.distance + 1, notice.volatile
+        known = binding.address, binding.routing, binding.selector, binding.distance, binding.is_volatile
+        if name not in self._stale or told != known:
             return False
         del self._stale[name]
         self._recounted[name] = {}
@@ -235,7 +245,7 @@ class RemoteTable:
             return
         binding = RemoteBinding(
             notice.queue, notice.address, notice.routing, notice.selector, notice.node_id, self.neighbour,
-            notice.distance + 1,
+            notice.distance + 1, notice.volatile,
         )  # fmt: skip
         name = binding.cluster_name
         self.bindings[name] = binding

@@ -50,6 +50,7 @@ class RemoteBinding:
     node_id: str
     target: str
     distance: int
+    is_volatile: bool = False  # it does not outlive the process that has it
     cluster_name: str = field(init=False)
     filter: Filter | None = field(init=False, default=None)
     fault: str = field(init=False, default="")  # why the queue's own selector cannot be read

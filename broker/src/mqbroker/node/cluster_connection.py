@@ -89,7 +89,7 @@ class ClusterConnection:
         if self._telling.due(now_ns):
             self.announcer.member_changed(self.topology.again())
         for node_id in self._lost.due(now_ns):
-            action, count = self._lost.action, self._abandoned.begin(node_id, self._lost.action)
+            action, count = self._lost.action, self._give_up(node_id, self._lost.action)
             self.broker.notice(Level.WARNING, "node-abandoned", connection=self.options.name, node_id=node_id,
                                action=action, messages=count)  # fmt: skip
         self._set_due()
@@ -228,11 +228,11 @@ class ClusterConnection:
         self.cluster.changed()
 
     def is_gone(self, bridge: Bridge) -> None:
-        """The node is not dialled until somebody tells of it: it has no queues, and is no member any more."""
+        """The node is not dialled until somebody tells of it: it takes no messages, and is no member any more."""
         LOOK.has_touched = True
-        table = self.tables.pop(bridge.node_id, None)
+        table = self.tables.get(bridge.node_id)
         if table is not None:
-            table.clear()
+            table.stopped()
         self._spread(self.topology.remove(bridge.node_id))
         if bridge.node_id:
             self._is_lost(bridge.node_id)
@@ -251,7 +251,8 @@ class ClusterConnection:
         """
         bridge, grouping = self.bridges.get(node_id), self.broker.grouping
         owns_groups = grouping is not None and grouping.is_owner(node_id)
-        if bridge is None and not owns_groups and not self.broker.store.remotes.queues_of(node_id, self.options.name):
+        is_owed = node_id in self.tables or self.broker.store.remotes.queues_of(node_id, self.options.name)
+        if bridge is None and not owns_groups and not is_owed:
             return None
         if bridge is None:
             self._left(node_id)  # after a restart only the journal may tell of it
@@ -260,6 +261,14 @@ class ClusterConnection:
         else:
             self.is_gone(bridge)
             bridge.end("it was forgotten")
+        return self._give_up(node_id, action)
+
+    def _give_up(self, node_id: str, action: str) -> int:
+        """Nothing is owed to a node any more; how many messages waited for it."""
+        LOOK.has_touched = True
+        table = self.tables.pop(node_id, None)
+        if table is not None:
+            table.clear()
         return self._abandoned.begin(node_id, action)
 
     def ended(self, bridge: Bridge) -> None:

@@ -30,7 +30,7 @@ class ClusterWatcher(Watcher):
         """It is bound to its address."""
         kind = queue.kind
         for each in self._announcers():
-            each.queue_added(kind.name, kind.address, kind.routing, kind.selector)
+            each.queue_added(kind.name, kind.address, kind.routing, kind.selector, is_volatile=not kind.is_durable)
         if self._grouping is not None:
             self._grouping.added(cluster_name_of(kind.name, self._own))
 
