@@ -10,6 +10,7 @@ from mqbroker.amqp.links import ReceiverLink, SenderLink
 from mqbroker.core.remote_binding import cluster_name_of
 from mqbroker.node.canary import ADDRESS as CANARY
 from mqbroker.node.forwards import ROUTE, SOURCE, STORE_AND_FORWARD
+from mqbroker.node.inputs import OptionsChanged
 from mqbroker.wire.encode import encode_value
 from mqbroker.wire.performatives import (
     Accepted,
@@ -477,3 +478,28 @@ def test_compaction_knows_what_transactions_hold() -> None:
     client.stage.crash()
     client.stage.start()
     assert row(client.stage)[0] == 1
+
+
+def test_what_was_posted_before_its_permission_was_taken_away_is_not_committed() -> None:
+    def tables(*senders: str) -> dict[str, Any]:
+        make = {name: ["shop"] for name in ("create_address", "create_durable_queue")}
+        return {"#": {**make, "send": list(senders)}}
+
+    stage = Stage(options_with(listener={"anonymous_role": "shop"}, security_settings=tables("shop")))
+    stage.admin("queue-create", name="orders")
+    client = Client(stage)
+    link = client.sender("orders")
+    for senders, is_taken in (("ledger", False), ("shop", True)):
+        stage.give(OptionsChanged(options_with(
+            listener={"anonymous_role": "shop"}, security_settings=tables("shop")), None))  # fmt: skip
+        stage.run()
+        txn_id = client.declare()
+        client.post(link, txn_id)
+        stage.give(OptionsChanged(options_with(
+            listener={"anonymous_role": "shop"}, security_settings=tables(senders)), None))  # fmt: skip
+        stage.run()
+        outcome = client.discharge(txn_id)
+        assert isinstance(outcome, Accepted if is_taken else Rejected)
+        if not is_taken:
+            assert "no permission send at address 'orders'" in str(outcome.error.description)
+        assert stage.broker.store.queues["orders"].message_count == int(is_taken)

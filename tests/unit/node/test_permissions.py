@@ -353,3 +353,19 @@ def test_what_is_known_of_addresses_is_bounded_and_actors_do_not_leak() -> None:
     with pytest.raises(Refused), permissions.acting(Actor("bob", ())):
         permissions.check("send", "orders")
     permissions.check("send", "orders")
+
+
+def test_the_name_of_an_address_is_not_told_to_those_who_may_nothing_there() -> None:
+    """Whoever names a queue, or a subscription, learns no more than what he named."""
+    script = talk({"open.#": grants(*ALL), "secret.#": {}})
+    script.stage.admin("queue-create", name="open.door", address="secret.room")
+    script.stage.admin("queue-create", name="c.s", address="secret.room", routing_type="multicast")
+    script.stage.admin("queue-create", name="open.window", address="open.house")
+    for words in (
+        "from open.door", "from open.room::open.door", "to open.room::open.door", "from open.room topic durable as=s",
+    ):  # fmt: skip
+        said = " ".join(one for one in script.run(f"attach c {words}") if "admin session" not in one)
+        assert "amqp:" in said, words
+        assert "secret" not in said, words
+    # Who may do something there is told.
+    assert "belongs to address 'open.house'" in " ".join(script.run("attach c from open.room::open.window"))

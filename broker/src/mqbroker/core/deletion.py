@@ -18,7 +18,7 @@ def delete(store: Store, queue: Queue) -> int:
     """See `Store.delete_queue`. Raises Refused while it is in use."""
     if queue.consumers or queue.delivering_count or queue.arriving_count:
         raise Refused("amqp:precondition-failed", f"queue {queue.kind.name!r} is in use")
-    store.permit(DELETE[queue.kind.is_durable], queue.kind.address)
+    store.permit(DELETE[queue.kind.is_durable], queue.kind.address, queue.kind.name)
     dropped = queue.message_count
     if queue.journal_id:
         store.journal.drop(queue.journal_id)

@@ -8,6 +8,7 @@ based security for addresses".
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from mqbroker.base.errors import Refused
@@ -21,6 +22,17 @@ SEND, CONSUME, BROWSE, CREATE_ADDRESS = "send", "consume", "browse", "create_add
 CREATE = {True: "create_durable_queue", False: "create_non_durable_queue"}
 DELETE = {True: "delete_durable_queue", False: "delete_non_durable_queue"}
 ANONYMOUS = "anonymous"  # all who have no user count as one
+
+
+def may_see(check: Callable[[str, str], None], address: str) -> bool:
+    """Whether whoever acts may do anything with messages there, and so be told the name of the address."""
+    for permission in (SEND, CONSUME, BROWSE):
+        try:
+            check(permission, address)
+        except Refused:
+            continue
+        return True
+    return False
 
 
 class Actor(NamedTuple):
@@ -74,15 +86,19 @@ class Permissions:
         """What is checked and made meanwhile is checked for this one, and counts for it; None: for nobody."""
         return Acting(self, actor)
 
-    def check(self, permission: str, address: str) -> None:
-        """Whether whoever acts may. Raises Refused."""
+    def check(self, permission: str, address: str, queue: str = "") -> None:
+        """Whether whoever acts may. Raises Refused.
+
+        `queue`: what was named instead of the address, which is then nothing that whoever asks has to know.
+        """
         if self.actor is None or not self._tables:
             return
         table = self._of(address)
         granted: tuple[str, ...] = () if table is None else getattr(table, permission)
         if not any(role in granted for role in self.actor.roles):
             who = "an anonymous user" if self.actor.user is None else f"user {self.actor.user!r}"
-            why = f"{who} has no permission {toml_name(permission)} at address {address!r}"
+            where = f"the address of queue {queue!r}" if queue and queue != address else f"address {address!r}"
+            why = f"{who} has no permission {toml_name(permission)} at {where}"
             raise Refused("amqp:unauthorized-access", why)
 
     def _of(self, address: str) -> SecuritySettings | None:

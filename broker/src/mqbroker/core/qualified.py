@@ -8,6 +8,7 @@ from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
 from mqbroker.core.address import ANYCAST, FULLY_QUALIFIED, MULTICAST, Address
 from mqbroker.core.kinds import TEMPORARY_PREFIX, check_is_public, kind_of
+from mqbroker.core.permissions import may_see
 
 if TYPE_CHECKING:
     from mqbroker.core.queue import Queue
@@ -24,7 +25,8 @@ def queue_at(store: Store, address: str, name: str, routing: str = "") -> Queue:
     found = store.queues.get(name)
     if found is not None:
         if found.kind.address != address:
-            why = f"queue {name!r} belongs to address {found.kind.address!r}, not to {address!r}"
+            own = f"address {found.kind.address!r}" if may_see(store.permit, found.kind.address) else "another address"
+            why = f"queue {name!r} belongs to {own}, not to {address!r}"
             raise Refused("amqp:precondition-failed", why)
         check_is_public(found.kind)
         return found

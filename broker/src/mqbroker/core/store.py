@@ -96,7 +96,7 @@ class Store:
         self.in_delivery: InDelivery = lambda: iter(())
         self.schedule: Callable[[Queue | Address | Redistributor], None] = lambda timed: None
         # Raises Refused where whoever acts has not this permission at this address.
-        self.permit: Callable[[str, str], None] = lambda permission, address: None
+        self.permit: Callable[..., None] = lambda permission, address, queue="": None
 
     # -- names ---------------------------------------------------------------------------------------------------------
 

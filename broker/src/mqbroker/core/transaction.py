@@ -138,8 +138,11 @@ class Transaction:
     def prepare(self) -> dict[Wanted, Address]:
         """The addresses of all that was posted, as they are now; what is to be dropped there is gone then.
 
-        Raises Refused where there is no commit.
+        Whoever commits may send there by then: a permission that was taken away since is gone for these as well. Raises
+        Refused where there is no commit.
         """
+        for target in dict.fromkeys(wanted[0] for wanted, _ in self._posted):
+            self._store.may_send(target)
         addresses = {wanted: self._store.target_for(*wanted) for wanted, _ in self._posted}
         if self._store.grouping is not None:
             self._check_groups(self._store.grouping, addresses)

@@ -15,6 +15,7 @@ from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
 from mqbroker.core.address import ANYCAST, MULTICAST
 from mqbroker.core.kinds import TEMPORARY_PREFIX, kind_of
+from mqbroker.core.permissions import may_see
 from mqbroker.core.queue import Queue, QueueKind
 
 if TYPE_CHECKING:
@@ -85,18 +86,23 @@ class Subscriptions:
     def _make_way(self, found: Queue, container: str, address: str) -> None:
         """A changed subscription begins anew (Jakarta Messaging 3.1, 8.3.3). Raises Refused where it is none."""
         kind = found.kind
+        is_seen = may_see(self._store.permit, kind.address)
         if not is_of_subscribers(kind) or not is_subscription(kind, container):
             whose = "the file of options declares" if kind.configured else "is there and no subscription of yours:"
             if kind.container and kind.container != container:
                 whose = f"container {kind.container!r} subscribes by"
+            terms = (
+                f", {kind.routing} at address {kind.address!r}, {'' if kind.is_durable else 'not '}durable, with "
+                f"selector {kind.selector!r}"
+            )
             why = (
-                f"{whose} queue {kind.name!r}, {kind.routing} at address {kind.address!r}, "
-                f"{'' if kind.is_durable else 'not '}durable, with selector {kind.selector!r}; you asked for a "
+                f"{whose} queue {kind.name!r}{terms if is_seen else ', at another address'}; you asked for a "
                 f"subscription of that name at address {address!r} with other terms: take them, or another link name"
             )
             raise Refused("amqp:precondition-failed", why)
         if found.consumers or found.arriving_count:
-            why = f"subscription {kind.name!r} is in use, with address {kind.address!r} and other terms"
+            own = f"address {kind.address!r} and " if is_seen else ""
+            why = f"subscription {kind.name!r} is in use, with {own}other terms"
             raise Refused("amqp:precondition-failed", why)
         self._store.delete_queue(found)
 

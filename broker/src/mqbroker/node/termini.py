@@ -204,7 +204,7 @@ class Termini:
             return Terms(queue, filters, False, not queue.kind.is_durable, True)
         # A queue may have another name than its address, whose permissions hold.
         place = address if found is None else found.kind.address
-        store.permit(permission, place)
+        store.permit(permission, place, address)
         check_is_here(self._broker, place, named)
         filters = _filters(source)
         return Terms(store.queue_for(address), filters, is_browser)
@@ -222,7 +222,7 @@ class Termini:
             name = name_of(peer.container_id, attach.name, source)
             queue = self._broker.store.queues.get(name)
             if queue is not None and is_subscription(queue.kind, peer.container_id):
-                self._broker.store.permit(CONSUME, queue.kind.address)
+                self._broker.store.permit(CONSUME, queue.kind.address, attach.name)
                 link.accept(attach, Source(address=queue.kind.address, durable=2, expiry_policy=Symbol("never"),
                                            distribution_mode=Symbol(COPY)))  # fmt: skip
                 consumer = link.owner = LinkConsumer(peer, link, queue)
@@ -295,7 +295,7 @@ class Termini:
             if not is_of_subscribers(kind):
                 raise Refused("amqp:not-allowed", f"queue {kind.name!r} was not made by subscribers: it stays")
             with self._broker.permissions.acting(peer.actor):
-                self._broker.store.permit(DELETE[kind.is_durable], kind.address)
+                self._broker.store.permit(DELETE[kind.is_durable], kind.address, kind.name)
             self._broker.turns.part_consumers(queue)
             if consumer.is_asking and (queue.consumers or queue.arriving_count):
                 raise Refused("amqp:resource-locked", f"subscription {kind.name!r} has a subscriber")
