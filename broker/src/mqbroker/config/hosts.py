@@ -2,7 +2,8 @@
 
 Two names for one host are two nodes on one data directory, or two clusters that take each other's files away. A port of
 its own is a host of its own (several may be behind one address), and so is an own way there (jump hosts may lead into
-networks that use the same addresses).
+networks that use the same addresses). How somebody logs in, and how a connection is kept, leads nowhere else; an option
+of ssh that nobody knows here may. What cannot be told from an inventory shows on the hosts, by their machine ids.
 
 The collection has a copy of this (`make gen`), so it imports nothing of ours.
 """
@@ -10,12 +11,28 @@ The collection has a copy of this (`make gen`), so it imports nothing of ours.
 from __future__ import annotations
 
 import ipaddress
+import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-HERE = "this machine"
+HERE = "127.0.0.1"  # without ssh, or with it
 SSH_PORT = "22"
-WAYS = ("ansible_ssh_common_args", "ansible_ssh_extra_args", "ansible_ssh_args", "ansible_paramiko_proxy_command")
+# In the order in which ssh is given them, with the port between the first two: it takes the first value that it sees.
+BEFORE, AFTER = ("ansible_ssh_args",), ("ansible_ssh_common_args", "ansible_ssh_extra_args")
+PROXY = "ansible_paramiko_proxy_command"
+WAYS = (*BEFORE, *AFTER, PROXY)
+# Of a login, of how a connection is kept, or of what is shown.
+LEAD_NOWHERE = frozenset({
+    "addkeystoagent", "batchmode", "ciphers", "compression", "connectionattempts", "connecttimeout", "controlmaster",
+    "controlpath", "controlpersist", "forwardagent", "globalknownhostsfile", "gssapiauthentication",
+    "gssapidelegatecredentials", "hostkeyalgorithms", "hostkeyalias", "identitiesonly", "identityagent", "identityfile",
+    "kbdinteractiveauthentication", "kexalgorithms", "loglevel", "macs", "passwordauthentication",
+    "preferredauthentications", "pubkeyacceptedalgorithms", "pubkeyauthentication", "requesttty", "serveralivecountmax",
+    "serveraliveinterval", "stricthostkeychecking", "tcpkeepalive", "updatehostkeys", "user", "userknownhostsfile",
+})  # fmt: skip
+FLAGS = frozenset("46AaCKkNnqTtvXxYy")  # of ssh, without an argument
+LEADING = frozenset({"port", "hostname", "proxyjump"})
+SHORT = {"p": "port", "l": "user", "i": "identityfile", "J": "proxyjump"}
 
 
 class SecondName(NamedTuple):
@@ -48,11 +65,57 @@ def place_of(host: str, variables: Mapping[str, Any]) -> tuple[str, ...]:
     What Ansible does here may be for something else that has an address of its own, where one is named.
     """
     is_here = str(variables.get("ansible_connection", "")).rpartition(".")[2] == "local"
-    port = variables.get("ansible_port", variables.get("ansible_ssh_port"))
     named = variables.get("ansible_host") or variables.get("ansible_ssh_host")
-    address = named or (HERE if is_here else host)
-    ways = (str(variables.get(name) or "") for name in WAYS)
-    return same_address(str(address)), str(port or SSH_PORT), *ways
+    if is_here and not named:
+        return HERE, SSH_PORT, "", "", ""
+    port = variables.get("ansible_port", variables.get("ansible_ssh_port"))
+    options: dict[str, str] = {}
+    rest = _take(options, variables, BEFORE)
+    if port:
+        options.setdefault("port", str(port))
+    rest += _take(options, variables, AFTER)
+    address = options.get("hostname") or str(named or host).rpartition("@")[2]
+    jumps = ",".join(_hop(one) for one in options.get("proxyjump", "").split(",") if one.lower() not in {"", "none"})
+    way = " ".join([*rest, *(f"{name}={options[name]}" for name in sorted(options) if name not in LEADING)])
+    return same_address(address), _port(options.get("port") or SSH_PORT), jumps, way, str(variables.get(PROXY) or "")
+
+
+def _take(options: dict[str, str], variables: Mapping[str, Any], names: tuple[str, ...]) -> list[str]:
+    """Add what ssh is told by these variables, by its name in ssh_config(5); what is no option of ssh that is known."""
+    rest: list[str] = []
+    for name in names:
+        text = str(variables.get(name) or "")
+        try:
+            words = shlex.split(text)
+        except ValueError:
+            words = [text]
+        while words:
+            word = words.pop(0)
+            letter, value = word[1:2], word[2:]
+            if not word.startswith("-") or letter not in {"o", *SHORT}:
+                rest += [] if word.startswith("-") and word[1:] and FLAGS.issuperset(word[1:]) else [word]
+                continue
+            value = value or (words.pop(0) if words else "")
+            option = SHORT.get(letter, "")
+            if not option:
+                option, _, value = value.replace("=", " ", 1).strip().partition(" ")
+            if option.lower() not in LEAD_NOWHERE:
+                options.setdefault(option.lower(), value.strip().strip('"'))
+    return rest
+
+
+def _hop(text: str) -> str:
+    """A jump host without who logs in there, and with its port."""
+    place = text.strip().removeprefix("ssh://").rpartition("@")[2]
+    address, mark, port = place.rpartition(":")
+    is_port = mark and port.isdigit() and (address.endswith("]") or ":" not in address)
+    return f"{same_address(address if is_port else place)} {_port(port if is_port else SSH_PORT)}"
+
+
+def _port(text: str) -> str:
+    """One spelling of a port."""
+    bare = text.strip()
+    return str(int(bare)) if bare.isascii() and bare.isdigit() else bare
 
 
 def same_address(text: str) -> str:
