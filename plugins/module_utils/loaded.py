@@ -2,20 +2,23 @@
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """What a running broker has loaded, against what it should run with: nothing to do, a reload, a restart, or a start.
 
-The unit copies what a process starts with into `/run/mq/<instance>/loaded/`, a directory that lives as long as the
-process. So the need is found in the state of the host and not in what a playbook has just changed: a run that was cut
-off between a file and its restart is completed by the next one, and a broker that came up at boot needs nothing.
+A directory that lives as long as the process, `/run/mq/<instance>/loaded/`, says what it runs with. So the need is
+found in the state of the host and not in what a playbook has just changed: a run that was cut off between a file and
+its restart is completed by the next one, and a broker that came up at boot needs nothing. The first two are put there
+by the unit as the process starts, the others by the process itself, which knows what it took and what it refused
+(`mqbroker run --record`).
 
     release             link, as /opt/mq/current was
     mqbroker@.service   the unit
-    broker.toml         the options
-    users.json          the users (verifiers), absent before the first one
-    server.pem, ca.pem  certificate and trusted CAs, absent without TLS
+    started.toml        the options that it began with
+    broker.toml         the options that it has taken last
+    files.json          SHA-256 of every other file that is in force: users, secret, certificates and keys
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import tempfile
 from collections.abc import Mapping
@@ -114,11 +117,23 @@ def due(
     need, why = _options(instance, wanted, executable, places)
     if need != "none":
         made.add(need, why)
-    if sha256_of(places.loaded(instance, "users.json")) != sha256_of(places.users(instance)):
-        made.add("reload", "users changed")
-    if any(sha256_of(places.loaded(instance, name)) != one for name, one in _certificates(instance, wanted, places)):
-        made.add("reload", "certificates changed")
+    _files(made, instance, wanted, places)
     return made
+
+
+def _files(made: Due, instance: str, wanted: Wanted, places: Places) -> None:
+    """What is in force of files beside the options, against what they hold now."""
+    taken = files_of(places.loaded(instance, "files.json"))
+    users = places.users(instance)
+    if taken.get(users, "") != sha256_of(users):
+        made.add("reload", "users changed")
+    certificates = [(places.certificate(instance, name), one) for name, one in _certificates(instance, wanted, places)]
+    if any(taken.get(path, "") != digest for path, digest in certificates):
+        made.add("reload", "certificates changed")
+    told = {users, *(places.certificate(instance, name) for name in CERTIFICATES)}
+    for path, digest in taken.items():
+        if path not in told and digest != sha256_of(path):
+            made.add("reload", f"{path} changed")
 
 
 def _installed(made: Due, instance: str, wanted: Wanted, places: Places) -> None:
@@ -147,21 +162,30 @@ def _unit(wanted: Wanted, places: Places) -> str | None:
 
 
 def _options(instance: str, wanted: Wanted, executable: str, places: Places) -> tuple[str, str]:
-    before = places.loaded(instance, "broker.toml")
+    before, started = places.loaded(instance, "broker.toml"), places.loaded(instance, "started.toml")
     after = wanted.options if wanted.options is not None else text_of(places.options(instance))
     if after is None:
         raise command.CommandFault(f"{places.options(instance)} is missing; roll out again")
-    if text_of(before) == after:
+    if text_of(before) == text_of(started) == after:
         return "none", ""
     with tempfile.NamedTemporaryFile("w", suffix=".toml", encoding="utf-8") as file:
         file.write(after)
         file.flush()
-        answer = command.run(["config", "diff", "--json", before, file.name], executable)
+        answer = command.run(["config", "diff", "--json", "--started", started, before, file.name], executable)
     if answer.code not in (command.DONE, command.DIFFERENT):
         raise command.CommandFault(answer.complaint.replace(file.name, places.options(instance)))
     found = answer.json()
     names = ", ".join(row["option"] for row in found["changes"]) or found["note"]
     return found["verdict"], f"options changed: {names}"
+
+
+def files_of(path: str) -> dict[str, str]:
+    """File -> SHA-256 of what a process has taken of it, as its record says; nothing where there is none."""
+    try:
+        found = json.loads(text_of(path) or "{}")["files"]
+    except (ValueError, LookupError, TypeError):
+        return {}
+    return {str(name): str(digest) for name, digest in found.items()} if isinstance(found, dict) else {}
 
 
 def link_name(path: str) -> str:

@@ -86,7 +86,7 @@ class BrokerProcess:
 
     `{"address-settings": {"orders.#": {…}}}` has the settings by their match, and so have security settings.
     Tables that may be repeated are lists. `tls` is what clients connect with; `within` are the words of a command that
-    runs another, in a network of its own.
+    runs another, in a network of its own; `arguments` are added to those of `mqbroker run`.
     """
 
     host = "127.0.0.1"
@@ -101,6 +101,7 @@ class BrokerProcess:
         environment: dict[str, str] | None = None,
         tls: ssl.SSLContext | None = None,
         within: tuple[str, ...] = (),
+        arguments: tuple[str, ...] = (),
     ) -> None:
         self.directory = directory
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -117,6 +118,7 @@ class BrokerProcess:
         self.listener = listener or {}
         self.tls = tls
         self.within = within
+        self.arguments = arguments
         self.process: subprocess.Popen[bytes] | None = None
         self._is_prepared = False
 
@@ -202,7 +204,7 @@ class BrokerProcess:
         self.notify.forget()
         environment = {**os.environ, "NOTIFY_SOCKET": str(self.notify.path), **self.environment}
         with self.log_file.open("ab") as log:
-            arguments = [*self.within, *COMMAND, "run", "--config", str(self.config_file)]
+            arguments = [*self.within, *COMMAND, "run", "--config", str(self.config_file), *self.arguments]
             self.process = subprocess.Popen(
                 arguments, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment
             )

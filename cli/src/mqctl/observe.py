@@ -79,10 +79,11 @@ def _instance(found: Mapping[str, Any]) -> SeenInstance:
         loaded=Loaded(
             loaded["release"],
             text(loaded["options"]),
-            text(loaded["users"]),
             text(loaded["unit_file"]),
-            loaded["certificates"],
+            text(loaded["started"]),
+            loaded["files"],
         ),
+        files=found["files"],
     )
 
 

@@ -14,12 +14,13 @@ from typing import Any
 
 from mqbroker.base.errors import ConfigFault
 from mqbroker.config import users as broker_users
-from mqbroker.config.compare import Verdict, changes
+from mqbroker.config.compare import Verdict, changes, due
 from mqbroker.config.load import parse
 from mqbroker.config.release_variables import KEPT
 from mqbroker.config.slices import BrokerOptions
 
 from mqctl.places import FILTER_PLACE, FILTER_UNIT, MOVE_AWAY, UNIT_FILE, Place, differences
+from mqctl.places import digest as digest_of
 
 HASH_CHARACTERS = 16
 ACTIVE = {"active", "reloading", "activating"}
@@ -92,13 +93,17 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What the process of an instance was started with, as its unit recorded it."""
+    """What the process of an instance runs with, as it has recorded it itself.
+
+    `started`: the options that it began with; `options`: those that it has taken last; `files`: every other file that
+    is in force -> SHA-256 of what was taken of it.
+    """
 
     release: str | None = None
     options: str | None = None
-    users: str | None = field(default=None, repr=False)
     unit_file: str | None = None
-    certificates: Mapping[str, str] = field(default_factory=dict)
+    started: str | None = None
+    files: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +111,8 @@ class SeenInstance:
     """An instance as it is on the host; None stands for what is not there.
 
     `trouble`: why no broker may start with its identity, or without one. `is_unread`: the files of its unit have
-    changed since systemd read them; `fragment`: the file that its unit is from.
+    changed since systemd read them; `fragment`: the file that its unit is from. `files`: those that its process has
+    taken -> SHA-256 of what they hold now.
     """
 
     options: str | None = None
@@ -119,6 +125,7 @@ class SeenInstance:
     is_unread: bool = False
     fragment: str = UNIT_FILE
     trouble: str = ""
+    files: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +240,7 @@ def _all_instances(host: str, wanted: Wanted, seen: Seen) -> Iterator[Change]:
         yield from _unused_tls(host, name, wanted, seen)
         if found.active in ACTIVE and found.loaded is not None:
             yield from _stale_process(host, name, seen, found, found.loaded)
-            yield from _stale_certificates(host, name, instance, found, found.loaded)
+            yield from _stale_files(host, name, wanted, found, found.loaded)
 
 
 def _instance_changes(host: str, name: str, wanted: WantedInstance, seen: SeenInstance) -> Iterator[Change]:
@@ -260,16 +267,17 @@ def _stale_process(host: str, name: str, seen: Seen, instance: SeenInstance, loa
         yield Change(
             host, name, "running unit", "restart", short_hash(loaded.unit_file), short_hash(seen.unit_file), "restart"
         )
-    before, after = parse(loaded.options or ""), parse(instance.options or "")
+    started, before, after = (parse(one or "") for one in (loaded.started, loaded.options, instance.options))
+    if isinstance(started, list):
+        before = started
     if isinstance(before, BrokerOptions) and isinstance(after, BrokerOptions):
-        for one in changes(before, after):
+        assert isinstance(started, BrokerOptions)
+        for one in due(started, before, after):
             words = (f"running option {one.path}", one.needs.value, shown(one.old), shown(one.new), one.needs.value)
             yield Change(host, name, *words)
     elif isinstance(after, BrokerOptions) and isinstance(before, list):
         # The role restarts what has read a file that nobody can compare with.
         yield Change(host, name, "running options", "restart", str(before[0]), "broker.toml", "restart")
-    if loaded.users != instance.users:
-        yield Change(host, name, "running users", "reload", needs="reload")
 
 
 def _option_changes(host: str, name: str, wanted: str, seen: str | None) -> Iterator[Change]:
@@ -328,14 +336,23 @@ def _unused_tls(host: str, name: str, wanted: Wanted, seen: Seen) -> Iterator[Ch
         yield Change(host, name, f"folder {folder}", "remove")
 
 
-def _stale_certificates(
-    host: str, name: str, wanted: WantedInstance, seen: SeenInstance, loaded: Loaded
-) -> Iterator[Change]:
-    """On disk as wanted, and not in the process."""
-    for file, digest in wanted.certificates.items():
-        if digest is not None and seen.certificates.get(file) == digest != loaded.certificates.get(file):
-            before = short(loaded.certificates.get(file))
-            yield Change(host, name, f"running certificate {file}", "reload", before, short(digest), "reload")
+def _stale_files(host: str, name: str, wanted: Wanted, seen: SeenInstance, loaded: Loaded) -> Iterator[Change]:
+    """On disk as they are to be, and not in the process. One that is still to be written has a line of its own."""
+    users, folder = f"/var/lib/mq/{name}/users.json", f"/etc/mq/{name}/tls/"
+    certificates = {f"{folder}{file}": one for file, one in wanted.instances[name].certificates.items()}
+    now = {**seen.files, **{f"{folder}{file}": one for file, one in seen.certificates.items()}}
+    now[users] = "" if seen.users is None else digest_of(seen.users)
+    for path in sorted({*loaded.files, users, *certificates}):
+        place, found, taken = wanted.places.get(path), now.get(path, ""), loaded.files.get(path, "")
+        meant = certificates.get(path, place.content if place is not None else None)
+        if found == taken or (meant is None and path in certificates) or meant not in {None, found}:
+            continue
+        if path in certificates:
+            what = f"running certificate {path.removeprefix(folder)}"
+            yield Change(host, name, what, "reload", short(taken), short(found), "reload")
+        else:
+            yield Change(host, name, "running users" if path == users else f"running file {path}", "reload",
+                         needs="reload")  # fmt: skip
 
 
 def _user_changes(host: str, name: str, wanted: WantedInstance, seen: str | None) -> Iterator[Change]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import os
 import signal
@@ -208,3 +209,57 @@ def test_who_may_not_receive_any_more_hears_so(broker: BrokerProcess) -> None:
             assert (await (await app.receiver("orders")).receive(10)).body == "m"
 
     asyncio.run(asyncio.wait_for(work(), 30))
+
+
+def test_the_command_says_what_came_of_it(broker: BrokerProcess) -> None:
+    """As `systemctl reload` calls it: it fails where the broker refuses, with every reason."""
+    socket = f"{broker.admin_socket}"
+    assert broker.command("reload", "--socket", socket) == "nothing has changed\n"
+    broker.options = {"limits": {"link-credit": 7}, "node": {"log-format": "json"}}
+    broker.write_config()
+    broker.set_user("second", "second-password")
+    assert broker.command("reload", "--socket", socket).splitlines() == [
+        'node.log-format: "text" -> "json"', "user second: added", "limits.link-credit: 2000 -> 7, needs a restart",
+    ]  # fmt: skip
+    broker.options = {"node": {"nme": "x"}, "limits": {"link-credit": -1}}
+    broker.write_config()
+    with pytest.raises(BrokerFailed) as caught:
+        broker.command("reload", "--socket", socket)
+    lines = str(caught.value).splitlines()
+    assert "2 faults" in str(caught.value)
+    assert [sum(option in line for line in lines) for option in ("node.nme", "limits.link-credit")] == [1, 1]
+    broker.stop()
+    with pytest.raises(BrokerFailed, match=r"mqbroker reload: no broker answers at .*: the broker is not running"):
+        broker.command("reload", "--socket", socket)
+
+
+def test_certificates_on_record_are_those_that_listeners_show(make_broker: Make, tmp_path: Path) -> None:
+    """A signal takes what is good: a certificate without its key is not, and the record says so."""
+    authority = Authority(tmp_path / "authority")
+    record = tmp_path / "loaded"
+    record.mkdir()
+    broker = make_broker(listener=authority.listener(), tls=authority.client(), arguments=("--record", str(record)))
+    broker.start()
+
+    def taken() -> dict[str, str]:
+        found: dict[str, str] = json.loads((record / "files.json").read_text())["files"]
+        return {Path(name).name: digest for name, digest in found.items()}
+
+    def is_there(file: Path) -> bool:
+        return taken()[file.name] == hashlib.sha256(file.read_bytes()).hexdigest()
+
+    files = (authority.certificate_file, authority.key_file, broker.data_directory / "users.json")
+    assert all(map(is_there, files))
+    before = taken()
+    key = authority.key_file.read_text()
+    authority.key_file.write_text(Authority(tmp_path / "other").key_file.read_text())
+    broker.set_user("second", "second-password")
+    with pytest.raises(BrokerFailed, match="is not the key of the certificate"):
+        broker.admin("config-reload")
+    assert taken() == before
+    broker.signal(signal.SIGHUP)
+    broker.wait_for_log("reloaded users=1 options=1")
+    assert [is_there(file) for file in files] == [True, False, True]
+    authority.key_file.write_text(key)
+    broker.admin("config-reload")
+    assert all(map(is_there, files))

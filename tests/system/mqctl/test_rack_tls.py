@@ -89,7 +89,7 @@ def test_a_rollout_makes_what_is_missing(site: Site) -> None:
     found = rack("exec", "mq1", "--", "sh", "-c", "cd /etc/mq/default/tls && stat -c '%n %a %U %G' . *").splitlines()
     assert found == [". 750 root mq", *(f"{name} 640 root mq" for name in ("ca.pem", "server.key", "server.pem"))]
     assert rack("exec", "mq1", "--", "sh", "-c", "ls -A /run/mq/default/loaded").split() == [
-        "broker.toml", "ca.pem", "mqbroker@.service", "release", "server.pem", "users.json",
+        "broker.toml", "files.json", "mqbroker@.service", "release", "started.toml",
     ]  # fmt: skip
 
 

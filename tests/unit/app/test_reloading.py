@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
+import json
 import os
 from pathlib import Path
 
@@ -12,9 +14,11 @@ from mqbroker.app.main import main
 from mqbroker.app.reloading import Reloading
 from mqbroker.config.users import make_verifier
 from mqbroker.config.whole import END, PROMISE
-from mqbroker.io import users_file
+from mqbroker.io import cluster_secret, users_file
 from mqbroker.io.log import Log, LogShape
 from mqbroker.io.server import Reloaded
+
+from tests.support.certificates import Authority
 
 BODY = """
 [node]
@@ -66,12 +70,23 @@ class Place:
         self.log = io.StringIO()
         self.file.write_text(self.text)
         self.options = source.understood(self.file, self.text)
-        self.reloading = Reloading(self.file, self.text, self.options, Log(self.log, LogShape.PLAIN))
-        self.reloading.users()
+        self.record = directory / "loaded"
+        self.record.mkdir()
+        self.reloading = Reloading(self.file, self.text, self.options, Log(self.log, LogShape.PLAIN), self.record)
+        self.reloading.begin()
 
     def reload(self, text: str, *, is_whole: bool = False) -> Reloaded:
         self.file.write_text(text)
-        return self.reloading.read(is_whole)
+        found = self.reloading.read(is_whole)
+        self.reloading.keep({})
+        return found
+
+    @property
+    def in_force(self) -> tuple[str, str, dict[str, str]]:
+        """The record: options that it began with, those taken last, and digests of other files."""
+        files = json.loads((self.record / "files.json").read_text())
+        assert files["schema"] == 1
+        return (self.record / "started.toml").read_text(), (self.record / "broker.toml").read_text(), files["files"]
 
 
 @pytest.fixture(params=[True, False], ids=["by the role", "by hand"])
@@ -179,3 +194,120 @@ def test_users_stay_where_their_file_is_gone_or_not_whole(place: Place) -> None:
         place.users.rename(place.users.with_suffix(f".{make.__name__}"))
     users_file.write(place.users, {})
     assert place.reload(place.text).users == {}, "whoever removes the last user means it"
+
+
+BOB = {"bob": make_verifier("a long password", b"0123456789abcdef", ("client",))}
+
+
+def digest(path: Path) -> dict[str, str]:
+    return {str(path): hashlib.sha256(path.read_bytes()).hexdigest()}
+
+
+def test_what_is_in_force_is_on_record_and_never_what_was_refused(place: Place) -> None:
+    assert place.in_force == (place.text, place.text, {})
+    users_file.write(place.users, BOB)
+    taken = place.text.replace("max-delivery-attempts = 10", "max-delivery-attempts = 20")
+    for refused in (taken.replace("5672", '"no port"'), place.text.replace('"mq1"', '"mq2"')):
+        assert place.reload(refused, is_whole=True).faults
+        assert place.in_force == (place.text, place.text, {})
+    # By a signal the users are taken alone.
+    place.reload(place.text.replace('"mq1"', '"mq2"'))
+    assert place.in_force == (place.text, place.text, digest(place.users))
+    place.reload(taken, is_whole=True)
+    assert place.in_force == (place.text, taken, digest(place.users))
+    whole = digest(place.users)
+    place.users.write_text("{")
+    assert place.reload(place.text, is_whole=True).faults
+    assert place.in_force == (place.text, taken, whole)
+    # And of a signal the options, where nobody can read the users.
+    place.reload(place.text)
+    assert place.in_force == (place.text, place.text, whole)
+
+
+def test_the_record_has_the_files_of_listeners_and_the_secret(tmp_path: Path) -> None:
+    authority = Authority(tmp_path / "authority")
+    secret = tmp_path / "cluster-secret"
+    cluster_secret.write(secret, "a secret of the test")
+    names = ("tls-certificate-file", "tls-key-file", "tls-client-ca-file", "tls-client-auth")
+    rows = [f'{name} = "{authority.listener("optional")[name]}"' for name in names]
+    body = BODY.format(directory=tmp_path).replace("port = 5672\n", "\n".join(["port = 5672", *rows, ""]))
+    group = 'name = "lan"\ngroup-address = "231.7.7.7"\ngroup-port = 9876\n'
+    text = f"{body}[[discovery-groups]]\n{group}"
+    file, record = tmp_path / "broker.toml", tmp_path / "loaded"
+    file.write_text(text)
+    record.mkdir()
+    reloading = Reloading(file, text, source.understood(file, text), Log(io.StringIO(), LogShape.PLAIN), record)
+    reloading.begin()
+    found = json.loads((record / "files.json").read_text())["files"]
+    wanted = {}
+    for each in (authority.certificate_file, authority.key_file, authority.ca_file, secret):
+        wanted |= digest(each)
+    assert found == wanted
+    cluster_secret.write(secret, "another secret of it")
+    assert reloading.read(True).cluster_key
+    reloading.keep({"/one.pem": "digest"})
+    assert json.loads((record / "files.json").read_text())["files"] == {"/one.pem": "digest", **digest(secret)}
+
+
+def test_a_record_that_cannot_be_written_is_told_and_holds_up_nothing(place: Place) -> None:
+    users_file.write(place.users, BOB)
+    place.record.rename(place.record.with_name("elsewhere"))
+    assert place.reload(place.text).users == BOB
+    assert "record-failed" in place.log.getvalue()
+
+
+def test_users_that_were_never_in_force_may_go_again(place: Place) -> None:
+    """Whether there are any is what was taken last, not what was once read."""
+    users_file.write(place.users, BOB)
+    assert place.reload(place.text.replace("5672", '"no port"'), is_whole=True).faults
+    place.users.unlink()
+    assert place.reload(place.text, is_whole=True).users == {}
+    users_file.write(place.users, BOB)
+    assert place.reload(place.text).users == BOB
+    users_file.write(place.users, {})
+    assert place.reload(place.text).users == {}
+    place.users.unlink()
+    assert place.reload(place.text).users == {}
+    users_file.write(place.users, BOB)
+    assert place.reload(place.text).users == BOB
+    place.users.unlink()
+    assert place.reload(place.text).users is None
+
+
+def test_users_that_a_process_began_with_are_in_force(tmp_path: Path) -> None:
+    users_file.write(tmp_path / "users.json", BOB)
+    place = Place(tmp_path, is_promised=False)
+    place.users.unlink()
+    assert place.reload(place.text).users is None
+
+
+def test_a_refused_reload_does_not_become_what_is_in_force(tmp_path: Path) -> None:
+    """What comes after it is held against what holds, which it would be a beginning of what was refused."""
+    place = Place(tmp_path, is_promised=False)
+    place.users.write_text("{")
+    longer = f'{place.text}[[addresses]]\nname = "more"\nanycast = [{{name = "more"}}]\n'
+    assert place.reload(longer, is_whole=True).faults
+    place.users.unlink()
+    found = place.reload(place.text, is_whole=True)
+    assert (found.faults, found.options) == ((), place.options)
+
+
+def test_what_a_reload_brought_may_not_all_be_missing_in_the_next(tmp_path: Path) -> None:
+    """Permissions are those that were taken last, listeners those of the start."""
+    security = BODY[BODY.index("[[security-settings]]") : BODY.index("[[addresses]]")]
+    (tmp_path / "one").mkdir()
+    place = Place(tmp_path / "one", is_promised=False)
+    without = f"{place.text.replace(security, '')}{END}\n"
+    start = source.understood(place.file, without)
+    reloading = Reloading(place.file, without, start, Log(io.StringIO(), LogShape.PLAIN))
+    reloading.begin()
+    place.file.write_text(f"{place.text}{END}\n")
+    assert reloading.read(True).faults == ()
+    place.file.write_text(without)
+    assert "security-settings: are all missing" in " ".join(reloading.read(True).faults)
+    # A listener that waits for a restart is not in use.
+    third = f'{place.text}[[listeners]]\nname = "third"\nport = 5675\n{END}\n'
+    place.file.write_text(third)
+    assert reloading.read(True).faults == ()
+    place.file.write_text(f"{place.text}{END}\n")
+    assert reloading.read(True).faults == ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from mqbroker.config.compare import Verdict, changes, taken, verdict
+from mqbroker.config.compare import Verdict, changes, due, refusals, taken, verdict
 from mqbroker.config.load import parse
 from mqbroker.config.slices import BrokerOptions
 
@@ -93,3 +93,47 @@ def test_verdict_and_options(old: str, new: str, expected: Verdict, paths: list[
 )
 def test_what_a_reload_changed(started: str, before: str, after: str, paths: list[str]) -> None:
     assert [one.path for one in taken(options(started), options(before), options(after))] == paths
+
+
+CREDIT, JSON = "[limits]\nlink-credit = {}\n", '[node]\nlog-format = "json"\n'
+
+
+@pytest.mark.parametrize(
+    ("started", "before", "after", "expected"),
+    [
+        ("", "", "", {}),
+        ("", "", JSON, {"node.log-format": Verdict.RELOAD}),
+        ("", JSON, JSON, {}),
+        ("", JSON, "", {"node.log-format": Verdict.RELOAD}),
+        # What waits for a restart is as the process was started, whatever it was told since.
+        ("", CREDIT.format(3), CREDIT.format(3), {"limits.link-credit": Verdict.RESTART}),
+        ("", CREDIT.format(3), CREDIT.format(4), {"limits.link-credit": Verdict.RESTART}),
+        ("", CREDIT.format(3), "", {}),
+        (CREDIT.format(3), "", CREDIT.format(3) + JSON, {"node.log-format": Verdict.RELOAD}),
+        # A divert that a reload brought, and a restart alone ends.
+        ("", DIVERT.format("a"), "", {"diverts.d": Verdict.RESTART}),
+        ("", SECURITY.format("a"), "", {"security-settings.orders": Verdict.RESTART}),
+    ],
+)
+def test_what_has_to_be_done_after_reloads(started: str, before: str, after: str, expected: dict[str, Verdict]) -> None:
+    found = due(options(started), options(before), options(after))
+    assert {one.path: one.needs for one in found} == expected
+    assert len(found) == len(expected)
+
+
+@pytest.mark.parametrize(
+    ("started", "before", "after", "paths"),
+    [
+        ("", "", "", []),
+        # Permissions are those of the last reload, listeners those of the start.
+        ("", SECURITY.format("a"), "", ["security-settings"]),
+        (SECURITY.format("a"), "", "", []),
+        (CLIENTS, CLIENTS + CLUSTER, CLIENTS, []),
+        (CLIENTS + CLUSTER, CLIENTS, CLIENTS, ["listeners.cluster"]),
+        ('[node]\nname = "a"\n', "", "", ["node.name", "node.data-directory"]),
+        ("", '[node]\nname = "a"\n', "", []),
+    ],
+)
+def test_what_a_running_process_refuses(started: str, before: str, after: str, paths: list[str]) -> None:
+    found = refusals(options(started), options(before), options(after))
+    assert [one.path for one in found] == paths

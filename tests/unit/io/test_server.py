@@ -86,6 +86,7 @@ class Running:
         self.log_text = io.StringIO()
         self.reloaded = Reloaded(None, None)
         self.looked_closely: list[bool] = []
+        self.kept: list[Mapping[str, str]] = []
         self.disk = CountingDiskThread()
         log = Log(self.log_text, LogShape.PLAIN)
         notifier = Notifier({"NOTIFY_SOCKET": str(self.told.path), "WATCHDOG_USEC": "60000"})
@@ -93,7 +94,8 @@ class Running:
 
     async def open(self) -> asyncio.Task[int]:
         await self.server.open()
-        return asyncio.create_task(self.server.run(self.core, self.disk, lambda is_whole: self.reload(is_whole)))
+        reload = self.server.run(self.core, self.disk, lambda is_whole: self.reload(is_whole), self.kept.append)
+        return asyncio.create_task(reload)
 
     @property
     def log(self) -> str:

@@ -15,7 +15,7 @@ from mqctl.bundle.manifest import Manifest
 from mqctl.desired import wanted_of
 from mqctl.inventory import Host
 from mqctl.left_over import left_overs
-from mqctl.places import Place
+from mqctl.places import Place, digest
 from mqctl.plan import Account, Change, Loaded, Seen, SeenInstance, User, Wanted, WantedInstance, diff_host, plan_hash
 from mqctl.remote import observe as program
 
@@ -33,7 +33,8 @@ VERIFIERS = broker_users.users_to_text(
     {name: broker_users.make_verifier(one.password, b"salt-salt-salt-s", one.roles) for name, one in USERS.items()}
 )
 WANTED = Wanted("0.1.0-aaaaaaaa", {"default": WantedInstance(OPTIONS, USERS)}, unit_file="[Unit]\n")
-LOADED = Loaded("0.1.0-aaaaaaaa", OPTIONS, VERIFIERS, "[Unit]\n")
+USERS_FILE = "/var/lib/mq/default/users.json"
+LOADED = Loaded("0.1.0-aaaaaaaa", OPTIONS, "[Unit]\n", OPTIONS, {USERS_FILE: digest(VERIFIERS)})
 INSTANCE = SeenInstance(OPTIONS, VERIFIERS, "3f7b3477-82ab-4e4c-b798-496ae3a82787", "active", "enabled", LOADED)
 SEEN = Seen("0.1.0-aaaaaaaa", Account(990), "[Unit]\n", instances={"default": INSTANCE},
             releases={"0.1.0-aaaaaaaa": True})  # fmt: skip
@@ -42,8 +43,10 @@ SEEN = Seen("0.1.0-aaaaaaaa", Account(990), "[Unit]\n", instances={"default": IN
 def seen(**instance: object) -> Seen:
     """SEEN with an instance that differs; the process runs what is on disk unless `loaded` is given."""
     if "loaded" not in instance:
-        on_disk = {name: instance[name] for name in ("options", "users") if name in instance}
-        instance["loaded"] = replace(LOADED, **on_disk)  # type: ignore[arg-type]
+        options = instance.get("options", OPTIONS)
+        users = instance.get("users", VERIFIERS)
+        files = {} if users is None else {USERS_FILE: digest(str(users))}
+        instance["loaded"] = replace(LOADED, options=options, started=options, files=files)  # type: ignore[arg-type]
     return replace(SEEN, instances={"default": replace(INSTANCE, **instance)})  # type: ignore[arg-type]
 
 
@@ -278,18 +281,48 @@ def test_what_is_no_file_has_no_content(tmp_path: Path) -> None:
     [
         ({"release": "0.0.9-bbbbbbbb"}, "running release", "restart"),
         ({"unit_file": None}, "running unit", "restart"),
-        ({"options": OPTIONS.replace("500", "9")}, "running option limits.link-credit", "restart"),
-        ({"users": "{}"}, "running users", "reload"),
+        # The process was started with it, whatever it has been told since.
+        ({"started": OPTIONS.replace("500", "9")}, "running option limits.link-credit", "restart"),
+        ({"options": OPTIONS.replace("[limits]", "log-format = 'json'\n[limits]")}, "running option node.log-format",
+         "reload"),
+        ({"files": {USERS_FILE: digest("{}")}}, "running users", "reload"),
+        ({"files": {}}, "running users", "reload"),
         ({"options": "[node"}, "running options", "restart"),
+        ({"started": "[node"}, "running options", "restart"),
     ],
-)
-def test_a_rollout_that_was_cut_off_before_the_restart_is_seen(
-    loaded: dict[str, str | None], what: str, action: str
-) -> None:
-    stale = replace(LOADED, **loaded)  # type: ignore[arg-type]
+)  # fmt: skip
+def test_a_rollout_that_was_cut_off_before_the_restart_is_seen(loaded: dict[str, Any], what: str, action: str) -> None:
+    stale = replace(LOADED, **loaded)
     change = only(diff_host("mq1", WANTED, seen(loaded=stale)))
     assert (change.what, change.action, change.needs) == (what, action, action)
     assert [one.what for one in diff_host("mq1", WANTED, seen(loaded=stale, active="failed"))] == ["service"]
+
+
+SECRET_FILE, KEY_FILE = "/var/lib/mq/default/cluster-secret", "/etc/mq/default/tls/server.key"
+
+
+@pytest.mark.parametrize(
+    ("meant", "now", "taken", "lines"),
+    [
+        ("new", "new", "new", []),
+        ("new", "new", "old", [("running file {path}", "reload")]),
+        # One that is still to be written has a line of its own, and is reloaded with it where that is needed.
+        ("new", "old", "new", []),
+        ("new", "old", "old", []),
+        (None, "new", "old", [("running file {path}", "reload")]),
+        (None, "new", "new", []),
+    ],
+)
+@pytest.mark.parametrize("path", [SECRET_FILE, KEY_FILE, "/etc/ssl/own.pem"])
+def test_whatever_a_process_has_taken_is_compared_with_what_is_there(
+    path: str, meant: str | None, now: str, taken: str, lines: list[tuple[str, str]]
+) -> None:
+    loaded = replace(LOADED, files={**LOADED.files, path: taken})
+    wanted = replace(WANTED, places={path: Place("file", content=meant)} if meant else {})
+    found = seen(loaded=loaded, files={path: now})
+    changes = [one for one in diff_host("mq1", wanted, found) if one.what.startswith("running")]
+    assert [(one.what, one.action) for one in changes] == [(what.format(path=path), action) for what, action in lines]
+    assert {one.needs for one in changes} <= {"reload"}
 
 
 CERTIFICATES = {"server.pem": "aaaaaaaa-1", "ca.pem": "bbbbbbbb-1"}
@@ -298,7 +331,8 @@ CERTIFICATES = {"server.pem": "aaaaaaaa-1", "ca.pem": "bbbbbbbb-1"}
 def secured(on_disk: dict[str, str], running: dict[str, str], **wanted: str | None) -> list[Change]:
     """What differs where certificates are wanted."""
     instance = WantedInstance(OPTIONS, USERS, {**CERTIFICATES, **{f"{name}.pem": one for name, one in wanted.items()}})
-    found = seen(certificates=on_disk, loaded=replace(LOADED, certificates=running))
+    taken = {f"/etc/mq/default/tls/{name}": one for name, one in running.items()}
+    found = seen(certificates=on_disk, loaded=replace(LOADED, files={**LOADED.files, **taken}))
     return diff_host("mq1", replace(WANTED, instances={"default": instance}), found)
 
 

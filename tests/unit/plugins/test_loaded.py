@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import sys
 from collections.abc import Callable
@@ -24,12 +25,25 @@ RESTARTING = OPTIONS.replace("link-credit = 5", "link-credit = 7")
 COMMENTED = "# hello\n" + OPTIONS
 
 
+def sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
 @dataclass(frozen=True)
 class Host:
     """A host on which one broker runs exactly what is installed."""
 
     root: Path
     places: Places
+
+    def taken(self, **files: str) -> None:
+        """What the process has recorded: what it took of the users, and of certificates by their names."""
+        paths = {"users": self.places.users("default")}
+        digests = {
+            paths.get(name) or self.places.certificate("default", name.replace("_", ".")): sha256(text)
+            for name, text in files.items()
+        }
+        self.write("run/default/loaded/files.json", json.dumps({"schema": 1, "files": digests}))
 
     def write(self, path: str, text: str) -> None:
         (self.root / path).parent.mkdir(parents=True, exist_ok=True)
@@ -48,10 +62,10 @@ class Host:
 def host(tmp_path: Path) -> Host:
     places = Places(*(str(tmp_path / name) for name in ("current", "etc", "run", "data", "units")))
     made = Host(tmp_path, places)
-    for folder in ("etc/default", "run/default/loaded"):
-        made.write(f"{folder}/broker.toml", OPTIONS)
-    for folder in ("data/default", "run/default/loaded"):
-        made.write(f"{folder}/users.json", "{}")
+    for file in ("etc/default/broker.toml", "run/default/loaded/broker.toml", "run/default/loaded/started.toml"):
+        made.write(file, OPTIONS)
+    made.write("data/default/users.json", "{}")
+    made.taken(users="{}")
     for folder in ("units", "run/default/loaded"):
         made.write(f"{folder}/mqbroker@.service", "[Unit]\n")
     made.link("current", "releases/1.0.0-aaaaaaaa")
@@ -75,7 +89,30 @@ CASES: dict[str, tuple[Callable[[Host], None], tuple[str, list[str]]]] = {
     ),
     "a comment": (lambda host: host.write("etc/default/broker.toml", COMMENTED), ("none", [])),
     "users": (lambda host: host.write("data/default/users.json", '{"a": 1}'), ("reload", ["users changed"])),
-    "first users": (lambda host: (host.root / "run/default/loaded/users.json").unlink(), ("reload", ["users changed"])),
+    "first users": (lambda host: host.taken(), ("reload", ["users changed"])),
+    "users that are gone": (
+        lambda host: (host.root / "data/default/users.json").unlink(),
+        ("reload", ["users changed"]),
+    ),
+    "a reload that was refused": (
+        lambda host: host.write("run/default/loaded/broker.toml", RELOADABLE),
+        ("reload", ["options changed: node.stop-timeout-ms"]),
+    ),
+    "options that a reload brought and that wait for a restart": (
+        lambda host: (
+            host.write("etc/default/broker.toml", RESTARTING),
+            host.write("run/default/loaded/broker.toml", RESTARTING),
+        ),
+        ("restart", ["options changed: limits.link-credit"]),
+    ),
+    "options that waited for a restart and were taken back": (
+        lambda host: host.write("run/default/loaded/broker.toml", RESTARTING),
+        ("none", []),
+    ),
+    "a record that nobody can read": (
+        lambda host: host.write("run/default/loaded/files.json", "[1]"),
+        ("reload", ["users changed"]),
+    ),
     "the unit": (lambda host: host.write("units/mqbroker@.service", "[Service]\n"), ("restart", ["the unit changed"])),
     "the release": (
         lambda host: host.link("current", "releases/1.1.0-bbbbbbbb"),
@@ -86,7 +123,7 @@ CASES: dict[str, tuple[Callable[[Host], None], tuple[str, list[str]]]] = {
         ("restart", ["nothing says what it was started with"]),
     ),
     "options that an older release wrote": (
-        lambda host: host.write("run/default/loaded/broker.toml", "[gone]\n"),
+        lambda host: host.write("run/default/loaded/started.toml", "[gone]\n"),
         ("restart", ["options changed: the old file cannot be used: gone: "]),
     ),
 }
@@ -103,9 +140,9 @@ def test_what_is_installed_differs_from_what_runs(host: Host, case: str) -> None
 
 
 def test_certificates_are_reloaded(host: Host) -> None:
-    one, other = (hashlib.sha256(text.encode()).hexdigest() for text in ("one", "other"))
-    for path in ("etc/default/tls", "run/default/loaded"):
-        host.write(f"{path}/server.pem", "one")
+    one, other = sha256("one"), sha256("other")
+    host.write("etc/default/tls/server.pem", "one")
+    host.taken(users="{}", server_pem="one")
     assert host.due() == ("none", [])
     assert host.due(Wanted(certificates={"server.pem": one})) == ("none", [])
     assert host.due(Wanted(certificates={"server.pem": other})) == (
@@ -117,8 +154,18 @@ def test_certificates_are_reloaded(host: Host) -> None:
     # Where there is to be no TLS, options say so, and a restart.
     assert host.due(Wanted(certificates={})) == ("none", [])
     host.write("etc/default/tls/ca.pem", "new")
-    host.write("run/default/loaded/server.pem", "other")
+    host.taken(users="{}", server_pem="other")
     assert host.due() == ("reload", ["certificates changed"])
+    host.taken(users="{}", server_pem="other", ca_pem="new")
+    assert host.due() == ("none", [])
+
+
+def test_whatever_else_the_process_has_taken_is_compared_with_what_is_there(host: Host) -> None:
+    host.write("etc/default/tls/server.key", "one")
+    host.taken(users="{}", server_key="one")
+    assert host.due() == ("none", [])
+    host.write("etc/default/tls/server.key", "other")
+    assert host.due() == ("reload", [f"{host.root}/etc/default/tls/server.key changed"])
 
 
 def test_several_differences_need_the_strongest(host: Host) -> None:

@@ -19,6 +19,7 @@ COMMANDS = {
     "admin": "ask or command a running broker",
     "config": "check, compare and document options",
     "identity": "show, make or repair the identity of a data directory",
+    "reload": "have the running broker read its files again",
     "journal": "look into the journal of a broker that does not run, or move it",
     "secret": "keep the secret of the cluster",
     "users": "keep the users that may log in",

@@ -1,12 +1,13 @@
 """What a running broker reads again: options, users, the secret of the cluster.
 
-Owns what is in force of the files. Invariant: a file of which a part is missing changes nothing. A fault in one file
-leaves that one as it was; `Server` takes what is good of a signal, and all or nothing of an administrator.
+Owns what is in force of the files, and has it recorded (io/in_force.py). Invariant: a file of which a part is missing
+changes nothing. A fault in one file leaves that one as it was; `Server` takes what is good of a signal, and all or
+nothing of an administrator.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -16,7 +17,8 @@ from mqbroker.config import compare, whole
 from mqbroker.config.compare import Verdict
 from mqbroker.config.slices import BrokerOptions
 from mqbroker.config.users import Verifier
-from mqbroker.io import cluster_secret, users_file
+from mqbroker.io import cluster_secret, tls, users_file
+from mqbroker.io.in_force import Record, digests_of
 from mqbroker.io.log import Log
 from mqbroker.io.server import Reloaded
 
@@ -27,21 +29,41 @@ Fault = tuple[str, str]  # file, why
 class Reloading:
     """The files of one process. `running`: the options that it began with, which `text` said."""
 
-    def __init__(self, file: Path, text: str, running: BrokerOptions, log: Log) -> None:
+    def __init__(self, file: Path, text: str, running: BrokerOptions, log: Log, record: Path | None = None) -> None:
         self._file = file
         self._text = text
         self._running = running
         self._options = running
         self._has_users = False
+        self._files: dict[str, str] = {}  # of users and of the secret: digests of what is in force
         self._log = log
+        self._record = Record(record, log)
 
-    def users(self) -> dict[str, Verifier]:
-        """All users; none where there was no file yet. Raises ConfigFault."""
+    def begin(self) -> dict[str, Verifier]:
+        """All users, with whom the process starts; none where there is no file yet. Raises ConfigFault.
+
+        Everything else was checked by then, or ends the start: so what it starts with is on record from here on.
+        """
+        node = self._running.node
+        self._files = digests_of([node.users_file, *self._secrets()])
+        found = dict(users_file.read(Path(node.users_file)))
+        self._has_users = bool(found)
+        certificates = {file for one in self._running.listeners for file in tls.files_of(one)}
+        self._record.begin(self._text, {**digests_of(sorted(certificates)), **self._files})
+        return found
+
+    def keep(self, certificates: Mapping[str, str]) -> None:
+        """Record what is in force. `certificates`: digests of the files that listeners have taken."""
+        self._record.keep(self._text, {**certificates, **self._files})
+
+    def _secrets(self) -> list[str]:
+        return [self._running.node.cluster_secret_file] if cluster_secret.is_needed(self._running) else []
+
+    def _users(self) -> dict[str, Verifier]:
         file = Path(self._running.node.users_file)
         found = dict(users_file.read(file))
         if self._has_users and not found and not file.exists():
             raise ConfigFault(str(file), "is gone, and nobody could log in; restore it, or set the users again")
-        self._has_users = self._has_users or bool(found)
         return found
 
     def read(self, is_whole: bool) -> Reloaded:
@@ -51,6 +73,8 @@ class Reloading:
         certificate stops its listener alone from taking it (`Acceptor.change`).
         """
         reloaded, faults = Reloaded(None, None), list[Fault]()
+        node = self._running.node
+        users, secret = digests_of([node.users_file]), digests_of(self._secrets())
         text = ""
         try:
             text = source.text_of(self._file, may_wait=False)
@@ -59,15 +83,26 @@ class Reloading:
             reloaded.options = options
         except source.Unusable as error:
             faults += [(str(self._file), str(fault)) for fault in error.faults]
-        node = self._running.node
-        reloaded.users = _tried(self.users, node.users_file, faults)
+        reloaded.users = _tried(self._users, node.users_file, faults)
         # Some ten ms of the loop, where there are groups; nothing where there are none.
         reloaded.cluster_key = _tried(lambda: cluster_secret.key(self._running), node.cluster_secret_file, faults)
         reloaded.faults = self._told(faults)
-        if reloaded.options is not None and not (is_whole and faults):
+        if is_whole and faults:
+            return reloaded
+        if reloaded.users is not None:
+            self._has_users = bool(reloaded.users)
+            self._take(node.users_file, users)
+        if reloaded.cluster_key:
+            self._take(node.cluster_secret_file, secret)
+        if reloaded.options is not None:
             self._text, self._options = text, reloaded.options
             self._tell_restarts(reloaded.options)
         return reloaded
+
+    def _take(self, file: str, digests: Mapping[str, str]) -> None:
+        """What a file holds is in force; where there is none, that there is none."""
+        self._files.pop(file, None)
+        self._files |= digests
 
     def _check(self, text: str, options: BrokerOptions) -> None:
         """Whether the file may come into force beside what is. Raises Unusable."""

@@ -117,6 +117,16 @@ def taken(started: BrokerOptions, before: BrokerOptions, after: BrokerOptions) -
     return [one for one in changes(first, last) if one.needs is Verdict.RELOAD and one.path not in waiting]
 
 
+def due(started: BrokerOptions, before: BrokerOptions, after: BrokerOptions) -> list[Change]:
+    """What has to be done for `after` to hold in a process that began with `started` and has taken `before` last.
+
+    What waits for a restart is as the process was started, whatever it has taken since.
+    """
+    fixed = [one for one in changes(started, after) if one.needs is Verdict.RESTART]
+    waiting = {one.path for one in (*fixed, *changes(started, before)) if one.needs is Verdict.RESTART}
+    return fixed + [one for one in changes(before, after) if one.path not in waiting]
+
+
 def in_force(started: AddressSettingsOptions, new: AddressSettingsOptions) -> AddressSettingsOptions:
     """The settings of addresses after a reload of `new`: what waits for a restart is as the process was started."""
     fixed = {entry.yaml_name for entry in catalogue.entries() if entry.table == "address_settings" and not entry.reload}

@@ -16,8 +16,9 @@ from typing import NamedTuple
 from mqbroker.base.errors import ConfigFault
 from mqbroker.config.slices import ListenerOptions
 from mqbroker.io.connections import Connection, Connections, Origin, without_delay
+from mqbroker.io.in_force import digests_of
 from mqbroker.io.log import Log
-from mqbroker.io.tls import context_of, endings_of
+from mqbroker.io.tls import context_of, endings_of, files_of
 from mqbroker.io.tls_transport import TlsTransport
 
 AT_ONCE_MAX = 16
@@ -106,9 +107,10 @@ class Acceptor:
             self._load_certificates(settings)
 
     def _load_certificates(self, settings: ListenerOptions) -> None:
-        """Both or neither: `endings` are of what new connections are shown and verified with."""
-        path = f"listeners.{settings.name}"
+        """All or nothing: `endings` and `files` are of what new connections are shown and verified with."""
+        path, files = f"listeners.{settings.name}", digests_of(files_of(settings))
         self._context, self.endings = context_of(settings, path), endings_of(settings, path)
+        self.files = files
 
     def start(self) -> None:
         self._retry = None

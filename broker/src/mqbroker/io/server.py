@@ -11,7 +11,7 @@ import asyncio
 import gc
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -92,6 +92,8 @@ class Reloaded:
 
 # Called with whether the files that options name are looked into as well.
 Reload = Callable[[bool], Reloaded]
+# Called after each reload with digests of the files that listeners have in force.
+Keep = Callable[[Mapping[str, str]], None]
 
 
 class Server:
@@ -118,6 +120,7 @@ class Server:
         self._endpoints: Endpoints | None = None
         self._is_stopping = False
         self._reload: Reload | None = None
+        self._keep: Keep = lambda files: None
 
     async def open(self) -> None:
         """Bind everything. Raises ConfigFault for the first that fails; nothing is accepted before `run`."""
@@ -130,9 +133,9 @@ class Server:
             place = Place("metrics", metrics.local_bind_address, metrics.port, metrics.connections_max)
             self._http = HttpServer(open_listener(place, "metrics"), metrics.connections_max)
 
-    async def run(self, core: Core, disk: DiskThread, reload: Reload) -> int:
+    async def run(self, core: Core, disk: DiskThread, reload: Reload, keep: Keep) -> int:
         """Run until the node halts. The result is the exit code of the process."""
-        self._reload = reload
+        self._reload, self._keep = reload, keep
         self._loop.set_exception_handler(self._on_exception)
         self.node.start(core, disk, self._handlers(disk))
         watchdog = Watchdog(self._loop, self._notifier, disk.is_alive)
@@ -232,6 +235,7 @@ class Server:
         if self._http is not None:
             self._http.change(options.metrics.connections_max)
         self._certificates.look()
+        self._keep({file: digest for acceptor in self._acceptors for file, digest in acceptor.files.items()})
 
     def _endings(self) -> list[Ending]:
         return [ending for acceptor in self._acceptors for ending in acceptor.endings]

@@ -65,6 +65,13 @@ def endings_of(listener: ListenerOptions, path: str) -> tuple[Ending, ...]:
     return tuple(found)
 
 
+def files_of(listener: ListenerOptions) -> list[str]:
+    """The files that `context_of` loads."""
+    if not listener.has_tls:
+        return []
+    return [listener.tls_certificate_file, listener.tls_key_file, *filter(None, [listener.tls_client_ca_file])]
+
+
 def dialling_context(listener: ListenerOptions | None, path: str) -> ssl.SSLContext:
     """The context of connections that we open: the other end's certificate must be good for its name.
 

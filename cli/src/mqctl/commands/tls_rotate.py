@@ -103,7 +103,7 @@ def _behind(world: World, host: Host, folder: Folder) -> str:
     for instance in host.instances:
         found = seen.instances[instance]
         wanted = digests(folder, host.name, instance)
-        loaded = found.loaded.certificates if found.loaded else {}
-        if any(loaded.get(name) != digest for name, digest in wanted.items()):
+        loaded = found.loaded.files if found.loaded else {}
+        if any(loaded.get(f"/etc/mq/{instance}/tls/{name}") != digest for name, digest in wanted.items()):
             return f"{instance} does not run with the certificates that are in {folder.path}"
     return ""

@@ -80,6 +80,13 @@ def hashes_of(folder: str, names: tuple[str, ...]) -> dict[str, str]:
     return found
 
 
+def taken_by(path: str) -> dict[str, str]:
+    """File -> SHA-256 of what a process has taken of it, as its record says; nothing where there is none."""
+    found = json_of(path)
+    files = found.get("files") if isinstance(found, dict) else None
+    return {str(name): str(digest) for name, digest in files.items()} if isinstance(files, dict) else {}
+
+
 def link_of(path: str) -> str | None:
     """The last part of what a link points to, or None."""
     try:
@@ -230,6 +237,7 @@ def machine_id() -> str:
 def instance_of(name: str) -> dict[str, Any]:
     """Everything about one instance."""
     node_id, trouble = identity_of(f"/var/lib/mq/{name}", machine_id())
+    taken = taken_by(f"/run/mq/{name}/loaded/files.json")
     return {
         "options": text_of(f"/etc/mq/{name}/broker.toml"),
         "users": text_of(f"/var/lib/mq/{name}/users.json"),
@@ -238,11 +246,12 @@ def instance_of(name: str) -> dict[str, Any]:
         "trouble": trouble,
         "loaded": {
             "release": link_of(f"/run/mq/{name}/loaded/release"),
+            "started": text_of(f"/run/mq/{name}/loaded/started.toml"),
             "options": text_of(f"/run/mq/{name}/loaded/broker.toml"),
-            "users": text_of(f"/run/mq/{name}/loaded/users.json"),
             "unit_file": text_of(f"/run/mq/{name}/loaded/mqbroker@.service"),
-            "certificates": hashes_of(f"/run/mq/{name}/loaded", CERTIFICATES),
+            "files": taken,
         },
+        "files": hashes_of("", tuple(taken)),
         "unit": unit_of(f"mqbroker@{name}.service"),
     }
 

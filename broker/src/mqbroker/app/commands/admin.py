@@ -14,10 +14,9 @@ import os
 import socket
 import sys
 import threading
-from pathlib import Path
 from typing import Any
 
-from mqbroker.app import source
+from mqbroker.app import asking, source
 from mqbroker.base.text import safe_json
 
 READ_BYTES = 1 << 16
@@ -29,12 +28,7 @@ def add_parser(subparsers: Any) -> None:
         help="send requests to the running broker of this host",
         description="Send requests to the running broker of this host. Exit code: 0 done, 1 refused or not running.",
     )
-    where = parser.add_mutually_exclusive_group()
-    where.add_argument("--instance", default="default", help="name of the instance (default: %(default)s)")
-    where.add_argument("--socket", help="path of the admin socket (default: /run/mq/INSTANCE/admin.sock)")
-    where.add_argument(
-        "--config", metavar="PATH", type=Path, help="take the path of the socket out of this broker.toml"
-    )
+    asking.add_arguments(parser)
     parser.add_argument("--stdio", action="store_true", help="carry JSON lines between stdin, stdout and the broker")
     parser.add_argument("operation", nargs="?", help="one operation, for example `status`")
     parser.add_argument(
@@ -46,25 +40,24 @@ def run(args: argparse.Namespace) -> int:
     if args.stdio == (args.operation is not None):
         print("mqbroker admin: give either --stdio or one operation, such as status", file=sys.stderr)
         return 2
-    path = _path_of(args)
     try:
         arguments = dict(_argument_of(text) for text in args.arguments)
     except ValueError as fault:
         source.say(f"mqbroker admin: {fault}", to_errors=True)
         return 2
+    if not args.stdio:
+        answer = asking.ask(args, args.operation, arguments)
+        if answer is not None:
+            print(safe_json(json.dumps(answer.result, indent=2)))
+        return 1 if answer is None else 0
+    path = asking.path_of(args)
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
             sock.connect(path)
-            return _bridge(sock) if args.stdio else _one_request(sock, args.operation, arguments)
+            return _bridge(sock)
     except OSError as fault:
-        source.say(_unreachable(path, args.instance, fault), to_errors=True)
+        source.say(asking.unreachable(path, args, fault), to_errors=True)
         return 1
-
-
-def _path_of(args: argparse.Namespace) -> str:
-    if args.config is not None:
-        return source.read(args.config).node.admin_socket
-    return args.socket or f"/run/mq/{args.instance}/admin.sock"
 
 
 def _argument_of(text: str) -> tuple[str, Any]:
@@ -75,32 +68,6 @@ def _argument_of(text: str) -> tuple[str, Any]:
         return key, json.loads(value)
     except ValueError:
         return key, value
-
-
-def _unreachable(path: str, instance: str, fault: OSError) -> str:
-    if isinstance(fault, PermissionError):
-        why = "this user may not use it; run as root or as the user of the broker"
-    elif isinstance(fault, FileNotFoundError | ConnectionRefusedError):
-        why = f"the broker is not running; see `systemctl status mqbroker@{instance}`"
-    else:
-        why = f"{fault.strerror or fault}; see `journalctl -u mqbroker@{instance}`"
-    return f"mqbroker admin: no broker answers at {path}: {why}"
-
-
-def _one_request(sock: socket.socket, operation: str, arguments: dict[str, Any]) -> int:
-    sock.sendall(json.dumps({"id": 1, "op": operation, "args": arguments}).encode() + b"\n")
-    with sock.makefile("rb") as lines:
-        line = lines.readline()
-    if not line:
-        raise ConnectionAbortedError(None, "the broker closed the connection without an answer")
-    row = json.loads(line)
-    error = row.get("error")
-    if error is not None:
-        why = f"{error.get('description')} ({error.get('condition')})"
-        source.say(f"mqbroker admin: {operation}: {why}", to_errors=True)
-        return 1
-    print(safe_json(json.dumps(row.get("result"), indent=2)))
-    return 0
 
 
 def _bridge(sock: socket.socket) -> int:

@@ -21,6 +21,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     diff = actions.add_parser("diff", help="say what a change needs: none, reload or restart (exit code 3 if not none)")
     diff.add_argument("old", type=Path, metavar="OLD")
     diff.add_argument("new", type=Path, metavar="NEW")
+    diff.add_argument(
+        "--started", type=Path, metavar="FILE", help="options that a process began with which has taken OLD since"
+    )
     diff.add_argument("--json", action="store_true", help="print JSON")
     actions.add_parser("reference", help="print all options as Markdown")
     actions.add_parser("schema", help="print the JSON schema of broker.toml")
@@ -31,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
     if args.action == "check":
         return _check(args.file or source.path_of(args))
     if args.action == "diff":
-        return _diff(args.old, args.new, args.json)
+        return _diff(args.started or args.old, args.old, args.new, args.json)
     if args.action == "reference":
         print(reference.markdown(), end="")
     else:
@@ -46,14 +49,14 @@ def _check(file: Path) -> int:
     return exits.DONE
 
 
-def _diff(old: Path, new: Path, as_json: bool) -> int:
+def _diff(started: Path, old: Path, new: Path, as_json: bool) -> int:
     after = source.read(new)
     try:
-        before = source.read(old)
+        first, before = source.read(started), source.read(old)
     except source.Unusable as error:
         # What runs now was started from something that this version does not understand: only a restart is sure.
         return _show(Verdict.RESTART, [], as_json, f"the old file cannot be used: {error.faults[0]}")
-    found = compare.changes(before, after)
+    found = compare.due(first, before, after)
     return _show(compare.verdict(found), found, as_json, "")
 
 

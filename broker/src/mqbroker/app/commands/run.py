@@ -50,6 +50,12 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     source.add_arguments(parser)
+    parser.add_argument(
+        "--record",
+        metavar="DIRECTORY",
+        type=Path,
+        help="keep there what is in force of the files: for those who look whether a reload or a restart is due",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -57,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
     # Until the loop has its own handlers: a reload that comes too early must not end the process.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        code = _run_node(source.path_of(args))
+        code = _run_node(source.path_of(args), args.record)
     except IdentityMismatch as fault:
         source.complain(fault)
         return exits.IDENTITY
@@ -71,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
     return code
 
 
-def _run_node(file: Path) -> int:
+def _run_node(file: Path, record: Path | None) -> int:
     text = source.text_of(file)
     options = source.checked(file, text)
     log = Log(sys.stderr, shape_for(sys.stderr, dict(os.environ)))
@@ -87,7 +93,8 @@ def _run_node(file: Path) -> int:
     try:
         # Once more under the lock: `identity new` may have come between, and holds it while it works.
         owner = identity.check(directory, machine)
-        return loop.run_until_complete(_serve(Reloading(file, text, options, log), options, owner, log))
+        reloading = Reloading(file, text, options, log, record)
+        return loop.run_until_complete(_serve(reloading, options, owner, log))
     finally:
         loop.close()
         lock.release()
@@ -119,9 +126,9 @@ async def _serve(reloading: Reloading, options: BrokerOptions, owner: Identity, 
     server = Server(options, log, notifier)
     try:
         with notifier.more_time("reading the journal"):
-            core, disk = _assemble(server, options, owner, log, reloading.users())
+            core, disk = _assemble(server, options, owner, log, reloading.begin())
         await server.open()
-        code = await server.run(core, disk, reloading.read)
+        code = await server.run(core, disk, reloading.read, reloading.keep)
         if code == exits.DONE and not disk.close():
             code = exits.DISK
         return code
