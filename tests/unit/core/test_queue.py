@@ -261,6 +261,8 @@ def test_everything_goes_out_once_and_in_order(rounds: list[tuple[int, list[int]
         for taker, credit in zip(takers, credits, strict=False):
             taker.credit += credit
         orders.dispatch(1000)
+        while orders.dispatcher.is_unfinished:
+            orders.dispatch(1000)
         assert not orders.ready_count or not any(taker.credit for taker in takers)
     got = [each for taker in takers for each in taker.got]
     assert sorted(got) == list(range(1, len(got) + 1))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from mqbroker.node import inputs as given
-from mqbroker.node.broker import DISPATCH_MAX
+from mqbroker.node.broker import DISPATCH_MAX, PIECE_COST
 from mqbroker.node.consumer import OUT_BYTES_MAX, OUT_BYTES_MIN
 from mqbroker.node.effects import Send
 from mqbroker.wire.frames import AMQP_HEADER
@@ -19,11 +19,18 @@ from tests.support.stage import Stage, options_with
 GO = frames.anonymous() + frames.opened() + frames.begun(incoming_window=1 << 30)
 
 
+FIRST, RUN = 1000, 100  # ids of which all are spelt alike, and how many messages come in one piece
+
+
 def filled(count: int, size: int) -> Stage:
     stage = Stage()
-    for start in range(0, count, 1000):
-        messages = [{"body": "x" * size, "durable": False}] * min(1000, count - start)
-        stage.admin("send", address="orders", messages=messages)
+    sender = stage.accept()
+    stage.talk(sender, GO + frames.sender())
+    for start in range(FIRST, FIRST + count, RUN):
+        numbers = range(start, min(start + RUN, FIRST + count))
+        stage.talk(sender, b"".join(frames.transfer(number, b"x" * size, settled=True) for number in numbers))
+    stage.drop_bare(sender)
+    assert stage.broker.store.queues["orders"].ready_count == count
     return stage
 
 
@@ -156,7 +163,8 @@ def test_readers_that_do_not_read_take_no_steps_of_others() -> None:
     stage.batches += [first, second]
     assert max(sent_by_step(stage)) < OUT_BYTES_MIN + 200_000
     burst, after = steps_of(stage)
-    assert DISPATCH_MAX // 2 < burst.pop(receiver, 0) + sum(burst.values()) <= DISPATCH_MAX + READERS
+    pieces_max = DISPATCH_MAX // PIECE_COST
+    assert pieces_max // 2 < burst.pop(receiver, 0) + sum(burst.values()) <= pieces_max
     assert after.pop(receiver, 0) + steps_of(stage)[0].get(receiver, 0) == 1, "one step of theirs comes before it"
     assert after == {}, "who does not read gets nothing more"
     alone.talk(sender, frames.transfer(0, b"x"))
@@ -333,7 +341,8 @@ def test_nothing_is_taken_in_while_the_node_stops() -> None:
 
 
 def test_tags_that_are_not_settled_are_bounded_and_answers_too() -> None:
-    stage = filled(200, 100_000)
+    stage = Stage()
+    stage.admin("send", address="orders", messages=[{"body": "x" * 100_000, "durable": False}] * 200)
     answer = stage.admin("receive", address="orders", count_max=1000)
     assert 40 <= len(answer["messages"]) <= 43, "4 MiB in one answer"
     for _ in range(63):

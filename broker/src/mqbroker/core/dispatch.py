@@ -5,7 +5,9 @@ piece. That is the plain way. Where a consumer has a filter, or messages belong 
 consumer remembers how far it has looked (`seen`), so a message is shown to it once, however long it stays. Who gets
 copies, which stay where they are, remembers that for each priority (`copied`), and so misses none that comes later.
 
-Invariant of the second way: for each consumer, no message before its `seen` is one that it may have now.
+What a run of it hands out is bounded by messages and by pieces, as a piece of one message costs no less than one of a
+thousand; whoever asked for the run finds `pieces` and `looks` afterwards. Invariant of the second way: for each
+consumer, no message before its `seen` is one that it may have now.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ if TYPE_CHECKING:
     from mqbroker.core.kinds import QueueKind
     from mqbroker.core.queue import Consumer, Queue
 
-LOOKED_AT_MAX: Final = 5_000  # messages that one step looks at in one queue
+LOOKED_AT_MAX: Final = 500  # messages that one run looks at
+PIECES_MAX: Final = 15  # that one run hands out
 GROUPS_MAX: Final = 100_000
 GROUP_CLOSED: Final = -1
 FIRST_RANKS: Final = tuple(level << ID_BITS for level in range(PRIORITY_MAX + 1))  # of each priority, highest first
@@ -45,7 +48,9 @@ class Dispatch:
         "is_closed",
         "is_selective",
         "is_unfinished",
+        "looks",
         "opens_group",
+        "pieces",
     )
 
     def __init__(self, queue: Queue) -> None:
@@ -62,6 +67,8 @@ class Dispatch:
         self.is_selective = False
         self.opens_group = False  # what is being delivered is the first message of a group to that consumer
         self.is_unfinished = False  # the last run stopped at its bound
+        self.pieces = 0  # that it handed out
+        self.looks = 0  # and the messages that it looked at
 
     # -- what changes --------------------------------------------------------------------------------------------------
 
@@ -153,6 +160,7 @@ class Dispatch:
         queue = self._queue
         LOOK.has_touched = True
         self.is_unfinished = False
+        self.pieces = self.looks = 0
         if not queue.backlog.count or not queue.consumers:
             return 0
         is_held = queue.is_paused or self._is_gated(now_ms)
@@ -193,11 +201,14 @@ class Dispatch:
             able = self._able()
             if not able:
                 break
+            if self.pieces >= PIECES_MAX:
+                self.is_unfinished = True
+                break
             share = min(max(1, queue.backlog.count // len(able)), count_max - went)
             before = went
             for consumer, capacity in able:
                 went += self._serve(consumer, min(share, capacity), now_ms)
-                if not queue.backlog.count:
+                if not queue.backlog.count or self.pieces >= PIECES_MAX:
                     break
             if went == before:
                 break
@@ -235,7 +246,8 @@ class Dispatch:
     def _serve(self, consumer: Consumer, count: int, now_ms: int) -> int:
         queue = self._queue
         went = 0
-        while went < count and self._drop_expired(now_ms):
+        while went < count and self.pieces < PIECES_MAX and self._drop_expired(now_ms):
+            self.pieces += 1
             segment = queue.take(count - went)
             done = consumer.deliver(queue, segment)
             went += done
@@ -267,11 +279,13 @@ class Dispatch:
             for index in range(segment.start + skip, segment.start + segment.n):
                 if not capacity:
                     return looked
-                if looked >= count_max:
+                if looked >= count_max or self._is_enough:
                     self.is_unfinished = True
                     return looked
                 looked += 1
+                self.looks += 1
                 if consumer.filter is None or consumer.filter.matches(view_of(segment, index)):
+                    self.pieces += 1
                     if not consumer.deliver(self._queue, Segment(segment.run, index, 1, segment.deliveries)):
                         return looked
                     capacity -= 1
@@ -280,6 +294,11 @@ class Dispatch:
                 copied[level] = segment.rank + index - segment.start + 1
         self._seen[consumer] = self._queue.backlog.last_rank + 1
         return looked
+
+    @property
+    def _is_enough(self) -> bool:
+        """Whether so much was looked at or handed out that others are to have a turn."""
+        return self.looks >= LOOKED_AT_MAX or self.pieces >= PIECES_MAX
 
     def _not_copied(self, copied: list[int]) -> Iterator[Segment]:
         """What lies behind the place of its priority."""
@@ -311,11 +330,12 @@ class Dispatch:
             for index in range(segment.start + max(start - segment.rank, 0), segment.start + segment.n):
                 if not room:
                     return looked
-                if looked >= min(count_max, LOOKED_AT_MAX):
+                if looked >= count_max or self._is_enough:
                     self.is_unfinished = True
                     self._pass(room, end)
                     return looked
                 looked += 1
+                self.looks += 1
                 able_count = len(room)
                 self._offer(segment, index, room)
                 end = segment.rank + index - segment.start + 1
@@ -358,6 +378,7 @@ class Dispatch:
             if group:
                 self._pin(group, consumer, segment)
             left = room.pop(consumer) - 1
+            self.pieces += 1
             if not consumer.deliver(queue, taken):
                 queue.put_back(taken)
                 if self.opens_group:

@@ -61,10 +61,15 @@ from mqbroker.node.rivals import Rivals
 from mqbroker.node.routing import Routing
 from mqbroker.node.termini import Termini
 from mqbroker.node.timers import Timers
-from mqbroker.node.turns import CALM_WORK, Turns, watch
+from mqbroker.node.turns import CALM_WORK, RECENT_NS, Turns, watch
 from mqbroker.wire.types import Symbol
 
-DISPATCH_MAX: Final = 20_000  # messages that one step hands out before it lets others have a turn
+# What one step hands out before it lets others have a turn: messages, or pieces and looks that take as long. Less where
+# several queues have some, as those who wait for a message of one would wait for all of the other's.
+DISPATCH_MAX: Final = 20_000
+DISPATCH_BESIDE_MAX: Final = 6_000
+PIECE_COST: Final = 200
+LOOK_COST: Final = 20
 ANSWERS_MAX: Final = 64  # that wait for those to what the connection sent behind,
 HELD_NS: Final = 20 * NS_PER_MS  # so long after it was told something, since it may be behind for ever
 FEW_BYTES: Final = 16 << 10  # of messages: a socket takes them in no time
@@ -129,7 +134,7 @@ class Broker:
         self.starved: dict[ReceiverLink, Peer] = {}
         self.draining: dict[SenderLink, Peer] = {}
         self.closing: dict[int, Close] = {}
-        self.turns = Turns(self)
+        self.turns, self._several_until_ns = Turns(self), 0  # so long several queues count as having messages
         self.endings: tuple[given.Ending, ...] = ()  # of certificates
         self.containers = Containers()
         self.temporary: dict[str, int] = {}  # temporary queues and addresses: the connections that made them
@@ -219,16 +224,22 @@ class Broker:
 
     def _dispatch(self) -> bool:
         """Deliver what can be delivered; whether more could be after others had a turn."""
-        dirty = self.store.dirty
-        left = DISPATCH_MAX
+        dirty, now_ns = self.store.dirty, self.at.monotonic_ns
+        left = DISPATCH_BESIDE_MAX if now_ns < self._several_until_ns else DISPATCH_MAX
+        busy: Queue | None = None
         while dirty and left > 0:
             queue = next(iter(dirty))
             del dirty[queue]
             went = self.store.dispatch(queue, left)
-            left -= went
+            pieces, looks = queue.dispatcher.pieces, queue.dispatcher.looks
+            left -= went + pieces * PIECE_COST + looks * LOOK_COST
             self.counters.delivered += went
             if left <= 0 and queue.ready_count:
                 dirty[queue] = None
+            if pieces:
+                if busy is not None and busy is not queue:
+                    self._several_until_ns = now_ns + RECENT_NS
+                busy = queue
         if self.draining:
             end_drains(self)
         for peer in list(self.touched.values()):
