@@ -229,6 +229,54 @@ def test_however_many_users_are_refused_the_log_is_bounded() -> None:
     assert [(each["user"], each["count"]) for each in told[KEYS_MAX:]] == [("(others)", 100 - KEYS_MAX)]
 
 
+def test_an_address_that_somebody_else_wants_counts_for_its_queues_alone() -> None:
+    script = talk("c", addresses_per_connection_max=1)
+    script.stage.admin("address-create", name="news")
+    script.run("attach c from news::one")
+    assert shares(script) == {"anonymous": (1, 1)}
+    script.stage.admin("queue-delete", name="one", force=True)
+    assert shares(script) == {}
+    assert not is_refused(script.run("attach c to mine"))
+    assert shares(script) == {"anonymous": (1, 1)}
+
+
+@pytest.mark.parametrize("said", ["file", "pause"])
+def test_an_address_of_which_somebody_says_something_counts_for_nobody_also_after_a_restart(said: str) -> None:
+    script = talk("c", addresses_per_connection_max=1)
+    script.run("attach c to news topic")
+    assert shares(script) == {"anonymous": (0, 1)}
+    stage = script.stage
+    if said == "file":
+        declared = to_slices(BrokerFile.model_validate({"addresses": [{"name": "news"}]})).addresses
+        stage.give(given.OptionsChanged(replace(stage.options, addresses=declared), {}))
+        stage.run()
+    else:
+        stage.admin("address-pause", name="news")
+    assert shares(script) == {}
+    assert not is_refused(script.run("attach c to mine topic"))
+    stage.crash()
+    stage.start()
+    assert list(stage.broker.store.addresses) == ["news"]
+    assert shares(script) == {}
+
+
+def test_an_address_counts_for_who_made_it_when_queues_of_others_are_gone() -> None:
+    script = talk("c", "d", addresses_per_connection_max=1)
+    script.run("attach c to news topic")
+    script.run("attach d from news::one")
+    assert is_refused(script.run("attach d to two topic"))
+    script.stage.admin("queue-delete", name="one", force=True)
+    assert not is_refused(script.run("attach d to two topic"))
+    assert is_refused(script.run("attach c to three topic"))
+    assert shares(script) == {"anonymous": (0, 2)}
+
+
+def assert_nothing_is_counted_for_who_is_gone(store: Store) -> None:
+    for address in store.addresses.values():
+        assert not address.maker or not address.is_empty, "an address that nobody made counts for somebody"
+    assert not store.quotas.connections
+
+
 def recounted(store: Store) -> tuple[Any, Any]:
     """What there is, counted afresh: by user, and by connections that are there."""
     users: Counter[tuple[str, str]] = Counter()
@@ -236,7 +284,7 @@ def recounted(store: Store) -> tuple[Any, Any]:
     places = [("queues", queue.kind.maker, queue.made_on) for queue in store.queues.values()]
     for address in store.addresses.values():
         first = next(iter(address.anycast + address.multicast), None)
-        maker, conn = (address.maker, address.made_on) if first is None else (first.kind.maker, first.made_on)
+        maker, conn = address.founder if first is None else (first.kind.maker, first.made_on)
         places.append(("addresses", maker, conn))
     for what, maker, conn in places:
         users[maker, what] += bool(maker)
@@ -266,7 +314,7 @@ def test_whatever_is_made_deleted_and_restarted_counts_are_those_of_what_is_ther
     for step in range(120):
         stage, name = script.stage, chance.choice(["a", "b", "d"])
         client = chance.choice(users)
-        what = chance.choice(["attach"] * 6 + ["delete"] * 2 + ["detach", "wait", "close", "crash"])
+        what = chance.choice(["attach"] * 6 + ["delete"] * 2 + ["detach", "wait", "close", "crash", "declare", "pause"])
         if what == "attach" and client in script.talkers:
             script.run(f"attach {client} {chance.choice(list(WAYS)).format(name)}")
         elif what == "detach" and client in script.talkers:
@@ -275,6 +323,10 @@ def test_whatever_is_made_deleted_and_restarted_counts_are_those_of_what_is_ther
                 script.run(f"detach {client} {chance.choice(links)}")
         elif what == "delete" and stage.broker.store.queues:
             stage.admin("queue-delete", name=chance.choice(list(stage.broker.store.queues)), force=True)
+        elif what == "declare":
+            stage.admin("address-create", name=name)
+        elif what == "pause":
+            stage.admin("address-pause", name=name)
         elif what == "wait":
             stage.wait(35_000)
         elif what == "close" and client in script.talkers:
@@ -283,6 +335,7 @@ def test_whatever_is_made_deleted_and_restarted_counts_are_those_of_what_is_ther
         elif what == "crash" and chance.random() < 0.5:
             script.run("crash")
             script.run("start")
+            assert_nothing_is_counted_for_who_is_gone(stage.broker.store)
             for each in users:
                 script.run(f"connect {each}")
         assert counted(stage.broker.store) == recounted(stage.broker.store), (step, what)

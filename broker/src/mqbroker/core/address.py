@@ -48,10 +48,10 @@ class Address:
     """A name and its bindings."""
 
     __slots__ = (
-        "_idle", "_is_choosy", "_is_keyed", "anycast", "can_page", "cursor", "due_ns", "forwarding", "is_configured",
-        "is_pause_kept", "is_paused", "is_topic", "made_on", "maker", "meter", "multicast", "name", "pages",
-        "producers_count", "reach", "retains_max", "ring", "routed_total", "routing_types", "scheduled_ns", "target",
-        "unrouted_total", "was_bound",
+        "_idle", "_is_choosy", "_is_keyed", "anycast", "can_page", "cursor", "due_ns", "forwarding", "founder",
+        "is_configured", "is_pause_kept", "is_paused", "is_topic", "made_on", "maker", "meter", "multicast", "name",
+        "pages", "producers_count", "reach", "retains_max", "ring", "routed_total", "routing_types", "scheduled_ns",
+        "target", "unrouted_total", "was_bound",
     )  # fmt: skip
 
     def __init__(self, name: str, meter: Meter | None = None, idle: Idle | None = None, *, pages: bool = False) -> None:
@@ -62,6 +62,7 @@ class Address:
         self.meter = meter
         self.maker = ""  # the user and the connection that it counts for (quotas.py)
         self.made_on = 0
+        self.founder = ("", 0)  # and those that it counts for while it has no queue
         self.anycast: list[Queue] = []
         self.multicast: list[Queue] = []
         self.forwarding: list[Queue] = []  # hold messages of this address for other nodes

@@ -62,6 +62,7 @@ class Declared:
             self._say(address, tuple(each for each in ROUTING_TYPES if each in routing_types or each in bound))
         if _attributes_of(address) != before:
             self._record(address)
+        store.quotas.disown(address)
 
     def delete(self, address: Address) -> bool:
         """Forget an address, to which no queue is bound that clients know; whether the journal was told."""
@@ -125,6 +126,7 @@ class Declared:
         address.is_topic = routing_types == (MULTICAST,)
 
     def _record(self, address: Address) -> None:
+        self._store.quotas.disown(address)
         attributes = _attributes_of(address)
         if attributes:
             self._store.journal.declare_address(address.name, attributes)

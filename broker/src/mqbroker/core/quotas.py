@@ -1,10 +1,11 @@
 """How many queues and addresses users and connections have, and how many they may.
 
 A queue counts for who made it: for the user, whose name the journal keeps with it (`QueueKind.maker`), and for the
-connection as long as both are there. An address counts for who made the first of its queues, and where it has none for
-who made the address itself. So all of it follows from what there is: a start counts what was counted before it, and
-whatever goes is given back, however it goes. What the broker makes by itself, the file of options declares, or an
-administrator or another node wants counts for nobody. Bounds are those in force now; what is there already stays.
+connection as long as both are there. An address counts for who made the first of its queues, and where it has none
+for who made the address itself; that is nobody where a person or the file said something of it since. So all of it
+follows from what there is: a start counts what was counted before it, and whatever goes is given back, however it
+goes. What the broker makes by itself, the file of options declares, or an administrator or another node wants counts
+for nobody. Bounds are those in force now; what is there already stays.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ class Share:
 
 
 NOTHING: Final = Share()
+NOBODY: Final = ("", 0)
 
 
 class Quotas:
@@ -48,7 +50,7 @@ class Quotas:
 
     def __init__(self, limits: LimitOptions) -> None:
         self.users: dict[str, Share] = {}
-        self.connections: dict[int, Share] = {}
+        self.connections: dict[int, Share] = {}  # those that made something, until they are gone
         self.refused_total = 0
         self.acting: Callable[[], Actor | None] = lambda: None
         self.on_refusal: Callable[[Actor, str], None] = lambda actor, why: None
@@ -66,7 +68,7 @@ class Quotas:
     def maker(self) -> tuple[str, int]:
         """The user and the connection that what is made now counts for; empty and 0: nobody."""
         actor = self.acting()
-        return ("", 0) if actor is None else (actor.maker, actor.conn)
+        return NOBODY if actor is None else (actor.maker, actor.conn)
 
     def check(self, what: str) -> None:
         """Whether whoever acts may have one more of these. Raises Refused."""
@@ -98,7 +100,7 @@ class Quotas:
     def address_made(self, address: Address) -> None:
         """An address is there."""
         LOOK.has_touched = True
-        address.maker, address.made_on = self.maker
+        address.founder = address.maker, address.made_on = self.maker
         self._add(ADDRESSES, address.maker, address.made_on, 1, is_new=True)
 
     def address_gone(self, address: Address) -> None:
@@ -108,11 +110,18 @@ class Quotas:
     def look(self, address: Address) -> None:
         """A queue came to an address, or went: it counts for who made the first one."""
         first = next(iter(address.anycast or address.multicast), None)
-        if first is not None and (first.kind.maker, first.made_on) != (address.maker, address.made_on):
+        maker = address.founder if first is None else (first.kind.maker, first.made_on)
+        if maker != (address.maker, address.made_on):
             self.address_gone(address)
             LOOK.has_touched = True
-            address.maker, address.made_on = first.kind.maker, first.made_on
+            address.maker, address.made_on = maker
             self._add(ADDRESSES, address.maker, address.made_on, 1)
+
+    def disown(self, address: Address) -> None:
+        """Somebody wants an address to be there, whoever made it."""
+        LOOK.has_touched = True
+        address.founder = NOBODY
+        self.look(address)
 
     def parted(self, conn: int) -> None:
         """A connection is gone; what it made stays its user's."""
@@ -121,17 +130,19 @@ class Quotas:
 
     def _add(self, what: str, maker: str, conn: int, count: int, *, is_new: bool = False) -> None:
         if maker:
-            _count(self.users, maker, what, count)
+            LOOK.has_touched = True
+            share = _count(self.users, maker, what, count)
+            if not share.queues and not share.addresses:
+                del self.users[maker]
         if (is_new and conn) or conn in self.connections:  # else it is gone
             _count(self.connections, conn, what, count)
 
 
-def _count(shares: dict[Key, Share], key: Key, what: str, count: int) -> None:
+def _count(shares: dict[Key, Share], key: Key, what: str, count: int) -> Share:
     LOOK.has_touched = True
     share = shares.setdefault(key, Share())
     if what == QUEUES:
         share.queues += count
     else:
         share.addresses += count
-    if not share.queues and not share.addresses:
-        del shares[key]
+    return share
