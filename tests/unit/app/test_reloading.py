@@ -12,8 +12,10 @@ import pytest
 from mqbroker.app import source
 from mqbroker.app.main import main
 from mqbroker.app.reloading import Reloading
+from mqbroker.config.load import parse
+from mqbroker.config.options import defaults
 from mqbroker.config.users import make_verifier
-from mqbroker.config.whole import END, PROMISE
+from mqbroker.config.whole import BEGUN_SIZE, END, PROMISE, cut_fault_of
 from mqbroker.io import cluster_secret, users_file
 from mqbroker.io.log import Log, LogShape
 from mqbroker.io.server import Reloaded
@@ -142,6 +144,25 @@ def test_of_one_that_says_how_it_ends_a_start_takes_no_part_either(
         place.file.write_text("".join(lines[:count]))
         assert main(["config", "check", str(place.file)]) == 1, count
         assert "the file is cut off" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("head", ["", "# Made by somebody\n\n"])
+def test_a_start_takes_no_file_that_was_about_to_say_how_it_ends(head: str) -> None:
+    """All defaults may open to everybody what the rest of it closes."""
+    begin = len(head) + BEGUN_SIZE
+    text = f"{head}{PROMISE}\n{BODY}{END}\n"
+    for cut in range(begin + 1, len(text) - 1):
+        found = parse(text[:cut])
+        assert isinstance(found, list), cut
+        assert "the file is cut off" in found[0].why, cut
+    assert parse(text[:begin]) == defaults(), "only a file that says nothing by now is one that says nothing"
+
+
+def test_a_reload_takes_no_beginning_of_what_sets_options_that_may_be_taken_away() -> None:
+    text = f"{PROMISE}\n[limits]\nqueues-max = 7\n{END}\n"
+    for cut in range(len(text) - 1):
+        taken = not isinstance(parse(text[:cut]), list) and cut_fault_of(text[:cut], text) is None
+        assert not taken, cut
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from mqbroker.config.declaring import toml_name
 
 END: Final = "# end of broker.toml"
 PROMISE: Final = f'# Without its last line, "{END}", this file is taken for cut off.'
+BEGUN_SIZE: Final = 10  # characters of it that nobody writes for another reason
 
 _KEYS: Final = {toml_name(table): toml_name(key) for table, key in catalogue.REPEATED_TABLES.items()}
 
@@ -24,7 +25,8 @@ _KEYS: Final = {toml_name(table): toml_name(key) for table, key in catalogue.REP
 def fault_of(text: str) -> ConfigFault | None:
     """What is wrong with a file that says how it ends."""
     lines = [line.rstrip() for line in text.rstrip().splitlines()]
-    if PROMISE not in lines or lines[-1] == END:
+    is_begun = bool(lines) and len(lines[-1]) >= BEGUN_SIZE and PROMISE.startswith(lines[-1])
+    if not (is_begun or PROMISE in lines) or _ends(text):
         return None
     why = f"says that its last line is {END!r}, and it is not: the file is cut off; write it again, or add the line"
     return ConfigFault("file", why)
@@ -36,7 +38,7 @@ def cut_fault_of(text: str, in_force: str) -> ConfigFault | None:
     Both are files that can be read. Lines that end what is in force are there where somebody took away others on
     purpose, and so is the line that says that this is the end.
     """
-    if text.rstrip().endswith(END):
+    if _ends(text):
         return None
     lines, before = _saying(text), _saying(in_force)
     remedy = f"it may be cut off; if that is meant, write {END!r} as its last line, or restart the broker"
@@ -47,6 +49,12 @@ def cut_fault_of(text: str, in_force: str) -> ConfigFault | None:
     if table is not None and not _has(text, *table):
         return ConfigFault("file", f"lacks the last table of what is in force, {table[0]} {table[1]!r}: {remedy}")
     return None
+
+
+def _ends(text: str) -> bool:
+    """Whether its last line says so, and is that line alone: what a file promises has the same words in its middle."""
+    lines = text.rstrip().splitlines()
+    return bool(lines) and lines[-1].rstrip() == END
 
 
 def _begins(before: list[str], lines: list[str]) -> bool:
