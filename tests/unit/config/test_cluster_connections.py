@@ -260,3 +260,13 @@ def test_an_inventory_with_a_connection_is_good() -> None:
 )
 def test_faults_of_an_inventory(row: dict[str, Any], option: str, why: str) -> None:
     assert why in inventory(**row)[f"mq_cluster_connections.0.{option}"]
+
+
+@pytest.mark.parametrize(("listed", "is_doubted"), [
+    (["own"], True), (["own", "alias"], True), (["own", "mq2"], False), (["mq2"], False),
+])  # fmt: skip
+def test_a_list_that_names_the_node_alone_is_doubted(listed: list[str], is_doubted: bool) -> None:
+    alias = CONNECTOR.replace('"own"', '"alias"')
+    found = doubted(AROUND + alias + connection(first=f"static-connectors = {listed}".replace("'", '"')))
+    assert (f"{PATH}.static-connectors" in found) is is_doubted
+    assert all("names this node alone" in why for why in found.values())

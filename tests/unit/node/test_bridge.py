@@ -286,15 +286,44 @@ def test_a_node_that_stops_cleanly_is_not_dialled_before_it_is_told_of_again() -
 
 
 @pytest.mark.option("cluster-connections.topology-scanner-attempts")
-def test_a_listed_node_that_stopped_cleanly_is_looked_for_a_few_times() -> None:
+def test_a_listed_node_that_stopped_cleanly_is_looked_for_a_few_times_and_then_slowly() -> None:
     cluster, a, b = pair(topology_scanner_attempts=4, retry_interval=100)
     b.stop()
     cluster.run()
     before = len(a.dials)
-    cluster.wait(60_000)
-    assert (a.state("b"), len(a.dials)) == ("gone", before + 4)
-    assert len(a.events("topology-incomplete")) == 1
+    cluster.wait(29_000)
+    assert (a.state("b"), len(a.dials)) == ("resting", before + 4)
+    cluster.wait(10 * 30_000)
+    assert (a.state("b"), len(a.dials)) == ("resting", before + 14)
+    (told,) = a.events("topology-incomplete")
+    assert told["retry_ms"] == 30_000
     assert a.events("node-lost") == []
+
+
+def test_a_seed_that_lists_only_itself_is_found_again_however_long_it_was_stopped() -> None:
+    cluster = ClusterStage()
+    seed = cluster.node("seed", ["seed"])
+    others = [cluster.node(name, ["seed"]) for name in "ab"]
+    cluster.run()
+    cluster.wait(2_000)
+    assert [seed.state("a"), seed.state("b"), *(each.state("seed") for each in others)] == ["up"] * 4
+    seed.stop()
+    cluster.run()
+    cluster.wait(25_000)
+    seed.start()
+    cluster.wait(31_000)
+    assert [seed.state("a"), seed.state("b"), *(each.state("seed") for each in others)] == ["up"] * 4
+
+
+def test_where_another_node_has_taken_a_listed_place_the_one_before_is_not_looked_for() -> None:
+    cluster, a, b = pair(topology_scanner_attempts=2, retry_interval=100)
+    b.stop()
+    cluster.run()
+    b.identity["node_id"] = node_id_of("c")
+    b.start()
+    cluster.wait(2_000)
+    assert (a.state("b"), a.state("c")) == ("gone", "up")
+    assert (a.bridge("b").is_missing, a.bridge("c").is_listed) == (False, True)
 
 
 def test_a_node_that_stopped_cleanly_is_dialled_at_once_where_it_is_told_to_be_now() -> None:
@@ -327,7 +356,7 @@ def test_a_node_that_was_reached_otherwise_first_is_looked_for_too_where_it_is_l
     cluster.unreachable = {"alias", "b"}
     cluster.run()
     before = len(a.dials)
-    cluster.wait(60_000)
+    cluster.wait(29_000)
     assert (len(a.dials), len(a.events("topology-incomplete"))) == (before + 4, 1)
 
 

@@ -109,6 +109,66 @@ def test_a_node_that_has_stopped_is_told_and_counts_as_no_fault() -> None:
     assert {row["state"] for row in found["links"] if row["node_id"] == node_id_of("b")} == {"gone"}
 
 
+def test_a_listed_node_that_has_stopped_is_missing_however_long_that_is() -> None:
+    cluster, (a, b, *_) = trio()
+    b.stop()
+    for wait_ms in (500, 20_000, 60_000):
+        cluster.wait(wait_ms)
+        found = answer(cluster, a, a.ask("cluster-canary"))
+        assert (found["is_whole"], states(found)) == (False, {"62": "missing", "63": "confirmed"})
+        assert all(row["why"] for row in found["links"] if row["state"] == "missing")
+    b.start()
+    cluster.wait(31_000)
+    assert answer(cluster, a, a.ask("cluster-canary"))["is_whole"] is True
+
+
+def test_a_listed_node_that_is_never_dialled_again_is_missing() -> None:
+    cluster = ClusterStage()
+    a, b = cluster.node("a", ["b"], topology_scanner_attempts=0), cluster.node("b", ["a"])
+    cluster.run()
+    b.stop()
+    cluster.wait(500)
+    found = answer(cluster, a, a.ask("cluster-canary"))
+    assert (a.state("b"), found["is_whole"], states(found)) == ("gone", False, {"62": "missing"})
+
+
+def test_a_node_that_was_lost_and_given_up_is_missing() -> None:
+    cluster = ClusterStage()
+    a = cluster.node("a", ["nowhere"], initial_connect_attempts=1, reconnect_attempts=2)
+    cluster.node("b", ["a"])
+    cluster.run()
+    cluster.nodes["b"].crash()
+    cluster.wait(10_000)
+    found = answer(cluster, a, a.ask("cluster-canary"))
+    assert {row["connector"]: row["state"] for row in found["links"]} == {
+        "amqp://nowhere:5673": "missing", "amqp://b:5673": "missing"
+    }  # fmt: skip
+    assert found["is_whole"] is False
+
+
+def test_a_member_without_a_link_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = ClusterStage()
+    cluster.node("b", ["c"])
+    cluster.node("c", ["b"])
+    cluster.wait(2_000)
+    monkeypatch.setattr("mqbroker.node.cluster_connection.BRIDGES_MAX", 1)
+    a = cluster.node("a", ["b"])
+    cluster.wait(2_000)
+    found = answer(cluster, a, a.ask("cluster-canary"))
+    assert (found["is_whole"], sorted(states(found).values())) == (False, ["confirmed", "missing"])
+
+
+def test_a_member_that_is_not_to_be_linked_with_is_not_missing() -> None:
+    cluster = ClusterStage()
+    direct = {"allow_direct_connections_only": True}
+    a, _, _ = (cluster.node(name, listed, **direct) for name, listed in (("a", ["b"]), ("b", ["a", "c"]), ("c", ["b"])))
+    cluster.run()
+    cluster.wait(2_000)
+    assert len(a.admin("topology")["members"]) == 3
+    found = answer(cluster, a, a.ask("cluster-canary"))
+    assert (found["is_whole"], states(found)) == (True, {"62": "confirmed"})
+
+
 def test_what_a_crash_left_of_a_canary_goes_at_the_next_start() -> None:
     cluster, (a, b, c) = trio()
     b.is_disk_held = c.is_disk_held = True

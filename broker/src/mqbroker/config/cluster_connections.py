@@ -106,8 +106,8 @@ class ClusterConnectionTable(Table):
     )  # fmt: skip
     notification_attempts: int = option(2, "How often it does so.", ge=0, le=1000)
     topology_scanner_attempts: int = option(
-        30, "Attempts, each after retry-interval, to reach a listed node that has stopped; then a warning. -1: no "
-        "bound, 0: none.", ge=-1, le=ATTEMPTS_MAX,
+        30, "Attempts, each after retry-interval, to reach a listed node that has stopped; then a warning, and one "
+        "every 30 s. -1: no bound, 0: none.", ge=-1, le=ATTEMPTS_MAX,
     )  # fmt: skip
     on_node_lost: Literal["hold", "reroute", "dead-letter"] = option(
         "hold", "What becomes of messages for a node that does not come back: they wait, are routed anew, or are dead "
@@ -198,6 +198,7 @@ def doubts(options: BrokerOptions) -> Iterator[ConfigFault]:
             why = f"is {one.max_retry_interval} ms, below retry-interval, which therefore never comes about"
             yield ConfigFault(f"{path}.max-retry-interval", why)
         yield from _unreachable(path, one, options)
+        yield from _lonely(path, one, options)
     for (_, earlier), (number, later) in combinations(enumerate(connections), 2):
         if overlap(earlier.address, later.address):
             why = (
@@ -205,6 +206,16 @@ def doubts(options: BrokerOptions) -> Iterator[ConfigFault]:
                 "addresses of its own"
             )
             yield ConfigFault(f"{HEAD}.{number}.address", why)
+
+
+def _lonely(path: str, one: ClusterConnectionOptions, options: BrokerOptions) -> Iterator[ConfigFault]:
+    places = {each.name: (each.host, each.port) for each in options.connectors}
+    if one.static_connectors and all(places[name] == places[one.connector_ref] for name in one.static_connectors):
+        why = (
+            "names this node alone, so it dials nobody: after a restart it is alone until others look for it; list one "
+            "of these as well"
+        )
+        yield ConfigFault(f"{path}.static-connectors", why)
 
 
 def _unreachable(path: str, one: ClusterConnectionOptions, options: BrokerOptions) -> Iterator[ConfigFault]:

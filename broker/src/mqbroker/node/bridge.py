@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from mqbroker.node.cluster_connection import ClusterConnection
 
 UNBOUNDED: Final = -1
+# After `topology-scanner-attempts` a listed node that has stopped is dialled on slowly: nobody else may tell of it.
+SLOW_SCAN_MS: Final = 30_000
 ATTEMPTING: Final = (State.DIALLING, State.OPENING)
 REFUSALS: Final = {
     Verdict.NO_NODE: "it answers, but is no node of a cluster; its connector must lead to a listener of kind cluster",
@@ -57,6 +59,7 @@ class Bridge:
         self.attempts = 0  # in vain, one after the other
         self.was_up = False
         self.is_scanning = False  # it has stopped cleanly, and may come back where it is listed
+        self.is_missed = False  # it is not dialled, though it neither stopped nor gave its place to another node
         self.conn = 0
         self.peer: BridgePeer | None = None
         self.due_ns = 0
@@ -121,14 +124,15 @@ class Bridge:
             self._fail(why)
         else:
             assert hello is not None
-            self.give_up(f"{why}: {hello.node_id}", "node-lost")
+            self.is_listed = self.is_scanning = False  # what the list says leads to the other one
+            self.give_up(f"{why}: {hello.node_id}")
             self.of.learn(hello.node_id, hello.boot_id, self.connector)
 
     def up(self) -> None:
         """The session stands."""
         self._move(Turn.OPENED)
         LOOK.has_touched = True
-        self.attempts, self.was_up, self.is_scanning = 0, True, False
+        self.attempts, self.was_up, self.is_scanning, self.is_missed = 0, True, False, False
         self.why = ""
         self._notice(Level.INFO, "bridge-connected", boot_id=self.boot_id, peer=self.connector.uri)
         self.of.is_up(self)
@@ -177,9 +181,12 @@ class Bridge:
         self.attempts = 0 if was_up else self.attempts + 1
         if was_up:
             self.of.is_down(self)
-        if 0 <= self._attempts_max <= self.attempts:
-            self.give_up(why, "topology-incomplete" if self.is_scanning else "node-lost")
+        if 0 <= self._attempts_max <= self.attempts and not self.is_scanning:
+            self.is_missed = True
+            self.give_up(why)
             return
+        if self.is_scanning and self.attempts == self._attempts_max:
+            self._notice(Level.WARNING, "topology-incomplete", why=why[:200], retry_ms=self._delay_ms())
         delay_ms = self._delay_ms()
         if was_up or (is_news and not self.is_scanning):
             event = "bridge-disconnected" if was_up else "bridge-failed"
@@ -196,6 +203,8 @@ class Bridge:
 
     def _delay_ms(self) -> int:
         options = self.of.options
+        if self.is_scanning and 0 <= self._attempts_max <= self.attempts:
+            return max(options.retry_interval, SLOW_SCAN_MS)
         grown = options.retry_interval * options.retry_interval_multiplier ** min(max(self.attempts - 1, 0), 64)
         return int(min(grown, max(options.max_retry_interval, 1)))
 
@@ -206,14 +215,19 @@ class Bridge:
         self.due_ns = self.of.broker.at.monotonic_ns + delay_ms * NS_PER_MS
         self.of.broker.timers.add(self)
 
-    def give_up(self, why: str, event: str) -> None:
+    @property
+    def is_missing(self) -> bool:
+        """Whether the node should be there: it is listed and has stopped, or was lost and given up."""
+        return self.is_scanning or (self.state is State.GONE and (self.is_listed or self.is_missed))
+
+    def give_up(self, why: str) -> None:
         """There is to be no further attempt before somebody tells of the node."""
         LOOK.has_touched = True
         self.why = why
         self._move(Turn.GIVE_UP)
         self._hang_up()
         self.due_ns = 0
-        self._notice(Level.ERROR if event == "node-lost" else Level.WARNING, event, why=why[:200])
+        self._notice(Level.ERROR, "node-lost", why=why[:200])
         self.of.is_gone(self)
 
     def end(self, why: str) -> None:

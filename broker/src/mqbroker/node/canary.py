@@ -30,6 +30,7 @@ ADDRESS: Final = INTERNAL_PREFIX + "canary"
 RUNS_MAX: Final = 8  # at a time
 TICK_MS: Final = 100
 WAITING, CONFIRMED, FAILED, TIMEOUT = "waiting", "confirmed", "failed", "timeout"
+MISSING = "missing"  # a node that is listed or a member, and to which no link leads
 # Links of which nothing can be said, and which are no fault: the node has stopped, or its release knows no canaries.
 GONE, UNSUPPORTED = "gone", "unsupported"
 GOOD: Final = (CONFIRMED, GONE, UNSUPPORTED)
@@ -68,6 +69,7 @@ class Run:
     request_id: int
     crossings: list[Crossing]
     due_ns: int
+    missing: list[dict[str, Any]]  # rows of members without a link
 
 
 class Remover:
@@ -120,7 +122,8 @@ class Canaries:
             for connection in self._broker.cluster.connections.values()
             for bridge in [*connection.bridges.values(), *connection.probes]
         ]
-        run = Run(request_id, [Crossing(each, now_ns) for each in bridges], now_ns + timeout_ms * NS_PER_MS)
+        crossings = [Crossing(each, now_ns) for each in bridges]
+        run = Run(request_id, crossings, now_ns + timeout_ms * NS_PER_MS, self._unlinked())
         LOOK.has_touched = True
         self._runs.append(run)
         for crossing in run.crossings:
@@ -128,8 +131,24 @@ class Canaries:
         self._look()
         self._plan()
 
+    def _unlinked(self) -> list[dict[str, Any]]:
+        """Members that should have a bridge and have none."""
+        return [
+            {
+                "connection": connection.options.name, "node": member.name, "node_id": member.node_id,
+                "connector": member.connectors[0].uri if member.connectors else None,
+                "state": MISSING, "round_trip_ms": None, "why": "it is a member, and no link leads to it",
+            }
+            for connection in self._broker.cluster.connections.values()
+            for member in connection.topology.others
+            if member.node_id not in connection.bridges and connection.may_dial(member.connectors[:1])
+        ]  # fmt: skip
+
     def _begin(self, crossing: Crossing) -> None:
         bridge, store = crossing.bridge, self._broker.store
+        if bridge.is_missing:
+            crossing.state, crossing.why = MISSING, bridge.why
+            return
         if bridge.state is State.GONE:
             crossing.state, crossing.why = GONE, bridge.why
             return
@@ -179,7 +198,7 @@ class Canaries:
         LOOK.has_touched = True
         for run in [each for each in self._runs if all(one.state != WAITING for one in each.crossings)]:
             self._runs.remove(run)
-            rows = [crossing.row() for crossing in run.crossings]
+            rows = [crossing.row() for crossing in run.crossings] + run.missing
             is_whole = all(row["state"] in GOOD for row in rows)
             self._broker.reply(run.request_id, {"is_whole": is_whole, "links": rows})
 

@@ -165,9 +165,9 @@ class ClusterConnection:
             return
         if self.broker.rivals.has_yielded:
             return
-        is_listed = place_of(connector) in map(place_of, self.listed)
-        if self.options.allow_direct_connections_only and not is_listed:
+        if not self.may_dial((connector,)):
             return
+        is_listed = place_of(connector) in map(place_of, self.listed)
         found = self.bridges.get(node_id)
         if found is not None:
             found.told(connector, boot_id)
@@ -183,6 +183,11 @@ class ClusterConnection:
         LOOK.has_touched = True
         bridge = self.bridges[node_id] = Bridge(self, connector, node_id, is_listed=is_listed)
         bridge.dial()
+
+    def may_dial(self, connectors: tuple[Connector, ...]) -> bool:
+        """Whether a node that is reached so is one to have a link with."""
+        places = set(map(place_of, self.listed))
+        return not self.options.allow_direct_connections_only or any(place_of(each) in places for each in connectors)
 
     def _tell_full(self, node_id: str) -> None:
         LOOK.has_touched = True
