@@ -183,3 +183,30 @@ def test_what_their_transactions_hold_comes_in_its_place(how: str, is_closed_bef
     stage.give(given.Received(other, frames.receiver("orders", handle=5, credit=100)))
     stage.run()
     assert bodies(stage, other) == [b"m%d" % each for each in range(10)]
+
+
+FAULT = frames.flow(777, 1, channel=1)  # for no link: the end of the session
+
+
+@pytest.mark.parametrize(
+    ("how", "word"), [(frames.close(), "Close"), (frames.end(1), "End"), (FAULT, "End")], ids=["close", "end", "fault"]
+)
+def test_who_waits_for_room_gets_no_credit_on_links_that_are_over(how: bytes, word: str) -> None:
+    stage = Stage(options_with(limits={"link_credit": 10}))
+    conn = crowd(stage, OTHERS)
+    stage.talk(conn, frames.begun(1) + b"".join(frames.sender(f"s{each}", each, 1) for each in range(COUNT)))
+    stage.give(given.Disk(1 << 40))
+    messages = [frames.transfer(8 * each + n, handle=each, channel=1) for each in range(COUNT) for n in range(8)]
+    stage.talk(conn, b"".join(messages))
+    assert len(stage.broker.starved) == COUNT
+    stage.wait(1000)
+    stage.talk(conn, EMPTY_FRAME)
+    before = len(stage.sent[conn])
+    stage.give(given.Received(conn, how))
+    stage.turn()
+    assert stage.broker.starved
+    stage.give(given.Disk(0))
+    stage.run()
+    said = frames.heard(bytes(stage.sent[conn][before:]))
+    assert [type(each).__name__ for each in said] == [word]
+    assert not stage.broker.starved

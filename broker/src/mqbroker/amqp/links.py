@@ -280,7 +280,11 @@ class ReceiverLink(LinkBase):
         self.answer(ours)
 
     def grant(self, window: int) -> None:
-        """Raise the credit to `window` messages and tell the peer."""
+        """Raise the credit to `window` messages and tell the peer, unless the link is over: who waits for room may be
+        remembered until its links are handed back.
+        """
+        if not self.is_attached:
+            return
         self.window = window
         self.credit = window
         self.is_starved = False
