@@ -172,6 +172,26 @@ def test_a_client_that_writes_all_at_once_gets_in_while_others_keep_the_node_bus
     assert stage.broker.peers[conn].connection.peer_open is not None
 
 
+def test_a_crowd_that_takes_longer_than_a_login_may_gets_in_all_the_same() -> None:
+    stage = Stage(options_with(listener={"login_timeout_ms": 200}))
+    talker = stage.connect("busy")
+    conns = [stage.accept() for _ in range(100)]
+    for conn in conns:
+        stage.give(given.Received(conn, AHEAD))
+    silent = stage.accept()
+    stage.give(given.Received(silent, frames.SASL_HEADER))
+    started_ns = stage.now_ns
+    while not all(frames.of_kind(bytes(stage.sent[conn]), Flow) for conn in conns):
+        stage.give(given.Received(talker.conn, frames.flow(None, 0, echo=True)))
+        stage.turn()
+        stage.now_ns += NS_PER_MS
+        assert stage.now_ns - started_ns < 2000 * NS_PER_MS
+        assert not set(conns) & set(stage.closed)
+    assert stage.now_ns - started_ns > 2 * 200 * NS_PER_MS
+    stage.wait(1500)
+    assert set(stage.closed) == {silent}, "who says nothing more is late"
+
+
 def begun_and_ended(count: int) -> bytes:
     """So many sessions, one after the other."""
     return (frames.begun(1) + frames.end(1)) * count

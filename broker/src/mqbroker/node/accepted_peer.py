@@ -28,6 +28,8 @@ from mqbroker.node.turns import CALM_WORK
 if TYPE_CHECKING:
     from mqbroker.node.broker import Broker
 
+LATE_NS: Final = 1000 * NS_PER_MS  # that a peer still has to open when its turn has come
+
 
 class AcceptedPeer(Peer):
     """See the module's docstring."""
@@ -100,6 +102,8 @@ class AcceptedPeer(Peer):
         """The outcome of a login that waits, then what holds for every connection."""
         if self._held is not None and now_ns >= self._held[2]:
             self._conclude()
+        if self._deadline_ns and self.broker.turns.is_waiting(self):
+            self._deadline_ns = max(self._deadline_ns, now_ns + LATE_NS)  # not it is late but we are
         super().on_time(now_ns)
 
     def _derive(self, event: SaslDerive) -> None:

@@ -80,6 +80,10 @@ class Turns:
         """Whether another step is needed at once."""
         return bool(self._line)
 
+    def is_waiting(self, peer: Peer) -> bool:
+        """Whether it said something that was not looked at so far."""
+        return peer.conn in self._line
+
     # -- what comes ----------------------------------------------------------------------------------------------------
 
     def accepted(self, accepted: Accepted) -> None:
