@@ -37,7 +37,7 @@ from mqbroker.core.kinds import NAME_SIZE_MAX
 from mqbroker.core.kinds import check_attributes as check_kind
 from mqbroker.core.pins import pins_in
 from mqbroker.core.queue import QueueKind
-from mqbroker.core.restore import by_count, counts_by_queue, run_of
+from mqbroker.core.restore import by_count, counts_by_queue, delivered_at_least, run_of
 from mqbroker.core.routes import PREFIX as ROUTES
 from mqbroker.core.routes import Route, keep, routes_of
 from mqbroker.core.selector import compile_selector
@@ -129,10 +129,10 @@ def pieces_of(recovered: Recovered) -> list[Piece]:
     for record in recovered.runs:
         held: list[tuple[int, int, int, Attempts]] = []
         for queue_id, ranges in record.live.items():
-            extra = int(not recovered.was_clean and queue_id in recovered.consumed)
+            at_least = delivered_at_least(recovered, queue_id)
             for first, n in ranges:
                 for begin, end, (deliveries, due_ms) in by_count(first, first + n, counts.get(queue_id)):
-                    held.append((begin, end, queue_id, Attempts(deliveries + extra, due_ms)))
+                    held.append((begin, end, queue_id, Attempts(max(deliveries, at_least), due_ms)))
         cuts = sorted({edge for begin, end, _, _ in held for edge in (begin, end)})
         for begin, end in pairwise(cuts):
             queues = {queue_id: attempts for low, high, queue_id, attempts in held if low <= begin and end <= high}

@@ -128,15 +128,21 @@ def _suspected(store: Store, before: Range | None, after: Range | None) -> Range
 
 
 def found_in(recovered: Recovered, now_ms: int) -> Iterator[tuple[int, Found, bool]]:
-    """(queue id, messages, whether they count one delivery more because the crash may have come after it)."""
+    """(queue id, messages, whether they count as delivered once because the crash may have come after that)."""
     counts = counts_by_queue(recovered, now_ms)
     runs: dict[int, Run] = {}
     for queue_id, contents in recovered.queue_contents().items():
-        extra = int(not recovered.was_clean and queue_id in recovered.consumed)
+        at_least = delivered_at_least(recovered, queue_id)
         for first, count, record in contents:
             for begin, end, (deliveries, due_ms) in by_count(first, first + count, counts.get(queue_id)):
-                bounds = begin, end, Attempts(deliveries + extra, due_ms)
-                yield queue_id, Found(record, bounds, runs), bool(extra)
+                bounds = begin, end, Attempts(max(deliveries, at_least), due_ms)
+                yield queue_id, Found(record, bounds, runs), deliveries < at_least
+
+
+def delivered_at_least(recovered: Recovered, queue_id: int) -> int:
+    """How often each message of a queue counts as delivered at least: once after a crash where it had a consumer,
+    since each may have been seen. What was delivered again since then has a count in the journal."""
+    return int(not recovered.was_clean and queue_id in recovered.consumed)
 
 
 def run_of(record: RecoveredRun) -> Run:

@@ -414,15 +414,19 @@ class Store:
             if 0 < settings.max_delivery_attempts <= segment.deliveries:
                 self.leaving.reject(queue, segment, f"delivered {segment.deliveries} times in vain")
                 return
-            delay_ms = redelivery_delay_ms(settings, segment.deliveries, segment.first_id)
-            due_ms = self.at.wall_ms + delay_ms if delay_ms else 0
-            if segment.run.section.is_durable and queue.journal_id:
-                self.journal.count(queue.journal_id, segment.first_id, segment.n, segment.deliveries, due_ms)
+            if delay_ms := redelivery_delay_ms(settings, segment.deliveries, segment.first_id):
+                due_ms = self.at.wall_ms + delay_ms
+        self.count(queue, segment, segment.deliveries, due_ms)
         queue.put_back(segment, due_ms)
         self.look_at_end(queue)
         LOOK.has_touched = True
         self.returned_total += segment.n
         self.changed(queue)
+
+    def count(self, queue: Queue, segment: Segment, deliveries: int, due_ms: int = 0) -> None:
+        """Write down how often messages were delivered."""
+        if deliveries and segment.run.section.is_durable and queue.journal_id:
+            self.journal.count(queue.journal_id, segment.first_id, segment.n, deliveries, due_ms)
 
     def look_at_end(self, queue: Queue) -> None:
         """A queue that is to go does so once nobody uses it."""

@@ -113,6 +113,7 @@ class Bridge:
         return True
 
     def _refuse(self, found: Verdict, hello: Hello | None) -> None:
+        LOOK.has_touched = True
         why = REFUSALS[found]
         if found is Verdict.NO_NODE:
             self._fail(why)

@@ -113,6 +113,8 @@ class LinkConsumer:
         else:
             went = link.session.send_run(link, run, index, count, token)
         if went:
+            if deliveries and token is not None:
+                self._count(queue, Segment(run, index, went, deliveries))
             peer.out_bytes += run.size_bytes(index, went)
             peer.broker.activity.went(link, went, peer.broker.at.monotonic_ns)
         if went and link.send_settled and not is_copy:
@@ -139,8 +141,16 @@ class LinkConsumer:
         head = bytes(segment.run.payload(segment.start)) if payload is None else b"".join(payload)
         self.download = Download(self, queue, large)
         self.download.begin(head, token)
+        if segment.deliveries and token is not None:
+            self._count(queue, segment.part(segment.start, 1))
         self.peer.broker.activity.went(self.link, 1, self.peer.broker.at.monotonic_ns)
         return 1
+
+    def _count(self, queue: Queue, segment: Segment) -> None:
+        """What went out again counts, should the process die before there is an outcome. All of the queue counts as
+        delivered once then, so the first time costs nothing here."""
+        if not queue.kind.is_forwarding:
+            self.peer.broker.store.count(queue, segment, segment.deliveries + 1)
 
     def _fitting(self, segment: Segment) -> int:
         """How many of the messages, from the first on, the receiver takes by their size."""

@@ -60,7 +60,9 @@ class Receive:
             self.count += 1
             count += 1
         if count:
-            self.segments.append(segment.part(segment.start, count))
+            taken = segment.part(segment.start, count)
+            self.segments.append(taken)
+            self.sessions.handed_out(queue, taken)
         return count
 
     def on_time(self, now_ns: int) -> None:
@@ -77,6 +79,11 @@ class LocalSessions:
         self._waiting: list[Receive] = []
         self._tags: dict[int, dict[int, tuple[Queue, list[Segment]]]] = {}
         self._tag = 0
+
+    def handed_out(self, queue: Queue, segment: Segment) -> None:
+        """What goes out again counts, should the process die before there is an outcome."""
+        if segment.deliveries:
+            self._broker.store.count(queue, segment, segment.deliveries + 1)
 
     def send(self, request_id: int, address: str, payloads: list[bytes]) -> None:
         """Publish messages; the answer comes when all of them are safe. Raises Refused."""
