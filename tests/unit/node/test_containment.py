@@ -193,6 +193,22 @@ def test_what_was_settled_in_the_same_read_is_settled_once(
     works()
 
 
+@pytest.mark.parametrize("settled", [True, False])
+def test_what_was_not_acted_on_comes_to_nothing(settled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A message before the frame that brings the bug to light: nothing was promised, and half of it may be known."""
+    stage = Stage()
+    works = bystander(stage)
+    conn = stage.accept()
+    stage.talk(conn, SENDER)
+    bug = Planted(amqp_connection, "decode_performative", monkeypatch, IndexError)
+    bug.is_armed = True
+    stage.talk(conn, frames.transfer(0, durable=True, settled=settled) + frames.sender("BUG", handle=3))
+    assert bug.raised
+    assert len(contained(stage)) == 1
+    assert stage.broker.store.queues["mine"].message_count == 0
+    works()
+
+
 def test_a_bug_behind_the_first_change_stops_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = Stage()
     conn = stage.accept()
@@ -292,6 +308,9 @@ def test_who_repeats_it_does_not_fill_the_log(monkeypatch: pytest.MonkeyPatch) -
     bug.is_armed = True
     stage.talk(stage.accept(), LOGIN)
     assert contained(stage)[-1].fields["untold"] == 7
+    bug.is_armed = True
+    stage.talk(stage.accept(), LOGIN)
+    assert "untold" not in contained(stage)[-1].fields, "they are told once"
 
 
 def test_bytes_of_an_unfinished_message_are_given_back(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -247,3 +248,25 @@ def test_what_is_sent_ahead_waits_with_the_outcome() -> None:
     assert [type(each) for each in frames.heard(bytes(stage.sent[conn]))[-2:]] == [Open, Begin]
     stage.wait(59_000)
     assert conn not in stage.closed
+
+
+ENDS_OF_LOGINS: dict[str, tuple[int, Callable[[Stage, int], object]]] = {
+    "it took too long": (4, lambda stage, _: stage.wait(60_000)),
+    "an administrator": (4, lambda stage, conn: stage.admin("connection-close", connection=conn)),
+    "the broker stops": (4, lambda stage, _: stage.stop()),
+    "a frame that may not come": (1, lambda stage, conn: stage.talk(conn, frames.sasl(SaslOutcome(code=0)))),
+    "no frame at all": (1, lambda stage, conn: stage.talk(conn, b"GET / HTTP/1.1\r\n\r\n")),
+}
+
+
+@pytest.mark.parametrize(("code", "end"), ENDS_OF_LOGINS.values(), ids=ENDS_OF_LOGINS)
+def test_a_login_that_is_cut_short_says_whether_it_may_be_tried_again(
+    code: int, end: Callable[[Stage, int], object]
+) -> None:
+    """§5.3.3.6: 1 is a fault of the peer's, 4 one that may pass. Once, whatever ends it."""
+    stage = Stage(options_with({"sasl_mechanisms": BOTH}), USERS)
+    conn = stage.accept()
+    stage.talk(conn, frames.SASL_HEADER)
+    end(stage, conn)
+    assert conn in stage.closed
+    assert codes(stage, conn) == [code]
