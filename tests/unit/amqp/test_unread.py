@@ -10,7 +10,7 @@ from mqbroker.amqp.connection import Connection
 from mqbroker.amqp.events import Attaching, LoginDecided, Opened
 from mqbroker.amqp.limits import ConnectionLimits
 from mqbroker.amqp.links import ReceiverLink
-from mqbroker.amqp.unread import JOINED_BYTES, Unread
+from mqbroker.amqp.unread import JOINED_BYTES, Unread, ends_in_order
 from mqbroker.wire.frames import EMPTY_FRAME
 from mqbroker.wire.performatives import Open, Target, Transfer
 
@@ -129,3 +129,12 @@ def test_whether_a_close_comes_last(said: bytes, is_in_order: bool, size: int) -
         unread.add(said[at : at + size])
     assert unread.ends_in_order is is_in_order
     assert unread.size_bytes == len(said)
+
+
+@pytest.mark.parametrize("size", [9, 12])
+def test_what_is_no_close_at_all_ends_in_no_order(size: int) -> None:
+    """Nine bytes before what is not found is no place: what stands there looks like the beginning of a close."""
+    looking = (size + 9).to_bytes(4, "big") + b"\x02\x00" + b"abc"
+    data = b"x" * (size - len(looking)) + looking
+    assert not ends_in_order([data])
+    assert not ends_in_order([data[:5], data[5:]])

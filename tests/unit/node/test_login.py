@@ -270,3 +270,14 @@ def test_a_login_that_is_cut_short_says_whether_it_may_be_tried_again(
     end(stage, conn)
     assert conn in stage.closed
     assert codes(stage, conn) == [code]
+
+
+@pytest.mark.parametrize("password", ["right", "wrong"])
+def test_a_key_that_comes_while_the_outcome_waits_changes_nothing(password: str) -> None:
+    stage = guessed(3)
+    conn = attempt(stage, password)
+    failed = stage.broker.counters.logins_failed
+    stage.broker.peers[conn].derived(b"\0" * 32)
+    stage.wait(800)
+    assert codes(stage, conn) == [0 if password == "right" else 1]
+    assert stage.broker.counters.logins_failed == failed

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mqbroker.base.errors import PeerFault
 from mqbroker.wire.body_check import FOOTER_BYTES_MAX, BodyCheck
+from mqbroker.wire.codes import DEPTH_MAX
 from mqbroker.wire.large import body_offset
 from mqbroker.wire.run import single
 from mqbroker.wire.sections import encode_section
@@ -107,3 +108,36 @@ def test_more_values_than_are_looked_into_are_a_message(body: bytes) -> None:
     assert why_in_pieces(body, [1000]) == ""
     assert why_as_a_whole(body[:-1])
     assert why_in_pieces(body[:-1], [1000])
+
+
+def described(count: int, value: bytes) -> bytes:
+    return b"\x00\x53\x01" * count + value
+
+
+def array_of(constructor: bytes) -> bytes:
+    """One value of two bytes."""
+    return b"\xe0" + bytes((len(constructor) + 2, 1)) + constructor + b"\x01"
+
+
+NESTED = {
+    "descriptors of a value": lambda count: described(count, b"\x40"),
+    "descriptors of an array's values": lambda count: array_of(described(count, b"\x50")),
+    "lists": lambda count: listed(NESTED["lists"](count - 1)) if count else b"\x40",
+    "lists in descriptors": lambda count: described(count // 2, NESTED["lists"](count - count // 2)),
+    "an array in lists": lambda count: (
+        listed(NESTED["an array in lists"](count - 1)) if count > 3 else array_of(described(count, b"\x50"))
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NESTED)
+def test_what_is_too_deep_is_so_in_pieces_as_well(name: str) -> None:
+    found = []
+    for count in range(DEPTH_MAX + 5):
+        body = section(0x77, NESTED[name](count))
+        whole = why_as_a_whole(body)
+        found.append(bool(whole))
+        for size in (1, 3, len(body)):
+            assert bool(why_in_pieces(body, [size] * (len(body) // size))) == bool(whole), (count, size)
+    assert found == sorted(found)
+    assert {False, True} == set(found)
