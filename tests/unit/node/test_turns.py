@@ -280,6 +280,19 @@ def test_who_is_lost_and_was_far_ahead_costs_little() -> None:
     assert any(frames.of_kind(sent_to(other, batch), Begin) for batch in batches)
 
 
+def test_who_is_lost_later_has_a_bound_of_its_own() -> None:
+    stage = Stage()
+    first, second = bare(stage), bare(stage)
+    for conn in (first, second):
+        stage.talk(conn, AHEAD)
+    steps(stage, given.Received(first, begun_and_ended(5000)), given.Closed(first, "connection lost"))
+    assert list(stage.broker.peers) == [second]
+    messages = b"".join(frames.transfer(2 * number, settled=True) for number in range(30))  # no two make a run
+    steps(stage, given.Received(second, messages), given.Closed(second, "connection lost"))
+    assert stage.broker.store.queues["orders"].message_count == 30
+    assert not stage.broker.peers
+
+
 FLOODS = {
     "flows that ask for an answer": frames.flow(None, 0, echo=True) * 4000,
     "links": (frames.sender("flooded", handle=7) + frames.detach(7)) * 1000,

@@ -128,10 +128,9 @@ class Turns:
 
     def go_on(self) -> None:
         """Turns, as many as this step has work left for. Who waits for an answer goes first, and not twice."""
-        self.left = STEP_WORK
+        self.left, self._lost_left = STEP_WORK, LOST_WORK
         if not self._line:
             return
-        self._lost_left = LOST_WORK
         now_ns = self._broker.at.monotonic_ns
         if self._is_somebody_waiting():
             self._waited_ns = now_ns
