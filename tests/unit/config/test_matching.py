@@ -9,7 +9,7 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mqbroker.config.matching import ANY_WORD, ANY_WORDS, generality, matches, same_for_all
+from mqbroker.config.matching import ANY_WORD, ANY_WORDS, generality, includes, matches, overlap, same_for_all
 from mqbroker.config.options import defaults
 from mqbroker.config.slices import AddressMatch, AddressSettingsOptions
 from mqbroker.core.settings import Settings
@@ -75,6 +75,41 @@ def test_a_pattern_matches_what_its_automaton_takes(pattern: list[str], words: l
     for word in words:
         places = step(tuple(pattern), places, word)
     assert matches(pattern, words) is (len(pattern) in places)
+
+
+@cache
+def do_overlap(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
+    """Whether any address matches both, by walking both automata."""
+    todo = [(start(one), start(other))]
+    seen = set(todo)
+    while todo:
+        here, there = todo.pop()
+        for word in {*one, *other, OTHER} - {ANY_WORD, ANY_WORDS}:
+            pair = step(one, here, word), step(other, there, word)
+            if len(one) in pair[0] and len(other) in pair[1]:
+                return True
+            if pair[0] and pair[1] and pair not in seen:
+                seen.add(pair)
+                todo.append(pair)
+    return False
+
+
+@given(PATTERNS, PATTERNS)
+@settings(max_examples=1000)
+def test_what_includes_and_what_overlaps_is_what_automata_say(one: list[str], other: list[str]) -> None:
+    check_includes(one, other)
+    assert overlap(one, other) is do_overlap(tuple(one), tuple(other))
+
+
+def check_includes(wide: list[str], narrow: list[str]) -> None:
+    if includes(wide, narrow) or ANY_WORD not in wide:
+        assert includes(wide, narrow) is is_within(tuple(narrow), tuple(wide)), (wide, narrow)
+
+
+def test_what_includes_and_what_overlaps_among_all_short_patterns() -> None:
+    for one, other in product(SHORT, repeat=2):
+        check_includes(one, other)
+        assert overlap(one, other) is do_overlap(tuple(one), tuple(other)), (one, other)
 
 
 def check_narrower_first(one: list[str], other: list[str]) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 from mqbroker.admin import listing
 from mqbroker.admin.arguments import STORE_AND_FORWARD, argument, check_may_drop, check_names, queue_named
 from mqbroker.base.errors import Refused
+from mqbroker.core import consuming
 from mqbroker.core.address import FULLY_QUALIFIED
 from mqbroker.core.kinds import kind_of
 from mqbroker.core.queue import Queue, QueueKind
@@ -128,7 +129,7 @@ def _set_paused(broker: Broker, request: AdminRequest, is_paused: bool) -> None:
     queue = queue_named(broker, request)
     has_changed = queue.kind.paused != is_paused
     if has_changed:
-        broker.store.pause(queue, is_paused)
+        consuming.pause(broker.store, queue, is_paused=is_paused)
     # The queues of a paused address hand out nothing, whatever is said of them.
     result = {"name": queue.kind.name, "paused": queue.is_paused, "changed": has_changed}
     if has_changed:

@@ -34,6 +34,55 @@ def matches(pattern: list[str], words: list[str]) -> bool:
     return all(word == ANY_WORDS for word in pattern[at:])
 
 
+def includes(wide: list[str], narrow: list[str]) -> bool:
+    """Whether all that one pattern matches is matched by the other too.
+
+    True is always right. False may be too careful where the wider one has `*`, as `*.#` does of `#.a`.
+    """
+    wide, narrow = same_for_all(wide), same_for_all(narrow)
+    at, place, retry, retry_place = 0, 0, -1, -1
+    while place < len(narrow):
+        if at < len(wide) and wide[at] == ANY_WORDS:
+            retry, retry_place = at, place
+            at += 1
+        elif at < len(wide) and narrow[place] != ANY_WORDS and wide[at] in (ANY_WORD, narrow[place]):
+            at, place = at + 1, place + 1
+        elif retry >= 0:
+            retry_place += 1
+            at, place = retry + 1, retry_place
+        else:
+            return False
+    return all(word == ANY_WORDS for word in wide[at:])
+
+
+def overlap(one: list[str], other: list[str]) -> bool:
+    """Whether some address is matched by both patterns."""
+    # Places in `other` that are reached when so much of `one` is read.
+    places = _open_from(other, {0})
+    for word in one:
+        if word == ANY_WORDS:
+            places = set(range(min(places), len(other) + 1)) if places else places
+        else:
+            stays = {place for place in places if place < len(other) and other[place] == ANY_WORDS}
+            goes = {place + 1 for place in places if place < len(other) and _may_agree(word, other[place])}
+            places = _open_from(other, stays | goes)
+    return len(other) in places
+
+
+def _may_agree(word: str, other: str) -> bool:
+    return ANY_WORD in (word, other) or other == ANY_WORDS or word == other
+
+
+def _open_from(pattern: list[str], places: set[int]) -> set[int]:
+    """These, and what lies behind each `#` that they stand before."""
+    found = set(places)
+    for place in sorted(places):
+        while place < len(pattern) and pattern[place] == ANY_WORDS:
+            place += 1
+            found.add(place)
+    return found
+
+
 def same_for_all(pattern: list[str]) -> list[str]:
     """One spelling for all patterns that match the same: beside each other, first each `*`, then one `#` for all."""
     found: list[str] = []

@@ -51,7 +51,7 @@ class Address:
         "_idle", "_is_choosy", "_is_keyed", "anycast", "can_page", "cursor", "due_ns", "forwarding", "founder",
         "is_configured", "is_pause_kept", "is_paused", "is_topic", "made_on", "maker", "meter", "multicast", "name",
         "pages", "producers_count", "reach", "retains_max", "ring", "routed_total", "routing_types", "scheduled_ns",
-        "target", "unrouted_total", "was_bound",
+        "target", "unrouted_total", "was_bound", "wildcards",
     )  # fmt: skip
 
     def __init__(self, name: str, meter: Meter | None = None, idle: Idle | None = None, *, pages: bool = False) -> None:
@@ -66,6 +66,7 @@ class Address:
         self.anycast: list[Queue] = []
         self.multicast: list[Queue] = []
         self.forwarding: list[Queue] = []  # hold messages of this address for other nodes
+        self.wildcards: tuple[Address, ...] = ()  # those that it matches (wildcards.py)
         self.reach: Reach | None = None  # bindings of other nodes, where there are any
         self.ring: Queue | None = None  # keeps the newest messages for queues that are made later,
         self.retains_max = 0  # so many of them

@@ -1,7 +1,8 @@
-"""Who consumes from a queue comes and goes: what else hears of it, and what that ends."""
+"""Who consumes from a queue comes and goes: what else hears of it, what that ends, and when nobody gets anything."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mqbroker.base.look import LOOK
@@ -41,3 +42,13 @@ def leave(store: Store, queue: Queue, consumer: Consumer) -> None:
     if not queue.consumers:
         store.idle.left(queue)
         store.look_at_end(queue)
+
+
+def pause(store: Store, queue: Queue, *, is_paused: bool) -> None:
+    """Hand out nothing from this queue, or again; a durable queue stays so over restarts."""
+    LOOK.has_touched = True
+    queue.kind = replace(queue.kind, paused=is_paused)
+    queue.is_paused = is_paused or store.addresses[queue.kind.address].is_paused
+    if queue.journal_id:
+        store.journal.declare(queue.journal_id, queue.kind.attributes())
+    store.changed(queue)

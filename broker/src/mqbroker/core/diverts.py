@@ -17,6 +17,7 @@ from mqbroker.base.look import LOOK
 from mqbroker.config.slices import DivertOptions
 from mqbroker.core.address import ANYCAST, FULLY_QUALIFIED, MULTICAST, Address, Origin
 from mqbroker.core.message_view import view_at
+from mqbroker.core.meter import PAGE
 from mqbroker.core.selector import Selector, compile_selector
 from mqbroker.wire.parts import part_of
 
@@ -75,12 +76,17 @@ class Diverts:
         while left:
             for divert in self.at.get(left.pop(), ()):
                 target = divert.target.partition(FULLY_QUALIFIED)[0]
-                if not self._store.can_page_at(target):
+                if not self.can_page(target):
                     return False
                 if target not in passed:
                     passed.add(target)
                     left.append(target)
         return True
+
+    def can_page(self, name: str) -> bool:
+        """Whether what comes to an address, which need not exist yet, can stay on disk."""
+        found = self._store.addresses.get(name)
+        return self._store.settings.of(name).address_full_policy == PAGE if found is None else found.can_page
 
     def publish(self, address: Address, run: Run, origin: Origin) -> bool:
         """Take a run in at an address that has diverts. True: it must wait for this step's append."""

@@ -1,22 +1,24 @@
 """Who may do what at an address, from `[[security-settings]]`.
 
 The most specific match holds as a whole: what it does not grant is refused, whatever wider matches say. Where there is
-no table at all, everybody may do everything. Checks are made on behalf of somebody: what the broker does by itself
-(moves to other addresses, ends of temporary queues, administration) is not checked. Source: Artemis's manual, "Role
-based security for addresses".
+no table at all, everybody may do everything. Who consumes from an address with wildcards needs the permission at every
+address that it stands for. Checks are made on behalf of somebody: what the broker does by itself (moves to other
+addresses, ends of temporary queues, administration) is not checked. Source: Artemis's manual, "Role based security for
+addresses".
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
 from mqbroker.config.declaring import toml_name
-from mqbroker.config.matching import DELIMITER, generality, matches
+from mqbroker.config.matching import DELIMITER, generality, includes, matches, overlap
 from mqbroker.config.slices import SecuritySettings
 from mqbroker.core.settings import CACHED_MAX
+from mqbroker.core.wildcards import has_wildcards
 
 SEND, CONSUME, BROWSE, CREATE_ADDRESS = "send", "consume", "browse", "create_address"
 CREATE = {True: "create_durable_queue", False: "create_non_durable_queue"}
@@ -93,13 +95,25 @@ class Permissions:
         """
         if self.actor is None or not self._tables:
             return
-        table = self._of(address)
-        granted: tuple[str, ...] = () if table is None else getattr(table, permission)
-        if not any(role in granted for role in self.actor.roles):
-            who = "an anonymous user" if self.actor.user is None else f"user {self.actor.user!r}"
-            where = f"the address of queue {queue!r}" if queue and queue != address else f"address {address!r}"
-            why = f"{who} has no permission {toml_name(permission)} at {where}"
-            raise Refused("amqp:unauthorized-access", why)
+        is_many = permission in (CONSUME, BROWSE) and has_wildcards(address)
+        for table in self._of_all(address) if is_many else (self._of(address),):
+            granted: tuple[str, ...] = () if table is None else getattr(table, permission)
+            if not any(role in granted for role in self.actor.roles):
+                who = "an anonymous user" if self.actor.user is None else f"user {self.actor.user!r}"
+                where = f"every address that matches {address!r}" if is_many else f"address {address!r}"
+                where = f"the address of queue {queue!r}" if queue and queue != address else where
+                why = f"{who} has no permission {toml_name(permission)} at {where}"
+                raise Refused("amqp:unauthorized-access", why)
+
+    def _of_all(self, address: str) -> Iterator[SecuritySettings | None]:
+        """What holds at any address that one with wildcards stands for; None: at some of them nothing does."""
+        words = address.split(DELIMITER)
+        for pattern, table in self._tables:
+            if overlap(pattern, words):
+                yield table
+            if includes(pattern, words):
+                return  # what is wider holds at none of them
+        yield None
 
     def _of(self, address: str) -> SecuritySettings | None:
         if address not in self._known:

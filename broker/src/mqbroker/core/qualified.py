@@ -9,6 +9,7 @@ from mqbroker.base.look import LOOK
 from mqbroker.core.address import ANYCAST, FULLY_QUALIFIED, MULTICAST, Address
 from mqbroker.core.kinds import TEMPORARY_PREFIX, check_is_public, kind_of
 from mqbroker.core.permissions import may_see
+from mqbroker.core.wildcards import check_is_one
 
 if TYPE_CHECKING:
     from mqbroker.core.queue import Queue
@@ -75,6 +76,7 @@ def target_at(store: Store, target: str, routing: str = "") -> Address:
     address, mark, queue = target.partition(FULLY_QUALIFIED)
     if mark:
         return alone_at(store, address, queue, routing)
+    check_is_one(address)
     if routing == MULTICAST:
         return store.make_address(address)
     found = store.addresses.get(address)

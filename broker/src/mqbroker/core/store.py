@@ -45,6 +45,7 @@ from mqbroker.core.settings import Settings
 from mqbroker.core.stored import kinds_in
 from mqbroker.core.times import deliver_at_ms, expires_ms, redelivery_delay_ms
 from mqbroker.core.watcher import Watcher
+from mqbroker.core.wildcards import Wildcards, has_wildcards, reached
 from mqbroker.journal.plan import Journal
 from mqbroker.journal.recovered import Recovered
 from mqbroker.wire.parts import parts_of
@@ -79,6 +80,7 @@ class Store:
         self.redistribution = Redistribution(self)
         self.grouping: Grouping | None = None  # keeps groups together in the cluster, where there is a handler
         self.watcher = Watcher()
+        self.wildcards = Wildcards(self)
         self.addresses: dict[str, Address] = {}
         self.queues: dict[str, Queue] = {}
         self.dirty: dict[Queue, None] = {}  # something about them has changed
@@ -119,7 +121,7 @@ class Store:
         found = self.addresses.get(name)
         if found is not None and (found.is_shared or found.gives_copies):
             return not found.is_shared
-        return self.declared.routing_of(name) == MULTICAST
+        return has_wildcards(name) or self.declared.routing_of(name) == MULTICAST
 
     def may_send(self, target: str) -> None:
         """Whether whoever acts may send there: to an address, or to `address::queue`. Raises Refused."""
@@ -135,29 +137,26 @@ class Store:
         LOOK.has_touched = True
         if found is not None and found.is_empty and found.ring is None and not found.is_declared:
             del self.addresses[name]
+            self.wildcards.gone(found)
             self.quotas.address_gone(found)
             self.duplicates.forget(name)
 
     def add_address(self, name: str) -> Address:
         """One that is not there, whoever wants it."""
         settings = self.settings.of(name)
-        pages = settings.address_full_policy == PAGE
+        meter, pages = self.meters.of(name, settings), settings.address_full_policy == PAGE
         LOOK.has_touched = True
-        added = self.addresses[name] = Address(name, self.meters.of(name, settings), self.idle, pages=pages)
+        added = self.addresses[name] = Address(name, meter, self.idle, pages=pages)
         added.retains_max = self.retroactive.count_at(name)
         self.quotas.address_made(added)
+        self.wildcards.added(added)
         return added
 
     def takes_when_full(self, address: Address) -> bool:
         """Whether all that comes there, and what diverts make of it, can stay on disk while the memory is full."""
-        if self.memory.is_shut:
+        if self.memory.is_shut or not all(each.can_page for each in address.wildcards):
             return False
         return address.can_page and (address.name not in self.diverts.at or self.diverts.may_page(address.name))
-
-    def can_page_at(self, name: str) -> bool:
-        """Whether what comes to an address, which need not exist yet, can stay on disk."""
-        found = self.addresses.get(name)
-        return self.settings.of(name).address_full_policy == PAGE if found is None else found.can_page
 
     def make_address(self, name: str, *, is_temporary: bool = False) -> Address:
         """The address, without a queue where it is new. Raises Refused."""
@@ -215,15 +214,6 @@ class Store:
         """Unbind a queue and drop what is in it; says how many messages that were. Nobody may consume from it."""
         return delete(self, queue)
 
-    def pause(self, queue: Queue, is_paused: bool) -> None:
-        """Hand out nothing from this queue, or again; a durable queue stays so over restarts."""
-        LOOK.has_touched = True
-        queue.kind = replace(queue.kind, paused=is_paused)
-        queue.is_paused = is_paused or self.addresses[queue.kind.address].is_paused
-        if queue.journal_id:
-            self.journal.declare(queue.journal_id, queue.kind.attributes())
-        self.changed(queue)
-
     # -- messages ------------------------------------------------------------------------------------------------------
 
     def publish(self, address: Address, run: Run, origin: Origin = UNKNOWN, *, is_known: bool = False) -> bool:
@@ -259,11 +249,12 @@ class Store:
     def _publish(self, address: Address, run: Run, origin: Origin, only: str = "") -> bool:
         self.number(run)
         waits, unrouted = False, list[Segment]()
+        copied = reached(address, origin) if address.wildcards else ()
         ring = self.retroactive.ring_of(address) if address.retains_max else None
         for index, count, queues in address.route(run, origin, only, self.grouping):
             if queues:
                 address.routed_total += count
-            else:
+            elif not copied:
                 address.unrouted_total += count
                 self.unrouted_total += count
                 unrouted.append(Segment(run, index, count, 0))
@@ -271,6 +262,8 @@ class Store:
                 queues = [*queues, ring]
             if queues:
                 waits = self.put(address, Segment(run, index, count, 0), queues) or waits
+        for wildcard in copied:
+            waits = self.wildcards.publish(wildcard, run, origin) or waits
         if unrouted and not origin.moved_from:
             # Behind all that was stored of the run, because ids ascend in the journal.
             waits = self.leaving.astray(address.name, unrouted) or waits

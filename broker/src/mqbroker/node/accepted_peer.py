@@ -103,6 +103,7 @@ class AcceptedPeer(Peer):
         if self._held is not None and now_ns >= self._held[2]:
             self._conclude()
         if self._deadline_ns and self.broker.turns.is_waiting(self):
+            LOOK.has_touched = True
             self._deadline_ns = max(self._deadline_ns, now_ns + LATE_NS)  # not it is late but we are
         super().on_time(now_ns)
 

@@ -125,6 +125,7 @@ class Bridge:
             self._fail(why)
         else:
             assert hello is not None
+            LOOK.has_touched = True
             self.is_listed = self.is_scanning = False  # what the list says leads to the other one
             self.give_up(f"{why}: {hello.node_id}")
             self.of.learn(hello.node_id, hello.boot_id, self.connector)

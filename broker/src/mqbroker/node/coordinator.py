@@ -303,7 +303,7 @@ class Transactions:
                     broker.store.may_send(address)
             name = address.partition(FULLY_QUALIFIED)[0]
             memory = broker.store.memory
-            may_page = memory.is_full and not memory.is_shut and broker.store.can_page_at(name)
+            may_page = memory.is_full and not memory.is_shut and broker.store.diverts.can_page(name)
             ongoing.work.check(size, may_page=may_page)
             if self.size_bytes + size > limit:
                 why = f"over {limit} bytes in transactions, which is transactions-per-connection-max-size-bytes"

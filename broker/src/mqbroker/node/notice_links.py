@@ -125,6 +125,7 @@ class NoticeFeed:
     def attached(self, link: ReceiverLink) -> None:
         """The other node answered. A refusal follows as a detach."""
         if link.is_attached:
+            LOOK.has_touched = True
             link.run_max = FEW_MAX  # each of them is much work
             link.grant(CREDIT)
             self._peer.touch()
@@ -135,6 +136,7 @@ class NoticeFeed:
         if not link.is_attached:
             return
         bridge = self._peer.bridge
+        LOOK.has_touched = True
         self._peer.connection.allowance -= run.count * NOTICE
         try:
             for index in range(run.count):
