@@ -6,11 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mqbroker.amqp import unsettled
+from mqbroker.amqp.settling import Portion
 from mqbroker.amqp.unsettled import Taken, Unsettled
 
 from tests.support.bytecodes import Bytecodes
 from tests.unit.wire.strategies import steady
 
+FEW = Portion(2, 3, 0, 0)
 Single = tuple[int, str, str, int]  # delivery id, link, token, index within the token
 
 operations = st.lists(
@@ -19,6 +21,8 @@ operations = st.lists(
         st.tuples(st.just("take"), st.integers(0, 60), st.integers(0, 12), st.just(0)),
         st.tuples(st.just("back"), st.integers(0, 60), st.integers(0, 12), st.integers(0, 1)),
         st.tuples(st.just("head"), st.integers(1, 9), st.just(0), st.just(0)),
+        st.tuples(st.just("piece"), st.integers(0, 60), st.integers(0, 60), st.just(0)),
+        st.tuples(st.just("some"), st.sampled_from("abc"), st.just(0), st.just(0)),
         st.tuples(st.just("link"), st.sampled_from("abc"), st.just(0), st.just(0)),
     ),
     max_size=40,
@@ -51,14 +55,33 @@ def play(script: list[tuple[str, int | str, int | str, int]]) -> None:
             for key, each in numbered[:: -1 if third else 1]:
                 real.put_back(key, each)
             wanted, got = [], []
+        elif what == "some":
+            own = [key for key, single in model.items() if single[0] == first]
+            before = [each.n for each in real if each.link == first]
+            is_more = real.has_more_than(FEW, first)
+            assert is_more is (len(before) > FEW.entries_max or sum(before) > FEW.messages_max)
+            got = real.take_some(first, FEW)
+            assert len(got) <= FEW.entries_max
+            assert min(len(own), 1) <= sum(each.n for each in got) <= FEW.messages_max
+            assert is_more or sum(each.n for each in got) == len(own)
+            keys = {single: key for key, single in model.items()}
+            wanted = [keys[single] for single in singles(got)]
+            got.sort(key=lambda each: keys[each.link, each.token, each.skip])
         elif what == "link":
             wanted = [key for key, single in model.items() if single[0] == first]
             got = real.take_link(first)
         else:
             assert isinstance(first, int)
             assert isinstance(second, int)
-            low = first if what == "take" else min(model, default=0)
-            high = low + second if what == "take" else low + first - 1
+            low = min(model, default=0) if what == "head" else first
+            high = low + first - 1 if what == "head" else low + second
+            if what == "piece":
+                has_any = any(low <= key <= high for key in model)
+                assert real.has_any(low, high) is has_any
+                whole, high = high, real.piece_of(low, high, FEW)
+                count = sum(low <= key <= high for key in model)
+                assert (high == whole) or 0 < count <= FEW.messages_max
+                assert count <= FEW.messages_max
             wanted = [key for key in model if low <= key <= high]
             got = real.take(low, high)
         assert singles(got) == [model.pop(key) for key in sorted(wanted)]

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from mqbroker.amqp import sasl, work
-from mqbroker.amqp.events import Began, Dead, Ended, LinksLeft, LoggedIn, Opened
+from mqbroker.amqp.events import Began, Dead, LinksLeft, LoggedIn, Opened
 from mqbroker.amqp.last_words import frame_within
 from mqbroker.amqp.limits import ConnectionLimits
 from mqbroker.amqp.links import LinkBase, Partials
@@ -19,6 +19,7 @@ from mqbroker.amqp.login import WAITING_BYTES_MAX, Login
 from mqbroker.amqp.numbers import Numbers
 from mqbroker.amqp.parting import Parting
 from mqbroker.amqp.session import Session
+from mqbroker.amqp.settling import Settling
 from mqbroker.amqp.states import OPENED, Conn, ConnEvent, Link, Sess, SessEvent, next_conn, next_sess
 from mqbroker.amqp.unread import Unread
 from mqbroker.base.errors import PeerFault, Scope
@@ -65,7 +66,7 @@ class Connection(Login):
         self._by_peer_channel: dict[int, Session] = {}
         self._by_channel: dict[int, Session] = {}
         self._channels = Numbers()
-        self._partings: deque[Parting] = deque()
+        self._partings: deque[Parting | Settling] = deque()
         self._last_event: Dead | None = None  # which comes when all are done
         self._blamed: LinkBase | None = None
         self._session: Session | None = None
@@ -241,7 +242,7 @@ class Connection(Login):
             session = self._on(frame)
             session.got_end(performative)
             if not self._partings:
-                self._unmap(session)
+                self.unmap(session)
         else:
             raise PeerFault("amqp:not-allowed", f"{type(performative).__name__} is not a frame body")
 
@@ -362,8 +363,8 @@ class Connection(Login):
         """Whether there are links to be handed back, by the next `receive`."""
         return bool(self._partings)
 
-    def leave(self, parting: Parting) -> None:
-        """Hand its links back, as many as there is work left for, and the others by and by."""
+    def leave(self, parting: Parting | Settling) -> None:
+        """Hand its links back, or take its outcomes in: as many as there is work left for, and the others by and by."""
         self._partings.append(parting)
         if self._last_event is None:
             self._part()
@@ -376,17 +377,10 @@ class Connection(Login):
     def _part(self) -> None:
         partings = self._partings
         while partings and self.allowance > 0:
-            parting = partings[0]
-            if (link := parting.next_link()) is not None:
-                self.allowance -= work.PARTED_LINK
-                parting.hand_back(link)
-                continue
-            partings.popleft()
-            self.events.append(Ended(parting.session, parting.error))
-            if parting.session.state is Sess.END_RCVD and not self.is_dead:
-                parting.session.end()
-            self._unmap(parting.session)
+            if partings[0].go_on():
+                partings.popleft()
         if partings:
+            self.is_behind = True
             self.events.append(LinksLeft())
         elif self._last_event is not None:
             self._by_channel.clear()
@@ -394,7 +388,7 @@ class Connection(Login):
             self.events.append(self._last_event)
             self._last_event = None
 
-    def _unmap(self, session: Session) -> None:
+    def unmap(self, session: Session) -> None:
         """Its channels are free, if both ends said so."""
         if session.state is Sess.UNMAPPED and self._by_channel.get(session.channel) is session:
             del self._by_channel[session.channel]

@@ -31,17 +31,20 @@ class Incoming(Value):
 
 class Settled(Value):
     """The peer gave an outcome to deliveries of ours. `outcome` None: settled without one. `owes_settlement`: the
-    receiver waits for our own settlement of first…last (its settle mode is `second`)."""
+    receiver waits for our own settlement of first…last (its settle mode is `second`). `has_more`: the same outcome
+    of further deliveries follows, as there are very many."""
 
-    __match_args__ = ("session", "taken", "outcome", "owes_settlement", "first", "last")
+    __match_args__ = ("session", "taken", "outcome", "owes_settlement", "first", "last", "has_more")
     __slots__ = __match_args__
 
     def __init__(
-        self, session: Session, taken: list[Taken], outcome: Any, owes_settlement: bool, first: int, last: int
-    ) -> None:
+        self, session: Session, taken: list[Taken], outcome: Any, owes_settlement: bool, first: int, last: int,
+        has_more: bool = False,
+    ) -> None:  # fmt: skip
         self.session: Final = session
         self.taken: Final = taken
         self.outcome: Final = outcome
         self.owes_settlement: Final = owes_settlement
         self.first: Final = first
         self.last: Final = last
+        self.has_more: Final = has_more

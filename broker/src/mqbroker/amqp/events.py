@@ -193,6 +193,18 @@ class Detached:
 
 
 @dataclass(frozen=True, slots=True)
+class Returned:
+    """Some of what a link had unsettled that is over and has very much; Detached brings the last of it."""
+
+    link: SenderLink
+    returned: list[Taken]
+    is_orderly: bool
+
+    def __post_init__(self) -> None:
+        LOOK.has_touched = True
+
+
+@dataclass(frozen=True, slots=True)
 class Ended:
     """A session is gone, its links with it (Detached came for each)."""
 
@@ -229,5 +241,5 @@ class Dead:
 Event = (
     Incoming | Posted | Unposted | Piece | Whole | Aborted | Empty | Settled | Retired | Numbered | SenderSettled
     | CreditGiven | CreditUsed | SaslDerive | LoggedIn | LoginDecided | Opened | Began | Attaching | Attached
-    | Detached | LinksLeft | Ended | Dead
+    | Returned | Detached | LinksLeft | Ended | Dead
 )  # fmt: skip

@@ -1,6 +1,7 @@
-"""A session that is over and whose links are handed back: one after the other, as there may be very many.
+"""A session that is over and whose links are handed back, or a link of which that is so: one after the other, as there
+may be very many, and piece by piece what each has unsettled.
 
-From the moment it is over none of its links is attached, so nothing goes or comes on them; what each has unsettled
+From the moment it is over none of the links is attached, so nothing goes or comes on them; what each has unsettled
 stays in the session until its turn. Invariant: each link is handed back once, in the order of handles unless somebody
 wants its name before.
 """
@@ -10,6 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
+from mqbroker.amqp import work
+from mqbroker.amqp.events import Ended
+from mqbroker.amqp.states import Sess
+
 if TYPE_CHECKING:
     from mqbroker.amqp.links import LinkBase
     from mqbroker.amqp.session import Session
@@ -17,19 +22,36 @@ if TYPE_CHECKING:
 
 
 class Parting:
-    """Of one session. `is_orderly`: the peer said so."""
+    """Of links of one session. `is_orderly`: the peer said so; `ends`: the session is over."""
 
-    __slots__ = ("_links", "error", "is_orderly", "session")
+    __slots__ = ("_ends", "_links", "error", "is_orderly", "session")
 
-    def __init__(self, session: Session, links: Iterable[LinkBase], error: Error | None, *, is_orderly: bool) -> None:
+    def __init__(
+        self, session: Session, links: Iterable[LinkBase], error: Error | None, *, is_orderly: bool, ends: bool = True
+    ) -> None:
         self.session: Final = session
+        self._ends: Final = ends
         self.error: Final = error
         self.is_orderly: Final = is_orderly
         self._links = {(link.name, link.role): link for link in reversed(list(links))}
 
-    def next_link(self) -> LinkBase | None:
-        """The one whose turn it is."""
-        return self._links.popitem()[1] if self._links else None
+    def go_on(self) -> bool:
+        """One link, or a piece of what it has; whether that was all."""
+        session, connection = self.session, self.session.connection
+        if self._links:
+            key, link = self._links.popitem()
+            if session.hand_back_some(link, is_orderly=self.is_orderly):
+                self._links[key] = link
+            else:
+                connection.allowance -= work.PARTED_LINK
+                self.hand_back(link)
+            return not (self._links or self._ends)
+        if self._ends:
+            connection.events.append(Ended(session, self.error))
+            if session.state is Sess.END_RCVD and not connection.is_dead:
+                session.end()
+            connection.unmap(session)
+        return True
 
     def part_with(self, name: str, role: bool) -> None:
         """Hand back the one of this name, before its turn."""

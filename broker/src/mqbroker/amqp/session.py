@@ -18,7 +18,7 @@ from mqbroker.amqp.events import (
     CreditUsed,
     Detached,
     Numbered,
-    Retired,
+    Returned,
     SenderSettled,
     Settled,
     Unposted,
@@ -28,6 +28,7 @@ from mqbroker.amqp.last_words import frame_within
 from mqbroker.amqp.links import ROLE_RECEIVER, ROLE_SENDER, LinkBase, ReceiverLink, SenderLink
 from mqbroker.amqp.numbers import Numbers
 from mqbroker.amqp.parting import Parting
+from mqbroker.amqp.settling import MOVED, RETURNED, Settling
 from mqbroker.amqp.states import ATTACHED, MAPPED, Link, LinkEvent, Sess, SessEvent, next_sess
 from mqbroker.base.errors import PeerFault, Scope
 from mqbroker.base.serial import unwrap, wrap
@@ -190,16 +191,15 @@ class Session(IncomingTransfers):
         if self.connection.is_transactional:
             # What was said before decides where these deliveries are now.
             self.connection.tell()
-        if flat is None and isinstance(state, TransactionalState):
-            numbered = self.unsettled.take_numbered(low, high)
-            if numbered:
-                self.connection.events.append(Retired(self, numbered, state, settled))
+        is_transactional = flat is None and isinstance(state, TransactionalState)
+        if not (settled or is_transactional) and (state is None or isinstance(state, Received)):
             return
-        if not settled and (state is None or isinstance(state, Received)):
+        if low < high or is_transactional:
+            self.connection.leave(Settling(self, (low, high), state, is_settled=settled))
             return
         taken = self.unsettled.take(low, high)
         if taken:
-            self.connection.allowance -= len(taken)
+            self.connection.allowance -= work.SETTLED if flat is not None else work.RETURNED
             self.connection.events.append(Settled(self, taken, state, not settled, low, high))
 
     def _sender_disposition(self, first: int, last: int, settled: bool) -> None:
@@ -316,7 +316,7 @@ class Session(IncomingTransfers):
             link.peer_handle = -1
         else:
             self.part(link)
-        self.forget_work(link, detach.error, is_orderly=True)
+        self._give_up(link, detach.error, is_orderly=True)
 
     def part(self, link: LinkBase) -> None:
         """Answer the peer's detach."""
@@ -330,7 +330,28 @@ class Session(IncomingTransfers):
 
     def link_closed_here(self, link: LinkBase) -> None:
         """We detached a link: its work goes back now, its handle stays until the peer's detach."""
-        self.forget_work(link, None, is_orderly=False)
+        self._give_up(link, None, is_orderly=False)
+
+    def hand_back_some(self, link: LinkBase, *, is_orderly: bool) -> bool:
+        """Where a link that is over has much, hand back a piece of it. The application of a client has it all at once,
+        as it is its own."""
+        if not (isinstance(link, SenderLink) and self.connection.is_gradual):
+            return False
+        portion = RETURNED if is_orderly else MOVED
+        if not self.unsettled.has_more_than(portion, link):
+            return False
+        returned = self.unsettled.take_some(link, portion)
+        self.connection.allowance -= portion.work_of(returned)
+        self.connection.events.append(Returned(link, returned, is_orderly))
+        return True
+
+    def _give_up(self, link: LinkBase, error: Error | None, *, is_orderly: bool) -> None:
+        """A link is over: hand back what it had, by and by where that is much."""
+        if self.connection.is_gradual and self.unsettled.has_more_than(RETURNED if is_orderly else MOVED, link):
+            self._drop_held(link)
+            self.connection.leave(Parting(self, [link], error, is_orderly=is_orderly, ends=False))
+        else:
+            self.forget_work(link, error, is_orderly=is_orderly)
 
     def forget_work(self, link: LinkBase, error: Error | None, *, is_orderly: bool) -> None:
         """Hand back what a link had under way."""

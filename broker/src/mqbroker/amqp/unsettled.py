@@ -9,10 +9,14 @@ its own without a look at all others; most sessions have one such link, and noth
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from typing import Any, Final
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
 
 from mqbroker.base.look import LOOK
 from mqbroker.base.value import Value
+
+if TYPE_CHECKING:
+    from mqbroker.amqp.settling import Portion
 
 COMPACT_AT: Final = 512
 FEW_SHIFT: Final = 3  # of so many times as many, entries are taken out one at a time
@@ -38,7 +42,7 @@ class Taken(Value):
 class Unsettled:
     """Sorted ranges; ids only ascend when added. `count` is the number of deliveries."""
 
-    __slots__ = ("_entries", "_firsts", "_head", "_of_link", "_only", "count")
+    __slots__ = ("_entries", "_firsts", "_head", "_of_link", "_only", "_order", "count")
 
     def __init__(self) -> None:
         self._firsts: list[int] = []
@@ -46,6 +50,7 @@ class Unsettled:
         self._head = 0
         self._only: Any = None  # the link of all entries, where these are not noted
         self._of_link: dict[Any, dict[int, None]] = {}  # first ids of the entries of each, where there are several
+        self._order: list[int] = []  # of the entries of one that goes piece by piece, the oldest last
         self.count = 0
 
     def add(self, first: int, count: int, link: Any, token: Any) -> None:
@@ -70,17 +75,35 @@ class Unsettled:
 
     def take(self, first: int, last: int) -> list[Taken]:
         """Forget the ids first…last and say what they were; ids that are not here are passed over."""
-        head = self._head
         LOOK.has_touched = True
-        if head < len(self._firsts) and self._firsts[head] == first:
-            entry = self._entries[head]
-            if entry.n == last - first + 1:
-                self.count -= entry.n
-                if self._of_link:
-                    del self._of_link[entry.link][first]
-                self._advance()
-                return [entry]
-        return [entry for _, entry in self.take_numbered(first, last)]
+        taken: list[Taken] = []
+        while self._head < len(self._firsts) and first <= self._firsts[self._head] <= last:
+            entry = self._entries[self._head]
+            start = self._firsts[self._head]
+            if start + entry.n > last + 1:
+                break
+            taken.append(entry)
+            self.count -= entry.n
+            if self._of_link:
+                del self._of_link[entry.link][start]
+            self._advance()
+            if start + entry.n > last:
+                return taken
+        return taken + [entry for _, entry in self.take_numbered(first, last)]
+
+    def piece_of(self, first: int, last: int, portion: Portion) -> int:
+        """The last id of a piece of first…last that has at most so many entries, and so many messages. Ids that are not
+        here count for nothing: a piece has something, or is all.
+        """
+        firsts = self._firsts
+        at = max(bisect_right(firsts, first, self._head) - 1, self._head)
+        if at < len(firsts) and firsts[at] + self._entries[at].n <= first:
+            at += 1
+        if at >= len(firsts):
+            return last
+        if at + portion.entries_max < len(firsts):
+            last = min(last, firsts[at + portion.entries_max] - 1)
+        return min(last, max(first, firsts[at]) + portion.messages_max - 1)
 
     def _advance(self) -> None:
         self._entries[self._head] = None  # type: ignore[call-overload]  # lets go of the token at once
@@ -129,6 +152,48 @@ class Unsettled:
         self._firsts.insert(at, first)
         self._entries.insert(at, entry)
         self.count += entry.n
+
+    def has_any(self, first: int, last: int) -> bool:
+        """Whether any of these ids is here."""
+        at = max(bisect_right(self._firsts, last, self._head) - 1, self._head)
+        return at < len(self._firsts) and self._firsts[at] <= last and self._firsts[at] + self._entries[at].n > first
+
+    def has_more_than(self, portion: Portion, link: Any) -> bool:
+        """Whether a link has more than that."""
+        places = self._places_of(link, portion.entries_max + 1)
+        is_more = len(places) > portion.entries_max
+        return is_more or sum(self._entries[at].n for at in places) > portion.messages_max
+
+    def _places_of(self, link: Any, count_max: int) -> list[int]:
+        """Where entries of a link are, so many at most."""
+        if self._of_link:
+            firsts = islice(self._of_link.get(link, ()), count_max)
+            return [bisect_left(self._firsts, first, self._head) for first in firsts]
+        end = len(self._firsts) if link is self._only else self._head
+        return list(range(self._head, min(self._head + count_max, end)))
+
+    def take_some(self, link: Any, portion: Portion) -> list[Taken]:
+        """Forget some of what a link has, mostly the oldest."""
+        entries_left, messages_left = portion.entries_max, portion.messages_max
+        taken: list[Taken] = []
+        while entries_left > 0 and messages_left > 0 and (first := self._first_of(link)) >= 0:
+            at = bisect_left(self._firsts, first, self._head)
+            taken += self.take(first, first + min(self._entries[at].n, messages_left) - 1)
+            entries_left -= 1
+            messages_left -= taken[-1].n
+        return taken
+
+    def _first_of(self, link: Any) -> int:
+        """The first id of an entry of a link, mostly of its oldest; -1: it has none."""
+        if not self._of_link:
+            return self._firsts[self._head] if link is self._only and self._head < len(self._firsts) else -1
+        own, order = self._of_link.get(link, {}), self._order
+        LOOK.has_touched = True
+        while order and order[-1] not in own:
+            order.pop()
+        if not order:
+            order += sorted(own, reverse=True)
+        return order[-1] if order else -1
 
     def take_link(self, link: Any) -> list[Taken]:
         """Forget all that belongs to a link, in the order in which it was sent."""

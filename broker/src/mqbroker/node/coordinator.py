@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from mqbroker.amqp.events import Detached, Incoming, Posted, Retired, Settled, Unposted
-from mqbroker.amqp.links import FEW_MAX, ReceiverLink
+from mqbroker.amqp.events import Incoming, Posted, Retired, Settled, Unposted
+from mqbroker.amqp.links import FEW_MAX, LinkBase, ReceiverLink
 from mqbroker.amqp.session import Session
 from mqbroker.amqp.states import Sess
 from mqbroker.amqp.unsettled import Taken
@@ -377,18 +377,21 @@ class Transactions:
                 taken.token.ongoing.work.retire(*segment_of(taken), taken.token.outcome, taken.link.owner)
             else:
                 plain.append(self._withdrawn(taken, None))
-        return Settled(event.session, plain, event.outcome, event.owes_settlement, event.first, event.last)
+        said = event.outcome, event.owes_settlement, event.first, event.last, event.has_more
+        return Settled(event.session, plain, *said)
 
-    def detached(self, event: Detached) -> list[Taken]:
-        """A link is gone, its transactions with it if it was a coordinator's; says what returns to its queue.
-
-        What was retired in a transaction that goes on stays in it, also without its link.
-        """
+    def detached(self, link: LinkBase) -> None:
+        """A link is gone, its transactions with it if it was a coordinator's."""
         LOOK.has_touched = True
-        if isinstance(event.link.owner, CoordinatorEnd):
-            self._abandon([each for each in self._ongoing.values() if each.link is event.link])
+        if isinstance(link.owner, CoordinatorEnd):
+            self._abandon([each for each in self._ongoing.values() if each.link is link])
+
+    def kept_out(self, unsettled: list[Taken]) -> list[Taken]:
+        """What returns to its queue of deliveries whose link is over: what was retired in a transaction that goes on
+        stays in it, also without its link."""
+        LOOK.has_touched = True
         returned: list[Taken] = []
-        for taken in event.returned:
+        for taken in unsettled:
             enlistment = taken.token
             if isinstance(enlistment, Enlistment) and enlistment.ongoing.work.is_open:
                 enlistment.ongoing.work.retire(*segment_of(taken), enlistment.outcome)

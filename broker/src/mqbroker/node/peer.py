@@ -27,31 +27,30 @@ from mqbroker.amqp.events import (
     Piece,
     Posted,
     Retired,
+    Returned,
     SenderSettled,
     Settled,
     Unposted,
     Whole,
 )  # fmt: skip
 from mqbroker.amqp.links import LinkBase, ReceiverLink
-from mqbroker.amqp.states import MAPPED
 from mqbroker.amqp.work import NAMED
 from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.core.address import Address, Origin
-from mqbroker.core.outcomes import apply_outcome
 from mqbroker.core.permissions import Actor
 from mqbroker.node.arrival_links import ArrivalEnd, CanaryEnd
-from mqbroker.node.consumer import OUT_BYTES_MAX, OUT_BYTES_MIN, LinkConsumer, outcome_of
+from mqbroker.node.consumer import OUT_BYTES_MAX, OUT_BYTES_MIN, LinkConsumer
 from mqbroker.node.coordinator import CoordinatorEnd, Transactions
 from mqbroker.node.effects import Close, PauseReading
 from mqbroker.node.full import admitted
 from mqbroker.node.malformed import take_before
-from mqbroker.node.ongoing import segment_of
 from mqbroker.node.rebinding import bind_again, place_of
 from mqbroker.node.refusals import refuse_run
 from mqbroker.node.relay import tell_outcomes
+from mqbroker.node.settlements import take_back, take_outcomes
 from mqbroker.node.told_links import ToldEnd
 from mqbroker.node.uploads import Uploads
 from mqbroker.wire.performatives import Error, Rejected
@@ -76,8 +75,8 @@ class Peer(ABC):
     __slots__ = (
         "_deadline_ns", "_heard_ns", "broker", "calm_ns", "conn", "connection", "due_ns", "far", "in_turns",
         "is_blocked", "is_full", "is_new", "is_paused", "is_told_empty", "is_told_malformed", "is_unhearing",
-        "out_bytes", "out_bytes_max", "patience", "producers", "scheduled_ns", "spoke_ns", "temporary",
-        "transactions", "unheard_bytes", "uploads", "user",
+        "out_bytes", "out_bytes_max", "patience", "producers", "rejected_count", "scheduled_ns", "spoke_ns",
+        "temporary", "transactions", "unheard_bytes", "uploads", "user",
     )  # fmt: skip
 
     def __init__(self, broker: Broker, conn: int, far: str, patience: Patience) -> None:
@@ -96,6 +95,7 @@ class Peer(ABC):
         self.is_paused = False
         self.is_told_empty = False
         self.is_told_malformed = False
+        self.rejected_count = 0  # by an outcome that is not taken in as a whole
         self.out_bytes = 0
         self.out_bytes_max = OUT_BYTES_MIN
         self.producers: dict[ReceiverLink, None] = {}
@@ -397,32 +397,7 @@ class Peer(ABC):
             self.broker.starved[link] = self
 
     def _settled(self, event: Settled) -> None:
-        store = self.broker.store
-        if self.connection.is_transactional:
-            event = self.transactions.settled(event)
-        is_durable, rejected = False, 0
-        for taken in event.taken:
-            if taken.token is None:
-                continue  # a copy: the message itself never left
-            outcome = outcome_of(taken.link, event.outcome)
-            queue, segment = segment_of(taken)
-            is_durable = apply_outcome(store, queue, segment, outcome, taken.link.owner) or is_durable
-            if isinstance(outcome, Rejected):
-                rejected += taken.n
-        LOOK.has_touched = True
-        if rejected:
-            self.broker.counters.rejected += rejected
-            self.broker.notice(Level.WARNING, "message-rejected", conn=self.conn, count=rejected)
-        if event.owes_settlement and is_durable:
-            store.decisions.wait(self._settle, event)
-        elif event.owes_settlement:
-            self._settle(event)
-
-    def _settle(self, event: Settled) -> None:
-        """The receiver asked for our settlement: it may forget the delivery only when we cannot send it again."""
-        if not self.connection.is_dead and event.session.state is MAPPED:
-            event.session.dispose(event.first, event.last, event.outcome, as_receiver=False)
-            self.touch()
+        take_outcomes(self, event)
 
     def _credit_given(self, event: CreditGiven) -> None:
         consumer = event.link.owner
@@ -435,17 +410,15 @@ class Peer(ABC):
             consumer.pump()
 
     def _detached(self, event: Detached) -> None:
-        """What a peer holds when it leaves in order was not delivered in vain: it tells an outcome of what it has seen,
-        and the rest was prefetched. From one that is lost nobody knows, so each counts. Both as in Artemis."""
+        """A link is over, and so is what it had."""
         link = event.link
         self.broker.activity.gone(link)
         if isinstance(link.owner, LinkConsumer) and link.owner.download is not None:
             link.owner.download.end()
         elif isinstance(link.owner, ToldEnd):
             link.owner.end()
-        for taken in self.transactions.detached(event):
-            if taken.token is not None:
-                self.broker.store.give_back(*segment_of(taken), was_delivered=not event.is_orderly)
+        self.transactions.detached(link)
+        take_back(self, event)
         LOOK.has_touched = True
         if isinstance(link, ReceiverLink):
             is_producer = link in self.producers
@@ -491,6 +464,7 @@ HANDLERS: dict[type, Callable[[Any, Any], None]] = {
     Unposted: lambda peer, event: peer.transactions.unposted(event),
     SenderSettled: _nothing,
     Began: _nothing,
+    Returned: take_back,
     Detached: Peer._detached,
     LinksLeft: lambda peer, _event: peer.broker.turns.parts(peer),
     Ended: lambda peer, event: peer.broker.termini.ended(peer, event.session),
