@@ -170,16 +170,103 @@ def test_ids_that_others_pushed_out_need_no_place_on_disk() -> None:
     assert count(stage) == 5
 
 
-def test_an_address_that_is_gone_has_forgotten() -> None:
+def delete(stage: Stage, name: str = "orders") -> None:
+    """The queue, and with it the address."""
+    store = stage.broker.store
+    store.delete_queue(store.queues[name])
+    stage.step()
+    assert name not in store.addresses
+
+
+def known(stage: Stage, address: str = "orders", one: str = "a") -> bool:
+    """Whether one more message with this id is dropped."""
+    dropped = stage.broker.store.duplicates.dropped_total
+    send(stage, one, to=address)
+    return stage.broker.store.duplicates.dropped_total > dropped
+
+
+@pytest.mark.option("address-settings.id-cache-retention")
+@pytest.mark.parametrize(
+    ("kept_ms", "wait_ms", "is_known"), [(60_000, 59_000, True), (60_000, 61_000, False), (0, 0, False)]
+)
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_ids_outlive_their_address_for_a_time(kept_ms: int, wait_ms: int, is_known: bool, is_restarted: bool) -> None:
+    stage = stage_with(id_cache_retention=kept_ms)
+    send(stage, "a")
+    assert take_all(stage) == ["ma"]
+    delete(stage)
+    if is_restarted:
+        stage.stop()
+        stage.start()
+    stage.wait(wait_ms)
+    assert known(stage) is is_known
+    restart(stage)
+    assert count(stage) == (0 if is_known else 1)
+
+
+def test_an_address_that_is_deleted_by_itself_remembers_who_sends_again() -> None:
     stage = stage_with()
     send(stage, "a")
     assert take_all(stage) == ["ma"]
-    store = stage.broker.store
-    store.delete_queue(store.queues["orders"])
-    stage.step()
+    stage.wait(60_000)
+    assert "orders" not in stage.broker.store.addresses
+    assert known(stage)
+
+
+def test_an_address_that_is_there_again_keeps_its_ids() -> None:
+    stage = stage_with(id_cache_retention=60_000)
     send(stage, "a")
-    restart(stage)
-    assert take_all(stage) == ["ma"]
+    delete(stage)
+    stage.wait(30_000)
+    send(stage, "b")
+    stage.wait(120_000)
+    assert [known(stage, one=one) for one in ("a", "b", "c")] == [True, True, False]
+    delete(stage)
+    stage.wait(59_000)
+    assert known(stage)
+    delete(stage)
+    stage.wait(61_000)
+    assert not known(stage)
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_ids_of_addresses_that_are_gone_are_bounded(monkeypatch: pytest.MonkeyPatch, is_restarted: bool) -> None:
+    monkeypatch.setattr("mqbroker.core.duplicates.VACANT_IDS_MAX", 4)
+    stage = stage_with()
+    for name in ("first", "second", "third"):
+        send(stage, "a", "b", to=name)
+    send(stage, *range(9), to="there")
+    for name in ("first", "second", "third"):
+        delete(stage, name)
+    if is_restarted:
+        stage.stop()
+        stage.start()
+    assert [known(stage, name) for name in ("first", "second", "third")] == [False, True, True]
+    assert known(stage, "there", 0)
+
+
+def test_deadlines_of_an_address_that_comes_and_goes_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mqbroker.core.duplicates.STALE_MAX", 10)
+    stage = stage_with(id_cache_retention=60_000)
+    for number in range(50):
+        send(stage, number)
+        delete(stage)
+        stage.wait(10)
+    assert len(stage.broker.store.duplicates._deadlines) <= 12
+    stage.wait(59_800)
+    assert known(stage, one=0)
+
+
+def test_the_address_of_one_connection_is_not_remembered() -> None:
+    stage = stage_with()
+    store = stage.broker.store
+    name = "temporary.1"
+    stage.admin("queue-create", name=name)
+    send(stage, "a", to=name)
+    delete(stage, name)
+    stage.admin("queue-create", name=name)
+    assert not known(stage, name)
+    assert store.duplicates.due_ns == 0
 
 
 def test_dead_letters_of_two_addresses_may_have_one_id() -> None:

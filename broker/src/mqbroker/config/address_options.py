@@ -148,6 +148,10 @@ class AddressSettingsTable(Table):
         ge=0,
         le=1_000_000,
     )
+    id_cache_retention: int | None = setting(
+        600_000, "Time for which these ids outlive their address, which may be deleted by itself; 0: they go with it.",
+        unit="ms", ge=0, le=30 * 86_400_000,
+    )  # fmt: skip
     max_size_bytes: int | None = setting(
         -1,
         "Bytes of messages in the queues of an address above which it is full; -1: no bound.",

@@ -150,6 +150,7 @@ class AddressSettings:
     enable_ingress_timestamp: bool
     retroactive_message_count: int
     id_cache_size: int
+    id_cache_retention: int
     max_size_bytes: int
     max_size_messages: int
     address_full_policy: str

@@ -2,33 +2,49 @@
 
 Each address keeps the last `id-cache-size` ids. With `persist-id-cache` the ids of durable messages are in the journal,
 in the append of their message: they come and go with it. Those of other messages end with the process, as they do.
+
+Addresses are deleted by themselves, within seconds, and made again by the next sender, who may be the one that sends
+again what it had no answer for. So ids outlive their address by `id-cache-retention`; a start counts as the moment at
+which it went, since nobody knows better. They are bounded: those of the address that went first are forgotten.
 Source: Artemis's manual, "Duplicate Message Detection".
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Final
 
 from mqbroker.base.look import LOOK
-from mqbroker.core.kinds import INTERNAL_PREFIX
+from mqbroker.base.time import NS_PER_MS
+from mqbroker.core.kinds import INTERNAL_PREFIX, TEMPORARY_PREFIX
 
 if TYPE_CHECKING:
-    from mqbroker.core.decisions import Decisions
-    from mqbroker.core.settings import Settings
-    from mqbroker.journal.plan import Journal
+    from mqbroker.core.store import Store
     from mqbroker.journal.recovered import Recovered
     from mqbroker.wire.run import Run
+
+
+VACANT_IDS_MAX: Final = 100_000  # ids of addresses that are gone
+STALE_MAX: Final = 1_000  # deadlines that mean nothing any more, beyond those that do
 
 
 class Duplicates:
     """The ids of all addresses. `dropped_total` counts messages since the process began."""
 
-    def __init__(self, settings: Settings, journal: Journal, decisions: Decisions) -> None:
-        self._settings = settings
-        self._journal = journal
-        self._decisions = decisions
-        self._is_persisted = journal.keeps_ids
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._settings = store.settings
+        self._journal = store.journal
+        self._decisions = store.decisions
+        self._is_persisted = store.journal.keeps_ids
+        # Addresses that went, the first one first: until when their ids are kept, and how many these are. One that is
+        # there again stays in it, and keeps its ids.
+        self._vacant: dict[str, tuple[int, int]] = {}
+        self._vacant_count = 0
+        self._deadlines: list[tuple[int, str]] = []  # a heap; what `_vacant` does not say has no meaning any more
+        self.due_ns = 0
+        self.scheduled_ns = 0
         self._seen: dict[str, OrderedDict[bytes, int]] = {}
         self._next: dict[str, int] = {}
         self.dropped_total = 0
@@ -74,15 +90,59 @@ class Duplicates:
         self._journal.duplicates.add(address, seen[run.traits.duplicate_id], run.traits.duplicate_id, _oldest(seen))
         return True
 
-    def forget(self, address: str) -> None:
-        """The address is gone."""
+    def vacated(self, address: str) -> None:
+        """The address is gone. Its ids go later, but for one that is of its connection alone: it is not made again."""
+        LOOK.has_touched = True
+        kept_ns = self._settings.of(address).id_cache_retention * NS_PER_MS
+        if not kept_ns or address.startswith(TEMPORARY_PREFIX):
+            self._forget(address)
+        elif address in self._seen:
+            self._keep(address, self._store.at.monotonic_ns + kept_ns)
+
+    def _keep(self, address: str, until_ns: int) -> None:
+        LOOK.has_touched = True
+        self._leave_vacant(address)
+        count = len(self._seen[address])
+        self._vacant[address] = until_ns, count
+        self._vacant_count += count
+        heappush(self._deadlines, (until_ns, address))
+        while self._vacant_count > VACANT_IDS_MAX:
+            self._end(next(iter(self._vacant)))
+        self._plan()
+
+    def _leave_vacant(self, address: str) -> None:
+        LOOK.has_touched = True
+        self._vacant_count -= self._vacant.pop(address, (0, 0))[1]
+
+    def _end(self, address: str) -> None:
+        self._leave_vacant(address)
+        if address not in self._store.addresses:
+            self._forget(address)
+
+    def _plan(self) -> None:
+        LOOK.has_touched = True
+        if len(self._deadlines) > 2 * len(self._vacant) + STALE_MAX:
+            self._deadlines = sorted((until_ns, address) for address, (until_ns, _) in self._vacant.items())
+        self.due_ns = self._deadlines[0][0] if self._deadlines else 0
+        self._store.schedule(self)
+
+    def on_time(self, now_ns: int) -> None:
+        """Ids of addresses that went long ago are forgotten."""
+        LOOK.has_touched = True
+        while self._deadlines and self._deadlines[0][0] <= now_ns:
+            until_ns, address = heappop(self._deadlines)
+            if self._vacant.get(address, (0, 0))[0] == until_ns:
+                self._end(address)
+        self._plan()
+
+    def _forget(self, address: str) -> None:
         LOOK.has_touched = True
         if self._seen.pop(address, None) is not None:
             self._next.pop(address, None)
             self._journal.duplicates.drop(address)
 
     def load(self, recovered: Recovered) -> None:
-        """Take over what recovery found, as far as it is wanted now."""
+        """Take over what recovery found, as far as it is wanted now; after addresses are there."""
         for address, stored in recovered.duplicates.items():
             if address.startswith(INTERNAL_PREFIX):
                 continue  # of others: arrivals.py, pins.py, routes.py
@@ -94,6 +154,10 @@ class Duplicates:
             self._seen[address] = OrderedDict((each.duplicate_id, each.number) for each in kept)
             self._next[address] = kept[-1].number + 1
             self._journal.duplicates.forget(address, kept[0].number)
+        for address in [each for each in self._seen if each not in self._store.addresses]:
+            kept_ns = self._settings.of(address).id_cache_retention * NS_PER_MS
+            if kept_ns:
+                self._keep(address, self._store.at.monotonic_ns + kept_ns)
 
 
 def _oldest(seen: OrderedDict[bytes, int]) -> int:

@@ -63,7 +63,7 @@ class Store:
         self.journal = journal
         self.at = at
         self.decisions = Decisions(journal.position - 1)
-        self.duplicates = Duplicates(self.settings, journal, self.decisions)
+        self.duplicates = Duplicates(self)
         self.diverts = Diverts((), self)
         self.leaving = Leaving(self)
         self.idle = Idle(self)
@@ -96,7 +96,7 @@ class Store:
         self._next_queue_id = 1
         self._together: list[tuple[Queue, Segment]] | None = None  # what one commit brings into queues
         self.in_delivery: InDelivery = lambda: iter(())
-        self.schedule: Callable[[Queue | Address | Redistributor], None] = lambda timed: None
+        self.schedule: Callable[[Queue | Address | Redistributor | Duplicates], None] = lambda timed: None
         # Raises Refused where whoever acts has not this permission at this address.
         self.permit: Callable[..., None] = lambda permission, address, queue="": None
 
@@ -139,7 +139,7 @@ class Store:
             del self.addresses[name]
             self.wildcards.gone(found)
             self.quotas.address_gone(found)
-            self.duplicates.forget(name)
+            self.duplicates.vacated(name)
 
     def add_address(self, name: str) -> Address:
         """One that is not there, whoever wants it."""
@@ -481,7 +481,6 @@ class Store:
         """Take over what recovery found. `large_files`: id -> bytes of all files of large messages.
 
         Raises StorageFault for what cannot be read, or has no file."""
-        self.duplicates.load(recovered)
         self.declared.load(recovered)
         self.arrivals.load(recovered)
         by_id: dict[int, Queue] = {}
@@ -491,3 +490,4 @@ class Store:
         bring_back(self, recovered, by_id, large_files)
         for queue in by_id.values():
             self.idle.restored(queue)
+        self.duplicates.load(recovered)
