@@ -62,6 +62,8 @@ FLOORS = (
     # What somebody else says and must not makes a message wait for as long again at most.
     Floor("bystander", "p99_share", 2.0, absolute=True),
     Floor("bystander", "bad_rate", 150.0, absolute=True),
+    # The worst of all floods, against a process that keeps a processor busy.
+    Floor("bystander-floods", "p99_share", 2.0, absolute=True),
     # Who is there and wants nothing costs next to nothing: were it looked at for each message, this would be tenfold.
     Floor("among-connections", "cpu_share", 1.5, absolute=True),
     Floor("among-connections-single", "cpu_share", 1.5, absolute=True),

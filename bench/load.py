@@ -8,7 +8,7 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import Any
 from bench.faults import BenchFault, WrongCounts
 from bench.peers.cluster import Cluster
 from bench.peers.peer import Peer
-from bench.rows import CREDIT, Beside, Many, Row
+from bench.rows import CREDIT, Beside, Flooded, Many, Row
 
 SOURCE = Path(__file__).parent / "load"
 ROOT = Path(__file__).resolve().parents[1]
@@ -166,6 +166,32 @@ def run_beside(peer: Target, row: Beside, address: str) -> tuple[Outcome, dict[s
         _end(attacker)
 
 
+@contextmanager
+def flooding(peer: Target, row: Flooded) -> Iterator[Callable[[str], None]]:
+    """A process that floods while the body runs. It turns to a flood, or where none is named it is busy and says
+    nothing; a flood that said nothing, or that the broker did not put up with, was none.
+    """
+    command = [sys.executable, "-m", "tests.support.flooder", "--port", str(peer.nodes[0].port), "--user", peer.user]
+    process = _popen(command, peer, subprocess.PIPE)
+    before = ""
+
+    def turn_to(flood: str) -> None:
+        nonlocal before
+        assert process.stdin is not None
+        process.stdin.write(f"{flood}\n")
+        process.stdin.flush()
+        said = _await_ready(process, row, peer, who=f"the flooder ({flood or 'busy'})")
+        if before and (said["lost"] or not said["sent_bytes"]):
+            raise BenchFault(f"{row.name} on {peer.name}: {before}: this was no flood: {said}\n{peer.log_end()}")
+        before = flood
+
+    try:
+        yield turn_to
+        turn_to("")
+    finally:
+        _end(process)
+
+
 def _spawn(peer: Target, arguments: list[str], places: tuple[int, ...] = (0,)) -> subprocess.Popen[str]:
     ports = ",".join(str(peer.nodes[place].port) for place in places)
     command = [str(BINARY), *arguments, "--port", ports, "--user", peer.user, "--stall", str(STALL_S)]
@@ -181,7 +207,7 @@ def _popen(command: list[str], peer: Target, stdin: int = subprocess.DEVNULL) ->
 
 def _await_ready(
     process: subprocess.Popen[str],
-    row: Row | Many | Beside,
+    row: Row | Many | Beside | Flooded,
     peer: Target,
     timeout_s: int = READY_TIMEOUT_S,
     who: str = "the consumer",

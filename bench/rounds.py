@@ -16,7 +16,7 @@ from typing import TypeVar
 from bench import measure, peers
 from bench.faults import BenchFault
 from bench.load import Target
-from bench.rows import CLUSTER_WARM_UP, METRICS, START, WARM_UP, Among, Beside, Choice, Fresh, Row
+from bench.rows import CLUSTER_WARM_UP, METRICS, START, WARM_UP, Among, Beside, Choice, Flooded, Fresh, Row
 from bench.stats import Spread, spread
 
 WARM_UPS_MAX = 12
@@ -172,7 +172,7 @@ def _fresh_round(plan: Plan, number: int, directory: Path, record: Record, say: 
             if record.lacks(name, peer):
                 continue
             with record.tolerant([name], peer, say):
-                figures = _on_fresh(peer, row, directory / f"{peer}-{name}-{number}")
+                figures = _on_fresh(peer, row, directory / f"{peer}-{name}-{number}", say)
                 title = plan.choice.titles()[name]
                 say(f"round {number + 1} of {plan.rounds}: {title}: {peer}: {_first(figures)}")
                 record.samples.append(measure.Sample(name, peer, figures))
@@ -183,7 +183,7 @@ def _first(figures: measure.Figures) -> str:
     return f"{next(metric.title for metric in METRICS if metric.name == name)} {value:.2f}"
 
 
-def _on_fresh(name: str, row: Fresh | None, place: Path) -> measure.Figures:
+def _on_fresh(name: str, row: Fresh | None, place: Path, say: Say) -> measure.Figures:
     """Start an instance for this alone; without a row the start itself is what is measured."""
     peer = peers.make(name, place)
     for node in peer.nodes:
@@ -193,6 +193,8 @@ def _on_fresh(name: str, row: Fresh | None, place: Path) -> measure.Figures:
         figures = measure.start(peer)
         if isinstance(row, Beside):
             figures = measure.beside(peer, row)
+        elif isinstance(row, Flooded):
+            figures = measure.flooded(peer, row, say)
         elif isinstance(row, Among):
             figures = measure.among(peer, row)
         elif row is not None:

@@ -1,6 +1,6 @@
 """What is measured: one Row for each kind of load on a warm broker, one Many for what is seen best on a fresh one, one
-Beside for what others must not feel, one Among for what a crowd must not cost, one Metric for each figure. Pure; the
-rows are tables."""
+Beside for what others must not feel of bad input and one Flooded for what they must not feel of floods, one Among for
+what a crowd must not cost, one Metric for each figure. Pure; the rows are tables."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ METRICS = (
     Metric("alone_p99_us", "alone p99 µs", "microseconds", False, compared=False),
     Metric("beside_p50_us", "beside p50 µs", "microseconds", False, compared=False),
     Metric("beside_p99_us", "beside p99 µs", "microseconds", False, compared=False),
-    Metric("p99_share", "p99 beside ÷ alone", "p99 beside bad input in those alone", False, compared=False),
+    Metric("p99_share", "p99 beside ÷ alone", "p99 beside others in those alone", False, compared=False),
+    Metric("usual_share", "usual ÷ alone", "the median of floods' p99 in those alone", False, compared=False),
     Metric("bad_rate", "bad inputs/s", "bad inputs per second, each on a connection of its own", True, compared=False),
     Metric("move_s", "moved s", "seconds from the attached consumer to the last message", False),
     Metric("start_s", "start s", "seconds from start to the first accepted message", False),
@@ -170,7 +171,27 @@ class Among:
         return dataclasses.replace(self, load=self.load.short(), many=self.many.short())
 
 
-Fresh = Many | Beside | Among
+@dataclass(frozen=True, slots=True)
+class Flooded:
+    """A load beside a process that uses a processor and says nothing, and beside one that floods, on a fresh instance.
+
+    Each of `floods` (tests/support/floods.py) in turn, `turns` times. Before the first of each `between` it is alone.
+    """
+
+    name: str
+    title: str
+    load: Row
+    turns: int
+    between: int
+    floods: tuple[str, ...]
+    skips: tuple[tuple[str, str], ...] = ()
+
+    def short(self) -> Flooded:
+        """Once, with a few messages; each flood comes nevertheless."""
+        return dataclasses.replace(self, load=self.load.short(), turns=1, between=len(self.floods))
+
+
+Fresh = Many | Beside | Flooded | Among
 
 
 def _plain(size: int, name: str, settled: bool, count: int, slow_count: int) -> Row:
@@ -290,6 +311,32 @@ BESIDE = (
 )
 
 
+FLOODED = (
+    Flooded(
+        "bystander-floods",
+        "latency at 5,000 msg/s, 100 B, beside a busy process and beside floods",
+        Row("bystander-floods", "a bystander", 4_000, 100, rate=5_000, times="delivery"),
+        turns=3,
+        between=3,
+        floods=(
+            "empty frames",
+            "flow of the session with echo",
+            "begin, end",
+            "attach, detach (sending)",
+            "attach, detach (temporary queue)",
+            "open, close",
+            "disposition of a sender",
+            "durable messages that make no runs",
+            "durable messages, a link for every fifty",
+            "messages in frames of a byte",
+            "messages that say where they go",
+            "transactions of messages",
+        ),
+        skips=_ours_alone("ours takes in"),
+    ),
+)
+
+
 def _among(name: str, title: str, row: str, many: Many) -> Among:
     load = next(one for one in ROWS if one.name == row)
     title = f"{load.title}, alone and among {title}"
@@ -304,7 +351,7 @@ AMONG = (
     _among("queues-single", "10,000 queues", "durable-16", MANY[1]),
 )
 
-FRESH: tuple[Fresh, ...] = (*MANY, *BESIDE, *AMONG)
+FRESH: tuple[Fresh, ...] = (*MANY, *BESIDE, *FLOODED, *AMONG)
 
 # Start of a fresh instance: not a load, so it is no Row, but it stands in the same table.
 START = "start"

@@ -7,7 +7,7 @@ connection says first; a piece is whole, and pieces may follow one another for e
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mqbroker.wire.frames import EMPTY_FRAME
 from mqbroker.wire.performatives import (
@@ -25,6 +25,7 @@ from mqbroker.wire.performatives import (
     Open,
     Source,
     Target,
+    TransactionalState,
     Transfer,
     encode,
 )
@@ -36,6 +37,7 @@ FLOODED = "flooded"
 SENDING, QUIET, RELAYING, ASKING, SPARE = 0, 1, 2, 3, 7  # handles
 VALUE = b"\x00\x53\x77"
 MESSAGES = 50  # of a piece
+POSTED = 5  # in a transaction
 FIRST_ID = 1 << 16  # lower ones are shorter in their frames
 
 
@@ -97,6 +99,31 @@ def _transaction(number: int) -> bytes:
     return _request(2 * number, Declare()) + _request(2 * number + 1, Discharge(txn_id=txn_id, fail=True))
 
 
+def _worked(number: int) -> bytes:
+    """Declared, with some messages in it, and committed."""
+    txn_id = (number + 1).to_bytes(8, "big")
+    state = TransactionalState(txn_id=txn_id)
+    posted = b"".join(
+        frames.transfer(FIRST_ID + number * POSTED + each, handle=SENDING, durable=True, settled=True, state=state)
+        for each in range(POSTED)
+    )
+    return _request(2 * number, Declare()) + posted + _request(2 * number + 1, Discharge(txn_id=txn_id))
+
+
+def _in_bytes(number: int) -> bytes:
+    """A message in frames of a byte each."""
+    message = build_message(b"x" * 80)
+    parts = [message[at : at + 1] for at in range(len(message))]
+    more = b"".join(frames.frame(Transfer(handle=SENDING, more=True), part) for part in parts[1:-1])
+    head = replace(_head(SENDING, number, settled=True), more=True)
+    return frames.frame(head, parts[0]) + more + frames.frame(Transfer(handle=SENDING), parts[-1])
+
+
+def _on_a_link_each(number: int) -> bytes:
+    """A link, as many messages as it has credit for, and its end."""
+    return frames.sender(FLOODED, handle=SENDING) + _messages(number, durable=True) + frames.detach(SENDING)
+
+
 def _echo(handle: int | None) -> bytes:
     link = {} if handle is None else {"delivery_count": 0, "link_credit": 10}
     return frames.frame(Flow(next_incoming_id=0, incoming_window=2048, next_outgoing_id=0, outgoing_window=2048,
@@ -135,8 +162,11 @@ FLOODS: dict[str, Flood] = {
     "messages that make no runs": Flood((Transfer,), lambda at: _messages(at, step=2, settled=True), SENDER),
     "durable messages": Flood((Transfer,), lambda at: _messages(at, durable=True), SENDER),
     "durable messages that make no runs": Flood((Transfer,), lambda at: _messages(at, step=2, durable=True), SENDER),
+    "durable messages, a link for every fifty": Flood((Attach, Transfer, Detach), _on_a_link_each),
+    "messages in frames of a byte": Flood((Transfer,), _in_bytes, SENDER),
     "messages that say where they go": Flood((Transfer,), _named, _attach(RELAYING)),
     "declare, discharge": Flood((Transfer,), _transaction, _attach(ASKING, coordinator=True)),
+    "transactions of messages": Flood((Transfer,), _worked, SENDER + _attach(ASKING, coordinator=True)),
 }
 # Each is a connection of its own.
 CONNECTIONS: dict[str, Flood] = {"open, close": Flood((Open, Close), lambda _: CONVERSATION)}
