@@ -68,8 +68,11 @@ def _looked_at(folder: str, manifest: dict[str, Any], place: Place) -> Iterator[
     wanted_python = os.path.join(place.pythons, python)
     if os.path.realpath(os.path.join(folder, "bin/python")) != os.path.realpath(wanted_python):
         yield f"bin/python is not {wanted_python}"
-    if "include-system-site-packages = false" not in _lines(os.path.join(folder, "pyvenv.cfg")):
+    said = _lines(os.path.join(folder, "pyvenv.cfg"))
+    if "include-system-site-packages = false" not in said:
         yield "pyvenv.cfg lets in what the system has installed"
+    if f"home = {place.pythons}" not in said:
+        yield f"pyvenv.cfg takes the standard library from elsewhere than {place.pythons} does"
     installed = _installed(folder, site)
     wheels = [one for one in wanted if one.endswith(".whl") and one not in changed]
     for path, digest in sorted(_of_wheels(folder, site, wheels).items()):
@@ -77,6 +80,7 @@ def _looked_at(folder: str, manifest: dict[str, Any], place: Place) -> Iterator[
             yield f"{path} is not recorded as its wheel has it"
     yield from _differences(folder, installed, place.owner)
     yield from _strangers(folder, site, installed)
+    yield from _open_folders(folder, site, place.owner)
 
 
 def _differences(folder: str, installed: Hashes, owner: int) -> Iterator[str]:
@@ -100,11 +104,24 @@ def _strangers(folder: str, site: str, installed: Hashes) -> Iterator[str]:
     for top in (site, "bin"):
         for place, folders, files in os.walk(os.path.join(folder, top)):
             folders[:] = sorted(one for one in folders if one != "__pycache__")
-            for name in sorted(files):
+            links = [one for one in folders if os.path.islink(os.path.join(place, one))]  # these are not walked through
+            for name in sorted(files + links):
                 path = os.path.relpath(os.path.join(place, name), folder)
                 is_of_venv = top == "bin" and (name in OF_VENV or name.startswith("python"))
                 if path not in installed and not is_of_venv:
                     yield f"{path} does not belong there"
+
+
+def _open_folders(folder: str, site: str, owner: int) -> Iterator[str]:
+    """Folders that lead elsewhere, or into which others may put what Python would find tomorrow."""
+    outer = ["bin", *itertools.accumulate(site.split("/"), os.path.join)]
+    inner = [os.path.relpath(one, folder) for one, _, _ in os.walk(os.path.join(folder, site))]
+    for path in sorted({*outer, *inner}):
+        seen = os.lstat(os.path.join(folder, path))
+        if not stat.S_ISDIR(seen.st_mode):
+            yield f"{path} is no folder"
+        elif seen.st_uid != owner or seen.st_mode & stat.S_IWOTH:
+            yield f"{path} can be changed by others"
 
 
 def _installed(folder: str, site: str) -> Hashes:

@@ -119,6 +119,13 @@ def forge(release: Path) -> None:
     record.write_text(record.read_text().replace(before, _record_hash(str(place))))
 
 
+def move_away(release: Path) -> None:
+    """The same files, in another place."""
+    other = release.parent / "elsewhere"
+    (release / SITE).rename(other)
+    (release / SITE).symlink_to(other)
+
+
 CHANGES: dict[str, tuple[Callable[[Path], None], str]] = {
     "a module": (add(f"{SITE}/mqbroker/__init__.py", "#"), f"{SITE}/mqbroker/__init__.py has changed"),
     "a module that is gone": (drop(f"{SITE}/mqbroker/__init__.py"), f"{SITE}/mqbroker/__init__.py is gone"),
@@ -140,6 +147,16 @@ CHANGES: dict[str, tuple[Callable[[Path], None], str]] = {
     "another Python": (link(f"bin/{PYTHON}", "/bin/true"), f"bin/python is not {HERE.pythons}/{PYTHON}"),
     "the packages of the system": (
         put("pyvenv.cfg", "home = /usr/bin\ninclude-system-site-packages = true\n"), "pyvenv.cfg lets in",
+    ),
+    "another standard library": (
+        put("pyvenv.cfg", "home = /elsewhere\ninclude-system-site-packages = false\n"), "pyvenv.cfg takes the standard",
+    ),
+    "a package more, by a link": (
+        lambda release: (release / SITE / "more").symlink_to("/tmp"), f"{SITE}/more does not belong there",
+    ),
+    "all packages, by a link": (move_away, f"{SITE} is no folder"),
+    "a folder that others may write to": (
+        lambda release: (release / SITE / "mqbroker").chmod(0o777), f"{SITE}/mqbroker can be changed by others",
     ),
     "no marker": (drop("complete"), "complete is gone"),
     "a mode": (
