@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import stat
 import subprocess
@@ -10,12 +11,16 @@ from pathlib import Path
 
 import pytest
 import yaml
+from mqctl.commands.inventory_check import doubts_in
+from mqctl.commands.plan import Plan, show
 from mqctl.declare import InventoryOptions
 from mqctl.errors import UsageError
 from mqctl.exits import Exit
-from mqctl.inventory import load_all
+from mqctl.inventory import choose, load_all
 from mqctl.main import COMMANDS, execute, make_app, wanted
+from mqctl.output import Format, Shape
 from mqctl.world import real_world
+from rich.console import Console
 
 VAULT = str(Path(sys.executable).parent / "ansible-vault")
 
@@ -173,3 +178,24 @@ def test_preflight_of_groups_without_multicast_has_nothing_to_probe(
     assert execute(["preflight", "--multicast", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert (document["multicast"], {row["level"] for row in document["rows"]}) == ([], {"ok"})
+
+
+def test_what_is_hardly_meant_is_a_warning_and_holds_up_nobody(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    execute(["init", "mq1", "mq2"])
+    assert execute(["inventory", "check"]) == 0
+    assert "warning: " not in capsys.readouterr().err
+    (place / "group_vars/brokers/more.yml").write_text('mq_security_settings: [{match: "#", send: [shpo]}]\n')
+    assert execute(["inventory", "check", "--json"]) == 0
+    said = capsys.readouterr()
+    ((doubt),) = json.loads(said.out)["doubts"]
+    assert doubt["path"] == "mq_security_settings.0.send"
+    assert "the role shpo, which no user in mq_users has" in doubt["why"]
+    assert f"warning: {doubt['path']} {doubt['why']}\n" in said.err
+    # A plan tells it as well, before it looks at any host.
+    options = InventoryOptions()
+    world = real_world()
+    plan = Plan("main", [], {}, [], doubts=doubts_in(choose(load_all(world, options), "")))
+    console = Console(file=io.StringIO())
+    show(world, plan, Shape(Format.JSON), console)
+    assert json.loads(console.file.getvalue())["doubts"] == [doubt]  # type: ignore[attr-defined]
+    assert f"warning: {doubt['path']} {doubt['why']}\n" in capsys.readouterr().err

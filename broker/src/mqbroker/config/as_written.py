@@ -6,14 +6,16 @@ is said of a value that only Ansible knows does not count.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from pydantic import ValidationError
 
 from mqbroker.base.errors import ConfigFault
 from mqbroker.config import catalogue, load
+from mqbroker.config.clustering import doubts
 from mqbroker.config.declaring import yaml_name
+from mqbroker.config.slices import BrokerOptions
 from mqbroker.config.tables import render_toml
 from mqbroker.config.variables import WRITTEN_AS, HostVariables
 
@@ -22,19 +24,35 @@ ADDRESS: Final = "192.0.2.1"  # stands for what the card has (RFC 5737)
 
 def broker_faults(variables: Mapping[str, Any], opaque: str) -> list[ConfigFault]:
     """Of one host whose variables are sound each by itself. `opaque`: the mark of what only Ansible knows."""
+    found = (fault for each in _files(variables, opaque) if isinstance(each, list) for fault in each)
+    return _by_variable(found, opaque)
+
+
+def broker_doubts(variables: Mapping[str, Any], opaque: str) -> list[ConfigFault]:
+    """What is allowed and hardly meant, of one host. `opaque`: as above."""
+    found = (doubt for each in _files(variables, opaque) if not isinstance(each, list) for doubt in doubts(each))
+    return _by_variable(found, opaque)
+
+
+def _files(variables: Mapping[str, Any], opaque: str) -> Iterator[BrokerOptions | list[ConfigFault]]:
+    """What the broker makes of the file of each instance."""
     try:
         known = HostVariables.model_validate({name: value for name, value in variables.items() if value != opaque})
     except ValidationError:
-        return []  # it needs what only Ansible knows
+        return  # it needs what only Ansible knows
     address = ADDRESS if known.mq_cluster_interface else None
-    found: dict[tuple[str, str], ConfigFault] = {}
     for instance in known.mq_instances:
-        parsed = load.parse(render_toml(known, instance, "host", address))
-        for fault in parsed if isinstance(parsed, list) else []:
-            if opaque not in fault.why:
-                path = _variable(fault.path)
-                found.setdefault((path, fault.why), ConfigFault(path, fault.why))
-    return list(found.values())
+        yield load.parse(render_toml(known, instance, "host", address))
+
+
+def _by_variable(found: Iterable[ConfigFault], opaque: str) -> list[ConfigFault]:
+    """Each once, with the variable that it is about."""
+    told: dict[tuple[str, str], ConfigFault] = {}
+    for fault in found:
+        if opaque not in fault.why:
+            path = _variable(fault.path)
+            told.setdefault((path, fault.why), ConfigFault(path, fault.why))
+    return list(told.values())
 
 
 def _variable(path: str) -> str:

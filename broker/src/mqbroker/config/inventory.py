@@ -53,7 +53,7 @@ Vars = Mapping[str, Any]
 
 def check_inventory(hosts: Mapping[str, Vars]) -> list[ConfigFault]:
     """Everything that is wrong with these hosts: name -> variables, as `ansible-inventory --list` has them."""
-    known = {host: _own(variables) for host, variables in hosts.items()}
+    known = {host: own_variables(variables) for host, variables in hosts.items()}
     brokers = {host: variables for host, variables in known.items() if "mq_cluster_name" in variables}
     found: list[tuple[str, ConfigFault]] = []
     for host, variables in known.items():
@@ -73,12 +73,13 @@ def check_inventory(hosts: Mapping[str, Vars]) -> list[ConfigFault]:
 def host_variables(variables: Vars) -> HostVariables:
     """The typed variables of one host. Raises ConfigFault with the first fault; use check_inventory to show all."""
     for check in HOST_CHECKS:
-        for fault in check(_own(variables)):
+        for fault in check(own_variables(variables)):
             raise fault
-    return HostVariables.model_validate(_own(variables))
+    return HostVariables.model_validate(own_variables(variables))
 
 
-def _own(variables: Vars) -> dict[str, Any]:
+def own_variables(variables: Vars) -> dict[str, Any]:
+    """Those that are ours; what only Ansible knows is marked."""
     return {name: _without_opaque(value) for name, value in variables.items() if name.startswith(PREFIX)}
 
 

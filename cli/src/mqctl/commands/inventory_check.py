@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from mqbroker.config.hosts import second_names
 from mqbroker.config.inventory import check_inventory
+from mqbroker.config.inventory_doubts import doubts_of
 
 from mqctl import inventory
 from mqctl.declare import InventoryOptions, ReaderOptions
@@ -27,7 +28,10 @@ class Options(ReaderOptions, InventoryOptions):
 
 
 def run(world: World, options: Options) -> int:
-    """Check the inventory without touching any host: every fault at once, each with the variable that it is in."""
+    """Check the inventory without touching any host: every fault at once, each with the variable that it is in.
+
+    What is allowed and hardly meant is told as a warning (`doubts` in JSON), which changes no exit code.
+    """
     clusters = inventory.load_all(world, options)
     if options.cluster:
         clusters = [inventory.choose(clusters, options.cluster)]
@@ -48,8 +52,22 @@ def run(world: World, options: Options) -> int:
         for one in clusters
         for host in one.hosts
     ]
-    write(Rows("mqctl.inventory/1", HOST_COLUMNS, rows), options.shape, world.data)
+    doubts = [one for each in clusters for one in doubts_in(each)]
+    write(Rows("mqctl.inventory/1", HOST_COLUMNS, rows, {"doubts": doubts}), options.shape, world.data)
+    tell(world, doubts)
     return Exit.DONE
+
+
+def doubts_in(cluster: Cluster) -> list[dict[str, Any]]:
+    """What the inventory of a cluster says and hardly means, where nothing in it is wrong."""
+    found = doubts_of({host.name: host.variables for host in cluster.hosts})
+    return [{"path": one.path, "why": one.why} for one in found]
+
+
+def tell(world: World, doubts: Sequence[Mapping[str, Any]]) -> None:
+    """A line for each."""
+    for one in doubts:
+        world.note(f"warning: {one['path']} {one['why']}")
 
 
 def faults_of(clusters: Sequence[Cluster]) -> list[dict[str, Any]]:

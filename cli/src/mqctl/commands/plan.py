@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from mqbroker.config.variables import LOOPBACK
 from rich.console import Console
@@ -22,7 +23,7 @@ from mqctl.certificates.issuing import (
     provided_digests,
 )
 from mqctl.certificates.names import nodes_of
-from mqctl.commands.inventory_check import checked
+from mqctl.commands.inventory_check import checked, doubts_in, tell
 from mqctl.commands.preflight import BundleOptions, bundle_of
 from mqctl.commands.tls_issue import managed, variables_of
 from mqctl.declare import ReaderOptions
@@ -60,7 +61,7 @@ class Options(ReaderOptions, BundleOptions):
 class Plan:
     """All changes, the hosts that could not be looked at, and the certificates that a rollout has to make first.
 
-    `left_over`: what the inventory no longer names.
+    `left_over`: what the inventory no longer names; `doubts`: what it says and hardly means.
     """
 
     cluster: str
@@ -68,6 +69,7 @@ class Plan:
     blind: dict[str, str]
     left_over: list[LeftOver]
     missing: list[Missing] = field(default_factory=list)
+    doubts: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def hash(self) -> str:
@@ -94,7 +96,7 @@ def make(world: World, cluster: Cluster, hosts: Sequence[Host], bundle: Path) ->
     manifest = read_whole(bundle)
     root = collections_path(world.environ, world.cwd).split(":", 1)[0]
     unit_file = unit_template(Path(root) / COLLECTION)
-    plan = Plan(cluster.name, [], {}, [])
+    plan = Plan(cluster.name, [], {}, [], doubts=doubts_in(cluster))
     folder = folder_of(world, cluster)
     if any(managed(one) is not None for one in hosts) and not folder.has_authority:
         raise no_authority(folder.path)
@@ -199,8 +201,10 @@ def keys_of(host: Host, folder: Folder, missing: Sequence[Missing], instances: I
 def show(world: World, plan: Plan, shape: Shape, console: Console) -> None:
     """The plan on `console`, what people should know about it on standard error."""
     left_over = [asdict(one) for one in plan.left_over]
-    extra = {"cluster": plan.cluster, "plan": plan.hash, "unreachable": plan.blind, "left_over": left_over}
+    extra = {"cluster": plan.cluster, "plan": plan.hash, "unreachable": plan.blind, "left_over": left_over,
+             "doubts": plan.doubts}  # fmt: skip
     write(Rows("mqctl.plan/1", COLUMNS, [asdict(one) for one in plan.changes], extra), shape, console)
+    tell(world, plan.doubts)
     for host, why in plan.blind.items():
         world.note(f"{host}: {why}")
     for one in plan.left_over:
