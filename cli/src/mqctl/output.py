@@ -1,8 +1,9 @@
 """Data on standard output: the same rows as a table, as JSON or as CSV.
 
-Invariant: nothing is cut off. A table on a terminal folds long cells; anywhere else it is as wide as it must be. In a
-table no cell begins a line of its own, whatever it holds; JSON and CSV have it as it was said. JSON carries `schema`,
-a name with a version that changes when a field changes its meaning or goes away.
+Invariant: nothing is cut off, and nothing drives a terminal, whatever others have put into it. A table on a terminal
+folds long cells; anywhere else it is as wide as it must be. In a table no cell begins a line of its own. CSV has line
+ends and tabs as they were said, and other control characters made visible; JSON has everything as it was said, escaped.
+JSON carries `schema`, a name with a version that changes when a field changes its meaning or goes away.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TextIO
 
-from mqbroker.base.text import one_line
+from mqbroker.base.text import one_line, printable
 from rich.cells import cell_len
 from rich.color import ColorSystem
 from rich.console import Console
@@ -107,15 +108,23 @@ def write(rows: Rows, shape: Shape, console: Console) -> None:
 
 def write_json(value: dict[str, Any], out: Any) -> None:
     """One JSON document, indented, keys in the order that they were given."""
-    out.write(json.dumps(value, indent=2, ensure_ascii=False, default=str) + "\n")
+    text = json.dumps(value, indent=2, ensure_ascii=False, default=str)
+    out.write("\n".join(_escaped(line) for line in text.split("\n")) + "\n")
+
+
+def _escaped(line: str) -> str:
+    """What `json.dumps` leaves of control characters, and of marks that turn the direction of writing."""
+    if line.isprintable():
+        return line
+    return "".join(one if one.isprintable() else json.dumps(one)[1:-1].replace("\x7f", "\\u007f") for one in line)
 
 
 def write_csv(names: Sequence[str], rows: Iterable[dict[str, Any]], out: Any) -> None:
-    """RFC 4180 with a header line; line ends are newlines, as in every other output."""
+    """RFC 4180 with a header line; line ends are newlines, as in every other output, and nothing drives a terminal."""
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(names)
     for row in rows:
-        writer.writerow([cell_text(row.get(name)) for name in names])
+        writer.writerow([printable(cell_text(row.get(name))) for name in names])
 
 
 def _write_table(columns: list[Column], rows: list[dict[str, Any]], console: Console) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 
@@ -134,3 +135,18 @@ def test_a_cell_is_one_line_and_as_wide_as_what_is_shown_of_it() -> None:
 )
 def test_colour(environ: dict[str, str], no_color: bool, is_wanted: bool) -> None:
     assert colour_wanted(environ, no_color=no_color) is is_wanted
+
+
+@pytest.mark.parametrize("odd", ["\x1b[2J", "\x9b2J", "\x7f", "\u202ereversed", "\r", "\U000e0001"])
+def test_nothing_that_others_have_named_drives_a_terminal(odd: str) -> None:
+    rows = Rows("mqctl.test/1", (Column("queue"),), [{"queue": f"a{odd}b, c\nd"}])
+    for shape in Format:
+        out = io.StringIO()
+        write(rows, Shape(shape), data_console(out, has_colour=False))
+        text = out.getvalue()
+        assert not [one for one in text if not one.isprintable() and one != "\n"], (shape, text)
+        if shape is Format.JSON:
+            assert json.loads(text)["rows"] == rows.rows
+        if shape is Format.CSV:
+            ((_,), (cell,)) = csv.reader(io.StringIO(text))
+            assert cell == f"a{printable(odd)}b, c\nd"
