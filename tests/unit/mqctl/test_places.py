@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mqbroker.config.inventory import host_variables
 from mqctl.left_over import left_overs
-from mqctl.places import FILTER_PLACE, Given, Place, Rules, differences, places_of, strangers
+from mqctl.places import FILTER_PLACE, FILTER_UNIT, Given, Place, Rules, differences, places_of, strangers
 from mqctl.plan import Account, Filter, Seen, Wanted, diff_host
 from mqctl.remote import observe as program
 
@@ -39,6 +40,36 @@ def test_what_is_missing_or_of_another_kind() -> None:
     ]
     (found,) = differences(WANTED, WANTED | {"/etc/mq/motto": Place("link", content="/etc/passwd")})
     assert (found.action, found.before) == ("move away", "link")
+
+
+def test_what_is_below_a_missing_folder_is_not_told_once_more_and_what_is_beside_it_is() -> None:
+    folder = Place("folder")
+    wanted = {"/etc/mq/a": folder, "/etc/mq/a/b": folder, "/etc/mq/a/b/c": FILE, "/etc/mq/ab": FILE}
+    assert [one.path for one in differences(wanted, {})] == ["/etc/mq/a", "/etc/mq/ab"]
+    # A line of another kind tells of the folder, and so of what would be in it.
+    told = wanted | {"/etc/mq/a": replace(folder, is_told=True)}
+    assert [one.path for one in differences(told, {})] == ["/etc/mq/ab"]
+    assert [one.path for one in differences(told, {"/etc/mq/a": folder})] == ["/etc/mq/a/b", "/etc/mq/ab"]
+
+
+GROUP = {"name": "lan", "group_address": "231.7.7.7", "group_port": 9876}
+CONNECTOR = {"mq_connectors": [{"name": "cluster", "host": "192.0.2.11", "port": 5673}]}
+
+
+@pytest.mark.parametrize(
+    ("own", "is_wanted"),
+    [
+        ({}, False),
+        (CONNECTOR, False),
+        (CONNECTOR | {"mq_broadcast_groups": [{**GROUP, "connector_ref": "cluster"}]}, True),
+        ({"mq_discovery_groups": [GROUP]}, True),
+        (CONNECTOR | {"mq_cluster_connections": [
+            {"name": "all", "connector_ref": "cluster", "static_connectors": ["cluster"]}]}, True),
+    ],
+)  # fmt: skip
+def test_a_secret_is_wanted_where_a_node_has_to_prove_who_it_is(own: dict[str, Any], is_wanted: bool) -> None:
+    variables = host_variables({"mq_cluster_name": "main", "mq_cluster_secret": "0123456789abcdef", **own})
+    assert ("/var/lib/mq/default/cluster-secret" in places_of(variables, Given())) is is_wanted
 
 
 def test_what_a_rollout_sets_aside_is_told_as_something_else() -> None:
@@ -79,11 +110,20 @@ SEEN = Seen("1", Account(990), releases={"1": True})
         (replace(SEEN, account=Account(990, shell="/bin/sh")), "system user mq", "change"),
         (replace(SEEN, account=Account(990, comment="")), "system user mq", "change"),
         (replace(SEEN, places={FILTER_PLACE: Place("folder")}), "packet filter", "remove"),
+        (replace(SEEN, places={FILTER_UNIT: Place("file")}), "packet filter", "remove"),
     ],
 )
 def test_the_host_itself(seen: Seen, what: str, action: str) -> None:
     assert [(one.what, one.action) for one in diff_host("mq1", HOST, seen)] == [(what, action)]
     assert diff_host("mq1", HOST, SEEN) == []
+
+
+@pytest.mark.parametrize(("kept", "removed"), [(1, ["2", "3"]), (2, ["2", "3"]), (3, ["3"]), (4, []), (9, [])])
+def test_the_release_before_is_kept_whatever_is_asked_for(kept: int, removed: list[str]) -> None:
+    """To go back to; the role refuses to keep fewer than two."""
+    seen = replace(SEEN, releases={"1": True, "02": True, "2": True, "3": True})
+    changes = diff_host("mq1", replace(HOST, releases_kept=kept), seen)
+    assert [(one.what, one.action) for one in changes] == [(f"release {one}", "remove") for one in removed]
 
 
 FILTER = Filter("table", "table", "active", "enabled")
@@ -112,8 +152,6 @@ def test_rules_without_their_files_are_left_over() -> None:
 
 
 def test_files_of_the_filter_are_places() -> None:
-    from mqbroker.config.inventory import host_variables
-
     variables = host_variables({"mq_cluster_name": "main", "mq_cluster_secret": "0123456789abcdef"})
     plain, filtered = places_of(variables, Given()), places_of(variables, Given(rules=Rules("rules", "unit")))
     assert set(filtered) - set(plain) == {
