@@ -124,3 +124,23 @@ def test_only_who_has_the_mark_has_come_to_the_end() -> None:
     }
     assert state.hosts["mq1"].marks == {"all_done": True}
     assert verdict(state) is Exit.FAILED
+
+
+def test_who_interrupts_a_run_is_told_how_far_each_host_has_come() -> None:
+    state = RunState()
+    state.apply(event("runner_on_ok", "done", ansible_facts={"mq_rollout_done": True}))
+    state.apply(event("runner_on_ok", "midway", task="look"))
+    state.apply(event("runner_on_start", "midway", task="install"))
+    state.apply(event("runner_on_start", "between", task="look"))
+    state.apply(event("runner_on_ok", "between", task="look"))
+    state.apply(event("runner_on_start", "failed"))
+    state.apply(event("runner_on_failed", "failed", msg="no space"))
+    state.interrupt(["done", "midway", "between", "failed", "untouched"], "mq_rollout_done")
+    assert {one.name: one.state for one in state.hosts.values()} == {
+        "done": "ok", "midway": "interrupted", "between": "stopped", "failed": "failed", "untouched": "stopped",
+    }  # fmt: skip
+    notes = {one.name: one.note for one in state.hosts.values()}
+    assert notes["midway"] == "at release: install, which may be done or not, or still be under way there"
+    assert notes["between"].endswith("before this host was done; the last thing that was done there is release: look")
+    assert notes["untouched"].endswith("before this host was done; nothing was done there")
+    assert verdict(state) is Exit.FAILED

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -30,7 +31,7 @@ from mqctl.output import Column, Rows, Shape, counted, write
 from mqctl.plan import BY_HAND, Change
 from mqctl.playbook.events import RunState
 from mqctl.playbook.place import COLLECTION, collections_path
-from mqctl.playbook.run import Play, run_play, verdict
+from mqctl.playbook.run import Interrupted, Play, run_play, verdict
 from mqctl.world import World
 
 COLUMNS = (
@@ -43,6 +44,13 @@ COLUMNS = (
 )
 # The fact that the last task of the playbook sets on a host that has got all of it.
 MARK = "mq_rollout_done"
+INTERRUPTED_LOOK_S = 5
+
+
+TakeOver = Annotated[
+    bool,
+    typer.Option("--take-over", help="Take the place of another run that holds the hosts and is gone for certain."),
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +72,7 @@ class Options(ReaderOptions, BundleOptions):
     full: Annotated[
         bool, typer.Option("--full", help="Run the playbook also where nothing has changed since it last ended well.")
     ] = False
+    take_over: TakeOver = False
     diff: Annotated[bool, typer.Option("--diff", help="Let Ansible show differences of files; use with -v.")] = False
 
 
@@ -81,14 +90,51 @@ def run(world: World, options: Options) -> int:
     Each host ends with a state: ok; refused, with all reasons, and then nothing was changed on any host; failed;
     unreachable; stopped, where the rollout ended before that host was done.
 
+    Ctrl-C ends it and says how far each host has come; run again it goes on.
+
     Exit code 1 if a host failed or was refused or stopped, 3 if hosts were only not reached, 4 if a broker still reads
-    its journal.
+    its journal, 130 after Ctrl-C.
     """
     batch = batch_of(options.batch)
-    cluster = checked(world, options)
-    hosts = cluster.limited(options.limit)
-    bundle = bundle_of(world, options, cluster)
-    plan = planning.make(world, cluster, hosts, Path(bundle))
+    with untouched(world):
+        cluster = checked(world, options)
+        hosts = cluster.limited(options.limit)
+        bundle = bundle_of(world, options, cluster)
+        plan = planning.make(world, cluster, hosts, Path(bundle))
+        show_and_ask(world, options, cluster, plan)
+    folder = folder_of(world, cluster)
+    inputs = inputs_of(world, cluster, hosts, Path(bundle), folder)
+    is_idle = not (plan.changes or plan.blind or plan.missing or options.check or options.full)
+    if is_idle and settled.all_settled(world, hosts, inputs):
+        return leave_alone(world, options, cluster, hosts)
+    if not options.check:
+        make(folder, plan.missing, Span(world.now(), NODE_DAYS), world.note)
+        say(world, plan.missing, len(plan.missing))
+    limit = ",".join(one.name for one in hosts)
+    variables = {
+        "mq_bundle": bundle, "mq_tls_directory": str(folder.path), "rollout_batch": batch,
+        "mq_take_over": options.take_over,
+    }  # fmt: skip
+    play = Play("rollout", variables, limit, is_check=options.check, is_diff=options.diff, mark=MARK)
+    code = carry_out(world, options, cluster, hosts, play)
+    if code is Exit.DONE and not options.check:
+        # Certificates that were made on the way went into it.
+        settled.mark(world, hosts, inputs_of(world, cluster, hosts, Path(bundle), folder))
+    return code
+
+
+@contextlib.contextmanager
+def untouched(world: World) -> Iterator[None]:
+    """Ctrl-C in here ends what has changed nothing yet."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        world.note("interrupted: nothing was changed on any host")
+        raise
+
+
+def show_and_ask(world: World, options: Options, cluster: Cluster, plan: planning.Plan) -> None:
+    """Go on only with the plan that is agreed to. Raises CommandError where it is another one, or a person's to do."""
     # Standard output belongs to the result; the plan is what people read before they answer.
     planning.show(world, plan, Shape(), world.err)
     if options.plan and options.plan != plan.hash:
@@ -99,22 +145,6 @@ def run(world: World, options: Options) -> int:
             f"Apply this to cluster {cluster.name}?" if plan.changes else "Nothing to do; run the playbook anyway?"
         )
         confirm.yes(world, question, is_sure=options.yes or bool(options.plan))
-    folder = folder_of(world, cluster)
-    inputs = inputs_of(world, cluster, hosts, Path(bundle), folder)
-    is_idle = not (plan.changes or plan.blind or plan.missing or options.check or options.full)
-    if is_idle and settled.all_settled(world, hosts, inputs):
-        return leave_alone(world, options, cluster, hosts)
-    if not options.check:
-        make(folder, plan.missing, Span(world.now(), NODE_DAYS), world.note)
-        say(world, plan.missing, len(plan.missing))
-    limit = ",".join(one.name for one in hosts)
-    variables = {"mq_bundle": bundle, "mq_tls_directory": str(folder.path), "rollout_batch": batch}
-    play = Play("rollout", variables, limit, is_check=options.check, is_diff=options.diff, mark=MARK)
-    code = carry_out(world, options, cluster, hosts, play)
-    if code is Exit.DONE and not options.check:
-        # Certificates that were made on the way went into it.
-        settled.mark(world, hosts, inputs_of(world, cluster, hosts, Path(bundle), folder))
-    return code
 
 
 def require_no_hand(changes: Iterable[Change]) -> None:
@@ -154,11 +184,32 @@ def leave_alone(world: World, options: ReaderOptions, cluster: Cluster, hosts: S
 
 def carry_out(world: World, options: ReaderOptions, cluster: Cluster, hosts: Sequence[Host], play: Play) -> Exit:
     """Run the playbook on the hosts, say how each fared, and look at its nodes."""
-    state = run_play(world, cluster, play)
+    try:
+        state = run_play(world, cluster, play)
+    except Interrupted as interrupted:
+        return report_interrupted(world, cluster, interrupted.state, options.shape, play)
     code = report(world, state, options.shape)
     if play.is_check or code is Exit.FAILED:
         return code
-    return max(code, verify(world, cluster, [one for one in hosts if _went_well(state, one)]))
+    try:
+        return max(code, verify(world, cluster, [one for one in hosts if _went_well(state, one)]))
+    except KeyboardInterrupt:
+        world.note("interrupted: the hosts are done, and not every node was looked at; see: mqctl status")
+        raise
+
+
+def report_interrupted(world: World, cluster: Cluster, state: RunState, shape: Shape, play: Play) -> Exit:
+    """How far each host has come, and what its brokers do now where a task was under way. Another Ctrl-C ends this."""
+    report(world, state, shape)
+    touched = [one for one in cluster.hosts if one.name in state.hosts and state.hosts[one.name].state == "interrupted"]
+    nodes = [Node(host.name, instance, host.access) for host in touched for instance in host.instances]
+    for node, found in on_each(nodes, lambda one: status.look(world, one, INTERRUPTED_LOOK_S)):
+        row = status.row_of(node, found)
+        note = f", {row['note']}" if row["note"] else ""
+        world.note(f"{node.name}: its broker is {row['state']} now{note}")
+    count = sum(one.state == "ok" for one in state.hosts.values())
+    world.note(f"interrupted: {count} of {counted(len(state.hosts), 'host')} done; mqctl {play.name} again goes on")
+    return Exit.INTERRUPTED
 
 
 def batch_of(text: str) -> str:

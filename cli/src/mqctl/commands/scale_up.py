@@ -16,7 +16,7 @@ from mqctl.commands import plan as planning
 from mqctl.commands.inventory_check import checked
 from mqctl.commands.plan import Plan
 from mqctl.commands.preflight import BundleOptions, bundle_of, draw
-from mqctl.commands.rollout import MARK, batch_of, carry_out, require_no_hand
+from mqctl.commands.rollout import MARK, TakeOver, batch_of, carry_out, require_no_hand, untouched
 from mqctl.commands.tls_issue import say
 from mqctl.declare import ReaderOptions
 from mqctl.errors import CommandError
@@ -33,6 +33,7 @@ class Options(ReaderOptions, BundleOptions):
     """On what conditions."""
 
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False
+    take_over: TakeOver = False
     batch: Annotated[str, typer.Option(help="Hosts that are added at a time, N or P%. [default: all]")] = ""
 
 
@@ -43,25 +44,29 @@ def run(world: World, options: Options) -> int:
     Exit code 1 if a host failed, 3 if hosts were not reached, 4 if a broker still starts.
     """
     batch = batch_of(options.batch)
-    cluster = checked(world, options)
-    hosts = cluster.limited(options.limit)
-    bundle = bundle_of(world, options, cluster)
-    plan = planning.make(world, cluster, hosts, Path(bundle))
-    added = [one for one in hosts if is_added(plan, one)]
-    _show(world, plan, added)
-    require_no_hand([one for one in plan.changes if one.host in {host.name for host in added}])
-    unseen = Exit.DEGRADED if plan.blind else Exit.DONE
-    if not added:
-        world.note("no host was added: on each that could be looked at, brokers were rolled out before")
-        return unseen
-    _check_multicast(world, cluster, added, plan)
-    names = ",".join(one.name for one in added)
-    confirm.yes(world, f"Add {names} to cluster {cluster.name}?", is_sure=options.yes)
+    with untouched(world):
+        cluster = checked(world, options)
+        hosts = cluster.limited(options.limit)
+        bundle = bundle_of(world, options, cluster)
+        plan = planning.make(world, cluster, hosts, Path(bundle))
+        added = [one for one in hosts if is_added(plan, one)]
+        _show(world, plan, added)
+        require_no_hand([one for one in plan.changes if one.host in {host.name for host in added}])
+        unseen = Exit.DEGRADED if plan.blind else Exit.DONE
+        if not added:
+            world.note("no host was added: on each that could be looked at, brokers were rolled out before")
+            return unseen
+        _check_multicast(world, cluster, added, plan)
+        names = ",".join(one.name for one in added)
+        confirm.yes(world, f"Add {names} to cluster {cluster.name}?", is_sure=options.yes)
     folder = folder_of(world, cluster)
     missing = [one for one in plan.missing if one.node.host in {host.name for host in added}]
     make(folder, missing, Span(world.now(), NODE_DAYS), world.note)
     say(world, missing, len(missing))
-    variables = {"mq_bundle": bundle, "mq_tls_directory": str(folder.path), "rollout_batch": batch}
+    variables = {
+        "mq_bundle": bundle, "mq_tls_directory": str(folder.path), "rollout_batch": batch,
+        "mq_take_over": options.take_over,
+    }  # fmt: skip
     play = Play("rollout", variables, names, mark=MARK)
     code = carry_out(world, options, cluster, added, play)
     return code if code is Exit.FAILED else max(code, unseen)

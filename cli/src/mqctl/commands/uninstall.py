@@ -9,9 +9,9 @@ import typer
 
 from mqctl import confirm
 from mqctl.commands.inventory_check import checked
-from mqctl.commands.rollout import report
+from mqctl.commands.rollout import TakeOver, report, report_interrupted
 from mqctl.declare import InventoryOptions, ReaderOptions
-from mqctl.playbook.run import Play, run_play
+from mqctl.playbook.run import Interrupted, Play, run_play
 from mqctl.world import World
 
 
@@ -22,6 +22,7 @@ class Options(ReaderOptions, InventoryOptions):
     limit: Annotated[str, typer.Option(help="Only these hosts; names or wildcards, separated by commas.")] = ""
     data: Annotated[bool, typer.Option("--data", help="Delete messages and identities too.")] = False
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False
+    take_over: TakeOver = False
     check: Annotated[bool, typer.Option("--check", help="Change nothing; let Ansible say what it would change.")] = (
         False
     )
@@ -36,6 +37,9 @@ def run(world: World, options: Options) -> int:
     if not options.check:
         question = f"Remove the brokers of {names} ({what})."
         confirm.name(world, question, cluster.name, is_sure=options.yes)
-    play = Play("uninstall", {"mq_uninstall_data": options.data}, ",".join(one.name for one in hosts),
-                is_check=options.check)  # fmt: skip
-    return report(world, run_play(world, cluster, play), options.shape)
+    variables = {"mq_uninstall_data": options.data, "mq_take_over": options.take_over}
+    play = Play("uninstall", variables, ",".join(one.name for one in hosts), is_check=options.check)
+    try:
+        return report(world, run_play(world, cluster, play), options.shape)
+    except Interrupted as interrupted:
+        return report_interrupted(world, cluster, interrupted.state, options.shape, play)

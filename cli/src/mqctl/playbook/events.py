@@ -7,6 +7,7 @@ Invariant: a host that fails or is not reached changes nothing for the others; e
     failed       a task failed
     unreachable  it was not reached, or lost on the way
     stopped      nothing is wrong with it, but the run ended before it was done
+    interrupted  somebody ended the run while a task was under way there
 
 Source: events of ansible-runner (`event`, `event_data`, `stdout`).
 """
@@ -28,7 +29,7 @@ OUTCOMES = {
     "runner_on_unreachable": "unreachable",
 }
 # Verdicts after which the exit code is that of a failure.
-FAILURES = ("refused", "failed", "stopped")
+FAILURES = ("refused", "failed", "stopped", "interrupted")
 # Where a result says what went wrong, in the order of usefulness.
 REASONS = ("msg", "module_stderr", "stderr", "reason", "exception")
 REASON_CHARACTERS_MAX = 2000
@@ -36,9 +37,10 @@ REASON_CHARACTERS_MAX = 2000
 
 @dataclass(slots=True)
 class HostRun:
-    """One host in a run."""
+    """One host in a run. `doing`: the task that is under way there, `task`: the last one that was."""
 
     name: str
+    doing: str = ""
     ok: int = 0
     changed: int = 0
     skipped: int = 0
@@ -72,12 +74,19 @@ class RunState:
         data: Mapping[str, Any] = event.get("event_data") or {}
         if kind == "playbook_on_task_start":
             return [Happened("task", "", task_name(data))]
+        if kind == "runner_on_start":
+            self._host(data).doing = task_name(data)
         if kind in OUTCOMES:
             return self._outcome(OUTCOMES[kind], data)
         return []
 
+    def _host(self, data: Mapping[str, Any]) -> HostRun:
+        name = str(data.get("host", ""))
+        return self.hosts.setdefault(name, HostRun(name))
+
     def _outcome(self, outcome: str, data: Mapping[str, Any]) -> list[Happened]:
-        host = self.hosts.setdefault(str(data.get("host", "")), HostRun(str(data.get("host", ""))))
+        host = self._host(data)
+        host.doing = ""
         result = data.get("res")
         result = result if isinstance(result, Mapping) else {}
         host.task = task_name(data)
@@ -133,6 +142,19 @@ class RunState:
             if one.state == "ok" and not one.marks.get(mark):
                 one.state = "stopped"
                 one.note = f"{ended}: {why}" if why else ended
+
+    def interrupt(self, names: Iterable[str], mark: str) -> None:
+        """Somebody has ended the run, of the hosts `names`. Who has got the fact `mark` is done all the same."""
+        for one in [self.hosts.setdefault(name, HostRun(name)) for name in names]:
+            if one.state != "ok" or one.marks.get(mark):
+                continue
+            if one.doing:
+                one.state = "interrupted"
+                one.note = f"at {one.doing}, which may be done or not, or still be under way there"
+            else:
+                one.state = "stopped"
+                before = f"the last thing that was done there is {one.task}" if one.task else "nothing was done there"
+                one.note = f"the run was interrupted before this host was done; {before}"
 
     @property
     def failed(self) -> list[HostRun]:

@@ -40,16 +40,26 @@ class Play:
     mark: str = ""
 
 
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C, or another signal that ends, in the middle of a playbook. `state`: how far each host has come."""
+
+    def __init__(self, state: RunState) -> None:
+        super().__init__()
+        self.state = state
+
+
 def run_play(world: World, cluster: Cluster, play: Play) -> RunState:
-    """Run it; the state of all hosts. Raises only where Ansible itself could not run."""
+    """Run it; the state of all hosts. Raises where Ansible itself could not run, and Interrupted."""
     redact = Redactor(host.variables for host in cluster.hosts)
     state = RunState(redact)
     with run_folder(world.environ) as folder, Display(world, play.name, redact) as display:
         ended = _run(world, cluster, play, folder, lambda event: _take(state, display, event))
         said = redact(_last_words(folder)) if ended.rc not in (0, 2, 4) or not state.hosts else ""
+    if ended.status == "canceled":
+        state.interrupt(play.limit.split(",") if play.limit else [one.name for one in cluster.hosts], play.mark)
     state.put_in_order(host.name for host in cluster.hosts)
     if ended.status == "canceled":
-        raise KeyboardInterrupt
+        raise Interrupted(state)
     if said and not state.failed and not state.unreachable:
         raise CommandError(f"the playbook mqops.cluster.{play.name} could not run: {said}", f"mqctl {play.name} -vvv")
     if play.mark:
