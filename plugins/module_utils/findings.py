@@ -38,6 +38,7 @@ class Wishes:
     firewall: bool = False
     tls: bool = False
     tls_missing: list[str] = field(default_factory=list)
+    tls_faults: list[str] = field(default_factory=list)
     metrics_port: int = 0
     metrics_local_bind_address: str = "127.0.0.1"
     broadcast_groups: list[dict[str, Any]] = field(default_factory=list)
@@ -175,6 +176,8 @@ def _certificates(facts: Facts, wishes: Wishes) -> Iterator[Finding]:
             f"{', '.join(wishes.tls_missing)} cannot be found on the control node; make a CA with `mqctl tls init`, or "
             "set mq_tls: off",
         )
+    for fault in wishes.tls_faults:
+        yield _error("certificates", fault)
 
 
 def _common_address(facts: Facts, wishes: Wishes) -> str:

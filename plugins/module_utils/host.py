@@ -9,6 +9,7 @@ import json
 import os
 import platform
 import pwd
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +18,7 @@ from ansible_collections.mqops.cluster.plugins.module_utils.network import Card,
 from ansible_collections.mqops.cluster.plugins.module_utils.sockets import Listening, listening
 
 TIME_ERROR = 5  # adjtimex(2): the clock is not synchronised
+MACHINE_FILE = "/etc/machine-id"
 TIMEX_BYTES = 512  # more than the kernel's struct timex has on any architecture
 PYTHON_FACTS = """
 import importlib.util, json, platform, sys
@@ -61,9 +63,10 @@ class Facts:
     disk_free_bytes: dict[str, int] = field(default_factory=dict)
     users: dict[str, int] = field(default_factory=dict)
     has_nft: bool = True
+    machine_id: str = ""
 
 
-def gather(run: Run, python: str, places: Sequence[str]) -> Facts:
+def gather(run: Run, python: str, places: Sequence[str], machine_file: str = MACHINE_FILE) -> Facts:
     """Look at everything. `places`: directories, made or not, that need space."""
     release = os_release("/etc/os-release")
     return Facts(
@@ -79,7 +82,18 @@ def gather(run: Run, python: str, places: Sequence[str]) -> Facts:
         is_clock_synchronised=is_clock_synchronised(),
         disk_free_bytes={place: free_bytes(place) for place in places},
         users={one.pw_name: one.pw_uid for one in pwd.getpwall()},
+        machine_id=machine_id_in(machine_file),
     )
+
+
+def machine_id_in(path: str) -> str:
+    """Of machine-id(5); empty where there is none that tells machines apart."""
+    try:
+        with open(path, encoding="ascii", errors="replace") as file:
+            text = file.read().strip()
+    except OSError:
+        return ""
+    return text if re.fullmatch("[0-9a-f]{32}", text) and text.strip("0") else ""
 
 
 def os_release(path: str) -> dict[str, str]:

@@ -55,6 +55,11 @@ options:
     type: list
     elements: str
     default: []
+  tls_faults:
+    description: What is wrong with certificates and keys on the control node.
+    type: list
+    elements: str
+    default: []
   metrics_port:
     description: Port of metrics and health before an instance's C(port_offset) is added; 0 for none.
     type: int
@@ -94,6 +99,10 @@ options:
     description: Bytes that each of O(places) must have free.
     type: int
     default: 1073741824
+  machine_file:
+    description: File with the id of the machine.
+    type: path
+    default: /etc/machine-id
   clock:
     description: What M(mqops.cluster.clock_offset) returned.
     type: dict
@@ -117,6 +126,10 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+machine_id:
+  description: Id of the machine; empty where there is none.
+  returned: always
+  type: str
 findings:
   description: Each with C(level) (error or warning), C(check) and C(message); errors first.
   returned: always
@@ -126,10 +139,10 @@ findings:
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.mqops.cluster.plugins.module_utils.findings import Wishes, find
-from ansible_collections.mqops.cluster.plugins.module_utils.host import gather
+from ansible_collections.mqops.cluster.plugins.module_utils.host import MACHINE_FILE, gather
 from ansible_collections.mqops.cluster.plugins.module_utils.running import quiet_runner
 
-LOOKED_AT = ("python", "places")
+LOOKED_AT = ("python", "places", "machine_file")
 
 SPEC = {
     "instances": {"type": "list", "elements": "dict", "required": True},
@@ -142,6 +155,7 @@ SPEC = {
     "firewall": {"type": "bool", "default": False},
     "tls": {"type": "bool", "default": False},
     "tls_missing": {"type": "list", "elements": "str", "default": []},
+    "tls_faults": {"type": "list", "elements": "str", "default": []},
     "metrics_port": {"type": "int", "default": 0},
     "metrics_local_bind_address": {"type": "str", "default": "127.0.0.1"},
     "broadcast_groups": {"type": "list", "elements": "dict", "default": []},
@@ -151,6 +165,7 @@ SPEC = {
     "python": {"type": "path", "default": "/usr/bin/python3"},
     "places": {"type": "list", "elements": "path", "default": ["/opt/mq", "/var/lib/mq"]},
     "disk_free_bytes_min": {"type": "int", "default": 1073741824},
+    "machine_file": {"type": "path", "default": MACHINE_FILE},
     "clock": {"type": "dict", "default": {}},
     "clock_offset_ms_max": {"type": "int", "default": 1000},
 }
@@ -159,9 +174,9 @@ SPEC = {
 def main():
     """Entry of the module."""
     module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
-    facts = gather(quiet_runner(module), module.params["python"], module.params["places"])
+    facts = gather(quiet_runner(module), *(module.params[name] for name in LOOKED_AT))
     wishes = Wishes(**{name: value for name, value in module.params.items() if name not in LOOKED_AT})
-    module.exit_json(changed=False, findings=find(facts, wishes))
+    module.exit_json(changed=False, findings=find(facts, wishes), machine_id=facts.machine_id)
 
 
 if __name__ == "__main__":

@@ -29,6 +29,8 @@ from mqctl.playbook.run import Play, run_play, verdict
 from mqctl.world import World
 from rich.console import Console
 
+from tests.support.certificates import Authority
+
 ROOT = Path(__file__).resolve().parents[3]
 PREFLIGHT = ROOT / "roles/preflight/tasks"
 REACHING = {f"mqops.cluster.{name}" for name in ("clock_offset", "host_findings", "multicast_probe")}
@@ -45,6 +47,8 @@ COMMON: dict[str, Any] = {
     "mq_listeners": [{"name": "clients", "port": 25672}],
     "mq_metrics_port": 0,
     "preflight_python": sys.executable,
+    # All rooms are on one machine, and it is theirs that differ.
+    "preflight_machine_file": "{{ line_machine | default('/nowhere') }}",
     "preflight_multicast": False,
     "preflight_disk_free_bytes_min": 1,
     "ansible_connection": "cut_line",
@@ -261,3 +265,40 @@ def test_a_batch_that_loses_a_host_is_the_last_one(
     assert {path.stem for path in tmp_path.glob("*.log")} == reached, done.stdout
     assert {name for name in reached if "second\n" in (tmp_path / f"{name}.log").read_text()} - {"mq1"} == goes_on
     assert "PLAY [later]" not in done.stdout
+
+
+def test_two_names_that_lead_to_one_machine_are_refused_whatever_the_ways_there(site: Site, tmp_path: Path) -> None:
+    for name, number in (("one", "a"), ("other", "b"), ("none", "0")):
+        (tmp_path / name).write_text(f"{number * 32}\n")
+    hosts: Hosts = {
+        "mq1": {"line_machine": str(tmp_path / "one"), "ansible_host": "192.0.2.11"},
+        "mq2": {"line_machine": str(tmp_path / "one"), "ansible_host": "198.51.100.11"},
+        "mq3": {"line_machine": str(tmp_path / "other")},
+        # Nothing can be told of these.
+        "mq4": {"line_machine": str(tmp_path / "none")},
+        "mq5": {"line_machine": str(tmp_path / "none")},
+        "mq6": {},
+        "mq7": {},
+    }
+    state = site.run(hosts)
+    assert {one.name: one.state for one in state.hosts.values()} == {
+        **dict.fromkeys(hosts, "stopped"), "mq1": "refused", "mq2": "refused",
+    }  # fmt: skip
+    for host, other in (("mq1", "mq2"), ("mq2", "mq1")):
+        note = state.hosts[host].note
+        assert f"this is the machine that {other} is as well (both have the machine id {'a' * 32})" in note
+        assert "nothing was changed on any host" in note
+    assert [one.changed for one in state.hosts.values()] == [0] * len(hosts)
+
+
+def test_a_key_of_another_certificate_is_refused_before_anything_is_changed(site: Site, tmp_path: Path) -> None:
+    authority, other = Authority(tmp_path / "one"), Authority(tmp_path / "other")
+    provided = {
+        "mq_tls": "provided", "mq_allow_plaintext": False, "mq_tls_certificate_file": str(authority.certificate_file),
+        "mq_tls_key_file": str(authority.key_file), "mq_tls_ca_file": str(authority.ca_file),
+    }  # fmt: skip
+    state = site.run({"mq1": {**provided, "mq_tls_key_file": str(other.key_file)}, "mq2": provided})
+    assert {one.name: one.state for one in state.hosts.values()} == {"mq1": "refused", "mq2": "stopped"}
+    said = f"{other.key_file} is not the key of the certificate in {authority.certificate_file}"
+    assert said in state.hosts["mq1"].note
+    assert site.run({"mq2": provided}).hosts["mq2"].state == "ok"

@@ -56,6 +56,7 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], str, str]] = [
     ("no venv", {"python": replace(PYTHON, has_venv=False)}, {}, "error python", "install the packages python3-venv"),
     ("no packaging", {"python": replace(PYTHON, has_packaging=False)}, {}, "error python", "python3-packaging"),
     ("no CA", {}, {"tls_missing": ["/c/trust.pem"]}, "error certificates", "/c/trust.pem cannot be found"),
+    ("keys", {}, {"tls_faults": ["k is not the key of c"]}, "error certificates", "k is not the key of c"),
     ("no nft", {"has_nft": False}, {"firewall": True}, "error firewall", "install the package nftables"),
     ("no bundle", {}, {"manifest": {}}, "error bundle", "mq_bundle is not set; build a bundle"),
     ("bundle not there", {}, {"manifest": {}, "bundle": "/b"}, "error bundle", "/b has no readable manifest.json"),

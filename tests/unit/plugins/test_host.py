@@ -56,3 +56,11 @@ def test_everything_at_once(tmp_path: Path) -> None:
     assert facts.users["root"] == 0
     assert facts.is_clock_synchronised in (True, False, None)
     assert list(facts.disk_free_bytes) == [str(tmp_path)]
+
+
+def test_the_id_of_a_machine_is_one_that_tells_it_from_others(tmp_path: Path) -> None:
+    file = tmp_path / "machine-id"
+    assert host.machine_id_in(str(file)) == ""
+    for text, found in (("a" * 32 + "\n", "a" * 32), ("uninitialized\n", ""), ("0" * 32, ""), ("", ""), ("\xff", "")):
+        file.write_text(text)
+        assert host.machine_id_in(str(file)) == found

@@ -1,0 +1,76 @@
+"""Certificates and keys that do not go together are told before they are on a host."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.mqops.cluster.plugins.filter.certificate_faults import certificate_faults
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    load_pem_private_key,
+)
+
+from tests.support.certificates import Authority
+
+
+def pair(authority: Authority, **changes: Any) -> dict[str, Any]:
+    return {
+        "certificate_file": "server.pem", "certificate": authority.certificate_file.read_text(),
+        "key_file": "server.key", "key": authority.key_file.read_text(), **changes,
+    }  # fmt: skip
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    return Authority(tmp_path / "one")
+
+
+def test_those_that_go_together_are_good(authority: Authority) -> None:
+    assert certificate_faults([]) == []
+    assert certificate_faults([pair(authority), pair(authority, is_managed=True)]) == []
+
+
+@pytest.mark.parametrize("is_managed", [True, False])
+def test_a_key_of_another_certificate(authority: Authority, tmp_path: Path, is_managed: bool) -> None:
+    other = Authority(tmp_path / "other").key_file.read_text()
+    wrong = pair(authority, key=other, is_managed=is_managed)
+    said = "server.key is not the key of the certificate in server.pem; set the two that belong together"
+    assert certificate_faults([wrong, pair(authority), wrong]) == [said]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("certificate", "", "server.pem holds no certificate in PEM form"),
+        (
+            "certificate",
+            "-----BEGIN CERTIFICATE-----\\nAA\\n-----END CERTIFICATE-----\\n",
+            "server.pem holds no certificate",
+        ),
+        ("key", "canary", "server.key holds no private key in PEM form"),
+    ],
+)
+def test_what_is_none(authority: Authority, name: str, text: str, said: str) -> None:
+    (found,) = certificate_faults([pair(authority, **{name: text})])
+    assert found.startswith(said)
+    assert "canary" not in found
+
+
+def test_a_key_that_nobody_can_open_on_a_host(authority: Authority) -> None:
+    key = load_pem_private_key(authority.key_file.read_bytes(), None)
+    locked = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"secret")).decode()
+    (found,) = certificate_faults([pair(authority, key=locked)])
+    assert found.startswith("server.key is encrypted")
+
+
+def test_when_one_has_ended_or_not_begun(authority: Authority) -> None:
+    authority.renew(not_after=datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=1))
+    (found,) = certificate_faults([pair(authority)])
+    assert found.startswith("the certificate in server.pem ended on ")
+    # A rollout by mqctl makes it anew.
+    assert certificate_faults([pair(authority, is_managed=True)]) == []
