@@ -189,11 +189,13 @@ def files_of(path: str) -> dict[str, str]:
 
 
 def link_name(path: str) -> str:
-    """The last part of what a link points to; "" where there is no link."""
+    """The release that a link leads to; "" where there is no link. One that leads elsewhere is said whole."""
     try:
-        return os.path.basename(os.readlink(path))
+        target = os.readlink(path)
     except OSError:
         return ""
+    folder, name = os.path.split(target)
+    return name if folder == "releases" else target
 
 
 def text_of(path: str) -> str | None:

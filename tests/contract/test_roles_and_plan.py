@@ -35,6 +35,7 @@ OTHERWISE = {
     "broker: Make the group mq": "made with the user; another number is a line of the plan",
     "broker: Make the identities": "a line of the plan, and no rollout replaces one",
     "broker: Compare the unit and the options": "a check",
+    "broker: Remove the secret of the cluster": "a line of the plan: file …/cluster-secret remove",
     "broker: Have it read its files again": "what runs is compared with what is on disk",
     "firewall: Let the old rules come back by themselves": "a timer that ends with the run",
     "firewall: Confirm the new rules": "ends that timer",

@@ -19,7 +19,7 @@ from mqbroker.config.load import parse
 from mqbroker.config.release_variables import KEPT
 from mqbroker.config.slices import BrokerOptions
 
-from mqctl.places import FILTER_PLACE, FILTER_UNIT, MOVE_AWAY, UNIT_FILE, Place, differences
+from mqctl.places import FILTER_PLACE, FILTER_UNIT, MOVE_AWAY, SECRET, UNIT_FILE, Place, differences
 from mqctl.places import digest as digest_of
 
 HASH_CHARACTERS = 16
@@ -238,6 +238,7 @@ def _all_instances(host: str, wanted: Wanted, seen: Seen) -> Iterator[Change]:
         found = seen.instances.get(name, SeenInstance())
         yield from _instance_changes(host, name, instance, found)
         yield from _unused_tls(host, name, wanted, seen)
+        yield from _unused_secret(host, name, wanted, seen)
         if found.active in ACTIVE and found.loaded is not None:
             yield from _stale_process(host, name, seen, found, found.loaded)
             yield from _stale_files(host, name, wanted, found, found.loaded)
@@ -334,6 +335,13 @@ def _unused_tls(host: str, name: str, wanted: Wanted, seen: Seen) -> Iterator[Ch
     folder = f"/etc/mq/{name}/tls"
     if folder in seen.places and folder not in wanted.places:
         yield Change(host, name, f"folder {folder}", "remove")
+
+
+def _unused_secret(host: str, name: str, wanted: Wanted, seen: Seen) -> Iterator[Change]:
+    """Where nodes neither find others nor are found."""
+    path = f"/var/lib/mq/{name}/{SECRET}"
+    if path in seen.places and path not in wanted.places:
+        yield Change(host, name, f"file {path}", "remove")
 
 
 def _stale_files(host: str, name: str, wanted: Wanted, seen: SeenInstance, loaded: Loaded) -> Iterator[Change]:

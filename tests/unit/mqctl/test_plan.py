@@ -368,3 +368,12 @@ def test_the_hash_stands_for_cluster_and_changes() -> None:
     changes = diff_host("mq1", WANTED, Seen())
     assert plan_hash("main", changes) == plan_hash("main", list(changes))
     assert len({plan_hash("main", changes), plan_hash("other", changes), plan_hash("main", changes[:-1])}) == 3
+
+
+def test_a_secret_that_nobody_reads_any_more_is_removed() -> None:
+    there = replace(SEEN, places={SECRET_FILE: Place("file", "mq", "mq", "0600", "old")})
+    change = only(diff_host("mq1", WANTED, there))
+    assert (change.what, change.action, change.needs) == (f"file {SECRET_FILE}", "remove", "none")
+    assert (
+        diff_host("mq1", replace(WANTED, places={SECRET_FILE: Place("file", "mq", "mq", "0600", "old")}), there) == []
+    )

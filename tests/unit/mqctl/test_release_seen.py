@@ -6,8 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
+from mqctl.plan import Account, Seen, Wanted, diff_host
 from mqctl.remote import release_files
-from mqctl.remote.observe import RELEASE_FILES, is_whole
+from mqctl.remote.observe import RELEASE_FILES, is_whole, link_of
 
 NAME = "0.1.0-0123abcd"
 
@@ -52,3 +53,19 @@ def test_a_link_to_nothing_and_no_link(current: Path, tmp_path: Path) -> None:
 
 def test_the_role_looks_for_the_same_files() -> None:
     assert release_files.FILES == RELEASE_FILES
+
+
+def test_a_link_to_a_folder_of_the_same_name_elsewhere_is_another_release(current: Path, tmp_path: Path) -> None:
+    assert link_of(str(current)) == NAME
+    assert link_of(str(tmp_path / "nothing")) is None
+    wanted = Wanted(NAME, {})
+
+    def lines() -> list[tuple[str, str, str, str]]:
+        seen = Seen(link_of(str(current)), Account(990), releases={NAME: True})
+        return [(one.what, one.action, one.before, one.after) for one in diff_host("mq1", wanted, seen)]
+
+    assert lines() == []
+    for elsewhere in (f"/tmp/{NAME}", f"../{NAME}", f"/opt/mq/releases/{NAME}"):
+        current.unlink()
+        current.symlink_to(elsewhere)
+        assert lines() == [("release", "change", elsewhere, NAME)]

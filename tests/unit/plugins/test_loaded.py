@@ -118,6 +118,10 @@ CASES: dict[str, tuple[Callable[[Host], None], tuple[str, list[str]]]] = {
         lambda host: host.link("current", "releases/1.1.0-bbbbbbbb"),
         ("restart", ["it runs release 1.0.0-aaaaaaaa"]),
     ),
+    "a release of the same name that lies elsewhere": (
+        lambda host: host.link("run/default/loaded/release", "/tmp/1.0.0-aaaaaaaa"),
+        ("restart", ["it runs release /tmp/1.0.0-aaaaaaaa"]),
+    ),
     "started by another unit": (
         lambda host: (host.root / "run/default/loaded/release").unlink(),
         ("restart", ["nothing says what it was started with"]),
@@ -223,5 +227,7 @@ def test_small_readers(tmp_path: Path) -> None:
     assert loaded.link_name(str(tmp_path)) == ""
     assert loaded.text_of(str(tmp_path / "nothing")) is None
     assert loaded.sha256_of(str(tmp_path / "nothing")) == ""
-    os.symlink("a/b", tmp_path / "link")
+    os.symlink("releases/b", tmp_path / "link")
     assert loaded.link_name(str(tmp_path / "link")) == "b"
+    os.symlink("/tmp/releases/b", tmp_path / "astray")
+    assert loaded.link_name(str(tmp_path / "astray")) == "/tmp/releases/b"

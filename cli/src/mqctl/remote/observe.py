@@ -88,11 +88,13 @@ def taken_by(path: str) -> dict[str, str]:
 
 
 def link_of(path: str) -> str | None:
-    """The last part of what a link points to, or None."""
+    """The release that a link leads to, or None. One that leads elsewhere is said whole, whatever its name is there."""
     try:
-        return os.path.basename(os.readlink(path))
+        target = os.readlink(path)
     except OSError:
         return None
+    folder, name = os.path.split(target)
+    return name if folder == "releases" else target
 
 
 def unit_of(name: str) -> dict[str, str]:
