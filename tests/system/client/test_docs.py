@@ -19,12 +19,15 @@ EXAMPLES = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 
 def test_examples_run(broker: BrokerProcess, capsys: pytest.CaptureFixture[str]) -> None:
     uri = f"amqp://{broker.user}:{broker.password}@{broker.host}:{broker.port}"
-    assert len(EXAMPLES) >= 9
+    assert len(EXAMPLES) >= 12
     for number, example in enumerate(EXAMPLES):
         exec(compile(example, f"example {number} of CLIENT.md", "exec"), {"URI": uri, "__name__": "example"})
     printed = capsys.readouterr().out
     assert printed.startswith("two coffees\ntwo coffees\n")
     assert "HELLO\n" in printed
+    assert printed.count("done: a job\n") == 1
+    assert "20 jobs done\n" in printed
+    assert sorted(re.findall(r"done: job (\d+)", printed), key=int) == [str(n) for n in range(20)]
     assert "connected to" in printed
 
 

@@ -16,6 +16,8 @@ from mqbroker.client.types import Symbol, Timestamp, ULong, Uuid
 from mqbroker.wire.scan import APPLICATION_PROPERTIES
 from mqbroker.wire.sections import Header, build_message, describe_message, encode_section
 
+from tests.support.bytecodes import Bytecodes
+
 
 def back(message: Message) -> Message:
     return decode_message(encode_message(message))
@@ -34,6 +36,16 @@ def test_bodies_keep_their_type(body: Any) -> None:
     found = back(Message(body)).body
     assert found == body
     assert isinstance(found, type(body))
+
+
+def test_a_short_body_costs_no_more_than_a_long_one() -> None:
+    def cost(size: int) -> int:
+        payload, counter = encode_message(Message(bytes(size))), Bytecodes()
+        assert counter.of(lambda: decode_message(payload)).body == bytes(size)
+        return counter.count
+
+    cost(100)  # the header is remembered from then on
+    assert max(map(cost, (0, 1, 2, 3))) <= cost(100)
 
 
 def test_kinds_of_bodies() -> None:

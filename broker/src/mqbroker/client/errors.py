@@ -52,7 +52,7 @@ class MessageFault(ClientError, ValueError):
 class UnreadableMessage(ClientError):
     """A message came whose content has no form here. It is not settled: `message` is there for that.
 
-    `payload`: all that came of it, encoded. What is not settled goes back when the receiver ends.
+    `payload`: all that came of it, encoded.
     """
 
     message: Any

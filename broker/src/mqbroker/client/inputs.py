@@ -118,13 +118,27 @@ class Took(NamedTuple):
 
 
 class Settle(NamedTuple):
-    """An outcome of one delivery. Without a token it goes out if its connection still stands, and is not answered."""
+    """An outcome of so many `messages`, one where a transaction or a token is named. Without a token it goes out if its
+    connection still stands, and is not answered.
+    """
 
     handle: int
     epoch: int
     delivery_id: int
     state: DeliveryState
     txn: Txn | None
+    token: Any
+    messages: int = 1
+
+
+class Drain(NamedTuple):
+    """Have the broker send a receiver nothing more; answered when all has come that was on its way.
+
+    `is_leaving`: it only stands for what is to be settled, and makes room for another one of its name.
+    """
+
+    handle: int
+    is_leaving: bool
     token: Any
 
 
@@ -159,5 +173,5 @@ class Shut(NamedTuple):
 
 Input = (
     Start | Discovered | Dialled | DialFailed | Received | Derived | Lost | Blocked | OpenSender | OpenReceiver | Post
-    | Took | Settle | CloseEnd | Begin | Finish | Shut
+    | Took | Settle | Drain | CloseEnd | Begin | Finish | Shut
 )  # fmt: skip

@@ -42,6 +42,7 @@ from mqbroker.client.reaching import Reaching, again
 from mqbroker.client.receiver_end import ReceiverEnd
 from mqbroker.client.sender_end import SenderEnd
 from mqbroker.client.stages import Stage
+from mqbroker.client.termini import receiver_name
 from mqbroker.client.topology_feed import TopologyFeed
 
 OUT_BYTES_MAX: Final = 1 << 20  # what one step writes, about
@@ -195,6 +196,10 @@ class Machine(Reaching):
         self._want(SenderEnd(self, request.handle, request.terms, request.token))
 
     def _open_receiver(self, request: given.OpenReceiver) -> None:
+        name = receiver_name(request.handle, request.terms)
+        for end in list(self.ends.values()):
+            if isinstance(end, ReceiverEnd) and end.is_leaving and end.name == name:
+                end.close(is_closed=False)
         self._want(ReceiverEnd(self, request.handle, request.terms, request.token))
 
     def _want(self, end: End) -> None:
@@ -223,6 +228,13 @@ class Machine(Reaching):
             end.settle(request)
         elif request.token is not None:
             self.effects.append(Answer(request.token, False))
+
+    def _drain(self, request: given.Drain) -> None:
+        end = self.ends.get(request.handle)
+        if isinstance(end, ReceiverEnd):
+            end.drain(request)
+        else:
+            self.effects.append(Answer(request.token, None))
 
     def _close_end(self, request: given.CloseEnd) -> None:
         end = self.ends.get(request.handle)
@@ -265,6 +277,7 @@ HANDLERS: Final[dict[type, Callable[[Machine, Any], None]]] = {
     given.Post: Machine._post,
     given.Took: Machine._took,
     given.Settle: Machine._settle,
+    given.Drain: Machine._drain,
     given.CloseEnd: Machine._close_end,
     given.Begin: Machine._begin,
     given.Finish: Machine._finish,

@@ -293,7 +293,7 @@ def _read_plain(message: Message, payload: bytes) -> bool:
         return False
     at = 4 if payload[3] == codes.LIST0 else 5 + payload[4]
     header = _read_heads.get(payload[:at]) or _new_head(payload, at)
-    if payload[at : at + 3] != _DATA_LEAD or at + 8 > len(payload):
+    if payload[at : at + 3] != _DATA_LEAD or at + 5 > len(payload):
         return False
     code = payload[at + 3]
     start = at + 5 if code == codes.VBIN8 else at + 8

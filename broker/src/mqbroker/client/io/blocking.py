@@ -7,12 +7,12 @@ call that is interrupted (Ctrl-C) is given up in the loop as well.
 
 from __future__ import annotations
 
-import asyncio
-import threading
+import time
+import weakref
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator
-from concurrent.futures import Future
+from itertools import islice
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack, cast
 
@@ -21,10 +21,22 @@ from mqbroker.client.io import connection as aio
 from mqbroker.client.io import receiver as aio_receiver
 from mqbroker.client.io import sender as aio_sender
 from mqbroker.client.io import transaction as aio_transaction
+from mqbroker.client.io.consuming import consume_in_threads
+from mqbroker.client.io.inbox import RELEASED, Delivery, Inbox
 from mqbroker.client.io.opening import Closable, Opening
-from mqbroker.client.io.receiver import ACCEPTED, RELEASED, Delivery, modified, rejected
+from mqbroker.client.io.outbox import Posted, Sendable
+from mqbroker.client.io.receiver import ACCEPTED, leave, modified, rejected
+from mqbroker.client.io.runner import Runner
+from mqbroker.client.io.signatures import with_options
 from mqbroker.client.message import Message
-from mqbroker.client.options import ConnectOptions, ReceiverOptions, SenderOptions
+from mqbroker.client.options import (
+    ConnectOptions,
+    ReceiverOptions,
+    ReceiverTerms,
+    SenderOptions,
+    SenderTerms,
+    Settings,
+)
 from mqbroker.client.uri import Endpoint
 from mqbroker.wire.performatives import DeliveryState
 
@@ -33,83 +45,11 @@ T = TypeVar("T", bound=Closable)
 CHUNK_MAX = 100
 
 
-class Runner:
-    """A thread with an event loop."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._run, name="mqbroker-client", daemon=True)
-        self._lock = threading.Lock()
-        self._soon: list[Callable[[], None]] = []
-        self._is_over = False
-        self._thread.start()
-
-    def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        self._loop.run_forever()
-        left = asyncio.all_tasks(self._loop)
-        for task in left:
-            task.cancel()
-        self._loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
-        self._loop.close()
-
-    def call(self, work: Coroutine[Any, Any, V], timeout: float | None = None) -> V:
-        """Run it in the loop and wait. Raises TimeoutError after `timeout` seconds, and Closed behind the end."""
-        with self._lock:
-            if self._is_over or threading.current_thread() is self._thread:
-                work.close()
-                why = "the connection was closed" if self._is_over else "a blocking call in the connection's own thread"
-                raise Closed(f"{why}; it cannot be used here")
-            future: Future[V] = asyncio.run_coroutine_threadsafe(_within(work, timeout), self._loop)
-        try:
-            return future.result()
-        except BaseException:
-            future.cancel()
-            raise
-
-    def call_last(self, work: Coroutine[Any, Any, None]) -> None:
-        """The same for the end of something, which is no matter any more when the connection has ended."""
-        if self._is_over:
-            work.close()
-        else:
-            self.call(work)
-
-    def soon(self, work: Callable[[], None]) -> bool:
-        """Have it done in the loop without waiting. False: the loop has ended."""
-        with self._lock:
-            if self._is_over:
-                return False
-            self._soon.append(work)
-            if len(self._soon) == 1:  # else the loop was told, and has not come to it
-                self._loop.call_soon_threadsafe(self._do_soon)
-            return True
-
-    def _do_soon(self) -> None:
-        with self._lock:
-            works, self._soon = self._soon, []
-        for work in works:
-            work()
-
-    def end(self) -> None:
-        """Stop the loop; from then on nothing can be called."""
-        with self._lock:
-            if self._is_over:
-                return
-            self._is_over = True
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-
-
-async def _within(work: Coroutine[Any, Any, V], timeout: float | None) -> V:
-    async with asyncio.timeout(timeout):
-        return await work
-
-
 class Block(ABC):
     """`with`: closed at its end, or abandoned if an exception ends it."""
 
     @abstractmethod
-    def close(self) -> None: ...
+    def close(self, timeout: float | None = None) -> None: ...
 
     @abstractmethod
     def abandon(self) -> None: ...
@@ -127,7 +67,7 @@ class Block(ABC):
 
 
 class ReceivedMessage(Delivery):
-    """A message that came. Settle it once: accept, reject, release or modify.
+    """A message that came. Settle it once: accept, reject, release or modify, or by the end of a `with` block.
 
     Each says whether the broker was told: False means that the connection was lost meanwhile, and that the message will
     come again. With `confirm`, they return when the broker has settled as well.
@@ -157,11 +97,27 @@ class ReceivedMessage(Delivery):
         return self._settle(modified(delivery_failed, undeliverable_here, annotations))
 
     def _settle(self, state: DeliveryState, transaction: Transaction | None = None) -> bool:
-        receiver = self.receiver
-        if receiver.is_confirming or transaction is not None:
-            return self._runner.call(receiver.settle(self, state, _inner(transaction)))
-        known = receiver.judge(self, None)
-        return self._runner.soon(lambda: receiver.tell(self, state)) if known is None else known
+        inbox = self._block.inbox
+        if inbox.terms.confirm or transaction is not None:
+            return self._runner.call(inbox.settle(self, state, _inner(transaction)))
+        known = inbox.judge(self, None)
+        return self._runner.soon(lambda: inbox.tell(self, state)) if known is None else known
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Accepted at the end of the block; back in its place where the program is interrupted, and where the block
+        failed, with one delivery in vain more. What the block settled itself stays so.
+        """
+        if self.is_settled:
+            return
+        if kind is None:
+            self.accept()
+        else:
+            self._runner.soon(lambda: leave(self, kind))
 
 
 class Sender(Block):
@@ -170,52 +126,50 @@ class Sender(Block):
     def __init__(self, runner: Runner, inner: aio_sender.Sender) -> None:
         self._runner = runner
         self._inner = inner
-        self.address = inner.address
+
+    def __repr__(self) -> str:
+        return repr(self._inner)
+
+    @property
+    def address(self) -> str:
+        """Where messages go; empty where each says that itself."""
+        return self._inner.address
 
     @property
     def pending_count(self) -> int:
         """Messages without an outcome."""
         return self._inner.pending_count
 
-    def send(
-        self, message: Message | bytes | str, *, transaction: Transaction | None = None, timeout: float | None = None
-    ) -> None:
+    def send(self, message: Sendable, *, transaction: Transaction | None = None, timeout: float | None = None) -> None:
         """Send a message and wait until the broker accepted it; a durable one is on its disk then."""
-        self._runner.call(self._inner.send(message, transaction=_inner(transaction)), timeout)
+        self._runner.call(self._inner.send(message, transaction=_inner(transaction), timeout=timeout))
 
-    def post(
-        self, message: Message | bytes | str, *, transaction: Transaction | None = None, timeout: float | None = None
-    ) -> None:
+    def post(self, message: Sendable, *, transaction: Transaction | None = None, timeout: float | None = None) -> None:
         """Send a message without waiting for its outcome, which `flush` tells. Waits while too many have none."""
-        self._runner.call(self._inner.post(message, transaction=_inner(transaction)), timeout)
+        self._runner.call(self._inner.post(message, transaction=_inner(transaction), timeout=timeout))
 
     def flush(self, timeout: float | None = None) -> None:
         """Wait until everything that was posted has its outcome. Raises ManyFailed if any was not accepted."""
-        self._runner.call(self._inner.flush(), timeout)
+        self._runner.call(self._inner.flush(timeout))
 
     def send_many(
-        self, messages: Iterable[Message | bytes | str], *, transaction: Transaction | None = None,
-        timeout: float | None = None,
-    ) -> int:  # fmt: skip
+        self, messages: Iterable[Sendable], *, transaction: Transaction | None = None, timeout: float | None = None
+    ) -> int:
         """Send all of them in their order, many at a time, and wait until all are accepted; says how many.
 
         The iterable is read in the calling thread, a chunk at a time.
         """
-        together = aio_sender.Posted()
-        sent = 0
-        chunk: list[Message | bytes | str] = []
-        for message in messages:
-            chunk.append(message)
-            if len(chunk) >= CHUNK_MAX:
-                sent += self._runner.call(self._inner.post_all(chunk, together, _inner(transaction)), timeout)
-                chunk = []
-        sent += self._runner.call(self._inner.post_all(chunk, together, _inner(transaction)), timeout)
-        self._runner.call(together.wait(), timeout)
+        outbox, together, tx = self._inner._outbox, Posted(), _inner(transaction)
+        end_s = None if timeout is None else time.monotonic() + timeout
+        sent, rest = 0, iter(messages)
+        while chunk := list(islice(rest, CHUNK_MAX)):
+            sent += self._runner.call(outbox.post_many(chunk, together, tx, _left_s(end_s)))
+        self._runner.call(outbox.settled(together, _left_s(end_s)))
         return sent
 
-    def close(self) -> None:
+    def close(self, timeout: float | None = None) -> None:
         """Wait for what is under way, then end. Raises ManyFailed if something posted was not accepted."""
-        self._runner.call_last(self._inner.close())
+        self._runner.call_last(self._inner.close(timeout))
 
     def abandon(self) -> None:
         """End without waiting; what has no outcome gets OutcomeUnknown."""
@@ -223,12 +177,22 @@ class Sender(Block):
 
 
 class Receiver(Block):
-    """Receives from one address; see `mqbroker.client.Receiver`. Iterate over it in one thread at a time."""
+    """Receives from one address; see `mqbroker.client.Receiver`. Iterate over it in one thread at a time.
+
+    One that nobody holds any more is closed: the loop over it was left, say.
+    """
 
     def __init__(self, runner: Runner, inner: aio_receiver.Receiver) -> None:
         self._runner = runner
         self._inner = inner
+        self._inbox = inner._inbox
+        self._inbox.message_class = ReceivedMessage
         self._chunk: deque[ReceivedMessage] = deque()
+        self._left = weakref.finalize(self, _closed, runner, self._inbox, self._chunk)
+        self._left.atexit = False
+
+    def __repr__(self) -> str:
+        return repr(self._inner)
 
     @property
     def address(self) -> str:
@@ -240,7 +204,7 @@ class Receiver(Block):
         try:
             return self._chunk.popleft()
         except IndexError:
-            return self._ours(self._taken(self._inner.next(), timeout))
+            return self._ours(self._taken(self._inbox.next(timeout)))
 
     def receive_many(self, count_max: int = 100, timeout: float | None = None) -> list[ReceivedMessage]:
         """Those that are there, at most so many; waits for the first, and says [] after `timeout` seconds."""
@@ -252,11 +216,11 @@ class Receiver(Block):
             return []
 
     def _next_many(self, count_max: int, timeout: float | None = None) -> list[ReceivedMessage]:
-        return [self._ours(each) for each in self._taken(self._inner.next_many(count_max, timeout))]
+        return [self._ours(each) for each in self._taken(self._inbox.next_many(count_max, timeout))]
 
-    def _taken(self, taking: Coroutine[Any, Any, V], timeout: float | None = None) -> V:
+    def _taken(self, taking: Coroutine[Any, Any, V]) -> V:
         try:
-            return self._runner.call(taking, timeout)
+            return self._runner.call(taking)
         except UnreadableMessage as unreadable:
             self._ours(unreadable.message)
             raise
@@ -273,7 +237,7 @@ class Receiver(Block):
                 except Closed:
                     raise StopIteration from None
             message = self._chunk.popleft()
-            if message.is_settled or self._inner.is_current(message):
+            if message.is_settled or self._inbox.is_current(message):
                 return message
 
     def _ours(self, message: Delivery) -> ReceivedMessage:
@@ -281,19 +245,59 @@ class Receiver(Block):
         ours._runner = self._runner
         return ours
 
-    def close(self) -> None:
-        """End. What waits here or is not settled goes back; a durable subscription stays and collects."""
-        self._chunk.clear()
-        self._runner.call_last(self._inner.close())
+    def consume(self, handler: Callable[[ReceivedMessage], object], *, concurrency: int = 1) -> None:
+        """Have `handler` work on each message, in `concurrency` threads, until the receiver is drained or closed.
+
+        Each message is accepted when its handler returns, and goes back with one delivery in vain more where it raises,
+        which is logged. Interrupted, it closes the receiver and waits for the handlers.
+        """
+        consume_in_threads(self, handler, concurrency)
+
+    def drain(self, timeout: float | None = None) -> None:
+        """Take nothing more: returns when all has come that was on its way. What has come can be received and settled,
+        and behind it iterating ends. Raises TimeoutError after `timeout` seconds.
+        """
+        self._runner.call(self._inner.drain(timeout))
+
+    def close(self, timeout: float | None = None) -> None:
+        """End. What waits here goes back, and what was received can be settled as long as the connection stands; a
+        durable subscription stays and collects. After `timeout` seconds all goes back, and TimeoutError is raised.
+        """
+        self._give_back()
+        self._runner.call_last(self._inner.close(timeout))
 
     def abandon(self) -> None:
-        """The same: nothing is under way that could be waited for."""
-        self.close()
+        """End at once: what waits here or is not settled goes back."""
+        self._chunk.clear()
+        self._runner.call_last(self._inner.abandon())
 
     def unsubscribe(self) -> None:
-        """End, and with it the durable subscription and all that it has collected."""
+        """End at once, and with it the durable subscription and all that it has collected."""
         self._chunk.clear()
         self._runner.call(self._inner.unsubscribe())
+
+    def _give_back(self) -> None:
+        chunk = list(self._chunk)
+        self._chunk.clear()
+        self._runner.soon(lambda: _release(self._inbox, chunk))
+
+
+def _release(inbox: Inbox, chunk: Iterable[ReceivedMessage]) -> None:
+    """Messages that were taken in advance, and that nobody has seen."""
+    for message in chunk:
+        if not message.is_settled and inbox.judge(message, None) is None:
+            inbox.tell(message, RELEASED)
+
+
+def _closed(runner: Runner, inbox: Inbox, chunk: deque[ReceivedMessage]) -> None:
+    """Nobody holds the receiver any more. Called in whichever thread that was."""
+
+    def close() -> None:
+        _release(inbox, chunk)
+        chunk.clear()
+        runner.begin(inbox.close())
+
+    runner.soon(close)
 
 
 class Transaction:
@@ -301,20 +305,23 @@ class Transaction:
 
     def __init__(self, runner: Runner, inner: aio_transaction.Transaction) -> None:
         self._runner = runner
-        self.inner = inner
+        self._inner = inner
+
+    def __repr__(self) -> str:
+        return repr(self._inner)
 
     def begin(self) -> Transaction:
         """Begin; `with` does it."""
-        self._runner.call(self.inner.begin())
+        self._runner.call(self._inner.begin())
         return self
 
     def commit(self) -> None:
         """All of it happens. Raises TransactionFailed, or TransactionInDoubt if the answer was lost."""
-        self._runner.call(self.inner.commit())
+        self._runner.call(self._inner.commit())
 
     def rollback(self) -> None:
         """Nothing of it happens; messages that were accepted in it come again."""
-        self._runner.call(self.inner.rollback())
+        self._runner.call(self._inner.rollback())
 
     def __enter__(self) -> Transaction:
         return self.begin()
@@ -322,7 +329,7 @@ class Transaction:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._runner.call(self.inner.__aexit__(kind, value, trace))
+        self._runner.call(self._inner.__aexit__(kind, value, trace))
 
 
 class Connection(Block):
@@ -331,6 +338,9 @@ class Connection(Block):
     def __init__(self, runner: Runner, inner: aio.Connection) -> None:
         self._runner = runner
         self._inner = inner
+
+    def __repr__(self) -> str:
+        return repr(self._inner)
 
     @property
     def is_connected(self) -> bool:
@@ -347,10 +357,12 @@ class Connection(Block):
         """How this application calls itself."""
         return self._inner.container_id
 
+    @with_options(SenderOptions, SenderTerms)
     def sender(self, address: str = "", **options: Unpack[SenderOptions]) -> Sender:
         """A sender to an address, to `address::queue`, or without one: then each message says in `to` where it goes."""
         return Sender(self._runner, self._runner.call(_made(self._inner.sender(address, **options))))
 
+    @with_options(ReceiverOptions, ReceiverTerms)
     def receiver(self, address: str, **options: Unpack[ReceiverOptions]) -> Receiver:
         """A receiver of a queue, of a topic, or of `address::queue`."""
         return self._receiver(self._inner.receiver(address, **options))
@@ -364,9 +376,7 @@ class Connection(Block):
         return self._receiver(self._inner.temporary_queue(credit))
 
     def _receiver(self, opening: aio_receiver.ReceiverOpening) -> Receiver:
-        inner = self._runner.call(_made(opening))
-        inner.message_class = ReceivedMessage
-        return Receiver(self._runner, inner)
+        return Receiver(self._runner, self._runner.call(_made(opening)))
 
     def transaction(self) -> Transaction:
         """A transaction, to be entered with `with`."""
@@ -380,12 +390,15 @@ class Connection(Block):
         """Send the reply to a request that was received."""
         self._runner.call(self._inner.reply(request, message))
 
-    def close(self) -> None:
-        """Wait for what senders have under way, then close. Raises ManyFailed if something posted was not accepted."""
-        self._end(self._inner.close())
+    def close(self, timeout: float | None = None) -> None:
+        """Wait for what senders have under way, then close. Raises ManyFailed if something posted was not accepted.
+
+        After `timeout` seconds what is under way is abandoned, and TimeoutError is raised.
+        """
+        self._end(self._inner.close(timeout))
 
     def abandon(self) -> None:
-        """Close without waiting for outcomes."""
+        """Close without waiting: for outcomes, or for the broker's answer."""
         self._end(self._inner.abandon())
 
     def _end(self, work: Coroutine[Any, Any, None]) -> None:
@@ -395,6 +408,7 @@ class Connection(Block):
             self._runner.end()
 
 
+@with_options(ConnectOptions, Settings)
 def connect(uri: str, **options: Unpack[ConnectOptions]) -> Connection:
     """Connect to the broker, or to one of the brokers, that the URI names; `ConnectOptions` says what else.
 
@@ -416,4 +430,8 @@ async def _made(opening: Opening[T]) -> T:
 
 
 def _inner(transaction: Transaction | None) -> aio_transaction.Transaction | None:
-    return None if transaction is None else transaction.inner
+    return None if transaction is None else transaction._inner
+
+
+def _left_s(end_s: float | None) -> float | None:
+    return None if end_s is None else max(end_s - time.monotonic(), 0)

@@ -14,10 +14,14 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 from mqbroker.client import inputs
 from mqbroker.client.errors import ConnectionFailed, LinkFailed, UriFault
 from mqbroker.client.io.driver import LOG, Driver
+from mqbroker.client.io.inbox import Inbox
 from mqbroker.client.io.opening import Opening
-from mqbroker.client.io.receiver import Receiver, ReceiverOpening
+from mqbroker.client.io.outbox import Outbox
+from mqbroker.client.io.patience import at_most
+from mqbroker.client.io.receiver import ReceivedMessage, Receiver, ReceiverOpening
 from mqbroker.client.io.requests import Requests
 from mqbroker.client.io.sender import Sender
+from mqbroker.client.io.signatures import with_options
 from mqbroker.client.io.transaction import Transaction
 from mqbroker.client.machine import Machine
 from mqbroker.client.message import Message
@@ -47,6 +51,7 @@ CREDIT_DEFAULT = 100
 _policies: OrderedDict[tuple[str, tuple[Endpoint, ...]], Callable[[int], int]] = OrderedDict()
 
 
+@with_options(ConnectOptions, Settings)
 def connect(uri: str, **options: Unpack[ConnectOptions]) -> Opening[Connection]:
     """A connection to the broker, or to one of the brokers, that the URI names; `ConnectOptions` says what else.
 
@@ -72,7 +77,7 @@ def connect(uri: str, **options: Unpack[ConnectOptions]) -> Opening[Connection]:
             "udp:// needs the cluster's secret, cluster-secret-file=… in the URI or cluster_secret=… of connect: "
             "without it whoever is on the network could pass for a broker"
         )
-    return Opening(lambda: Connection(target, own, has_container_id=has_container_id).open())
+    return Opening(lambda: Connection(target, own, has_container_id=has_container_id)._open())
 
 
 class Connection:
@@ -96,8 +101,10 @@ class Connection:
         self._senders: dict[Sender, None] = {}
         self._requests = Requests(self)
 
-    async def open(self) -> Connection:
-        """Used by `connect`."""
+    def __repr__(self) -> str:
+        return f"<Connection of {self.container_id!r}: {self._driver.machine.stage.value}, {self.broker or 'nowhere'}>"
+
+    async def _open(self) -> Connection:
         settings = self._driver.machine.settings
         if settings.tls_ca_file or settings.tls_certificate_file:
             self._context()  # a file that cannot be read is no reason to try again and again
@@ -138,19 +145,23 @@ class Connection:
         """How this application calls itself."""
         return self._driver.machine.settings.container_id
 
+    @with_options(SenderOptions, SenderTerms)
     def sender(self, address: str = "", **options: Unpack[SenderOptions]) -> Opening[Sender]:
         """A sender to an address, to `address::queue`, or without one: then each message says in `to` where it goes."""
         return Opening(lambda: self._open_sender(SenderTerms(address=address, **options)))
 
     async def _open_sender(self, terms: SenderTerms) -> Sender:
-        def make(at: Connection, address: str) -> Awaitable[Sender]:
-            return Sender(at._driver, replace(terms, address=address)).open()
+        async def make(at: Connection, address: str) -> Sender:
+            outbox = Outbox(at._driver, replace(terms, address=address))
+            await outbox.open()
+            return Sender(outbox)
 
         sender = await self._followed(make, terms.address)
-        self._senders = {each: None for each in self._senders if not each.is_gone}
+        self._senders = {each: None for each in self._senders if each._outbox.error is None}
         self._senders[sender] = None
         return sender
 
+    @with_options(ReceiverOptions, ReceiverTerms)
     def receiver(self, address: str, **options: Unpack[ReceiverOptions]) -> ReceiverOpening:
         """A receiver of a queue, of a topic, or of `address::queue`. Raises UriFault for options that contradict."""
         return self._receiver(ReceiverTerms(address=address, **options))
@@ -166,8 +177,10 @@ class Connection:
     def _receiver(self, terms: ReceiverTerms) -> ReceiverOpening:
         terms = checked_receiver(terms, has_container_id=self._has_container_id)
 
-        def make(at: Connection, address: str) -> Awaitable[Receiver]:
-            return Receiver(at._driver, replace(terms, address=address)).open()
+        async def make(at: Connection, address: str) -> Receiver:
+            inbox = Inbox(at._driver, replace(terms, address=address), ReceivedMessage)
+            await inbox.open()
+            return Receiver(inbox)
 
         return ReceiverOpening(lambda: self._followed(make, terms.address))
 
@@ -201,7 +214,7 @@ class Connection:
                     raise ConnectionFailed(f"links were sent to {OTHERS_MAX} other brokers already")
                 target = Target((endpoint,), self._target.settings)
                 made = Connection(target, {**self._own, "policy": None}, has_container_id=self._has_container_id)
-                other = self._others[endpoint] = await made.open()
+                other = self._others[endpoint] = await made._open()
         return other
 
     def transaction(self) -> Transaction:
@@ -217,8 +230,23 @@ class Connection:
         """Send the reply to a request that was received."""
         await self._requests.reply(request, message if isinstance(message, Message) else Message(message))
 
-    async def close(self) -> None:
-        """Wait for what senders have under way, then close. Raises ManyFailed if something posted was not accepted."""
+    async def close(self, timeout: float | None = None) -> None:
+        """Wait for what senders have under way, then close. Raises ManyFailed if something posted was not accepted.
+
+        After `timeout` seconds what is under way is abandoned, and TimeoutError is raised.
+        """
+        try:
+            async with at_most(timeout, self._in_vain):
+                await self._close()
+        except TimeoutError:
+            await self.abandon()
+            raise
+
+    def _in_vain(self) -> str:
+        count = sum(each.pending_count for each in self._senders)
+        return f"{self.broker} did not give {count} messages their outcomes, or did not answer the close,"
+
+    async def _close(self) -> None:
         try:
             for sender in self._senders:
                 await sender.close()

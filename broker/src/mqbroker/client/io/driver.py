@@ -82,6 +82,7 @@ class Driver:
         self._transport: tuple[int, asyncio.Transport] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._handles = 0
+        self.call_timeout_s = machine.settings.call_timeout_ms / 1000
         self._patience_ms = machine.settings.call_failover_timeout_ms
         self._away: asyncio.Future[None] = self.loop.create_future()  # set when it was away for too long
         self._away_timer: asyncio.TimerHandle | None = None

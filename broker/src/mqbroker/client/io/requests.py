@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from mqbroker.client.errors import ClientError, MessageFault, OutcomeUnknown
 from mqbroker.client.io.driver import LOG
+from mqbroker.client.io.patience import at_most
 from mqbroker.client.io.receiver import Receiver
 from mqbroker.client.io.sender import Sender
 from mqbroker.client.message import Message
@@ -47,7 +48,7 @@ class Requests:
         correlation = f"{self._prefix}-{self._count}"
         future: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         try:
-            async with asyncio.timeout(timeout):
+            async with at_most(timeout, lambda: f"no reply from {address!r} came"):
                 replies, sender = await self._ready(address)
                 self._waiting[correlation] = future
                 await sender.send(replace(message, reply_to=replies.address, correlation_id=correlation))
@@ -74,16 +75,16 @@ class Requests:
         async with self._lock:
             if self._replies is None or self._reader is None or self._reader.done():
                 self._replies = await self._connection.temporary_queue()
-                self._replies.on_interrupted = self._interrupted
+                self._replies._inbox.on_interrupted = self._interrupted
                 self._reader = asyncio.get_running_loop().create_task(self._read(self._replies))
         sender = await self._sender(address)
-        await self._replies.attached()
+        await self._replies._inbox.attached()
         return self._replies, sender
 
     async def _sender(self, address: str) -> Sender:
         async with self._lock:
             found = self._senders.get(address)
-            if found is None or found.is_gone:
+            if found is None or found._outbox.error is not None:
                 found = self._senders[address] = await self._connection.sender(address)
             self._senders.move_to_end(address)
             idle = [name for name, each in self._senders.items() if each is not found and not each.pending_count]
@@ -98,13 +99,20 @@ class Requests:
                 future = self._waiting.get(str(reply.correlation_id))
                 if future is not None and not future.done():
                     future.set_result(reply)
+            self._give_up("the connection was closed")
         except ClientError as error:
             LOG.warning("replies cannot be received any more: %s", error)
-        finally:
-            self._interrupted()
+            self._give_up(error.why)
+        except asyncio.CancelledError:
+            self._give_up("the connection was closed")
+            raise
 
     def _interrupted(self) -> None:
+        self._give_up("the connection was lost")
+
+    def _give_up(self, why: str) -> None:
         for future in self._waiting.values():
             if not future.done():
-                why = "the connection was lost while a reply was due: the request may have been worked on"
-                future.set_exception(OutcomeUnknown(why))
+                future.set_exception(
+                    OutcomeUnknown(f"{why} while a reply was due: the request may have been worked on")
+                )

@@ -1,268 +1,85 @@
-"""Senders: `send` waits for the outcome, `post` only for room, `flush` for the outcomes of what was posted.
-
-Bounded: messages without an outcome are at most `pending_max` and hold at most `pending_bytes_max`; beyond that callers
-wait, in the order in which they came.
-"""
+"""Senders for asyncio: `send` waits for the outcome, `post` only for room, `flush` for outcomes of what was posted."""
 
 from __future__ import annotations
 
-import asyncio
-import os
-from collections import deque
-from collections.abc import AsyncIterable, Callable, Iterable
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterable, Iterable
+from typing import TYPE_CHECKING
 
-from mqbroker.client import inputs
-from mqbroker.client.errors import ClientError, Closed, ManyFailed
-from mqbroker.client.io.driver import Driver
-from mqbroker.client.message import DUPLICATE_ID, Message, encode_message
-from mqbroker.client.options import SenderTerms
-from mqbroker.wire.run import Run
+from mqbroker.client.errors import Closed
+from mqbroker.client.io.outbox import Outbox, Posted, Sendable
+from mqbroker.client.io.patience import at_most
 
 if TYPE_CHECKING:
     from mqbroker.client.io.transaction import Transaction
 
-FAILURES_MAX = 100  # that are kept with their messages; the others are counted
-
-
-class Posted:
-    """Messages whose outcomes somebody asks for together."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.failed_count = 0
-        self.failures: list[tuple[Message, ClientError]] = []
-        self._idle: asyncio.Future[None] | None = None
-
-    def outcome(self, message: Message, failure: Callable[[], ClientError] | None) -> None:
-        """One has its outcome."""
-        self.count -= 1
-        if failure is not None:
-            self.failed_count += 1
-            if len(self.failures) < FAILURES_MAX:
-                self.failures.append((message, failure()))
-        if not self.count and self._idle is not None and not self._idle.done():
-            self._idle.set_result(None)
-
-    async def wait(self) -> None:
-        """Until all have theirs. Raises ManyFailed for those that were not accepted, once."""
-        while self.count:
-            if self._idle is None or self._idle.done():
-                self._idle = asyncio.get_running_loop().create_future()
-            await asyncio.shield(self._idle)
-        failures, count = self.failures, self.failed_count
-        self.failures, self.failed_count = [], 0
-        if count:
-            raise ManyFailed(count, failures)
-
-
-class _Waiter:
-    """Somebody who waits for room."""
-
-    __slots__ = ("future",)
-
-    def __init__(self) -> None:
-        self.future: asyncio.Future[None] | None = None
-
 
 class Sender:
-    """Sends to one address. Made by `Connection.sender`; for the tasks of its loop."""
+    """Sends to one address. Made by `Connection.sender`; for the tasks of its loop.
 
-    def __init__(self, driver: Driver, terms: SenderTerms) -> None:
-        settings = driver.machine.settings
-        self.address = terms.address
-        self._driver = driver
-        self._terms = terms
-        self._handle = driver.new_handle(self)
-        self._count_max = settings.pending_max
-        self._bytes_max = settings.pending_bytes_max
-        self._count = 0
-        self._bytes = 0
-        self._waiters: deque[_Waiter] = deque()
-        self._idle: asyncio.Future[None] | None = None
-        self._posted = Posted()
-        self._error: ClientError | None = None
-        self._id_prefix = os.urandom(16).hex() if terms.duplicate_detection else ""
-        self._id_count = 0
+    A `timeout` in seconds bounds how long a call waits, and then raises TimeoutError; neither that nor cancelling takes
+    back what was sent. Without one it waits as long as it takes, and while the connection is away for as long as
+    call-failover-timeout says.
+    """
 
-    async def open(self) -> Sender:
-        """Used by `Connection.sender`."""
-        handle, terms = self._handle, self._terms
-        await self._driver.patient_open(handle, lambda token: inputs.OpenSender(handle, terms, token))
-        return self
+    def __init__(self, outbox: Outbox) -> None:
+        self._outbox = outbox
+
+    def __repr__(self) -> str:
+        error = self._outbox.error
+        ended = "" if error is None else ", closed" if isinstance(error, Closed) else f", ended: {error.why}"
+        return f"<Sender to {self.address!r}: {self.pending_count} without an outcome{ended}>"
+
+    @property
+    def address(self) -> str:
+        """Where messages go; empty where each says that itself."""
+        return self._outbox.address
 
     @property
     def pending_count(self) -> int:
         """Messages without an outcome."""
-        return self._count
+        return self._outbox.pending_count
 
-    @property
-    def is_gone(self) -> bool:
-        """Whether it has ended, by the application or by the broker."""
-        return self._error is not None
-
-    async def send(self, message: Message | bytes | str, *, transaction: Transaction | None = None) -> None:
+    async def send(
+        self, message: Sendable, *, transaction: Transaction | None = None, timeout: float | None = None
+    ) -> None:
         """Send a message and wait until the broker accepted it; a durable one is on its disk then.
 
         Raises MessageFault, Rejected, Released, Modified or OutcomeUnknown for this message; LinkFailed or
-        ConnectionFailed if nothing can be sent any more; TransactionFailed; TimeoutError after call-failover-timeout.
-        Neither that nor cancelling takes it back.
+        ConnectionFailed if nothing can be sent any more; TransactionFailed; TimeoutError.
         """
-        await self._driver.patient(self._send(_as_message(message), transaction))
+        await self._outbox.send(message, transaction, timeout)
 
-    async def _send(self, message: Message, transaction: Transaction | None) -> None:
-        future: asyncio.Future[None] = self._driver.loop.create_future()
-        await self._put(message, future, transaction)
-        await future
-
-    async def post(self, message: Message | bytes | str, *, transaction: Transaction | None = None) -> None:
+    async def post(
+        self, message: Sendable, *, transaction: Transaction | None = None, timeout: float | None = None
+    ) -> None:
         """Send a message without waiting for its outcome, which `flush` tells. Waits while too many have none."""
-        await self._post_to(self._posted, message, transaction)
+        await self._outbox.post(message, transaction, timeout)
 
-    async def flush(self) -> None:
+    async def flush(self, timeout: float | None = None) -> None:
         """Wait until everything that was posted has its outcome. Raises ManyFailed if any was not accepted."""
-        await self._posted.wait()
+        await self._outbox.flush(timeout)
 
     async def send_many(
-        self, messages: Iterable[Message | bytes | str] | AsyncIterable[Message | bytes | str], *,
-        transaction: Transaction | None = None,
+        self, messages: Iterable[Sendable] | AsyncIterable[Sendable], *, transaction: Transaction | None = None,
+        timeout: float | None = None,
     ) -> int:  # fmt: skip
         """Send all of them, many at a time and in their order, and wait until all are accepted; says how many.
 
         Raises ManyFailed, which has the messages that were not. The iterable is read as fast as the broker takes them.
         """
         together = Posted()
-        sent = 0
-        async for message in _each(messages):
-            await self._post_to(together, message, transaction)
-            sent += 1
-        await together.wait()
+        async with at_most(timeout, lambda: f"{together.count} messages to {self.address!r} got no outcome"):
+            sent = await self._outbox.post_many(messages, together, transaction, None)
+            await together.wait()
         return sent
 
-    async def post_all(
-        self, messages: list[Message | bytes | str], together: Posted, transaction: Transaction | None
-    ) -> int:
-        """Used by the blocking sender: a part of many."""
-        for message in messages:
-            await self._post_to(together, message, transaction)
-        return len(messages)
-
-    async def _post_to(self, posted: Posted, message: Message | bytes | str, transaction: Transaction | None) -> None:
-        posted.count += 1
-        try:
-            await self._put(_as_message(message), posted, transaction)
-        except BaseException:
-            posted.count -= 1
-            raise
-
-    async def close(self) -> None:
+    async def close(self, timeout: float | None = None) -> None:
         """Wait for what is under way, then end. Raises ManyFailed if something posted was not accepted."""
-        try:
-            if self._error is None:
-                while self._count:
-                    self._idle = self._driver.loop.create_future()
-                    await self._idle
-                await self.flush()
-        finally:
-            await self.abandon()
+        count = self.pending_count
+        async with at_most(timeout, lambda: f"the sender to {self.address!r} was closed with {count} messages under "
+                                            "way, which may have been taken: they got no outcome"):  # fmt: skip
+            await self._outbox.close()
 
     async def abandon(self) -> None:
         """End without waiting; what has no outcome gets OutcomeUnknown."""
-        if self._error is None:
-            self._error = Closed(f"the sender of {self.address!r} was closed by the application")
-            self._wake()
-            await self._driver.ask(lambda token: inputs.CloseEnd(self._handle, True, token))
-
-    # -- room ----------------------------------------------------------------------------------------------------------
-
-    async def _put(self, message: Message, sink: Any, transaction: Transaction | None) -> None:
-        payload = self._encoded(message)
-        size = len(payload)
-        if self._waiters or self._is_full(size):
-            await self._wait_for_room(size)
-        if self._error is not None:
-            raise type(self._error)(self._error.why, self._error.condition)
-        txn = None if transaction is None else transaction.txn_on(self._driver)
-        self._count += 1
-        self._bytes += size
-        self._driver.put(inputs.Post(self._handle, inputs.Sending(payload, (self, sink, message), txn)))
-
-    def _encoded(self, message: Message) -> bytes:
-        if self._id_prefix and DUPLICATE_ID not in message.application_properties:
-            # In a copy: the application may send the same object again, and that is another message.
-            self._id_count += 1
-            identity = {DUPLICATE_ID: f"{self._id_prefix}-{self._id_count}"}
-            message = replace(message, application_properties=message.application_properties | identity)
-        return encode_message(message)
-
-    def _is_full(self, size: int) -> bool:
-        return self._count >= self._count_max or (self._count > 0 and self._bytes + size > self._bytes_max)
-
-    async def _wait_for_room(self, size: int) -> None:
-        """Whoever came first goes first: one waiter is in front until there is room for it."""
-        waiter = _Waiter()
-        self._waiters.append(waiter)
-        try:
-            while self._error is None and (self._waiters[0] is not waiter or self._is_full(size)):
-                waiter.future = self._driver.loop.create_future()
-                await waiter.future
-        finally:
-            self._waiters.remove(waiter)
-            self._wake()  # whoever is next may have room as well
-
-    def _wake(self) -> None:
-        for waiter in self._waiters:
-            if waiter.future is not None and not waiter.future.done():
-                waiter.future.set_result(None)
-            if self._error is None:
-                return
-
-    # -- from the driver -----------------------------------------------------------------------------------------------
-
-    def outcomes(self, sendings: list[inputs.Sending], failure: Callable[[], ClientError] | None) -> None:
-        """Messages have their outcome."""
-        for sending in sendings:
-            self._count -= 1
-            self._bytes -= len(sending.payload)
-            _, sink, message = sending.token
-            if isinstance(sink, Posted):
-                sink.outcome(message, failure)
-            elif not sink.done():
-                if failure is None:
-                    sink.set_result(None)
-                else:
-                    sink.set_exception(failure())
-        if not self._count and self._idle is not None and not self._idle.done():
-            self._idle.set_result(None)
-        self._wake()
-
-    def gone(self, error: ClientError) -> None:
-        """The sender has ended."""
-        self._error = self._error or error
-        self._wake()
-
-    def arrived(self, epoch: int, run: Run, delivery_id: int, is_settled: bool) -> None:
-        """Nothing arrives here."""
-
-    def interrupted(self) -> None:
-        """What had no outcome is the machine's to send again."""
-
-    def restored(self, address: str) -> None:
-        """It goes on."""
-
-    def at_end(self) -> None:
-        """A sender has no end of messages."""
-
-
-def _as_message(message: Message | bytes | str) -> Message:
-    return message if isinstance(message, Message) else Message(message)
-
-
-async def _each(messages: Iterable[Any] | AsyncIterable[Any]) -> Any:
-    if isinstance(messages, AsyncIterable):
-        async for message in messages:
-            yield message
-    else:
-        for message in messages:
-            yield message
+        await self._outbox.end()

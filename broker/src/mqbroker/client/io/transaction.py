@@ -21,18 +21,8 @@ class Transaction:
         self._driver = driver
         self._txn: inputs.Txn | None = None
 
-    @property
-    def txn(self) -> inputs.Txn:
-        """What names it. Raises TransactionFailed outside of its time."""
-        if self._txn is None:
-            raise TransactionFailed("the transaction has not begun, or has ended: begin one with `async with`")
-        return self._txn
-
-    def txn_on(self, driver: Driver) -> inputs.Txn:
-        """The same for a sender or receiver. Raises TransactionFailed where a redirect took it to another broker."""
-        if driver is not self._driver:
-            raise TransactionFailed("the sender or receiver is at another broker than the transaction; see redirect-to")
-        return self.txn
+    def __repr__(self) -> str:
+        return f"<Transaction: {'open' if self._txn is not None else 'not begun, or ended'}>"
 
     async def begin(self) -> Transaction:
         """Begin; `async with` does it."""
@@ -48,7 +38,7 @@ class Transaction:
         await self._finish(is_commit=False)
 
     async def _finish(self, *, is_commit: bool) -> None:
-        txn, self._txn = self.txn, None
+        txn, self._txn = txn_of(self, self._driver), None
         await self._driver.patient(self._driver.ask(lambda token: inputs.Finish(txn, is_commit, token)))
 
     async def __aenter__(self) -> Transaction:
@@ -64,3 +54,14 @@ class Transaction:
         else:
             with suppress(ClientError):  # the error that brought us here says more
                 await self.rollback()
+
+
+def txn_of(transaction: Transaction, driver: Driver) -> inputs.Txn:
+    """What names it on the connection of a sender or receiver. Raises TransactionFailed outside of its time, and where
+    a redirect took that one to another broker.
+    """
+    if driver is not transaction._driver:
+        raise TransactionFailed("the sender or receiver is at another broker than the transaction; see redirect-to")
+    if transaction._txn is None:
+        raise TransactionFailed("the transaction has not begun, or has ended: begin one with `async with`")
+    return transaction._txn
