@@ -88,6 +88,19 @@ def test_who_has_a_link_is_not_forgotten_for_those_that_have_none() -> None:
     assert "source-0" not in known._ranges
 
 
+def test_of_those_without_a_link_that_goes_first_whose_link_ended_first() -> None:
+    known = Arrivals(Stage().broker.store)
+    names = [f"source-{number}" for number in range(arrivals.SOURCES_MAX)]
+    for name in names:
+        known.attached(name)
+        known._known(name)
+    for name in reversed(names):
+        known.detached(name, is_for_good=False)
+    known._known("new")
+    assert names[-1] not in known._ranges
+    assert names[0] in known._ranges
+
+
 def test_a_source_is_forgotten_when_the_last_of_its_links_ends_for_good() -> None:
     stage = Stage()
     taken_on_the_way(stage)

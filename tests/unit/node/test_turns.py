@@ -11,7 +11,18 @@ from mqbroker.node import inputs as given
 from mqbroker.node.effects import Batch, PauseReading, Send
 from mqbroker.node.turns import ALONE_WORK, LOST_WORK, TURN_WORK, UNREAD_BYTES_MAX
 from mqbroker.wire.frames import EMPTY_FRAME
-from mqbroker.wire.performatives import Attach, Begin, Disposition, Flow, Open, SaslMechanisms, SaslOutcome
+from mqbroker.wire.performatives import (
+    Attach,
+    Begin,
+    Close,
+    Detach,
+    Disposition,
+    End,
+    Flow,
+    Open,
+    SaslMechanisms,
+    SaslOutcome,
+)
 
 from tests.support import frames
 from tests.support.stage import Stage, options_with
@@ -278,6 +289,25 @@ def test_who_is_lost_and_was_far_ahead_costs_little() -> None:
     assert 1 < len(taken_in) <= (LOST_WORK + TURN_WORK) // work.GENERAL[Begin] + 1
     assert conn not in stage.broker.peers
     assert any(frames.of_kind(sent_to(other, batch), Begin) for batch in batches)
+
+
+@pytest.mark.parametrize(
+    ("bad", "answer"),
+    [(frames.flow(777, 1), End), (frames.transfer(0, handle=1), Detach), (frames.begun(), Close)],
+    ids=["session", "link", "connection"],
+)
+def test_a_fault_costs_as_what_it_is_answered_with(bad: bytes, answer: type) -> None:
+    stage = Stage()
+    conn = bare(stage)
+    stage.talk(conn, frames.anonymous() + frames.opened() + frames.begun() + frames.receiver())
+    stage.now_ns += 1000 * NS_PER_MS
+    stage.talk(conn, EMPTY_FRAME)
+    connection = stage.broker.peers[conn].connection
+    before = connection.allowance
+    connection.receive(bad)
+    assert len(frames.of_kind(b"".join(map(bytes, connection.out)), answer)) == 1
+    named = work.GENERAL[Begin] if answer is Close else work.FLOW if answer is End else work.TRANSFER
+    assert before - connection.allowance >= named + (0 if answer is Close else work.OTHER)
 
 
 def test_who_is_lost_later_has_a_bound_of_its_own() -> None:
