@@ -13,6 +13,7 @@ import pytest
 from mqbroker.base.errors import StorageFault
 from mqbroker.io import placing
 from mqbroker.io.files import Files
+from mqbroker.io.large_directory import LargeDirectory
 
 from tests.support.journal_model import Model
 from tests.support.patience import PATIENCE_S
@@ -73,6 +74,19 @@ def test_power_cut(disk: LossyDisk, tmp_path: Path, kind: str, number: int, mode
     assert disk.order("is_off"), f"never reached: {disk.order('calls')}"
     assert writer.returncode != 0
     check(disk, notes, mode, number)
+
+
+def test_a_large_message_that_is_finished_is_there_after_a_power_cut(disk: LossyDisk) -> None:
+    """Its bytes, its name, and the directory, which is made for the first of them."""
+    directory = LargeDirectory(disk.mountpoint / "large-messages")
+    for file in (1, 2):
+        directory.write(file, 0, [b"a" * 3000])
+        directory.write(file, 3000, [b"b" * 500])
+        directory.finish(file, sync=True)
+    disk.power_cut()
+    left = LargeDirectory(disk.leave("lost", 1) / "large-messages")
+    assert left.sizes() == {1: 3500, 2: 3500}
+    assert left.read(2, 2998, 4) == b"aabb"
 
 
 def test_a_directory_that_was_made_is_there_after_a_power_cut(disk: LossyDisk) -> None:

@@ -13,7 +13,7 @@ from mqbroker.config.options import defaults
 from mqbroker.io.disk import Disk
 from mqbroker.io.files import Files
 from mqbroker.io.journal_directory import JournalDirectory
-from mqbroker.journal.format import file_name
+from mqbroker.journal.format import FILE_HEADER_BYTES, file_name
 from mqbroker.journal.plan import Journal
 
 from .faulty_files import FaultyFiles, Point
@@ -105,6 +105,19 @@ def test_what_a_start_settled_is_settled_after_a_power_cut(path: Path) -> None:
     assert sorted(file.name for file in path.iterdir()) == before == [
         file_name(1), file_name(2), file_name(3) + ".damaged-1"
     ]  # fmt: skip
+
+
+def test_what_was_cut_off_is_wiped_on_disk(tmp_path: Path) -> None:
+    """Also where nothing of the file is left that would be written again: its first entry was cut short."""
+    path = tmp_path / "journal"
+    work(directory_at(path), range(1, 12))
+    content = (path / file_name(3)).read_bytes()
+    (path / file_name(3)).write_bytes(content[:5_000].ljust(len(content), b"\0"))
+    files = FaultyFiles(path, None, 1)
+    (cut,) = directory_at(path, files).load().cuts
+    assert (cut.segment, cut.offset) == (3, FILE_HEADER_BYTES)
+    files.leave("lost")
+    assert not any((path / file_name(3)).read_bytes()[FILE_HEADER_BYTES:])
 
 
 @pytest.mark.parametrize("seed", range(12))

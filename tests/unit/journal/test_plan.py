@@ -243,3 +243,18 @@ def test_what_a_call_costs() -> None:
     per_call_us = (time.perf_counter() - started_s) / (n / 2) * 1e6
     assert per_call_us < 20
     assert n < plan.COMPACT_IDS_MAX * 1000
+
+
+def test_what_is_reserved_outlives_the_segment_that_says_so() -> None:
+    journal, disk = new(journal_compact_min_files=0)
+    journal.reserve(1_000_000)
+    take(journal, disk)
+    for number in range(1, 20):
+        journal.store(number, 1, (1,), bytes(900))
+        take(journal, disk)
+        journal.settle(1, number, 1)
+        take(journal, disk)
+        for segment in journal.deletable():
+            disk.delete(segment)
+    assert 1 not in disk.files
+    assert disk.recover().next_id >= 1_000_000

@@ -241,6 +241,50 @@ def test_queues_whose_messages_meet_again_take_turns() -> None:
     assert some.bodies == bodies[2:5]
 
 
+def test_what_waits_for_the_disk_has_its_turn_too() -> None:
+    """What is not durable does not wait, and overtakes nothing on its way to a queue that gets both."""
+    cluster, a, b = pair()
+    topic = {"capabilities": ("topic",)}
+    red = {SELECTOR: Described(SELECTOR, "colour = 'red'")}
+    everything = Consumer(b, "everything", "news", credit=100, source=topic)
+    Consumer(b, "some", "news", credit=100, source=topic, filter=red)
+    cluster.run()
+    producer = Producer(a, address="news")
+    for colour in ("red", "blue"):  # both queues are there, with their links
+        producer.publish(colour.encode(), application_properties={"colour": colour})
+    cluster.run()
+    a.is_disk_held = True
+    producer.publish(b"first", durable=True, application_properties={"colour": "red"})
+    producer.publish(b"second", durable=False, application_properties={"colour": "blue"})
+    cluster.run()
+    assert everything.bodies == [b"red", b"blue"]
+    a.is_disk_held = False
+    cluster.run()
+    cluster.wait(1_000)
+    assert everything.bodies == [b"red", b"blue", b"first", b"second"]
+
+
+def test_nothing_leaves_before_it_is_on_disk_how_far_ids_go() -> None:
+    cluster, a, b = pair()
+    consumer = Consumer(b, credit=100)
+    cluster.run()
+    Producer(a, "before").publish(b"before", durable=False)
+    cluster.run()
+    assert consumer.bodies == [b"before"]
+    a.crash()
+    cluster.run()
+    a.is_disk_held = True
+    a.start()
+    cluster.wait(3_000)
+    producer = Producer(a, "after")
+    producer.publish(b"after", durable=False)
+    cluster.wait(1_000)
+    assert (a.state("b"), waiting(a, "b"), consumer.bodies) == ("up", 1, [b"before"])
+    a.is_disk_held = False
+    cluster.wait(1_000)
+    assert consumer.bodies == [b"before", b"after"]
+
+
 def test_a_node_without_the_queue_has_its_messages_routed_again() -> None:
     cluster, a, b = pair()
     Consumer(b, credit=0)
