@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from mqbroker.amqp.events import Dead, Opened
+from mqbroker.node import inputs as given
 from mqbroker.wire.performatives import Open
 from mqbroker.wire.types import Symbol
 
+from tests.support import frames
 from tests.support.stage import Stage, Talker
 
 SOLE = Symbol("sole-connection-for-container")
@@ -48,3 +50,28 @@ def test_names_are_free_again_after_a_crash() -> None:
     stage.crash()
     stage.start()
     assert fate(connect(stage, "app")) == "open"
+
+
+def test_the_name_is_free_while_what_its_owner_sent_before_it_left_is_taken_in() -> None:
+    """It closed and did not wait for the answer, and is back before its last messages had their turn."""
+    stage = Stage()
+    greeting = frames.anonymous() + frames.AMQP_HEADER
+    opened = greeting + frames.frame(Open(container_id="app", max_frame_size=65536, desired_capabilities=(SOLE,)))
+    first = stage.accept()
+    stage.talk(first, opened + frames.begun() + frames.sender("orders"))
+    last = b"".join(frames.transfer(2 * number, settled=True) for number in range(1000))
+    second = stage.accept()
+    stage.step()
+    stage.give(given.Received(first, last + frames.close()))
+    stage.give(given.Closed(first, "closed by the peer"))
+    stage.give(given.Received(second, opened))
+    while not (said := frames.of_kind(bytes(stage.sent[second]), Open)):
+        stage.turn()
+    assert first in stage.broker.peers, "still to be worked off"
+    assert not said[0].properties.get(Symbol("amqp:connection-establishment-failed"))
+    stage.step()
+    stage.run()
+    assert stage.broker.store.queues["orders"].message_count == 1000
+    assert list(stage.broker.peers) == [second]
+    third = connect(stage, "app")
+    assert fate(third) == "amqp:invalid-field", "and then it is not"

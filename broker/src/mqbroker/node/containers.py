@@ -25,7 +25,7 @@ class Containers:
         if opened is None or SOLE_CONNECTION not in (opened.desired_capabilities or ()):
             return True
         owner = self._owners.get(opened.container_id)
-        if owner is not None and not owner.connection.is_dead:
+        if owner is not None and not (owner.connection.is_dead or peer.broker.turns.is_gone(owner)):
             return False
         LOOK.has_touched = True
         self._owners[opened.container_id] = peer

@@ -84,6 +84,10 @@ class Turns:
         """Whether it said something that was not looked at so far."""
         return peer.conn in self._line
 
+    def is_gone(self, peer: Peer) -> bool:
+        """Whether its transport is gone, and only what it sent before is still to be taken in."""
+        return peer.conn in self._gone
+
     # -- what comes ----------------------------------------------------------------------------------------------------
 
     def accepted(self, accepted: Accepted) -> None:
