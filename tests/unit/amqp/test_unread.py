@@ -138,3 +138,20 @@ def test_what_is_no_close_at_all_ends_in_no_order(size: int) -> None:
     data = b"x" * (size - len(looking)) + looking
     assert not ends_in_order([data])
     assert not ends_in_order([data[:5], data[5:]])
+
+
+def test_who_asks_for_more_while_something_is_taken_in_has_it_once() -> None:
+    """Whoever handles events may call for what is kept, as the end of a wait does; it comes when its turn has come."""
+    connection = opened()
+    seen: list[str] = []
+
+    def handle() -> None:
+        events, connection.events = connection.events, []
+        seen.extend(event.attach.name for event in events if isinstance(event, Attaching))
+        connection.receive(b"", handle)
+
+    names = [f"link-{number}" for number in range(5)]
+    said = [frames.sender(handle=number + 1, name=name) for number, name in enumerate(names)]
+    take_in(connection, b"".join(said), handle)
+    assert seen == names
+    assert connection.unread_bytes == 0

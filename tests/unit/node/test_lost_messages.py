@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 from mqbroker.core.leaving import HOLD_MS
+from mqbroker.wire.performatives import Attach, Source, Target
+from mqbroker.wire.types import Symbol
 
+from tests.support import frames
 from tests.unit.admin.site import Site
 
 HELD_S = HOLD_MS // 1000
@@ -161,3 +164,33 @@ def test_what_a_consumer_accepts_is_acknowledged_and_nothing_else() -> None:
     site.stage.admin("settle", 7, tag=next(iter(site.stage.broker.local._tags[7])), outcome="accepted")
     assert (row(site)[1], site.stage.broker.store.acknowledged_total) == (2, 2)
     assert not any(leaving(site).left_totals.values())
+
+
+def delivery_counts(site: Site) -> list[int]:
+    return [message["delivery_count"] for message in site.do("browse", queue="orders")["messages"]]
+
+
+def test_a_rejected_one_that_stays_was_delivered_once_at_least() -> None:
+    site = site_of("no queue")
+    end(site, "rejected", 2)
+    site.stage.wait(HOLD_MS + 1000)
+    assert delivery_counts(site) == [1, 1]
+    site.restart()
+    assert delivery_counts(site) == [1, 1]
+
+
+def test_a_queue_that_is_to_go_goes_although_what_was_in_delivery_has_no_other_place() -> None:
+    site = site_of("no queue")
+    stage = site.stage
+    conn = stage.accept()
+    source = Source(address="orders", capabilities=(Symbol("topic"), Symbol("shared")))
+    attach = Attach(name="sub", handle=0, role=True, source=source, target=Target())
+    stage.talk(conn, frames.anonymous() + frames.opened() + frames.begun() + frames.frame(attach))
+    site.do("queue-delete", name="orders")
+    site.send("orders", "m")
+    name = "raw.sub:shared-volatile"
+    assert len(site.take(name, session=7)) == 1
+    stage.talk(conn, frames.close())
+    assert stage.broker.store.queues[name].delivering_count == 1, "a person has it"
+    assert stage.admin("settle", 7, tag=next(iter(stage.broker.local._tags[7])), outcome="rejected") == {}
+    assert name not in stage.broker.store.queues
