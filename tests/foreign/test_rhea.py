@@ -167,6 +167,19 @@ def test_time_to_live_and_delay(broker: BrokerProcess, client: LinkClient, queue
     assert time.monotonic() - sent_s > 0.4
 
 
+def test_a_message_with_a_body_alone_that_is_in_a_file(make_broker: Make, rhea: LinkClient) -> None:
+    """Without a section before its body there is nothing to be sent before that is read."""
+    limits = {"amqp-min-large-message-size-bytes": 100_000, "large-message-in-memory-max-size-bytes": 0}
+    broker = make_broker(options={"limits": limits})
+    broker.start()
+    rhea.connect("c", broker)
+    rhea.sender("c", "out", "orders")
+    assert rhea.send("out", "x" * 300_000, "small") == ["accepted"] * 2
+    rhea.receiver("c", "in", "orders")
+    assert rhea.bodies("in", 2) == ["x" * 300_000, "small"]
+    assert "connection-failed" not in broker.log
+
+
 def test_a_silent_connection_stays_open(make_broker: Make, rhea: LinkClient) -> None:
     """rhea closes when nothing comes for the time that it announced, which other clients announce by half."""
     broker = make_broker(listener={"idle-timeout-ms": 3000})

@@ -8,10 +8,9 @@ import pytest
 from mqbroker.base.errors import StorageFault
 from mqbroker.core.message_view import MessageView
 from mqbroker.node import inputs as given
-from mqbroker.wire.performatives import (
-    Modified,
-)
-from mqbroker.wire.sections import Properties, build_message
+from mqbroker.wire.performatives import Accepted, Modified
+from mqbroker.wire.scan import DATA
+from mqbroker.wire.sections import Header, Properties, build_message, decode_header, encode_section
 from mqbroker.wire.types import Described, Symbol
 
 from tests.support import frames
@@ -267,6 +266,27 @@ def test_the_first_of_a_group_is_marked_as_any_other(key: str, wanted: list[bool
         assert consumer.bodies == [content(number) for number in range(3)]
         assert {header_of(event).delivery_count or 0 for event in consumer.incoming} == {deliveries}
         stage.drop(consumer.talker)  # so they come again, with a count
+
+
+@pytest.mark.parametrize("properties", [b"", b"\x00\x53\x73\x45"], ids=["body only", "properties"])
+def test_no_transfer_of_it_is_empty_also_where_it_has_nothing_before_its_body(properties: bytes) -> None:
+    stage, sent = stage_of(), properties + encode_section(DATA, content(1))
+    producer = Producer(stage)
+    assert producer.link.session.send_message(producer.link, [sent], "token")
+    stage.run()
+    conn = stage.accept()
+    stage.talk(conn, frames.anonymous() + frames.opened() + frames.begun())
+    stage.talk(conn, frames.receiver("orders", handle=0, credit=1))
+    stage.run()
+    parts = [each[1] for each in frames.heard(bytes(stage.sent[conn])) if isinstance(each, tuple)]
+    assert len(parts) > 1
+    assert all(parts)
+    got = b"".join(parts)
+    assert got.endswith(sent)
+    if not properties:
+        assert decode_header(got, 0, len(got))[0] == Header()
+    stage.talk(conn, frames.disposition(0, 0, Accepted()))
+    assert is_clean(stage)
 
 
 def test_what_waited_for_a_file_and_is_taken_in_then_has_its_socket_read_again() -> None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 # that do not read at all must not cost a thousand times what a fast one needs.
 OUT_BYTES_MIN: Final = 256 << 10
 OUT_BYTES_MAX: Final = 4 << 20
+EMPTY_HEADER: Final = encode_composite(Header())  # what a message without one means (AMQP 1.0 §3.2.1)
 
 
 class LinkConsumer:
@@ -140,7 +141,8 @@ class LinkConsumer:
         payload = self.rewritten(queue, segment)
         head = bytes(segment.run.payload(segment.start)) if payload is None else b"".join(payload)
         self.download = Download(self, queue, large)
-        self.download.begin(head, token)
+        # Its first transfer goes before its body is read, and there are clients that take an empty one for a fault.
+        self.download.begin(head or EMPTY_HEADER, token)
         if segment.deliveries and token is not None:
             self._count(queue, segment.part(segment.start, 1))
         self.peer.broker.activity.went(self.link, 1, self.peer.broker.at.monotonic_ns)
