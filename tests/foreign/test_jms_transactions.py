@@ -231,6 +231,28 @@ def test_a_transaction_that_takes_too_long_cannot_be_committed(make_broker: Make
     assert (depth(broker, "in"), depth(broker, "out")) == (0, 1)
 
 
+def test_a_commit_for_which_there_is_no_room_is_rolled_back(make_broker: Make, jms: JmsClient) -> None:
+    """And that is said, so that nobody has to think that it may have happened."""
+    settings = {"small": {"max-size-messages": 2, "address-full-policy": "FAIL"}}
+    broker = make_broker(options={"address-settings": settings})
+    broker.start()
+    jms.connect("c", broker)
+    jms.session("c", "s")
+    jms.session("c", "tx", mode="transacted")
+    jms.put("s", "queue:in", "a")
+    jms.consumer("tx", "in", "queue:in")
+    jms.producer("tx", "out", "queue:small")
+    assert jms.bodies("in") == ["a"]
+    jms.send("out", "1", "2", "3")
+    why = jms.refusal("commit", session="tx")
+    assert why.startswith("TransactionRolledBackException")
+    assert "amqp:resource-limit-exceeded" in why
+    assert redeliveries(jms, "in", 1) == [("a", True, 2)]
+    jms.send("out", "1")
+    jms.ask("commit", session="tx")
+    assert (depth(broker, "in"), depth(broker, "small")) == (0, 1)
+
+
 def test_what_was_committed_outlives_a_crash_and_the_rest_does_not(make_broker: Make, jms: JmsClient) -> None:
     broker = make_broker()
     broker.start()

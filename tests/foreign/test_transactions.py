@@ -95,6 +95,6 @@ def test_a_transaction_that_is_too_large_fails_by_its_commit(make_broker: Callab
     broker.start()
     steps = [{"send": [f"m{number}" for number in range(20)], "end": "commit"}, {"send": ["z"], "end": "commit"}]
     rows = run(broker, "orders", "invoices", steps, is_before=False)
-    assert [row[0] for row in rows] == ["failed: amqp:transaction:rollback", "committed"]
+    assert [row[0] for row in rows] == ["failed: amqp:resource-limit-exceeded", "committed"]
     wait_for_depth(broker, "invoices", 1)
     assert "transaction-max-size-bytes" in broker.log

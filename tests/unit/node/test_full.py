@@ -262,7 +262,7 @@ def test_a_commit_asks_whether_there_is_room_for_all_of_it(
     orders = script.stage.broker.store.queues["orders"]
     fits = before + count <= most
     drops = "DROP" in settings.values()
-    assert ("amqp:transaction:rollback" in said) == (not fits and not drops)
+    assert ("amqp:resource-limit-exceeded" in said) == (not fits and not drops)
     assert orders.message_count == (before + count if fits else most if drops else before)
     meters = script.stage.broker.store.meters
     assert (meters.dropped_total, meters.refused_total) == (
@@ -280,7 +280,7 @@ def test_a_commit_asks_for_bytes_too_and_for_all_queues_of_the_address() -> None
         script.stage.admin("queue-create", name=name, address="orders", routing_type="multicast")
     script.run("attach p to orders")
     assert "rollback" not in commit(script, *["publish p orders size=300 durable"] * 3)
-    assert "rollback" in commit(script, *["publish p orders size=300 durable"] * 4)
+    assert "resource-limit-exceeded" in commit(script, *["publish p orders size=300 durable"] * 4)
     assert script.stage.broker.store.queues["one"].message_count == 3
     assert script.stage.broker.store.memory.held_bytes < 3_000
 
@@ -291,7 +291,7 @@ def test_what_a_transaction_takes_out_makes_room_for_what_it_brings() -> None:
     script.run("attach p to orders")
     script.run("publish p orders count=2 durable")
     script.run("attach p from q credit=2")
-    assert "rollback" in commit(script, "publish p orders durable")
+    assert "resource-limit-exceeded" in commit(script, "publish p orders durable")
     assert "rollback" not in commit(script, "accept p m1", "publish p orders durable")
     assert script.stage.broker.store.queues["q"].message_count == 2
 
@@ -342,5 +342,5 @@ def test_what_a_transaction_sends_again_needs_no_room() -> None:
     for number in range(2):
         said = commit(script, "publish p orders durable _AMQ_DUPL_ID=one")
         assert "accepted: t1" in said, (number, said)
-    assert "rejected (amqp:transaction:rollback): t1" in commit(script, "publish p orders durable _AMQ_DUPL_ID=two")
+    assert "rejected (amqp:resource-limit-exceeded): t1" in commit(script, "publish p orders durable _AMQ_DUPL_ID=two")
     assert script.stage.broker.store.queues["orders"].message_count == 2

@@ -79,7 +79,7 @@ def test_a_message_that_ends_its_link_ends_the_transaction(name: str, settled: b
     stage, conn = begun()
     said = stage.talk(conn, posted(1, MESSAGE, settled=settled) + LOST[name](settled))
     assert [each.error is not None for each in frames.of_kind(said, Detach)] == [True]
-    assert end_of(stage, conn) == ("amqp:transaction:rollback", 0)
+    assert end_of(stage, conn) == ("amqp:illegal-state", 0)
 
 
 @pytest.mark.parametrize("settled", [True, False])
@@ -90,7 +90,7 @@ def test_so_does_one_without_credit(settled: bool) -> None:
     session.by_peer_handle[0].credit = 0
     said = stage.talk(conn, posted(2, MESSAGE, settled=settled))
     assert frames.errors(said) == [("Detach", "amqp:link:transfer-limit-exceeded")]
-    assert end_of(stage, conn) == ("amqp:transaction:rollback", 0)
+    assert end_of(stage, conn) == ("amqp:illegal-state", 0)
 
 
 def test_so_does_one_in_a_session_that_has_ended() -> None:
@@ -99,7 +99,7 @@ def test_so_does_one_in_a_session_that_has_ended() -> None:
                          channel=1)  # fmt: skip
     said = stage.talk(conn, posted(1, MESSAGE, settled=True) + fault + posted(2, MESSAGE, settled=True, channel=1))
     assert [str(each.error.condition) for each in frames.of_kind(said, End)] == ["amqp:session:unattached-handle"]
-    assert end_of(stage, conn) == ("amqp:transaction:rollback", 0)
+    assert end_of(stage, conn) == ("amqp:illegal-state", 0)
 
 
 @pytest.mark.parametrize("settled", [True, False])
@@ -109,7 +109,7 @@ def test_a_delivery_without_a_message_keeps_its_link_and_ends_the_transaction(se
     assert frames.errors(said) == []
     told = [(each.first, each.state.error.condition) for each in frames.of_kind(said, Disposition)]
     assert told == ([] if settled else [(2, "amqp:decode-error")])
-    assert end_of(stage, conn) == ("amqp:transaction:rollback", 0)
+    assert end_of(stage, conn) == ("amqp:decode-error", 0)
 
 
 def test_an_empty_delivery_outside_of_the_transaction_is_no_matter_of_it() -> None:

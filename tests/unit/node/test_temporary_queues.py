@@ -62,7 +62,7 @@ def test_a_commit_with_a_message_for_one_that_is_gone_is_rolled_back() -> None:
     talk.run("declare d t1")
     assert talk.run(f"publish d {name} txn=t1") == ["d learns provisionally accepted: m1"]
     talk.run("detach c temporary")
-    assert talk.run("commit d t1") == ["d learns rejected (amqp:transaction:rollback): t1"]
+    assert talk.run("commit d t1") == ["d learns rejected (amqp:not-found): t1"]
     assert names(talk) == []
 
 

@@ -1,5 +1,8 @@
 """Transactions of a connection: coordinator links, what is enlisted, how it ends, when it times out (AMQP 1.0 part 4).
 
+A commit that fails is answered by the condition of its cause. AMQP has `amqp:transaction:rollback` for that, which Qpid
+JMS takes for doubt; any other is a transaction that was rolled back there, and says more everywhere.
+
 A transaction belongs to the coordinator link on which it was declared and ends with it at the latest; any session of
 the connection may work in it. The discharge is answered when the commit is on disk, after everything that it settled.
 """
@@ -191,9 +194,9 @@ class Transactions:
         try:
             with broker.permissions.acting(self._peer.actor):
                 addresses = work.prepare()
-        except Refused as refused:
+        except Refused:
             self._roll_back(ongoing)
-            raise Refused(ROLLBACK, f"{refused.condition}: {refused.description}") from None
+            raise
         settlements = ongoing.take_over()
         rejected = work.rejected_count
         LOOK.has_touched = True
@@ -266,7 +269,7 @@ class Transactions:
             self._take_in(ongoing, link.owner, run)
         failure = ongoing.work.failure
         if not is_settled:
-            outcome = Accepted() if failure is None else Rejected(error=_told(failure))
+            outcome = Accepted() if failure is None else Rejected(error=_told(_provisional(failure)))
             state = TransactionalState(txn_id=txn_id, outcome=outcome)
             link.session.dispose(delivery_id, delivery_id, state, as_receiver=True)
 
@@ -278,7 +281,7 @@ class Transactions:
         """Something that was to be posted cannot be."""
         ongoing = self._ongoing.get(txn_id)
         if ongoing is not None and ongoing.work.is_open:
-            self._fail(ongoing, Refused(ROLLBACK, f"{refused.condition}: {refused.description}"))
+            self._fail(ongoing, refused)
 
     def _refuse(self, event: Posted, refused: Refused) -> None:
         LOOK.has_touched = True
@@ -310,7 +313,7 @@ class Transactions:
                 raise Refused("amqp:resource-limit-exceeded", why)
         except Refused as refused:
             self._peer.broker.counters.refused += run.count
-            self._fail(ongoing, Refused(ROLLBACK, f"{refused.condition}: {refused.description}"))
+            self._fail(ongoing, refused)
             return
         ongoing.work.post(address, run, routing)
 
@@ -342,7 +345,7 @@ class Transactions:
         try:
             ongoing.work.check(more_parts=len(ongoing.enlisted))
         except Refused as refused:
-            self._fail(ongoing, Refused(ROLLBACK, f"{refused.condition}: {refused.description}"))
+            self._fail(ongoing, refused)
 
     def _settle_copies(self, event: Retired, first: int, count: int) -> None:
         """What a browser was sent hangs on nothing."""
@@ -434,6 +437,13 @@ def _request_in(payload: bytes) -> Declare | Discharge:
 
 def _unknown(txn_id: bytes) -> Refused:
     return Refused(UNKNOWN, f"there is no transaction {txn_id[:32].hex()}: never declared here, or at its end already")
+
+
+def _provisional(failure: Refused) -> Refused:
+    """What is said of a message whose transaction can only be rolled back, for whatever reason that is."""
+    if failure.condition in (UNKNOWN, ROLLBACK, TIMEOUT):
+        return failure
+    return Refused(ROLLBACK, f"{failure.condition}: {failure.description}")
 
 
 def _told(refused: Refused) -> Error:
