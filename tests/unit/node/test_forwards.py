@@ -350,9 +350,13 @@ def test_who_is_short_of_room_gives_no_credit_and_refuses_nothing() -> None:
     assert waiting(a, "b") == 0
 
 
-def lost_with_five(action: str) -> tuple[ClusterStage, ClusterNode, ClusterNode]:
+def lost_with_five(action: str, *, takes_dead: bool = True) -> tuple[ClusterStage, ClusterNode, ClusterNode]:
     """A node that is gone while five messages wait for it."""
-    settings = {"#": {"dead_letter_address": "dead", "auto_create_dead_letter_resources": True}}
+    settings: dict[str, dict[str, Any]] = {"#": {"dead_letter_address": "dead"}}
+    if takes_dead:
+        settings["#"]["auto_create_dead_letter_resources"] = True
+    else:
+        settings["dead"] = {"auto_create_queues": False, "auto_create_addresses": False}
     cluster, a, b = pair(on_node_lost=action, node_lost_grace=60_000, options={"address_settings": settings})
     Consumer(b, credit=0)
     cluster.run()
@@ -416,6 +420,16 @@ def test_or_become_dead_letters() -> None:
         sum(queue.message_count for name, queue in a.broker.store.queues.items() if "DLQ" in name or name == "dead")
         == 5
     )
+
+
+def test_or_are_gone_and_told_of_where_the_address_does_not_take_them() -> None:
+    """What waits for a node that is given up would be held for good."""
+    cluster, a, _ = lost_with_five("dead-letter", takes_dead=False)
+    cluster.wait(1_000)
+    assert waiting(a, "b") == 0
+    assert a.broker.store.leaving.lost_totals["killed"] == 5
+    assert a.broker.store.leaving.held_total == 0
+    assert a.events("messages-lost")
 
 
 def test_or_wait() -> None:
