@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -62,6 +63,19 @@ def test_of_many_at_once_one_has_it(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     assert len(won) == 1
+
+
+def test_nobody_looks_while_another_one_writes(tmp_path: Path) -> None:
+    place, seen = tmp_path / "lock", list[Any]()
+    change_lock.take(holder(), place=str(place))
+    with place.open("r+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        waiting = threading.Thread(target=lambda: seen.append(change_lock.take(holder(8), place=str(place))))
+        waiting.start()
+        waiting.join(0.3)
+        assert seen == []
+    waiting.join()
+    assert seen == [holder()]
 
 
 def test_what_is_not_whole_notes_nobody(tmp_path: Path) -> None:
