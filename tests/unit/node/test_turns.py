@@ -8,6 +8,7 @@ import pytest
 from mqbroker.amqp import work
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.node import inputs as given
+from mqbroker.node import turns
 from mqbroker.node.effects import Batch, PauseReading, Send
 from mqbroker.node.turns import ALONE_WORK, LOST_WORK, TURN_WORK, UNREAD_BYTES_MAX
 from mqbroker.wire.frames import EMPTY_FRAME
@@ -45,6 +46,13 @@ def steps(stage: Stage, *inputs: given.Input) -> list[Batch]:
         assert len(batches) < 50
         batches.append(stage.broker.step([], stage.at))
     return batches
+
+
+def steps_of(stage: Stage, *inputs: given.Input) -> None:
+    """As many steps as the node wants, with what they bring written down."""
+    for each in inputs:
+        stage.give(each)
+    stage.step()
 
 
 def sent_to(conn: int, batch: Batch) -> bytes:
@@ -289,6 +297,36 @@ def test_who_is_lost_and_was_far_ahead_costs_little() -> None:
     assert 1 < len(taken_in) <= (LOST_WORK + TURN_WORK) // work.GENERAL[Begin] + 1
     assert conn not in stage.broker.peers
     assert any(frames.of_kind(sent_to(other, batch), Begin) for batch in batches)
+
+
+def test_who_reads_again_is_taken_in_again_and_has_the_whole_bound_next_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "UNHEARD_BYTES_MAX", 32 << 10)  # less to be said until it is reached
+    stage = Stage()
+    conn = bare(stage)
+    stage.talk(conn, AHEAD)
+    peer = stage.broker.peers[conn]
+    asking = frames.flow(None, 0, echo=True)
+    count = 2500
+
+    def asks(number: int) -> int:
+        """So many times, while nothing is read; how many of them were answered."""
+        before = len(frames.of_kind(bytes(stage.sent[conn]), Flow))
+        stage.now_ns += 1000 * NS_PER_MS
+        steps_of(stage, given.WriteBlocked(conn, True), given.Received(conn, asking * number))
+        return len(frames.of_kind(bytes(stage.sent[conn]), Flow)) - before
+
+    for _ in range(2):
+        answered = asks(count)
+        assert 0 < answered < count
+        assert peer.is_unhearing
+        stage.give(given.Received(conn, EMPTY_FRAME))
+        assert not stage.turn().more, "nobody has a turn who is not taken in"
+        rest = len(frames.of_kind(bytes(stage.sent[conn]), Flow))
+        steps_of(stage, given.WriteBlocked(conn, False))
+        assert len(frames.of_kind(bytes(stage.sent[conn]), Flow)) - rest == count - answered
+        assert asks(100) == 100
+        assert not peer.is_unhearing
+        steps_of(stage, given.WriteBlocked(conn, False))
 
 
 @pytest.mark.parametrize(
