@@ -1,10 +1,11 @@
 """A process that floods a broker: `python -m tests.support.flooder --port …`, its password in MQLOAD_PASSWORD.
 
 Each line of its standard input names a flood (tests/support/floods.py), which it keeps up until the next line: on one
-connection and on many, reading what it is answered and not, in turn. At an empty line it uses a processor and says
-nothing, as what floods take of the machine is none of the broker's doing. Once it is under way it answers with a line
-of JSON, which also says what it sent of the flood before. It runs when nobody else wants to (SCHED_IDLE), because on a
-network whoever floods brings a processor of its own.
+connection and on many, reading what it is answered and not, in turn; or, where the line begins with one of SHAPES, in
+that way alone. At an empty line it uses a processor and says nothing, as what floods take of the machine is none of
+the broker's doing. Once it is under way it answers with a line of JSON, which also says what it sent of the flood
+before. It runs when nobody else wants to (SCHED_IDLE), as on a network whoever floods brings a processor of its own;
+`--eager`: as anybody else, so that there is a flood also where the machine has much to do.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import selectors
 import socket
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tests.support import frames
@@ -27,7 +28,7 @@ from tests.support.floods import CONNECTIONS, FLOODS
 
 HOST = "127.0.0.1"
 ANSWER_S_MAX = 120.0
-TURN_S = 0.25  # of each shape
+TURN_S, NO_END_S = 0.25, 1e6  # of each shape, where there are several, and of one
 CHUNK_BYTES = 128 << 10
 PIECES_MAX = 2_000
 READ_SIZE = 1 << 18
@@ -97,10 +98,9 @@ class Line:
 class Flooder:
     """Goes through its shapes again and again, until there is another line to read."""
 
-    def __init__(self, port: int, login: bytes, shapes: Sequence[Shape]) -> None:
+    def __init__(self, port: int, login: bytes) -> None:
         self._place = (HOST, port)
         self._login = login
-        self._shapes = shapes
         self._names = itertools.count()
         self._selector = selectors.DefaultSelector()
         self._selector.register(sys.stdin, selectors.EVENT_READ)
@@ -111,18 +111,21 @@ class Flooder:
         for line in iter(sys.stdin.readline, ""):
             self._flood(line.strip())
 
-    def _flood(self, name: str) -> None:
+    def _flood(self, line: str) -> None:
+        shape, _, name = line.partition(" ")
+        shapes = [SHAPES[shape]] if shape in SHAPES else list(SHAPES.values())
+        name = name if shape in SHAPES else line
         if not name:
             self._ready()
             while not self._is_told():
                 sum(range(20_000))
             return
         is_told = False
-        for number, shape in enumerate(itertools.cycle(self._shapes)):
-            with self._lines(name, shape):
+        for number, each in enumerate(itertools.cycle(shapes)):
+            with self._lines(name, each):
                 if not number:
                     self._ready()
-                is_told = self._keep_up(name, shape)
+                is_told = self._keep_up(name, each, TURN_S if len(shapes) > 1 else NO_END_S)
             if is_told:
                 return
 
@@ -158,9 +161,9 @@ class Flooder:
         self._selector.unregister(line.sock)
         line.sock.close()
 
-    def _keep_up(self, name: str, shape: Shape) -> bool:
+    def _keep_up(self, name: str, shape: Shape, turn_s: float) -> bool:
         """For a turn; whether there is another line to read."""
-        until_s = time.monotonic() + TURN_S
+        until_s = time.monotonic() + turn_s
         while (left_s := until_s - time.monotonic()) > 0:
             for key, events in self._selector.select(left_s):
                 line = key.data
@@ -195,11 +198,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="flooder", description=__doc__)
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--user", required=True)
-    parser.add_argument("--shape", choices=SHAPES, action="append", help="one way of several, all of them by default")
+    parser.add_argument("--eager", action="store_true", help="run as others do, and not only when nobody else wants to")
     options = parser.parse_args()
-    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    if not options.eager:
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     login = frames.plain(options.user, os.environ["MQLOAD_PASSWORD"])
-    Flooder(options.port, login, [SHAPES[name] for name in options.shape or SHAPES]).run()
+    Flooder(options.port, login).run()
     return 0
 
 
