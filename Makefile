@@ -28,6 +28,7 @@ check: ## the fast part of it: no root, no hosts, a minute
 
 soak: ## fresh seeds, fuzzers and crash points: make soak MINUTES=30
 	@$(MAKE) --no-print-directory prerequisites-check setup
+	@$(UV) pip install -q --python $(BIN)/python --require-hashes -r requirements/soak.lock
 	@$(BIN)/python .ci/soak.py --minutes $(MINUTES)
 
 bench: ## our broker and its peers under the same load
@@ -63,7 +64,7 @@ prerequisites-%:
 	@$(PYTHON) .ci/prerequisites.py $*
 
 lock: ## compile requirements/*.in to lock files with hashes and without addresses
-	for name in broker cli dev; do \
+	for name in broker cli dev soak; do \
 	  $(UV) pip compile -q --upgrade --generate-hashes --no-emit-index-url --no-header --python-version 3.11 \
 	    requirements/$$name.in -o requirements/$$name.lock || exit 1; done
 

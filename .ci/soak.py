@@ -5,8 +5,8 @@
 
 Two workers share the time: one runs simulated histories, the other takes turns (TURNS) between the codec's fuzzer, that
 of all else that takes bytes of others, crash points with other seeds, properties with other examples, histories of
-clusters, also of such with old journals, histories in which bugs show, and crowds of peers. Everything that is found
-says how to run it again. Exit code 1 if anything was found.
+clusters, also of such with old journals, histories in which bugs show, crowds of peers, and small breaks of the code
+that tests should notice. Everything that is found says how to run it again. Exit code 1 if anything was found.
 
 With counts instead of a time both workers run histories alone, HISTORIES_MAX at a time: a line each, and a total.
 """
@@ -28,7 +28,8 @@ LOGS = ROOT / ".build" / "soak"
 FUZZ_TURN_S = 60.0
 CLUSTERS_TURN_S = 300.0
 HISTORIES_TURN_S = 60.0
-TURNS = ("fuzzer", "crash points", "properties", "clusters", "crowds", "old copies", "rooms", "bugs")
+MUTANTS_TURN_S = 300.0
+TURNS = ("fuzzer", "crash points", "properties", "clusters", "crowds", "old copies", "rooms", "bugs", "mutants")
 HISTORIES_MAX = 500
 # One turn of the others may outlast the time by this, so that a soak ends nearly when it said.
 OVERTIME_S_MAX = 240.0
@@ -133,6 +134,9 @@ def turn_of(number: int, seed: int, left_s: float) -> Turn:
         return Turn(name, (sys.executable, "-m", "tests.sim", option, "--soak", seconds, "--from", first))
     if name == "rooms":
         return Turn(name, (sys.executable, "-m", "tests.fuzz.fuzz_rooms", "--seconds", fuzz_s, "--seed", str(seed)))
+    if name == "mutants":
+        seconds = f"{min(MUTANTS_TURN_S, left_s):.0f}"
+        return Turn(name, (sys.executable, "-m", "tests.mutants", "--seconds", seconds, "--seed", str(seed)))
     command = (*pytest, "--timeout=600", f"--hypothesis-seed={seed}", "-m", "not system", "tests/unit", "tests/fuzz")
     return Turn(name, command, (("SOAK", "1"), ("EXAMPLES", "1000")))
 
