@@ -84,7 +84,15 @@ ON_HOSTS = "tests/system/mqctl/test_rack.py"
 STORIES = (
     *(
         f"tests/system/mqctl/test_{name}.py"
-        for name in ("scale_rack", "killed_rollout_rack", "lost_host_rack", "rack_tls", "rack_firewall", "noop_rack")
+        for name in (
+            "scale_rack",
+            "killed_rollout_rack",
+            "lost_host_rack",
+            "operator_rack",
+            "rack_tls",
+            "rack_firewall",
+            "noop_rack",
+        )
     ),
     "tests/system/preflight/test_multicast_rack.py",
 )
