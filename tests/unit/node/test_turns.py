@@ -329,6 +329,27 @@ def test_who_reads_again_is_taken_in_again_and_has_the_whole_bound_next_time(mon
         steps_of(stage, given.WriteBlocked(conn, False))
 
 
+def test_who_is_gone_is_worked_off_whatever_it_asks_and_gets_no_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "UNHEARD_BYTES_MAX", 32 << 10)
+    stage = Stage()
+    conn, other, sender = bare(stage), bare(stage), bare(stage)
+    for each in (conn, other):
+        stage.talk(each, AHEAD + frames.receiver("shared", credit=10))
+    stage.talk(sender, frames.anonymous() + frames.opened() + frames.begun() + frames.sender("shared"))
+    stage.now_ns += 1000 * NS_PER_MS
+    for each in (conn, other, sender):
+        stage.talk(each, EMPTY_FRAME)
+    stage.give(given.Received(conn, frames.flow(None, 0, echo=True) * 2500 + frames.close()))
+    stage.give(given.Closed(conn, "closed by the peer"))
+    stage.give(given.Received(sender, b"".join(frames.transfer(2 * each) for each in range(2))))
+    stage.turn()
+    assert conn in stage.broker.peers, "not worked off so far"
+    assert len(frames.of_kind(bytes(stage.sent[other]), tuple)) == 2
+    stage.step()
+    stage.run()
+    assert set(stage.broker.peers) == {other, sender}
+
+
 @pytest.mark.parametrize(
     ("bad", "answer"),
     [(frames.flow(777, 1), End), (frames.transfer(0, handle=1), Detach), (frames.begun(), Close)],
