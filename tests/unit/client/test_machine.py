@@ -10,6 +10,7 @@ from mqbroker.client.inputs import (
     Begin,
     Blocked,
     CloseEnd,
+    Drain,
     Finish,
     OpenReceiver,
     OpenSender,
@@ -496,6 +497,56 @@ def test_a_name_may_be_attached_again_at_once() -> None:
     app.ask(CloseEnd(R, False, "closed"), OpenReceiver(3, terms, "again"))
     assert app.answers["again"] == "news"
     assert 3 not in app.gone
+
+
+def test_a_drained_receiver_gets_what_was_on_its_way_and_nothing_more() -> None:
+    app = connected()
+    sender(app)
+    app.send(S, *range(30))
+    receiver(app, credit=10)
+    app.ask(Took(R, app.machine.epoch, 4), Drain(R, False, "drained"))
+    assert app.answers["drained"] is None
+    assert app.at_end == [R]
+    assert len(app.bodies(R)) == 10, "its credit was used up already"
+    receiver(app, handle=3, address="empty", credit=10)
+    app.ask(Drain(3, False, "at once"))
+    assert app.answers["at once"] is None
+    sender(app, handle=4, address="empty")
+    app.send(4, "late")
+    app.ask(Took(3, app.machine.epoch, 0))
+    assert app.bodies(3) == []
+    app.wait(1000)
+    app.cut()
+    app.wait(1000)
+    assert app.machine.stage is At.UP
+    assert app.bodies(R) == app.bodies(3) == [], "nor on another connection"
+
+
+def test_who_waits_for_a_drain_hears_of_the_end_of_the_connection() -> None:
+    app = connected()
+    receiver(app)
+    app.is_mute = True
+    app.ask(Drain(R, False, "drained"))
+    assert "drained" not in app.answers
+    app.cut()
+    assert app.answers["drained"] is None
+    app.ask(Drain(77, False, "nobody"))
+    assert app.answers["nobody"] is None
+
+
+def test_a_range_of_messages_may_be_given_back() -> None:
+    app = connected()
+    sender(app)
+    app.send(S, *range(5))
+    for handle, confirm in ((R, False), (R + 1, True)):
+        receiver(app, handle=handle, credit=5, confirm=confirm)
+        first = app.settlement(0, Released())
+        assert [message.body for _, _, _, message in app.arrived] == list(range(5))
+        app.arrived.clear()
+        app.ask(Drain(handle, False, ("drained", handle)), first._replace(messages=5))
+        queue = app.stage.broker.store.queues["orders"]
+        assert (queue.ready_count, queue.message_count) == (5, 5)
+        app.ask(CloseEnd(handle, True, ("closed", handle)))
 
 
 def test_a_temporary_queue_has_a_new_name_after_a_reconnect() -> None:
