@@ -10,9 +10,12 @@ from typing import Any
 
 import pytest
 from mqbroker.amqp import work
+from mqbroker.amqp.events import Incoming
+from mqbroker.amqp.states import ATTACHED
 from mqbroker.base.time import At
 from mqbroker.client import effects, inputs
 from mqbroker.client.intake import TURN_WORK, UNHEARD_BYTES_MAX, UNREAD_BYTES_MAX
+from mqbroker.client.message import Message, encode_message
 from mqbroker.client.options import SenderTerms
 from mqbroker.wire.frames import EMPTY_FRAME
 from mqbroker.wire.performatives import (
@@ -27,10 +30,13 @@ from mqbroker.wire.performatives import (
     Target,
     Transfer,
 )
+from mqbroker.wire.run import single
 from mqbroker.wire.types import Symbol
 
 from tests.support import frames
 from tests.support.bytecodes import Bytecodes
+from tests.support.client_stage import A, App
+from tests.support.stage import Stage, options_with
 from tests.unit.client.test_odd_brokers import Odd, with_receiver
 
 UNIT_BYTECODES = 45
@@ -101,6 +107,21 @@ def test_a_step_works_for_a_flood_within_its_bound(kind: str) -> None:
     spent = flooded(odd, b"".join(map(FLOODS[kind], range(120))))
     assert len(spent) > 1
     assert max(spent) <= TURN_BYTECODES
+
+
+def test_lists_of_other_brokers_are_read_by_turns() -> None:
+    """A list is looked through as a whole, so its bytes are work."""
+    stage = Stage(options_with())
+    app = App({A: stage})
+    app.connect()
+    feed = app.machine._topology
+    attach = Attach(name="feed", handle=0, role=True, source=Source(address="feed"), target=Target(address="feed"))
+    feed_link = app.machine.session.attach_receiver(attach)
+    feed_link.owner, feed_link.state = feed, ATTACHED
+    before = app.machine._connection.allowance = TURN_WORK  # type: ignore[union-attr]  # it stands
+    payload = encode_message(Message([None] * 20_000))
+    feed.incoming(Incoming(feed_link, single(payload), 0, True))
+    assert before - app.machine._connection.allowance >= len(payload) // 4  # type: ignore[union-attr]  # as above
 
 
 def test_many_reads_in_one_turn_are_no_more_than_one() -> None:
