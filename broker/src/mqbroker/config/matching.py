@@ -16,15 +16,18 @@ from mqbroker.config.slices import AddressSettingsOptions
 DELIMITER, ANY_WORD, ANY_WORDS = ".", "*", "#"
 
 
-def matches(pattern: list[str], words: list[str]) -> bool:
-    """Whether a pattern's words match an address's. Linear: only the last `#` is ever tried again."""
+def matches(pattern: list[str], words: list[str], apart: str | None = None) -> bool:
+    """Whether a pattern's words match an address's. Linear: only the last `#` is ever tried again.
+
+    `apart`: a word that only `#` takes.
+    """
     at = place = 0
     retry = retry_place = -1
     while place < len(words):
         if at < len(pattern) and pattern[at] == ANY_WORDS:
             retry, retry_place = at, place
             at += 1
-        elif at < len(pattern) and pattern[at] in (ANY_WORD, words[place]):
+        elif at < len(pattern) and words[place] != apart and pattern[at] in (ANY_WORD, words[place]):
             at, place = at + 1, place + 1
         elif retry >= 0:
             retry_place += 1
@@ -39,20 +42,7 @@ def includes(wide: list[str], narrow: list[str]) -> bool:
 
     True is always right. False may be too careful where the wider one has `*`, as `*.#` does of `#.a`.
     """
-    wide, narrow = same_for_all(wide), same_for_all(narrow)
-    at, place, retry, retry_place = 0, 0, -1, -1
-    while place < len(narrow):
-        if at < len(wide) and wide[at] == ANY_WORDS:
-            retry, retry_place = at, place
-            at += 1
-        elif at < len(wide) and narrow[place] != ANY_WORDS and wide[at] in (ANY_WORD, narrow[place]):
-            at, place = at + 1, place + 1
-        elif retry >= 0:
-            retry_place += 1
-            at, place = retry + 1, retry_place
-        else:
-            return False
-    return all(word == ANY_WORDS for word in wide[at:])
+    return matches(same_for_all(wide), same_for_all(narrow), apart=ANY_WORDS)
 
 
 def overlap(one: list[str], other: list[str]) -> bool:
