@@ -27,7 +27,7 @@ MEANT: Final = re.compile(
 UNMEANT: Final = re.compile(r"LOOK\.has_touched|^\s*(assert|raise|from|import|class|def|@)\b|: Final = |__slots__")
 
 
-class LeaveOut(Operator):  # type: ignore[misc]
+class LeaveOut(Operator):  # type: ignore[misc]  # cosmic-ray has no types
     """A statement on a line of its own becomes `pass`."""
 
     def mutation_positions(self, node: Any) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:

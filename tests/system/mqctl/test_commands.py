@@ -195,7 +195,7 @@ def test_what_is_hardly_meant_is_a_warning_and_holds_up_nobody(place: Path, caps
     options = InventoryOptions()
     world = real_world()
     plan = Plan("main", [], {}, [], doubts=doubts_in(choose(load_all(world, options), "")))
-    console = Console(file=io.StringIO())
-    show(world, plan, Shape(Format.JSON), console)
-    assert json.loads(console.file.getvalue())["doubts"] == [doubt]  # type: ignore[attr-defined]
+    out = io.StringIO()
+    show(world, plan, Shape(Format.JSON), Console(file=out))
+    assert json.loads(out.getvalue())["doubts"] == [doubt]
     assert f"warning: {doubt['path']} {doubt['why']}\n" in capsys.readouterr().err
