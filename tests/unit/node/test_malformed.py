@@ -128,7 +128,8 @@ def test_one_of_a_transaction_fails_it(name: str, address: str | None, settled: 
     (answer,) = (each for each in frames.of_kind(end, Disposition) if each.first == 3)
     assert isinstance(answer.state, Rejected)
     assert answer.state.error is not None
-    assert CONDITION in str(answer.state.error.description)
+    assert str(answer.state.error.condition) == CONDITION
+    assert "at byte" in str(answer.state.error.description)
     assert count_at(stage) == 0
 
 
