@@ -47,6 +47,14 @@ SAID: dict[str, tuple[dict[str, Any], str]] = {
         {"__broker_answer": {"changed": False}, "__broker_done": {"msg": PHYSICAL}, "__broker_node": {"instance": "a"}},
         "the disk is full; look at: journalctl -u mqbroker@a",
     ),
+    "Stop where it refuses what is installed": (
+        {"__broker_reloaded": {"rc": 1, "stderr_lines": ["broker.toml: nobody listens", "nothing was taken"]}},
+        "broker.toml: nobody listens; nothing was taken; it goes on with what it had",
+    ),
+    "Nobody else changes these hosts": (
+        {"__mq_lock": {"refusal": ""}, "__mq_held": ["mq1", "mq2"]},
+        "somebody else changes mq1, mq2; nothing was changed on any host",
+    ),
     "Stop where nobody gets in": (
         {"firewall_confirm_s": 60, "__firewall_place": "/etc/mq-firewall"},
         "within 60 s the old ones are back; what was tried is /etc/mq-firewall/candidate.nft",
@@ -119,7 +127,9 @@ def test_in_every_play_of_a_rollout_that_changes_hosts_a_failure_ends_it() -> No
         for play in load(ROOT / f"playbooks/{name}.yml")
         if play.get("become") and play["hosts"] != "all"
     ]
-    assert len(plays) == 6
+    # The last one gives the hosts back: one where that fails keeps nobody else's.
+    assert plays.pop()["name"] == "Let others change these hosts again"
+    assert len(plays) == 8
     assert [play.get("max_fail_percentage") for play in plays] == [0] * len(plays)
     # Where a host that is lost counts as failed, too.
     assert [play["name"] for play in plays if play.get("any_errors_fatal")] == [

@@ -44,12 +44,15 @@ def test_histories_are_counted_and_what_fails_ends_with_one(
 
 
 def test_everything_has_its_turn_and_names_its_seed(soak: ModuleType) -> None:
-    turns = {turn.name: turn for turn in (soak.turn_of(number, 1000 + number, 100.0) for number in range(8))}
+    turns = {
+        turn.name: turn for turn in (soak.turn_of(number, 1000 + number, 100.0) for number in range(len(soak.TURNS)))
+    }
     assert tuple(turns) == soak.TURNS
     assert turns["rooms"].again == "python -m tests.fuzz.fuzz_rooms --seconds 60 --seed 1006"
     assert turns["bugs"].again == "python -m tests.sim --bugs --soak 60 --from 1007000"
     assert turns["old copies"].again == "python -m tests.sim --old-copies --soak 60 --from 1005000"
-    assert soak.turn_of(14, 7, 5.0).again == "python -m tests.fuzz.fuzz_rooms --seconds 5 --seed 7"
+    assert turns["mutants"].again == "python -m tests.mutants --seconds 100 --seed 1008"
+    assert soak.turn_of(len(soak.TURNS) + 6, 7, 5.0).again == "python -m tests.fuzz.fuzz_rooms --seconds 5 --seed 7"
 
 
 def test_counts_below_zero_are_refused() -> None:

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from mqbroker.base.errors import StorageFault
 from mqbroker.config.options import defaults
 from mqbroker.io.files import Files
 from mqbroker.io.journal_directory import JournalDirectory
@@ -299,7 +300,8 @@ class Pool(SegmentPool):
     def __init__(self, site: Site) -> None:
         self.posted: list[Input] = []
         self.changed = threading.Condition()
-        super().__init__(site.directory, self._note)
+        self.faults: list[StorageFault] = []
+        super().__init__(site.directory, self._note, self.faults.append)
 
     def _note(self, item: Input) -> None:
         with self.changed:
@@ -316,10 +318,10 @@ def test_deletions_and_the_next_file_wait_for_one_piece_of_zeros(tmp_path: Path)
     files = site.files
     files.gate.clear()
     pool = Pool(site)
-    pool.delete(1, 1)
+    pool.delete(1, 1, None)
     until(lambda: ("sync", unnamed(1)) in files.told)
-    pool.delete(2, 2)
-    pool.delete(3, 3)
+    pool.delete(2, 2, None)
+    pool.delete(3, 3, None)
     pool.prepare(4)
     assert pool.posted == [Done(1)]  # before its zeros
     files.gate.set()
@@ -344,11 +346,29 @@ def test_a_deletion_that_fails_is_reported(tmp_path: Path) -> None:
     site = Site(tmp_path, 1)
     site.files.failing["sync_directory"] = errno.EIO
     pool = Pool(site)
-    pool.delete(7, 1)
-    pool.delete(8, 1)
+    pool.delete(7, 1, None)
+    pool.delete(8, 1, None)
     pool.wait(2)
     assert [type(item) for item in pool.posted] == [Failed, Done]
+    assert pool.faults == [], "the file is only not needed any more"
     pool.close(10)
+
+
+def test_what_says_that_a_file_may_go_is_on_disk_before_it_goes(tmp_path: Path) -> None:
+    """Nobody knows what is on disk after a sync that failed: the file stays, and the node ends."""
+    site = Site(tmp_path, 2)
+    pool = Pool(site)
+    pool.delete(1, 1, 2)
+    pool.wait(1)
+    assert pool.posted == [Done(1)]
+    told = [call for call in site.files.told if call[0] in ("sync", "rename")]
+    assert told[:2] == [("sync", file_name(2)), ("rename", file_name(1), unnamed(1))]
+    site.files.failing["sync"] = errno.EIO
+    pool.delete(2, 2, 2)
+    pool.close(10)
+    assert len(pool.faults) == 1
+    assert file_name(2) in site.names
+    assert pool.posted == [Done(1)]
 
 
 def test_it_ends_while_zeros_are_written_and_the_next_start_removes_the_files(tmp_path: Path) -> None:
@@ -357,7 +377,7 @@ def test_it_ends_while_zeros_are_written_and_the_next_start_removes_the_files(tm
     pool = Pool(site)
     fds = os.listdir("/proc/self/fd")
     for number in (1, 2):
-        pool.delete(number, number)
+        pool.delete(number, number, None)
     until(lambda: ("sync", unnamed(1)) in site.files.told)
     threading.Timer(0.1, site.files.gate.set).start()
     started_s = time.monotonic()
@@ -374,7 +394,7 @@ def test_an_idle_broker_gives_its_files_back_as_well(tmp_path: Path, monkeypatch
     monkeypatch.setattr("mqbroker.io.segment_stock.LOOK_PERIOD_S", 0.05)
     site = Site(tmp_path, 1)
     pool = Pool(site)
-    pool.delete(1, 1)
+    pool.delete(1, 1, None)
     pool.wait(1)
     until(lambda: len(pool._stock._clean) == 1)
     site.files.room_bytes = 1000

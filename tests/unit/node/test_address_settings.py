@@ -32,6 +32,11 @@ class Site:
         answer = self.stage.replies[request].result
         return [message["body"] for message in answer["messages"]], answer["tag"]
 
+    def use(self) -> None:
+        """The queue has had a message, which is gone."""
+        self.send("used", durable=False)
+        self.settle(self.take()[1])
+
     def settle(self, tag: int | None, outcome: str = "accepted", session: int = 1) -> None:
         assert self.stage.admin("settle", session, tag=tag, outcome=outcome) == {}
 
@@ -171,7 +176,7 @@ def test_queues_that_are_there_for_a_link_end_with_it_and_not_before() -> None:
 @pytest.mark.option("address-settings.auto-delete-queues-delay")
 def test_it_may_be_idle_for_longer() -> None:
     site = Site(auto_delete_queues_delay=60_000)
-    site.take()
+    site.use()
     site.stage.wait(45_000)
     assert site.queues() == {"orders": 0}
     site.stage.wait(20_000)
@@ -193,7 +198,7 @@ def test_it_may_hold_some_messages(allowed: int, left: dict[str, int]) -> None:
 
 def test_a_restart_counts_idle_queues_again() -> None:
     site = Site()
-    site.take()
+    site.use()
     site.send("one", to="held")
     site.stage.admin("queue-create", name="made")
     site.stage.crash()
@@ -209,7 +214,7 @@ def test_a_restart_counts_idle_queues_again() -> None:
 
 def test_who_comes_back_after_a_restart_keeps_the_queue() -> None:
     site = Site()
-    site.take()
+    site.use()
     site.stage.crash()
     site.stage.start()
     site.stage.ask("receive", address="orders", wait_ms=60_000)
@@ -234,7 +239,7 @@ def test_who_sends_to_a_deleted_queue_has_it_again() -> None:
     site = Site()
     talker = site.stage.connect("p")
     assert talker.session is not None
-    site.take()
+    site.use()
     site.stage.wait(31_000)
     assert site.queues() == {}
     site.send("one")
@@ -266,6 +271,7 @@ def test_queues_may_bound_their_consumers() -> None:
 @pytest.mark.parametrize(("is_exclusive", "of_second"), [(True, []), (False, ["two"])])
 def test_an_exclusive_queue_has_one_consumer_at_a_time(is_exclusive: bool, of_second: list[str]) -> None:
     site = Site(default_exclusive_queue=is_exclusive)
+    site.stage.admin("queue-create", name="orders")
     first = site.stage.ask("receive", 1, address="orders", count_max=1, wait_ms=500)
     second = site.stage.ask("receive", 2, address="orders", count_max=1, wait_ms=1000)
     site.send("one", "two", durable=False)
