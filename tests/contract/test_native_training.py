@@ -6,6 +6,9 @@ a build takes the profile in is shown in tests/system/broker/test_native.py.
 
 from __future__ import annotations
 
+import builtins
+import dataclasses
+import importlib
 import importlib.util
 import json
 import os
@@ -89,6 +92,23 @@ def calls(hash_seed: str) -> dict[str, int]:
 def test_it_runs_through_each_module_that_is_compiled(module: str) -> None:
     ran = [name for name in calls("0") if name.startswith(f"{module}:")]
     assert bool(ran) != (module in WITHOUT)
+
+
+@pytest.mark.parametrize("module", compiled())
+def test_classes_of_fields_are_there_when_a_compiled_module_is_imported(module: str) -> None:
+    """mypyc looks up the class of a dataclass's field where Python keeps its name as text: one that is imported for
+    types alone would end the import."""
+    code = importlib.import_module(f"mqbroker.{module.replace('/', '.')}")
+    classes = [each for each in vars(code).values() if isinstance(each, type) and each.__module__ == code.__name__]
+    fields = [
+        (each.__name__, name, str(annotation))
+        for each in classes
+        if dataclasses.is_dataclass(each)
+        for name, annotation in each.__annotations__.items()
+    ]
+    # Of a union nothing is looked up, of `list[Queue]` the list.
+    heads = [(owner, name, said.partition("[")[0]) for owner, name, said in fields if " | " not in said]
+    assert [each for each in heads if not hasattr(code, each[2]) and not hasattr(builtins, each[2])] == []
 
 
 def test_it_always_runs_the_same_way() -> None:

@@ -23,12 +23,12 @@ from mqbroker.base.look import LOOK
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.node.consumer import LinkConsumer
 from mqbroker.node.effects import PauseReading
+from mqbroker.node.inputs import Accepted
 
 if TYPE_CHECKING:
     from mqbroker.amqp.links import LinkBase
     from mqbroker.core.queue import Queue
     from mqbroker.node.broker import Broker
-    from mqbroker.node.inputs import Accepted
     from mqbroker.node.peer import Peer
 
 # In units of amqp/work.py, in a step.
