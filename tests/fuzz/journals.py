@@ -86,6 +86,7 @@ RECORDS: dict[str, bytes] = {
     "ids that are forgotten": ids("orders"),
     "address drop": records.encode_address_drop("b"),
     "queue drop": records.encode_number(records.Kind.QUEUE_DROP, 2),
+    "files forgone": records.encode_start(3, [records.Forgone(1, 2)]),
     "stop": records.encode_stop(),
 }
 KINDS = (records.Kind.CONSUMED, records.Kind.QUEUE_DROP, records.Kind.START, records.Kind.TRIM)
@@ -96,6 +97,7 @@ EXTREMES: list[bytes] = [
     *(run_record(n, count, [queue], MESSAGE) for n in BOUNDS for count in COUNTS for queue in (1, 2, n)),
     *(records.encode_queue(n, _json(TOPIC | {"name": "far", "address": "far"})) for n in BOUNDS),
     *(records.encode_number(kind, n) for n in BOUNDS for kind in KINDS),
+    *(records.encode_start(1, [records.Forgone(n, end)]) for n in BOUNDS for end in BOUNDS),
     *(records.encode_count(records.Count(1, n, count, each, due)) for n in BOUNDS for count in COUNTS
       for each in COUNTS for due in (0, 1, 2**63, 2**64 - 1)),
     *(records.encode_duplicates(records.Duplicates(name, oldest, [(n, b"\0" * 12)])) for n in BOUNDS

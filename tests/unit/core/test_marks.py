@@ -9,7 +9,8 @@ from mqbroker.core.exchange import Importer, rows_of
 from mqbroker.core.marks import NAME, NONE, Marks
 from mqbroker.core.remote_binding import RemoteBinding
 from mqbroker.journal.plan import Journal
-from mqbroker.journal.recovered import Recovered, SegmentUse
+from mqbroker.journal.records import Forgone
+from mqbroker.journal.recovered import Recovered
 from mqbroker.wire.run import single
 from mqbroker.wire.sections import build_message
 
@@ -120,23 +121,13 @@ def test_where_a_file_is_gone_no_mark_is_believed() -> None:
     starts = Starts()
     starts.start("m1")
     recovered = recovered_of(starts.stage)
-    (use,) = recovered.segments
-    recovered.segments = [SegmentUse(use.number + 1, *use[1:])]
+    recovered.forgone = [Forgone(1, 2)]
     found = Marks()
     found.begin(starts.stage.broker.store, recovered, "m2")
     assert found.of(starts.numbers["m1"]) == "m2"
     starts.stage.step()
     starts.stage.run()
     assert [each.duplicate_id for each in recovered_of(starts.stage).duplicates[NAME]] == [b"m2"]
-
-
-@pytest.mark.parametrize(
-    ("trim", "numbers", "is_gapless"),
-    [(1, [], True), (1, [1, 2, 3], True), (3, [3, 4], True), (1, [2, 3], False), (1, [1, 3], False)],
-)
-def test_whether_all_files_are_there(trim: int, numbers: list[int], is_gapless: bool) -> None:
-    segments = [SegmentUse(number, 0, 0, 0, 0) for number in numbers]
-    assert Recovered(trim=trim, segments=segments).is_gapless is is_gapless
 
 
 def test_marks_go_with_an_export() -> None:

@@ -17,6 +17,7 @@ from mqbroker.journal.format import (
     encode_file_header,
     file_name,
 )
+from mqbroker.journal.places import Slice
 from mqbroker.journal.plan import Journal
 from mqbroker.journal.recover import recover
 from mqbroker.journal.recovered import Recovered
@@ -207,6 +208,19 @@ def three_segments() -> tuple[DiskImage, Journal]:
     return disk, journal
 
 
+def segments(count: int) -> DiskImage:
+    """Full ones of three messages or four each, and one that two were written to."""
+    disk = DiskImage()
+    journal = Journal(options(journal_compact_min_files=0), Recovered())
+    journal.declare(1, {})
+    number = 0
+    while len(disk.files) < count or len([entry for entry in disk.entries if entry[0] == count]) < 2:
+        number += 1
+        journal.store(number, 1, (1,), bytes([number]) * 900)
+        take(journal, disk)
+    return disk
+
+
 def test_a_torn_tail_before_a_later_segment_is_damage() -> None:
     disk, _ = three_segments()
     _, offset, end, _ = [entry for entry in disk.entries if entry[0] == 2][-1]
@@ -332,6 +346,83 @@ def test_a_missing_file_is_told_of_where_what_may_explain_it_was_given_up(missin
         (Level.ERROR, "journal-damage-given-up", file_name(3)),
         (Level.ERROR, "journal-file-missing", file_name(missing)),
     ]
+
+
+def deleted(disk: DiskImage, *numbers: int) -> DiskImage:
+    for number in numbers:
+        disk.delete(number)
+    return disk
+
+
+def gone_on(disk: DiskImage) -> Journal:
+    """A start that gives up what is damaged, and its first append."""
+    journal = Journal(options(journal_compact_min_files=0), disk.recover("truncate"))
+    journal.deletable()
+    take(journal, disk)
+    return journal
+
+
+@pytest.mark.parametrize("missing", [(1,), (2,), (1, 2), (3,), (2, 4), (2, 3)])
+def test_later_starts_go_on_without_files_that_a_start_went_on_without(missing: tuple[int, ...]) -> None:
+    """Live messages lie before and behind them, so no TRIM record will say that they are not needed."""
+    disk = deleted(segments(5), *missing)
+    disk.files[5][disk.entries[-1][1] + 50] ^= 1
+    gone_on(disk)
+    kept = live_ids(disk.recover())
+    assert kept
+    journal = Journal(options(), disk.recover())
+    take(journal, disk)
+    assert live_ids(disk.recover()) == kept
+
+
+@pytest.mark.parametrize(
+    ("missing", "damaged", "is_gapless"),
+    [((), 3, True), ((1,), 3, False), ((2,), 3, False), ((3,), 5, False), ((1, 2), 3, False)],
+)
+def test_whether_all_files_are_there_is_a_matter_of_the_start_that_went_on_without_them(
+    missing: tuple[int, ...], damaged: int, is_gapless: bool
+) -> None:
+    """What is numbered after it does not depend on what was in them."""
+    disk = deleted(segments(damaged), *missing)
+    disk.files[damaged][disk.entries[-1][1] + 50] ^= 1
+    found = disk.recover("truncate")
+    assert found.is_gapless is is_gapless
+    take(Journal(options(journal_compact_min_files=0), found), disk)
+    assert disk.recover().is_gapless
+
+
+@pytest.mark.parametrize("lost", [1, 3, 4])
+def test_what_is_missing_later_is_missed(lost: int) -> None:
+    disk = deleted(segments(5), 2)
+    disk.files[5][disk.entries[-1][1] + 50] ^= 1
+    gone_on(disk)
+    disk.delete(lost)
+    with pytest.raises(StorageFault, match=r"the file is missing|what was between them is gone"):
+        disk.recover()
+
+
+def test_a_number_that_was_missing_and_is_written_again_is_missed_when_it_is_gone() -> None:
+    """What lay behind the missing file was set aside, so the next file has the number of the one that was missing."""
+    disk = deleted(segments(3), 2)
+    disk.files[3][30] ^= 1
+    journal = gone_on(disk)
+    for number in range(20, 30):
+        journal.store(number, 1, (1,), bytes(1000))
+        take(journal, disk)
+    assert sorted(disk.files)[:3] == [1, 2, 3]
+    disk.delete(2)
+    with pytest.raises(StorageFault, match="the file is missing"):
+        disk.recover()
+
+
+def test_places_behind_a_file_that_is_missing_are_found() -> None:
+    disk = deleted(segments(5), 2)
+    disk.files[5][disk.entries[-1][1] + 50] ^= 1
+    journal = gone_on(disk)
+    for segment in (1, 3, 4, 5):
+        journal.pin(Slice(segment, 64, 10, 0), 1)
+    with pytest.raises(Bug, match="journal segment 2 is not where it should be"):
+        journal.pin(Slice(2, 64, 10, 0), 1)
 
 
 def test_a_torn_tail_before_a_file_made_ahead_is_cut() -> None:

@@ -62,6 +62,12 @@ def test_single_numbers(number: int) -> None:
     assert [type(record) for record in found] == [records.QueueDrop, records.Consumed, records.Start, records.Trim]
 
 
+@given(u64, st.lists(st.tuples(u64, u64), max_size=3))
+def test_start(boot: int, missing: list[tuple[int, int]]) -> None:
+    forgone = [records.Forgone(*each) for each in missing]
+    assert decode(records.encode_start(boot, forgone)) == [*forgone, records.Start(boot)]
+
+
 @given(u64, u64, u32, u32, u64)
 def test_count(queue_id: int, first_id: int, n: int, delivery_count: int, due_ms: int) -> None:
     count = records.Count(queue_id, first_id, n, delivery_count, due_ms)

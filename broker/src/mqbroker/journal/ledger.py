@@ -69,8 +69,11 @@ class Ledger:
         return self.segments[-1] if self.segments else None
 
     def by_number(self, number: int) -> Segment:
-        """Their numbers follow one another, so this is one look."""
-        segment = self.segments[number - self.segments[0].number]
+        """Their numbers follow one another, so this is one look, but where a start went on without some files."""
+        index = max(min(number - self.segments[0].number, len(self.segments) - 1), 0)
+        while index and self.segments[index].number > number:
+            index -= 1
+        segment = self.segments[index]
         if segment.number != number:
             raise Bug(f"journal segment {number} is not where it should be")
         return segment

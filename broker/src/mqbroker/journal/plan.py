@@ -36,6 +36,7 @@ from mqbroker.journal.records import (
     encode_count,
     encode_number,
     encode_queue,
+    encode_start,
     encode_stop,
 )
 from mqbroker.journal.recovered import Recovered
@@ -80,7 +81,7 @@ class Journal:
 
         self._ledger = _ledger_of(recovered)
         self.duplicates = DuplicateIds(recovered.duplicates, self._ledger.segments)
-        self._add(encode_number(Kind.START, self._boot))
+        self._add(encode_start(self._boot, recovered.forgone))
 
     @property
     def position(self) -> int:
@@ -432,9 +433,7 @@ class Journal:
         self._is_compaction_due = False
         segments = self._ledger.segments
         files_min = self._options.journal_compact_min_files
-        if files_min == 0 or len(segments) < max(files_min, 2):
-            return False
-        if not segments[0].refs and not segments[0].pins:
+        if files_min == 0 or len(segments) < max(files_min, 2) or not (segments[0].refs or segments[0].pins):
             return False
         used_bytes = sum(segment.used_bytes for segment in segments)
         live_bytes = sum(segment.live_bytes for segment in segments)

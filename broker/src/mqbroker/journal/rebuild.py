@@ -43,6 +43,7 @@ class Rebuild:
         self.boot = 0
         self.trim = 1
         self.was_clean = True
+        self.forgone: dict[records.Forgone, None] = {}
         self._attributes: dict[int, bytes] = {}
         self._addresses: dict[str, bytes] = {}
         self._consumed: dict[int, None] = {}
@@ -70,6 +71,7 @@ class Rebuild:
             records.Duplicates: self._duplicate_ids,
             records.Address: self._address,
             records.AddressDrop: self._address_drop,
+            records.Forgone: self._forgone,
         }
 
     def begin_segment(self, number: int) -> None:
@@ -227,6 +229,9 @@ class Rebuild:
 
     def _trim(self, record: records.Trim) -> None:
         self._trim_to(record.segment)
+
+    def _forgone(self, record: records.Forgone) -> None:
+        self.forgone[record] = None
 
     def _trim_to(self, segment: int) -> None:
         if segment > self._segment:

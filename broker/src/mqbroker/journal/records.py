@@ -15,6 +15,7 @@
                 no ids: the address has forgotten all of them
     ADDRESS     name length u16 | name | attributes, JSON
     ADDRESS_DROP  name length u16 | name
+    FORGONE     first segment u64 | end u64           these files are missing, and a start went on without them
     CHECKPOINT  boot u64 | next id u64 | trim u64 | (queue id u64 | was consumed u8 | length u32 | attributes) …
 
 `frames` are opaque here. A RUN without queues is for paging alone: recovery passes over it. A CHECKPOINT opens every
@@ -49,6 +50,7 @@ class Kind(enum.IntEnum):
     DUPLICATES = 11
     ADDRESS = 12
     ADDRESS_DROP = 13
+    FORGONE = 14
 
 
 ID_MAX = (1 << 56) - 1  # of messages, queues and ids of duplicates; no broker gets there, and beyond nothing is counted
@@ -58,6 +60,8 @@ _RECORD = struct.Struct(">BI")
 _RUN_BODY = struct.Struct(">QIQH")
 _NUMBER = struct.Struct(">BIQ")
 _U64 = struct.Struct(">Q")
+_FORGONE = struct.Struct(">BIQQ")
+_FORGONE_BODY = struct.Struct(">QQ")
 _COUNT = struct.Struct(">BIQQII")
 _COUNT_BODY = struct.Struct(">QQII")
 _COUNT_DUE_BODY = struct.Struct(">QQIIQ")
@@ -162,9 +166,16 @@ class AddressDrop(NamedTuple):
     name: str
 
 
+class Forgone(NamedTuple):
+    """The files of these segments, `end` not among them, are missing for good, with whatever was in them."""
+
+    first: int
+    end: int
+
+
 Record = (
     Run | Settle | Queue | QueueDrop | Consumed | Count | Start | Stop | Trim | Checkpoint | Duplicates | Address
-    | AddressDrop
+    | AddressDrop | Forgone
 )  # fmt: skip
 
 
@@ -211,6 +222,12 @@ def encode_address(name: str, attributes: bytes) -> bytes:
 def encode_address_drop(name: str) -> bytes:
     encoded = name.encode()
     return _RECORD.pack(Kind.ADDRESS_DROP, _NAME.size + len(encoded)) + _NAME.pack(len(encoded)) + encoded
+
+
+def encode_start(boot: int, forgone: list[Forgone]) -> bytes:
+    """A process goes on with this journal, and without these files."""
+    given_up = [_FORGONE.pack(Kind.FORGONE, _FORGONE_BODY.size, *each) for each in forgone]
+    return b"".join(given_up) + encode_number(Kind.START, boot)
 
 
 def encode_duplicates(duplicates: Duplicates) -> bytes:
@@ -335,4 +352,5 @@ _DECODERS: dict[int, Callable[[memoryview], Record]] = {
     Kind.DUPLICATES: _decode_duplicates,
     Kind.ADDRESS: _decode_address,
     Kind.ADDRESS_DROP: lambda body: AddressDrop(_decode_address(body).name),
+    Kind.FORGONE: lambda body: Forgone(*_FORGONE_BODY.unpack_from(body)),
 }

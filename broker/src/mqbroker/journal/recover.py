@@ -24,7 +24,7 @@ from mqbroker.journal.format import (
     has_whole_payload,
 )
 from mqbroker.journal.rebuild import Rebuild
-from mqbroker.journal.records import Malformed
+from mqbroker.journal.records import Forgone, Malformed
 from mqbroker.journal.recovered import Cut, Leave, Recovered, SegmentUse
 
 RESTORE = "put back the missing file or a backup of the whole directory"
@@ -100,7 +100,6 @@ class _Recovery:
         self._rebuild = Rebuild(leave)
         self._position: int | None = None
         self._numbers: list[int] = []
-        self._gap_before: int | None = None
         self._watermark = 0
         self._offsets: dict[int, int] = {}
         self._uses: list[SegmentUse] = []
@@ -114,7 +113,7 @@ class _Recovery:
         header = check_file(number, buffer, self._node_id)
         if self._numbers and number != self._numbers[-1] + 1:
             # Harmless if a later TRIM says that this gap was made on purpose.
-            self._gap_before, self._position = number, None
+            self._position = None
         self._numbers.append(number)
         self._rebuild.begin_segment(number)
         self._offsets = {}
@@ -166,25 +165,33 @@ class _Recovery:
 
     def check_beginning(self) -> None:
         """Everything from the first needed segment on must be there. Raises Damage."""
-        missing = self._missing()
-        if missing is not None:
-            raise Damage(missing, -1, "the file is missing", RESTORE)
+        missing = self._missing(self._numbers)
+        if missing:
+            raise Damage(missing[-1].end - 1, -1, "the file is missing", RESTORE)
 
     def tell_missing(self) -> None:
-        """The same where something was given up. What was given up may have said that the file is not needed, so this
-        is no reason to stop; but nobody knows, so it is told."""
-        missing = self._missing()
-        if missing is not None:
+        """The same where something was given up. What was given up may have said that a file is not needed, so this is
+        no reason to stop, neither now nor at a later start; but nobody knows, so it is told."""
+        for missing in self._missing(self._numbers):
             why = "it is not there; what may have said that it is not needed was given up, else its messages are lost"
-            fields: dict[str, str | int] = {"file": file_name(missing), "why": why}
+            fields: dict[str, str | int] = {"file": file_name(missing.end - 1), "why": why}
+            if missing.end - missing.first > 1:
+                fields["first"] = file_name(missing.first)
             self._findings.append(Notice(Level.ERROR, "journal-file-missing", fields))
 
-    def _missing(self) -> int | None:
-        """The last file that is not there, and of which nothing says that it is not needed."""
-        trim = self._rebuild.trim
-        if self._numbers and self._gap_before is not None and trim < self._gap_before:
-            return self._gap_before - 1
-        return self._numbers[0] - 1 if self._numbers and self._numbers[0] > trim else None
+    def _missing(self, numbers: list[int]) -> list[Forgone]:
+        """Files that are not there, and of which nothing says that they are not needed, or that a start went on without
+        them."""
+        missing: list[Forgone] = []
+        expected = self._rebuild.trim
+        for number in numbers:
+            if number > expected and not self._is_forgone(expected, number):
+                missing.append(Forgone(expected, number))
+            expected = max(expected, number + 1)
+        return missing
+
+    def _is_forgone(self, first: int, end: int) -> bool:
+        return any(each.first <= first and end <= each.end for each in self._rebuild.forgone)
 
     def give_up(self, damage: Damage, later: list[int]) -> None:
         """Everything from the damage on is dropped: the rest of its file, and the files behind it."""
@@ -212,6 +219,7 @@ class _Recovery:
             unused=self._unused,
             cuts=self._cuts,
             set_aside=self._set_aside,
+            forgone=self._missing([use.number for use in self._uses]),
             findings=self._findings,
         )
         try:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from mqbroker.base.notice import Notice
 from mqbroker.journal.places import Slice
-from mqbroker.journal.records import Count
+from mqbroker.journal.records import Count, Forgone
 
 
 class Leave(NamedTuple):
@@ -71,6 +71,7 @@ class Recovered:
     """State at the end of the journal. The defaults are those of a journal that does not exist yet.
 
     `unproven` is (segment, from, to): entries at the end of which nothing on disk says that they are on disk.
+    `forgone` are files that are missing and not needed to start, as something was given up: to be said in the journal.
     `unused` are the last files, to which nothing was ever written: one is made ahead of its time.
     """
 
@@ -91,13 +92,15 @@ class Recovered:
     cuts: list[Cut] = field(default_factory=list)
     unproven: tuple[int, int, int] | None = None
     set_aside: list[int] = field(default_factory=list)
+    forgone: list[Forgone] = field(default_factory=list)
     findings: list[Notice] = field(default_factory=list)
 
     @property
     def is_gapless(self) -> bool:
-        """Whether all files are there that were not deleted because of what is read. Else something was given up that
-        said why they could go, and what was moved on from them is lost."""
-        return all(use.number == self.trim + index for index, use in enumerate(self.segments))
+        """Whether all files are there that were not deleted because of what is read, or that an earlier start already
+        went on without. Else something was given up that said why they could go, and what was moved on from them is
+        lost."""
+        return not self.forgone
 
     def queue_contents(self) -> dict[int, list[tuple[int, int, RecoveredRun]]]:
         """For each queue (first id, n, run) in the order of ids."""
