@@ -24,7 +24,7 @@ class ActionModule(ActionBase):
         """See the module's documentation."""
         result = super().run(tmp, task_vars)
         arguments = {**self._task.args, "holder": self._holder()}
-        for _ in range(TRIES_MAX):
+        for _attempt in range(TRIES_MAX):
             result.update(self._execute_module("mqops.cluster.change_lock", arguments, task_vars=task_vars))
             other = result.get("in_the_way")
             if not other or not (arguments.get("take_over") or change_lock.is_gone(other, change_lock.space())):

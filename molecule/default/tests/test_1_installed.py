@@ -44,7 +44,9 @@ def test_runs_as_its_own_user_from_the_current_release(node: tuple[Any, str, int
     release = json.loads((BUNDLE / "manifest.json").read_text())["release"]
     assert host.file("/opt/mq/current").linked_to == f"/opt/mq/releases/{release}"
     assert host.check_output("tr '\\0' ' ' </proc/%s/cmdline", pid).split()[1:] == [
-        "/opt/mq/current/bin/mqbroker", "run", "--config", f"/etc/mq/{instance}/broker.toml",
+        "/opt/mq/current/bin/mqbroker", "run",
+        "--config", f"/etc/mq/{instance}/broker.toml",
+        "--record", f"/run/mq/{instance}/loaded",
     ]  # fmt: skip
 
 
@@ -61,6 +63,7 @@ def test_files_belong_to_whom_they_should(node: tuple[Any, str, int]) -> None:
         f"/var/lib/mq/{instance}/users.json": "mq:mq 600",
         f"/var/lib/mq/{instance}/journal": "mq:mq 700",
         f"/run/mq/{instance}": "mq:mq 750",
+        f"/run/mq/{instance}/loaded": "mq:mq 750",
         f"/run/mq/{instance}/admin.sock": "mq:mq 660",
     }
     lines = host.check_output(f"stat -c '%n %U:%G %a' {' '.join(wanted)}").splitlines()
