@@ -52,7 +52,7 @@ def test_everything_has_its_turn_and_names_its_seed(soak: ModuleType) -> None:
     assert turns["bugs"].again == "python -m tests.sim --bugs --soak 60 --from 1007000"
     assert turns["old copies"].again == "python -m tests.sim --old-copies --soak 60 --from 1005000"
     assert turns["mutants"].again == "python -m tests.mutants --seconds 100 --seed 1008"
-    assert soak.turn_of(count + 6, 7, 5.0).again == "python -m tests.fuzz.fuzz_rooms --seconds 5 --seed 7"
+    assert soak.turn_of(len(soak.TURNS) + 6, 7, 5.0).again == "python -m tests.fuzz.fuzz_rooms --seconds 5 --seed 7"
 
 
 def test_counts_below_zero_are_refused() -> None:
