@@ -23,6 +23,7 @@ from mqbroker.core.store import Store
 from mqbroker.journal.plan import Journal
 from mqbroker.node import termini
 from mqbroker.node.accepted_peer import AcceptedPeer
+from mqbroker.node.containment import Containment
 from mqbroker.node.peer import Peer
 
 from tests.sim.histories import Simulation, Verdict
@@ -135,8 +136,22 @@ class PlantedSimulation(Simulation):
 
     def run(self) -> Verdict:
         """The history from beginning to end."""
-        with planted(self.plant):
+        with planted(self.plant), patch.object(Containment, "_end", self._watch_end(Containment._end)):
             return super().run()
+
+    def _watch_end(self, end: Callable[[Containment, Peer], None]) -> Callable[[Containment, Peer], None]:
+        """Who is ended has no groups any more, though others may be written to before it hears of that."""
+
+        def ending(containment: Containment, peer: Peer) -> None:
+            for node in self.nodes:
+                reader = (
+                    node.readers.get(peer.conn) if node.is_up and node.broker.peers.get(peer.conn) is peer else None
+                )
+                if reader is not None and reader.conn == peer.conn:
+                    reader.conn = 0
+            end(containment, peer)
+
+        return ending
 
 
 def reset_ended(node: SimNode) -> None:

@@ -179,13 +179,13 @@ def test_messages_in_files_are_like_any_other_and_leave_no_file(seeds: range) ->
 @pytest.mark.parametrize("bug", LARGE_BUGS)
 def test_seeded_bugs_of_messages_in_files_are_found(bug: str) -> None:
     with LARGE_BUGS[bug]():
-        for seed in _with_large(60):
+        for seed in _with_large(120):
             try:
                 if Simulation(seed).run().violations:
                     return
             except Exception:  # a start that does not find its files
                 return
-    pytest.fail(f"60 histories did not show the bug: {bug}")
+    pytest.fail(f"120 histories did not show the bug: {bug}")
 
 
 def _is_telling(violation: str) -> bool:
