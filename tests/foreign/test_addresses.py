@@ -47,6 +47,25 @@ def test_every_subscriber_of_a_topic_gets_a_copy(broker: BrokerProcess, client: 
     assert ids(client, "one", 2) == ids(client, "two", 2) == ["a", "b"]
 
 
+def test_subscribers_to_patterns_get_copies_of_what_matches(
+    broker: BrokerProcess, client: ProtonClient, queue: str
+) -> None:
+    """Once each, whether an address is there before them or not; who consumes from the address loses nothing."""
+    client.connect("c", broker)
+    client.sender("c", "early", f"{queue}.uk")
+    for name, address, capabilities in (
+        ("all", f"{queue}.#", []), ("one", f"{queue}.*", ["topic"]), ("queue", f"{queue}.uk", ["queue"]),
+    ):  # fmt: skip
+        client.receiver("c", name, address, capabilities=capabilities, credit=10)
+    client.send("early", ["a"])
+    client.sender("c", "late", f"{queue}.fr.paris")
+    client.send("late", ["b"])
+    client.send("early", ["c"])
+    assert ids(client, "all", 3) == ["a", "b", "c"]
+    assert ids(client, "one", 2) == ids(client, "queue", 2) == ["a", "c"]
+    wait_for_depth(broker, f"{queue}.uk", 0)
+
+
 def test_who_subscribes_later_gets_the_newest(make_broker: Callable[..., BrokerProcess], client: ProtonClient) -> None:
     broker = make_broker(options={"address-settings": {"news": {"retroactive-message-count": 2}}})
     broker.start()

@@ -342,6 +342,52 @@ def test_every_subscriber_gets_a_copy(jms: JmsClient, session: str, queue: str) 
         assert jms.is_quiet(name)
 
 
+def test_topics_with_wildcards_get_copies_of_what_all_get_that_match(
+    broker: BrokerProcess, jms: JmsClient, session: str, queue: str
+) -> None:
+    """Each subscription once, and with the destination that the message went to."""
+    shared = {"kind": "shared", "subscription": f"team-{queue}"}
+    kinds: dict[str, tuple[str, dict[str, str]]] = {
+        "all": ("#", {}), "level": ("*", {}), "shared": ("#", shared), "again": ("#", shared),
+    }  # fmt: skip
+    for name, (pattern, said) in kinds.items():
+        jms.consumer(session, name, f"topic:{queue}.{pattern}", **said)
+    for place in ("uk", "uk.london", "fr"):
+        jms.put(session, f"topic:{queue}.{place}", place)
+    rows = jms.receive("all", 3)
+    assert [(row["body"], row["destination"]) for row in rows] == [
+        (place, f"topic:{queue}.{place}") for place in ("uk", "uk.london", "fr")
+    ]
+    assert jms.bodies("level", 2) == ["uk", "fr"]
+    one, two = jms.bodies("shared", 3, wait_ms=400), jms.bodies("again", 3, wait_ms=400)
+    assert sorted(one + two) == ["fr", "uk", "uk.london"]
+    assert jms.is_quiet("all")
+    assert jms.is_quiet("level")
+
+
+def test_a_durable_subscription_to_a_pattern_keeps_what_comes_while_nobody_is_there(
+    make_broker: Make, jms: JmsClient
+) -> None:
+    """Also over a kill of the broker, and until the client unsubscribes."""
+    broker = make_broker()
+    broker.start()
+    for life in range(2):
+        jms.connect("c", broker, client_id="app")
+        jms.session("c", "s")
+        jms.consumer("s", "in", "topic:news.#", kind="durable", subscription="news")
+        if life:
+            assert jms.bodies("in", 2) == ["uk", "fr"]
+        jms.ask("close", name="in")
+        jms.put("s", "topic:news.uk", "uk")
+        jms.put("s", "topic:news.fr", "fr")
+        if not life:
+            jms.ask("close", name="c")
+            broker.kill()
+            broker.start()
+    jms.ask("unsubscribe", session="s", name="news")
+    wait_for_queues(broker, "news.#", {})
+
+
 def test_who_subscribes_later_gets_the_newest_messages(make_broker: Make, jms: JmsClient) -> None:
     """From an address with `retroactive-message-count`, also of what came before the broker was killed."""
     broker = make_broker(options={"address-settings": {"news": {"retroactive-message-count": 2}}})
