@@ -58,6 +58,7 @@ EXEMPT: dict[str, str] = {
     "node/peer.py:Peer._take_in": "the connection's own",
     "node/peer.py:Peer.keep": "the connection's own",
     "node/peer.py:Peer._elsewhere": "the connection's own",
+    "node/termini.py:Termini.attach": "the connection's own",
     "node/coordinator.py:Transactions.requested": "the connection's own",
     "node/peer.py:Peer.handle_events": "the connection's own: what it held is in Unsettled and in events, which say so",
     "node/accepted_peer.py:AcceptedPeer._logged_in": "the connection's own, and a counter",

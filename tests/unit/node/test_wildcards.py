@@ -6,11 +6,14 @@ from typing import Any
 
 import pytest
 from mqbroker.amqp import events as told
+from mqbroker.amqp import work
+from mqbroker.core import wildcards
 from mqbroker.core.kinds import TEMPORARY_PREFIX
 from mqbroker.node.revoking import revoke
-from mqbroker.wire.performatives import Attach, Target
+from mqbroker.wire.performatives import Accepted, Attach, Target
 from mqbroker.wire.types import Symbol
 
+from tests.support import frames
 from tests.support.cluster_stage import ClusterStage
 from tests.support.large_messages import Consumer, Producer
 from tests.support.stage import Stage, options_with
@@ -134,6 +137,88 @@ def test_a_pattern_that_nobody_has_a_queue_at_costs_nothing() -> None:
     stage.wait(60_000)
     assert not any(address.wildcards for address in stage.broker.store.addresses.values())
     assert "news.#" not in stage.broker.store.addresses
+
+
+def refusals(consumer: Consumer) -> list[str]:
+    return [
+        str(each.error.condition) for each in consumer.talker.events if isinstance(each, told.Detached) and each.error
+    ]
+
+
+def test_how_many_copies_a_message_makes_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wildcards, "COPIES_MAX", 3)
+    stage = stage_of()
+    early = Producer(stage, "early", "news.uk")
+    for pattern in ("news.#", "news.*", "*.uk"):
+        assert refusals(Consumer(stage, f"c {pattern}", pattern)) == []
+    for source in ({}, TOPIC, DURABLE, {"capabilities": (Symbol("queue"),)}):
+        assert refusals(Consumer(stage, f"more {source}", "#", source=source)) == ["amqp:resource-limit-exceeded"]
+    assert refusals(Consumer(stage, "beside", "weather.#")) == []
+    assert refusals(Consumer(stage, "shares", "news.#")) == [], "it brings no copy more"
+    early.publish(b"1")
+    assert early.outcomes == [Accepted()]
+    assert stage.broker.store.added_total == 4  # three patterns, one of which two subscribe to
+
+
+def test_an_address_that_matches_more_is_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wildcards, "COPIES_MAX", 3)
+    stage = stage_of()
+    for number, pattern in enumerate(("a.#", "b.#", "*.x", "#.x", "a.*", "b.*.x")):
+        assert refusals(Consumer(stage, f"c{number}", pattern)) == []
+    for address, count in (("a.y", 2), ("b.y", 1), ("b.y.x", 3)):
+        producer = Producer(stage, f"p {address}", address)
+        producer.publish(b"1")
+        assert producer.outcomes == [Accepted()]
+        assert len(stage.broker.store.addresses[address].wildcards) == count
+    late = stage.connect("late")
+    assert late.session is not None
+    late.session.attach_sender(Attach(name="s", handle=0, role=False, target=Target(address="a.x")))
+    stage.run()
+    assert [str(each.error.condition) for each in late.events if isinstance(each, told.Detached) and each.error] == [
+        "amqp:resource-limit-exceeded"
+    ]
+    assert "a.x" not in stage.broker.store.addresses
+
+
+@pytest.mark.parametrize("is_reversed", [False, True])
+def test_who_has_addresses_compared_takes_turns(*, is_reversed: bool) -> None:
+    """Subscribers to patterns where many addresses are, and who makes addresses where many patterns are."""
+    steps = []
+    for count in (0, 2000):
+        stage = stage_of()
+        for number in range(count):
+            # Of another branch of the tree nothing is compared.
+            for branch in ("a", "b"):
+                stage.broker.store.make_address(f"{branch}.#.{number}" if is_reversed else f"{branch}.{number}")
+        names = [f"a.{number}.x" if is_reversed else f"a.#.{number}.*" for number in range(8)]
+        attach = frames.sender if is_reversed else frames.receiver
+        conn = stage.accept()
+        stage.talk(conn, frames.anonymous() + frames.opened() + frames.begun())
+        before = len(stage.batches)
+        stage.talk(conn, b"".join(attach(name, handle=handle) for handle, name in enumerate(names)))
+        steps.append(len(stage.batches) - before)
+        if count:
+            asked = 2 if is_reversed else 1  # whether it is one too many, where there are that many at all
+            assert stage.broker.store.wildcards.work < (count + 100) * len(names) * work.COMPARED * asked
+    assert steps[1] >= steps[0] + 5, steps
+
+
+def test_who_sends_where_many_patterns_match_takes_turns() -> None:
+    steps = []
+    for count in (0, 100):
+        stage = stage_of()
+        for number in range(count):
+            Consumer(stage, f"c{number}", f"news.#.{number}.#", 0)
+        conn = stage.accept()
+        address = ".".join(["news", *map(str, range(100))])
+        stage.talk(conn, frames.anonymous() + frames.opened() + frames.begun() + frames.sender(address))
+        stage.talk(conn, frames.transfer(0, settled=True))
+        before = len(stage.batches)
+        # With flows between them they are no run.
+        stage.talk(conn, b"".join(frames.transfer(n, settled=True) + frames.flow(None, 0) for n in range(1, 9)))
+        steps.append(len(stage.batches) - before)
+        assert stage.broker.store.added_total == count * 9
+    assert steps[1] >= steps[0] + 5, steps
 
 
 # -- permissions ------------------------------------------------------------------------------------------------------

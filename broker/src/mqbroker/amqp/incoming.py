@@ -70,7 +70,10 @@ class IncomingTransfers(OutgoingTransfers):
         if count == self._run_max:
             self._run_max = min(count * RUN_GROWTH, link.run_max)
         connection.allowance -= (
-            work.RUN + (count >> work.MESSAGES_SHIFT) + ((parsed.next_offset - offset) >> work.BYTES_SHIFT)
+            work.RUN
+            + link.run_work
+            + (count >> work.MESSAGES_SHIFT)
+            + ((parsed.next_offset - offset) >> work.BYTES_SHIFT)
         )
         self.next_incoming_id += count
         link.use(count)

@@ -31,6 +31,7 @@ def check_new(store: Store, kind: QueueKind) -> None:
     if kind.address not in store.addresses:
         store.permit(CREATE_ADDRESS, kind.address)
         store.quotas.check(ADDRESSES)
+        store.wildcards.check(kind.address)
     store.permit(CREATE[kind.is_durable], kind.address)
     store.quotas.check(QUEUES)
 
@@ -52,6 +53,7 @@ def make_address(store: Store, name: str, *, is_temporary: bool = False) -> Addr
             store.settings.check_creation(name)
         store.permit(CREATE_ADDRESS, name)
         check_addresses(store)
+        store.wildcards.check(name)
         found = store.add_address(name)
         found.is_topic = True
         store.idle.vacated(found)

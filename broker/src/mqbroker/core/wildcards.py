@@ -10,8 +10,11 @@ Source: Artemis's manual, "Routing Messages With Wild Cards".
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from itertools import takewhile
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from mqbroker.amqp import work
 from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
 from mqbroker.config.matching import ANY_WORD, ANY_WORDS, DELIMITER, matches
@@ -22,6 +25,8 @@ if TYPE_CHECKING:
     from mqbroker.core.address import Address, Origin
     from mqbroker.core.store import Store
     from mqbroker.wire.run import Run
+
+COPIES_MAX: Final = 1000  # addresses with wildcards that one address matches: each gets a copy, in the same append
 
 
 def has_wildcards(name: str) -> bool:
@@ -39,39 +44,87 @@ def check_is_one(name: str) -> None:
         raise Refused("amqp:not-allowed", why)
 
 
+class Pattern(NamedTuple):
+    """An address with wildcards: its words, and what a name that matches begins with."""
+
+    words: list[str]
+    stem: str
+
+    @staticmethod
+    def of(name: str) -> Pattern:
+        words = name.split(DELIMITER)
+        stem = list(takewhile(lambda word: word not in (ANY_WORD, ANY_WORDS), words))
+        # No delimiter behind it: `news.#` matches `news` too.
+        return Pattern(words, DELIMITER.join(stem))
+
+
 class Wildcards:
-    """Which addresses match which; `Address.wildcards` has for each where its messages go as well."""
+    """Which addresses match which; `Address.wildcards` has for each where its messages go as well.
+
+    `work` counts what that cost so far, in units of amqp/work.py, so that it can be charged to whoever caused it.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._patterns: dict[Address, list[str]] = {}
+        self._patterns: dict[Address, Pattern] = {}
+        self.work = 0
+
+    def check(self, name: str) -> None:
+        """Whether each copy that a new address brings is within a bound. Raises Refused."""
+        if has_wildcards(name):
+            full = (each for each in self._store.addresses.values() if len(each.wildcards) >= COPIES_MAX)
+            crowded = next((each.name for each in self._matching(Pattern.of(name), full)), None)
+        else:
+            crowded = name if len(self._patterns) > COPIES_MAX and len(self._matched(name)) > COPIES_MAX else None
+        if crowded is not None:
+            why = f"address {crowded!r} matches {COPIES_MAX} addresses with wildcards already, and each gets a copy"
+            raise Refused("amqp:resource-limit-exceeded", why)
 
     def added(self, address: Address) -> None:
         """An address is there: one that matches, or one that others match."""
         name = address.name
         LOOK.has_touched = True
         if has_wildcards(name):
-            pattern = self._patterns[address] = name.split(DELIMITER)
-            for other in self._store.addresses.values():
-                if _may_match(other.name) and matches(pattern, other.name.split(DELIMITER)):
-                    other.wildcards = (*other.wildcards, address)
-        elif self._patterns and _may_match(name):
-            words = name.split(DELIMITER)
-            address.wildcards = tuple(each for each, pattern in self._patterns.items() if matches(pattern, words))
+            pattern = self._patterns[address] = Pattern.of(name)
+            for other in self._matching(pattern, self._store.addresses.values()):
+                other.wildcards = (*other.wildcards, address)
+        elif self._patterns:
+            address.wildcards = tuple(self._matched(name))
+
+    def _matching(self, pattern: Pattern, addresses: Iterable[Address]) -> list[Address]:
+        """Those of these addresses that match."""
+        near = [other for other in addresses if other.name.startswith(pattern.stem) and _may_match(other.name)]
+        LOOK.has_touched = True
+        self.work += len(near) * work.COMPARED
+        return [other for other in near if matches(pattern.words, other.name.split(DELIMITER))]
+
+    def _matched(self, name: str) -> list[Address]:
+        """The addresses with wildcards that a name matches."""
+        if not _may_match(name):
+            return []
+        words = name.split(DELIMITER)
+        near = [
+            (address, pattern.words) for address, pattern in self._patterns.items() if name.startswith(pattern.stem)
+        ]
+        LOOK.has_touched = True
+        self.work += len(near) * work.COMPARED
+        return [address for address, pattern in near if matches(pattern, words)]
 
     def gone(self, address: Address) -> None:
         """It is there no more."""
         LOOK.has_touched = True
-        if self._patterns.pop(address, None) is None:
+        pattern = self._patterns.pop(address, None)
+        if pattern is None:
             return
         for other in self._store.addresses.values():
-            if address in other.wildcards:
+            if other.wildcards and address in other.wildcards:
                 other.wildcards = tuple(each for each in other.wildcards if each is not address)
 
     def publish(self, wildcard: Address, run: Run, origin: Origin) -> bool:
         """What came to an address comes to one with wildcards that it matches. True: as `Store.publish`."""
         meter = wildcard.meter
         LOOK.has_touched = True
+        self.work += work.COPIED
         if meter is not None and meter.drops and not meter.takes(1):
             meter.refused(run.count)
             return False

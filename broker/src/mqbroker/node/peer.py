@@ -34,7 +34,7 @@ from mqbroker.amqp.events import (
     Whole,
 )  # fmt: skip
 from mqbroker.amqp.links import LinkBase, ReceiverLink
-from mqbroker.amqp.work import NAMED
+from mqbroker.amqp.work import COPIED, NAMED
 from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level
@@ -317,6 +317,8 @@ class Peer(ABC):
                 return
             run = taken.run
         broker.activity.went(link, run.count, broker.at.monotonic_ns)
+        LOOK.has_touched = True
+        link.run_work = len(address.wildcards) * COPIED
         waits = broker.store.publish(address, run, self.origin)
         if waits and not is_settled:
             broker.store.decisions.wait(self.accept, link, first, run.count)
@@ -335,8 +337,10 @@ class Peer(ABC):
         if malformed is not None:
             take_before(self, event, malformed)
         else:
-            self.connection.allowance -= event.run.count * NAMED
+            before = self.broker.store.wildcards.work
             tell_outcomes(self, event, owner.publish(event.run, self.origin))
+            copying = self.broker.store.wildcards.work - before
+            self.connection.allowance -= event.run.count * NAMED + copying
 
     def _posted(self, event: Posted) -> None:
         self.transactions.post(event)

@@ -71,7 +71,8 @@ class Termini:
 
     def attach(self, peer: AcceptedPeer, event: Attaching) -> None:
         """Accept or refuse the link; a refusal ends the link and nothing else."""
-        link, attach = event.link, event.attach
+        link, attach, wildcards = event.link, event.attach, self._broker.store.wildcards
+        before = wildcards.work
         if self._broker.turns.parting:
             self._broker.turns.part_namesake(peer, link)
         self._stealing.attach(peer, link, attach)
@@ -83,6 +84,7 @@ class Termini:
                     self._consumer(peer, link, attach)
         except Refused as refused:
             link.refuse(attach, refused.condition, refused.description, refused.info)
+        peer.connection.allowance -= wildcards.work - before
         peer.touch()
 
     # -- producers -----------------------------------------------------------------------------------------------------
