@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 import socket
 import time
@@ -36,7 +35,7 @@ class ActionModule(ActionBase):
         """The process of ansible-playbook, of which tasks are children."""
         pid = os.getppid()
         return {
-            "user": getpass.getuser(),
+            "user": change_lock.user(os.getuid(), os.environ),
             "machine": socket.gethostname(),
             "space": change_lock.space(),
             "pid": pid,

@@ -13,12 +13,15 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import pwd
 from collections.abc import Mapping
 from typing import Any
 
 PLACE = "/run/mq-change.json"
 FIELDS = ("user", "machine", "space", "pid", "began", "what", "since")
 SAME = ("machine", "space", "pid", "began")
+# States of a process that has ended and is still listed.
+ENDED = ("Z", "X", "x")
 
 Holder = dict[str, Any]
 
@@ -29,7 +32,7 @@ def take(holder: Mapping[str, Any], instead_of: Mapping[str, Any] | None = None,
     `instead_of`: whose note is replaced, if it is still that one.
     """
     descriptor = os.open(place, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
-    with os.fdopen(descriptor, "r+", encoding="utf-8") as file:
+    with os.fdopen(descriptor, "r+", encoding="utf-8", errors="replace") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         found = _holder_in(file.read())
         if found is not None and not _is_same(found, holder) and found != instead_of:
@@ -44,7 +47,7 @@ def give_back(holder: Mapping[str, Any], place: str = PLACE) -> bool:
         descriptor = os.open(place, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:
         return False
-    with os.fdopen(descriptor, "r+", encoding="utf-8") as file:
+    with os.fdopen(descriptor, "r+", encoding="utf-8", errors="replace") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         found = _holder_in(file.read())
         if found is None or not _is_same(found, holder):
@@ -59,12 +62,27 @@ def is_gone(holder: Mapping[str, Any], own_space: str, proc: str = "/proc") -> b
 
 
 def began(pid: int, proc: str = "/proc") -> str:
-    """When a process began, as the kernel counts; empty where there is none. Numbers are used again, this is not."""
+    """When a process began, as the kernel counts; empty where there is none. Numbers are used again, this is not.
+
+    One that has ended is none, also where nobody has asked how it ended: containers often have nobody who does.
+    """
     try:
         with open(f"{proc}/{pid}/stat", encoding="utf-8", errors="replace") as file:
-            return file.read().rpartition(")")[2].split()[19]
+            fields = file.read().rpartition(")")[2].split()
+        return "" if fields[0] in ENDED else fields[19]
     except (OSError, IndexError):
         return ""
+
+
+def user(uid: int, environ: Mapping[str, str]) -> str:
+    """The name of who runs this, or the number: containers often run with one that belongs to no account."""
+    for variable in ("LOGNAME", "USER"):
+        if environ.get(variable):
+            return environ[variable]
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"uid {uid}"
 
 
 def space(proc: str = "/proc") -> str:
@@ -95,7 +113,9 @@ def _holder_in(text: str) -> Holder | None:
         found = json.loads(text)
     except ValueError:
         return None
-    return found if isinstance(found, dict) and set(FIELDS) <= set(found) else None
+    if not isinstance(found, dict) or not isinstance(found.get("pid"), int):
+        return None
+    return found if all(isinstance(found.get(name), str) for name in FIELDS if name != "pid") else None
 
 
 def _write(file: Any, text: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import subprocess
 import sys
@@ -11,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.mqops.cluster.plugins.module_utils import change_lock
+
+NAMELESS = 4_100_000_007
 
 
 def holder(pid: int = 7, **changes: Any) -> dict[str, Any]:
@@ -80,8 +83,10 @@ def test_nobody_looks_while_another_one_writes(tmp_path: Path) -> None:
 
 def test_what_is_not_whole_notes_nobody(tmp_path: Path) -> None:
     place = tmp_path / "lock"
-    for text in ("", "{", "[]", '{"pid": 7}'):
-        place.write_text(text)
+    wrong: list[dict[str, Any]] = [{"pid": "seven"}, {"pid": None}, {"began": 100}, {"user": ["ann"]}, {"since": None}]
+    texts = ("", "{", "[]", '{"pid": 7}', *(json.dumps(holder(2) | one) for one in wrong))
+    for written in (b"\xff\xfe{", json.dumps(holder(2)).encode() + b"\x80", *(text.encode() for text in texts)):
+        place.write_bytes(written)
         assert change_lock.take(holder(), place=str(place)) is None
         assert change_lock.take(holder(8), place=str(place)) == holder()
 
@@ -95,12 +100,24 @@ def test_a_process_is_gone_where_that_can_be_known() -> None:
         assert not change_lock.is_gone(note, space)
         # The number is that of another process by now.
         assert change_lock.is_gone({**note, "began": "1"}, space)
-        child.communicate()
+        assert child.stdin is not None
+        child.stdin.close()
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        # It has ended, and nobody has asked how.
+        assert Path(f"/proc/{child.pid}/stat").exists()
+        assert change_lock.is_gone(note, space)
     assert change_lock.is_gone(note, space)
     assert not change_lock.is_gone({**note, "space": "another boot"}, space)
     assert not change_lock.is_gone({**note, "space": ""}, "")
     assert change_lock.began(os.getpid()) != ""
     assert change_lock.space("/nowhere") == ""
+
+
+def test_who_has_no_name_is_told_of_by_number() -> None:
+    """As in a container that runs with a number of its own choice: nothing in the environment, nothing in passwd."""
+    assert change_lock.user(NAMELESS, {}) == f"uid {NAMELESS}"
+    assert change_lock.user(NAMELESS, {"LOGNAME": "", "USER": "ann"}) == "ann"
+    assert change_lock.user(0, {}) == "root"
 
 
 def test_who_is_told_to_wait_is_told_for_whom() -> None:
