@@ -44,9 +44,8 @@ def test_histories_are_counted_and_what_fails_ends_with_one(
 
 
 def test_everything_has_its_turn_and_names_its_seed(soak: ModuleType) -> None:
-    turns = {
-        turn.name: turn for turn in (soak.turn_of(number, 1000 + number, 100.0) for number in range(len(soak.TURNS)))
-    }
+    count = len(soak.TURNS)
+    turns = {turn.name: turn for turn in (soak.turn_of(number, 1000 + number, 100.0) for number in range(count))}
     assert tuple(turns) == soak.TURNS
     assert turns["rooms"].again == "python -m tests.fuzz.fuzz_rooms --seconds 60 --seed 1006"
     assert turns["bugs"].again == "python -m tests.sim --bugs --soak 60 --from 1007000"
