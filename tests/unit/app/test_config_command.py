@@ -63,8 +63,20 @@ def test_light_commands_do_not_load_the_broker() -> None:
 
 
 def test_check_good(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["config", "check", toml(tmp_path, "broker.toml", "")]) == exits.DONE
-    assert "good" in capsys.readouterr().out
+    for text in ('[node]\nname = "a"\n', "# end of broker.toml", "# all defaults\n\n# end of broker.toml\n\n"):
+        assert main(["config", "check", toml(tmp_path, "broker.toml", text)]) == exits.DONE
+        assert "good" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("text", ["", "\n \n", "# options of mine\n", "# end of broker.toml\n# or not\n"])
+def test_a_file_that_sets_nothing_may_have_been_emptied(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    """Whoever starts with it would be another node, with other listeners and no permissions."""
+    file = toml(tmp_path, "broker.toml", text)
+    for words in (["config", "check", file], ["run", "--config", file]):
+        assert main(words) == exits.FAILED
+        assert "sets no option, so it may have been emptied" in capsys.readouterr().err
 
 
 def test_check_reads_no_more_than_options_may_have(capsys: pytest.CaptureFixture[str]) -> None:

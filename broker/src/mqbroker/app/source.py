@@ -93,14 +93,19 @@ def sound(file: Path, text: str) -> BrokerOptions:
 
 
 def checked(file: Path, text: str | None = None) -> BrokerOptions:
-    """As `sound`; files that listeners need for TLS are good as well. Raises Unusable with every fault.
+    """As `sound`; files that listeners need for TLS are good as well, and it sets something. Raises Unusable.
 
-    `text`: what the file holds, where somebody has read it.
+    `text`: what the file holds, where somebody has read it. The exception has every fault.
     """
+    from mqbroker.config import whole
     from mqbroker.io import cluster_secret, tls
 
-    options = read(file) if text is None else understood(file, text)
-    found = tls.faults_of(options) + _selector_faults(options) + cluster_secret.faults_of(options)
+    if text is None:
+        text = text_of(file)
+    options = understood(file, text)
+    emptied = whole.emptied_fault_of(text)
+    found = [emptied] if emptied else []
+    found += tls.faults_of(options) + _selector_faults(options) + cluster_secret.faults_of(options)
     if found:
         raise Unusable(file, found)
     return options

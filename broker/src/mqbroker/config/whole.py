@@ -1,9 +1,10 @@
 """Whether a `broker.toml` is all there, or what a full disk or a writer who is not done left of it.
 
 A file may say at its beginning how it ends, as what the role writes does: then it is whole with that line as its last,
-and nothing else. Of any other file a reload knows the text in force, and two signs: what is nothing but the beginning
-of that, also in the middle of a word, is taken for cut off; and so is what has everything but the last table of it,
-because whoever changes a line writes the file from its beginning as well.
+and nothing else. Of any other file a start knows one sign: what sets nothing may be all that is left. A reload knows
+the text in force, and two more: what is nothing but the beginning of that, also in the middle of a word, is taken for
+cut off; and so is what has everything but the last table of it, because whoever changes a line writes the file from its
+beginning as well.
 """
 
 from __future__ import annotations
@@ -29,6 +30,17 @@ def fault_of(text: str) -> ConfigFault | None:
     if not (is_begun or PROMISE in lines) or _ends(text):
         return None
     why = f"says that its last line is {END!r}, and it is not: the file is cut off; write it again, or add the line"
+    return ConfigFault("file", why)
+
+
+def emptied_fault_of(text: str) -> ConfigFault | None:
+    """What is wrong with a file that a broker starts with and that says nothing: a full disk leaves such.
+
+    All options would be their defaults then: another node, without the permissions and listeners that there were.
+    """
+    if _saying(text) or _ends(text):
+        return None
+    why = f"sets no option, so it may have been emptied; write it again, or if that is meant {END!r} as its last line"
     return ConfigFault("file", why)
 
 
