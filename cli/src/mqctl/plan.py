@@ -197,7 +197,15 @@ def _host_changes(host: str, wanted: Wanted, seen: Seen) -> Iterator[Change]:
     for one in differences(wanted.places, seen.places):
         # On a bare host, that there is no user says it all.
         if seen.account is not None or one.action != "create":
-            yield Change(host, "", f"{one.kind} {one.path}", one.action, one.before, one.after)
+            needs = "reload" if _is_news(one.path, wanted, seen) else "none"
+            yield Change(host, "", f"{one.kind} {one.path}", one.action, one.before, one.after, needs)
+
+
+def _is_news(path: str, wanted: Wanted, seen: Seen) -> bool:
+    """Whether a process has taken this file with another content: not where it was changed behind its back alone."""
+    meant = wanted.places[path].content
+    processes = [one.loaded.files for one in seen.instances.values() if one.loaded is not None]
+    return meant is not None and any(files.get(path, meant) != meant for files in processes)
 
 
 def _filter(host: str, wanted: Wanted, seen: Seen) -> Iterator[Change]:

@@ -105,7 +105,9 @@ def test_new_certificates_are_reloaded_and_nothing_restarts(site: Site) -> None:
     site.run("tls", "rotate")
     plan = site.document("plan", code=3)["rows"]
     assert [(row["host"], row["what"], row["needs"]) for row in plan] == [
-        (host, "certificate server.pem", "reload") for host in HOSTS
+        (host, what, "reload")
+        for host in HOSTS
+        for what in ("file /etc/mq/default/tls/server.key", "certificate server.pem")
     ]
     assert look("mq2", "mq1", 5671) == (True, old["mq1"])
     site.run("rollout", "--yes")

@@ -325,6 +325,27 @@ def test_whatever_a_process_has_taken_is_compared_with_what_is_there(
     assert {one.needs for one in changes} <= {"reload"}
 
 
+@pytest.mark.parametrize(
+    ("meant", "now", "taken", "needs"),
+    [
+        # The process has what the rollout puts back.
+        ("new", "changed", "new", "none"),
+        ("new", "old", "old", "reload"),
+        ("new", "changed", "old", "reload"),
+        ("new", "old", None, "none"),
+    ],
+)
+@pytest.mark.parametrize("path", [SECRET_FILE, KEY_FILE])
+def test_a_file_that_a_process_has_taken_is_reloaded_where_it_becomes_another(
+    path: str, meant: str, now: str, taken: str | None, needs: str
+) -> None:
+    files = LOADED.files if taken is None else {**LOADED.files, path: taken}
+    wanted = replace(WANTED, places={path: Place("file", content=meant, is_secret=True)})
+    found = replace(seen(loaded=replace(LOADED, files=files)), places={path: Place("file", content=now)})
+    lines = [(one.what, one.action, one.needs) for one in diff_host("mq1", wanted, found)]
+    assert lines == [(f"file {path}", "change", needs)]
+
+
 CERTIFICATES = {"server.pem": "aaaaaaaa-1", "ca.pem": "bbbbbbbb-1"}
 
 
