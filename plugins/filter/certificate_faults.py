@@ -42,6 +42,7 @@ def faults_of(pair, now):
     """What is wrong with one pair."""
     # Ansible itself needs it; other commands that list filters do not.
     from cryptography import x509
+    from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
     file, key_file = pair["certificate_file"], pair["key_file"]
@@ -50,13 +51,20 @@ def faults_of(pair, now):
     except ValueError:
         return [f"{file} holds no certificate in PEM form; convert or replace it"]
     try:
-        key = load_pem_private_key(str(pair["key"]).encode(), None)
+        key = load_pem_private_key(str(pair["key"]).encode(), None).public_key()
+    except UnsupportedAlgorithm:
+        key = None
     except TypeError:
         return [f"{key_file} is encrypted, and nobody can enter its password on a host; store it without one"]
     except ValueError:
         return [f"{key_file} holds no private key in PEM form; convert or replace it"]
+    try:
+        certified = certificate.public_key()
+    except (UnsupportedAlgorithm, ValueError):
+        certified = None
     found = []
-    if certificate.public_key() != key.public_key():
+    # What is not understood here may well be by the OpenSSL of the host, and the broker there takes no wrong pair.
+    if key is not None and certified is not None and certified != key:
         found.append(f"{key_file} is not the key of the certificate in {file}; set the two that belong together")
     if pair.get("is_managed"):
         return found

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+import re
+import ssl
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +43,23 @@ def test_a_key_of_another_certificate(authority: Authority, tmp_path: Path, is_m
     wrong = pair(authority, key=other, is_managed=is_managed)
     said = "server.key is not the key of the certificate in server.pem; set the two that belong together"
     assert certificate_faults([wrong, pair(authority), wrong]) == [said]
+
+
+def on_another_curve(text: str) -> str:
+    """The same in PEM form, on a curve that OpenSSL knows and the library of the control node does not."""
+    kind = re.findall("-----BEGIN (.*)-----", text)[0]
+    content = ssl.PEM_cert_to_DER_cert(re.sub("(BEGIN|END) .*-----", r"\1 CERTIFICATE-----", text))
+    # ANSI X9.62: prime256v1 and prime239v3.
+    changed = content.replace(bytes.fromhex("06082a8648ce3d030107"), bytes.fromhex("06082a8648ce3d030106"))
+    assert changed != content
+    return ssl.DER_cert_to_PEM_cert(changed).replace("CERTIFICATE", kind)
+
+
+def test_keys_of_a_kind_that_is_unknown_here_are_left_to_the_broker(authority: Authority) -> None:
+    good = pair(authority)
+    key, certificate = on_another_curve(good["key"]), on_another_curve(good["certificate"])
+    for changes in ({"key": key, "certificate": certificate}, {"key": key}, {"certificate": certificate}):
+        assert certificate_faults([good | changes]) == []
 
 
 @pytest.mark.parametrize(
