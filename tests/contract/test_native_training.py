@@ -12,6 +12,7 @@ import importlib
 import importlib.util
 import json
 import os
+import pkgutil
 import subprocess
 import sys
 import tomllib
@@ -19,6 +20,7 @@ from functools import cache
 from pathlib import Path
 from types import ModuleType
 
+import mqbroker
 import pytest
 
 BROKER = Path(__file__).resolve().parents[2] / "broker"
@@ -47,6 +49,7 @@ WITHOUT = {
     "base/checksum": "one name",
     "core/picking": "purges and moves of whole queues",
     "journal/places": "pages",
+    "node/rated_peer": "listeners that bound frames, and it derives from what is compiled",
     "io/disk": "it has threads and real files: what it does next depends on how long they take",
 }
 # What is told, and who is in turns, while somebody asks for much is by real time (node/turns.py): a call in so many may
@@ -92,6 +95,23 @@ def calls(hash_seed: str) -> dict[str, int]:
 def test_it_runs_through_each_module_that_is_compiled(module: str) -> None:
     ran = [name for name in calls("0") if name.startswith(f"{module}:")]
     assert bool(ran) != (module in WITHOUT)
+
+
+def test_nothing_interpreted_derives_from_what_is_compiled() -> None:
+    """No object of it could be made: `RatedPeer` was one, and nobody could connect where frames are bounded. Protocols
+    are but names of what is wanted."""
+    names = {f"mqbroker.{name.replace('/', '.')}" for name in compiled()}
+    found: list[str] = []
+    for info in pkgutil.walk_packages(mqbroker.__path__, "mqbroker."):
+        if info.name in names or info.name.endswith("__main__"):
+            continue
+        code = importlib.import_module(info.name)
+        classes = [each for each in vars(code).values() if isinstance(each, type) and each.__module__ == code.__name__]
+        bases = [(each, base) for each in classes for base in each.__mro__ if base.__module__ in names]
+        found += [
+            f"{each.__name__} of {base.__name__}" for each, base in bases if not base.__dict__.get("_is_protocol")
+        ]
+    assert found == []
 
 
 @pytest.mark.parametrize("module", compiled())
