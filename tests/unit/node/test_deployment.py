@@ -163,9 +163,31 @@ def test_what_a_queue_keeps_is_decided_when_it_is_made(option: str) -> None:
     assert reload(site, said) == [f"queue 'q' keeps its {option}; delete it to have it made anew"]
     assert (shown(site, "q")[field], shown(site, "q")["max_consumers"]) == (default, 7)
     assert [one.event for one in site.stage.notices if one.event in GONE] == ["deployment-differs"]
-    site.do("queue-delete", name="q")
+    site.do("queue-delete", name="q", configured=True)
     assert reload(site, said) == []
     assert shown(site, "q")[field] == value
+
+
+def test_what_the_file_declares_is_not_deleted_by_mistake() -> None:
+    """With whatever it holds; the next start would make it again, empty."""
+    site = site_with(ONE)
+    site.do("send", address="orders", messages=[{"body": "x"}])
+    for force in ({}, {"force": True}):
+        condition, why = site.refused("queue-delete", name="q", **force)
+        assert (condition, "is in broker.toml" in why) == ("amqp:precondition-failed", True)
+    assert shown(site, "q")["message_count"] == 1
+    assert site.do("queue-delete", name="q", configured=True)["messages"] == 1
+    site.restart()
+    assert shown(site, "q")["message_count"] == 0
+
+
+def test_what_the_file_declares_no_longer_is_deleted_as_any_other() -> None:
+    site = site_with(ONE)
+    reload(site, "")
+    assert shown(site, "q")["configured"]
+    assert site.do("queue-delete", name="q")["messages"] == 0
+    site.restart()
+    assert "q" not in site.stage.broker.store.queues
 
 
 @pytest.mark.option("addresses.anycast.last-value-key", "addresses.anycast.group-first-key")

@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from mqbroker.base.errors import Refused
+from mqbroker.core.configured import declares
 from mqbroker.core.queue import Queue
 from mqbroker.core.selector import Selector, compile_selector
 from mqbroker.node.broker import Broker
 from mqbroker.node.inputs import AdminRequest
 
 STORE_AND_FORWARD: Final = "store_and_forward"  # says that messages for another node are meant
+CONFIGURED: Final = "configured"  # says that a queue is meant that the file of options declares
 
 
 def argument(request: AdminRequest, name: str, kind: type, default: Any = None) -> Any:
@@ -69,6 +71,16 @@ def check_may_drop(request: AdminRequest, queue: Queue) -> None:
     if queue.kind.is_forwarding and not argument(request, STORE_AND_FORWARD, bool, False):
         why = f"queue {queue.kind.name!r} holds messages for node {queue.kind.forwards_to}, which would never get them"
         advice = "cluster forget routes them anew; to drop them, say that a store-and-forward queue is meant"
+        raise Refused("amqp:precondition-failed", f"{request.operation}: {why}; {advice}")
+
+
+def check_is_not_declared(broker: Broker, request: AdminRequest, queue: Queue) -> None:
+    """Raises Refused where the file of options says that the queue is there, and the request does not say that it means
+    such a queue."""
+    is_meant = argument(request, CONFIGURED, bool, False)
+    if queue.kind.configured and not is_meant and declares(broker.offered.addresses, queue.kind.name):
+        why = f"queue {queue.kind.name!r} is in broker.toml, so the next start or reload makes it again, empty"
+        advice = "remove it there first, or say that a configured queue is meant"
         raise Refused("amqp:precondition-failed", f"{request.operation}: {why}; {advice}")
 
 

@@ -21,7 +21,7 @@ Addresses and queues (admin/addresses.py, admin/queues.py)
                   non_destructive?, ring_size?, consumers_before_dispatch?, delay_before_dispatch_ms?, group_rebalance?,
                   group_buckets?, group_first_key?, purge_on_no_consumers?, selector?, paused?}
     quotas       {}                                      one object a user that has made queues or addresses
-    queue-delete {name, force?, store_and_forward?}      {messages}: how many were in it
+    queue-delete {name, force?, store_and_forward?, configured?}     {messages}: how many were in it
     queue-pause  {name}, queue-resume {name}             {changed}
 Messages (admin/messages.py, admin/browsing.py, admin/moves.py)
     send     {address, messages: [{body | body_base64, durable?, priority?, ttl_ms?, properties?,

@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from mqbroker.admin import listing
-from mqbroker.admin.arguments import STORE_AND_FORWARD, argument, check_may_drop, check_names, queue_named
+from mqbroker.admin.arguments import (
+    CONFIGURED,
+    STORE_AND_FORWARD,
+    argument,
+    check_is_not_declared,
+    check_may_drop,
+    check_names,
+    queue_named,
+)
 from mqbroker.base.errors import Refused
 from mqbroker.core import consuming
 from mqbroker.core.address import FULLY_QUALIFIED
@@ -150,8 +158,9 @@ def _reply_when_safe(broker: Broker, request: AdminRequest, kind: QueueKind, res
 
 def delete(broker: Broker, request: AdminRequest) -> None:
     """`queue-delete`: with all its messages. `force` detaches who consumes from it, else that is a refusal."""
-    check_names(request, ("name", "force", STORE_AND_FORWARD))
+    check_names(request, ("name", "force", STORE_AND_FORWARD, CONFIGURED))
     check_may_drop(request, queue_named(broker, request))
+    check_is_not_declared(broker, request, queue_named(broker, request))
     broker.turns.part_consumers(queue_named(broker, request))
     queue = queue_named(broker, request)  # if it was not to go with them
     is_forced = argument(request, "force", bool, False)

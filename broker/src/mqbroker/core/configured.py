@@ -56,6 +56,11 @@ def _numbered(address: AddressOptions) -> Iterator[tuple[str, int, QueueOptions]
             yield routing, place, queue
 
 
+def declares(options: tuple[AddressOptions, ...], name: str) -> bool:
+    """Whether there is to be a queue of this name."""
+    return any(queue.name == name for one in options for _, _, queue in _numbered(one))
+
+
 class Configured:
     """See the module's docstring."""
 

@@ -28,6 +28,13 @@ class Options(ActOptions):
         bool,
         typer.Option("--store-and-forward", help="Also a queue that holds messages for another node."),
     ] = False
+    configured: Annotated[
+        bool,
+        typer.Option(
+            "--configured",
+            help="Also a queue that broker.toml declares; the next start or reload makes it again, empty.",
+        ),
+    ] = False
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False
 
 
@@ -40,6 +47,6 @@ def run(world: World, options: Options) -> int:
         confirm.yes(world, f"Delete queue {options.queue} of {node.name} with {what}?", is_sure=False)
     answer = act(
         world, node, "queue-delete", name=options.queue, force=options.force,
-        store_and_forward=options.store_and_forward or None,
+        store_and_forward=options.store_and_forward or None, configured=options.configured or None,
     )  # fmt: skip
     return report(world, options, node, Rows("mqctl.queue-delete/1", COLUMNS, [answer]))
