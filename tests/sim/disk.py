@@ -35,6 +35,9 @@ class Faults:
     sync_error: float = 0.0
     torn: float = 0.5
     lose_unsynced: float = 0.7
+    delete_error: float = 0.0
+    read_error: float = 0.0
+    seed: int = 0  # of the chances of these two, and of what a failed sync left
     flips: int = 0  # bits that flip before a start, one after the other, each in files that are put back
 
 
@@ -52,7 +55,11 @@ class SimDisk:
         self._offset = 0
         self._segment = -1
         self.synced_position = 0
-        self._has_failed = False
+        self._has_failed = self._has_sync_failed = False
+        self._is_cache_ahead = (
+            False  # a sync failed: the process sees what is not on disk, and no sync will change that
+        )
+        self._fault_rng = random.Random(f"{faults.seed} {node_id.hex()}")  # of its own as well
         self._flip_rng = random.Random(0)  # of its own, so that a history is the same with flips and without
         self.flips: Counter[str] = Counter()  # by how they were found
 
@@ -76,7 +83,7 @@ class SimDisk:
             self._write(append.segment, self._offset, entry)
             self._offset += len(entry)
         if self.rng.random() < self.faults.sync_error:
-            self._has_failed = True
+            self._has_failed = self._has_sync_failed = True
             raise DiskFailed("EIO on fdatasync")
         self._sync()
         self.synced_position = group[-1].position
@@ -109,9 +116,16 @@ class SimDisk:
             found.append(data)
         return found
 
-    def delete(self, segment: int) -> None:
-        """A file that the journal does not need any more."""
+    def delete(self, segment: int) -> bool:
+        """A file that the journal does not need any more. False: it could not be deleted, and is there."""
+        if self._fault_rng.random() < self.faults.delete_error:
+            return False
         del self.stable[segment], self.cached[segment]
+        return True
+
+    def fails_to_read(self) -> bool:
+        """Whether the next read ends with EIO."""
+        return self._fault_rng.random() < self.faults.read_error
 
     # -- the end and the next beginning --------------------------------------------------------------------------------
 
@@ -119,16 +133,22 @@ class SimDisk:
         """The process dies. With a power cut, unsynced writes are lost, kept or torn, sector by sector."""
         if not self._has_failed:
             self._write_some(unsynced)
+        if not power_cut and self._has_sync_failed:
+            # The kernel takes these pages for clean. Some are on disk, and nobody will write the others.
+            self._keep_sectors(self._fault_rng, is_torn=True)
+            self._writes.clear()
+            self._is_cache_ahead = True
+            return
         if not power_cut:
             self._sync()
             return
         fate = self.rng.random()
         if fate >= self.faults.lose_unsynced:
             is_torn = self.rng.random() < self.faults.torn
-            self._keep_sectors(is_torn=is_torn)
+            self._keep_sectors(self.rng, is_torn=is_torn)
         self._writes.clear()
 
-    def _keep_sectors(self, *, is_torn: bool) -> None:
+    def _keep_sectors(self, rng: random.Random, *, is_torn: bool) -> None:
         """Each sector is on disk as it was at some time since the last sync: of a torn group, each at its own time."""
         sectors: dict[tuple[int, int], list[tuple[int, bytes]]] = {}
         for segment, offset, data in self._writes:
@@ -136,7 +156,7 @@ class SimDisk:
                 low, high = max(start, offset), min(start + SECTOR, offset + len(data))
                 sectors.setdefault((segment, start), []).append((low, data[low - offset : high - offset]))
         for (segment, _), pieces in sectors.items():
-            kept = self.rng.randrange(len(pieces) + 1) if is_torn else len(pieces)
+            kept = rng.randrange(len(pieces) + 1) if is_torn else len(pieces)
             for low, piece in pieces[:kept]:
                 self.stable[segment][low : low + len(piece)] = piece
 
@@ -161,11 +181,16 @@ class SimDisk:
     def load(self, leave: Leave | None = None, on_damage: str = "stop") -> Recovered:
         """What recovery makes of the files; its cuts are carried out as `io/` does."""
         self._writes.clear()
-        self._has_failed = False
-        files = {n: bytes(content) for n, content in sorted(self.stable.items())}
+        self._has_failed = self._has_sync_failed = False
+        seen = self.cached if self._is_cache_ahead else self.stable
+        files = {n: bytes(content) for n, content in sorted(seen.items())}
         for _ in range(self.faults.flips if files else 0):
             self.flips[flip(files, partial(self._recover, leave), self._flip_rng)] += 1
         recovered = self._recover(leave, files, on_damage)
+        self._is_cache_ahead = False
+        if recovered.unproven is not None:
+            number, start, stop = recovered.unproven
+            self.stable[number][start:stop] = files[number][start:stop]
         for number in recovered.set_aside:
             del self.stable[number]
         for cut in recovered.cuts:

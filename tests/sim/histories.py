@@ -86,7 +86,10 @@ class Simulation:
         self.model = Model()
         self.counts: dict[str, int] = {}
         rng = self.world.rng
-        faults = Faults(write_error=rng.choice((0, 0, 0.003)), sync_error=rng.choice((0, 0, 0.003)), flips=flips)
+        faults = Faults(
+            write_error=rng.choice((0, 0, 0.003)), sync_error=rng.choice((0, 0, 0.003)), flips=flips, seed=seed,
+            delete_error=(0, 0.3)[seed % 2], read_error=0.01 * (seed % 5 == 1),
+        )  # fmt: skip
         self.nodes = []
         for number in range(rng.choice((1, 1, 2))):
             options = options_for(

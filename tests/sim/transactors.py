@@ -162,6 +162,8 @@ class Transactor(Client):
                 self._answered(taken.token, event.outcome)
 
     def _take(self, event: told.Incoming) -> None:
+        if self.is_stopped:
+            return  # it has closed its connection: what still comes returns to the queue as never delivered
         for index in range(event.run.count):
             payload = bytes(event.run.payload(index))
             sections = scan_sections(payload, 0, len(payload))

@@ -421,8 +421,8 @@ class SimNode:
             case AdminReply(number):
                 self._answers[number](effect)
             case DeleteSegment(effect_id, segment):
-                self.disk.delete(segment)
-                self.give(given.Done(effect_id))
+                is_done = self.disk.delete(segment)
+                self.give(given.Done(effect_id) if is_done else given.Failed(effect_id, "EIO on unlink"))
             case ReadPage(effect_id, slices):
                 life = self._life
                 self.pages_read += 1
@@ -435,6 +435,9 @@ class SimNode:
 
     def _read(self, life: int, effect_id: int, slices: tuple[Slice, ...]) -> None:
         if life == self._life and self.is_up:
+            if self.disk.fails_to_read():
+                self.crash(power_cut=False)  # what was acknowledged cannot be read, so the node ends
+                return
             self.give(given.Done(effect_id, self.disk.read(slices)))
 
     def _to_client(self, pipe: Pipe, data: bytes) -> None:

@@ -65,7 +65,7 @@ class History:
     sent: dict[str, Sent] = field(default_factory=dict)
     settle_tried: set[str] = field(default_factory=set)
     settle_confirmed: set[str] = field(default_factory=set)
-    released: set[str] = field(default_factory=set)
+    released: set[str] = field(default_factory=set)  # since it came last
     moved: set[str] = field(default_factory=set)
     received: Counter[str] = field(default_factory=Counter)
     violations: list[str] = field(default_factory=list)
@@ -97,6 +97,8 @@ class History:
         is_second = self.received[message_id] > 0
         if is_second and delivery_count == 0 and message_id not in self.released:
             self.violations.append(f"unflagged duplicate: {message_id} came to {consumer} again")
+        if is_second:
+            self.released.discard(message_id)  # that is the one copy more that letting go of it explains
         if delivery_count == 0 and not is_second:
             key = (consumer, queue, sent.producer)
             if not self.is_several_nodes and self._last.get(key, -1) >= sent.number:
