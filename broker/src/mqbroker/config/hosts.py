@@ -98,7 +98,7 @@ def _take(options: dict[str, str], variables: Mapping[str, Any], names: tuple[st
             value = value or (words.pop(0) if words else "")
             option = SHORT.get(letter, "")
             if not option:
-                option, _, value = value.replace("=", " ", 1).strip().partition(" ")
+                option, _space, value = value.replace("=", " ", 1).strip().partition(" ")
             if option.lower() not in LEAD_NOWHERE:
                 options.setdefault(option.lower(), value.strip().strip('"'))
     return rest

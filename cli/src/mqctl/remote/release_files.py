@@ -116,7 +116,7 @@ def _strangers(folder: str, site: str, installed: Hashes) -> Iterator[str]:
 def _open_folders(folder: str, site: str, owner: int) -> Iterator[str]:
     """Folders that lead elsewhere, or into which others may put what Python would find tomorrow."""
     outer = ["bin", *itertools.accumulate(site.split("/"), os.path.join)]
-    inner = [os.path.relpath(one, folder) for one, _, _ in os.walk(os.path.join(folder, site))]
+    inner = [os.path.relpath(one, folder) for one, _folders, _files in os.walk(os.path.join(folder, site))]
     for path in sorted({*outer, *inner}):
         seen = os.lstat(os.path.join(folder, path))
         if not stat.S_ISDIR(seen.st_mode):
