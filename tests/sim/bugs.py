@@ -24,14 +24,18 @@ from mqbroker.core.retroactive import Retroactive
 from mqbroker.core.store import Store
 from mqbroker.core.transaction import Transaction
 from mqbroker.core.upkeep import upkeep
+from mqbroker.journal.append import Append
 from mqbroker.journal.duplicates import DuplicateIds
 from mqbroker.journal.places import Written
 from mqbroker.journal.plan import Journal
+from mqbroker.node.broker import Broker
 from mqbroker.node.consumer import LinkConsumer
+from mqbroker.node.inputs import Space
 from mqbroker.node.large_messages import Completion, LargeMessages
 from mqbroker.node.uploads import Upload, Uploads
 from mqbroker.wire.run import Run
 
+from tests.sim.disk import SimDisk
 from tests.support.values import replaced
 
 
@@ -303,6 +307,28 @@ PAGING_BUGS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "the last message of a piece is not read": lambda: patch.object(paging, "segments_in", _read_without_last),
     "pages do not keep their segments": lambda: patch.object(Pages, "add", _forget_pins),
     "what is moved out of a page stays there": lambda: patch.object(Paging, "take", _take_without_pages),
+}
+
+
+def _go_on_without_room(self: SimDisk, what: str, group: list[Append]) -> int:
+    """A write that found no room is passed over, and answered."""
+    self.found_no_room[what] += 1
+    self.synced_position = group[-1].position
+    return self.synced_position
+
+
+def _hear_of_no_room(self: Broker, space: Space) -> None:
+    """What the node is told of the room on its disk changes nothing."""
+
+
+# Found in histories whose disks are full for a while.
+ROOM_BUGS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
+    "what found no room on the disk is answered": lambda: patch.object(
+        SimDisk, "_end_without_room", _go_on_without_room
+    ),
+    "publishers are not held back while the disk has little room": lambda: patch.object(
+        Broker, "_space", _hear_of_no_room
+    ),
 }
 
 # Found in histories whose clients use what queues can do.

@@ -14,6 +14,7 @@ from mqbroker.amqp.connection import Connection
 from mqbroker.amqp.limits import ConnectionLimits
 from mqbroker.amqp.links import ReceiverLink, SenderLink
 from mqbroker.amqp.session import Session
+from mqbroker.base.time import NS_PER_MS
 from mqbroker.wire.performatives import Accepted, Attach, Modified, Open, Rejected, Released, Source, Target
 from mqbroker.wire.run import single
 from mqbroker.wire.sections import Header, body_values, build_message, decode_header, scan_sections
@@ -134,6 +135,7 @@ class Producer(Client):
         self.number = 0
         self.link: SenderLink | None = None
         self.in_doubt: dict[int, list[str]] = {}
+        self.attached_ns = 0
         self.durable_share = world.rng.choice((1.0, 1.0, 0.5, 0.0))
         self.size_max = world.rng.choice((40, 300, 300, 5000))
         if node.large_sizes:
@@ -143,6 +145,7 @@ class Producer(Client):
         self._tick()
 
     def attach(self, session: Session) -> None:
+        self.attached_ns = self.world.now_ns
         self.link = session.attach_sender(
             Attach(name=self.name, handle=0, role=False, snd_settle_mode=1 if self.is_settled else 0,
                    source=Source(), target=Target(address=self.queue), initial_delivery_count=0)
@@ -163,6 +166,9 @@ class Producer(Client):
         link, session = self.link, self.session
         if link is None or session is None or not link.is_attached or self.pipe is None:
             return
+        low_since_ns = self.node.low_since_ns
+        if link.credit and low_since_ns is not None and self.attached_ns > low_since_ns + NS_PER_MS:
+            self.history.violations.append(f"taken in: {self.name} has credit though the disk has little room")
         for _ in range(min(self.left, link.credit, self.world.rng.choice((1, 1, 5, 40)))):
             if session.window == 0:
                 return

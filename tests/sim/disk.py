@@ -16,7 +16,7 @@ from mqbroker.journal.entry import entry_bytes, frame_entry
 from mqbroker.journal.format import FILE_HEADER_BYTES, decode_file_header, encode_file_header
 from mqbroker.journal.places import Slice
 from mqbroker.journal.recover import recover
-from mqbroker.journal.recovered import Leave, Recovered
+from mqbroker.journal.recovered import Cut, Leave, Recovered
 
 from tests.sim.flips import Files, flip
 
@@ -62,6 +62,10 @@ class SimDisk:
         self._fault_rng = random.Random(f"{faults.seed} {node_id.hex()}")  # of its own as well
         self._flip_rng = random.Random(0)  # of its own, so that a history is the same with flips and without
         self.flips: Counter[str] = Counter()  # by how they were found
+        self.is_full = False  # no room for another file
+        self.copies = False  # nor, then, for what is overwritten
+        self.has_spare = False  # the next file was made ahead
+        self.found_no_room: Counter[str] = Counter()  # by what was to be written
 
     # -- while the node runs -------------------------------------------------------------------------------------------
 
@@ -69,6 +73,8 @@ class SimDisk:
         """Write and sync a group. Raises DiskFailed; then what was written may or may not be there after a restart."""
         for append in group:
             if append.segment != self._segment:
+                if self.is_full and not self._takes_spare(append):
+                    return self._end_without_room("file", group)
                 self._begin(append)
             content = self.cached[append.segment]
             header = decode_file_header(bytes(content[:FILE_HEADER_BYTES]))
@@ -76,10 +82,13 @@ class SimDisk:
             place = (append.position, self.synced_position)
             head, end = frame_entry(append.chunks, append.size_bytes, place, header.seed)
             entry = b"".join([head, *map(bytes, append.chunks), end])
+            if self.is_full and self.copies:
+                self._write(append.segment, self._offset, entry[: self._fault_rng.randrange(len(entry))])
+                return self._end_without_room("entry", group)
             if self.rng.random() < self.faults.write_error:
                 self._write(append.segment, self._offset, entry[: self.rng.randrange(len(entry))])
                 self._has_failed = True
-                raise DiskFailed("EIO or ENOSPC on write")
+                raise DiskFailed("EIO on write")
             self._write(append.segment, self._offset, entry)
             self._offset += len(entry)
         if self.rng.random() < self.faults.sync_error:
@@ -88,6 +97,16 @@ class SimDisk:
         self._sync()
         self.synced_position = group[-1].position
         return self.synced_position
+
+    def _takes_spare(self, append: Append) -> bool:
+        has_spare, self.has_spare = self.has_spare, False
+        return has_spare and FILE_HEADER_BYTES + entry_bytes(append.size_bytes) <= self._file_size
+
+    def _end_without_room(self, what: str, group: list[Append]) -> int:
+        """A write that found no room is the last one, and nothing of its group is reported."""
+        self.found_no_room[what] += 1
+        self._has_failed = True
+        raise DiskFailed(f"ENOSPC: no room for an {what}")
 
     def _begin(self, append: Append) -> None:
         self._sync()
@@ -179,7 +198,7 @@ class SimDisk:
             self._offset += len(entry)
 
     def load(self, leave: Leave | None = None, on_damage: str = "stop") -> Recovered:
-        """What recovery makes of the files; its cuts are carried out as `io/` does."""
+        """What recovery makes of the files; its cuts are carried out as `io/` does. Raises DiskFailed without room."""
         self._writes.clear()
         self._has_failed = self._has_sync_failed = False
         seen = self.cached if self._is_cache_ahead else self.stable
@@ -187,6 +206,10 @@ class SimDisk:
         for _ in range(self.faults.flips if files else 0):
             self.flips[flip(files, partial(self._recover, leave), self._flip_rng)] += 1
         recovered = self._recover(leave, files, on_damage)
+        if self.is_full and self.copies and (recovered.cuts or recovered.unproven is not None):
+            self._cut_some(recovered.cuts)
+            self.found_no_room["start"] += 1
+            raise DiskFailed("ENOSPC at a start")
         self._is_cache_ahead = False
         if recovered.unproven is not None:
             number, start, stop = recovered.unproven
@@ -201,6 +224,13 @@ class SimDisk:
         self._offset = recovered.segments[-1].used_bytes if recovered.segments else 0
         self.synced_position = recovered.last_position
         return recovered
+
+    def _cut_some(self, cuts: list[Cut]) -> None:
+        """A cut writes zeros from its beginning on, as far as there is room."""
+        for cut in cuts[:1]:
+            for files in (self.stable, self.cached) if self._is_cache_ahead else (self.stable,):
+                size = min(self._fault_rng.randrange(4) * SECTOR, len(files[cut.segment]) - cut.offset)
+                files[cut.segment][cut.offset : cut.offset + size] = bytes(size)
 
     def _recover(self, leave: Leave | None, files: Files, on_damage: str = "stop") -> Recovered:
         return recover(sorted(files.items()), self._node_id, on_damage, leave)

@@ -15,6 +15,7 @@ from tests.sim.changes import Changes
 from tests.sim.clients import Client, Consumer, Producer
 from tests.sim.disk import Faults
 from tests.sim.features import Browser, Drain, Person, Publisher, Sight, Subscriber, Taker, frames_in
+from tests.sim.full_disks import FullDisks, make_room, tell
 from tests.sim.keepers import MOVED, Keeper, MovedDrain
 from tests.sim.model import Model
 from tests.sim.places import Place, drawn, with_places
@@ -31,6 +32,8 @@ PAGING_FROM = 3000
 LARGE_FROM = 2000
 # From this seed on every second history of FEATURES has an administrator who changes things under its clients.
 CHANGES_FROM = 4000
+# From this seed on two in five of the histories of another kind than FEATURES have disks that are full for a while.
+FULL_FROM = 5000
 QUIET_MS = 60_000
 
 
@@ -54,6 +57,7 @@ class Verdict:
         default_factory=Counter
     )  # of messages that left their queue otherwise than to a consumer
     moved: int = 0  # messages that an administrator moved out of a queue that may page
+    no_room: Counter[str] = field(default_factory=Counter)  # what found none on a disk that was full
 
 
 def kind_of(seed: int) -> str:
@@ -69,6 +73,11 @@ def seeds_of(kind: str, count: int) -> list[int]:
 def has_changes(seed: int) -> bool:
     """Whether an administrator changes things under the clients of a history."""
     return seed >= CHANGES_FROM and seed % 8 < 4 and kind_of(seed) == FEATURES
+
+
+def has_full_disks(seed: int) -> bool:
+    """Whether disks of a history are full for a while."""
+    return seed >= FULL_FROM and seed % 5 in (2, 3) and kind_of(seed) != FEATURES
 
 
 class Simulation:
@@ -250,6 +259,8 @@ class Simulation:
             self._plan_changes()
         if self._has_paging:
             self._plan_keeping()
+        if has_full_disks(self.seed):
+            FullDisks(self.world, self.seed).plan(self.nodes, BUSY_MS)
         for at_ms in range(0, BUSY_MS, 250):
             self.world.run(at_ms)
             for node in self.nodes:
@@ -260,6 +271,8 @@ class Simulation:
             client.stop()
         for node in self.nodes:
             node.disk.faults = Faults()
+            make_room(node)
+            tell(node, False)
             node.large_files.write_error = 0.0
             if not node.is_up:
                 self._revive(node)
@@ -274,6 +287,7 @@ class Simulation:
             Counter(transacted.outcome for transacted in self.history.transactions.values()),
             sum(node.pages_read for node in self.nodes),
             sum(node.large_files.finished_count for node in self.nodes), self.model.ends, len(self.history.moved),
+            sum((node.disk.found_no_room for node in self.nodes), Counter()),
         )  # fmt: skip
 
     def _drain(self) -> int:

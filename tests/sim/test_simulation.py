@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import pytest
 from mqbroker.base.errors import Bug
 
-from tests.sim.bugs import BUGS, FEATURE_BUGS, FOUND_BY, LARGE_BUGS, PAGING_BUGS, TRANSACTION_BUGS
+from tests.sim.bugs import BUGS, FEATURE_BUGS, FOUND_BY, LARGE_BUGS, PAGING_BUGS, ROOM_BUGS, TRANSACTION_BUGS
 from tests.sim.histories import (
     CHANGES_FROM,
     FEATURES,
@@ -22,6 +22,7 @@ from tests.sim.histories import (
     Simulation,
     Verdict,
     has_changes,
+    has_full_disks,
     seeds_of,
 )
 from tests.sim.places import DEAD, EXPIRED
@@ -217,6 +218,28 @@ def test_nothing_is_lost_where_queues_are_deleted_and_permissions_withdrawn(seed
         rejected += sum(letter.outcome == "rejected" for letter in simulation.model.letters.values())
     assert deleted > 0
     assert rejected > 50
+
+
+# Histories in which something finds no room.
+FULL = (5018, 5042, 5058, 5062, 5078, 5118, 5142, 5152, 5168, 5188)
+
+
+def test_a_full_disk_ends_a_node_that_goes_on_when_there_is_room() -> None:
+    no_room: Counter[str] = Counter()
+    for seed in FULL:
+        assert has_full_disks(seed)
+        verdict = run(seed)
+        assert verdict.violations == [], _replay(seed)
+        no_room += verdict.no_room
+    assert no_room["file"] > 3
+    assert no_room["entry"] > 3
+    assert no_room["start"] > 3
+
+
+@pytest.mark.parametrize("bug", ROOM_BUGS)
+def test_seeded_bugs_of_full_disks_are_found(bug: str) -> None:
+    with ROOM_BUGS[bug]():
+        _find(bug, FULL)
 
 
 @pytest.mark.parametrize("bug", BUGS)

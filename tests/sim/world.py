@@ -185,6 +185,7 @@ class SimNode:
         self.pages_read = 0
         self.positions: dict[str, int] = {}  # message id in its body -> position of the append that stored it first
         self.published: dict[tuple[int, int], str] = {}  # (connection, delivery id) -> id of a durable message
+        self.low_since_ns: int | None = None  # since then its disk is said to have little room
         self.told: set[str] = set()  # events of all notices, whatever process gave them
         self.together: dict[str, list[str]] = {}  # message of a transaction -> all durable ones of the transaction
 
@@ -196,10 +197,13 @@ class SimNode:
     # -- life ----------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Boot from whatever the disk holds."""
+        """Boot from whatever the disk holds, if it has the room that takes."""
         assert not self.is_up
         leave = leave_of(Settings(self.options.address_settings), self.options.limits.global_max_size_bytes)
-        recovered = self.disk.load(leave)
+        try:
+            recovered = self.disk.load(leave)
+        except DiskFailed:
+            return
         self.positions = {marker: at for marker, at in self.positions.items() if at <= recovered.last_position}
         setup = Setup(self.name, USERS, perform, b"simulated", self.large_files.sizes)
         if self.identity:
@@ -210,6 +214,8 @@ class SimNode:
         self.is_frozen = False
         self.given_up.clear()
         self._life += 1
+        if self.low_since_ns is not None:
+            self.give(given.Space(True, 0))
         self._wake(0)
 
     def crash(self, *, power_cut: bool) -> None:
