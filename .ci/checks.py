@@ -37,7 +37,7 @@ SLOW_FOLDERS = ("sim", "crash", "foreign", "system")
 TYPED: tuple[Command, ...] = (
     ("broker/src", "cli/src", "bench", "demo", "molecule/rack/mqrack"),
     ("gen",),
-    ("broker/native_build.py", "broker/native_training.py", "broker/native_world.py"),
+    ("broker/native_build.py", "broker/native_clock.py", "broker/native_training.py", "broker/native_world.py"),
     (".ci/checks.py",),
     (".ci/prerequisites.py",),
     (".ci/soak.py",),

@@ -17,6 +17,9 @@ from functools import cache
 from itertools import cycle
 from typing import Any, cast
 
+import native_clock  # noqa: F401  before all of the broker
+
+# isort: split
 from mqbroker.io.connections import Connection, Origin
 from mqbroker.wire.flat import encode_disposition_accepted
 from mqbroker.wire.frames import AMQP_HEADER, SASL_HEADER, encode_frame

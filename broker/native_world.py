@@ -10,7 +10,6 @@ import asyncio
 import hashlib
 import os
 import sys
-import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -18,6 +17,9 @@ from contextlib import contextmanager
 from typing import Any, cast
 from unittest import mock
 
+from native_clock import CLOCK
+
+# isort: split
 from mqbroker.admin.operations import perform
 from mqbroker.base.histogram import Histogram
 from mqbroker.base.notice import Level
@@ -302,11 +304,7 @@ class Node:
 def running() -> Iterator[World]:
     """A new world, whose time and loop are those of the process meanwhile."""
     world = World()
-    with (
-        mock.patch.object(time, "monotonic_ns", world.monotonic_ns),
-        mock.patch.object(time, "time_ns", world.wall_ns),
-        mock.patch.object(os, "urandom", entropy),
-    ):
+    with CLOCK.told_by(world.monotonic_ns, world.wall_ns), mock.patch.object(os, "urandom", entropy):
         asyncio._set_running_loop(cast(Any, world))
         try:
             yield world
