@@ -67,13 +67,13 @@ def _publish_without_last(self: Store, posted: list[tuple[Address, Run]], origin
     return _PUBLISH(self, posted[:-1] if len(posted) > 3 else posted, origin, must_wait=must_wait)
 
 
-def _commit_by_rollback(self: Transaction) -> None:
+def _commit_by_rollback(self: Transaction, count_max: int) -> None:
     """What was posted is published by a rollback."""
     if self._posted:
         self._retired.clear()
         self.commit(self.prepare())
     else:
-        _ROLL_BACK(self)
+        _ROLL_BACK(self, count_max)
 
 
 _PUBLISH = Store.publish_together

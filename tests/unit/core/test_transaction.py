@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 from mqbroker.base.errors import Bug, Refused
-from mqbroker.core import transaction
 from mqbroker.core.queue import Queue, Segment
 from mqbroker.core.transaction import TX_NEXT, Transaction, Tx, TxEvent
 from mqbroker.wire.performatives import Accepted, Modified, Rejected, Released
@@ -150,16 +149,16 @@ def test_neighbours_are_one_part() -> None:
 
 
 @pytest.mark.option("limits.transaction-max-size-bytes")
-def test_bytes_and_parts_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    stage = Stage(options_with(limits={"transaction_max_size_bytes": 100}))
+@pytest.mark.option("limits.transaction-parts-max")
+def test_bytes_and_parts_are_bounded() -> None:
+    stage = Stage(options_with(limits={"transaction_max_size_bytes": 100, "transaction_parts_max": 2}))
     work = Transaction(stage.broker.store)
     work.check(100)
     with pytest.raises(Refused, match="transaction-max-size-bytes"):
         work.check(101)
-    monkeypatch.setattr(transaction, "PARTS_MAX", 2)
     work.post("orders", message())
     work.check()
-    with pytest.raises(Refused, match="over 2 messages"):
+    with pytest.raises(Refused, match=r"over 2 messages.*transaction-parts-max"):
         work.check(more_parts=1)
 
 

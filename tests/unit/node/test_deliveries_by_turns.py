@@ -5,6 +5,8 @@ Pieces are counted and bytecodes, as in test_flood_work.py: a message that makes
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from mqbroker.core.dispatch import PIECES_MAX
 from mqbroker.node import inputs as given
@@ -100,8 +102,8 @@ SAID: dict[str, tuple[bytes, tuple[int, int]]] = {
 class Loaded(Site):
     """A node of which a consumer has very many deliveries that are not settled, and a bystander beside it."""
 
-    def __init__(self, *, durable: bool = False, run: int = 1) -> None:
-        self.stage = Stage(options_with(address_settings=DEAD))
+    def __init__(self, *, durable: bool = False, run: int = 1, **tables: Any) -> None:
+        self.stage = Stage(options_with(address_settings=DEAD, **tables))
         self.bystander = self.stage.accept()
         self.stage.talk(self.bystander, GO + frames.sender("others") + frames.receiver("others", credit=1000))
         self.count = 0

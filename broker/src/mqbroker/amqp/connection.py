@@ -11,15 +11,14 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from mqbroker.amqp import sasl, work
-from mqbroker.amqp.events import Began, Dead, LinksLeft, LoggedIn, Opened
+from mqbroker.amqp.events import Began, Dead, Incoming, LinksLeft, LoggedIn, Opened
 from mqbroker.amqp.last_words import frame_within
 from mqbroker.amqp.limits import ConnectionLimits
 from mqbroker.amqp.links import LinkBase, Partials
 from mqbroker.amqp.login import WAITING_BYTES_MAX, Login
 from mqbroker.amqp.numbers import Numbers
-from mqbroker.amqp.parting import Parting
+from mqbroker.amqp.parting import Piecemeal
 from mqbroker.amqp.session import Session
-from mqbroker.amqp.settling import Settling
 from mqbroker.amqp.states import OPENED, Conn, ConnEvent, Link, Sess, SessEvent, next_conn, next_sess
 from mqbroker.amqp.unread import Unread
 from mqbroker.base.errors import PeerFault, Scope
@@ -66,7 +65,7 @@ class Connection(Login):
         self._by_peer_channel: dict[int, Session] = {}
         self._by_channel: dict[int, Session] = {}
         self._channels = Numbers()
-        self._partings: deque[Parting | Settling] = deque()
+        self._partings: deque[Piecemeal] = deque()
         self._last_event: Dead | None = None  # which comes when all are done
         self._blamed: LinkBase | None = None
         self._session: Session | None = None
@@ -195,7 +194,10 @@ class Connection(Login):
         at = frame.body_offset
         code = buffer[at + 2] if at + 2 < frame.end and buffer[at : at + 2] == b"\x00\x53" else -1
         if code == CODE_TRANSFER:
-            return self._on(frame).transfers(buffer, frame, offset, limit)
+            following = self._on(frame).transfers(buffer, frame, offset, limit)
+            if self.is_transactional and self.events and type(self.events[-1]) is Incoming:
+                self.tell()  # it may be for the coordinator, and what comes behind a commit waits for it
+            return following
         if code == CODE_DISPOSITION:
             self.allowance -= work.DISPOSITION
             self._on(frame).disposition(buffer, frame)
@@ -363,8 +365,10 @@ class Connection(Login):
         """Whether there are links to be handed back, by the next `receive`."""
         return bool(self._partings)
 
-    def leave(self, parting: Parting | Settling) -> None:
-        """Hand its links back, or take its outcomes in: as many as there is work left for, and the others by and by."""
+    def leave(self, parting: Piecemeal) -> None:
+        """Hand its links back, take its outcomes in, end its transaction: as much as there is work left for, and the
+        rest by and by. What comes behind it waits.
+        """
         self._partings.append(parting)
         if self._last_event is None:
             self._part()

@@ -5,6 +5,7 @@ The end of something must reach its owner, so with it the look at the peer's byt
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -224,6 +225,16 @@ class LinksLeft:
 
 
 @dataclass(frozen=True, slots=True)
+class Done:
+    """What took a while and was left to the connection is done: `then` is what follows from it."""
+
+    then: Callable[[], None]
+
+    def __post_init__(self) -> None:
+        LOOK.has_touched = True
+
+
+@dataclass(frozen=True, slots=True)
 class Dead:
     """The connection is to be closed now: nothing more will come of it. `condition` is None for a good end.
 
@@ -241,5 +252,5 @@ class Dead:
 Event = (
     Incoming | Posted | Unposted | Piece | Whole | Aborted | Empty | Settled | Retired | Numbered | SenderSettled
     | CreditGiven | CreditUsed | SaslDerive | LoggedIn | LoginDecided | Opened | Began | Attaching | Attached
-    | Returned | Detached | LinksLeft | Ended | Dead
+    | Returned | Detached | LinksLeft | Done | Ended | Dead
 )  # fmt: skip

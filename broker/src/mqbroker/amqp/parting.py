@@ -9,7 +9,7 @@ wants its name before.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from mqbroker.amqp import work
 from mqbroker.amqp.events import Ended
@@ -19,6 +19,16 @@ if TYPE_CHECKING:
     from mqbroker.amqp.links import LinkBase
     from mqbroker.amqp.session import Session
     from mqbroker.wire.performatives import Error
+
+
+class Piecemeal(Protocol):
+    """What takes a while, in pieces: `Parting`, `Settling`, and what the connection's owner has."""
+
+    def go_on(self) -> bool:
+        """One piece; whether it was the last."""
+
+    def part_with(self, name: str, role: bool) -> None:
+        """Somebody wants a link of this name that is over."""
 
 
 class Parting:

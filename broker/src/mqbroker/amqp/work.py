@@ -26,6 +26,7 @@ SETTLED: Final = 2  # besides, for each entry of a disposition
 RETURNED: Final = 8  # the same, where they return to their queue
 MOVED: Final = 25  # for each message that may go elsewhere instead; where it does, this is a third of what it costs
 ENLISTED: Final = 15  # the same, where a transaction has them
+COMMITTED: Final = 10  # for each part of a transaction, in one go
 COMPARED: Final = 5  # besides, for each address that one with wildcards is compared with, or the other way round
 COPIED: Final = 40  # besides, for each address with wildcards that gets a copy of a run
 PARTED_LINK: Final = 40  # one that is handed back

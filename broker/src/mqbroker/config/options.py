@@ -291,6 +291,13 @@ class LimitTable(Table):
         ge=1 * KIB,
         le=1 * GIB,
     )
+    transaction_parts_max: int = option(
+        2_000,
+        "Messages and ranges of acknowledgements of one transaction; one with more can only be rolled back. A commit "
+        "is done in one go, in which everybody else waits some 10 µs for each.",
+        ge=1,
+        le=50_000,
+    )
     transactions_per_connection_max: int = option(
         100, "Transactions that one connection may have open at once.", ge=1, le=100_000
     )

@@ -1,15 +1,17 @@
 """A local transaction: messages that were posted and messages that were retired, until both happen or neither.
 
 Invariants: a posted message is in no queue and in no journal before the commit; a retired one stays in delivery. A
-commit happens within one step, so all of it is in one Append and recovery finds the whole of it or nothing. Messages
-are routed by the commit, since queues may come and go before it. Source: AMQP 1.0 §4.3, §4.4.
+commit happens within one step, so all of it is in one Append and recovery finds the whole of it or nothing; that is
+why it has a bound. What is not committed may be given up piece by piece. Messages are routed by the commit, since
+queues may come and go before it. Source: AMQP 1.0 §4.3, §4.4, docs/adr/0019-commits.md.
 """
 
 from __future__ import annotations
 
 import enum
+from collections import deque
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 from mqbroker.base.errors import Bug, Refused
 from mqbroker.base.look import LOOK
@@ -27,7 +29,8 @@ from mqbroker.wire.run import Run
 Retired = tuple[Queue, Segment, Any, Consumer | None]  # messages, their outcome, and whose deliveries they are
 Wanted = tuple[str, str]  # the target of messages, and the routing that is wanted there
 
-PARTS_MAX = 50_000  # runs and ranges of one transaction: a commit is one step, and everybody waits for it
+ALL: Final = 1 << 62
+MOVED_MAX: Final = 8  # messages that are given up at a time where each may be moved to another address
 
 
 class Tx(enum.Enum):
@@ -59,15 +62,16 @@ TX_NEXT: dict[tuple[Tx, TxEvent], Tx] = {
 class Transaction:
     """See the module's docstring. `failure` says why it can only be rolled back."""
 
-    __slots__ = ("_posted", "_retired", "_store", "failure", "size_bytes", "state")
+    __slots__ = ("_posted", "_retired", "_store", "failure", "parts_count", "size_bytes", "state")
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._posted: list[tuple[Wanted, Run]] = []
-        self._retired: list[Retired] = []
+        self._retired: deque[Retired] = deque()
         self.state = Tx.OPEN
         self.failure: Refused | None = None
         self.size_bytes = 0  # memory of what was posted
+        self.parts_count = 0  # runs that were posted, ranges that were retired, and each message that was rejected
 
     def _move(self, event: TxEvent) -> None:
         found = TX_NEXT.get((self.state, event))
@@ -82,9 +86,9 @@ class Transaction:
         return self.state is Tx.OPEN
 
     @property
-    def parts_count(self) -> int:
-        """Runs that were posted and ranges that were retired."""
-        return len(self._posted) + len(self._retired)
+    def is_empty(self) -> bool:
+        """Whether it holds nothing, or nothing any more."""
+        return not (self._posted or self._retired)
 
     # -- work ----------------------------------------------------------------------------------------------------------
 
@@ -95,11 +99,12 @@ class Transaction:
         are in memory, beyond its bound by a quarter.
         """
         limit, memory = self._store.limits.transaction_max_size_bytes, self._store.memory
+        parts_max = self._store.limits.transaction_parts_max
         why = ""
         if self.size_bytes + size_bytes > limit:
             why = f"over {limit} bytes in one transaction, which is transaction-max-size-bytes"
-        elif self.parts_count + more_parts >= PARTS_MAX:
-            why = f"over {PARTS_MAX} messages and acknowledgements in one transaction"
+        elif self.parts_count + more_parts >= parts_max:
+            why = f"over {parts_max} messages and acknowledgements in one transaction, which is transaction-parts-max"
         elif size_bytes and memory.is_full and not (may_page and memory.held_bytes < memory.max_bytes * 5 // 4):
             why = memory.why_full
         if why:
@@ -111,16 +116,20 @@ class Transaction:
         self._store.memory.hold(run)
         LOOK.has_touched = True
         self.size_bytes += run.held_bytes
+        self.parts_count += 1
         self._posted.append(((address, routing), run))
 
     def retire(self, queue: Queue, segment: Segment, outcome: Any, consumer: Consumer | None = None) -> None:
         """Messages in delivery with that consumer, and the outcome that they get by the commit."""
         self._move(TxEvent.WORK)
         LOOK.has_touched = True
+        is_rejected = isinstance(outcome, Rejected)
+        self.parts_count += segment.n if is_rejected else 0  # each is moved by itself
         if self._retired and _follows(self._retired[-1], (queue, segment, outcome, consumer)):
             before = self._retired[-1][1]
             self._retired[-1] = (queue, before.part(before.start, before.n + segment.n), outcome, consumer)
         else:
+            self.parts_count += not is_rejected
             self._retired.append((queue, segment, outcome, consumer))
 
     def in_delivery(self) -> Iterator[tuple[Queue, Segment]]:
@@ -143,7 +152,8 @@ class Transaction:
         """
         for target in dict.fromkeys(wanted[0] for wanted, _ in self._posted):
             self._store.may_send(target)
-        addresses = {wanted: self._store.target_for(*wanted) for wanted, _ in self._posted}
+        targets = dict.fromkeys(wanted for wanted, _ in self._posted)
+        addresses = {wanted: self._store.target_for(*wanted) for wanted in targets}
         if self._store.grouping is not None:
             self._check_groups(self._store.grouping, addresses)
         tallies = {each.meter: Tally(each.meter) for each in addresses.values() if each.meter is not None}
@@ -195,30 +205,53 @@ class Transaction:
         self._forget()
         return must_wait
 
-    def fail(self, failure: Refused) -> None:
+    def fail(self, failure: Refused, count_max: int = ALL) -> None:
         """Something makes the commit impossible: as rolled back, but its end has still to be asked for."""
         self._move(TxEvent.FAIL)
         LOOK.has_touched = True
         self.failure = failure
-        self._give_up()
+        self.give_up(count_max)
 
-    def roll_back(self) -> None:
-        """Nothing happened: posted messages are dropped, retired ones return as delivered in vain."""
+    def roll_back(self, count_max: int = ALL) -> None:
+        """Nothing happened: posted messages are dropped, retired ones return as delivered in vain; not more than
+        `count_max` of them here, the others by `give_up`.
+        """
         self._move(TxEvent.ROLL_BACK)
-        self._give_up()
+        self.give_up(count_max)
 
-    def _give_up(self) -> None:
-        for queue, segment, _, _ in self._retired:
-            self._store.give_back(queue, segment, was_delivered=True)
-        for _, run in self._posted:
-            self._store.memory.release(run)
-        self._forget()
+    def give_up(self, count_max: int) -> int:
+        """Give up the next parts of one that is not to be committed; says how many."""
+        count = 0
+        LOOK.has_touched = True
+        while count < count_max and self._retired:
+            self._return_some()
+            count += 1
+        if count < count_max and self._posted:
+            dropped = self._posted[: count_max - count]
+            del self._posted[: len(dropped)]
+            for _, run in dropped:
+                self.size_bytes -= run.held_bytes
+                self._store.memory.release(run)
+            count += len(dropped)
+        if self.is_empty:
+            self._forget()
+        return count
+
+    def _return_some(self) -> None:
+        """The range that was retired first, or as much of it as is moved at once."""
+        queue, segment, outcome, consumer = self._retired.popleft()
+        attempts_max = self._store.settings.of(queue.kind.address).max_delivery_attempts
+        if 0 < attempts_max <= segment.deliveries + 1 and segment.n > MOVED_MAX:
+            rest = segment.part(segment.start + MOVED_MAX, segment.n - MOVED_MAX)
+            self._retired.appendleft((queue, rest, outcome, consumer))
+            segment = segment.part(segment.start, MOVED_MAX)
+        self._store.give_back(queue, segment, was_delivered=True)
 
     def _forget(self) -> None:
         LOOK.has_touched = True
         self._posted.clear()
         self._retired.clear()
-        self.size_bytes = 0
+        self.size_bytes = self.parts_count = 0
 
 
 def _follows(before: Retired, after: Retired) -> bool:

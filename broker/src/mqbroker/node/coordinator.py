@@ -9,7 +9,7 @@ the connection may work in it. The discharge is answered when the commit is on d
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from mqbroker.amqp.events import Incoming, Posted, Retired, Settled, Unposted
@@ -27,6 +27,7 @@ from mqbroker.core.address import FULLY_QUALIFIED, Address
 from mqbroker.core.queue import Queue, Segment
 from mqbroker.core.transaction import Transaction
 from mqbroker.node.consumer import outcome_of
+from mqbroker.node.ending import Ending
 from mqbroker.node.malformed import CONDITION, end_link
 from mqbroker.node.ongoing import Enlistment, Ongoing, Settlement, segment_of
 from mqbroker.node.prefixes import Place
@@ -72,11 +73,12 @@ class CoordinatorEnd:
 class Transactions:
     """All transactions of one connection that are not discharged. Has one deadline, that of the oldest."""
 
-    __slots__ = ("_declared_count", "_ongoing", "_peer", "due_ns", "scheduled_ns")
+    __slots__ = ("_declared_count", "_endings", "_ongoing", "_peer", "due_ns", "scheduled_ns")
 
     def __init__(self, peer: Peer) -> None:
         self._peer = peer
         self._ongoing: dict[bytes, Ongoing] = {}  # in the order of their deadlines
+        self._endings: dict[Ending, None] = {}  # that are not over
         self._declared_count = 0
         self.due_ns = 0
         self.scheduled_ns = 0
@@ -84,7 +86,7 @@ class Transactions:
     @property
     def size_bytes(self) -> int:
         """Memory of what was posted in all of them."""
-        return sum(each.work.size_bytes for each in self._ongoing.values())
+        return sum(each.work.size_bytes for each in self._all())
 
     @property
     def open_count(self) -> int:
@@ -169,16 +171,33 @@ class Transactions:
         if ongoing is None:
             raise _unknown(discharge.txn_id)
         if self._has_partial(ongoing):
-            self._roll_back(ongoing)
-            link.detach(ROLLBACK, "a message of the transaction was not complete when it was discharged (§4.4.1)")
+            why = "a message of the transaction was not complete when it was discharged (§4.4.1)"
+            self._roll_back(ongoing, lambda: _detach(link, why))
         elif discharge.fail:
-            self._roll_back(ongoing)
-            link.session.accept(delivery_id, 1)
-        elif ongoing.work.failure is not None:
-            self._roll_back(ongoing)
-            raise ongoing.work.failure
+            self._roll_back(ongoing, lambda: self._accept(link, delivery_id))
+        elif (failure := ongoing.work.failure) is not None:
+            self._roll_back(ongoing, lambda: self._reject(link, delivery_id, failure))
         else:
-            self._commit(ongoing, link, delivery_id)
+            self._end(ongoing, lambda: self._commit(ongoing, link, delivery_id), is_commit=True)
+
+    def _accept(self, link: ReceiverLink, delivery_id: int) -> None:
+        if link.is_attached:
+            link.session.accept(delivery_id, 1)
+
+    def _end(self, ongoing: Ongoing, then: Callable[[], None], *, is_commit: bool = False) -> None:
+        """It ends, by turns where there is much of it; what follows from that comes after."""
+
+        def done(ending: Ending) -> None:
+            del self._endings[ending]
+            if not ending.is_called_off:
+                then()
+            self._peer.touch()
+
+        LOOK.has_touched = True
+        ending = Ending(self._peer.connection, ongoing, done, is_commit=is_commit)
+        self._endings[ending] = None
+        self._peer.connection.leave(ending)
+        self._peer.touch()
 
     def _has_partial(self, ongoing: Ongoing) -> bool:
         partials = (
@@ -194,9 +213,10 @@ class Transactions:
         try:
             with broker.permissions.acting(self._peer.actor):
                 addresses = work.prepare()
-        except Refused:
-            self._roll_back(ongoing)
-            raise
+        except Refused as refused:
+            error = refused
+            self._roll_back(ongoing, lambda: self._reject(link, delivery_id, error))
+            return
         settlements = ongoing.take_over()
         rejected = work.rejected_count
         LOOK.has_touched = True
@@ -217,18 +237,17 @@ class Transactions:
             if session.state is Sess.MAPPED:
                 state = TransactionalState(txn_id=txn_id, outcome=outcome)
                 session.dispose(first, last, state, as_receiver=False)
-        if link.is_attached:
-            link.session.accept(delivery_id, 1)
+        self._accept(link, delivery_id)
         self._peer.touch()
 
-    def _roll_back(self, ongoing: Ongoing) -> None:
-        ongoing.restore()
-        ongoing.work.roll_back()
+    def _roll_back(self, ongoing: Ongoing, then: Callable[[], None] = lambda: None) -> None:
+        ongoing.work.roll_back(0)
+        self._end(ongoing, then)
 
     def _fail(self, ongoing: Ongoing, failure: Refused) -> None:
         """It can only be rolled back from here on, and gives up what it holds now."""
-        ongoing.restore()
-        ongoing.work.fail(failure)
+        ongoing.work.fail(failure, 0)
+        self._end(ongoing, lambda: None)
         self._peer.broker.notice(Level.WARNING, "transaction-failed", conn=self._peer.conn,
                                  condition=failure.condition, why=failure.description)  # fmt: skip
 
@@ -307,7 +326,7 @@ class Transactions:
             name = address.partition(FULLY_QUALIFIED)[0]
             memory = broker.store.memory
             may_page = memory.is_full and not memory.is_shut and broker.store.diverts.can_page(name)
-            ongoing.work.check(size, may_page=may_page)
+            ongoing.work.check(size, ongoing.enlisted_count, may_page=may_page)
             if self.size_bytes + size > limit:
                 why = f"over {limit} bytes in transactions, which is transactions-per-connection-max-size-bytes"
                 raise Refused("amqp:resource-limit-exceeded", why)
@@ -321,7 +340,7 @@ class Transactions:
         """Deliveries of ours get an outcome as part of a transaction."""
         ongoing = self._ongoing.get(event.state.txn_id)
         if ongoing is not None and ongoing.work.is_open:
-            self._check_parts(ongoing)
+            self._check_parts(ongoing, event)
         for first, taken in event.taken:
             outcome, is_settled = event.state.outcome, event.is_settled or not taken.link.is_attached
             if isinstance(taken.token, Enlistment):
@@ -341,9 +360,10 @@ class Transactions:
                 if link.is_attached:
                     link.detach(unknown.condition, unknown.description)
 
-    def _check_parts(self, ongoing: Ongoing) -> None:
+    def _check_parts(self, ongoing: Ongoing, event: Retired) -> None:
+        more = sum(taken.n for _, taken in event.taken) if isinstance(event.state.outcome, Rejected) else 0
         try:
-            ongoing.work.check(more_parts=len(ongoing.enlisted))
+            ongoing.work.check(more_parts=ongoing.enlisted_count + more)
         except Refused as refused:
             self._fail(ongoing, refused)
 
@@ -407,6 +427,9 @@ class Transactions:
         comes."""
         LOOK.has_touched = True
         self._abandon([each for each in self._ongoing.values() if not each.link.is_attached])
+        for ending in self._endings:
+            if not ending.ongoing.link.is_attached:
+                ending.hurry()
 
     def _abandon(self, those: list[Ongoing]) -> None:
         LOOK.has_touched = True
@@ -416,8 +439,14 @@ class Transactions:
 
     def in_delivery(self) -> Iterator[tuple[Queue, Segment]]:
         """What the peer has let go of and transactions hold."""
-        for ongoing in self._ongoing.values():
+        for ongoing in self._all():
             yield from ongoing.work.in_delivery()
+
+    def _all(self) -> Iterable[Ongoing]:
+        """Those that are not over."""
+        if not self._endings:
+            return self._ongoing.values()
+        return dict.fromkeys([*self._ongoing.values(), *(each.ongoing for each in self._endings)])
 
 
 def _request_in(payload: bytes) -> Declare | Discharge:
@@ -433,6 +462,11 @@ def _request_in(payload: bytes) -> Declare | Discharge:
             "amqp:decode-error", f"a message to the coordinator has an amqp-value section, not 0x{code:02x}"
         )
     return decode_coordination(payload, offset, sections.footer if sections.footer >= 0 else len(payload))
+
+
+def _detach(link: ReceiverLink, why: str) -> None:
+    if link.is_attached:
+        link.detach(ROLLBACK, why)
 
 
 def _unknown(txn_id: bytes) -> Refused:

@@ -8,14 +8,18 @@ open, and only then, unsettled deliveries have it in their tokens.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from mqbroker.amqp.links import ReceiverLink
 from mqbroker.amqp.session import Session
+from mqbroker.amqp.settling import ENLISTED, NO_FEWER, Portion
 from mqbroker.amqp.unsettled import Taken
 from mqbroker.base.look import LOOK
 from mqbroker.core.queue import Queue, Segment
 from mqbroker.core.transaction import Transaction
+from mqbroker.wire.performatives import Rejected
+
+WHOLE: Final = Portion(NO_FEWER, NO_FEWER, 0, 0)
 
 
 class Settlement(NamedTuple):
@@ -30,7 +34,7 @@ class Settlement(NamedTuple):
 class Ongoing:
     """`link` is the coordinator's on which it was declared, `work` what it holds."""
 
-    __slots__ = ("deadline_ns", "enlisted", "id", "link", "work")
+    __slots__ = ("deadline_ns", "enlisted", "enlisted_count", "id", "link", "work")
 
     def __init__(self, txn_id: bytes, link: ReceiverLink, work: Transaction, deadline_ns: int) -> None:
         self.id = txn_id
@@ -38,6 +42,7 @@ class Ongoing:
         self.work = work
         self.deadline_ns = deadline_ns
         self.enlisted: list[tuple[Session, int, int]] = []  # ranges of delivery ids, first and last
+        self.enlisted_count = 0  # parts that the commit makes of them, at most; none of them twice as many
 
     def enlist(self, session: Session, numbered: tuple[int, Taken], outcome: Any) -> None:
         """Deliveries that stay unsettled get this outcome by the commit; None: not said yet, so nothing hangs on it."""
@@ -47,6 +52,7 @@ class Ongoing:
             return
         session.unsettled.put_back(first, taken.with_token(Enlistment(self, outcome, taken.token)))
         last = first + taken.n - 1
+        self.enlisted_count += taken.n if isinstance(outcome, Rejected) else 1
         LOOK.has_touched = True
         if self.enlisted and self.enlisted[-1][::2] == (session, first - 1):
             last_session, begin, _ = self.enlisted[-1]
@@ -63,20 +69,34 @@ class Ongoing:
             _gather(settlements, Settlement(session, first, first + taken.n - 1, outcome))
         return settlements
 
-    def restore(self) -> None:
-        """Everything enlisted is the peer's again, as if nothing had been said of it."""
-        for session, first, taken in list(self._take_enlisted()):
+    def restore_some(self) -> int:
+        """The next of what is enlisted is the peer's again, as if nothing had been said of it; how many entries."""
+        found = self._take_some(ENLISTED)
+        for session, first, taken in found:
             session.unsettled.put_back(first, taken.with_token(taken.token.token))
+        return len(found)
 
     def _take_enlisted(self) -> Iterator[tuple[Session, int, Taken]]:
+        while self.enlisted:
+            yield from self._take_some(WHOLE)
+
+    def _take_some(self, portion: Portion) -> list[tuple[Session, int, Taken]]:
+        """The first range of what is enlisted, or so much of it."""
+        session, low, high = self.enlisted[0]
         LOOK.has_touched = True
-        enlisted, self.enlisted = self.enlisted, []
-        for session, low, high in enlisted:
-            for first, taken in session.unsettled.take_numbered(low, high):
-                if isinstance(taken.token, Enlistment) and taken.token.ongoing is self:
-                    yield session, first, taken
-                else:
-                    session.unsettled.put_back(first, taken)
+        last = session.unsettled.piece_of(low, high, portion)
+        if session.unsettled.has_any(last + 1, high):
+            self.enlisted[0] = (session, last + 1, high)
+        else:
+            del self.enlisted[0]
+            last = high
+        found: list[tuple[Session, int, Taken]] = []
+        for first, taken in session.unsettled.take_numbered(low, last):
+            if isinstance(taken.token, Enlistment) and taken.token.ongoing is self:
+                found.append((session, first, taken))
+            else:
+                session.unsettled.put_back(first, taken)
+        return found
 
 
 class Enlistment:

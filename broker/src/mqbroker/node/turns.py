@@ -284,6 +284,8 @@ class Turns:
             peer.is_unhearing = False
             self.behind(peer)
         peer.is_blocked = True  # it gets nothing more
+        if peer.connection.is_dead and peer.connection.is_behind:
+            return True  # all that it sent is taken in, and what it had is handed back by turns
         is_waiting = conn in self._line
         if (is_waiting or peer.uploads.is_finishing) and peer.connection.is_close_waiting:
             return True
