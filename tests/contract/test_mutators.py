@@ -55,6 +55,7 @@ EXEMPT: dict[str, str] = {
     "node/broker.py:Broker.next_effect_id": "a number that nobody has to use",
     "node/activity.py:Activity.went": "what is shown of a link, which goes with it",
     "node/peer.py:Peer.touch": "who may have to be written to at the end of the step: it is looked at",
+    "node/peer.py:Peer.incoming": "what the next run costs, the link's own",
     "node/peer.py:Peer._take_in": "the connection's own",
     "node/peer.py:Peer.keep": "the connection's own",
     "node/peer.py:Peer._elsewhere": "the connection's own",

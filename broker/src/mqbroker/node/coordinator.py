@@ -188,6 +188,7 @@ class Transactions:
         """It ends, by turns where there is much of it; what follows from that comes after."""
 
         def done(ending: Ending) -> None:
+            LOOK.has_touched = True
             del self._endings[ending]
             if not ending.is_called_off:
                 then()

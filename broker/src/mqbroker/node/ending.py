@@ -42,6 +42,7 @@ class Ending:
         """One piece; whether it was the last."""
         if self.is_over:
             return True
+        LOOK.has_touched = True
         connection = self._connection
         if self.is_commit and connection.is_dead:
             self.call_off()

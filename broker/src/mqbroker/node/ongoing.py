@@ -52,8 +52,8 @@ class Ongoing:
             return
         session.unsettled.put_back(first, taken.with_token(Enlistment(self, outcome, taken.token)))
         last = first + taken.n - 1
-        self.enlisted_count += taken.n if isinstance(outcome, Rejected) else 1
         LOOK.has_touched = True
+        self.enlisted_count += taken.n if isinstance(outcome, Rejected) else 1
         if self.enlisted and self.enlisted[-1][::2] == (session, first - 1):
             last_session, begin, _ = self.enlisted[-1]
             self.enlisted[-1] = (last_session, begin, last)

@@ -318,9 +318,8 @@ class Peer(ABC):
                 return
             run = taken.run
         broker.activity.went(link, run.count, broker.at.monotonic_ns)
-        LOOK.has_touched = True
-        link.run_work = len(address.wildcards) * COPIED
         waits = broker.store.publish(address, run, self.origin)
+        link.run_work = len(address.wildcards) * COPIED
         if waits and not is_settled:
             broker.store.decisions.wait(self.accept, link, first, run.count)
         elif not is_settled:
