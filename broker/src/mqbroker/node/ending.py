@@ -62,6 +62,7 @@ class Ending:
         ongoing, connection = self.ongoing, self._connection
         if self.is_commit:
             return False
+        LOOK.has_touched = True
         if ongoing.enlisted:
             connection.allowance -= max(ongoing.restore_some(), 1) * work.ENLISTED
         elif not ongoing.work.is_empty:
