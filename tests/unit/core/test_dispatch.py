@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
+from unittest.mock import patch
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from mqbroker.core.backlog import ID_BITS
+from mqbroker.core.backlog import ID_BITS, Backlog
 from mqbroker.core.dispatch import LOOKED_AT_MAX
 from mqbroker.core.message_view import MessageView
 from mqbroker.core.queue import Filter, Queue, QueueKind, Segment
@@ -306,3 +308,29 @@ def test_what_was_passed_just_before_its_group_is_closed_is_looked_at_again() ->
     queue.dispatch(100)
     assert [segment.first_id for segment in red.held] == [1, 3]
     assert [segment.first_id for segment in idle.held] == [2]
+
+
+def test_who_cannot_take_anything_costs_next_to_nothing_where_others_look_on() -> None:
+    """Of a thousand who do not read nobody looks for their places in the queue at each piece that goes to another."""
+    queue = Queue(QueueKind("orders", "orders"), 1)
+    for taker in [Taker(None, 0, is_browser=True) for _ in range(1000)]:
+        queue.join(taker)
+    for first_id in range(1, 21):
+        queue.add(Segment(message(first_id, "red", ""), 0, 1, 0))
+    calls = 0
+    find = Backlog.from_rank
+
+    def counted(backlog: Backlog, rank: int) -> Iterator[Segment]:
+        nonlocal calls
+        calls += 1
+        return find(backlog, rank)
+
+    with patch.object(Backlog, "from_rank", counted):
+        queue.dispatch(1000)
+        assert calls == 0
+        for taker in queue.consumers:
+            assert isinstance(taker, Taker)
+            taker.credit = 1000
+        queue.dispatch(10)
+    assert calls < 10
+    assert queue.dispatcher.is_unfinished

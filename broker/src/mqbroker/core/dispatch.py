@@ -265,11 +265,15 @@ class Dispatch:
         looked = 0
         for consumer in [each for each in self._queue.consumers if everybody or each.is_browser]:
             looked += self._copy_to(consumer, count_max - looked, now_ms)
+            if self.is_unfinished:
+                break  # the others have their turn when it goes on: looking for each where it is costs as much again
         return looked
 
     def _copy_to(self, consumer: Consumer, count_max: int, now_ms: int) -> int:
         looked = 0
         capacity = consumer.capacity()
+        if not capacity:
+            return 0
         copied = self._copied[consumer]
         for segment in self._not_copied(copied):
             if 0 < segment.run.expires_ms <= now_ms:
