@@ -14,6 +14,7 @@ options:
   _input:
     description:
       - Pairs, each with C(certificate_file) and C(key_file) for messages, and the contents C(certificate) and C(key).
+      - Where others are checked against a CA, its file C(ca_file) and the content C(ca) as well.
       - Of those with C(is_managed) it does not matter when they end, since they are made anew in time.
     type: list
     elements: dict
@@ -36,10 +37,31 @@ _value:
 """
 
 import datetime
+import re
+
+
+def form_faults(file, text):
+    """What is wrong with how a file holds certificates. The broker has the same rule (io/tls.py)."""
+    kinds = re.findall("-----BEGIN ((?:[A-Z0-9]+ )?CERTIFICATE)-----", text)
+    if not kinds:
+        return [f"{file} holds no certificate in PEM form; convert or replace it"]
+    if kinds[0] != "CERTIFICATE":
+        return [
+            f"{file} begins with a {kinds[0]}, a form that only OpenSSL knows; convert each in it: "
+            f"openssl x509 -in {file} -out NEW-FILE"
+        ]
+    return []
 
 
 def faults_of(pair, now):
     """What is wrong with one pair."""
+    certificate, authority = str(pair["certificate"]), pair.get("ca")
+    found = [] if authority is None else form_faults(pair["ca_file"], str(authority))
+    return found + (form_faults(pair["certificate_file"], certificate) or content_faults(pair, now))
+
+
+def content_faults(pair, now):
+    """What is wrong with the certificate and its key themselves."""
     # Ansible itself needs it; other commands that list filters do not.
     from cryptography import x509
     from cryptography.exceptions import UnsupportedAlgorithm

@@ -76,6 +76,12 @@ def of_another(authority: Authority) -> None:
     authority.certificate_file.write_bytes(before)
 
 
+def in_form(kind: str, file: Path, *, is_whole: bool = False) -> None:
+    """The certificate as OpenSSL alone writes it, and behind it, if it is not all, the same as others do."""
+    text = file.read_text()
+    file.write_text(text.replace(" CERTIFICATE-----", f" {kind}-----") + ("" if is_whole else text))
+
+
 CASES: dict[str, tuple[Any, str, str]] = {
     "no certificate file": (lambda a: a.certificate_file.unlink(), "tls-certificate-file", "No such file"),
     "no key file": (lambda a: a.key_file.unlink(), "tls-key-file", "No such file"),
@@ -92,6 +98,16 @@ CASES: dict[str, tuple[Any, str, str]] = {
     "certificate is cut off": (
         lambda a: a.certificate_file.write_bytes(a.certificate_file.read_bytes()[:200]), "tls-certificate-file",
         "cannot be used",
+    ),
+    "certificate is for OpenSSL alone": (
+        lambda a: in_form("TRUSTED CERTIFICATE", a.certificate_file, is_whole=True), "tls-certificate-file",
+        "begins with a TRUSTED CERTIFICATE, a form that only OpenSSL knows; convert each in it: openssl x509 -in ",
+    ),
+    "certificate of an old form stands before another": (
+        lambda a: in_form("X509 CERTIFICATE", a.certificate_file), "tls-certificate-file", "with a X509 CERTIFICATE",
+    ),
+    "CA is for OpenSSL alone": (
+        lambda a: in_form("TRUSTED CERTIFICATE", a.ca_file), "tls-client-ca-file", "convert each in it",
     ),
     "key is noise": (lambda a: a.key_file.write_bytes(b"x"), "tls-key-file", "no private key in PEM form"),
     "key is encrypted": (encrypted, "tls-key-file", "is encrypted"),

@@ -80,6 +80,25 @@ def test_what_is_none(authority: Authority, name: str, text: str, said: str) -> 
     assert "canary" not in found
 
 
+@pytest.mark.parametrize("kind", ["TRUSTED CERTIFICATE", "X509 CERTIFICATE"])
+@pytest.mark.parametrize("is_first", [True, False])
+def test_forms_that_only_openssl_knows(authority: Authority, kind: str, is_first: bool) -> None:
+    text = authority.certificate_file.read_text()
+    odd = text.replace(" CERTIFICATE-----", f" {kind}-----")
+    said = f" begins with a {kind}, a form that only OpenSSL knows; convert each in it: openssl x509 -in "
+    (found,) = certificate_faults([pair(authority, certificate=odd + text if is_first else odd)])
+    assert found == f"server.pem{said}server.pem -out NEW-FILE"
+    (found,) = certificate_faults([pair(authority, ca_file="ca.pem", ca=odd + authority.ca_file.read_text())])
+    assert found == f"ca.pem{said}ca.pem -out NEW-FILE"
+
+
+def test_certificates_of_a_ca(authority: Authority) -> None:
+    assert certificate_faults([pair(authority, ca_file="ca.pem", ca=authority.ca_file.read_text())]) == []
+    assert certificate_faults([pair(authority, ca_file="ca.pem", ca=None)]) == []
+    (found,) = certificate_faults([pair(authority, ca_file="ca.pem", ca="canary")])
+    assert found == "ca.pem holds no certificate in PEM form; convert or replace it"
+
+
 def test_a_key_that_nobody_can_open_on_a_host(authority: Authority) -> None:
     key = load_pem_private_key(authority.key_file.read_bytes(), None)
     locked = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"secret")).decode()

@@ -6,6 +6,7 @@ option, the file and the remedy, and no key is ever shown or asked for. Source: 
 
 from __future__ import annotations
 
+import re
 import ssl
 from operator import itemgetter
 from pathlib import Path
@@ -21,6 +22,7 @@ from mqbroker.node.inputs import Ending
 FILE_BYTES_MAX = 1 << 20
 ALTERNATIVE_NAMES = ("DNS", "email", "URI")
 CLIENT_AUTH = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
+_BEGIN = re.compile(rb"-----BEGIN ((?:[A-Z0-9]+ )?CERTIFICATE)-----")
 
 
 def context_of(listener: ListenerOptions, path: str) -> ssl.SSLContext | None:
@@ -145,9 +147,21 @@ def _load_ca(context: ssl.SSLContext, file: str, path: str) -> None:
 
 
 def _certificates(file: str, path: str) -> bytes:
+    """The content of a file of certificates, in the form of RFC 7468.
+
+    OpenSSL takes older forms and one of its own in some places and passes them over in others: it would use one
+    certificate where others see the next. The collection has the same rule (plugins/filter/certificate_faults.py).
+    """
     content = _content(file, path)
-    if b"-----BEGIN CERTIFICATE-----" not in content:
+    kinds = _BEGIN.findall(content)
+    if not kinds:
         raise ConfigFault(path, f"{file} holds no certificate in PEM form; convert or replace it")
+    if kinds[0] != b"CERTIFICATE":
+        raise ConfigFault(
+            path,
+            f"{file} begins with a {kinds[0].decode()}, a form that only OpenSSL knows; convert each in it: "
+            f"openssl x509 -in {file} -out NEW-FILE",
+        )
     return content
 
 
