@@ -1,18 +1,19 @@
 """Hosts of a rack, and mqctl run in a folder with an inventory where they can be reached.
 
 rack = Rack("mqctl")
-rack("up", "3")
-site = Site(folder, rack)
-site.run("rollout", "--yes")
+with site_on(rack, "3", folder=folder) as site:
+    site.run("rollout", "--yes")
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,17 +50,29 @@ class Site:
         self.folder = folder
         self.rack = rack
 
-    def run(self, *words: str, code: int = 0, timeout_s: float = 1500) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, str(RACK), "enter", "--", *MQCTL, *words]
-        environ = {
+    @property
+    def environment(self) -> dict[str, str]:
+        """What programs that are run in the folder find."""
+        return {
             **os.environ,
             "RACK_NAME": self.rack.name,
+            "ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".dev"),
             "CANARY": ENVIRONMENT_CANARY,
             "XDG_RUNTIME_DIR": str(self.run_folder),
         }
+
+    @staticmethod
+    def command(*words: str, inside: Sequence[str] = ()) -> list[str]:
+        """mqctl where the hosts can be reached; `inside`: what it is started by there."""
+        return [sys.executable, str(RACK), "enter", "--", *inside, *MQCTL, *words]
+
+    def run(
+        self, *words: str, code: int = 0, timeout_s: float = 1500, inside: Sequence[str] = ()
+    ) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
-            command, cwd=self.folder, env=environ, capture_output=True, text=True, timeout=timeout_s, check=False
-        )
+            self.command(*words, inside=inside), cwd=self.folder, env=self.environment, capture_output=True, text=True,
+            timeout=timeout_s, check=False,
+        )  # fmt: skip
         assert done.returncode == code, (done.returncode, done.stdout[-3000:], done.stderr[-3000:])
         assert os.listdir(self.run_folder) == []
         return done
@@ -82,6 +95,11 @@ class Site:
         found: dict[str, Any] = json.loads(self.run(*words, "--json", code=code).stdout)
         return found
 
+    def rows(self, *words: str, code: int = 0) -> list[dict[str, Any]]:
+        """The rows of a document."""
+        rows: list[dict[str, Any]] = self.document(*words, code=code)["rows"]
+        return rows
+
     def secrets(self) -> list[str]:
         text = (self.folder / "group_vars/brokers/secrets.yml").read_text()
         found = [line.split('"')[1] for line in text.splitlines() if '"' in line]
@@ -90,3 +108,23 @@ class Site:
 
     def set_options(self, text: str) -> None:
         (self.folder / "group_vars/brokers/options.yml").write_text(text)
+
+
+PLAIN = ("--allow-plaintext",)
+
+
+@contextlib.contextmanager
+def site_on(rack: Rack, *up: str, folder: Path, init: Sequence[str] = PLAIN, has_bundle: bool = True) -> Iterator[Site]:
+    """A site on fresh hosts, with an inventory of all of them; `folder` is made. The rack goes at the end."""
+    rack("destroy")
+    try:
+        rack("up", *up)
+        folder.mkdir()
+        (folder / "inventory.yml").write_text(rack("inventory", "--group", "brokers"))
+        one = Site(folder, rack)
+        one.run("init", "--interface", "eth1", *init)
+        if has_bundle:
+            one.take_bundle()
+        yield one
+    finally:
+        rack("destroy")

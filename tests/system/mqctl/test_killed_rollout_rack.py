@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.system.mqctl.test_scale_rack import HOSTS, Site, site
+from tests.system.mqctl.test_scale_rack import HOSTS, GrowingSite, site
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(1500)]
 __all__ = ["site"]
@@ -41,7 +41,7 @@ def kill_everything(folder: Path) -> None:
         time.sleep(0.05)
 
 
-def test_a_rollout_that_was_killed_converges_when_run_again(site: Site) -> None:
+def test_a_rollout_that_was_killed_converges_when_run_again(site: GrowingSite) -> None:
     with subprocess.Popen(
         site.command("rollout", "--yes", "--batch", "1"), cwd=site.folder, env=site.environment,
         stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,

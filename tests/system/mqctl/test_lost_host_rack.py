@@ -6,16 +6,14 @@ The tests are one story and run in their order. Needs root and the rack.
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from tests.support.rack_site import MQCTL, RACK, Rack, Site
+from tests.support.rack_site import Rack, Site, site_on
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(1800)]
 
@@ -26,18 +24,8 @@ rack = Rack("lost")
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    rack("destroy")
-    try:
-        rack("up", "2")
-        folder = tmp_path_factory.mktemp("rack") / "site"
-        folder.mkdir()
-        (folder / "inventory.yml").write_text(rack("inventory", "--group", "brokers"))
-        one = Site(folder, rack)
-        one.run("init", "--interface", "eth1", "--allow-plaintext")
-        one.take_bundle()
+    with site_on(rack, "2", folder=tmp_path_factory.mktemp("rack") / "site") as one:
         yield one
-    finally:
-        rack("destroy")
 
 
 def rows_of(site: Site, *words: str, code: int) -> dict[str, dict[str, Any]]:
@@ -47,11 +35,10 @@ def rows_of(site: Site, *words: str, code: int) -> dict[str, dict[str, Any]]:
 
 def cut_at(site: Site, host: str, line: str) -> tuple[dict[str, dict[str, Any]], int, float]:
     """A rollout in which a cable is pulled when mqctl says this; rows, exit code, and seconds from then on."""
-    command = [sys.executable, str(RACK), "enter", "--", *MQCTL, "rollout", "--yes", "--json"]
-    environ = {**os.environ, "RACK_NAME": rack.name, "XDG_RUNTIME_DIR": str(site.run_folder)}
+    command = site.command("rollout", "--yes", "--json")
     out = site.folder / "rollout.json"
     with out.open("w") as stdout, subprocess.Popen(
-        command, cwd=site.folder, env=environ, stdout=stdout, stderr=subprocess.PIPE, text=True
+        command, cwd=site.folder, env=site.environment, stdout=stdout, stderr=subprocess.PIPE, text=True
     ) as process:  # fmt: skip
         assert process.stderr is not None
         said, cut_s = [], 0.0

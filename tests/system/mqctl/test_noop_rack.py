@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
@@ -10,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.rack_site import RACK, Rack, Site
+from tests.support.rack_site import RACK, Rack, Site, site_on
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(3000)]
 
@@ -21,25 +20,15 @@ ROUNDS = 3
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    rack = Rack("noop")
-    one = Site(tmp_path_factory.mktemp("noop") / "site", rack)
-    one.folder.mkdir()
-    try:
-        rack("up", str(HOSTS))
-        (one.folder / "inventory.yml").write_text(rack("inventory", "--group", "brokers"))
-        one.run("init", "--interface", "eth1", "--allow-plaintext")
-        one.take_bundle()
+    with site_on(Rack("noop"), str(HOSTS), folder=tmp_path_factory.mktemp("noop") / "site") as one:
         one.run("rollout", "--yes", timeout_s=2400)
         yield one
-    finally:
-        rack("destroy")
 
 
 def ping(site: Site) -> None:
     command = [sys.executable, str(RACK), "enter", "--", "ansible", "-i", "inventory.yml", "all", "-m", "ping"]
-    environ = {**os.environ, "RACK_NAME": site.rack.name}
     done = subprocess.run(
-        command, cwd=site.folder, env=environ, capture_output=True, text=True, timeout=600, check=True
+        command, cwd=site.folder, env=site.environment, capture_output=True, text=True, timeout=600, check=True
     )
     assert done.stdout.count("pong") == HOSTS
 

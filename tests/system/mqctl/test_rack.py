@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.drifts import ALONE, DRIFTS, FILTERED
-from tests.support.rack_site import ENVIRONMENT_CANARY, Rack, Site
+from tests.support.rack_site import ENVIRONMENT_CANARY, Rack, Site, site_on
 
 # On a busy machine a rollout of three bare hosts takes ten minutes.
 pytestmark = [pytest.mark.system, pytest.mark.timeout(1500)]
@@ -25,16 +25,8 @@ rack = Rack("mqctl")
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    rack("destroy")
-    rack("up", "3", "--behind", "mq3=mq1")
-    folder = tmp_path_factory.mktemp("rack") / "site"
-    folder.mkdir()
-    (folder / "inventory.yml").write_text(rack("inventory", "--group", "brokers"))
-    one = Site(folder, rack)
-    one.run("init", "--interface", "eth1", "--allow-plaintext")
-    one.take_bundle()
-    yield one
-    rack("destroy")
+    with site_on(rack, "3", "--behind", "mq3=mq1", folder=tmp_path_factory.mktemp("rack") / "site") as one:
+        yield one
 
 
 def test_bare_hosts(site: Site) -> None:

@@ -6,7 +6,6 @@ The tests are one story and run in their order.
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import time
@@ -15,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.rack_site import RACK, ROOT, Rack, Site
+from tests.support.rack_site import RACK, Rack, Site, site_on
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(1800)]
 
@@ -48,16 +47,8 @@ rack = Rack("wall")
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    rack("destroy")
-    try:
-        rack("up", "2")
-        folder = tmp_path_factory.mktemp("rack") / "site"
-        folder.mkdir()
-        (folder / "inventory.yml").write_text(rack("inventory", "--group", "brokers"))
-        one = Site(folder, rack)
-        one.run("init", "--interface", "eth1")
+    with site_on(rack, "2", folder=tmp_path_factory.mktemp("rack") / "site", init=()) as one:
         one.set_options(OPTIONS)
-        one.take_bundle()
         one.run("rollout", "--yes")
         for host in ("mq1", "mq2"):
             rack("exec", host, "--", "nft", "add", "table", "inet", "other")
@@ -65,17 +56,14 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         # Somebody on the network of the cluster who is no member.
         rack("exec", "mq2", "--", "ip", "address", "add", "198.51.100.99/24", "dev", "eth1")
         yield one
-    finally:
-        rack("destroy")
 
 
 def play(site: Site, *words: str, code: int = 0) -> list[str]:
     """Run the playbook of the rules alone; the hosts that it changed."""
     command = [sys.executable, str(RACK), "enter", "--", str(Path(sys.executable).parent / "ansible-playbook")]
-    environ = {**os.environ, "RACK_NAME": rack.name, "ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".dev")}
     done = subprocess.run(
         [*command, "mqops.cluster.firewall", "-i", "inventory.yml", *words],
-        cwd=site.folder, env=environ, capture_output=True, text=True, timeout=600, check=False,
+        cwd=site.folder, env=site.environment, capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
     assert (done.returncode == 0) is (code == 0), done.stdout[-3000:] + done.stderr[-3000:]
     if code:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.rack_site import Rack, Site
+from tests.support.rack_site import Rack, Site, site_on
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(1800)]
 
@@ -37,18 +37,8 @@ rack = Rack("tls")
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    rack("destroy")
-    try:
-        rack("up", "2")
-        folder = tmp_path_factory.mktemp("rack") / "site"
-        folder.mkdir()
-        (folder / "inventory.yml").write_text(rack("inventory", "--group", "brokers"))
-        one = Site(folder, rack)
-        one.run("init", "--interface", "eth1")
-        one.take_bundle()
+    with site_on(rack, "2", folder=tmp_path_factory.mktemp("rack") / "site", init=()) as one:
         yield one
-    finally:
-        rack("destroy")
 
 
 def look(source: str, target: str, port: int, who: str = "client") -> tuple[bool, str]:

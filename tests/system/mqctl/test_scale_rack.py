@@ -6,9 +6,6 @@ The tests are one story and run in their order.
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from itertools import permutations
 from pathlib import Path
@@ -17,22 +14,14 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.support.rack_site import Rack, Site, site_on
+
 pytestmark = [pytest.mark.system, pytest.mark.timeout(1500)]
 
-ROOT = Path(__file__).resolve().parents[3]
-RACK = [sys.executable, str(ROOT / "molecule/rack/rack")]
-MQCTL = [sys.executable, "-m", "mqctl.main"]
-NAME = f"scale{os.getpid()}"
+rack = Rack("scale")
 HOSTS = ["mq1", "mq2", "mq3"]
 DROP_IN = "/etc/systemd/system/mqbroker@.service.d/refuse.conf"
 GROUP = "{name: lan, group_address: 231.7.7.7, group_port: 9876"
-
-
-def rack(*words: str) -> str:
-    environ = {**os.environ, "RACK_NAME": NAME}
-    done = subprocess.run([*RACK, *words], env=environ, capture_output=True, text=True, timeout=180, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 def without(tree: Any, names: set[str]) -> Any:
@@ -42,31 +31,12 @@ def without(tree: Any, names: set[str]) -> Any:
     return {key: without(value, names) for key, value in tree.items() if key not in names}
 
 
-class Site:
-    """A folder with an inventory, and mqctl run where the hosts can be reached."""
+class GrowingSite(Site):
+    """A site of a cluster that grows."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.inventory: dict[str, Any] = {}
-
-    @property
-    def environment(self) -> dict[str, str]:
-        return {**os.environ, "RACK_NAME": NAME, "ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".dev")}
-
-    def command(self, *words: str) -> list[str]:
-        return [*RACK, "enter", "--", *MQCTL, *words]
-
-    def run(self, *words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            self.command(*words), cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=400,
-            check=False,
-        )  # fmt: skip
-        assert done.returncode == code, (done.returncode, done.stdout[-3000:], done.stderr[-3000:])
-        return done
-
-    def rows(self, *words: str, code: int = 0) -> list[dict[str, Any]]:
-        rows: list[dict[str, Any]] = json.loads(self.run(*words, "--json", code=code).stdout)["rows"]
-        return rows
+    def __init__(self, folder: Path, rack: Rack) -> None:
+        super().__init__(folder, rack)
+        self.inventory: dict[str, Any] = yaml.safe_load((folder / "inventory.yml").read_text())
 
     def hosts(self, *names: str) -> None:
         """Only these are in the inventory."""
@@ -74,7 +44,7 @@ class Site:
         (self.folder / "inventory.yml").write_text(yaml.safe_dump(chosen))
 
     def credit(self, number: int) -> None:
-        (self.folder / "group_vars/brokers/options.yml").write_text(
+        self.set_options(
             f"mq_broker_options: {{limits: {{link_credit: {number}}}}}\n"
             "mq_connectors:\n  - {name: cluster, port: 5673}\n"
             f"mq_broadcast_groups:\n  - {GROUP}, connector_ref: cluster}}\n"
@@ -90,22 +60,14 @@ def invocations() -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    one = Site(tmp_path_factory.mktemp("scale"))
-    try:
-        rack("up", "3")
-        text = rack("inventory", "--group", "brokers")
-        one.inventory = yaml.safe_load(text)
-        (one.folder / "inventory.yml").write_text(text)
-        one.run("init", "--interface", "eth1", "--allow-plaintext")
-        one.credit(100)
-        subprocess.run([*MQCTL, "bundle", "build"], cwd=one.folder, check=True, capture_output=True, timeout=300)
-        yield one
-    finally:
-        rack("destroy")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GrowingSite]:
+    with site_on(rack, "3", folder=tmp_path_factory.mktemp("scale") / "site") as one:
+        growing = GrowingSite(one.folder, rack)
+        growing.credit(100)
+        yield growing
 
 
-def test_a_cluster_begins_with_two_hosts(site: Site) -> None:
+def test_a_cluster_begins_with_two_hosts(site: GrowingSite) -> None:
     site.hosts("mq1", "mq2")
     rows = site.rows("scale-up", "--yes")
     assert [(row["host"], row["state"]) for row in rows] == [("mq1", "ok"), ("mq2", "ok")]
@@ -114,7 +76,7 @@ def test_a_cluster_begins_with_two_hosts(site: Site) -> None:
     assert "no host was added" in site.run("scale-up", "--yes").stderr
 
 
-def test_an_added_host_does_not_touch_the_others(site: Site) -> None:
+def test_an_added_host_does_not_touch_the_others(site: GrowingSite) -> None:
     before = invocations()
     site.hosts(*HOSTS)
     site.credit(101)
@@ -132,7 +94,7 @@ def test_an_added_host_does_not_touch_the_others(site: Site) -> None:
     assert [row["messages"] for row in site.rows("perf", "--host", "mq3", "--count", "50")] == [50, 50]
 
 
-def test_the_first_batch_that_fails_ends_the_rollout(site: Site) -> None:
+def test_the_first_batch_that_fails_ends_the_rollout(site: GrowingSite) -> None:
     site.credit(102)
     before = invocations()
     script = f"mkdir -p $(dirname {DROP_IN}) && printf '[Service]\\nExecStartPre=/bin/false\\n' > {DROP_IN}"

@@ -5,8 +5,6 @@ mq3 is a host of the cluster `main` but where a test makes it one of `west`.
 
 from __future__ import annotations
 
-import json
-import os
 import re
 import subprocess
 import sys
@@ -17,13 +15,10 @@ from typing import Any
 
 import pytest
 
-from tests.support import rack_site
+from tests.support.rack_site import RACK, Rack, Site, site_on
 
 pytestmark = pytest.mark.system
 
-ROOT = Path(__file__).resolve().parents[3]
-RACK = ROOT / "molecule/rack/rack"
-NAME = f"matrix{os.getpid()}"
 HOSTS = ["mq1", "mq2", "mq3"]
 MANY = 20
 MATRIX_S_MAX = 10.0
@@ -36,46 +31,33 @@ OPTIONS = (
 )
 
 
-def rack(*words: str | Path, code: int = 0, cwd: Path = ROOT) -> str:
-    environ = {**os.environ, "RACK_NAME": NAME, "ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".dev"), "NO_COLOR": "1"}
-    command = [sys.executable, str(RACK), *map(str, words)]
-    done = subprocess.run(command, cwd=cwd, env=environ, capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == code, (done.returncode, done.stdout[-3000:], done.stderr[-3000:])
-    return done.stdout
+rack = Rack("matrix")
 
 
-class Site:
-    """A folder with an inventory."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+class ProbingSite(Site):
+    """A site whose hosts are to hear each other."""
 
     def groups(self, more: str = "") -> None:
         """Declare the groups; `more` goes into each."""
-        (self.folder / "group_vars/brokers/options.yml").write_text(OPTIONS % (more, more))
+        self.set_options(OPTIONS % (more, more))
 
     def preflight(self, *words: str, code: int = 0) -> dict[str, Any]:
-        command = (sys.executable, "-m", "mqctl.main", "preflight", "--multicast", "--json", *words)
-        found: dict[str, Any] = json.loads(rack("enter", "--", *command, code=code, cwd=self.folder))
-        return found
+        return self.document("preflight", "--multicast", *words, code=code)
 
     def playbook(self, code: int) -> str:
         program = Path(sys.executable).parent / "ansible-playbook"
-        command = (program, "-i", "inventory.yml", "mqops.cluster.preflight")
-        return rack("enter", "--", *command, code=code, cwd=self.folder)
+        done = subprocess.run(
+            [sys.executable, RACK, "enter", "--", program, "-i", "inventory.yml", "mqops.cluster.preflight"],
+            cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=600, check=False,
+        )  # fmt: skip
+        assert done.returncode == code, done.stdout[-3000:] + done.stderr[-3000:]
+        return done.stdout
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    folder = tmp_path_factory.mktemp("site")
-    try:
-        rack("up", "3")
-        (folder / "inventory.yml").write_text(rack("inventory", "--group", "brokers"))
-        init = ("init", "--interface", "eth1", "--allow-plaintext")
-        rack("enter", "--", sys.executable, "-m", "mqctl.main", *init, cwd=folder)
-        yield Site(folder)
-    finally:
-        rack("destroy")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProbingSite]:
+    with site_on(rack, "3", folder=tmp_path_factory.mktemp("rack") / "site", has_bundle=False) as one:
+        yield ProbingSite(one.folder, rack)
 
 
 def cells(found: dict[str, Any]) -> dict[str, str]:
@@ -85,20 +67,20 @@ def cells(found: dict[str, Any]) -> dict[str, str]:
     return {one: "".join(letters[row[other]] for other in HOSTS) for one, row in group["heard"].items()}
 
 
-def test_without_groups_there_is_nothing_to_probe(site: Site) -> None:
+def test_without_groups_there_is_nothing_to_probe(site: ProbingSite) -> None:
     found = site.preflight()
     assert found["multicast"] == []
     assert [(row["host"], row["level"]) for row in found["rows"]] == [(host, "ok") for host in HOSTS]
 
 
-def test_three_hosts_hear_each_other(site: Site) -> None:
+def test_three_hosts_hear_each_other(site: ProbingSite) -> None:
     site.groups()
     found = site.preflight()
     assert cells(found) == {"mq1": ".++", "mq2": "+.+", "mq3": "++."}
     assert [(row["host"], row["level"]) for row in found["rows"]] == [(host, "ok") for host in HOSTS]
 
 
-def test_a_card_that_is_cut_and_a_host_that_is_off(site: Site) -> None:
+def test_a_card_that_is_cut_and_a_host_that_is_off(site: ProbingSite) -> None:
     site.groups()
     rack("cut", "mq3", "eth1")
     try:
@@ -120,7 +102,7 @@ def test_a_card_that_is_cut_and_a_host_that_is_off(site: Site) -> None:
     ]  # fmt: skip
 
 
-def test_a_group_that_is_not_pinned_leaves_by_the_default_route(site: Site) -> None:
+def test_a_group_that_is_not_pinned_leaves_by_the_default_route(site: ProbingSite) -> None:
     site.groups(', local_bind_address: ""')
     found = site.preflight()
     assert cells(found) == {"mq1": ".++", "mq2": "+.+", "mq3": "++."}
@@ -130,7 +112,7 @@ def test_a_group_that_is_not_pinned_leaves_by_the_default_route(site: Site) -> N
                for row in found["rows"])  # fmt: skip
 
 
-def test_the_playbook_compares_too_and_knows_a_foreign_cluster(site: Site) -> None:
+def test_the_playbook_compares_too_and_knows_a_foreign_cluster(site: ProbingSite) -> None:
     site.groups()
     own = site.folder / "host_vars/mq3.yml"
     own.parent.mkdir()
@@ -150,20 +132,13 @@ def test_the_playbook_compares_too_and_knows_a_foreign_cluster(site: Site) -> No
 
 
 @pytest.fixture
-def many(tmp_path: Path) -> Iterator[rack_site.Site]:
-    one = rack_site.Site(tmp_path / "site", rack_site.Rack("many"))
-    one.folder.mkdir()
-    try:
-        one.rack("up", str(MANY))
-        (one.folder / "inventory.yml").write_text(one.rack("inventory", "--group", "brokers"))
-        one.run("init", "--interface", "eth1", "--allow-plaintext")
+def many(tmp_path: Path) -> Iterator[Site]:
+    with site_on(Rack("many"), str(MANY), folder=tmp_path / "site", has_bundle=False) as one:
         one.set_options(OPTIONS % ("", ""))
         yield one
-    finally:
-        one.rack("destroy")
 
 
-def test_who_hears_whom_of_twenty_hosts_is_drawn_within_ten_seconds(many: rack_site.Site) -> None:
+def test_who_hears_whom_of_twenty_hosts_is_drawn_within_ten_seconds(many: Site) -> None:
     numbers = range(1, MANY + 1)
     times = []
     for _ in range(ROUNDS):
