@@ -29,6 +29,8 @@ class ActionModule(ActionBase):
             if not other or not (arguments.get("take_over") or change_lock.is_gone(other, change_lock.space())):
                 break
             arguments = {**arguments, "instead_of": other}
+        is_held = arguments.get("state") != "free" and result.get("refusal") == "" and not self._task.check_mode
+        result["held_as"] = arguments["holder"] if is_held else None
         return result
 
     def _holder(self):

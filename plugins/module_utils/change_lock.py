@@ -56,6 +56,21 @@ def give_back(holder: Mapping[str, Any], place: str = PLACE) -> bool:
     return True
 
 
+def lost_to(holder: Mapping[str, Any], place: str = PLACE) -> str:
+    """In words, who has taken the place of this one; empty where it still holds the host."""
+    try:
+        with os.fdopen(
+            os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), encoding="utf-8", errors="replace"
+        ) as file:
+            fcntl.flock(file, fcntl.LOCK_SH)
+            found = _holder_in(file.read())
+    except FileNotFoundError:
+        found = None
+    if found is None:
+        return "it is held for nobody any more: it was booted, or another run took the place of this one and has ended"
+    return "" if _is_same(found, holder) else sentence(found)
+
+
 def is_gone(holder: Mapping[str, Any], own_space: str, proc: str = "/proc") -> bool:
     """Whether the process of a note is known to be gone: it was of this machine, since its boot, and is no more."""
     return bool(own_space) and holder["space"] == own_space and began(int(holder["pid"]), proc) != holder["began"]

@@ -14,9 +14,11 @@ description:
 author: mqops maintainers (@mqops)
 options:
   state:
-    description: V(held) takes the host for this run, V(free) gives it back where this run has it.
+    description:
+      - V(held) takes the host for this run, V(free) gives it back where this run has it.
+      - V(kept) looks whether this run still has it.
     type: str
-    choices: [held, free]
+    choices: [held, free, kept]
     default: held
   what:
     description: What is done, for whoever is told to wait.
@@ -61,6 +63,10 @@ in_the_way:
   description: The note of another run; null where there is none.
   type: dict
   returned: always
+held_as:
+  description: What is noted of this run; null where it has not got the host.
+  type: dict
+  returned: always
 """
 
 from ansible.module_utils.basic import AnsibleModule
@@ -71,7 +77,7 @@ def main():
     """Run the module."""
     module = AnsibleModule(
         argument_spec={
-            "state": {"type": "str", "choices": ["held", "free"], "default": "held"},
+            "state": {"type": "str", "choices": ["held", "free", "kept"], "default": "held"},
             "what": {"type": "str", "default": "a playbook"},
             "take_over": {"type": "bool", "default": False},
             "holder": {"type": "dict", "default": {}},
@@ -79,12 +85,18 @@ def main():
         },
         supports_check_mode=True,
     )
-    found, holder = None, module.params["holder"]
-    if not module.check_mode and module.params["state"] == "free":
+    state, holder = module.params["state"], module.params["holder"]
+    found, refusal = None, ""
+    if module.check_mode:
+        pass
+    elif state == "free":
         change_lock.give_back(holder)
-    elif not module.check_mode:
+    elif state == "kept":
+        refusal = change_lock.lost_to(holder)
+    else:
         found = change_lock.take(holder, module.params["instead_of"])
-    module.exit_json(changed=False, in_the_way=found, refusal=change_lock.sentence(found) if found else "")
+        refusal = change_lock.sentence(found) if found else ""
+    module.exit_json(changed=False, in_the_way=found, refusal=refusal)
 
 
 if __name__ == "__main__":

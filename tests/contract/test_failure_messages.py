@@ -55,6 +55,10 @@ SAID: dict[str, tuple[dict[str, Any], str]] = {
         {"__mq_lock": {"refusal": ""}, "__mq_held": ["mq1", "mq2"]},
         "somebody else changes mq1, mq2; nothing was changed on any host",
     ),
+    "Nobody has taken the place of this run": (
+        {"__mq_kept": {"refusal": "it is being changed by bob"}},
+        "it is being changed by bob; what this run has not done yet stays undone",
+    ),
     "Stop where nobody gets in": (
         {"firewall_confirm_s": 60, "__firewall_place": "/etc/mq-firewall"},
         "within 60 s the old ones are back; what was tried is /etc/mq-firewall/candidate.nft",
@@ -139,5 +143,19 @@ def test_in_every_play_of_a_rollout_that_changes_hosts_a_failure_ends_it() -> No
     # And wherever there are batches, each looks at those before it.
     for play in plays:
         tasks = [*play.get("pre_tasks", []), *play.get("tasks", [])]
-        looks = bool(tasks) and tasks[0].get("ansible.builtin.import_tasks") == "tasks/batch.yml"
-        assert looks == ("serial" in play), play["name"]
+        looks = [task.get("ansible.builtin.import_tasks") for task in tasks[:2]]
+        assert (looks == ["tasks/batch.yml", "tasks/held.yml"]) is ("serial" in play), play["name"]
+
+
+def test_no_play_leaves_it_to_the_settings_of_a_user_how_hosts_wait_for_each_other() -> None:
+    """With any other strategy each goes on alone: nobody is stopped, and nothing is all or none."""
+    plays = [
+        play
+        for file in ROOT.glob("playbooks/*.yml")
+        for play in load(file)
+        if "ansible.builtin.import_playbook" not in play
+    ]
+    assert len(plays) == 17
+    for play in plays:
+        assert play["strategy"] == "ansible.builtin.linear", play["name"]
+        assert isinstance(play["any_errors_fatal"], bool), play["name"]

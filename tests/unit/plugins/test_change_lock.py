@@ -37,6 +37,18 @@ def test_the_second_is_told_of_the_first_until_that_gives_it_back(tmp_path: Path
     assert change_lock.give_back(holder(), str(tmp_path / "nothing")) is False
 
 
+def test_a_run_knows_whether_another_has_taken_its_place(tmp_path: Path) -> None:
+    place, other = str(tmp_path / "lock"), holder(8, user="bob")
+    nobody = "it is held for nobody any more"
+    assert change_lock.lost_to(holder(), place).startswith(nobody)
+    change_lock.take(holder(), place=place)
+    assert change_lock.lost_to(holder(what="packet filters"), place) == ""
+    assert change_lock.take(other, instead_of=holder(), place=place) is None
+    assert change_lock.lost_to(holder(), place) == change_lock.sentence(other)
+    change_lock.give_back(other, place)
+    assert change_lock.lost_to(holder(), place).startswith(nobody)
+
+
 def test_a_process_with_the_number_of_another_is_another(tmp_path: Path) -> None:
     place = str(tmp_path / "lock")
     change_lock.take(holder(), place=place)

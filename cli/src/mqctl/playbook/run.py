@@ -18,11 +18,13 @@ from mqctl.exits import Exit
 from mqctl.inventory import Cluster
 from mqctl.playbook.display import Display
 from mqctl.playbook.events import RunState
+from mqctl.playbook.holding import let_go
 from mqctl.playbook.place import collections_path, run_folder
 from mqctl.playbook.redact import Redactor
 from mqctl.world import World
 
 VERBOSITY_MAX = 4
+CANCEL_S = 1  # so often it is asked whether the run is to end
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,7 @@ def run_play(world: World, cluster: Cluster, play: Play) -> RunState:
     if ended.status == "canceled":
         state.interrupt(play.limit.split(",") if play.limit else [one.name for one in cluster.hosts], play.mark)
     state.put_in_order(host.name for host in cluster.hosts)
+    let_go(world, cluster, state)
     if ended.status == "canceled":
         raise Interrupted(state)
     if said and not state.failed and not state.unreachable:
@@ -98,12 +101,13 @@ def _run(world: World, cluster: Cluster, play: Play, folder: Path, take: Callabl
             quiet=True,
             suppress_env_files=True,
             event_handler=take,
+            settings={"pexpect_timeout": CANCEL_S},
             cancel_callback=lambda: stopped.is_set,
         )
 
 
 def ansible_environment(world: World) -> dict[str, str]:
-    """What Ansible needs to find: itself and the user's settings. Its output is read here, so it has no colours."""
+    """What Ansible needs to find: itself and the user's settings, but for those that would hide how hosts fared."""
     path = os.pathsep.join([str(Path(sys.executable).parent), world.environ.get("PATH", os.defpath)])
     made = {
         "PATH": path,
