@@ -133,6 +133,44 @@ def test_all_findings_of_all_hosts_and_the_unreachable_one(place: Path) -> None:
     assert os.listdir(place / "run") == []
 
 
+SETTINGS = """[defaults]
+stdout_callback = json
+no_log = true
+enable_task_debugger = true
+display_ok_hosts = false
+forks = 1
+gathering = explicit
+strategy = free
+
+[tags]
+run = web
+skip = always
+"""
+
+
+@pytest.mark.parametrize("is_file", [True, False])
+def test_how_each_host_fared_is_seen_whatever_a_user_has_set_for_his_own_playbooks(place: Path, is_file: bool) -> None:
+    findings = [{"level": "warning", "check": "clock", "message": "not synchronised"}]
+    inventory(place, mq1={}, mq2={"findings": findings}, mq3={"broken": "odd"})
+    environ = environment(place)
+    if is_file:
+        (place / "ansible.cfg").write_text(SETTINGS)
+    else:
+        environ |= {
+            "ANSIBLE_STDOUT_CALLBACK": "oneline", "ANSIBLE_NO_LOG": "true", "ANSIBLE_RUN_TAGS": "web",
+            "ANSIBLE_SKIP_TAGS": "always", "ANSIBLE_ENABLE_TASK_DEBUGGER": "true", "RUNNER_ONLY_FAILED_EVENTS": "true",
+            "RUNNER_OMIT_EVENTS": "true", "ANSIBLE_STRATEGY": "free",
+            "ANSIBLE_CALLBACKS_ENABLED": "ansible.builtin.tree", "ANSIBLE_CALLBACK_TREE_DIR": str(place / "tree"),
+        }  # fmt: skip
+    done = subprocess.run(
+        [*MQCTL, "preflight", "--bundle", "dist/bundle", "--json"], cwd=place, env=environ, capture_output=True,
+        text=True, timeout=100, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1, done.stderr
+    rows = {(row["host"], row["level"], row["check"]) for row in json.loads(done.stdout)["rows"]}
+    assert rows == {("mq1", "ok", None), ("mq2", "warning", "clock"), ("mq3", "failed", None)}
+
+
 def test_unreachable_alone_is_exit_code_3(place: Path) -> None:
     nowhere: dict[str, object] = {"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 1}
     inventory(place, mq1={}, mq2=nowhere)

@@ -25,6 +25,19 @@ from mqctl.world import World
 
 VERBOSITY_MAX = 4
 CANCEL_S = 1  # so often it is asked whether the run is to end
+# What a user may have set for playbooks of his own, and how each host fared could not be read with. What roles keep
+# secret stays so, and all that is shown is cleaned of secrets.
+READABLE = {
+    "ANSIBLE_FORCE_COLOR": "false",
+    "ANSIBLE_NOCOLOR": "true",
+    "ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.default",
+    "ANSIBLE_NO_LOG": "false",
+    "ANSIBLE_RUN_TAGS": "all",
+    "ANSIBLE_SKIP_TAGS": "",
+    "ANSIBLE_ENABLE_TASK_DEBUGGER": "false",
+    "RUNNER_OMIT_EVENTS": "false",
+    "RUNNER_ONLY_FAILED_EVENTS": "false",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,11 +122,7 @@ def _run(world: World, cluster: Cluster, play: Play, folder: Path, take: Callabl
 def ansible_environment(world: World) -> dict[str, str]:
     """What Ansible needs to find: itself and the user's settings, but for those that would hide how hosts fared."""
     path = os.pathsep.join([str(Path(sys.executable).parent), world.environ.get("PATH", os.defpath)])
-    made = {
-        "PATH": path,
-        "ANSIBLE_FORCE_COLOR": "false",
-        "ANSIBLE_NOCOLOR": "true",
-    }
+    made = {"PATH": path, **READABLE}
     settings = world.cwd / "ansible.cfg"
     if "ANSIBLE_CONFIG" not in world.environ and settings.is_file():
         made["ANSIBLE_CONFIG"] = str(settings)
