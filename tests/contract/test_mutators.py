@@ -34,6 +34,7 @@ EXEMPT: dict[str, str] = {
     "node/reloads.py": "requests of administrators",
     "node/local.py": "requests of administrators",
     "node/jobs.py": "requests of administrators",
+    "node/chores.py": "whose turn it is",
     "node/happenings.py": "a log",
     "node/containment.py": "it is what looks",
     "cluster/discovery/broadcaster.py": "what this node says itself, by its own clock",

@@ -39,6 +39,8 @@ def _shift(queue: Queue, step_ms: int, delayed: dict[Run, None]) -> None:
     """Durations of a queue; `delayed` gathers the runs that have a delay, which may be in several queues."""
     if queue.idle_until_ms:
         queue.idle_until_ms += step_ms
+    if queue.rested_ms:
+        queue.rested_ms += step_ms
     if queue.dispatcher.gate_ms:
         queue.dispatcher.gate_ms += step_ms
     for place, (due_ms, rank, segment) in enumerate(queue.scheduled):

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 LOOKED_AT_MAX: Final = 500  # messages that one run looks at
 PIECES_MAX: Final = 15  # that one run hands out
+DROPPED_LOOKS: Final = 50  # what an expired message costs that is in the way, in looks; the others have time
+DROPPED_MAX: Final = LOOKED_AT_MAX // DROPPED_LOOKS  # at a time
 GROUPS_MAX: Final = 100_000
 GROUP_CLOSED: Final = -1
 FIRST_RANKS: Final = tuple(level << ID_BITS for level in range(PRIORITY_MAX + 1))  # of each priority, highest first
@@ -240,8 +242,16 @@ class Dispatch:
         queue = self._queue
         backlog = queue.backlog
         while queue.is_expiring and backlog.count and 0 < backlog.head.run.expires_ms <= now_ms:
-            queue.gone.append((EXPIRED, backlog.take(backlog.head.n)))
+            if self._is_enough:
+                self.is_unfinished = True
+                return False
+            self._drop(backlog.take(DROPPED_MAX))
         return backlog.count > 0
+
+    def _drop(self, segment: Segment) -> None:
+        """Expired messages are not handed out; each costs what many looks do."""
+        self._queue.gone.append((EXPIRED, segment))
+        self.looks += segment.n * DROPPED_LOOKS
 
     def _serve(self, consumer: Consumer, count: int, now_ms: int) -> int:
         queue = self._queue
@@ -329,8 +339,11 @@ class Dispatch:
         start = end = min(self._seen[each] for each in room)
         for segment in queue.backlog.from_rank(start):
             if 0 < segment.run.expires_ms <= now_ms:
-                queue.gone.append((EXPIRED, queue.backlog.take_at(segment.rank, segment.n)))
-                continue
+                looked += 1
+                self.looks += 1
+                end = segment.rank + segment.n
+                if not self._is_enough:
+                    continue  # it goes when the queue comes to it (overdue.py)
             for index in range(segment.start + max(start - segment.rank, 0), segment.start + segment.n):
                 if not room:
                     return looked

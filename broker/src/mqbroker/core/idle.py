@@ -63,9 +63,8 @@ class Idle:
         self.left(queue)
 
     def look(self, queue: Queue) -> None:
-        """A time has come that mattered to the queue: of its messages, or of its being idle."""
+        """A time has come that mattered to the queue, and what was due of its messages is done."""
         store = self._store
-        queue.come_due(store.at.wall_ms)
         if 0 < queue.idle_until_ms <= store.at.wall_ms:
             self.queue_due(queue)
         if not queue.is_deleted:

@@ -57,11 +57,11 @@ class Queue:
 
     __slots__ = (
         "acknowledged_total", "added_total", "alone", "arriving_count", "backlog", "consumers", "counted_from_ms",
-        "delivering_count", "dispatcher", "due_ns", "expired_total", "filter", "gone", "idle_until_ms", "is_consumed",
-        "is_deleted", "is_ending", "is_expiring", "is_paused", "is_used", "journal_id", "killed_total", "kind",
-        "last_values", "made_on", "meter", "next_expiry_ms", "owner", "pages", "picky_count", "ran_empty",
-        "redistributor", "replaced_total", "scheduled", "scheduled_count", "scheduled_ns", "takers_count", "waiting",
-        "waiting_count",
+        "delivering_count", "dispatcher", "due_ns", "expired_total", "expiring_from", "filter", "gone",
+        "idle_until_ms", "is_consumed", "is_deleted", "is_ending", "is_expiring", "is_paused", "is_used", "journal_id",
+        "killed_total", "kind", "last_values", "made_on", "meter", "next_expiry_ms", "owner", "pages", "picky_count",
+        "ran_empty", "redistributor", "replaced_total", "rested_ms", "scheduled", "scheduled_count", "scheduled_ns",
+        "takers_count", "vain_looks", "waiting", "waiting_count",
     )  # fmt: skip
 
     def __init__(self, kind: QueueKind, journal_id: int, owner: Any = None) -> None:
@@ -99,6 +99,9 @@ class Queue:
         self.is_ending = False  # it is to go as soon as nobody uses it
         self.ran_empty = True  # since somebody last looked: all that could be handed out was
         self.next_expiry_ms = 0
+        self.expiring_from = -1  # the place up to which expired messages were looked for, while they are
+        self.vain_looks = 0  # how many of those that were looked at had not expired
+        self.rested_ms = 0  # not before this time are they looked for again
         self.idle_until_ms = 0  # from then on it may be deleted if it is still idle
         self.due_ns = 0
         self.scheduled_ns = 0
@@ -196,13 +199,15 @@ class Queue:
             self.dispatcher.arrived(segment.rank)
         if self.redistributor is not None:
             self.redistributor.returned(segment.rank)
-        self._note_expiry(segment)
+        self.note_expiry(segment)
         if self.kind.ring_size >= 0:
             self.overflow()
 
-    def _note_expiry(self, segment: Segment) -> None:
+    def note_expiry(self, segment: Segment) -> None:
+        """When to look for it, if it may expire."""
         expires_ms = segment.run.expires_ms
         if expires_ms:
+            LOOK.has_touched = True
             self.is_expiring = True
             if not self.next_expiry_ms or expires_ms < self.next_expiry_ms:
                 self.next_expiry_ms = expires_ms
@@ -285,7 +290,7 @@ class Queue:
                 self.gone.append((REPLACED, piece))
                 continue
             self.backlog.add(piece)
-            self._note_expiry(piece)
+            self.note_expiry(piece)
             self.dispatcher.returned(piece.rank)
             if self.redistributor is not None:
                 self.redistributor.returned(piece.rank)
@@ -327,29 +332,36 @@ class Queue:
 
     # -- time ----------------------------------------------------------------------------------------------------------
 
-    def come_due(self, now_ms: int) -> None:
-        """Scheduled messages whose time has come are deliverable; expired ones are gone."""
+    def is_schedule_due(self, now_ms: int) -> bool:
+        """Whether the time of a scheduled message has come."""
+        return bool(self.scheduled) and self.scheduled[0][0] <= now_ms
+
+    def bring_scheduled(self, now_ms: int, count_max: int) -> int:
+        """Scheduled messages whose time has come are deliverable, so many at most; says how many entries these were."""
+        count = 0
         LOOK.has_touched = True
-        while self.scheduled and self.scheduled[0][0] <= now_ms:
+        while count < count_max and self.is_schedule_due(now_ms):
             due_ms, _, segment = heappop(self.scheduled)
             self.scheduled_count -= segment.n
+            count += 1
             if self.kind.last_value and due_ms != segment.run.deliver_at_ms:
                 self._return(segment)
             else:
                 self._arrive(segment)
-        if self.next_expiry_ms and self.next_expiry_ms <= now_ms:
-            self._expire(now_ms)
+        return count
 
-    def _expire(self, now_ms: int) -> None:
-        self.next_expiry_ms = 0
-        due = []
-        for segment in self.backlog:
-            if segment.run.expires_ms and segment.run.expires_ms <= now_ms:
-                due.append(segment)
-            else:
-                self._note_expiry(segment)
-        for segment in due:
-            self.gone.append((EXPIRED, self.backlog.take_at(segment.rank, segment.n)))
+    def begin_expiring(self, now_ms: int) -> bool:
+        """Whether expired messages are looked for: something may have expired, or it has begun before."""
+        if self.expiring_from < 0 and 0 < self.next_expiry_ms <= now_ms and self.rested_ms <= now_ms:
+            LOOK.has_touched = True
+            self.expiring_from = self.next_expiry_ms = self.vain_looks = 0
+        return self.expiring_from >= 0
+
+    def end_expiring(self, rested_ms: int) -> None:
+        """All were looked at. Nothing is looked for before the queue has rested."""
+        LOOK.has_touched = True
+        self.expiring_from = -1
+        self.rested_ms = rested_ms
         self.is_expiring = bool(self.next_expiry_ms)
 
     @property
@@ -357,7 +369,8 @@ class Queue:
         """The next wall-clock time that matters here, 0 if none does."""
         scheduled_ms = self.scheduled[0][0] if self.scheduled else 0
         gate_ms = self.dispatcher.gate_ms if self.dispatcher.is_closed else 0
-        dues = [due for due in (scheduled_ms, self.next_expiry_ms, self.idle_until_ms, gate_ms) if due]
+        expiry_ms = self.next_expiry_ms and max(self.next_expiry_ms, self.rested_ms)
+        dues = [due for due in (scheduled_ms, expiry_ms, self.idle_until_ms, gate_ms) if due]
         return min(dues, default=0)
 
     # -- consumers -----------------------------------------------------------------------------------------------------

@@ -32,6 +32,7 @@ from mqbroker.core.large import LargeFiles
 from mqbroker.core.leaving import Leaving
 from mqbroker.core.memory import Memory
 from mqbroker.core.meter import PAGE, Meters
+from mqbroker.core.overdue import Overdue
 from mqbroker.core.paging import Paging
 from mqbroker.core.permissions import SEND
 from mqbroker.core.qualified import target_at
@@ -67,6 +68,7 @@ class Store:
         self.diverts = Diverts((), self)
         self.leaving = Leaving(self)
         self.idle = Idle(self)
+        self.overdue = Overdue(self)
         self.quotas = Quotas(limits)
         self.declared = Declared(self)
         self.configured = Configured(self)
@@ -472,8 +474,8 @@ class Store:
 
     def queue_due(self, queue: Queue) -> None:
         """Something in the queue is due."""
-        if not queue.is_deleted:
-            self.idle.look(queue)
+        LOOK.has_touched = True
+        self.overdue.add(queue)
 
     # -- recovery ------------------------------------------------------------------------------------------------------
 

@@ -35,6 +35,7 @@ from mqbroker.node.accounts import Accounts
 from mqbroker.node.activity import Activity
 from mqbroker.node.arrival_links import ArrivalEnd, CanaryEnd
 from mqbroker.node.canary import Canaries
+from mqbroker.node.chores import Chores
 from mqbroker.node.cluster import Cluster
 from mqbroker.node.containers import Containers
 from mqbroker.node.containment import Containment
@@ -124,7 +125,7 @@ class Broker:
         self.store.load(recovered, setup.large_files)
         self.local = LocalSessions(self)
         self.jobs, self.reloads, self.watches = Jobs(), Reloads(self), (QuotaWatch(self), LossWatch(self))
-        self.activity, self.happenings = Activity(), Happenings()
+        self.activity, self.happenings, self.chores = Activity(), Happenings(), Chores(self, self.store.overdue)
         for finding in recovered.findings:
             self.happenings.add(finding, at.wall_ms)
         self.termini = Termini(self)
@@ -194,12 +195,13 @@ class Broker:
             else:
                 handlers[type(each)](each)
         self.turns.go_on()
-        self.timers.fire(at.monotonic_ns)
+        more = self.timers.fire(at.monotonic_ns)
         if self.store.memory.is_tight:
             self.store.retroactive.make_room()
         if self.starved:
             self._relieve()
-        more = self.jobs.run(is_held=self.is_disk_full, is_stopping=self.is_stopping)
+        more = self.chores.run() or more
+        more = self.jobs.run(is_held=self.is_disk_full, is_stopping=self.is_stopping) or more
         if self.large.downloads:
             self.large.pump()
         more = self.cluster.elsewhere.tell() or more

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import heapq
-from typing import Protocol
+from typing import Final, Protocol
 
 from mqbroker.base.look import LOOK
+
+FIRED_MAX: Final = 100  # of a step; each may send something, or end a connection or an address
 
 
 class Timed(Protocol):
@@ -33,10 +35,13 @@ class Timers:
             self._count += 1
             heapq.heappush(self._heap, (owner.due_ns, self._count, owner))
 
-    def fire(self, now_ns: int) -> None:
-        """Let everybody act whose time has come."""
-        heap = self._heap
+    def fire(self, now_ns: int) -> bool:
+        """Let those act whose time has come, so many at most; whether there are more."""
+        heap, left = self._heap, FIRED_MAX
         while heap and heap[0][0] <= now_ns:
+            if not left:
+                return True
+            left -= 1
             at_ns, _, owner = heapq.heappop(heap)
             if at_ns != owner.scheduled_ns:
                 continue
@@ -44,6 +49,7 @@ class Timers:
             if owner.due_ns and owner.due_ns <= now_ns:
                 owner.on_time(now_ns)
             self.add(owner)
+        return False
 
     @property
     def wake_at_ns(self) -> int | None:

@@ -72,6 +72,7 @@ class Turns:
         self._coming: dict[int, Coming] = {}
         self._gone: dict[int, str] = {}  # those whose transport is gone, and why, while something of them is to be done
         self._is_put_off = False
+        self._had_room = False  # the step before had some for what can wait
         self._waited_ns = -RECENT_NS  # when somebody calm waited last
         self._lost_left = LOST_WORK
 
@@ -147,6 +148,17 @@ class Turns:
             self._serve(BESIDE_WORK, CROWD_BESIDE_OTHERS)
         else:
             self._serve(ALONE_WORK, len(self._line))
+
+    def room(self) -> int:
+        """How much a step may do beside of what can wait: as for the line, and not in two steps that follow each other
+        while somebody waits."""
+        now_ns = self._broker.at.monotonic_ns
+        if not self._is_somebody_waiting():
+            self._had_room = False
+            return BESIDE_WORK if now_ns < self._waited_ns + RECENT_NS else ALONE_WORK
+        self._waited_ns = now_ns
+        self._had_room = not self._had_room
+        return BESIDE_WORK if self._had_room else 0
 
     def _is_somebody_waiting(self) -> bool:
         """Whether the end of this step brings somebody calm an answer, messages, or nearer to the disk."""

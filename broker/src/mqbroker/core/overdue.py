@@ -1,0 +1,85 @@
+"""What has come due in queues: scheduled messages are deliverable, expired ones leave, and who was idle may go.
+
+As there may be very many at once it is done piece by piece, as much in a step as that gives. To find what has expired
+every message of a queue is looked at, from the place that was reached; who found little for all that work rests for
+some time before it looks again, and what expires meanwhile is given to nobody (dispatch.py). Invariant: a queue with
+something overdue is among these, or has a deadline.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mqbroker.amqp import work
+from mqbroker.base.look import LOOK
+from mqbroker.core.backlog import EXPIRED
+from mqbroker.core.kinds import RETROACTIVE
+
+if TYPE_CHECKING:
+    from mqbroker.core.queue import Queue
+    from mqbroker.core.store import Store
+
+LOOKS_PER_MS: Final = 200  # looks in vain for which a queue rests a millisecond: a tenth of the time at most
+
+
+class Overdue:
+    """All queues of a node of which something is due; each has its turn."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._queues: dict[Queue, None] = {}
+
+    @property
+    def is_due(self) -> bool:
+        """Whether there is something to do."""
+        return bool(self._queues)
+
+    def add(self, queue: Queue) -> None:
+        """A time has come that matters to the queue."""
+        LOOK.has_touched = True
+        self._queues[queue] = None
+
+    def go_on(self, work_max: int) -> None:
+        """About so much of it, in units of amqp/work.py."""
+        queues, left = self._queues, work_max
+        LOOK.has_touched = True
+        while queues and left > 0:
+            queue = next(iter(queues))
+            del queues[queue]
+            if not queue.is_deleted:
+                left = self._piece(queue, left - work.DUE)
+
+    def _piece(self, queue: Queue, left: int) -> int:
+        """Of one queue; what is left of the work of the step."""
+        store, now_ms = self._store, self._store.at.wall_ms
+        left -= queue.bring_scheduled(now_ms, left // work.SCHEDULED + 1) * work.SCHEDULED
+        if left > 0 and queue.begin_expiring(now_ms):
+            left = self._expire(queue, left)
+        if queue.expiring_from >= 0 or queue.is_schedule_due(now_ms):
+            LOOK.has_touched = True
+            self._queues[queue] = None
+            store.changed(queue)
+            return left
+        store.idle.look(queue)
+        return left - work.DELETED * queue.is_deleted
+
+    def _expire(self, queue: Queue, left: int) -> int:
+        """Take what has expired out of the queue, from where the last piece ended."""
+        backlog, now_ms = queue.backlog, self._store.at.wall_ms
+        moves = queue.kind.routing != RETROACTIVE and self._store.settings.of(queue.kind.address).expiry_address
+        LOOK.has_touched = True
+        for segment in backlog.from_rank(queue.expiring_from):
+            if left <= 0:
+                return left
+            first, end = max(segment.rank, queue.expiring_from), segment.rank + segment.n
+            left -= 1
+            if not 0 < segment.run.expires_ms <= now_ms:
+                queue.note_expiry(segment)
+                queue.vain_looks += 1
+            else:
+                end = min(end, first + left // work.MADE_ANEW + 1) if moves else end
+                queue.gone.append((EXPIRED, backlog.take_at(first, end - first)))
+                left -= work.MADE_ANEW * (end - first) if moves else work.DROPPED
+            queue.expiring_from = end
+        queue.end_expiring(now_ms + queue.vain_looks // LOOKS_PER_MS)
+        return left

@@ -1,0 +1,160 @@
+"""Very much that comes due at one moment: a piece of it in each step, and messages of others pass in between."""
+
+from __future__ import annotations
+
+import pytest
+from mqbroker.amqp import work
+from mqbroker.base.time import NS_PER_MS
+from mqbroker.core.dispatch import DROPPED_MAX
+from mqbroker.core.overdue import LOOKS_PER_MS
+from mqbroker.node import inputs as given
+from mqbroker.node.timers import FIRED_MAX
+from mqbroker.node.turns import ALONE_WORK
+from mqbroker.wire.composites import encode_composite
+from mqbroker.wire.run import single
+from mqbroker.wire.scan import MESSAGE_ANNOTATIONS
+from mqbroker.wire.sections import Header, build_message, encode_section
+from mqbroker.wire.values import Long, Symbol
+
+from tests.support import frames
+from tests.support.stage import Stage, options_with
+from tests.unit.node.test_bystander_work import GO, Site
+from tests.unit.node.test_flood_work import TURN_BYTECODES
+
+COUNT = 1000
+HOUR_MS = 3_600_000
+TO_EXPIRY = {"orders": {"expiry_address": "expired"}}
+
+
+def stage_with(said: dict[str, dict[str, str]] | None = None) -> Stage:
+    stage = Stage(options_with(address_settings=said or {}))
+    for name in ("orders", "expired"):
+        stage.admin("queue-create", name=name)
+    return stage
+
+
+def publish(stage: Stage, payloads: list[bytes]) -> None:
+    """None makes a run with its neighbour."""
+    store = stage.broker.store
+    for payload in payloads:
+        store.publish(store.addresses["orders"], single(payload))
+    stage.step()
+
+
+def expiring(count: int, *, apart_ms: int = 0) -> list[bytes]:
+    return [build_message(b"x", header=Header(ttl=HOUR_MS + number * apart_ms)) for number in range(count)]
+
+
+def scheduled(count: int, due_ms: int) -> list[bytes]:
+    head, whole = encode_composite(Header()), build_message(b"x")
+    notes = encode_section(MESSAGE_ANNOTATIONS, {Symbol("x-opt-delivery-time"): Long(due_ms)})
+    return [head + notes + whole[len(head) :]] * count
+
+
+def counts(stage: Stage) -> tuple[int, int]:
+    """What `orders` has, and what could be delivered of it."""
+    queue = stage.broker.store.queues["orders"]
+    return queue.message_count, queue.ready_count
+
+
+@pytest.mark.parametrize("said", [{}, TO_EXPIRY])
+def test_messages_that_expire_at_once_leave_piece_by_piece(said: dict[str, dict[str, str]]) -> None:
+    stage = stage_with(said)
+    publish(stage, expiring(COUNT))
+    piece = ALONE_WORK // (work.MADE_ANEW if said else work.DROPPED) + 1
+    stage.now_ns += HOUR_MS * NS_PER_MS
+    left = COUNT
+    while stage.turn().more:
+        stage.sync()
+        assert left - counts(stage)[0] <= piece
+        left = counts(stage)[0]
+    assert counts(stage) == (0, 0)
+    assert stage.broker.store.queues["orders"].expired_total == COUNT
+    assert stage.broker.store.queues["expired"].message_count == (COUNT if said else 0)
+    assert not stage.broker.store.overdue.is_due
+
+
+def test_one_that_expires_leaves_at_its_time() -> None:
+    stage = stage_with(TO_EXPIRY)
+    publish(stage, expiring(1))
+    stage.wait(HOUR_MS - 1)
+    assert counts(stage) == (1, 1)
+    stage.wait(1)
+    assert counts(stage) == (0, 0)
+
+
+def test_a_queue_in_which_something_expires_again_and_again_is_not_looked_through_each_time() -> None:
+    stage = stage_with()
+    publish(stage, expiring(COUNT, apart_ms=1))
+    queue = stage.broker.store.queues["orders"]
+    stage.wait(HOUR_MS - 1)
+    looks, before = 0, 0
+    for _ in range(COUNT):
+        stage.wait(1)
+        looks += max(queue.vain_looks - before, 0)
+        before = queue.vain_looks
+    assert looks <= COUNT * LOOKS_PER_MS + COUNT
+    stage.wait(COUNT // LOOKS_PER_MS)
+    assert counts(stage) == (0, 0)
+
+
+def test_scheduled_messages_whose_time_comes_at_once_come_piece_by_piece() -> None:
+    stage = stage_with()
+    publish(stage, scheduled(COUNT, stage.at.wall_ms + HOUR_MS))
+    assert counts(stage) == (COUNT, 0)
+    stage.now_ns += HOUR_MS * NS_PER_MS
+    came = 0
+    while stage.turn().more:
+        assert counts(stage)[1] - came <= ALONE_WORK // work.SCHEDULED + 1
+        came = counts(stage)[1]
+    assert counts(stage) == (COUNT, COUNT)
+
+
+@pytest.mark.parametrize("payloads", [expiring(COUNT), scheduled(COUNT, 1_700_000_000_000 + HOUR_MS)])
+def test_a_bystander_waits_for_a_piece_of_it(payloads: list[bytes]) -> None:
+    site = Site()
+    stage = site.stage
+    alone = site.work_of_message(is_answered=True)
+    stage.admin("queue-create", name="orders")
+    publish(stage, payloads)
+    stage.now_ns += HOUR_MS * NS_PER_MS
+    stage.broker.peers[site.bystander].due_ns = 0  # it has said nothing for an hour
+    stage.turn()
+    for _ in range(4):
+        assert stage.broker.store.overdue.is_due
+        assert site.work_of_message(is_answered=True) <= alone + TURN_BYTECODES
+
+
+def test_what_is_in_the_way_of_a_consumer_is_dropped_piece_by_piece() -> None:
+    stage = stage_with()
+    publish(stage, [*expiring(COUNT), build_message(b"lasts")])
+    conn = stage.accept()
+    stage.talk(conn, GO + frames.receiver("orders"))
+    stage.now_ns += HOUR_MS * NS_PER_MS
+    stage.broker.timers.add(stage.broker.peers[conn])
+    stage.broker.peers[conn].due_ns = 0
+    stage.give(given.Received(conn, frames.flow(1, 10)))
+    left = COUNT + 1
+    while stage.turn().more:
+        most = DROPPED_MAX + ALONE_WORK // work.DROPPED + 1
+        assert left - counts(stage)[0] <= most
+        left = counts(stage)[0]
+    assert counts(stage) == (1, 0)
+    assert stage.broker.store.queues["orders"].delivering_count == 1
+
+
+def test_deadlines_of_one_moment_fire_a_few_in_a_step() -> None:
+    stage = Stage()
+    for number in range(3 * FIRED_MAX):
+        stage.broker.store.make_address(f"topic.{number}")
+    stage.step()
+    before = len(stage.broker.store.addresses)
+    for address in stage.broker.store.addresses.values():
+        address.was_bound = True
+    stage.now_ns += HOUR_MS * NS_PER_MS
+    steps = 0
+    while stage.turn().more:
+        steps += 1
+        assert before - len(stage.broker.store.addresses) <= FIRED_MAX * (steps + 1)
+    assert steps >= 2
+    assert not stage.broker.store.addresses
