@@ -700,3 +700,39 @@ def test_closing_at_other_times(when: str) -> None:
         assert isinstance(app.errors["tx"], errors.TransactionFailed)
     else:
         assert isinstance(app.errors["up"], errors.Closed)
+
+
+@pytest.mark.parametrize("turns", [1, 2])
+def test_a_subscription_is_asked_for_again_before_the_first_answer(turns: int) -> None:
+    """The answers come in the order of the attaches, under one name."""
+    app = App({A: Stage()})
+    app.connect()
+    terms = ReceiverTerms(address="news", subscription="mine")
+    app.is_mute = turns == 2
+    given_up: list[OpenReceiver | CloseEnd] = [OpenReceiver(R, terms, "first"), CloseEnd(R, False, "given up")]
+    if turns == 2:
+        for each in given_up:
+            app.ask(each)
+        app.is_mute = False
+        app.ask(OpenReceiver(R + 1, terms, "second"))
+    else:
+        app.ask(*given_up, OpenReceiver(R + 1, terms, "second"))
+    assert "second" in app.answers, app.errors
+    assert R + 1 not in app.gone
+    app.ask(OpenSender(S, SenderTerms(address="news", topic=True), "sender"))
+    app.send(S, "x")
+    assert app.bodies(R + 1) == ["x"]
+
+
+def test_who_did_not_answer_in_time_is_left_no_link() -> None:
+    app = App({A: Stage()}, call_timeout_ms=1000)
+    app.connect()
+    app.is_mute = True
+    app.ask(OpenReceiver(R, ReceiverTerms(address="orders"), "receiver"))
+    app.ask(OpenSender(S, SenderTerms(address="orders"), "sender"))
+    app.wait(1500)
+    assert {"receiver", "sender"} <= set(app.errors)
+    app.is_mute = False
+    app.run()
+    assert app.stage.admin("consumers")["consumers"] == []
+    assert app.stage.admin("producers")["producers"] == []

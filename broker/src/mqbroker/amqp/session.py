@@ -120,9 +120,12 @@ class Session(IncomingTransfers):
         return link
 
     def _register(self, link: LinkBase, attach: Attach) -> None:
+        before = self.by_name.get((link.name, link.role))
         self.by_handle[link.handle] = link
         self.by_name[(link.name, link.role)] = link
         link.ask(replace(attach, handle=link.handle, role=link.role))
+        if before is not None and _is_unanswered(before):
+            link.follows = before  # detached since, and its answer comes first
 
     def send_flow(self, link: LinkBase | None = None, properties: dict[Symbol, Any] | None = None) -> None:
         """Session state, and the link's where one is given; `properties` are the link's."""
@@ -269,6 +272,8 @@ class Session(IncomingTransfers):
             why = f"a link's name has {len(attach.name)} characters, at most {NAME_SIZE_MAX} are possible"
             raise PeerFault("amqp:invalid-field", why, Scope.SESSION)
         ours = self.by_name.get((attach.name, not attach.role))
+        while ours is not None and ours.follows is not None and _is_unanswered(ours.follows):
+            ours = ours.follows
         if attach.handle in self.by_peer_handle:
             raise PeerFault("amqp:session:handle-in-use", f"handle {attach.handle} is attached", Scope.SESSION)
         if attach.handle >= self.links_max:
@@ -422,6 +427,11 @@ class Session(IncomingTransfers):
         whose = "links-per-session-max" if count_max == self.links_max else "its handle-max"
         why = f"over {count_max} links in a session, by {whose}"
         raise PeerFault("amqp:resource-limit-exceeded", why, Scope.SESSION)
+
+
+def _is_unanswered(link: LinkBase) -> bool:
+    """Whether the peer's half of a link that we asked for is still to come."""
+    return link.is_ours and link.peer_handle < 0 and link.state in (Link.ATTACH_SENT, Link.DETACH_SENT)
 
 
 def _numbered(link: ReceiverLink, said: dict[Symbol, Any]) -> Numbered:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from mqbroker.amqp.events import Attached, Detached
 from mqbroker.amqp.links import ReceiverLink, SenderLink
 from mqbroker.amqp.redirect import redirect_of
+from mqbroker.amqp.states import ATTACHED, Link
 from mqbroker.amqp.unsettled import Taken
 from mqbroker.base.errors import PeerFault, Refused
 from mqbroker.base.time import NS_PER_MS
@@ -107,16 +108,26 @@ class End(ABC):
 
     def close(self, is_closed: bool) -> None:
         """As the application wishes. What it had under way goes back."""
-        self.is_closing = True
-        if self.link is not None and self.link.is_attached:
-            self.link.detach(is_closed=is_closed)
-            self.machine.handle_events()
+        self._let_go(is_closed)
         self.fail(Closed(f"the {self.kind} of {self.shown} was closed by the application"))
 
     def late(self) -> None:
         """The broker did not answer in time."""
         why = f"the broker did not answer within call-timeout ({self.machine.settings.call_timeout_ms} ms)"
+        self._let_go(not self.outlives_its_link)
         self.fail(LinkFailed(f"{self.kind} of {self.shown}: {why}; it may be overloaded"))
+
+    @property
+    def outlives_its_link(self) -> bool:
+        """Whether what the broker has for it is there beyond its link, as a durable subscription is."""
+        return False
+
+    def _let_go(self, is_closed: bool) -> None:
+        """Nobody wants its link any more. One that has no answer yet would be there, with nobody, once that comes."""
+        self.is_closing = True
+        if self.link is not None and self.link.state in (ATTACHED, Link.ATTACH_SENT):
+            self.link.detach(is_closed=is_closed)
+            self.machine.handle_events()
 
     @property
     def shown(self) -> str:

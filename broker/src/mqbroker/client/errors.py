@@ -115,6 +115,11 @@ class ManyFailed(SendFailed):
         self.count = count
         self.failures = failures
 
+    @staticmethod
+    def of(errors: list[ManyFailed]) -> ManyFailed:
+        """All of them as one."""
+        return ManyFailed(sum(each.count for each in errors), [pair for each in errors for pair in each.failures])
+
 
 class TransactionFailed(ClientError):
     """Rolled back."""

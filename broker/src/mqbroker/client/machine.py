@@ -35,7 +35,7 @@ from mqbroker.client import inputs as given
 from mqbroker.client.coordinator_end import CoordinatorEnd
 from mqbroker.client.effects import Answer, Batch, Failure, Outcomes
 from mqbroker.client.ends import End
-from mqbroker.client.errors import Closed, TransactionFailed
+from mqbroker.client.errors import Closed, LinkFailed, TransactionFailed
 from mqbroker.client.options import Settings
 from mqbroker.client.places import Places
 from mqbroker.client.reaching import Reaching, again
@@ -46,6 +46,7 @@ from mqbroker.client.termini import receiver_name
 from mqbroker.client.topology_feed import TopologyFeed
 
 OUT_BYTES_MAX: Final = 1 << 20  # what one step writes, about
+IN_USE: Final = "amqp:resource-locked"
 COORDINATOR: Final = 0  # the handle of the link to the coordinator
 
 
@@ -197,9 +198,13 @@ class Machine(Reaching):
 
     def _open_receiver(self, request: given.OpenReceiver) -> None:
         name = receiver_name(request.handle, request.terms)
-        for end in list(self.ends.values()):
-            if isinstance(end, ReceiverEnd) and end.is_leaving and end.name == name:
-                end.close(is_closed=False)
+        for end in [each for each in self.ends.values() if isinstance(each, ReceiverEnd) and each.name == name]:
+            if not end.is_leaving:
+                # Two links of one name end their session, and all others with it.
+                why = f"receiver of {request.terms.address!r}: this connection has one of subscription {name!r} already"
+                self.effects.append(Failure(request.token, LinkFailed(f"{why}; close that first", IN_USE)))
+                return
+            end.close(is_closed=False)
         self._want(ReceiverEnd(self, request.handle, request.terms, request.token))
 
     def _want(self, end: End) -> None:

@@ -149,6 +149,11 @@ class ReceiverTerms:
     no_local: bool = False
     temporary: bool = False
 
+    @property
+    def outlives_its_link(self) -> bool:
+        """Whether it is that of a durable subscription."""
+        return bool(self.subscription and self.durable)
+
 
 class ReceiverOptions(TypedDict, total=False):
     """Arguments of `Connection.receiver` beside the address; see `ReceiverTerms`."""

@@ -53,6 +53,10 @@ class ReceiverEnd(End):
         if not self._is_draining:
             self._grant()
 
+    @property
+    def outlives_its_link(self) -> bool:
+        return self.terms.outlives_its_link
+
     # -- credit --------------------------------------------------------------------------------------------------------
 
     def took(self, count: int) -> None:

@@ -92,7 +92,7 @@ def _source(terms: ReceiverTerms) -> Source:
         capabilities += (Symbol("shared"),)
     if terms.shared_globally:
         capabilities += (Symbol("global"),)
-    is_durable = bool(terms.subscription) and terms.durable
+    is_durable = terms.outlives_its_link
     return Source(
         address=terms.address, durable=DURABLE if is_durable else 0, expiry_policy=NEVER if is_durable else SESSION_END,
         distribution_mode=COPY if terms.browse or is_durable else None, filter=_filters(terms) or None,

@@ -12,7 +12,7 @@ from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from mqbroker.client import inputs
-from mqbroker.client.errors import ConnectionFailed, LinkFailed, UriFault
+from mqbroker.client.errors import ConnectionFailed, LinkFailed, ManyFailed, UriFault
 from mqbroker.client.io.driver import LOG, Driver
 from mqbroker.client.io.inbox import Inbox
 from mqbroker.client.io.opening import Opening
@@ -247,13 +247,18 @@ class Connection:
         return f"{self.broker} did not give {count} messages their outcomes, or did not answer the close,"
 
     async def _close(self) -> None:
+        failed: list[ManyFailed] = []
+        under_way: list[Sender | Connection] = [*self._senders, *self._others.values()]
         try:
-            for sender in self._senders:
-                await sender.close()
-            for other in self._others.values():
-                await other.close()
+            for each in under_way:
+                try:
+                    await each.close()
+                except ManyFailed as error:  # what others have under way is to get its outcome all the same
+                    failed.append(error)
         finally:
             await self._shut(waits=True)
+        if failed:
+            raise failed[0] if len(failed) == 1 else ManyFailed.of(failed)
 
     async def abandon(self) -> None:
         """Close without waiting: for outcomes, or for the broker's answer."""

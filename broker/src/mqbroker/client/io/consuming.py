@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Final
 
 from mqbroker.client.errors import Closed, UnreadableMessage, UriFault
@@ -56,9 +56,23 @@ async def _work(receiver: Receiver, handler: Callable[[ReceivedMessage], Awaitab
             continue
         try:
             async with message:
-                await handler(message)
+                await _handled(handler, message)
         except Exception:  # the application's, which ends no more than its message
             LOG.exception("a handler failed with a message of %r", receiver.address)
+
+
+async def _handled(handler: Callable[[ReceivedMessage], Awaitable[object]], message: ReceivedMessage) -> None:
+    try:
+        await handler(message)
+    except asyncio.CancelledError as error:
+        worker = asyncio.current_task()
+        if worker is not None and worker.cancelling():
+            raise
+        raise _Stopped("the handler was cancelled, or what it waited for was") from error  # by nobody who means us
+
+
+class _Stopped(Exception):
+    """A handler ended as only who cancels its worker can end it, and nobody did."""
 
 
 def consume_in_threads(
@@ -68,12 +82,12 @@ def consume_in_threads(
     with ThreadPoolExecutor(checked_concurrency(concurrency), "mqbroker-consumer") as threads:
         workers = [threads.submit(_work_in_thread, receiver, handler) for _ in range(concurrency)]
         try:
-            wait(workers)
+            wait(workers, return_when=FIRST_EXCEPTION)
+            for ended in (each for each in workers if each.done()):
+                ended.result()  # one that leaves, by `SystemExit` say, ends the work of all
         except BaseException:
             receiver.close()
             raise
-    for each in workers:
-        each.result()
 
 
 def _work_in_thread(receiver: blocking.Receiver, handler: Callable[[blocking.ReceivedMessage], object]) -> None:

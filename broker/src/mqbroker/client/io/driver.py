@@ -109,6 +109,16 @@ class Driver:
         self.put(make(future))
         return future
 
+    def roll_back(self, txn: inputs.Txn) -> None:
+        """Have a transaction rolled back, and wait for nothing."""
+        if self.fault is None:
+            self.put(inputs.Finish(txn, False, self.loop.create_future()))
+
+    def disown(self, begun: asyncio.Future[Any]) -> None:
+        """Nobody has the transaction that was asked for: it must not stay open."""
+        if begun.done() and not begun.cancelled() and begun.exception() is None:
+            self.roll_back(begun.result())  # else it is rolled back when the answer comes
+
     async def patient(self, work: Awaitable[T]) -> T:
         """Its result. Raises TimeoutError when the connection is away for longer than calls may wait."""
         if self._patience_ms < 0:
@@ -124,12 +134,16 @@ class Driver:
                 task.cancel()
         raise TimeoutError(f"the connection was away for longer than call-failover-timeout ({self._patience_ms} ms)")
 
-    async def patient_open(self, handle: int, make: Callable[[asyncio.Future[Any]], inputs.Input]) -> Any:
-        """The answer to the request that opens a sender or receiver; one that nobody waits for must not come to be."""
+    async def patient_open(
+        self, handle: int, make: Callable[[asyncio.Future[Any]], inputs.Input], *, is_closed: bool = True
+    ) -> Any:
+        """The answer to the request that opens a sender or receiver; one that nobody waits for must not come to be.
+        Without `is_closed` its durable subscription lives on, which may have been there before.
+        """
         try:
             return await self.patient(self.ask(make))
         except (TimeoutError, asyncio.CancelledError):
-            self.put(inputs.CloseEnd(handle, True, self.loop.create_future()))
+            self.put(inputs.CloseEnd(handle, is_closed, self.loop.create_future()))
             raise
 
     def _watch_patience(self, is_up: bool) -> None:
@@ -283,6 +297,8 @@ class Driver:
         future = cast("asyncio.Future[Any]", effect.token)
         if not future.done():
             future.set_result(effect.value)
+        elif future.cancelled() and isinstance(effect.value, inputs.Txn):
+            self.roll_back(effect.value)
 
     def _failure(self, effect: effects.Failure) -> None:
         future = cast("asyncio.Future[Any]", effect.token)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from mqbroker.client.io.transaction import Transaction
 
 RELEASED = Released()
+CLOSE_S = 5.0  # that closing waits for the broker, whom what is in hand may be told meanwhile
 
 
 class Block:
@@ -83,7 +84,10 @@ class Inbox:
     async def open(self) -> None:
         """Have the broker attach it."""
         handle, terms = self._handle, self.terms
-        self.address = await self._driver.patient_open(handle, lambda token: inputs.OpenReceiver(handle, terms, token))
+        opening = self._driver.patient_open(
+            handle, lambda token: inputs.OpenReceiver(handle, terms, token), is_closed=not terms.outlives_its_link
+        )
+        self.address = await opening
         self._attached.set()
 
     async def attached(self) -> None:
@@ -267,26 +271,28 @@ class Inbox:
             return
         self._refuse(Closed(f"the receiver of {self.address!r} was closed by the application"))
         if not self._held_count or self.terms.temporary:
-            await self._ended(is_closed=not self._is_durable)
+            await self._ended(is_closed=not self.terms.outlives_its_link)
             return
         self._is_leaving = True
+        leaving = self._driver.loop.create_task(self._leave())
+        try:
+            await asyncio.wait([leaving], timeout=CLOSE_S)
+        except BaseException:
+            leaving.cancel()
+            self._end()
+            raise
+
+    async def _leave(self) -> None:
         try:
             await self.drain(self._driver.call_timeout_s, is_leaving=True)
         except TimeoutError:
             self._end()  # who does not answer that may send for ever
-        except BaseException:
-            self._end()
-            raise
 
     async def end(self, *, for_good: bool = False) -> None:
         """End at once: what was not settled goes back. `for_good`: with its durable subscription."""
         if self._error is None or (self._is_leaving and not self._is_over):
             self._refuse(Closed(f"the receiver of {self.address!r} was closed by the application"))
-            await self._ended(is_closed=for_good or not self._is_durable)
-
-    @property
-    def _is_durable(self) -> bool:
-        return bool(self.terms.subscription and self.terms.durable)
+            await self._ended(is_closed=for_good or not self.terms.outlives_its_link)
 
     def _refuse(self, error: ClientError) -> None:
         """Nobody takes anything more; what waits goes back."""
@@ -309,7 +315,7 @@ class Inbox:
         if not self._is_over:
             self._is_over = True
             token = self._driver.loop.create_future()
-            self._driver.put(inputs.CloseEnd(self._handle, not self._is_durable, token))
+            self._driver.put(inputs.CloseEnd(self._handle, not self.terms.outlives_its_link, token))
 
     async def _ended(self, *, is_closed: bool) -> None:
         self._is_over = True

@@ -42,11 +42,15 @@ class Posted:
 
     def outcome(self, message: Message, failure: Callable[[], ClientError] | None) -> None:
         """One has its outcome."""
-        self.count -= 1
         if failure is not None:
             self.failed_count += 1
             if len(self.failures) < FAILURES_MAX:
                 self.failures.append((message, failure()))
+        self.withdrawn()
+
+    def withdrawn(self) -> None:
+        """One has its outcome, or was not sent."""
+        self.count -= 1
         if not self.count and self._idle is not None and not self._idle.done():
             self._idle.set_result(None)
 
@@ -167,7 +171,7 @@ class Outbox:
         try:
             await self._put(_as_message(message), posted, transaction)
         except BaseException:
-            posted.count -= 1
+            posted.withdrawn()
             raise
 
     async def close(self) -> None:
@@ -175,8 +179,9 @@ class Outbox:
         try:
             if self._error is None:
                 while self._count:
-                    self._idle = self._driver.loop.create_future()
-                    await self._idle
+                    if self._idle is None or self._idle.done():
+                        self._idle = self._driver.loop.create_future()
+                    await asyncio.shield(self._idle)  # others may wait for it as well
                 await self._posted.wait()
         finally:
             await self.end()

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mqbroker.client.errors import ClientError, MessageFault, OutcomeUnknown
+from mqbroker.client.errors import ClientError, Closed, MessageFault, OutcomeUnknown, UnreadableMessage
 from mqbroker.client.io.driver import LOG
 from mqbroker.client.io.patience import at_most
 from mqbroker.client.io.receiver import Receiver
@@ -94,11 +94,18 @@ class Requests:
 
     async def _read(self, replies: Receiver) -> None:
         try:
-            async for reply in replies:
+            while True:
+                try:
+                    reply = await replies.receive()
+                except UnreadableMessage as unreadable:  # of one request, which waits in vain
+                    LOG.warning("a reply is rejected that cannot be read: %s", unreadable)
+                    await unreadable.message.reject(unreadable.why)
+                    continue
                 await reply.accept()
                 future = self._waiting.get(str(reply.correlation_id))
                 if future is not None and not future.done():
                     future.set_result(reply)
+        except Closed:
             self._give_up("the connection was closed")
         except ClientError as error:
             LOG.warning("replies cannot be received any more: %s", error)

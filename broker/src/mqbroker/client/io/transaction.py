@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from types import TracebackType
 
 from mqbroker.client import inputs
-from mqbroker.client.errors import ClientError, TransactionFailed
+from mqbroker.client.errors import TransactionFailed
 from mqbroker.client.io.driver import Driver
 
 
@@ -26,7 +25,14 @@ class Transaction:
 
     async def begin(self) -> Transaction:
         """Begin; `async with` does it."""
-        self._txn = await self._driver.patient(self._driver.ask(inputs.Begin))
+        if self._txn is not None:
+            raise TransactionFailed("the transaction has begun already: it is committed or rolled back first")
+        asked = self._driver.ask(inputs.Begin)
+        try:
+            self._txn = await self._driver.patient(asked)
+        except BaseException:
+            self._driver.disown(asked)
+            raise
         return self
 
     async def commit(self) -> None:
@@ -52,8 +58,9 @@ class Transaction:
         if kind is None:
             await self.commit()
         else:
-            with suppress(ClientError):  # the error that brought us here says more
-                await self.rollback()
+            # For no answer, which may never come: the error that brought us here says more, and may be a timeout.
+            txn, self._txn = self._txn, None
+            self._driver.roll_back(txn)
 
 
 def txn_of(transaction: Transaction, driver: Driver) -> inputs.Txn:
