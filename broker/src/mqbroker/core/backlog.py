@@ -198,9 +198,21 @@ class Backlog:
                     yield segment
             rank = after
 
+    def may_have(self, first_id: int, end_id: int) -> bool:
+        """Whether messages of these ids may be here; where all are of one priority, a look at both ends says no."""
+        if not self._blocks:
+            return False
+        head, last = self._blocks[0][0], self._blocks[-1][-1]
+        if head.run.section.priority != last.run.section.priority:
+            return True
+        return head.first_id < end_id and first_id < last.first_id + last.n
+
     def of_ids(self, first_id: int, end_id: int) -> Iterator[Segment]:
         """Segments with messages of these ids. Each priority has its stretch, so none but these is looked at."""
-        for priority in range(PRIORITY_MAX, -1, -1):
+        if not self._blocks:
+            return
+        lowest, highest = (PRIORITY_MAX - (rank >> ID_BITS) for rank in (self.last_rank, self.head.rank))
+        for priority in range(highest, lowest - 1, -1):
             end = rank_of(priority, end_id)
             for segment in self.from_rank(rank_of(priority, first_id)):
                 if segment.rank >= end:

@@ -2,9 +2,10 @@
 
 A run keeps its whole read buffer alive, so that is what counts: one unacknowledged message of 100 B must not pin
 256 KiB unseen. Small runs are copied out of large buffers when they arrive; for runs that have shrunk since, `sweep`
-works like a collector: when much of what is held is used no more, all live ranges are gathered and the buffers of
-runs of which less than a quarter is live are cut down. A sweep looks at every message, so it must not come because
-many are there, only because much could be had: `unused_bytes` adds up what was settled of runs that are still held.
+works like a collector: when much of what is held is used no more, the live ranges of runs of which little is live are
+gathered, and their buffers are cut down where that is less than a quarter. `unused_bytes` adds up what was settled of
+runs that are still held; those of which more than three quarters was are `sparse`, and only for them anything is looked
+at: some runs at a time whose ids are not far apart, so that it takes no look at all that is there.
 """
 
 from __future__ import annotations
@@ -19,12 +20,16 @@ from mqbroker.wire.run import Run
 
 SWEEP_MIN_BYTES: Final = 4 << 20
 SHARE: Final = 4  # a buffer of which less than 1/SHARE is live is copied
+SWEPT_MAX: Final = 200  # runs of one sweep,
+SPAN_MAX: Final = 20_000  # and how far apart their ids are
 
 
 class Memory:
     """Bytes held by messages against `global-max-size`."""
 
-    __slots__ = ("_large", "_left_bytes", "held_bytes", "is_shut", "max_bytes", "unused_bytes")
+    __slots__ = (
+        "_large", "_sparse", "_sparse_bytes", "_swept", "held_bytes", "is_shut", "max_bytes", "unused_bytes",
+    )  # fmt: skip
 
     def __init__(self, max_bytes: int, large: LargeFiles) -> None:
         self._large = large  # what is in files is held there
@@ -32,7 +37,9 @@ class Memory:
         self.is_shut = False  # whatever the memory holds: the disk is nearly full
         self.held_bytes = 0
         self.unused_bytes = 0
-        self._left_bytes = 0  # unused, and what the last sweep could not free
+        self._sparse: dict[Run, None] = {}
+        self._sparse_bytes = 0  # unused in these
+        self._swept: list[Run] = []  # those of a round that has begun, by id, the first one last
 
     @property
     def is_full(self) -> bool:
@@ -76,6 +83,9 @@ class Memory:
             unused_bytes = run.held_bytes * count // references
             run.unused_bytes += unused_bytes
             self.unused_bytes += unused_bytes
+            if run.unused_bytes * SHARE > run.held_bytes * (SHARE - 1):
+                self._sparse_bytes += unused_bytes if run in self._sparse else run.unused_bytes
+                self._sparse[run] = None
         elif run.live == 0:
             self.release(run)
         else:
@@ -85,31 +95,53 @@ class Memory:
         """The run is held no more."""
         LOOK.has_touched = True
         self.held_bytes -= run.held_bytes
-        self.unused_bytes -= run.unused_bytes
-        run.held_bytes = run.unused_bytes = 0
+        self._forget_unused(run)
+        run.held_bytes = 0
         if run.large is not None:
             self._large.settle(run.large.file)
 
-    def is_sweep_due(self) -> bool:
-        """Whether it is worth looking: as much again is unused as the last look had to leave."""
-        self._left_bytes = min(self._left_bytes, self.unused_bytes)
-        return self.unused_bytes > SWEEP_MIN_BYTES + 2 * self._left_bytes
+    def _forget_unused(self, run: Run) -> None:
+        LOOK.has_touched = True
+        self.unused_bytes -= run.unused_bytes
+        if run in self._sparse:
+            del self._sparse[run]
+            self._sparse_bytes -= run.unused_bytes
+        run.unused_bytes = 0
 
-    def sweep(self, live: Iterable[tuple[Run, int, int]]) -> None:
-        """Cut down buffers, given every live range (run, index, count)."""
-        ranges: dict[int, tuple[Run, list[tuple[int, int]]]] = {}
+    def is_sweep_due(self) -> bool:
+        """Whether it is worth looking, or not all was looked at."""
+        return bool(self._swept) or self._sparse_bytes > SWEEP_MIN_BYTES
+
+    def next_swept(self) -> list[Run]:
+        """The runs to look at next."""
+        LOOK.has_touched = True
+        left = self._swept = self._swept or sorted(self._sparse, key=_first_id, reverse=True)
+        found: list[Run] = []
+        while left and len(found) < SWEPT_MAX and left[-1].first_id - (found or left[-1:])[0].first_id <= SPAN_MAX:
+            found.append(left.pop())
+        return [run for run in found if run in self._sparse]
+
+    def sweep(self, runs: Iterable[Run], live: Iterable[tuple[Run, int, int]]) -> None:
+        """Cut down the buffers of these runs, given at least every live range of theirs (run, index, count)."""
+        ranges: dict[Run, list[tuple[int, int]]] = {run: [] for run in runs}
+        LOOK.has_touched = True
         for run, index, count in live:
-            ranges.setdefault(id(run), (run, []))[1].append((index, count))
-        for run, pairs in ranges.values():
+            if run in ranges:
+                ranges[run].append((index, count))
+        for run, pairs in ranges.items():
             pairs.sort()
             size = sum(run.size_bytes(index, count) for index, count in pairs)
-            if size * SHARE < run.held_bytes:
+            if pairs and size * SHARE < run.held_bytes:
                 run.compact(_disjoint(pairs))
                 self.held_bytes += len(run.buffer) - run.held_bytes
                 run.held_bytes = len(run.buffer)
-                self.unused_bytes -= run.unused_bytes
-                run.unused_bytes = run.references = 0
-        self._left_bytes = self.unused_bytes
+            # What is unused is counted from here on, also where nothing could be had: it is not looked at each time.
+            self._forget_unused(run)
+            run.references = 0
+
+
+def _first_id(run: Run) -> int:
+    return run.first_id
 
 
 def _disjoint(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -409,6 +409,10 @@ class Queue:
             yield segment
         yield from self.waiting
 
+    def has_any_of(self, first_id: int, end_id: int) -> bool:
+        """Whether any of them may be, as far as a short look says: there may be very many queues."""
+        return bool(self.scheduled or self.waiting) or self.backlog.may_have(first_id, end_id)
+
     def segments_of(self, first_id: int, end_id: int) -> Iterator[tuple[Segment, int]]:
         """The same where messages of these ids may be, and when they are due: not a walk over a long backlog."""
         for segment in self.backlog.of_ids(first_id, end_id):

@@ -6,24 +6,17 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from mqbroker.core.compaction import Live, store_again
-from mqbroker.core.queue import Queue, Segment
 
 if TYPE_CHECKING:
     from mqbroker.core.store import Store
 
 
-def live_segments(store: Store) -> Iterator[tuple[Queue, Segment]]:
-    """Everything that is not settled."""
-    for queue in store.queues.values():
-        for segment in queue.segments():
-            yield queue, segment
-    yield from store.in_delivery()
-
-
-def live_of_ids(store: Store, ranges: list[tuple[int, int]]) -> Iterator[Live]:
-    """At least what is not settled of these (first id, count), and in memory."""
+def live_of_ids(store: Store, ranges: list[tuple[int, int]], *, is_stored: bool = True) -> Iterator[Live]:
+    """At least what is not settled of these (first id, count), and in memory. `is_stored`: that the journal knows."""
     low, high = min(first for first, _ in ranges), max(first + count for first, count in ranges)
     for queue in store.queues.values():
+        if (is_stored and not queue.journal_id) or not queue.has_any_of(low, high):
+            continue
         for segment, due_ms in queue.segments_of(low, high):
             yield Live(queue, segment, due_ms)
     for queue, segment in store.in_delivery():
@@ -40,5 +33,13 @@ def upkeep(store: Store) -> bool:
         if ranges:
             store_again(store.journal, ranges, live_of_ids(store, ranges))
     if store.memory.is_sweep_due():
-        store.memory.sweep((segment.run, segment.start, segment.n) for _, segment in live_segments(store))
+        _sweep(store)
+        more = store.memory.is_sweep_due() or more
     return more
+
+
+def _sweep(store: Store) -> None:
+    runs = store.memory.next_swept()
+    if runs:
+        live = live_of_ids(store, [(run.first_id, run.count) for run in runs], is_stored=False)
+        store.memory.sweep(runs, ((one.segment.run, one.segment.start, one.segment.n) for one in live))
