@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from mqbroker.app import exits
 
 UNIT = Path(__file__).resolve().parents[2] / "roles" / "broker" / "templates" / "mqbroker@.service.j2"
 
@@ -24,3 +25,9 @@ UNIT = Path(__file__).resolve().parents[2] / "roles" / "broker" / "templates" / 
 )
 def test_the_sandbox_holds(line: str) -> None:
     assert line in UNIT.read_text(encoding="utf-8").splitlines()
+
+
+def test_what_no_further_start_would_mend_is_not_started_again() -> None:
+    lines = UNIT.read_text(encoding="utf-8").splitlines()
+    assert f"RestartPreventExitStatus={exits.USAGE} {exits.IDENTITY} {exits.UNUSABLE}" in lines
+    assert "Restart=on-failure" in lines

@@ -28,6 +28,7 @@ from .lossy_fs import LossyDisk
 pytestmark = pytest.mark.system
 
 EXIT_STORAGE = 74
+EXIT_UNUSABLE = 6
 
 
 @pytest.fixture(scope="module")
@@ -182,6 +183,6 @@ def test_a_bit_that_flips_is_found_at_the_next_start(disk: LossyDisk, broker: Br
     link.unlink()
     shutil.copytree(file.parent, link)
     broker.launch()
-    assert broker.wait() == EXIT_STORAGE
+    assert broker.wait() == EXIT_UNUSABLE
     assert f"{file.name} at byte " in broker.log
     assert (link / file.name).read_bytes() == content, "and nothing is changed"

@@ -171,10 +171,18 @@ def test_a_damaged_journal_starts_nothing(broker: BrokerProcess) -> None:
     content[content.index(b"message 25")] ^= 1
     file.write_bytes(content)
     code, log = failed_start(broker)
-    assert code == 74
+    assert code == 6
     assert f"{file.name} at byte " in log
     assert "Traceback" not in log
     assert file.read_bytes() == content
+
+
+@pytest.mark.parametrize("text", ["no identity", '{"format": 99}'])
+def test_an_identity_that_cannot_be_read_starts_nothing(make_broker: Make, text: str) -> None:
+    broker = make_broker()
+    broker.prepare()
+    (broker.data_directory / "identity.json").write_text(text)
+    assert failed_start(broker)[0] == 6
 
 
 def test_a_disk_that_refuses_a_write_ends_the_node_and_loses_nothing_acknowledged(broker: BrokerProcess) -> None:

@@ -9,6 +9,7 @@ FAILED: Final = 1
 USAGE: Final = 2
 DIFFERENT: Final = 3
 IDENTITY: Final = 5
+UNUSABLE: Final = 6
 BUG: Final = 70
 DISK: Final = 74
 
@@ -18,6 +19,7 @@ EXPLAINED = f"""exit codes:
   {USAGE}   wrong usage
   {DIFFERENT}   differences found (config diff: a restart or reload is needed)
   {IDENTITY}   the data directory belongs to another machine or path (identity adopt, identity new)
+  {UNUSABLE}   what is stored is damaged or of another release: no further start would mend that
   {BUG}  the broker stopped itself because an invariant of its own was broken
   {DISK}  the broker stopped itself because the disk failed
 """

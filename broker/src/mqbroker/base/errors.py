@@ -3,7 +3,8 @@
     MqError
     ├── PeerFault      the peer broke the protocol: answered with `condition` on `scope`, that scope ends
     ├── Refused        a request that was understood and is denied: answered with `condition`, nothing else ends
-    ├── StorageFault   the disk or its content is not what it must be: the node stops, a person decides
+    ├── StorageFault   the disk or its content is not what it must be: the node stops
+    │   └── Unusable   its content: every start would find the same, so a person decides
     ├── ConfigFault    an option is wrong: nothing starts, every fault of a file is reported at once
     └── Bug            our own invariant is broken: the node stops, or ends one connection (node/containment.py)
 
@@ -61,6 +62,10 @@ class StorageFault(MqError):
         self.offset = offset
         self.why = why
         self.remedy = remedy
+
+
+class Unusable(StorageFault):
+    """What is stored cannot be taken as it is, and another start would find the same: a person decides."""
 
 
 class ConfigFault(MqError):

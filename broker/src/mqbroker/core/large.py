@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from heapq import heappop, heappush
 from typing import Final
 
-from mqbroker.base.errors import StorageFault
+from mqbroker.base.errors import StorageFault, Unusable
 from mqbroker.base.look import LOOK
 from mqbroker.journal.plan import Journal
 from mqbroker.wire.run import Run
@@ -127,4 +127,4 @@ def fault_of(run: Run, files: Mapping[int, int]) -> StorageFault | None:
     found = f"has {files[file]}" if file in files else "is not there"
     why = f"it holds {size_bytes} bytes of message {run.first_id}, and {found}"
     remedy = 'restore the data directory from a backup, or start once with journal-on-damage = "truncate" without it'
-    return StorageFault(f"{DIRECTORY}/{file}.msg", -1, why, remedy)
+    return Unusable(f"{DIRECTORY}/{file}.msg", -1, why, remedy)

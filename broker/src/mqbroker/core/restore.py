@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from mqbroker.base.errors import StorageFault
+from mqbroker.base.errors import StorageFault, Unusable
 from mqbroker.core.backlog import Segment
 from mqbroker.core.pages import Piece
 from mqbroker.core.times import deliver_at_ms, expires_ms
@@ -172,7 +172,7 @@ def _completed(run: Run, record: RecoveredRun) -> Run:
 
 def _fault_of(record: RecoveredRun, found: int) -> StorageFault:
     why = f"the record of messages {record.first_id}+{record.count} holds {found} frames of one shape"
-    return StorageFault(f"journal segment {record.segment}", -1, why, "restore the data directory from a backup")
+    return Unusable(f"journal segment {record.segment}", -1, why, "restore the data directory from a backup")
 
 
 def counts_by_queue(recovered: Recovered, now_ms: int = 0) -> dict[int, RangeMap[Attempts]]:

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from mqbroker.base.errors import Refused, StorageFault
+from mqbroker.base.errors import Refused, StorageFault, Unusable
 from mqbroker.core.kinds import QueueKind, check_attributes
 from mqbroker.core.selector import compile_selector
 
@@ -22,7 +22,7 @@ REMEDY: Final = "start the release that wrote it"
 
 def unreadable(what: str, why: str) -> StorageFault:
     """The fault that says so."""
-    return StorageFault("journal", -1, f"{what} is not as this release writes it: {why}", REMEDY)
+    return Unusable("journal", -1, f"{what} is not as this release writes it: {why}", REMEDY)
 
 
 def kinds_in(recovered: Recovered) -> Iterator[tuple[int, QueueKind]]:

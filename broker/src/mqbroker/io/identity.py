@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from mqbroker.base.errors import ConfigFault, StorageFault
+from mqbroker.base.errors import ConfigFault, StorageFault, Unusable
 from mqbroker.io import placing, regular
 
 FORMAT = 1
@@ -78,7 +78,7 @@ def _parsed(file: Path, content: bytes) -> Identity:
         raw = json.loads(content)
         if raw["format"] != FORMAT:
             why = f"has format {raw['format']!r}, this release reads {FORMAT}"
-            raise StorageFault(str(file), -1, why, "start the release that wrote it")
+            raise Unusable(str(file), -1, why, "start the release that wrote it")
         return Identity(
             node_id=str(uuid.UUID(raw["node_id"])),
             created=str(raw["created"]),
@@ -88,7 +88,7 @@ def _parsed(file: Path, content: bytes) -> Identity:
             inode=int(raw["inode"]),
         )
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
-        raise StorageFault(str(file), -1, "is not an identity", remedy) from None
+        raise Unusable(str(file), -1, "is not an identity", remedy) from None
 
 
 def mismatches(identity: Identity, data_directory: Path, machine: str) -> list[str]:

@@ -71,7 +71,7 @@ class JournalDirectory:
         except OSError as error:
             raise fault_of(error, self.path) from error
         except StorageFault as fault:
-            raise StorageFault(str(self.path / fault.file), fault.offset, fault.why, fault.remedy) from fault
+            raise type(fault)(str(self.path / fault.file), fault.offset, fault.why, fault.remedy) from fault
         return recovered
 
     def look(self) -> Recovered:
@@ -84,7 +84,7 @@ class JournalDirectory:
         except OSError as error:
             raise fault_of(error, self.path) from error
         except StorageFault as fault:
-            raise StorageFault(str(self.path / fault.file), fault.offset, fault.why, fault.remedy) from fault
+            raise type(fault)(str(self.path / fault.file), fault.offset, fault.why, fault.remedy) from fault
 
     def strangers(self) -> list[str]:
         """Names of what is nothing of the journal's; nobody has looked into it. Raises StorageFault."""

@@ -1,7 +1,7 @@
 """Reads segments back: checks every byte that is claimed to be written, and rebuilds what was live at the end.
 
 Invariant: what is returned is exactly the outcome of all entries up to one position, each whole. Damage is never
-passed over: with `on_damage` "stop" it is a StorageFault, with "truncate" everything from there on is given up and
+passed over: with `on_damage` "stop" it is Unusable, with "truncate" everything from there on is given up and
 the files that held it are named, so that `io/` keeps copies.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from mqbroker.base.errors import StorageFault
+from mqbroker.base.errors import Unusable
 from mqbroker.base.notice import Level, Notice
 from mqbroker.journal.damage import Verdict, decide, gather, is_blank
 from mqbroker.journal.entry import ENTRY_HEADER_BYTES, entry_bytes
@@ -57,7 +57,7 @@ class Entry(NamedTuple):
 def recover(
     segments: Iterable[tuple[int, bytes]], node_id: bytes, on_damage: str = "stop", leave: Leave | None = None
 ) -> Recovered:
-    """`segments` are (number, content) of all files, ascending. Raises StorageFault where a person has to decide.
+    """`segments` are (number, content) of all files, ascending. Raises Unusable where a person has to decide.
 
     `leave`: what need not be brought into memory.
     """
@@ -73,7 +73,7 @@ def recover(
     except Damage as damage:
         if damage.remedy is not None or on_damage != "truncate":
             remedy = TRUNCATE if damage.remedy is None else damage.remedy
-            raise StorageFault(file_name(damage.segment), damage.offset, damage.why, remedy) from damage
+            raise Unusable(file_name(damage.segment), damage.offset, damage.why, remedy) from damage
         recovery.give_up(damage, [number for number, *_ in source])
         recovery.tell_missing()
     return recovery.result()
@@ -226,7 +226,7 @@ class _Recovery:
             recovered.queues, recovered.addresses = rebuild.queues(), rebuild.addresses()
             recovered.runs = rebuild.live_runs()
         except Malformed as error:
-            raise StorageFault(file_name(self._numbers[-1]), -1, str(error), RESTORE) from error
+            raise Unusable(file_name(self._numbers[-1]), -1, str(error), RESTORE) from error
         recovered.counts = rebuild.counts(recovered.runs)
         recovered.duplicates = rebuild.duplicates()
         return recovered

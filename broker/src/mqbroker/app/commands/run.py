@@ -18,7 +18,7 @@ from pathlib import Path
 from mqbroker.admin.operations import perform
 from mqbroker.app import exits, source
 from mqbroker.app.reloading import Reloading
-from mqbroker.base.errors import ConfigFault, StorageFault
+from mqbroker.base.errors import ConfigFault, StorageFault, Unusable
 from mqbroker.base.time import NS_PER_MS, At
 from mqbroker.config import clustering
 from mqbroker.config.slices import BrokerOptions
@@ -67,6 +67,9 @@ def run(args: argparse.Namespace) -> int:
     except IdentityMismatch as fault:
         source.complain(fault)
         return exits.IDENTITY
+    except Unusable as fault:
+        source.complain(fault)
+        return exits.UNUSABLE
     except StorageFault as fault:
         source.complain(fault)
         return exits.DISK
