@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from mqbroker.config.compare import Verdict, changes, due, refusals, taken, verdict
 from mqbroker.config.load import parse
-from mqbroker.config.slices import BrokerOptions
+from mqbroker.config.options import defaults
+from mqbroker.config.slices import AddressOptions, BrokerOptions
+
+from tests.support.bytecodes import Bytecodes
 
 CLIENTS = '[[listeners]]\nname = "clients"\nport = 5672\n'
 TLS = 'tls-certificate-file = "/c"\ntls-key-file = "/k"\n'
@@ -137,3 +142,19 @@ def test_what_has_to_be_done_after_reloads(started: str, before: str, after: str
 def test_what_a_running_process_refuses(started: str, before: str, after: str, paths: list[str]) -> None:
     found = refusals(options(started), options(before), options(after))
     assert [one.path for one in found] == paths
+
+
+def test_rows_of_which_there_are_very_many_are_not_taken_apart() -> None:
+    rows = tuple(AddressOptions(f"address.{number}", ("ANYCAST",), (), ()) for number in range(1000))
+    with_rows, again = (replace(defaults(), addresses=tuple(map(replace, rows))) for _ in range(2))
+    other = replace(again, addresses=(*again.addresses[:-1], replace(rows[-1], routing_types=("MULTICAST",))))
+    for old, new, most, paths in (
+        (with_rows, again, 100, []),
+        (with_rows, other, 100, ["addresses.address.999.routing-types"]),
+        (defaults(), with_rows, 250, [f"addresses.address.{number}" for number in range(1000)]),
+    ):
+        work = Bytecodes()
+        assert [one.path for one in work.of(lambda old=old, new=new: changes(old, new))] == paths  # type: ignore[misc]
+        nothing = Bytecodes()
+        nothing.of(lambda: changes(defaults(), defaults()))
+        assert work.count - nothing.count < most * len(rows)

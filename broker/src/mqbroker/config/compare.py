@@ -179,24 +179,23 @@ def _repeated(table: str, old: tuple[Any, ...], new: tuple[Any, ...], reloadable
     found = []
     for name, item in before.items():
         place = f"{head}.{name}"
-        if name in after:
-            found += _fields(place, table, (_values(item), _values(after[name])), reloadable)
-        else:
+        if name not in after:
             found.append(Change(place, name, None, whole))
-            found += _not_reloadable(place, head, _values(item), reloadable) if whole is Verdict.RELOAD else []
+            found += _not_reloadable(place, head, item, reloadable) if whole is Verdict.RELOAD else []
+        elif item != after[name]:  # there may be ten thousand, of which none is another one
+            found += _fields(place, table, (_values(item), _values(after[name])), reloadable)
     for name, item in after.items():
         if name not in before:
             place = f"{head}.{name}"
             found.append(Change(place, None, name, whole))
-            rest = _not_reloadable(place, head, _values(item), reloadable) if whole is Verdict.RELOAD else []
+            rest = _not_reloadable(place, head, item, reloadable) if whole is Verdict.RELOAD else []
             found += [dataclasses.replace(one, old=None, new=one.old) for one in rest]
     return found
 
 
-def _not_reloadable(place: str, head: str, values: dict[str, Any], reloadable: set[str]) -> list[Change]:
+def _not_reloadable(place: str, head: str, row: Any, reloadable: set[str]) -> list[Change]:
     """What goes with a table that a reload takes away, and needs a restart all the same."""
-    return [
-        Change(f"{place}.{toml_name(name)}", value, None, Verdict.RESTART)
-        for name, value in values.items()
-        if f"{head}.{toml_name(name)}" not in reloadable
-    ]
+    said = row.values if isinstance(row, AddressMatch) else row.__slots__
+    names = [name for name in said if f"{head}.{toml_name(name)}" not in reloadable]
+    values = _values(row) if names else {}
+    return [Change(f"{place}.{toml_name(name)}", values[name], None, Verdict.RESTART) for name in names]

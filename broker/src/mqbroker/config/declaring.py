@@ -6,6 +6,7 @@ A table of `broker.toml` is a model in options.py; its base is here, with the on
 from __future__ import annotations
 
 import ipaddress
+from functools import lru_cache
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
@@ -22,6 +23,7 @@ Word = TypeVar("Word", bound=str)
 SaslMechanism = Literal["EXTERNAL", "SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN", "ANONYMOUS"]
 
 
+@lru_cache(maxsize=1024)
 def toml_name(name: str) -> str:
     """The one mapping between a name in Python or YAML and the same name in TOML."""
     return name.replace("_", "-")
