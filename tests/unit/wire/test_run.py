@@ -174,6 +174,32 @@ def test_what_looks_alike_is_one_run(count: int, is_even: bool) -> None:
     assert (parsed_run(buffer).stride > 0) == is_even
 
 
+@pytest.mark.parametrize("size", [1, 10])
+@pytest.mark.parametrize("is_even", [True, False])
+def test_a_session_begins_with_runs_too(size: int, is_even: bool) -> None:
+    """Ids below 256 are a byte long in the shortest encoding, which is what Proton writes; 0 has none."""
+    payloads = [data(b"x" * (size if is_even else size + n % 7)) for n in range(700)]
+    messages = [Message(payload, n, b"%04d" % n) for n, payload in enumerate(payloads)]
+    buffer = b"".join(message.frame for message in messages)
+    got, counts = fast(buffer)
+    assert counts == [1, 255, 444]
+    assert [(seen.delivery_id, seen.payload) for seen in got] == list(enumerate(payloads))
+    later, counts = fast(b"".join(message.frame for message in messages[250:]))
+    assert (later, counts) == (got[250:], [6, 444])
+    found = parsed_run(b"".join(message.frame for message in messages[1:]))
+    for index, count in ((0, 255), (0, 1), (3, 17), (250, 5)):
+        raw = bytes(encode_run(found, index, count, heading(7, 0, False), 0xFFFFFFFA))
+        check_encoded(raw, found, index, 0xFFFFFFFA, 0, False)
+
+
+@pytest.mark.parametrize("before", [3, 20])
+def test_short_ids_that_do_not_go_on_end_a_run(before: int) -> None:
+    ids = [1 + n for n in range(before)] + [9 + before + n for n in range(before)] + [1 + n for n in range(before)]
+    got, counts = fast(b"".join(Message(data(b"x"), each).frame for each in ids))
+    assert [seen.delivery_id for seen in got] == ids
+    assert counts == [before] * 3
+
+
 def test_sizes_that_only_add_up_are_no_stride() -> None:
     sizes = [20, 21, 19, 20]
     buffer = b"".join(Message(data(b"x" * size), 1000 + n).frame for n, size in enumerate(sizes))
@@ -432,9 +458,11 @@ def test_columns_loop_and_joined_make_the_same_messages(monkeypatch: pytest.Monk
 def test_parsing_by_columns_and_by_walking_agree(monkeypatch: pytest.MonkeyPatch) -> None:
     buffer = b"".join(_wide_frame(1000 + n, data(b"%05d" % n)) for n in range(64))
     by_columns = fast(buffer)
+    short = b"".join(Message(data(b"%05d" % n), 100 + n).frame for n in range(64))
+    short_by_columns = fast(short)
     monkeypatch.setattr(run, "COLUMNS_MIN", 1000)
-    assert fast(buffer) == by_columns
-    assert by_columns[1] == [64]
+    assert (fast(buffer), fast(short)) == (by_columns, short_by_columns)
+    assert by_columns[1] == short_by_columns[1] == [64]
 
 
 def test_what_encode_run_made_is_a_run_again() -> None:

@@ -183,10 +183,12 @@ def parse_run(buffer: bytes, offset: int, limit: int, count_max: int, size_max: 
         return None
     stride = first.size
     count = min(count_max, (limit - offset) // stride)
+    if first.id_size < 4:
+        count = min(count, 256 - first.delivery_id if first.id_size else 1)
     starts: Sequence[int] = range(offset, offset + count * stride, stride)
     if offset + stride == limit:
         pass  # one message: what publishers with one in flight send
-    elif first.id_size != 4 or count < COLUMNS_MIN or not _columns_agree(buffer, offset, count, first):
+    elif count < COLUMNS_MIN or not _columns_agree(buffer, offset, count, first):
         starts = _walk(buffer, (offset, limit), (count_max, size_max), first)
         stride = _common_size(buffer, starts, stride)
     run = Run(buffer, starts, stride, Layout(first.head_size, first.id_offset, first.tag_end, first.section))
@@ -200,16 +202,16 @@ def _common_size(buffer: bytes, starts: array[int], size: int) -> int:
     return size if is_even else 0
 
 
-_structs: dict[tuple[int, int, int, int], Struct] = {}
+_structs: dict[tuple[int, int, int, int, int], Struct] = {}
 
 
-def _frame_struct(before: int, between: int, tag: int, behind: int) -> Struct:
-    key = (before, between, tag, behind)
+def _frame_struct(before: int, id_size: int, between: int, tag: int, behind: int) -> Struct:
+    key = (before, id_size, between, tag, behind)
     found = _structs.get(key)
     if found is None:
         if len(_structs) >= CACHE_SIZE_MAX:
             _structs.clear()
-        found = _structs[key] = Struct(f">I{before}sI{between}s{tag}x{behind}s")
+        found = _structs[key] = Struct(f">I{before}s{'I' if id_size == 4 else 'B'}{between}s{tag}x{behind}s")
     return found
 
 
@@ -218,12 +220,12 @@ def _walk(buffer: bytes, span: tuple[int, int], most: tuple[int, int], first: Sh
     offset, limit = span
     count_max, size_max = most
     starts = array("I", [offset])
-    if first.id_size != 4:
-        return starts
+    if not first.id_size:
+        return starts  # delivery id 0 in its shortest form: the next has another
     need = first.head_size + first.section.size_bytes
-    id_end = first.id_offset + 4
-    unpack = _frame_struct(first.id_offset - 4, first.tag_offset - id_end, first.tag_end - first.tag_offset,
-                           need - first.tag_end).unpack_from  # fmt: skip
+    id_end = first.id_offset + first.id_size
+    unpack = _frame_struct(first.id_offset - 4, first.id_size, first.tag_offset - id_end,
+                           first.tag_end - first.tag_offset, need - first.tag_end).unpack_from  # fmt: skip
     _, before, delivery_id, between, behind = unpack(buffer, offset)
     at = offset + first.size
     append = starts.append
@@ -257,7 +259,8 @@ def _columns_agree(buffer: bytes, offset: int, count: int, first: Shape) -> bool
     stride = first.size
     end = offset + count * stride
     head = first.head_size + first.section.size_bytes
-    for column in (*range(first.id_offset), *range(first.id_offset + 4, first.tag_offset), *range(first.tag_end, head)):
+    id_end = first.id_offset + first.id_size
+    for column in (*range(first.id_offset), *range(id_end, first.tag_offset), *range(first.tag_end, head)):
         at = offset + column
         if buffer[at:end:stride] != _BYTE[buffer[at]] * count:
             return False
@@ -265,8 +268,8 @@ def _columns_agree(buffer: bytes, offset: int, count: int, first: Shape) -> bool
         codes = [buffer[offset + head + place : end : stride] for place in range(min(3, stride - head))]
         if len(codes) < 3 or codes[:2] != [b"\x00" * count, b"\x53" * count] or b"\x70" in codes[2]:
             return False
-    ids = id_columns(first.delivery_id, count)
-    return all(buffer[offset + first.id_offset + place : end : stride] == ids[place] for place in range(4))
+    ids = id_columns(first.delivery_id, count)[-first.id_size :]
+    return all(buffer[offset + first.id_offset + place : end : stride] == column for place, column in enumerate(ids))
 
 
 _LOW: Final = bytes(range(256)) * 257
