@@ -158,7 +158,7 @@ def test_bytes_and_parts_are_bounded() -> None:
         work.check(101)
     work.post("orders", message())
     work.check()
-    with pytest.raises(Refused, match=r"over 2 messages.*transaction-parts-max"):
+    with pytest.raises(Refused, match=r"over 2 parts.*transaction-parts-max"):
         work.check(more_parts=1)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from mqbroker.amqp import work
+from mqbroker.core.gathering import COUNT_MAX
 from mqbroker.node import inputs as given
 from mqbroker.wire.performatives import (
     Accepted,
@@ -25,7 +26,7 @@ from mqbroker.wire.performatives import (
 from mqbroker.wire.sections import build_message
 
 from tests.support import frames, transactions
-from tests.unit.node.test_deliveries_by_turns import LAST, MANY, Loaded
+from tests.unit.node.test_deliveries_by_turns import GO, LAST, MANY, Loaded
 from tests.unit.node.test_flood_work import TURN_BYTECODES, UNIT_BYTECODES
 
 TXN = (1).to_bytes(8, "big")
@@ -41,12 +42,14 @@ def retired(outcome: Any = None, *, settled: bool = True) -> bytes:
     return frames.disposition(0, LAST, state, settled=settled)
 
 
-def posted(count: int, body: bytes = b"new") -> bytes:
-    """So many messages for `new`, in the transaction."""
+def posted(count: int, *, is_alike: bool = False, first: int = FIRST_POST) -> bytes:
+    """So many messages for `new`, in the transaction: every other one has its header section in other bytes."""
     state = TransactionalState(txn_id=TXN)
+    usual = build_message(b"new", durable=True)
+    payloads = usual, usual if is_alike else b"\x00\x53\x70\xc0\x04\x02\x41\x50\x04" + build_message(b"new")[4:]
     return b"".join(
-        frames.frame(Transfer(handle=TO, delivery_id=FIRST_POST + number, delivery_tag=b"%d" % number, message_format=0,
-                              settled=True, state=state), build_message(body, durable=True))
+        frames.frame(Transfer(handle=TO, delivery_id=first + number, delivery_tag=b"%d" % number, message_format=0,
+                              settled=True, state=state), payloads[number % 2])
         for number in range(count)
     )  # fmt: skip
 
@@ -170,7 +173,7 @@ def test_a_message_that_is_rejected_counts_by_itself_because_it_is_moved_by_itse
     assert other.counts() == (0, 0, 0)
 
 
-def test_a_commit_is_one_step_that_grows_with_its_parts_and_not_two_of_them() -> None:
+def test_a_commit_is_one_step_that_grows_with_its_parts() -> None:
     site = Transacting(durable=True)
     alone = site.work_of_message(is_answered=True)
     site.talk(retired() + posted(100))
@@ -180,6 +183,36 @@ def test_a_commit_is_one_step_that_grows_with_its_parts_and_not_two_of_them() ->
     parts = MANY + 100
     assert max(steps) <= alone + 2 * TURN_BYTECODES + parts * work.COMMITTED * UNIT_BYTECODES * DEARER
     assert site.counts() == (0, 0, 100)
+
+
+def test_messages_that_are_alike_are_few_parts_of_a_commit() -> None:
+    site = Transacting(limits={"link_credit": 1_000_000})
+    alone = site.work_of_message(is_answered=True)
+    count, at_once = 8000, 400
+    for first in range(0, count, at_once):
+        site.talk(posted(at_once, is_alike=True, first=FIRST_POST + first))
+    parts = -(-count // COUNT_MAX)
+    steps = site.steps_of(discharge())
+    assert max(steps) <= alone + 2 * TURN_BYTECODES + parts * work.COMMITTED * UNIT_BYTECODES * DEARER
+    assert site.counts() == (MANY, MANY, count)
+
+
+def test_no_step_has_the_commits_of_two() -> None:
+    site = Transacting(durable=True)
+    first, count = site.conn, 300
+    site.talk(posted(count))
+    site.conn = site.stage.accept()
+    attach = frames.frame(replace(transactions.coordinator_attach(), handle=CONTROL))
+    site.stage.talk(site.conn, GO + attach + frames.sender("new", handle=TO))
+    assert [each.state for each in site.talk(transactions.request(0, Declare(), CONTROL))] == [Declared(txn_id=TXN)]
+    site.talk(posted(count))
+    for conn in (first, site.conn):
+        site.stage.give(given.Received(conn, discharge()))
+    seen, more = [site.counts()[2]], True
+    while more:
+        more = site.stage.turn().more
+        seen.append(site.counts()[2])
+    assert list(dict.fromkeys(seen)) == [0, count, 2 * count]
 
 
 def test_a_message_behind_a_commit_comes_behind_what_it_brought() -> None:

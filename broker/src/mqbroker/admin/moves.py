@@ -189,7 +189,7 @@ class Move(Purge):
             return True
         if meter not in self.tallies:
             self.tallies[meter] = Tally(meter)
-        return self.tallies[meter].takes(run)
+        return self.tallies[meter].takes(run.size_bytes(0, 1))
 
     def plan(self, segment: Segment, index: int) -> tuple[Address, Run] | None:
         """Where to, and as what; None where it has to stay."""

@@ -291,10 +291,18 @@ class LimitTable(Table):
         ge=1 * KIB,
         le=1 * GIB,
     )
+    transaction_messages_max: int = option(
+        50_000,
+        "Messages published in one transaction; one with more can only be rolled back. A commit is done in one go.",
+        ge=1,
+        le=1_000_000,
+    )
     transaction_parts_max: int = option(
         2_000,
-        "Messages and ranges of acknowledgements of one transaction; one with more can only be rolled back. A commit "
-        "is done in one go, in which everybody else waits some 10 µs for each.",
+        "Parts of one transaction; one with more can only be rolled back. A commit is done in one go, in which "
+        "everybody else waits some 10 µs for each. Up to 256 messages in a row for one address, with the same header "
+        "and without expiry, group, delay, key or duplicate id, are one part; any other message is one, and so is a "
+        "range of acknowledgements.",
         ge=1,
         le=50_000,
     )

@@ -96,6 +96,7 @@ class LimitOptions:
     consumers_per_queue_max: int
     transaction_timeout_ms: int
     transaction_max_size_bytes: int
+    transaction_messages_max: int
     transaction_parts_max: int
     transactions_per_connection_max: int
     transactions_per_connection_max_size_bytes: int

@@ -157,6 +157,13 @@ class Address:
         return self.anycast + self.multicast
 
     @property
+    def looks_at_each(self) -> bool:
+        """Whether messages of a run are dealt with one by one: they go different ways, or a filter or a key asks."""
+        if self._is_choosy or self._is_keyed or len(self.anycast) > 1:
+            return True
+        return self.reach is not None and self.reach.looks_at_each(self.queues)
+
+    @property
     def has_last_value_key(self) -> bool:
         """Whether a property of its messages is the key of a last-value queue."""
         return self._is_keyed

@@ -5,17 +5,12 @@ Header, delivery annotations and the bare message stay byte for byte. One of thi
 
 from __future__ import annotations
 
-from typing import Final
-
 from mqbroker.base.errors import PeerFault
 from mqbroker.core.moved import INGRESS_TIME, made
-from mqbroker.wire.run import Run, encode_payloads, heading, parse_run, single
+from mqbroker.wire.run import Run, runs_of
 from mqbroker.wire.scan import MESSAGE_ANNOTATIONS, scan_sections
 from mqbroker.wire.sections import decode_annotations, encode_section
 from mqbroker.wire.values import Long
-
-HEADING: Final = heading(0, 0, False)
-SIZE_MAX: Final = 0xFFFFFFFF
 
 
 def stamped(run: Run, now_ms: int) -> list[Run]:
@@ -23,17 +18,7 @@ def stamped(run: Run, now_ms: int) -> list[Run]:
     payloads = [_stamped(bytes(run.payload(index)), now_ms) for index in range(run.count)]
     if run.large is not None:
         return [made(payload, run.large) for payload in payloads]
-    frames = encode_payloads(payloads, HEADING, 0)
-    found: list[Run] = []
-    offset = place = 0
-    while place < len(payloads):
-        parsed = parse_run(frames, offset, len(frames), len(payloads) - place, SIZE_MAX)
-        if parsed is None:
-            return found + [single(payload) for payload in payloads[place:]]
-        found.append(parsed.run)
-        place += parsed.run.count
-        offset = parsed.run.end(parsed.run.count - 1)
-    return found
+    return runs_of(payloads)
 
 
 def _stamped(payload: bytes, now_ms: int) -> bytes:

@@ -74,6 +74,12 @@ class Memory:
         if run.large is not None:
             self._large.hold(run.large.file)
 
+    def replace(self, runs: list[Run], run: Run) -> None:
+        """A run that holds the messages of others is there in their place."""
+        LOOK.has_touched = True
+        run.held_bytes = len(run.buffer)
+        self.held_bytes += run.held_bytes - sum(each.held_bytes for each in runs)
+
     def settle(self, run: Run, count: int) -> None:
         """So many references to messages of the run are settled. Raises Bug where there were fewer."""
         LOOK.has_touched = True

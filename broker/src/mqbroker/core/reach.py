@@ -172,9 +172,7 @@ class Reach:
     def route(self, address: Address, run: Run, open_to: list[Queue], only: str) -> list[Part]:
         """As `Address.route`, which asks for this; `open_to` are the queues here that may have the messages."""
         pairs = self.pairs(open_to, only)
-        shared = [pair for pair in pairs if pair[0].routing == ANYCAST]
-        is_choosy = self.is_choosy or len(shared) > 1 or any(_is_choosy(queue) for _, queue in pairs)
-        if not is_choosy:
+        if not self._splits(pairs):
             parts = [_spread(group.shares(queue, run.count, None)) for group, queue in pairs]
             return [(begin, count, queues_of(address, found)) for begin, count, found in _joined(parts, run.count)]
 
@@ -183,6 +181,14 @@ class Reach:
             return queues_of(address, self._one(address, pairs, view))
 
         return parts_by(run.count, queues_for)
+
+    def looks_at_each(self, queues: list[Queue]) -> bool:
+        """Whether messages go one by one where these queues are here."""
+        return self._splits(self.pairs(queues, ""))
+
+    def _splits(self, pairs: list[tuple[Group, Queue | None]]) -> bool:
+        shared_count = sum(group.routing == ANYCAST for group, _ in pairs)
+        return self.is_choosy or shared_count > 1 or any(_is_choosy(queue) for _, queue in pairs)
 
     def pairs(self, open_to: list[Queue], only: str) -> list[tuple[Group, Queue | None]]:
         """Each queue of the cluster with the queue of its name that is here."""

@@ -34,21 +34,55 @@ class Tally:
         self._size_bytes -= segment.run.size_bytes(segment.start, segment.n)
         self._count -= segment.n
 
-    def takes(self, run: Run) -> bool:
-        """Whether the address takes these as well; if so, they count from now on."""
+    def fitting(self, run: Run) -> int:
+        """How many messages of the run, the first ones, the address takes as well; they count from now on."""
+        size_bytes = run.size_bytes(0, run.count)
+        if run.count > 1 and self._has_room(size_bytes, run.count):
+            self._add(size_bytes, run.count, to_pages=self._is_paging)
+            return run.count
+        for index in range(run.count):
+            if not self.takes(run.size_bytes(index, 1)):
+                return index
+        return run.count
+
+    @property
+    def _share(self) -> int:
+        return max(self._meter.queues_count, 1)
+
+    @property
+    def _is_paging(self) -> bool:
         meter = self._meter
-        share = max(meter.queues_count, 1)
-        size_bytes, count = run.size_bytes(0, run.count) * share, run.count * share
         is_full = meter.would_be_full(self._size_bytes, self._count)
-        LOOK.has_touched = True
-        if meter.policy == PAGE and (is_full or self._paged_count or meter.is_node_full):
-            if not meter.could_page(self._paged_bytes, self._paged_count, count):
+        return meter.policy == PAGE and (is_full or self._paged_count > 0 or meter.is_node_full)
+
+    def _has_room(self, size_bytes: int, count: int) -> bool:
+        """Whether all of them come in, and no bound is near enough to ask for each."""
+        meter, share = self._meter, self._share
+        size_bytes, count = size_bytes * share, count * share
+        if self._is_paging:
+            return meter.could_page(self._paged_bytes + size_bytes, self._paged_count, count)
+        return meter.policy == BLOCK or not meter.would_be_full(self._size_bytes + size_bytes, self._count + count)
+
+    def takes(self, size_bytes: int) -> bool:
+        """Whether the address takes one more; if so, it counts from now on."""
+        meter = self._meter
+        if self._is_paging:
+            if not meter.could_page(self._paged_bytes, self._paged_count, self._share):
                 return False
-            self._paged_bytes += size_bytes
-            self._paged_count += count
+            self._add(size_bytes, 1, to_pages=True)
             return True
-        if meter.policy not in (PAGE, BLOCK) and (is_full or not meter.could_hold(self._count + run.count)):
+        is_full = meter.would_be_full(self._size_bytes, self._count)
+        if meter.policy not in (PAGE, BLOCK) and (is_full or not meter.could_hold(self._count + 1)):
             return False
-        self._size_bytes += size_bytes
-        self._count += count
+        self._add(size_bytes, 1, to_pages=False)
         return True
+
+    def _add(self, size_bytes: int, count: int, *, to_pages: bool) -> None:
+        share = self._share
+        LOOK.has_touched = True
+        if to_pages:
+            self._paged_bytes += size_bytes * share
+            self._paged_count += count * share
+        else:
+            self._size_bytes += size_bytes * share
+            self._count += count * share

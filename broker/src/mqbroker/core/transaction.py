@@ -2,8 +2,9 @@
 
 Invariants: a posted message is in no queue and in no journal before the commit; a retired one stays in delivery. A
 commit happens within one step, so all of it is in one Append and recovery finds the whole of it or nothing; that is
-why it has a bound. What is not committed may be given up piece by piece. Messages are routed by the commit, since
-queues may come and go before it. Source: AMQP 1.0 §4.3, §4.4, docs/adr/0019-commits.md.
+why it has bounds, and why what is alike is gathered into runs before (gathering.py). What is not committed may be given
+up piece by piece. Messages are routed by the commit, since queues may come and go before it. Source: AMQP 1.0 §4.3,
+§4.4, docs/adr/0019-commits.md.
 """
 
 from __future__ import annotations
@@ -16,18 +17,18 @@ from typing import Any, Final
 from mqbroker.base.errors import Bug, Refused
 from mqbroker.base.look import LOOK
 from mqbroker.core.address import UNKNOWN, Address, Origin
+from mqbroker.core.gathering import Gathering, Posted, Wanted
 from mqbroker.core.grouping import Grouping
 from mqbroker.core.meter import Meter
 from mqbroker.core.outcomes import apply_outcome, is_final
 from mqbroker.core.queue import Consumer, Queue, Segment
 from mqbroker.core.store import Store
 from mqbroker.core.tally import Tally
-from mqbroker.wire.parts import parts_of
+from mqbroker.wire.parts import part_of, parts_of
 from mqbroker.wire.performatives import Rejected
 from mqbroker.wire.run import Run
 
 Retired = tuple[Queue, Segment, Any, Consumer | None]  # messages, their outcome, and whose deliveries they are
-Wanted = tuple[str, str]  # the target of messages, and the routing that is wanted there
 
 ALL: Final = 1 << 62
 MOVED_MAX: Final = 8  # messages that are given up at a time where each may be moved to another address
@@ -62,15 +63,18 @@ TX_NEXT: dict[tuple[Tx, TxEvent], Tx] = {
 class Transaction:
     """See the module's docstring. `failure` says why it can only be rolled back."""
 
-    __slots__ = ("_posted", "_retired", "_store", "failure", "parts_count", "size_bytes", "state")
+    __slots__ = (
+        "_gathering", "_retired", "_store", "failure", "parts_count", "posted_count", "size_bytes", "state",
+    )  # fmt: skip
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._posted: list[tuple[Wanted, Run]] = []
+        self._gathering = Gathering(store)
         self._retired: deque[Retired] = deque()
         self.state = Tx.OPEN
         self.failure: Refused | None = None
         self.size_bytes = 0  # memory of what was posted
+        self.posted_count = 0  # messages
         self.parts_count = 0  # runs that were posted, ranges that were retired, and each message that was rejected
 
     def _move(self, event: TxEvent) -> None:
@@ -88,25 +92,32 @@ class Transaction:
     @property
     def is_empty(self) -> bool:
         """Whether it holds nothing, or nothing any more."""
-        return not (self._posted or self._retired)
+        return not (self._gathering.posted or self._retired)
 
     # -- work ----------------------------------------------------------------------------------------------------------
 
-    def check(self, size_bytes: int = 0, more_parts: int = 0, *, may_page: bool = False) -> None:
+    def check(
+        self, size_bytes: int = 0, more_parts: int = 0, *, posted: Posted | None = None, may_page: bool = False
+    ) -> None:
         """Whether so many more bytes fit, and one more part beside `more_parts` others. Raises Refused.
 
-        `may_page`: they go to an address that keeps on disk what is too much, once they are committed; until then they
-        are in memory, beyond its bound by a quarter.
+        `posted`: a message for some place, which is no part of its own where it joins those before it. `may_page`: they
+        go to an address that keeps on disk what is too much, once they are committed; until then they are in memory,
+        beyond its bound by a quarter.
         """
-        limit, memory = self._store.limits.transaction_max_size_bytes, self._store.memory
-        parts_max = self._store.limits.transaction_parts_max
+        limits, memory = self._store.limits, self._store.memory
+        parts_count = self.parts_count + more_parts
         why = ""
-        if self.size_bytes + size_bytes > limit:
-            why = f"over {limit} bytes in one transaction, which is transaction-max-size-bytes"
-        elif self.parts_count + more_parts >= parts_max:
-            why = f"over {parts_max} messages and acknowledgements in one transaction, which is transaction-parts-max"
+        if self.size_bytes + size_bytes > limits.transaction_max_size_bytes:
+            why = _beyond(limits.transaction_max_size_bytes, "bytes", "max-size-bytes")
         elif size_bytes and memory.is_full and not (may_page and memory.held_bytes < memory.max_bytes * 5 // 4):
             why = memory.why_full
+        elif posted is not None and self.posted_count >= limits.transaction_messages_max:
+            why = _beyond(limits.transaction_messages_max, "messages", "messages-max")
+        elif parts_count >= limits.transaction_parts_max:
+            is_part = posted is None or not self._gathering.joins(*posted)
+            if parts_count + is_part > limits.transaction_parts_max:
+                why = _beyond(limits.transaction_parts_max, "parts", "parts-max")
         if why:
             raise Refused("amqp:resource-limit-exceeded", why)
 
@@ -116,8 +127,8 @@ class Transaction:
         self._store.memory.hold(run)
         LOOK.has_touched = True
         self.size_bytes += run.held_bytes
-        self.parts_count += 1
-        self._posted.append(((address, routing), run))
+        self.posted_count += run.count
+        self.parts_count += self._gathering.add((address, routing), run)
 
     def retire(self, queue: Queue, segment: Segment, outcome: Any, consumer: Consumer | None = None) -> None:
         """Messages in delivery with that consumer, and the outcome that they get by the commit."""
@@ -144,16 +155,25 @@ class Transaction:
 
     # -- ends ----------------------------------------------------------------------------------------------------------
 
+    def close(self) -> int:
+        """Nothing more comes: how many parts its commit has, as things are now where its messages go."""
+        LOOK.has_touched = True
+        self.parts_count += self._gathering.close()
+        return self.parts_count + self._gathering.parts_beyond()
+
     def prepare(self) -> dict[Wanted, Address]:
         """The addresses of all that was posted, as they are now; what is to be dropped there is gone then.
 
         Whoever commits may send there by then: a permission that was taken away since is gone for these as well. Raises
         Refused where there is no commit.
         """
-        for target in dict.fromkeys(wanted[0] for wanted, _ in self._posted):
+        targets = dict.fromkeys(wanted for wanted, _ in self._gathering.posted)
+        for target in dict.fromkeys(wanted[0] for wanted in targets):
             self._store.may_send(target)
-        targets = dict.fromkeys(wanted for wanted, _ in self._posted)
         addresses = {wanted: self._store.target_for(*wanted) for wanted in targets}
+        if self.close() > self._store.limits.transaction_parts_max:
+            why = _beyond(self._store.limits.transaction_parts_max, "parts", "parts-max")
+            raise Refused("amqp:resource-limit-exceeded", why)
         if self._store.grouping is not None:
             self._check_groups(self._store.grouping, addresses)
         tallies = {each.meter: Tally(each.meter) for each in addresses.values() if each.meter is not None}
@@ -163,7 +183,7 @@ class Transaction:
 
     def _check_groups(self, grouping: Grouping, addresses: dict[Wanted, Address]) -> None:
         """What was posted was asked for then. Raises Refused where a group has lost its owner since."""
-        for wanted, run in self._posted:
+        for wanted, run in self._gathering.posted:
             if grouping.covers(addresses[wanted]) and grouping.wanted(addresses[wanted], run):
                 raise Refused("amqp:precondition-failed", "a group of its messages has lost its node since; try again")
 
@@ -172,21 +192,26 @@ class Transaction:
         for queue, segment, outcome, _ in self._retired:
             if queue.meter in tallies and is_final(outcome):
                 tallies[queue.meter].free(segment)
-        kept: list[tuple[Wanted, Run]] = []
-        dropped: list[tuple[Meter, Run]] = []
-        for wanted, run in self._posted:
+        kept: list[Posted] = []
+        cut: list[tuple[Meter, Run, Run | None]] = []
+        for wanted, run in self._gathering.posted:
             meter = addresses[wanted].meter
-            if meter is None or self._is_known(addresses[wanted], run) or tallies[meter].takes(run):
-                kept.append((wanted, run))
-            elif meter.drops:
-                dropped.append((meter, run))
-            else:
-                raise Refused("amqp:resource-limit-exceeded", meter.refused(run.count))
-        for meter, run in dropped:
-            meter.refused(run.count)
+            is_in = meter is None or self._is_known(addresses[wanted], run)
+            fitting = run.count if meter is None or is_in else tallies[meter].fitting(run)
+            rest = run if fitting == run.count else part_of(run, 0, fitting) if fitting else None
+            if rest is not None:
+                kept.append((wanted, rest))
+            if meter is not None and rest is not run:
+                if not meter.drops:
+                    raise Refused("amqp:resource-limit-exceeded", meter.refused(1))
+                cut.append((meter, run, rest))
+        for meter, run, rest in cut:
+            meter.refused(run.count - (rest.count if rest is not None else 0))
             self._store.memory.release(run)
+            if rest is not None:
+                self._store.memory.hold(rest)
         LOOK.has_touched = True
-        self._posted = kept
+        self._gathering.posted = kept
 
     def _is_known(self, address: Address, run: Run) -> bool:
         """Whether all of it was seen before, which the commit drops, so that it needs no room."""
@@ -198,9 +223,9 @@ class Transaction:
         store, must_wait = self._store, False
         for retired in self._retired:
             must_wait = apply_outcome(store, *retired) or must_wait
-        for _, run in self._posted:
+        for _, run in self._gathering.posted:
             store.memory.release(run)  # the store holds what it finds a queue for
-        posted = [(addresses[wanted], run) for wanted, run in self._posted]
+        posted = [(addresses[wanted], run) for wanted, run in self._gathering.posted]
         must_wait = store.publish_together(posted, origin, must_wait=must_wait)
         self._forget()
         return must_wait
@@ -226,9 +251,10 @@ class Transaction:
         while count < count_max and self._retired:
             self._return_some()
             count += 1
-        if count < count_max and self._posted:
-            dropped = self._posted[: count_max - count]
-            del self._posted[: len(dropped)]
+        posted = self._gathering.posted
+        if count < count_max and posted:
+            dropped = posted[: count_max - count]
+            del posted[: len(dropped)]
             for _, run in dropped:
                 self.size_bytes -= run.held_bytes
                 self._store.memory.release(run)
@@ -249,9 +275,9 @@ class Transaction:
 
     def _forget(self) -> None:
         LOOK.has_touched = True
-        self._posted.clear()
+        self._gathering.posted.clear()
         self._retired.clear()
-        self.size_bytes = self.parts_count = 0
+        self.size_bytes = self.parts_count = self.posted_count = 0
 
 
 def _follows(before: Retired, after: Retired) -> bool:
@@ -261,3 +287,7 @@ def _follows(before: Retired, after: Retired) -> bool:
         queue is other_queue and consumer is other_consumer and outcome == other_outcome
         and one.run is other.run and one.start + one.n == other.start and one.deliveries == other.deliveries
     )  # fmt: skip
+
+
+def _beyond(limit: int, what: str, option: str) -> str:
+    return f"over {limit} {what} in one transaction, which is transaction-{option}"

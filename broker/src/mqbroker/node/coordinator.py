@@ -327,7 +327,8 @@ class Transactions:
             name = address.partition(FULLY_QUALIFIED)[0]
             memory = broker.store.memory
             may_page = memory.is_full and not memory.is_shut and broker.store.diverts.can_page(name)
-            ongoing.work.check(size, ongoing.enlisted_count, may_page=may_page)
+            posted = (address, routing), run
+            ongoing.work.check(size, ongoing.enlisted_count, posted=posted, may_page=may_page)
             if self.size_bytes + size > limit:
                 why = f"over {limit} bytes in transactions, which is transactions-per-connection-max-size-bytes"
                 raise Refused("amqp:resource-limit-exceeded", why)

@@ -49,13 +49,19 @@ class Ending:
         if self._piece():
             return False
         if self.is_commit:
-            cost = (self.ongoing.work.parts_count + self.ongoing.enlisted_count) * work.COMMITTED
+            cost = self._cost()
             if cost > connection.allowance and not self._had_turn:
                 self._had_turn, connection.allowance = True, 0
                 return False
             connection.allowance -= cost
         connection.events.append(Done(self._finish))
         return True
+
+    def _cost(self) -> int:
+        """Of the commit, in units of amqp/work.py: by its parts, and by bytes, since a part may be many messages."""
+        ongoing = self.ongoing
+        parts_count = ongoing.work.close() + ongoing.enlisted_count
+        return parts_count * work.COMMITTED + (ongoing.work.size_bytes >> work.BYTES_SHIFT)
 
     def _piece(self) -> bool:
         """A piece of a rollback; False: there was none left."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate
 from operator import sub
 from struct import Struct
 from typing import Final
@@ -26,6 +27,7 @@ from mqbroker.wire.traits import PLAIN, Traits
 
 COLUMNS_MIN: Final = 16  # below this many frames a loop over frames is faster than whole columns
 CACHE_SIZE_MAX: Final = 1024
+SIZE_MAX: Final = 0xFFFFFFFF
 
 _U32: Final = Struct(">I")
 _BYTE: Final = [bytes([value]) for value in range(256)]
@@ -298,7 +300,8 @@ def id_columns(first: int, count: int) -> list[bytes]:
 # -- the canonical form of the general path ---------------------------------------------------------------------------
 
 _CANONICAL: Final = Struct(">I4s6s2s5s6s2s")
-_CANONICAL_SIZE: Final = 29
+CANONICAL_SIZE: Final = 29  # of the head that `single` gives a message
+_CANONICAL_VARY: Final = (17, 27)
 
 
 def single(payload: bytes) -> Run:
@@ -309,10 +312,10 @@ def single(payload: bytes) -> Run:
     section = section_of(payload, 0, len(payload))
     if section is None:
         raise section_fault(payload)
-    size = _CANONICAL_SIZE + len(payload)
+    size = CANONICAL_SIZE + len(payload)
     head = _CANONICAL.pack(size, b"\x02\x00\x00\x00", b"\x00\x53\x14\xc0\x10\x05", b"\x52\x00", b"\x70\x00\x00\x00\x00",
                            b"\xa0\x04\x00\x00\x00\x00", b"\x43\x42")  # fmt: skip
-    return Run(b"".join((head, payload)), range(0, size, size), size, Layout(_CANONICAL_SIZE, 17, 27, section))
+    return Run(b"".join((head, payload)), range(0, size, size), size, Layout(CANONICAL_SIZE, *_CANONICAL_VARY, section))
 
 
 # -- encoding ---------------------------------------------------------------------------------------------------------
@@ -421,3 +424,36 @@ def _patch_columns(block: bytearray, run: Run, count: int, constants: tuple[byte
 def payload_with_count(run: Run, index: int, header: bytes) -> list[bytes | memoryview]:
     """A message under another header section (a redelivery): nothing else of it changes."""
     return [header, run.payload(index)[run.section.size_bytes :]]
+
+
+# -- whole messages as runs -------------------------------------------------------------------------------------------
+
+_NO_LINK: Final = heading(0, 0, False)  # its heads are as large as those of `single`
+
+
+def runs_of(payloads: Sequence[bytes]) -> list[Run]:
+    """Whole messages in as few runs as they can be, which share a buffer."""
+    frames = encode_payloads(payloads, _NO_LINK, 0)
+    found: list[Run] = []
+    offset = place = 0
+    while place < len(payloads):
+        parsed = parse_run(frames, offset, len(frames), len(payloads) - place, SIZE_MAX)
+        if parsed is None:
+            return found + [single(payload) for payload in payloads[place:]]
+        found.append(parsed.run)
+        place += parsed.run.count
+        offset = parsed.next_offset
+    return found
+
+
+def joined(singles: Sequence[Run]) -> Run | None:
+    """Whole messages as one run, None where they are none. Only `parse_run` knows: recovery asks it again."""
+    count = len(singles)
+    sizes = [run.stride for run in singles]
+    stride = sizes[0] if sizes.count(sizes[0]) == count else 0
+    frames = b"".join([run.buffer for run in singles])
+    starts = range(0, len(frames), stride) if stride else array("I", accumulate(sizes[:-1], initial=0))
+    together = Run(frames, starts, stride, Layout(CANONICAL_SIZE, *_CANONICAL_VARY, singles[0].section))
+    frames = bytes(encode_run(together, 0, count, _NO_LINK, 0))
+    parsed = parse_run(frames, 0, len(frames), count, SIZE_MAX)
+    return parsed.run if parsed is not None and parsed.run.count == count else None

@@ -11,6 +11,7 @@ from mqbroker.wire.transfer_tail import TRANSFER, tail_is_settled
 
 FRAME_SIZE_MIN: Final = 20  # a smaller transfer has next to no message
 TAG_SIZE_MAX: Final = 32  # AMQP 1.0 §2.8.7
+COUNT_WITH_STATE: Final = 8  # fields of a transfer whose last one is its delivery state, which no usual one has
 
 _U32: Final = Struct(">I")
 
@@ -76,6 +77,8 @@ def shape_of(buffer: bytes, start: int, limit: int, size_max: int) -> Shape | No
         return None
     if list_end > end or at + 4 > list_end or buffer[start + 8 : start + 11] != TRANSFER:
         return None
+    if field_count == COUNT_WITH_STATE:
+        return None  # as each message of a transaction: to look further is in vain
     code = buffer[at]
     if code == 0x52:
         handle, at = buffer[at + 1], at + 2
