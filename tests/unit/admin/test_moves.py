@@ -9,8 +9,11 @@ from mqbroker.admin import moves
 from mqbroker.node.inputs import AdminRequest, Stop
 from mqbroker.node.jobs import JOBS_MAX
 
+from tests.support.bytecodes import Bytecodes
+from tests.support.stage import Stage, options_with
 from tests.unit.admin.site import Site
 
+STEP_BYTECODES = 150_000  # of a step that does a piece: about three milliseconds
 DEAD = {"#": {"dead_letter_address": "DLQ", "expiry_address": "EXP", "auto_create_dead_letter_resources": False}}
 
 
@@ -34,6 +37,30 @@ def test_purge_drops_all_but_what_is_in_delivery() -> None:
     assert site.counts() == {"orders": 1}
     site.restart()
     assert site.bodies("orders") == ["one"]
+
+
+@pytest.mark.parametrize("operation", ["queue-purge", "messages-move"])
+def test_a_step_deals_with_a_small_piece_of_messages_that_are_unlike(operation: str) -> None:
+    site, stage, count = Site(), Stage(options_with()), 1000
+    site.stage = stage
+    for name in ("orders", "other"):
+        site.do("queue-create", name=name)
+    site.send("orders", *("x" * (number % 7 + 1) for number in range(count)))
+    said = {"name": "orders"} if operation == "queue-purge" else {"queue": "orders", "address": "other"}
+    most = moves.LOOKS_MAX if operation == "queue-purge" else moves.MOVED_MAX
+    queue, left = stage.broker.store.queues["orders"], count
+    stage.give(AdminRequest(9999, 1, operation, said))
+    work = []
+    while True:
+        counted = Bytecodes()
+        batch = counted.of(stage.turn)
+        work.append(counted.count)
+        assert left - queue.message_count <= most
+        left = queue.message_count
+        if not batch.more:
+            break
+    assert left == 0
+    assert max(work) < STEP_BYTECODES
 
 
 def test_purge_by_selector() -> None:

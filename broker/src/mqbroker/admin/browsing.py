@@ -24,7 +24,7 @@ from mqbroker.node.shown import shown
 
 LIMIT_MAX = 1_000
 LIMIT = 100
-LOOKS_MAX = 5_000
+LOOKS_MAX = 1_000  # some 6 µs each, where a selector looks at them
 PAGE_BYTES_MAX = 4 << 20
 BODY_BYTES_MAX = 1 << 20  # larger messages are shown without their bodies in pages
 ID_MAX = 2**63
