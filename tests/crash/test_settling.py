@@ -89,6 +89,76 @@ def test_what_was_given_up_does_not_come_back_behind_what_is_acknowledged_later(
     assert ids_in(path) == [1, 2, 3, 4, 5, 6, 7]
 
 
+@pytest.fixture
+def trimmed(tmp_path: Path) -> Path:
+    """Four segments of which the second was deleted; what says that it could be is in the last one, and damaged."""
+    path = tmp_path / "journal"
+    work(directory_at(path), range(1, 15))
+    (path / file_name(2)).unlink()
+    content = bytearray((path / file_name(4)).read_bytes())
+    content[100] ^= 4
+    (path / file_name(4)).write_bytes(content)
+    return path
+
+
+@pytest.mark.parametrize("mode", ["lost", "sectors", "kill"])
+@pytest.mark.parametrize("kind", ["create", "write", "sync", "sync_directory", "rename", "names"])
+def test_a_start_that_gave_up_may_end_before_its_first_append(trimmed: Path, kind: str, mode: str) -> None:
+    """The next one, which may give up too, goes on; and so does one that may not, if the first one had come to its
+    end."""
+    originals = {file.name: file.read_bytes() for file in trimmed.iterdir()}
+    for number in range(1, 30):
+        files = FaultyFiles(trimmed, Point(kind, number, mode), number)
+        with contextlib.suppress(StorageFault):
+            directory_at(trimmed, files, "truncate").load()
+        files.leave(mode)
+        on_damage = "truncate" if files.is_off else "stop"
+        ids = [run.first_id for run in directory_at(trimmed, None, on_damage).load().runs]
+        assert ids == [1, 2, 3, 4, 9, 10, 11, 12]
+        work(directory_at(trimmed), range(15, 16))
+        assert ids_in(trimmed)[-1] == 15
+        assert "journal-forgone" not in [file.name for file in trimmed.iterdir()], "the journal says it by now"
+        for file in trimmed.iterdir():
+            file.unlink()
+        for name, content in originals.items():
+            (trimmed / name).write_bytes(content)
+        if not files.is_off:
+            break
+    assert not files.is_off
+
+
+@pytest.mark.parametrize("mode", ["sectors", "kill"])
+@pytest.mark.parametrize("kind", ["rename", "sync_directory"])
+def test_files_are_set_aside_from_the_end(tmp_path: Path, kind: str, mode: str) -> None:
+    """Else one of them would be missed, and that is nothing that a start may give up."""
+    path = tmp_path / "journal"
+    work(directory_at(path), range(1, 19))
+    content = bytearray((path / DAMAGED).read_bytes())
+    content[30] ^= 4
+    (path / DAMAGED).write_bytes(content)
+    originals = {file.name: file.read_bytes() for file in path.iterdir()}
+    for number in range(1, 12):
+        files = FaultyFiles(path, Point(kind, number, mode), number)
+        with contextlib.suppress(StorageFault):
+            directory_at(path, files, "truncate").load()
+        files.leave(mode)
+        assert [run.first_id for run in directory_at(path, None, "truncate").load().runs] == [1, 2, 3, 4]
+        for file in path.iterdir():
+            file.unlink()
+        for name, content in originals.items():
+            (path / name).write_bytes(content)
+        if not files.is_off:
+            break
+    assert not files.is_off
+
+
+def test_a_file_that_is_missing_later_is_missed(trimmed: Path) -> None:
+    directory_at(trimmed, None, "truncate").load()
+    (trimmed / file_name(1)).unlink()
+    with pytest.raises(StorageFault, match=f"{file_name(2)}: the file is missing"):
+        directory_at(trimmed).load()
+
+
 def test_what_a_start_settled_is_settled_after_a_power_cut(path: Path) -> None:
     """Also where nothing but names changed: the third file, damaged at its head, is set aside."""
     work_on = path / DAMAGED

@@ -184,6 +184,41 @@ def check_prefix(image: Image, whole: bytes) -> None:
         assert image.buffer == whole or not found.was_clean
 
 
+@pytest.mark.parametrize("shift", [-2, -1, 1, 3])
+def test_an_acknowledged_write_that_the_disk_has_put_elsewhere_is_no_torn_one(shift: int) -> None:
+    """Sectors of the last write, which was acknowledged, lie before or behind their place."""
+    image = Image()
+    image.zero(image.entry(2)[1], len(image.buffer))
+    offset, end = image.entry(2)[:2]
+    start, stop = offset // SECTOR_BYTES * SECTOR_BYTES, -(-end // SECTOR_BYTES) * SECTOR_BYTES
+    sectors = bytes(image.buffer[start:stop])
+    image.zero(offset, len(image.buffer))
+    image.buffer[start + shift * SECTOR_BYTES : stop + shift * SECTOR_BYTES] = sectors
+    with pytest.raises(StorageFault):
+        recover([(1, bytes(image.buffer))], NODE_ID)
+
+
+def test_a_write_that_the_disk_has_put_into_the_file_made_ahead_is_found_there() -> None:
+    disk, _ = three_segments()
+    _, offset, end, position = disk.entries[-1]
+    disk.new_file(4)
+    disk.files[4][1024 : 1024 + end - offset] = disk.files[3][offset:end]
+    disk.files[3][offset:end] = bytes(end - offset)
+    why = f"{file_name(4)} at byte 1024: entry {position} lies here and belongs elsewhere"
+    with pytest.raises(StorageFault, match=why):
+        disk.recover()
+    assert live_ids(disk.recover("truncate")) == list(range(1, 10))
+
+
+def test_an_entry_in_the_place_of_the_first_one_is_damage_and_no_other_release() -> None:
+    image = Image()
+    offset, end = image.entry(1)[:2]
+    image.buffer[FILE_HEADER_BYTES : FILE_HEADER_BYTES + end - offset] = image.buffer[offset:end]
+    with pytest.raises(StorageFault, match="does not begin the file") as caught:
+        recover([(1, bytes(image.buffer))], NODE_ID)
+    assert "truncate" in caught.value.remedy
+
+
 def test_a_cut_tail_is_told_and_then_forgotten() -> None:
     image = Image()
     image.zero(image.entry(4)[1] - 40, image.entry(4)[1])
@@ -346,6 +381,18 @@ def test_a_missing_file_is_told_of_where_what_may_explain_it_was_given_up(missin
         (Level.ERROR, "journal-damage-given-up", file_name(3)),
         (Level.ERROR, "journal-file-missing", file_name(missing)),
     ]
+
+
+def test_positions_go_on_behind_a_gap_of_which_the_next_file_was_given_up_from_its_head() -> None:
+    disk, _ = three_segments()
+    disk.delete(2)
+    disk.files[3][FILE_HEADER_BYTES + 40] ^= 1
+    found = disk.recover("truncate")
+    last = max(position for number, *_, position in disk.entries if number == 1)
+    assert found.last_position == last
+    journal = Journal(options(), found)
+    take(journal, disk)
+    assert disk.recover().last_position == last + 1
 
 
 def deleted(disk: DiskImage, *numbers: int) -> DiskImage:

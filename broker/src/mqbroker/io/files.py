@@ -35,6 +35,11 @@ class Files:
         self.calls[kind] += 1
         return self.calls[kind]
 
+    def make_directory(self, directory: Path) -> None:
+        """With those above it; it may be there."""
+        self.number("make_directory")
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+
     def names(self, directory: Path) -> list[str]:
         self.number("names")
         return sorted(os.listdir(directory))

@@ -10,7 +10,6 @@ Source: docs/adr/0002-journal.md.
 from __future__ import annotations
 
 import errno
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,12 +25,16 @@ from mqbroker.journal.format import (
     encode_file_header,
     file_name,
 )
+from mqbroker.journal.records import Forgone
 from mqbroker.journal.recover import recover
 from mqbroker.journal.recovered import Cut, Leave, Recovered
 
 UNNAMED_SUFFIX = ".unused"
+# Which missing files a start goes on without, until the journal itself says so (`_note_forgone`).
+FORGONE_NAME: Final = "journal-forgone"
 BLOCK_BYTES: Final = 4096
 _NAME = re.compile(r"journal-([0-9]{10,20})\.mqj")
+_FORGONE = re.compile(r"([0-9]{1,20}) ([0-9]{1,20})", re.ASCII)
 _SET_ASIDE = re.compile(r"journal-[0-9]{10,20}\.mqj\.damaged-[0-9]+")
 
 
@@ -63,7 +66,7 @@ class JournalDirectory:
         `leave`: what need not be brought into memory.
         """
         try:
-            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.files.make_directory(self.path)
             # Also where it is there: whoever made it may have died before its name was on disk.
             self.files.sync_directory(self.path.parent)
             recovered = self._recover(leave)
@@ -80,7 +83,7 @@ class JournalDirectory:
         Raises StorageFault, also for damage that `journal-on-damage` would let a start give up.
         """
         try:
-            return recover(self._contents(self._numbers(self.files.names(self.path))), self._node_id, "stop")
+            return self._found(self.files.names(self.path), "stop")
         except OSError as error:
             raise fault_of(error, self.path) from error
         except StorageFault as fault:
@@ -92,7 +95,7 @@ class JournalDirectory:
             names = self.files.names(self.path)
         except OSError as error:
             raise fault_of(error, self.path) from error
-        ours = {file_name(number) for number in self._numbers(names)}
+        ours = {FORGONE_NAME, *(file_name(number) for number in self._numbers(names))}
         others = (name for name in names if name not in ours and not name.endswith(UNNAMED_SUFFIX))
         return [name for name in others if not _SET_ASIDE.fullmatch(name)]
 
@@ -126,7 +129,7 @@ class JournalDirectory:
             else:
                 self.wipe(fd, FILE_HEADER_BYTES, size_bytes)
         except BaseException:
-            os.close(fd)
+            self.files.close(fd)
             raise
         decoded = decode_file_header(header)
         assert decoded is not None
@@ -188,7 +191,11 @@ class JournalDirectory:
         for name in names:
             if name.endswith(UNNAMED_SUFFIX):
                 self.files.unlink(self.path / name)
-        return recover(self._contents(self._numbers(names)), self._node_id, self.options.journal_on_damage, leave)
+        return self._found(names, self.options.journal_on_damage, leave)
+
+    def _found(self, names: list[str], on_damage: str, leave: Leave | None = None) -> Recovered:
+        excused = self._forgone() if FORGONE_NAME in names else []
+        return recover(self._contents(self._numbers(names)), self._node_id, on_damage, leave, excused)
 
     @staticmethod
     def _numbers(names: list[str]) -> list[int]:
@@ -201,8 +208,13 @@ class JournalDirectory:
             yield number, self.files.read(self.path_of(number))
 
     def _settle_files(self, recovered: Recovered) -> None:
-        """Make the disk agree with what recovery returned, before anything is built on it."""
-        for number in recovered.set_aside:
+        """Make the disk agree with what recovery returned, before anything is built on it.
+
+        After a power cut in the middle the next start finds the same damage, or less behind it, and no other.
+        """
+        if recovered.forgone:
+            self._note_forgone(recovered.forgone)
+        for number in reversed(recovered.set_aside):
             self.files.rename(self.path_of(number), self._damaged_path(number))
         damaged = [cut.segment for cut in recovered.cuts if cut.is_damage]
         for number in damaged:
@@ -216,7 +228,28 @@ class JournalDirectory:
             self._write_again(recovered.unproven)
         for number in reversed(recovered.unused):
             self.files.unlink(self.path_of(number))
+        if not recovered.forgone and FORGONE_NAME in self.files.names(self.path):
+            self.files.unlink(self.path / FORGONE_NAME)
         self.files.sync_directory(self.path)
+
+    def _note_forgone(self, forgone: list[Forgone]) -> None:
+        """The first append will say it. Until that is on disk nothing else would: what may have said that these files
+        are not needed is wiped before."""
+        text = "".join(f"{first} {end}\n" for first, end in forgone).encode()
+        path = self.path / (FORGONE_NAME + UNNAMED_SUFFIX)
+        fd = self.files.create(path)
+        try:
+            self.files.write(fd, (text,), 0)
+            self.files.sync(fd)
+        finally:
+            self.files.close(fd)
+        self.files.rename(path, self.path / FORGONE_NAME)
+        self.files.sync_directory(self.path)
+
+    def _forgone(self) -> list[Forgone]:
+        lines = self.files.read(self.path / FORGONE_NAME).decode(errors="replace").splitlines()
+        found = (_FORGONE.fullmatch(line) for line in lines)
+        return [Forgone(int(match[1]), int(match[2])) for match in found if match]
 
     def _cut(self, cut: Cut) -> None:
         size_bytes = self.files.size(self.path_of(cut.segment))
@@ -236,7 +269,7 @@ class JournalDirectory:
             self.files.close(fd)
 
     def _damaged_path(self, number: int) -> Path:
-        taken = set(os.listdir(self.path))
+        taken = set(self.files.names(self.path))
         names = (f"{file_name(number)}.damaged-{count}" for count in range(1, len(taken) + 2))
         return self.path / next(name for name in names if name not in taken)
 

@@ -11,6 +11,7 @@ Source: docs/adr/0002-journal.md.
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from mqbroker.base.checksum import crc32
@@ -48,6 +49,11 @@ class Row(NamedTuple):
     why: str
 
 
+# What lies there may be damaged, be written over, or never have belonged there: only that is said which is known.
+LATER_FILE = "what lies here is no whole entry, and a later file shows that no write was cut short here"
+LATER_ENTRY = "what lies here is no whole entry, and a later one shows that no write was cut short here"
+NOT_TORN = "what lies here is no whole entry, and does not look like a write that was cut short"
+
 # Legend
 #   B  blank     zeros from here to the end of the file
 #   L  last      nothing was written to any later segment
@@ -61,13 +67,13 @@ TABLE = (
     Row("Y-NY-", Verdict.IMPOSSIBLE, "zeros only hold no later entry"),
     Row("Y-NNY", Verdict.IMPOSSIBLE, "zeros only hold no later entry"),
     Row("N--NY", Verdict.IMPOSSIBLE, "only a later entry can cover this one"),
-    Row("NN-NN", Verdict.FAULT, "an entry does not match its checksum, and a later file shows that it was complete"),
-    Row("NN-Y-", Verdict.FAULT, "an entry does not match its checksum, and a later file shows that it was complete"),
-    Row("NY-YY", Verdict.FAULT, "an entry does not match its checksum, and a later entry shows that it was complete"),
+    Row("NN-NN", Verdict.FAULT, LATER_FILE),
+    Row("NN-Y-", Verdict.FAULT, LATER_FILE),
+    Row("NY-YY", Verdict.FAULT, LATER_ENTRY),
     Row("NYYNN", Verdict.CUT, "a write was cut short here before anything of it was acknowledged"),
     Row("NYYYN", Verdict.CUT, "a group of writes was cut short here before anything of it was acknowledged"),
-    Row("NYNNN", Verdict.FAULT, "an entry is complete but does not match its checksum"),
-    Row("NYNYN", Verdict.FAULT, "an entry is complete but does not match its checksum"),
+    Row("NYNNN", Verdict.FAULT, NOT_TORN),
+    Row("NYNYN", Verdict.FAULT, NOT_TORN),
 )
 
 
@@ -98,6 +104,22 @@ def gather(buffer: bytes, offset: int, seed: int, place: tuple[int, bool]) -> Fa
         has_later=bool(watermarks),
         is_covered=any(watermark > position_before for watermark in watermarks),
     )
+
+
+def misplaced(buffer: bytes, offset: int, seeds: Iterable[int], position: int) -> int | None:
+    """Where the entry with this position lies from `offset` on, whole, though it does not belong there.
+
+    A write that was cut short leaves whole entries in their places only, so the disk has put this one elsewhere.
+    `seeds`: of the files that it may be of.
+    """
+    for seed in seeds:
+        at = buffer.find(ENTRY_MARK, offset)
+        while at >= 0:
+            header = decode_entry_header(buffer, at, seed)
+            if header is not None and header.position == position and has_whole_payload(buffer, at, header):
+                return at
+            at = buffer.find(ENTRY_MARK, at + 1)
+    return None
 
 
 def is_blank(buffer: bytes, offset: int) -> bool:

@@ -14,6 +14,10 @@ from mqbroker.journal.recovered import Leave, RecoveredRun, StoredId
 from mqbroker.wire.large import is_large
 
 
+class NoBeginning(Malformed):
+    """Nothing of the entry was applied: it can be read, and is none that opens a segment."""
+
+
 def attributes_in(text: bytes, whose: str) -> dict[str, Any]:
     """What a record says of a queue or an address. Raises Malformed."""
     try:
@@ -91,7 +95,7 @@ class Rebuild:
         for begin, end, record in records.decode_places(payload):
             self._place = offset + begin, payload[begin:end]
             if is_first and not isinstance(record, records.Checkpoint):
-                raise Malformed("the segment does not begin with a checkpoint")
+                raise NoBeginning("the segment does not begin with a checkpoint")
             is_first = False
             self.was_clean = False
             self._appliers[type(record)](record)

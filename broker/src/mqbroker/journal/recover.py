@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from mqbroker.base.errors import Unusable
 from mqbroker.base.notice import Level, Notice
-from mqbroker.journal.damage import Verdict, decide, gather, is_blank
+from mqbroker.journal.damage import Verdict, decide, gather, is_blank, misplaced
 from mqbroker.journal.entry import ENTRY_HEADER_BYTES, entry_bytes
 from mqbroker.journal.format import (
     FILE_HEADER_BYTES,
@@ -23,7 +23,7 @@ from mqbroker.journal.format import (
     file_name,
     has_whole_payload,
 )
-from mqbroker.journal.rebuild import Rebuild
+from mqbroker.journal.rebuild import NoBeginning, Rebuild
 from mqbroker.journal.records import Forgone, Malformed
 from mqbroker.journal.recovered import Cut, Leave, Recovered, SegmentUse
 
@@ -55,13 +55,17 @@ class Entry(NamedTuple):
 
 
 def recover(
-    segments: Iterable[tuple[int, bytes]], node_id: bytes, on_damage: str = "stop", leave: Leave | None = None
+    segments: Iterable[tuple[int, bytes]],
+    node_id: bytes,
+    on_damage: str = "stop",
+    leave: Leave | None = None,
+    excused: Iterable[Forgone] = (),
 ) -> Recovered:
     """`segments` are (number, content) of all files, ascending. Raises Unusable where a person has to decide.
 
-    `leave`: what need not be brought into memory.
+    `leave`: what need not be brought into memory. `excused`: files that a start was about to go on without.
     """
-    recovery = _Recovery(node_id, leave)
+    recovery = _Recovery(node_id, leave, list(excused))
     source = _with_last(segments)
     try:
         for number, buffer, is_unused, is_last in source:
@@ -95,12 +99,15 @@ def _with_last(segments: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, byt
 
 
 class _Recovery:
-    def __init__(self, node_id: bytes, leave: Leave | None) -> None:
+    def __init__(self, node_id: bytes, leave: Leave | None, excused: list[Forgone]) -> None:
         self._node_id = node_id
+        self._excused = excused
         self._rebuild = Rebuild(leave)
-        self._position: int | None = None
+        self._position = 0
+        self._is_gap = True  # what was read last says nothing of the position that comes next
         self._numbers: list[int] = []
         self._watermark = 0
+        self._seed_before = 0  # of the file before
         self._offsets: dict[int, int] = {}
         self._uses: list[SegmentUse] = []
         self._cuts: list[Cut] = []
@@ -113,7 +120,7 @@ class _Recovery:
         header = check_file(number, buffer, self._node_id)
         if self._numbers and number != self._numbers[-1] + 1:
             # Harmless if a later TRIM says that this gap was made on purpose.
-            self._position = None
+            self._is_gap = True
         self._numbers.append(number)
         self._rebuild.begin_segment(number)
         self._offsets = {}
@@ -138,10 +145,10 @@ class _Recovery:
         self._unused.append(number)
 
     def _check_order(self, number: int, entry: Entry) -> None:
-        if self._position is not None and entry.position != self._position + 1:
+        if not self._is_gap and entry.position != self._position + 1:
             why = f"entry {entry.position} follows entry {self._position}: what was between them is gone"
             raise Damage(number, entry.offset, why)
-        self._position = entry.position
+        self._position, self._is_gap = entry.position, False
         self._watermark = entry.watermark
         self._offsets[entry.position] = entry.offset
 
@@ -149,13 +156,19 @@ class _Recovery:
         try:
             is_first = entry.offset == FILE_HEADER_BYTES
             self._rebuild.apply(entry.payload, is_first, entry.offset + ENTRY_HEADER_BYTES)
+        except NoBeginning as error:
+            why = f"entry {entry.position} lies here, and does not begin the file as what belongs here does"
+            raise Damage(number, entry.offset, why) from error
         except Malformed as error:
             why = f"entry {entry.position} holds what this release can't read: {error}"
             raise Damage(number, entry.offset, why, "start the release that wrote it") from error
 
     def _end(self, number: int, offset: int, rest: tuple[bytes, int, bool]) -> None:
         buffer, seed, is_last = rest
-        row = decide(gather(buffer, offset, seed, (self._position or 0, is_last)))
+        row = decide(gather(buffer, offset, seed, (self._position, is_last)))
+        if row.verdict is not Verdict.END:
+            self._check_places(number, buffer, (offset, seed))
+        self._seed_before = seed
         if row.verdict is Verdict.FAULT:
             raise Damage(number, offset, row.why)
         if row.verdict is Verdict.CUT:
@@ -163,11 +176,24 @@ class _Recovery:
             fields: dict[str, str | int] = {"file": file_name(number), "offset": offset, "why": row.why}
             self._findings.append(Notice(Level.WARNING, "journal-tail-cut", fields))
 
+    def _check_places(self, number: int, buffer: bytes, place: tuple[int, int]) -> None:
+        """The entry that comes next is not in its place but elsewhere, whole: so it may have been acknowledged. Raises
+        Damage."""
+        offset, seed = place
+        position = self._position + 1
+        at = misplaced(buffer, offset + 1, (seed, self._seed_before), position)
+        if at is not None:
+            why = f"entry {position} lies here and belongs elsewhere: the disk has misplaced a write"
+            raise Damage(number, at, why)
+
     def check_beginning(self) -> None:
         """Everything from the first needed segment on must be there. Raises Damage."""
         missing = self._missing(self._numbers)
+        unexcused = [each for each in missing if not _is_in(self._excused, each)]
+        if unexcused:
+            raise Damage(unexcused[-1].end - 1, -1, "the file is missing", RESTORE)
         if missing:
-            raise Damage(missing[-1].end - 1, -1, "the file is missing", RESTORE)
+            self.tell_missing()
 
     def tell_missing(self) -> None:
         """The same where something was given up. What was given up may have said that a file is not needed, so this is
@@ -185,13 +211,11 @@ class _Recovery:
         missing: list[Forgone] = []
         expected = self._rebuild.trim
         for number in numbers:
-            if number > expected and not self._is_forgone(expected, number):
-                missing.append(Forgone(expected, number))
+            gap = Forgone(expected, number)
+            if number > expected and not _is_in(self._rebuild.forgone, gap):
+                missing.append(gap)
             expected = max(expected, number + 1)
         return missing
-
-    def _is_forgone(self, first: int, end: int) -> bool:
-        return any(each.first <= first and end <= each.end for each in self._rebuild.forgone)
 
     def give_up(self, damage: Damage, later: list[int]) -> None:
         """Everything from the damage on is dropped: the rest of its file, and the files behind it."""
@@ -211,7 +235,7 @@ class _Recovery:
             next_id=rebuild.next_id,
             boot=rebuild.boot,
             was_clean=rebuild.was_clean and not self._cuts and not self._set_aside,
-            last_position=self._position or 0,
+            last_position=self._position,
             trim=rebuild.trim,
             unproven=self._unproven(),
             segments=[use for use in self._uses if use.number >= rebuild.trim],
@@ -236,6 +260,10 @@ class _Recovery:
         if start is None or not self._uses:
             return None
         return self._uses[-1].number, start, self._uses[-1].used_bytes
+
+
+def _is_in(known: Iterable[Forgone], gap: Forgone) -> bool:
+    return any(each.first <= gap.first and gap.end <= each.end for each in known)
 
 
 def check_file(number: int, buffer: bytes, node_id: bytes) -> FileHeader:
