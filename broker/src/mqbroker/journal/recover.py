@@ -169,6 +169,8 @@ class _Recovery:
         if row.verdict is not Verdict.END:
             self._check_places(number, buffer, (offset, seed))
         self._seed_before = seed
+        if row.verdict is Verdict.END and offset == FILE_HEADER_BYTES and not is_last:
+            raise Damage(number, offset, "nothing is written here, and a later file shows that something was")
         if row.verdict is Verdict.FAULT:
             raise Damage(number, offset, row.why)
         if row.verdict is Verdict.CUT:
