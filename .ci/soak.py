@@ -3,10 +3,11 @@
     .ci/soak.py --minutes 30 [--seed N]
     .ci/soak.py --histories 5000 --cluster-histories 1000 [--seed N]
 
-Two workers share the time: one runs simulated histories, the other takes turns (TURNS) between the codec's fuzzer, that
-of all else that takes bytes of others, crash points with other seeds, properties with other examples, histories of
-clusters, also of such with old journals, histories in which bugs show, crowds of peers, and small breaks of the code
-that tests should notice. Everything that is found says how to run it again. Exit code 1 if anything was found.
+Two workers share the time: one runs simulated histories, the other takes turns (TURNS) between the codec's fuzzer,
+that of all else that takes bytes of others, crash points with other seeds, properties with other examples, histories
+of clusters, also of such with old journals, histories in which bugs show, and of disks that do not do what they say,
+crowds of peers, and small breaks of the code that tests should notice. Everything that is found says how to run it
+again. Exit code 1 if anything was found.
 
 With counts instead of a time both workers run histories alone, HISTORIES_MAX at a time: a line each, and a total.
 """
@@ -29,7 +30,9 @@ FUZZ_TURN_S = 60.0
 CLUSTERS_TURN_S = 300.0
 HISTORIES_TURN_S = 60.0
 MUTANTS_TURN_S = 300.0
-TURNS = ("fuzzer", "crash points", "properties", "clusters", "crowds", "old copies", "rooms", "bugs", "mutants")
+TURNS = (
+    "fuzzer", "crash points", "properties", "clusters", "crowds", "old copies", "rooms", "bugs", "mutants", "worn disks"
+)  # fmt: skip
 HISTORIES_MAX = 500
 # One turn of the others may outlast the time by this, so that a soak ends nearly when it said.
 OVERTIME_S_MAX = 240.0
@@ -129,7 +132,7 @@ def turn_of(number: int, seed: int, left_s: float) -> Turn:
         return Turn(name, (sys.executable, "-m", "tests.sim", "--cluster", "--soak", seconds, "--from", first))
     if name == "crowds":
         return Turn(name, (*pytest, "-s", "--timeout=600", "tests/system/broker/test_crowds.py"), (("SOAK", "1"),))
-    if name in ("old copies", "bugs"):
+    if name in ("old copies", "bugs", "worn disks"):
         option, seconds = f"--{name.replace(' ', '-')}", f"{min(HISTORIES_TURN_S, left_s):.0f}"
         return Turn(name, (sys.executable, "-m", "tests.sim", option, "--soak", seconds, "--from", first))
     if name == "rooms":

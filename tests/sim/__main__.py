@@ -1,5 +1,5 @@
-"""Replay or explore histories: `python -m tests.sim [--cluster | --old-copies | --paged-cluster | --bugs] SEED`, or
-with `--soak SECONDS` or `--count N`."""
+"""Replay or explore histories: `python -m tests.sim [--KIND] SEED`, or with `--soak SECONDS` or `--count N`. `--help`
+names the kinds."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ from tests.sim.histories import Simulation
 from tests.sim.old_copies import OldCopies
 from tests.sim.paged_clusters import PagedClusters
 from tests.sim.planted import PlantedSimulation
+from tests.sim.worn_disks import WornDisks
 
 Kind = type[Simulation | ClusterSimulation | OldCopies]
 KINDS: Final[dict[str, Kind]] = {
     "cluster": ClusterSimulation, "old_copies": OldCopies, "paged_cluster": PagedClusters, "bugs": PlantedSimulation,
+    "worn_disks": WornDisks,
 }  # fmt: skip
 
 
@@ -32,6 +34,7 @@ def main() -> int:
         "--old-copies", action="store_true", help="of clusters of which a node begins with an old journal"
     )
     kinds.add_argument("--paged-cluster", action="store_true", help="of clusters that page, with priorities")
+    kinds.add_argument("--worn-disks", action="store_true", help="of disks that misplace writes, or lie of syncs")
     kinds.add_argument("--bugs", action="store_true", help="of one node in which bugs show at random")
     parser.add_argument("--from", type=int, dest="first", help="first seed of a soak (default: from the clock)")
     arguments = parser.parse_args()

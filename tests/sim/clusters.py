@@ -70,12 +70,13 @@ class ClusterSimulation:
     """Builds a history from its seed and runs it."""
 
     producer: type[Producer] = Producer
+    history_type: type[History] = History
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
         self.world = World(seed)
         self.network = Network(self.world)
-        self.history = History(is_several_nodes=True)
+        self.history = self.history_type(is_several_nodes=True)
         rng = self.world.rng
         count = rng.choice(SIZES)
         self.shape = shape_of(rng, count)

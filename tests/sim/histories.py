@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
+from mqbroker.config.slices import BrokerOptions
 from mqbroker.node.effects import AdminReply
 from mqbroker.wire.flat import decode_disposition_flat
 from mqbroker.wire.performatives import Accepted
@@ -85,11 +86,14 @@ class Simulation:
 
     IS_PATIENT = False  # nodes fall so often that messages would be dead letters, which a plain history does not know
 
+    KIND = ""  # of all histories, where the seed does not say it
+    HAS_LARGE = True  # some histories have messages in files
+
     def __init__(self, seed: int, flips: int = 0) -> None:
         self.seed = seed
-        self.kind = kind_of(seed)
+        self.kind = self.KIND or kind_of(seed)
         self._has_paging = seed >= PAGING_FROM and seed % 3 == 0 and self.kind != FEATURES
-        self._has_large = seed >= LARGE_FROM and seed % 3 == 0 and self.kind != FEATURES
+        self._has_large = self.HAS_LARGE and seed >= LARGE_FROM and seed % 3 == 0 and self.kind != FEATURES
         self.world = World(seed)
         self.history = History()
         self.model = Model()
@@ -113,7 +117,7 @@ class Simulation:
             if self._has_large:
                 kept_max = 20_000 if seed % 5 < 2 else 0
                 options = with_large(options, rng.choice((600, 2000)), rng.choice((512, 2048, 65536)), kept_max)
-            self.nodes.append(SimNode(self.world, f"node{number}", options, faults))
+            self.nodes.append(self.made(f"node{number}", options, faults))
             if self._has_large:
                 self.nodes[-1].large_sizes = (300, 3000, 40_000)
                 self.nodes[-1].large_gathered_max = (0, 1500, 20_000, 1 << 20)[seed // 12 % 4]
@@ -138,6 +142,10 @@ class Simulation:
         ]
         if self.kind == FEATURES:
             self._faults = [each for each in self._faults if each[0] != "clock jump"]  # the model knows one time
+
+    def made(self, name: str, options: BrokerOptions, faults: Faults) -> SimNode:
+        """A node of this history."""
+        return SimNode(self.world, name, options, faults)
 
     def _populate(self, node: SimNode) -> None:
         rng = self.world.rng

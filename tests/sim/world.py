@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from tests.sim.network import Network, Wire
 
 MARKER = re.compile(rb"(node\d+-q\d+-p\d+-\d+)\|")
+SLOW_STEP_MS = 0.05  # of one step, where it is not taken for nothing
 PASSWORD = "simulated-password"
 USERS: dict[str, Verifier] = {"sim": make_verifier(PASSWORD, b"0123456789abcdef", ("client",))}
 
@@ -162,6 +163,7 @@ class SimNode:
         self.epoch = 0
         self.skew_ms = 0  # of its wall clock
         self.is_up = self.is_frozen = False
+        self.slowness = 1.0  # how much longer than usual its steps and its disk take
         self.disk = SimDisk(world.rng, name.encode().ljust(16, b"\0"), options.journal.journal_file_size_bytes, faults)
         self.large_files = SimLargeFiles(world.rng)
         self.large_sizes: tuple[int, ...] = ()  # bytes of messages that clients send; none: as they do otherwise
@@ -259,6 +261,11 @@ class SimNode:
         self._appends.clear()  # a piece of compaction behind the end: the next life must not write it into its own
         self._is_step_due = self._is_committing = False
         self.world.note(self.name, "halt")
+
+    def slow_down(self, factor: float, duration_ms: float) -> None:
+        """Its steps and its disk take so many times longer for a while."""
+        self.slowness = factor
+        self.world.after(duration_ms, lambda: setattr(self, "slowness", 1.0))
 
     def freeze(self, duration_ms: float) -> None:
         """A stalled process: nothing moves, then everything at once."""
@@ -363,7 +370,9 @@ class SimNode:
         if not self._is_step_due:
             self._is_step_due = True
             life = self._life
-            self.world.after(delay_ms, lambda: self._step(life))
+            if self.slowness > 1:
+                delay_ms = max(delay_ms, SLOW_STEP_MS)
+            self.world.after(delay_ms * self.slowness, lambda: self._step(life))
 
     def _step(self, life: int) -> None:
         if life != self._life or not self.is_up:
@@ -432,7 +441,8 @@ class SimNode:
             case ReadPage(effect_id, slices):
                 life = self._life
                 self.pages_read += 1
-                self.world.after(self.world.rng.random() * 3, lambda: self._read(life, effect_id, slices))
+                delay_ms = self.world.rng.random() * 3 * self.slowness
+                self.world.after(delay_ms, lambda: self._read(life, effect_id, slices))
             case WriteLarge() | FinishLarge() | ReadLarge() | DeleteLarge():
                 self._large_effects.append(effect)
                 self._work_soon()
@@ -444,7 +454,12 @@ class SimNode:
             if self.disk.fails_to_read():
                 self.crash(power_cut=False)  # what was acknowledged cannot be read, so the node ends
                 return
-            self.give(given.Done(effect_id, self.disk.read(slices)))
+            try:
+                found = self.disk.read(slices)
+            except DiskFailed:
+                self.crash(power_cut=False)
+                return
+            self.give(given.Done(effect_id, found))
 
     def _to_client(self, pipe: Pipe, data: bytes) -> None:
         pipe.backlog += len(data)
@@ -475,7 +490,7 @@ class SimNode:
         if not self._is_working and self._large_effects:
             self._is_working = True
             life = self._life
-            self.world.after(self.world.rng.choice((0.1, 0.5, 3.0)), lambda: self._work(life))
+            self.world.after(self.world.rng.choice((0.1, 0.5, 3.0)) * self.slowness, lambda: self._work(life))
 
     def _work(self, life: int) -> None:
         if life != self._life or not self.is_up:
@@ -494,7 +509,7 @@ class SimNode:
         if not self._is_committing and self._appends:
             self._is_committing = True
             life = self._life
-            delay_ms = self.world.rng.choice((0.1, 0.2, 0.5, 3.0))
+            delay_ms = self.world.rng.choice((0.1, 0.2, 0.5, 3.0)) * self.slowness
             self.world.after(delay_ms, lambda: self._commit(life))
 
     def _commit(self, life: int) -> None:

@@ -73,6 +73,7 @@ class History:
     # Several nodes share messages out: order is not promised, and one that is not durable may come again after a
     # restart, because a node forgets then which of these another one has sent it.
     is_several_nodes: bool = False
+    forgiven: set[str] = field(default_factory=set)  # what was sent before a disk lost some of it, nobody knows what
     _last: dict[tuple[str, str, str], int] = field(default_factory=dict)
 
     def send(self, message_id: str, sent: Sent) -> None:
@@ -85,13 +86,18 @@ class History:
         self.sent[message_id].outcome = outcome
         self.sent[message_id].epoch = epoch
 
+    def forgive(self) -> None:
+        """A disk has lost some of what it had confirmed, so all that was sent until now may be gone, or come again."""
+        self.forgiven.update(self.sent)
+        self.transactions.clear()
+
     def receive(self, consumer: str, queue: str, body: bytes, delivery_count: int) -> str | None:
         """A consumer got a message. Its id, None where it is not one of ours."""
         message_id = self._known(consumer, queue, body)
         if message_id is None:
             return None
         sent = self.sent[message_id]
-        if self.is_several_nodes and sent.is_exempt:
+        if message_id in self.forgiven or (self.is_several_nodes and sent.is_exempt):
             self.received[message_id] += 1
             return message_id
         is_second = self.received[message_id] > 0
@@ -112,7 +118,8 @@ class History:
         message_id = self._known(consumer, queue, body)
         if message_id is None:
             return None
-        if message_id in self.moved:
+        is_open = message_id in self.forgiven or (self.is_several_nodes and self.sent[message_id].is_exempt)
+        if message_id in self.moved and not is_open:
             self.violations.append(f"doubled: {message_id} was moved, and came to {consumer} twice")
         self.moved.add(message_id)
         self.received[message_id] += 1
@@ -128,7 +135,8 @@ class History:
             self.violations.append(f"damaged: {message_id} has {len(body)} bytes instead of {sent.size}")
         if sent.queue != queue:
             self.violations.append(f"misrouted: {message_id} was sent to {sent.queue} and came from {queue}")
-        if message_id in self.settle_confirmed and not (self.is_several_nodes and sent.is_exempt):
+        is_open = message_id in self.forgiven or (self.is_several_nodes and sent.is_exempt)
+        if message_id in self.settle_confirmed and not is_open:
             self.violations.append(f"settled-then-redelivered: {message_id} came to {consumer}")
         if sent.outcome in ("rejected", "uncommitted"):
             self.violations.append(f"unexpected: {message_id} was {sent.outcome} and came to {consumer}")
@@ -139,14 +147,19 @@ class History:
         found = list(self.violations) + self._torn()
         if left:
             found.append(f"depth: {left} messages are left after the drain")
-        lost = [
-            message_id
-            for message_id, sent in self.sent.items()
-            if sent.outcome == "accepted" and not sent.is_exempt and message_id not in self.settle_tried
-        ]
+        lost = self.lost()
         if lost:
             found.append(f"lost: {len(lost)} accepted messages, {_place_of(lost, self.sent)}: {lost[:5]}")
         return found
+
+    def lost(self) -> list[str]:
+        """What was accepted and has come to nobody, and nothing explains it."""
+        explained = self.settle_tried | self.forgiven
+        return [
+            message_id
+            for message_id, sent in self.sent.items()
+            if sent.outcome == "accepted" and not sent.is_exempt and message_id not in explained
+        ]
 
     def _torn(self) -> list[str]:
         """Transactions of which a part has happened. Notes what those that are known by now have acknowledged."""

@@ -1,0 +1,75 @@
+"""Histories of disks that do not do what they say. A failing seed prints the command that replays it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from mqbroker.io.segment_stock import SegmentStock
+from mqbroker.journal.damage import Facts, Row, Verdict, decide
+
+from tests.sim.worn_disks import LYING, MISDIRECTED, REUSED, WornDisks, worn_of
+
+SEEDS = range(18)
+BUG_SEEDS_MAX = 60
+
+
+def _replay(seed: int) -> str:
+    return f"replay with: python -m tests.sim --worn-disks {seed}"
+
+
+def test_a_start_is_true_to_what_was_written_whatever_the_disk_did_with_it() -> None:
+    starts: dict[str, Counter[str]] = {LYING: Counter(), MISDIRECTED: Counter(), REUSED: Counter()}
+    used_again = 0
+    for seed in SEEDS:
+        simulation = WornDisks(seed)
+        assert simulation.run().violations == [], _replay(seed)
+        for disk in simulation.disks:
+            starts[simulation.worn] += disk.starts
+            used_again += disk.files.used_again
+    assert used_again > 20
+    assert set(starts[REUSED]) == {"whole"}, "such a disk loses nothing, and nothing is refused"
+    assert starts[MISDIRECTED]["refused"] > 2
+    assert starts[LYING]["refused"] > 0
+    assert starts[LYING]["unseen"] > 0
+
+
+def test_same_seed_same_trace() -> None:
+    assert WornDisks(1).run().trace == WornDisks(1).run().trace
+
+
+def _unwiped(self: SegmentStock) -> None:
+    """A file is used again with what it held."""
+    self._clean.append(self._unclean.popleft())
+
+
+def _cut_always(facts: Facts) -> Row:
+    """What is damaged is cut off without a word."""
+    row = decide(facts)
+    return row._replace(verdict=Verdict.CUT) if row.verdict is Verdict.FAULT else row
+
+
+FOUND_BY = {"stale bytes": 6, "damage is cut off": 34}  # the search begins there
+BUGS: dict[str, tuple[str, Callable[[], AbstractContextManager[Any]]]] = {
+    "stale bytes": (REUSED, partial(patch.object, SegmentStock, "_wipe_piece", _unwiped)),
+    "damage is cut off": (LYING, partial(patch, "mqbroker.journal.recover.decide", _cut_always)),
+}
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_seeded_bugs_are_found(bug: str) -> None:
+    worn, planted = BUGS[bug]
+    seeds = [seed for seed in (FOUND_BY[bug], *range(6 * BUG_SEEDS_MAX)) if worn_of(seed) == worn]
+    with planted():
+        for seed in seeds[:BUG_SEEDS_MAX]:
+            try:
+                if WornDisks(seed).run().violations:
+                    return
+            except Exception:  # a start that nobody can help
+                return
+    pytest.fail(f"{BUG_SEEDS_MAX} histories did not show it")
