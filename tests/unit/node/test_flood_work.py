@@ -14,7 +14,7 @@ from mqbroker.node import inputs as given
 from mqbroker.node.turns import BESIDE_WORK, TURN_WORK, UNHEARD_BYTES_MAX, UNREAD_BYTES_MAX
 from mqbroker.wire import composites
 from mqbroker.wire.frames import EMPTY_FRAME
-from mqbroker.wire.performatives import Attach
+from mqbroker.wire.performatives import Attach, Disposition
 
 from tests.support import frames
 from tests.support.floods import CONNECTIONS, CONVERSATION, FLOODED, FLOODS, Flood
@@ -169,6 +169,30 @@ def test_what_one_that_is_gone_sent_is_taken_in_by_turns_or_up_to_a_bound(is_in_
     queue = stage.broker.store.queues.get(FLOODED)
     assert (queue.message_count if queue else 0) == int(is_in_order)
     assert (len(stage.batches) - before > 100) is is_in_order
+
+
+def test_who_has_just_come_and_sends_much_is_soon_taken_in(site: Site) -> None:
+    """It goes through the line as others do: its first messages, whose ids are short, are a run as any others."""
+    flooding = Flooding(site, FLOODS["empty frames"], AT_ONCE)
+    conn = site.standing(GO + frames.sender("newcomer"))
+    more = [given.Received(each, flooding.flood.bytes_of(flooding.at)) for each in flooding.conns]
+    messages = b"".join(frames.transfer(number, b"x" * 100) for number in range(500))
+    given_back = len(site.stage.sent[conn])
+    site.stage.give(given.Received(conn, messages))
+    connection = site.stage.broker.peers[conn].connection
+    rounds = 0
+    while not rounds or connection.unread_bytes:
+        assert rounds < 6
+        for each in more:
+            site.stage.give(each)
+        for _ in range(2 * len(more)):  # in every second step the line makes nothing, as somebody calm waits
+            site.work_of_message(is_answered=True)
+        rounds += 1
+    site.stage.run()
+    heard = frames.heard(bytes(site.stage.sent[conn][given_back:]))
+    answered = [each for each in heard if isinstance(each, Disposition)]
+    assert answered[-1].last == 499
+    flooding.end()
 
 
 def test_connections_that_come_and_go_cost_a_bystander_little(site: Site) -> None:
