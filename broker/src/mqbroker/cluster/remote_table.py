@@ -5,7 +5,9 @@ that is not told again ends with RESET_COMPLETE, and consumers that are counted 
 then. Queues of ours, internal ones and those that were not asked for are passed over without a word.
 
 Of several neighbours that lead to one queue, routing knows the nearest of those whose links stand; the others wait. Of
-two that are as near, the first one stays as long as its link does. This also ends circles.
+two that are as near, the first one stays as long as its link does. This also ends circles, but for one: two neighbours
+that lose their links to a third each take the way over the other, which both withdraw by that, for ever. So who was
+withdrawn a way CIRCLES_MAX times while its own link is lost takes it no more from a neighbour with a higher node id.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ from mqbroker.core.address import ANYCAST
 from mqbroker.core.remote_binding import RemoteBinding
 
 BINDINGS_MAX: Final = 100_000  # of one neighbour
+CIRCLES_MAX: Final = 3
 SELECTORS_MAX: Final = 100_000  # of its consumers, those of one text at one queue counted once
 
 BindingNotice = Reset | BindingAdded | BindingRemoved | ConsumerCreated | ConsumerClosed | ResetComplete
@@ -66,7 +69,8 @@ class Remotes(Protocol):
 class Around:
     """What tables of one cluster connection have in common. `known` is shared by all tables of the node.
 
-    By cluster name it has the tables that hold the binding; the first is the one that routing knows of.
+    By cluster name it has the tables that hold the binding; the first is the one that routing knows of. `withdrawn`
+    counts, by cluster name and neighbour, ways that were withdrawn while the link to the queue's own node was lost.
     """
 
     node_id: str
@@ -75,6 +79,7 @@ class Around:
     remotes: Remotes
     log: Callable[[Logged], None]
     known: dict[str, list[RemoteTable]] = field(default_factory=dict)
+    withdrawn: dict[str, dict[str, int]] = field(default_factory=dict)
 
 
 class RemoteTable:
@@ -190,6 +195,8 @@ class RemoteTable:
         elif notice.cluster_name not in self.bindings or notice.cluster_name in self._stale:
             return  # what was passed over, or is told of only later
         elif isinstance(notice, BindingRemoved):
+            if not notice.deleted:
+                self._withdrew(notice.cluster_name)
             self._remove(notice.cluster_name, is_deleted=notice.deleted)
         elif notice.cluster_name in self._recounted:
             self._count(notice)
@@ -233,6 +240,7 @@ class RemoteTable:
         if binding.is_connected:
             return True
         binding.is_connected = True
+        self._forget_circles(binding)
         if self._is_first(name):
             self._around.remotes.changed(binding)
         else:
@@ -251,6 +259,7 @@ class RemoteTable:
         self.bindings[name] = binding
         if binding.fault:
             self._pass_over(PassedOver.UNREADABLE, binding.queue, binding.fault)
+        self._forget_circles(binding)
         holders = self._around.known.setdefault(name, [])
         holders.append(self)
         if len(holders) == 1:
@@ -263,6 +272,7 @@ class RemoteTable:
         binding, is_first = self.bindings.pop(name), self._is_first(name)
         binding.is_deleted = is_deleted
         self._selectors_count -= len(binding.consumer_filters)
+        self._forget_circles(binding)
         self._stale.pop(name, None)
         self._recounted.pop(name, None)
         holders = self._around.known[name]
@@ -282,6 +292,26 @@ class RemoteTable:
         if self._is_first(name):
             self._around.remotes.changed(self.bindings[name])
 
+    def _withdrew(self, name: str) -> None:
+        """The neighbour leads there no more: perhaps because it takes the way over this node."""
+        holders, node_id = self._around.known[name], self.bindings[name].node_id
+        if any(each.neighbour == node_id and not each.bindings[name].is_connected for each in holders):
+            counts = self._around.withdrawn.setdefault(name, {})
+            LOOK.has_touched = True
+            counts[self.neighbour] = counts.get(self.neighbour, 0) + 1
+
+    def _forget_circles(self, binding: RemoteBinding) -> None:
+        """The link to the queue's own node stands again, or is of no use any more."""
+        if binding.node_id == self.neighbour:
+            LOOK.has_touched = True
+            self._around.withdrawn.pop(binding.cluster_name, None)
+
+    def _stands(self, name: str) -> bool:
+        """Whether the way may be taken: its link stands, and it does not lead in a circle."""
+        count = self._around.withdrawn.get(name, {}).get(self.neighbour, 0)
+        is_circle = count >= CIRCLES_MAX and self._around.node_id < self.neighbour
+        return self.bindings[name].is_connected and not is_circle
+
     def _step_forward(self, name: str) -> None:
         """The binding is there, after others: it takes over from one that is further, or whose link is lost."""
         holders, binding = self._around.known[name], self.bindings[name]
@@ -290,6 +320,8 @@ class RemoteTable:
             self._pass_over(PassedOver.REPEATED, binding.queue)
             if binding.distance >= first.distance:
                 return
+        elif not self._stands(name):
+            return
         holders[0]._around.remotes.remove(first)
         holders.remove(self)
         holders.insert(0, self)
@@ -298,7 +330,7 @@ class RemoteTable:
     def _step_back(self, name: str) -> None:
         """The link of the binding is lost: another way to it takes over, where one stands."""
         holders = self._around.known[name]
-        if any(each.bindings[name].is_connected for each in holders):
+        if any(each._stands(name) for each in holders):
             self._around.remotes.remove(self.bindings[name])
             holders.append(holders.pop(0))
             self._follow(name)
@@ -310,7 +342,7 @@ class RemoteTable:
         holders = self._around.known[name]
         LOOK.has_touched = True
         if holders:
-            holders.sort(key=lambda each: (not each.bindings[name].is_connected, each.bindings[name].distance))
+            holders.sort(key=lambda each: (not each._stands(name), each.bindings[name].distance))
             holders[0]._around.remotes.add(holders[0].bindings[name])
 
     def _create(self, binding: RemoteBinding, selector: str) -> bool:
