@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -18,6 +19,9 @@ from typing import Any
 from mqctl.errors import UsageError
 
 ANSWER_TIME_S_MAX = 120
+# Lines are not wrapped, so that what is named stands in one.
+PLAIN = {"ANSIBLE_FORCE_COLOR": "false", "NO_COLOR": "1", "COLUMNS": "10000"}
+TWICE = re.compile(r"Found duplicate mapping key '(.*)'\.\s+Origin: (.*)")
 
 
 def program(name: str) -> str:
@@ -43,7 +47,7 @@ def read_all(
 
 
 def _ask(command: list[str], environ: Mapping[str, str]) -> Any:
-    environment = {**environ, "ANSIBLE_FORCE_COLOR": "false", "NO_COLOR": "1"}
+    environment = {**environ, **PLAIN}
     try:
         done = subprocess.run(
             command,
@@ -59,6 +63,12 @@ def _ask(command: list[str], environ: Mapping[str, str]) -> Any:
     failed = done.returncode != 0 or "Unable to parse" in done.stderr or "Failed to parse" in done.stderr
     if failed:
         raise UsageError(f"Ansible cannot read the inventory: {complaint(done.stderr)}", " ".join(shown(command)))
+    # Of a host, or a list of users, that stands there twice only the last would be known: the others would go.
+    if twice := TWICE.findall(done.stderr):
+        raise UsageError(
+            f"of what stands twice Ansible takes the last alone: {', '.join(f'{key} ({at})' for key, at in twice)}",
+            "leave one of each in the inventory",
+        )
     try:
         return json.loads(done.stdout or "[]")
     except ValueError:

@@ -56,6 +56,26 @@ def test_init_overwrites_nothing(place: Path) -> None:
     assert len(before) == 3
 
 
+def test_what_stands_twice_in_an_inventory_is_refused(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ansible takes the last one and warns, and a host, or all users but those of the second list, would be gone."""
+    assert execute(["init", "mq1"]) == 0
+    options = place / "group_vars/brokers/options.yml"
+    options.write_text("mq_diverts: []\nmq_diverts: []\n")
+    (place / "inventory.yml").write_text("brokers:\n  hosts:\n    mq1: {ansible_host: a}\n    mq1: {ansible_host: b}\n")
+    for command in (["inventory", "check"], ["plan"]):
+        capsys.readouterr()
+        assert execute(command) == 2
+        said = capsys.readouterr().err
+        assert f"mq1 ({place}/inventory.yml:4:5)" in said
+        assert f"mq_diverts ({options}:" in said
+        assert "leave one of each in the inventory" in said
+    # Who says that he wants it so is taken at his word.
+    monkeypatch.setenv("ANSIBLE_DUPLICATE_YAML_DICT_KEY", "ignore")
+    assert execute(["inventory", "check"]) == 0
+
+
 def test_init_beside_an_inventory_that_is_there(place: Path) -> None:
     (place / "hosts.ini").write_text("[web]\nw1\n[mq]\nmq1\n")
     assert execute(["init", "-i", "hosts.ini"]) == Exit.USAGE
