@@ -18,8 +18,9 @@ from mqbroker.core.settings import Settings
 from mqbroker.core.store import Store
 from mqbroker.node import accepted_peer, termini
 from mqbroker.node.containment import CONDITION, TOLD_MAX, TOLD_NS, place_of
-from mqbroker.node.inputs import Datagram, Slipped
+from mqbroker.node.inputs import Datagram, Received, Slipped
 from mqbroker.node.timers import Timers
+from mqbroker.node.turns import STEP_WORK
 from mqbroker.wire.performatives import Accepted, Attach, Begin, Disposition, SaslInit
 from mqbroker.wire.types import Symbol
 
@@ -207,6 +208,18 @@ def test_what_was_not_acted_on_comes_to_nothing(settled: bool, monkeypatch: pyte
     assert len(contained(stage)) == 1
     assert stage.broker.store.queues["mine"].message_count == 0
     works()
+
+
+def test_a_bug_gives_nobody_else_more_of_the_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage()
+    conn = stage.accept()
+    stage.talk(conn, LOGIN)
+    planted = Planted(amqp_connection, "decode_performative", monkeypatch, lambda: KeyError("x"))
+    planted.is_armed = True
+    stage.give(Received(conn, frames.opened()))
+    stage.turn()
+    assert planted.raised
+    assert stage.broker.turns.left <= STEP_WORK
 
 
 def test_a_bug_behind_the_first_change_stops_the_node(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -159,9 +159,10 @@ def _reply_when_safe(broker: Broker, request: AdminRequest, kind: QueueKind, res
 def delete(broker: Broker, request: AdminRequest) -> None:
     """`queue-delete`: with all its messages. `force` detaches who consumes from it, else that is a refusal."""
     check_names(request, ("name", "force", STORE_AND_FORWARD, CONFIGURED))
-    check_may_drop(request, queue_named(broker, request))
-    check_is_not_declared(broker, request, queue_named(broker, request))
-    broker.turns.part_consumers(queue_named(broker, request))
+    queue = queue_named(broker, request)
+    check_may_drop(request, queue)
+    check_is_not_declared(broker, request, queue)
+    broker.turns.part_consumers(queue)
     queue = queue_named(broker, request)  # if it was not to go with them
     is_forced = argument(request, "force", bool, False)
     if not is_forced and queue.consumers:

@@ -108,6 +108,11 @@ def _check_bounds(text: str) -> None:
             raise refusal(found.start() + 1, f"brackets are nested deeper than {DEPTH_MAX}")
 
 
+def prepare() -> None:
+    """What the first selector of a process waits for otherwise, some 150 ms. From any thread."""
+    _parser()
+
+
 @cache
 def _parser() -> Lark:
     from lark import Lark

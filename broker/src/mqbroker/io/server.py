@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import signal
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from typing import Any, Protocol
 
 from mqbroker.base.errors import ConfigFault
 from mqbroker.config.slices import BrokerOptions, ListenerOptions
+from mqbroker.core import selector_grammar
 from mqbroker.core.large import DIRECTORY
 from mqbroker.io.admin_socket import AdminServer
 from mqbroker.io.certificate_watch import CertificateWatch
@@ -153,6 +155,8 @@ class Server:
         self._space.start()
         self._log_start()
         self._certificates.look()
+        # In between, by turns of the interpreter: else everybody would wait for the first selector that somebody has.
+        threading.Thread(target=selector_grammar.prepare, name="selectors", daemon=True).start()
         self._notifier.ready(f"running, {len(self._acceptors)} listeners")
         code = await self.node.ended
         await self._farewell(code)
@@ -202,6 +206,8 @@ class Server:
         elif reloaded.users is not None:
             self.node.post(UsersChanged(reloaded.users))
         self._take_options(reloaded.options or self._options)  # certificates are read again even so
+        # In between, by turns of the interpreter: else everybody would wait for the first selector that somebody has.
+        threading.Thread(target=selector_grammar.prepare, name="selectors", daemon=True).start()
         self._notifier.ready(f"running, {len(self._acceptors)} listeners")
         self._log.info("reloaded", users=int(reloaded.users is not None), options=int(reloaded.options is not None))
 

@@ -307,7 +307,7 @@ class Broker:
             return
         allowance = peer.connection.allowance
         peer.received(given_.data)
-        turns.left -= allowance - peer.connection.allowance
+        turns.left -= max(allowance - peer.connection.allowance, 0)  # one that a bug has ended has no bound any more
 
     def _synced(self, given_: given.Synced) -> None:
         self.journal.synced(given_.position)
