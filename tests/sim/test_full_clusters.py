@@ -1,0 +1,42 @@
+"""Histories of clusters with much that can be switched on. A failing seed prints the command that replays it."""
+
+from __future__ import annotations
+
+from unittest.mock import patch
+
+import pytest
+from mqbroker.admin.moves import Purge
+from mqbroker.core.queue import Segment
+
+from tests.sim.full_clusters import ADMIN, FEATURES, FullClusters, features_of
+
+SEEDS = range(16)  # each of FEATURES alone, and eight draws of them
+PURGED_BY = 92  # the search begins there
+BUG_SEEDS_MAX = 60
+
+
+def _wants_all(self: Purge, segment: Segment, index: int) -> bool:
+    """A purge takes what it was not asked for."""
+    return True
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_fate_of_each_message_is_known(seed: int) -> None:
+    assert FullClusters(seed).run().violations == [], f"replay with: python -m tests.sim --full-clusters {seed}"
+
+
+def test_each_feature_is_on_alone_and_with_others() -> None:
+    drawn = [features_of(seed) for seed in SEEDS]
+    for feature in FEATURES:
+        assert {feature} in drawn
+        assert any(feature in each and len(each) > 1 for each in drawn)
+
+
+def test_same_seed_same_trace() -> None:
+    assert FullClusters(3).run().trace == FullClusters(3).run().trace
+
+
+def test_a_purge_that_takes_too_much_is_found() -> None:
+    seeds = [seed for seed in (PURGED_BY, *range(BUG_SEEDS_MAX)) if ADMIN in features_of(seed)]
+    with patch.object(Purge, "wants", _wants_all):
+        assert any(FullClusters(seed).run().violations for seed in seeds)
