@@ -140,7 +140,7 @@ def test_a_crash_finds_durable_messages_paged_or_not(consume: int, memory: int) 
     durable = [name for name in names(1, 40) if int(name[1:]) % 4]
     left = [name for name in durable if name not in taken]
     orders = queue(script.stage)
-    assert orders.message_count == len(left)
+    assert orders.message_count == orders.added_total == len(left)
     assert orders.pages is not None
     assert orders.meter.count < 12
     assert pins(script.stage) > 0

@@ -107,6 +107,8 @@ class Paging:
         """A piece that recovery found, and when it is due."""
         pages = self._pages_of(queue)
         pages.put(piece, piece.place.length)
+        LOOK.has_touched = True
+        queue.added_total += piece.n  # as what comes back into memory
         if due_ms:
             pages.hold_back(piece, due_ms)
         self.pin(piece, 1)
