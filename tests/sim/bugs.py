@@ -33,6 +33,7 @@ from mqbroker.node.consumer import LinkConsumer
 from mqbroker.node.inputs import Space
 from mqbroker.node.large_messages import Completion, LargeMessages
 from mqbroker.node.uploads import Upload, Uploads
+from mqbroker.wire.parts import part_of
 from mqbroker.wire.run import Run
 
 from tests.sim.disk import SimDisk
@@ -64,12 +65,16 @@ def _publish_one_by_one(self: Store, posted: list[tuple[Address, Run]], origin: 
 
 def _publish_without_last(self: Store, posted: list[tuple[Address, Run]], origin: Origin, *, must_wait: bool) -> bool:
     """The last message of a large transaction is forgotten."""
-    return _PUBLISH(self, posted[:-1] if len(posted) > 3 else posted, origin, must_wait=must_wait)
+    if sum(run.count for _, run in posted) > 3:
+        address, run = posted[-1]
+        rest = part_of(run, 0, run.count - 1) if run.count > 1 else None
+        posted = posted[:-1] if rest is None else [*posted[:-1], (address, rest)]
+    return _PUBLISH(self, posted, origin, must_wait=must_wait)
 
 
 def _commit_by_rollback(self: Transaction, count_max: int) -> None:
     """What was posted is published by a rollback."""
-    if self._posted:
+    if self._gathering.posted:
         self._retired.clear()
         self.commit(self.prepare())
     else:
