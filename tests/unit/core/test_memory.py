@@ -123,6 +123,7 @@ def test_what_is_settled_before_its_turn_is_not_looked_at(monkeypatch: pytest.Mo
 
 def test_messages_in_several_queues_are_counted_once() -> None:
     held, run = memory_of(1 << 20), run_of(40, 100)
+    run.live = 9
     held.hold(run)
     held.sweep([run], [(run, 0, 3), (run, 1, 3), (run, 2, 3)])
     assert run.size_bytes(0, 5) == len(run.buffer)

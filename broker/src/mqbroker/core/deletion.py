@@ -23,11 +23,7 @@ def delete(store: Store, queue: Queue) -> int:
     if queue.journal_id:
         store.journal.drop(queue.journal_id)
     LOOK.has_touched = True
-    for segment in list(queue.segments()):
-        if queue.meter is not None:
-            queue.meter.remove(segment)
-        store.memory.settle(segment.run, segment.n)
-    queue.waiting.clear()  # what waits for the disk waits in vain
+    store.remains.add(queue)
     store.paging.drop(queue, is_settled=False)
     address = store.addresses[queue.kind.address]
     address.unbind(queue)

@@ -137,7 +137,9 @@ class Memory:
         for run, pairs in ranges.items():
             pairs.sort()
             size = sum(run.size_bytes(index, count) for index, count in pairs)
-            if pairs and size * SHARE < run.held_bytes:
+            # Where some are not found, a queue that is gone has them and has not given them back.
+            is_whole = sum(count for _, count in pairs) >= run.live
+            if is_whole and size * SHARE < run.held_bytes:
                 run.compact(_disjoint(pairs))
                 self.held_bytes += len(run.buffer) - run.held_bytes
                 run.held_bytes = len(run.buffer)

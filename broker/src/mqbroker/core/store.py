@@ -39,6 +39,7 @@ from mqbroker.core.qualified import target_at
 from mqbroker.core.queue import Consumer, Queue, Segment, check_consumers
 from mqbroker.core.quotas import Quotas
 from mqbroker.core.redistribution import Redistribution, Redistributor
+from mqbroker.core.remains import Remains
 from mqbroker.core.restore import bring_back
 from mqbroker.core.retroactive import Retroactive
 from mqbroker.core.selector import compile_selector
@@ -74,7 +75,7 @@ class Store:
         self.configured = Configured(self)
         self.large = LargeFiles(journal)
         self.memory = Memory(limits.global_max_size_bytes, self.large)
-        self.meters = Meters(self.memory)
+        self.meters, self.remains = Meters(self.memory), Remains(self)
         self.paging = Paging(self)
         self.remotes = Remotes(self)
         self.retroactive = Retroactive(self)

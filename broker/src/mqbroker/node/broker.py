@@ -125,7 +125,7 @@ class Broker:
         self.store.load(recovered, setup.large_files)
         self.local = LocalSessions(self)
         self.jobs, self.reloads, self.watches = Jobs(), Reloads(self), (QuotaWatch(self), LossWatch(self))
-        self.activity, self.happenings, self.chores = Activity(), Happenings(), Chores(self, self.store.overdue)
+        self.activity, self.happenings, self.chores = Activity(), Happenings(), Chores(self)
         for finding in recovered.findings:
             self.happenings.add(finding, at.wall_ms)
         self.termini = Termini(self)

@@ -26,9 +26,9 @@ class Chore(Protocol):
 class Chores:
     """All kinds, the one whose turn it is first."""
 
-    def __init__(self, broker: Broker, *chores: Chore) -> None:
+    def __init__(self, broker: Broker) -> None:
         self._broker: Final = broker
-        self._chores: Final = list(chores)
+        self._chores: Final[list[Chore]] = [broker.store.overdue, broker.store.remains]
 
     def run(self) -> bool:
         """A piece, where this step has room for one; whether to call again at once."""

@@ -1,0 +1,96 @@
+"""A queue with very many messages goes at once, and what they held is given back piece by piece."""
+
+from __future__ import annotations
+
+import pytest
+from mqbroker.core import memory
+from mqbroker.core.remains import AT_ONCE
+from mqbroker.node.inputs import AdminRequest
+from mqbroker.node.turns import ALONE_WORK
+from mqbroker.wire.run import single
+from mqbroker.wire.sections import build_message
+
+from tests.support.bytecodes import Bytecodes
+from tests.support.stage import Stage, options_with
+from tests.unit.core.test_memory import run_of
+
+COUNT = 5000
+STEP_BYTECODES = ALONE_WORK * 150
+
+
+def filled(count: int = COUNT) -> Stage:
+    stage = Stage(options_with(address_settings={"orders": {"max_size_messages": 10 * COUNT}}))
+    store = stage.broker.store
+    address = store.address_for("orders")
+    for _ in range(count):
+        store.publish(address, single(build_message(b"x", durable=True)))
+    stage.step()
+    stage.run()
+    return stage
+
+
+def test_a_deleted_queue_gives_back_what_it_held_piece_by_piece() -> None:
+    stage = filled()
+    store = stage.broker.store
+    meter = store.addresses["orders"].meter
+    assert meter is not None
+    held_bytes = store.memory.held_bytes
+    stage.give(AdminRequest(9999, 1, "queue-delete", {"name": "orders"}))
+    left, steps = COUNT, 0
+    while True:
+        counted = Bytecodes()
+        batch = counted.of(stage.turn)
+        assert counted.count < STEP_BYTECODES
+        assert "orders" not in store.queues
+        assert left - meter.count <= ALONE_WORK + AT_ONCE
+        left, steps = meter.count, steps + 1
+        assert store.memory.held_bytes == held_bytes * left // COUNT
+        if not batch.more:
+            break
+    assert steps > COUNT // (ALONE_WORK + AT_ONCE)
+    assert (meter.count, meter.size_bytes, store.memory.held_bytes) == (0, 0, 0)
+    stage.run()
+    assert stage.replies[9999].result == {"name": "orders", "messages": COUNT}
+
+
+def test_a_queue_of_the_same_name_is_another_one() -> None:
+    stage = filled()
+    store = stage.broker.store
+    stage.give(AdminRequest(9999, 1, "queue-delete", {"name": "orders"}))
+    stage.turn()
+    assert store.remains.is_due
+    store.publish(store.address_for("orders"), single(build_message(b"y", durable=True)))
+    stage.step()
+    stage.run()
+    assert store.queues["orders"].message_count == 1
+    assert not store.remains.is_due
+    stage.crash()
+    stage.start()
+    assert stage.broker.store.queues["orders"].message_count == 1
+
+
+def test_a_sweep_leaves_alone_what_a_deleted_queue_has_not_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "SWEEP_MIN_BYTES", 1000)
+    stage = filled()
+    store = stage.broker.store
+    queue = store.queues["orders"]
+    store.publish(store.addresses["orders"], run_of(100, 200))
+    stage.step()
+    last = list(queue.backlog)[-1]
+    assert last.n == 100
+    store.settle(queue, queue.take_at(last.rank, 95))
+    meter = store.addresses["orders"].meter
+    assert meter is not None
+    stage.give(AdminRequest(9999, 1, "queue-delete", {"name": "orders"}))
+    stage.turn()
+    assert store.remains.is_due
+    stage.step()
+    assert (meter.count, meter.size_bytes, store.memory.held_bytes) == (0, 0, 0)
+
+
+def test_small_queues_are_given_back_at_once() -> None:
+    stage = filled(AT_ONCE)
+    store = stage.broker.store
+    store.delete_queue(store.queues["orders"])
+    assert store.memory.held_bytes == 0
+    assert not store.remains.is_due
