@@ -62,10 +62,8 @@ class ExplainedHistory(History):
 
     def lost(self) -> list[str]:
         found = super().lost()
-        purged = [each for each in found if self.colours.get(each) == PURGED]
-        if len(purged) <= sum(self.purges):
-            found = [each for each in found if each not in purged]
-        return found if len(found) > sum(self.deletions) else []
+        purged = sum(self.colours.get(each) == PURGED for each in found)
+        return found if len(found) - min(purged, sum(self.purges)) > sum(self.deletions) else []
 
 
 class FullProducer(Producer):

@@ -263,11 +263,11 @@ class Simulation:
         self._plan_faults()
         if self.kind == FEATURES:
             self._plan_requests()
-        if has_changes(self.seed):
+        if has_changes(self.seed) and not self.KIND:
             self._plan_changes()
         if self._has_paging:
             self._plan_keeping()
-        if has_full_disks(self.seed):
+        if has_full_disks(self.seed) and not self.KIND:
             FullDisks(self.world, self.seed).plan(self.nodes, BUSY_MS)
         for at_ms in range(0, BUSY_MS, 250):
             self.world.run(at_ms)
