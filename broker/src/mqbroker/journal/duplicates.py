@@ -78,7 +78,6 @@ class DuplicateIds:
         if held is not None:
             for number in list(held.places):
                 self._unplace(held, number)
-            held.ids = {}
             self._changed.pop(address, None)
             self._dropped[address] = None
 
