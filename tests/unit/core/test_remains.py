@@ -45,8 +45,10 @@ def test_a_deleted_queue_gives_back_what_it_held_piece_by_piece() -> None:
         assert left - meter.count <= ALONE_WORK + AT_ONCE
         left, steps = meter.count, steps + 1
         assert store.memory.held_bytes == held_bytes * left // COUNT
-        if not batch.more:
+        if not store.remains.is_due:
             break
+        assert batch.more is store.decisions.is_idle
+        stage.sync()
     assert steps > COUNT // (ALONE_WORK + AT_ONCE)
     assert (meter.count, meter.size_bytes, store.memory.held_bytes) == (0, 0, 0)
     stage.run()
@@ -84,7 +86,7 @@ def test_a_sweep_leaves_alone_what_a_deleted_queue_has_not_given_back(monkeypatc
     stage.give(AdminRequest(9999, 1, "queue-delete", {"name": "orders"}))
     stage.turn()
     assert store.remains.is_due
-    stage.step()
+    stage.run()
     assert (meter.count, meter.size_bytes, store.memory.held_bytes) == (0, 0, 0)
 
 
