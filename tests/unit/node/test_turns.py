@@ -385,7 +385,8 @@ def test_who_is_lost_later_has_a_bound_of_its_own() -> None:
 FLOODS = {
     "flows that ask for an answer": frames.flow(None, 0, echo=True) * 4000,
     "links": (frames.sender("flooded", handle=7) + frames.detach(7)) * 1000,
-    "messages beyond the credit": b"".join(frames.transfer(2 * at, durable=True) for at in range(5000)),  # no two make a run
+    # No two of them make a run.
+    "messages beyond the credit": b"".join(frames.transfer(2 * at, durable=True) for at in range(5000)),
     "outcomes of nothing": frames.disposition(0, 0, None) * 8000,
     "empty frames": EMPTY_FRAME * 20_000,
 }
