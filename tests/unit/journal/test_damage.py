@@ -10,6 +10,7 @@ import pytest
 from mqbroker.base.errors import Bug, StorageFault
 from mqbroker.base.notice import Level
 from mqbroker.journal.damage import TABLE, Facts, Verdict, decide, gather, matches
+from mqbroker.journal.entry import ENTRY_HEADER_BYTES
 from mqbroker.journal.format import (
     FILE_HEADER_BYTES,
     SECTOR_BYTES,
@@ -107,6 +108,15 @@ def test_facts_of_a_flipped_bit_in_the_last_group() -> None:
     assert image.facts(2) == Facts(False, True, False, True, False)
     image.zero(image.entry(3)[0], len(image.buffer))
     assert image.facts(2) == Facts(False, True, False, False, False)
+
+
+def test_a_header_that_is_gone_while_the_rest_of_its_sector_is_there_is_not_torn() -> None:
+    """A disk writes sectors whole."""
+    image = Image()
+    offset, end = image.entry(4)
+    assert offset + ENTRY_HEADER_BYTES < (offset // SECTOR_BYTES + 1) * SECTOR_BYTES < end
+    image.zero(offset, offset + ENTRY_HEADER_BYTES)
+    assert image.facts(4) == Facts(False, True, False, False, False)
 
 
 def test_facts_of_lost_sectors() -> None:
