@@ -86,7 +86,7 @@ class Consumer:
         return [body_in(bytes(event.run.payload(index))) for event in self.incoming for index in range(event.run.count)]
 
     def settle(self, number: int, outcome: Any = None) -> None:
-        delivery_id = self.incoming[number].delivery_id
+        delivery_id = [event.delivery_id + place for event in self.incoming for place in range(event.run.count)][number]
         self.link.session.dispose(delivery_id, delivery_id, outcome or Accepted(), as_receiver=True)
         self.stage.run()
 

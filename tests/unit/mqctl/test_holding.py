@@ -155,6 +155,9 @@ def test_what_ansible_does_on_a_host_is_seen(tmp_path: Path, line: bytes) -> Non
 
 
 def test_a_task_that_ends_is_waited_for() -> None:
-    with subprocess.Popen([sys.executable, "-c", "input()  # BECOME-SUCCESS-x"], stdin=subprocess.PIPE) as child:
+    task = [sys.executable, "-c", "print(flush=True); input()  # BECOME-SUCCESS-x"]
+    with subprocess.Popen(task, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:
+        assert child.stdout is not None
+        child.stdout.readline()  # before it runs, the system may not show its arguments
         assert give_back.has_task()
         child.communicate()

@@ -23,7 +23,8 @@ def stage_with(count: int) -> Stage:
 
 
 def counts(consumer: Consumer) -> dict[bytes, int]:
-    return dict(zip(consumer.bodies, (header_of(event).delivery_count for event in consumer.incoming), strict=True))
+    found = [header_of(event).delivery_count for event in consumer.incoming for _ in range(event.run.count)]
+    return dict(zip(consumer.bodies, found, strict=True))
 
 
 def crash(stage: Stage) -> None:

@@ -171,8 +171,9 @@ def test_what_one_that_is_gone_sent_is_taken_in_by_turns_or_up_to_a_bound(is_in_
     assert (len(stage.batches) - before > 100) is is_in_order
 
 
-def test_who_has_just_come_and_sends_much_is_soon_taken_in(site: Site) -> None:
+def test_who_has_just_come_and_sends_much_is_soon_taken_in() -> None:
     """It goes through the line as others do: its first messages, whose ids are short, are a run as any others."""
+    site = Site()
     flooding = Flooding(site, FLOODS["empty frames"], AT_ONCE)
     conn = site.standing(GO + frames.sender("newcomer"))
     more = [given.Received(each, flooding.flood.bytes_of(flooding.at)) for each in flooding.conns]
