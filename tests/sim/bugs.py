@@ -198,7 +198,7 @@ _ROUTE = Address.route
 def _arrive_unseen(self: Queue, segment: Segment) -> None:
     """What arrives before the place that a consumer has looked at is not shown to it."""
     self.backlog.add(segment)
-    self._note_expiry(segment)
+    self.note_expiry(segment)
 
 
 def _publish_as_new(
@@ -342,7 +342,7 @@ FEATURE_BUGS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "a dead letter is settled in one append and stored in another": _move_in_two_steps,
     "returned messages overtake higher priorities": lambda: patch.object(Queue, "put_back", _put_back_in_front),
     "duplicate ids are not journalled": lambda: patch.object(DuplicateIds, "add", _keep_no_ids),
-    "expired messages are given to consumers": lambda: patch.object(Queue, "_note_expiry", _never_expires),
+    "expired messages are given to consumers": lambda: patch.object(Queue, "note_expiry", _never_expires),
     "a browser takes what it sees": lambda: patch.object(LinkConsumer, "deliver", _deliver_to_browser),
     "a selector is forgotten": lambda: patch.object(Store, "join", _without_filter),
     "redelivery is not delayed": lambda: patch("mqbroker.core.store.redelivery_delay_ms", lambda *of: 0),
