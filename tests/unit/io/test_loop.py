@@ -219,6 +219,22 @@ def test_a_part_of_a_burst_is_never_committed_inline(run: Runner, read_bytes: in
     run(scenario())
 
 
+@pytest.mark.parametrize("more", [False, True])
+def test_a_step_that_has_more_to_do_is_not_committed_inline(run: Runner, more: bool) -> None:
+    """Somebody waits for the next one, who may want nothing of the disk."""
+
+    async def scenario() -> None:
+        append = Append(7, 1, [b"record"], 6, True)
+        core = ScriptedCore(lambda inputs: Batch(append=append, more=more) if inputs else Batch())
+        async with bench(core) as made:
+            made.disk.takes_inline = True
+            made.node.post_received(1, b"x")
+            await until(lambda: made.disk.inlined or made.disk.submitted)
+            assert bool(made.disk.inlined) is not more
+
+    run(scenario())
+
+
 @pytest.mark.option("journal.disk-pending-bytes-max")
 def test_a_disk_that_falls_behind_is_told_once_and_its_recovery_once(run: Runner) -> None:
     async def scenario() -> None:

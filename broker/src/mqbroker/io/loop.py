@@ -33,7 +33,8 @@ GATHERED_BYTES_MAX: Final = 1 << 20
 GATHERED_DURABLE_BYTES_MAX: Final = 128 << 10
 DURABLE_STEPS: Final = 16
 # An inline commit stops the loop for one sync, which is worth it where little came: two changes of threads cost more
-# than the sync of a good disk. A read this large is a part of more, and the rest had better be read during the sync.
+# than the sync of a good disk. A read this large is a part of more, and the rest had better be read during the sync;
+# where a step has more to do, those who wait for the next one would wait for the disk as well.
 BURST_READ_BYTES: Final = 32 << 10
 # After so many turns that brought one read of the same connection each, its next one is not made to wait for others:
 # who sends one message at a time, and nobody else does, is answered without another round of the loop.
@@ -218,7 +219,7 @@ class NodeLoop:
 
     def _carry_out(self, batch: Batch, is_burst: bool) -> None:
         if batch.append is not None:
-            self._hand_over(batch.append, is_burst)
+            self._hand_over(batch.append, is_burst or batch.more)
             self._durable_steps = DURABLE_STEPS
         elif self._durable_steps:
             self._durable_steps -= 1
