@@ -206,8 +206,6 @@ class Server:
         elif reloaded.users is not None:
             self.node.post(UsersChanged(reloaded.users))
         self._take_options(reloaded.options or self._options)  # certificates are read again even so
-        # In between, by turns of the interpreter: else everybody would wait for the first selector that somebody has.
-        threading.Thread(target=selector_grammar.prepare, name="selectors", daemon=True).start()
         self._notifier.ready(f"running, {len(self._acceptors)} listeners")
         self._log.info("reloaded", users=int(reloaded.users is not None), options=int(reloaded.options is not None))
 
