@@ -45,6 +45,14 @@ def work(directory: JournalDirectory, ids: range) -> None:
     assert not faults
 
 
+def put_back(path: Path, originals: dict[str, bytes]) -> None:
+    """The directory as it was, with these files and no others."""
+    for file in path.iterdir():
+        file.unlink()
+    for name, content in originals.items():
+        (path / name).write_bytes(content)
+
+
 def ids_in(path: Path) -> list[int]:
     return [run.first_id for run in directory_at(path).load().runs]
 
@@ -74,10 +82,7 @@ def test_damaged_bytes_are_somewhere_whenever_the_power_is_cut(path: Path, kind:
         assert originals[file_name(3)] in left, f"{kind} {number}"
         if not files.is_off:
             break
-        for file in path.iterdir():
-            file.unlink()
-        for name, content in originals.items():
-            (path / name).write_bytes(content)
+        put_back(path, originals)
     assert number > 1, "the power was cut at least once"
     assert not files.is_off, "and once it was not"
 
@@ -118,10 +123,7 @@ def test_a_start_that_gave_up_may_end_before_its_first_append(trimmed: Path, kin
         work(directory_at(trimmed), range(15, 16))
         assert ids_in(trimmed)[-1] == 15
         assert "journal-forgone" not in [file.name for file in trimmed.iterdir()], "the journal says it by now"
-        for file in trimmed.iterdir():
-            file.unlink()
-        for name, content in originals.items():
-            (trimmed / name).write_bytes(content)
+        put_back(trimmed, originals)
         if not files.is_off:
             break
     assert not files.is_off
@@ -143,10 +145,7 @@ def test_files_are_set_aside_from_the_end(tmp_path: Path, kind: str, mode: str) 
             directory_at(path, files, "truncate").load()
         files.leave(mode)
         assert [run.first_id for run in directory_at(path, None, "truncate").load().runs] == [1, 2, 3, 4]
-        for file in path.iterdir():
-            file.unlink()
-        for name, content in originals.items():
-            (path / name).write_bytes(content)
+        put_back(path, originals)
         if not files.is_off:
             break
     assert not files.is_off

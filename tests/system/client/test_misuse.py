@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import mqbroker.client as mq
@@ -48,19 +48,25 @@ def test_what_is_given_up_while_it_opens_is_not_there(broker: BrokerProcess) -> 
     connected(broker, work)
 
 
+async def given_up(work: Coroutine[Any, Any, object], turns: int) -> object:
+    """What came of it, where it was cancelled after so many turns of the loop."""
+    task = asyncio.ensure_future(work)
+    for _ in range(turns):
+        await asyncio.sleep(0.0001 if turns % 2 else 0)
+    task.cancel()
+    (found,) = await asyncio.gather(task, return_exceptions=True)
+    return found
+
+
 def test_a_durable_subscription_outlives_who_gives_up_opening_it(broker: BrokerProcess) -> None:
     async def work(c: mq.Connection) -> None:
         await (await c.receiver("news", subscription="mine")).close()
         async with c.sender("news", topic=True) as sender:
             await sender.send_many(mq.Message(n, durable=True) for n in range(3))
         for turns in range(30):  # before it is asked for, while it is, and when the answer is there
-            opening = asyncio.ensure_future(c.receiver("news", subscription="mine")._open())
-            for _ in range(turns):
-                await asyncio.sleep(0.0001 if turns % 2 else 0)
-            opening.cancel()
-            for each in await asyncio.gather(opening, return_exceptions=True):
-                if isinstance(each, mq.Receiver):
-                    await each.close()
+            opened = await given_up(c.receiver("news", subscription="mine")._open(), turns)
+            if isinstance(opened, mq.Receiver):
+                await opened.close()
         async with c.receiver("news", subscription="mine") as receiver:
             assert [(await receiver.receive(TIMEOUT_S)).body for _ in range(3)] == [0, 1, 2]
 
@@ -88,13 +94,9 @@ def test_a_transaction_that_nobody_waits_for_does_not_stay_open(make_broker: Cal
             with pytest.raises(mq.TransactionFailed, match="begun already"):
                 await tx.begin()
         for turns in range(40):
-            beginning = asyncio.ensure_future(c.transaction().begin())
-            for _ in range(turns):
-                await asyncio.sleep(0.0001 if turns % 2 else 0)
-            beginning.cancel()
-            for each in await asyncio.gather(beginning, return_exceptions=True):
-                if isinstance(each, mq.Transaction):
-                    await each.rollback()
+            begun = await given_up(c.transaction().begin(), turns)
+            if isinstance(begun, mq.Transaction):
+                await begun.rollback()
         async with c.transaction(), c.transaction():
             pass
 
