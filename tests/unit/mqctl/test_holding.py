@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -33,6 +34,7 @@ TASKS = (
     b"sudo\0/bin/sh\0-c\0echo BECOME-SUCCESS-x ; python3\0",
     b"python3\0/root/AnsiballZ_ping.py\0",
     b"/usr/bin/python3.11\0",
+    b"python3\0",
 )
 
 
@@ -73,8 +75,10 @@ def made(tmp_path: Path, name: str, note: dict[str, Any] | None, *commands: byte
     """A host with this note, where these commands run."""
     (tmp_path / name / "run").mkdir(parents=True)
     for number, line in enumerate((b"systemd\0", *commands), 1):
-        (tmp_path / name / "proc" / str(number)).mkdir(parents=True)
-        (tmp_path / name / "proc" / str(number) / "cmdline").write_bytes(line)
+        process = tmp_path / name / "proc" / str(number)
+        (process / "fd").mkdir(parents=True)
+        (process / "cmdline").write_bytes(line)
+        os.mkfifo(process / "fd" / "0")
     if note is not None:
         place_of(tmp_path, name).write_text(json.dumps(note))
     variables = {
@@ -94,10 +98,6 @@ def event(kind: str, host: str, **result: Any) -> dict[str, Any]:
 def told(world: World) -> list[str]:
     assert isinstance(world.err.file, io.StringIO)
     return world.err.file.getvalue().splitlines()
-
-
-def test_the_note_is_that_of_the_collection() -> None:
-    assert (give_back.PLACE, give_back.SAME) == (change_lock.PLACE, change_lock.SAME)
 
 
 def test_what_a_run_has_held_to_its_end_is_given_back(tmp_path: Path, world: World) -> None:
@@ -152,6 +152,23 @@ def test_what_ansible_does_on_a_host_is_seen(tmp_path: Path, line: bytes) -> Non
     made(tmp_path, "mq2", None, line)
     assert give_back.has_task(str(tmp_path / "mq2/proc"))
     assert not give_back.is_idle(0.01, str(tmp_path / "mq2/proc"))
+
+
+@pytest.mark.parametrize("program", ["python3", sys.executable])
+def test_python_that_somebody_types_into_is_no_task(tmp_path: Path, program: str) -> None:
+    controller, terminal = os.openpty()
+    found = {}
+    for name, stdin in (("terminal", terminal), ("pipe", subprocess.PIPE)):
+        with subprocess.Popen([program], stdin=stdin, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as child:
+            (tmp_path / name).mkdir()
+            (tmp_path / name / str(child.pid)).symlink_to(f"/proc/{child.pid}")
+            while not Path(f"/proc/{child.pid}/cmdline").read_bytes():
+                pass  # before it runs, the system may not show its arguments
+            found[name] = give_back.has_task(str(tmp_path / name))
+            child.kill()
+    os.close(controller)
+    os.close(terminal)
+    assert found == {"terminal": False, "pipe": True}
 
 
 def test_a_task_that_ends_is_waited_for() -> None:

@@ -147,22 +147,28 @@ def _load_ca(context: ssl.SSLContext, file: str, path: str) -> None:
 
 
 def _certificates(file: str, path: str) -> bytes:
-    """The content of a file of certificates, in the form of RFC 7468.
+    """The content of a file of certificates, in the form of RFC 7468."""
+    content = _content(file, path)
+    if why := form_fault(file, content):
+        raise ConfigFault(path, why)
+    return content
+
+
+def form_fault(file: str, content: bytes) -> str:
+    """What is wrong with how a file holds certificates; empty if nothing.
 
     OpenSSL takes older forms and one of its own in some places and passes them over in others: it would use one
     certificate where others see the next. The collection has the same rule (plugins/filter/certificate_faults.py).
     """
-    content = _content(file, path)
     kinds = _BEGIN.findall(content)
     if not kinds:
-        raise ConfigFault(path, f"{file} holds no certificate in PEM form; convert or replace it")
+        return f"{file} holds no certificate in PEM form; convert or replace it"
     if kinds[0] != b"CERTIFICATE":
-        raise ConfigFault(
-            path,
+        return (
             f"{file} begins with a {kinds[0].decode()}, a form that only OpenSSL knows; convert each in it: "
-            f"openssl x509 -in {file} -out NEW-FILE",
+            f"openssl x509 -in {file} -out NEW-FILE"
         )
-    return content
+    return ""
 
 
 def _content(file: str, path: str) -> bytes:

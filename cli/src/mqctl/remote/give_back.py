@@ -2,7 +2,8 @@
 
 Nothing is given back that another run has noted meanwhile. With `--idle SECONDS` tasks of Ansible that are under way
 are waited for, and where they do not end in that time, it stays noted. Says which of these came about, as one JSON
-document. The note is that of plugins/module_utils/change_lock.py. Standard library of Python 3.9 only.
+document. The note is that of plugins/module_utils/change_lock.py, of which no file can be imported here; that both
+judge it alike is checked (tests/contract/test_rules_that_stand_twice.py). Standard library of Python 3.9 only.
 """
 
 from __future__ import annotations
@@ -13,26 +14,40 @@ import glob
 import json
 import os
 import re
+import stat
 import time
 from typing import Any
 
 PLACE = "/run/mq-change.json"
+FIELDS = ("user", "machine", "space", "pid", "began", "what", "since")
 SAME = ("machine", "space", "pid", "began")
-# What Ansible has its commands say where it takes on rights, the file of a module, and Python that reads one.
-TASK = re.compile(rb"BECOME-SUCCESS-|AnsiballZ_|\A[^\0]*/python[0-9.]*\0\Z")
+# What Ansible has its commands say where it takes on rights, and the file of a module.
+TASK = re.compile(rb"BECOME-SUCCESS-|AnsiballZ_")
+# Python that reads a module, or that somebody has at a terminal.
+READER = re.compile(rb"\A(?:[^\0]*/)?python[0-9.]*\0\Z")
 LOOK_S = 0.2
 
 
 def has_task(proc: str = "/proc") -> bool:
     """Whether Ansible does anything here."""
-    for path in glob.glob(f"{proc}/[0-9]*/cmdline"):
-        try:
-            with open(path, "rb") as file:
-                if TASK.search(file.read()):
-                    return True
-        except OSError:
-            continue
-    return False
+    return any(_is_task(path) for path in glob.glob(f"{proc}/[0-9]*"))
+
+
+def _is_task(process: str) -> bool:
+    try:
+        with open(f"{process}/cmdline", "rb") as file:
+            words = file.read()
+        return bool(TASK.search(words) or (READER.search(words) and not _is_at_terminal(process)))
+    except OSError:
+        return False
+
+
+def _is_at_terminal(process: str) -> bool:
+    """Whether somebody types what it reads: Ansible sends modules through pipes and sockets."""
+    try:
+        return stat.S_ISCHR(os.stat(f"{process}/fd/0").st_mode)
+    except PermissionError:
+        return False
 
 
 def is_idle(wait_s: float, proc: str = "/proc") -> bool:
@@ -53,17 +68,24 @@ def give_back(holder: dict[str, Any], place: str = PLACE) -> str:
         return "free"
     with os.fdopen(descriptor, "r+", encoding="utf-8", errors="replace") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        text = file.read()
-        try:
-            found = json.loads(text or "{}")
-            is_other = bool(found) and any(found[name] != holder[name] for name in SAME)
-        except (ValueError, LookupError, TypeError):
-            # What is not whole notes nobody.
+        found = _holder_in(file.read())
+        if found is None:
             return "free"
-        if is_other:
+        if any(found[name] != holder[name] for name in SAME):
             return "other"
         file.truncate(0)
     return "free"
+
+
+def _holder_in(text: str) -> dict[str, Any] | None:
+    """Who is noted; what is not whole notes nobody."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return None
+    if not isinstance(found, dict) or not isinstance(found.get("pid"), int):
+        return None
+    return found if all(isinstance(found.get(name), str) for name in FIELDS if name != "pid") else None
 
 
 def main() -> None:
