@@ -172,7 +172,7 @@ def flooding(peer: Target, row: Flooded) -> Iterator[Callable[[str], None]]:
     nothing; a flood that said nothing, or that the broker did not put up with, was none.
     """
     command = [sys.executable, "-m", "tests.support.flooder", "--port", str(peer.nodes[0].port), "--user", peer.user]
-    process = _popen(command, peer, subprocess.PIPE)
+    process = _popen([*command, *(["--eager"] if row.is_eager else [])], peer, subprocess.PIPE)
     before = ""
 
     def turn_to(flood: str) -> None:

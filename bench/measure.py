@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -145,7 +145,7 @@ def beside_figures(alone: Sequence[Figures], others: Sequence[Figures], attacks:
     return {"p99_share": share, **found, "bad_rate": statistics.median(attacks)}
 
 
-def flooded(peer: Target, row: Flooded, say: Callable[[str], None]) -> Figures:
+def flooded(peer: Target, row: Flooded) -> dict[str, Figures]:
     """A load beside a busy process and beside floods, in turn, after one that does not count."""
     load.run(peer, row.load, f"bench.{row.name}.warm")
     alone: list[Figures] = []
@@ -158,24 +158,21 @@ def flooded(peer: Target, row: Flooded, say: Callable[[str], None]) -> Figures:
                     alone.append(_percentiles(row.load, load.run(peer, row.load, f"bench.alone.{turn}.{place}")))
                 turn_to(flood)
                 others[flood].append(_percentiles(row.load, load.run(peer, row.load, f"bench.beside.{turn}.{place}")))
-    for flood, found in others.items():
-        say(f"beside {flood}: {', '.join(f'{name} {_median(found, name):,.0f}' for name in ('p50_us', 'p99_us'))}")
-    return flooded_figures(alone, others)
+    return dict(zip(row.titles(), flooded_figures(alone, others), strict=True))
 
 
-def flooded_figures(alone: Sequence[Figures], others: Mapping[str, Sequence[Figures]]) -> Figures:
-    """Of each flood the median of its turns, and of all of them the worst. Pure."""
-    p99s_us = [_median(found, "p99_us") for found in others.values()]
-    p50s_us = [_median(found, "p50_us") for found in others.values()]
-    alone_us = _median(alone, "p99_us")
-    return {
-        "p99_share": max(p99s_us) / alone_us,
-        "usual_share": statistics.median(p99s_us) / alone_us,
-        "alone_p50_us": _median(alone, "p50_us"),
-        "alone_p99_us": alone_us,
-        "beside_p50_us": max(p50s_us),
-        "beside_p99_us": max(p99s_us),
-    }
+def flooded_figures(alone: Sequence[Figures], others: Mapping[str, Sequence[Figures]]) -> list[Figures]:
+    """Of each flood in turn: medians of its turns, in those of all turns alone. Pure."""
+    return [
+        {
+            "p99_share": _median(found, "p99_us") / _median(alone, "p99_us"),
+            "alone_p50_us": _median(alone, "p50_us"),
+            "alone_p99_us": _median(alone, "p99_us"),
+            "beside_p50_us": _median(found, "p50_us"),
+            "beside_p99_us": _median(found, "p99_us"),
+        }
+        for found in others.values()
+    ]
 
 
 def _median(found: Sequence[Figures], name: str) -> float:

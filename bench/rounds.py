@@ -75,7 +75,7 @@ class Record:
     def results(self, plan: Plan) -> list[Result]:
         """In the order of the table; a peer that missed a round of a row is not in that row."""
         found = []
-        for row, title in plan.choice.titles().items():
+        for row, title in plan.choice.lines().items():
             for name in plan.names:
                 mine = [one.figures for one in self.samples if one.row == row and one.peer == name]
                 if len(mine) == plan.rounds:
@@ -172,10 +172,10 @@ def _fresh_round(plan: Plan, number: int, directory: Path, record: Record, say: 
             if record.lacks(name, peer):
                 continue
             with record.tolerant([name], peer, say):
-                figures = _on_fresh(peer, row, directory / f"{peer}-{name}-{number}", say)
-                title = plan.choice.titles()[name]
-                say(f"round {number + 1} of {plan.rounds}: {title}: {peer}: {_first(figures)}")
-                record.samples.append(measure.Sample(name, peer, figures))
+                for line, figures in _on_fresh(peer, row, directory / f"{peer}-{name}-{number}").items():
+                    title = plan.choice.lines()[line]
+                    say(f"round {number + 1} of {plan.rounds}: {title}: {peer}: {_first(figures)}")
+                    record.samples.append(measure.Sample(line, peer, figures))
 
 
 def _first(figures: measure.Figures) -> str:
@@ -183,26 +183,28 @@ def _first(figures: measure.Figures) -> str:
     return f"{next(metric.title for metric in METRICS if metric.name == name)} {value:.2f}"
 
 
-def _on_fresh(name: str, row: Fresh | None, place: Path, say: Say) -> measure.Figures:
-    """Start an instance for this alone; without a row the start itself is what is measured."""
+def _on_fresh(name: str, row: Fresh | None, place: Path) -> dict[str, measure.Figures]:
+    """Start an instance for this alone; without a row the start itself is what is measured. By line of the table."""
     peer = peers.make(name, place)
     for node in peer.nodes:
         node.is_narrow = isinstance(row, Beside)
     try:
         peer.prepare()
         figures = measure.start(peer)
-        if isinstance(row, Beside):
-            figures = measure.beside(peer, row)
-        elif isinstance(row, Flooded):
-            figures = measure.flooded(peer, row, say)
+        if isinstance(row, Flooded):
+            found = measure.flooded(peer, row)
+        elif isinstance(row, Beside):
+            found = {row.name: measure.beside(peer, row)}
         elif isinstance(row, Among):
-            figures = measure.among(peer, row)
+            found = {row.name: measure.among(peer, row)}
         elif row is not None:
-            figures = measure.many(peer, row, figures["rss_mb"])
+            found = {row.name: measure.many(peer, row, figures["rss_mb"])}
+        else:
+            found = {START: figures}
     finally:
         peer.stop()
     shutil.rmtree(place)
-    return figures
+    return found
 
 
 @contextmanager

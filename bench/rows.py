@@ -42,7 +42,6 @@ METRICS = (
     Metric("beside_p50_us", "beside p50 µs", "microseconds", False, compared=False),
     Metric("beside_p99_us", "beside p99 µs", "microseconds", False, compared=False),
     Metric("p99_share", "p99 beside ÷ alone", "p99 beside others in those alone", False, compared=False),
-    Metric("usual_share", "usual ÷ alone", "the median of floods' p99 in those alone", False, compared=False),
     Metric("bad_rate", "bad inputs/s", "bad inputs per second, each on a connection of its own", True, compared=False),
     Metric("move_s", "moved s", "seconds from the attached consumer to the last message", False),
     Metric("start_s", "start s", "seconds from start to the first accepted message", False),
@@ -176,6 +175,7 @@ class Flooded:
     """A load beside a process that uses a processor and says nothing, and beside one that floods, on a fresh instance.
 
     Each of `floods` (tests/support/floods.py) in turn, `turns` times. Before the first of each `between` it is alone.
+    Each has a line of its own in the table: the worst of many is the worst of their noise as well.
     """
 
     name: str
@@ -185,10 +185,15 @@ class Flooded:
     between: int
     floods: tuple[str, ...]
     skips: tuple[tuple[str, str], ...] = ()
+    is_eager: bool = False  # whoever floods has the same right to a processor as all others
 
     def short(self) -> Flooded:
-        """Once, with a few messages; each flood comes nevertheless."""
-        return dataclasses.replace(self, load=self.load.short(), turns=1, between=len(self.floods))
+        """Once, with a few messages; each flood comes nevertheless, however busy the machine is."""
+        return dataclasses.replace(self, load=self.load.short(), turns=1, between=len(self.floods), is_eager=True)
+
+    def titles(self) -> dict[str, str]:
+        """Name → title of what each flood gives."""
+        return {f"{self.name}: {flood}": f"beside a flood: {flood}" for flood in self.floods}
 
 
 Fresh = Many | Beside | Flooded | Among
@@ -314,7 +319,7 @@ BESIDE = (
 FLOODED = (
     Flooded(
         "bystander-floods",
-        "latency at 5,000 msg/s, 100 B, beside a busy process and beside floods",
+        "latency at 5,000 msg/s, 100 B, beside a busy process and beside a flood",
         Row("bystander-floods", "a bystander", 4_000, 100, rate=5_000, times="delivery"),
         turns=3,
         between=3,
@@ -390,6 +395,14 @@ class Choice:
         """Name → title, in the order of the table."""
         titles = {row.name: row.title for row in self.all()}
         return titles | ({START: START_TITLE} if self.starts else {})
+
+    def lines(self) -> dict[str, str]:
+        """Name → title of everything that has figures: floods stand for themselves."""
+        found: dict[str, str] = {}
+        rows = {row.name: row for row in self.fresh if isinstance(row, Flooded)}
+        for name, title in self.titles().items():
+            found |= rows[name].titles() if name in rows else {name: title}
+        return found
 
     def short(self) -> Choice:
         """The same with small counts."""

@@ -125,7 +125,7 @@ def _raise_open_files() -> None:
 
 def _checked(plan: rounds.Plan) -> tuple[floors.Floor, ...]:
     """The floors of the rows that were asked for."""
-    return tuple(floor for floor in floors.FLOORS if floor.row in plan.choice.titles())
+    return tuple(floor for floor in floors.FLOORS if floor.row in plan.choice.lines())
 
 
 def _absent(names: Sequence[str]) -> dict[str, str]:
