@@ -87,8 +87,7 @@ class ArrivalEnd:
                 self._answer(peer, Incoming(link, one, first + index, event.is_settled), one_waits)
         else:
             self._answer(peer, event, waits)
-        if link.credit * 2 <= link.window:
-            peer.grant(link)
+        peer.replenish(link)
 
     def _answer(self, peer: Peer, event: Incoming, waits: bool | None) -> None:
         link, run, first, is_settled = event.link, event.run, event.delivery_id, event.is_settled
@@ -127,8 +126,7 @@ class CanaryEnd:
         if not is_settled:
             self._store.remotes.touch()
             self._store.decisions.wait(peer.accept, link, first, run.count)
-        if link.credit * 2 <= link.window:
-            peer.grant(link)
+        peer.replenish(link)
 
 
 def attach(peer: AcceptedPeer, link: ReceiverLink, attach: Attach, target: Target) -> None:

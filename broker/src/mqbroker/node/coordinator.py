@@ -114,8 +114,7 @@ class Transactions:
         for index in range(event.run.count):
             if link.is_attached:
                 self._request(link, wrap(event.delivery_id + index), event.run, index)
-        if link.is_attached:
-            link.regrant()
+        self._peer.replenish(link)
 
     def _request(self, link: ReceiverLink, delivery_id: int, run: Run, index: int) -> None:
         try:

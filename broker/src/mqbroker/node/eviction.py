@@ -25,17 +25,13 @@ def evict(broker: Broker, queue: Queue, why: str) -> None:
         for session in peer.connection.sessions:
             for link in list(session.by_handle.values()):
                 if isinstance(link.owner, LinkConsumer) and link.owner.queue is queue and link.is_attached:
-                    link.detach(DELETED, why)
-                    peer.touch()
-        peer.handle_events()
+                    peer.detach(link, DELETED, why)
 
 
 def evict_producers(broker: Broker, address: Address, why: str) -> None:
     """Detach everybody who sends there."""
     for peer, link in list(producers_at(broker, address)):
-        link.detach(DELETED, why)
-        peer.touch()
-        peer.handle_events()
+        peer.detach(link, DELETED, why)
 
 
 def producers_at(broker: Broker, address: Address) -> Iterator[tuple[Peer, ReceiverLink]]:

@@ -353,9 +353,7 @@ class Forwards:
         self.peer.broker.store.give_back(queue, segment, was_delivered=False)
         consumer = self.consumers.get(queue)
         if consumer is not None and consumer.link.is_attached:
-            consumer.link.detach(is_closed=False)
-            self.peer.touch()
-            self.peer.handle_events()
+            self.peer.detach(consumer.link, is_closed=False)
         self.peer.bridge.again_soon()
 
     def look(self, consumer: ForwardConsumer) -> None:
@@ -395,9 +393,7 @@ class Forwards:
             self.wait_for_disk(consumer, list(consumer.handed_over.ids))
             return
         if consumer.link.is_attached:
-            consumer.link.detach()
-            self.peer.touch()
-            self.peer.handle_events()
+            self.peer.detach(consumer.link)
         else:
             self.leave(consumer)
         remotes.tidy([queue])

@@ -35,8 +35,8 @@ def admitted(peer: Peer, event: Incoming, meter: Meter) -> Incoming | None:
         meter.refused(run.count - count)
         if not is_settled:
             link.session.accept(first + count, run.count - count)
-    if taken is None and link.credit * 2 <= link.window:
-        peer.grant(link)
+    if taken is None:
+        peer.replenish(link)
     return taken
 
 

@@ -146,8 +146,7 @@ class NoticeFeed:
         except PeerFault as fault:
             self._peer.close(fault.condition, fault.description)
             return
-        if link.credit * 2 <= link.window:
-            link.grant(link.window)
+        self._peer.replenish(link)
 
 
 def _content(payload: bytes) -> bytes:

@@ -218,6 +218,12 @@ class Peer(ABC):
         self.touch()
         self.handle_events()
 
+    def detach(self, link: LinkBase, condition: str | None = None, why: str = "", *, is_closed: bool = True) -> None:
+        """End a link from our side, outside of its events; what it had goes back at once."""
+        link.detach(condition, why, is_closed=is_closed)
+        self.touch()
+        self.handle_events()
+
     def pause(self, is_paused: bool) -> None:
         """Stop or resume reading."""
         LOOK.has_touched = True
@@ -324,8 +330,7 @@ class Peer(ABC):
             broker.store.decisions.wait(self.accept, link, first, run.count)
         elif not is_settled:
             link.session.accept(first, run.count)
-        if link.credit * 2 <= link.window:
-            self.grant(link)
+        self.replenish(link)
 
     def _elsewhere(self, event: Incoming) -> None:
         """Messages of a link that leads to no one address, or that come from another node."""
@@ -344,17 +349,14 @@ class Peer(ABC):
 
     def _posted(self, event: Posted) -> None:
         self.transactions.post(event)
-        link = event.link
-        if link.is_attached and link.credit * 2 <= link.window:
-            self.grant(link)
+        self.replenish(event.link)
 
     def _aborted(self, event: Aborted) -> None:
         self.uploads.drop(event.link)
         self._credit_used(event)
 
     def _credit_used(self, event: Aborted | CreditUsed) -> None:
-        if event.link.is_attached and event.link.credit * 2 <= event.link.window:
-            self.grant(event.link)
+        self.replenish(event.link)
 
     def _empty(self, event: Empty) -> None:
         """Not a message (§3.2): it goes to nobody. A settled one is passed over, because its sender cannot be told,
@@ -372,14 +374,18 @@ class Peer(ABC):
         if not is_settled:
             error = Error(condition=Symbol(refused.condition), description=refused.description)
             link.session.dispose(delivery_id, delivery_id, Rejected(error=error), as_receiver=True)
-        if link.credit * 2 <= link.window:
-            self.grant(link)
+        self.replenish(link)
 
     def accept(self, link: ReceiverLink, first: int, count: int) -> None:
         """What a link brought is on disk."""
         if link.is_attached and not self.connection.is_dead:
             link.session.accept(first, count)
             self.touch()
+
+    def replenish(self, link: ReceiverLink) -> None:
+        """Grant again once half is used: one flow for many messages, and the sender never runs dry."""
+        if link.is_attached and link.credit * 2 <= link.window:
+            self.grant(link)
 
     def grant(self, link: ReceiverLink) -> None:
         """Credit, or a place among those who wait for room."""

@@ -20,8 +20,7 @@ def refuse_run(peer: Peer, event: Incoming, why: str, condition: str = FULL) -> 
     LOOK.has_touched = True
     peer.broker.counters.refused += event.run.count
     refuse_range(event, 0, why, condition)
-    if event.link.is_attached and event.link.credit * 2 <= event.link.window:
-        peer.grant(event.link)
+    peer.replenish(event.link)
 
 
 def refuse_range(event: Incoming, begin: int, why: str, condition: str = FULL, *, count: int = 0) -> None:

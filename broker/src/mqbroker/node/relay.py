@@ -133,5 +133,4 @@ def tell_outcomes(peer: Peer, event: Incoming, parts: list[tuple[int, int, bool,
             peer.broker.store.decisions.wait(peer.accept, link, first, count)
         else:
             link.session.accept(first, count)
-    if link.credit * 2 <= link.window:
-        peer.grant(link)
+    peer.replenish(link)

@@ -52,8 +52,6 @@ def _detach(consumer: LinkConsumer, refused: Refused) -> None:
     peer, link = consumer.peer, consumer.link
     if not link.is_attached:
         return  # the end of another one has ended it
-    link.detach(refused.condition, refused.description)
     peer.broker.notice(Level.INFO, "link-revoked", conn=peer.conn, link=link.name[:NAME_SIZE_MAX],
                        why=refused.description)  # fmt: skip
-    peer.touch()
-    peer.handle_events()
+    peer.detach(link, refused.condition, refused.description)

@@ -45,10 +45,9 @@ class Stealing:
             return
         old_peer, old_link = found
         self._stolen = old_link
-        old_link.detach(STOLEN, f"link {link.name!r} of container {peer.container_id!r} is attached elsewhere now")
         peer.broker.notice(Level.INFO, "link-stolen", conn=old_peer.conn, by=peer.conn, link=link.name[:NAME_SIZE_MAX])
-        old_peer.touch()
-        old_peer.handle_events()
+        why = f"link {link.name!r} of container {peer.container_id!r} is attached elsewhere now"
+        old_peer.detach(old_link, STOLEN, why)
         self._stolen = None
 
     def is_stolen(self, link: LinkBase) -> bool:

@@ -365,9 +365,8 @@ class Termini:
         if queue is not None:
             for consumer in list(queue.consumers):
                 if isinstance(consumer, LinkConsumer) and consumer.link.is_attached:
-                    consumer.link.detach("amqp:resource-deleted", f"the temporary queue {name!r} is gone")
-                    consumer.peer.touch()
-                    consumer.peer.handle_events()
+                    why = f"the temporary queue {name!r} is gone"
+                    consumer.peer.detach(consumer.link, "amqp:resource-deleted", why)
             self.end_queue(queue)
             if not queue.is_deleted:
                 return  # still nobody else's
