@@ -9,7 +9,6 @@ from mqbroker.base.errors import Refused
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.core.queue import Queue
 from mqbroker.node.abandoned import DEAD_LETTER
-from mqbroker.node.accepted_peer import AcceptedPeer
 from mqbroker.node.bridge import Bridge
 from mqbroker.node.broker import Broker
 from mqbroker.node.cluster_connection import ClusterConnection
@@ -29,7 +28,7 @@ def show(broker: Broker, request: AdminRequest) -> None:
             "node_id": broker.node_id,
             "members": [row for each in connections for row in _members(each)],
             "links": [row for each in connections for row in links(each)],
-            "inbound": sorted(_inbound(broker)),
+            "inbound": sorted(broker.cluster.inbound),
         },
     )
 
@@ -55,12 +54,6 @@ def canary(broker: Broker, request: AdminRequest) -> None:
     broker.canaries.send(request.id, number(request, "timeout_ms", CANARY_MS, (1, CANARY_MS_MAX)))
 
 
-def _inbound(broker: Broker) -> set[str]:
-    """Nodes whose links to this one stand."""
-    peers = (each for each in broker.peers.values() if isinstance(each, AcceptedPeer) and not each.connection.is_dead)
-    return {peer.hello.node_id for peer in peers if peer.hello is not None}
-
-
 def _members(connection: ClusterConnection) -> list[dict[str, Any]]:
     return [
         {
@@ -80,7 +73,8 @@ def links(connection: ClusterConnection) -> list[dict[str, Any]]:
 
     After a restart nobody may know of a node that messages wait for: it has a row too, by which it can be forgotten.
     """
-    rows = [_link(connection, each) for each in [*connection.bridges.values(), *connection.probes]]
+    bridges = [*connection.bridges.values(), *connection.probes]
+    rows = [_link(connection, each) for each in bridges if not each.is_look]
     queues = connection.broker.store.remotes.queues.values()
     owed = [each.kind.forwards_to for each in queues
             if each.kind.connection == connection.options.name and each.message_count]  # fmt: skip

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 UNBOUNDED: Final = -1
 # After `topology-scanner-attempts` a listed node that has stopped is dialled on slowly: nobody else may tell of it.
 SLOW_SCAN_MS: Final = 30_000
+REASONS_MAX: Final = 10  # of attempts in vain that are told of before a link stands
 ATTEMPTING: Final = (State.DIALLING, State.OPENING)
 REFUSALS: Final = {
     Verdict.NO_NODE: "it answers, but is no node of a cluster; its connector must lead to a listener of kind cluster",
@@ -53,9 +54,11 @@ class Bridge:
         self._told_boot_id = ""  # by others
         self.is_listed = is_listed  # among the static connectors
         self.is_question = is_question  # tried once, and ended by whatever answers
+        self.is_look = False  # tried once, and goes on as any other with whoever answers (listed_places.py)
         self.state = State.IDLE
         self.since_ns = of.broker.at.monotonic_ns
         self.why = ""
+        self._told_reasons: set[str] = set()  # of attempts in vain
         self.attempts = 0  # in vain, one after the other
         self.was_up = False
         self.is_scanning = False  # it has stopped cleanly, and may come back where it is listed
@@ -64,6 +67,11 @@ class Bridge:
         self.peer: BridgePeer | None = None
         self.due_ns = 0
         self.scheduled_ns = 0
+
+    @property
+    def is_tried_once(self) -> bool:
+        """Whether nobody is missing where it fails."""
+        return self.is_question or self.is_look
 
     def _move(self, turn: Turn) -> None:
         LOOK.has_touched = True
@@ -99,6 +107,8 @@ class Bridge:
         """The other end has said who it is; whether the bridge goes on with it."""
         broker = self.of.broker
         found = verdict(self.node_id, hello, broker.node_id, broker.boot_id)
+        if hello is not None:
+            self.of.listed_places.answered(self.connector, hello.node_id)
         if found is not Verdict.GOOD or hello is None:
             self._refuse(found, hello)
             return False
@@ -128,7 +138,9 @@ class Bridge:
             LOOK.has_touched = True
             self.is_listed = self.is_scanning = False  # what the list says leads to the other one
             self.give_up(f"{why}: {hello.node_id}")
-            self.of.learn(hello.node_id, hello.boot_id, self.connector)
+            known = self.of.bridges.get(hello.node_id)
+            if known is None or known.state is not State.UP:  # one that stands is reached as its node says
+                self.of.learn(hello.node_id, hello.boot_id, self.connector)
 
     def up(self) -> None:
         """The session stands."""
@@ -136,6 +148,7 @@ class Bridge:
         LOOK.has_touched = True
         self.attempts, self.was_up, self.is_scanning, self.is_missed = 0, True, False, False
         self.why = ""
+        self._told_reasons.clear()
         self._notice(Level.INFO, "bridge-connected", boot_id=self.boot_id, peer=self.connector.uri)
         self.of.is_up(self)
 
@@ -151,7 +164,7 @@ class Bridge:
             return
         if self.of.broker.is_stopping:
             self._end("this node stops")
-        elif self.is_question:
+        elif self.is_tried_once:
             self._end(why)
         elif is_stopped:
             self._stopped(why)
@@ -174,10 +187,10 @@ class Bridge:
     def _fail(self, why: str) -> None:
         if self.state not in (State.DIALLING, State.OPENING, State.UP):
             return
-        if self.is_question:
+        if self.is_tried_once:
             self._end(why)
             return
-        was_up, is_news = self.state is State.UP, why != self.why
+        was_up, is_news = self.state is State.UP, self._is_news(why)
         LOOK.has_touched = True
         self.why = why
         self.attempts = 0 if was_up else self.attempts + 1
@@ -194,6 +207,14 @@ class Bridge:
             event = "bridge-disconnected" if was_up else "bridge-failed"
             self._notice(Level.WARNING, event, why=why[:200], retry_ms=delay_ms)
         self._rest(delay_ms)
+
+    def _is_news(self, why: str) -> bool:
+        """Whether an attempt was not in vain for this reason before. A place may have several, in turn and for ever."""
+        LOOK.has_touched = True
+        is_news = why not in self._told_reasons and len(self._told_reasons) < REASONS_MAX
+        if is_news:
+            self._told_reasons.add(why)
+        return is_news
 
     @property
     def _attempts_max(self) -> int:

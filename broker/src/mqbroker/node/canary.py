@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
 from mqbroker.base.time import NS_PER_MS
+from mqbroker.cluster.fields import Connector
+from mqbroker.cluster.notices import Member
 from mqbroker.core.forwarding import Route
 from mqbroker.core.kinds import INTERNAL_PREFIX
 from mqbroker.core.queue import Filter, Queue, Segment
@@ -72,6 +74,18 @@ class Run:
     missing: list[dict[str, Any]]  # rows of members without a link
 
 
+def _missing(
+    connection: str, connectors: tuple[Connector, ...], why: str, member: Member | None = None
+) -> dict[str, Any]:
+    """For administrators, of a place or a member without a link."""
+    node, node_id = (None, None) if member is None else (member.name, member.node_id)
+    return {
+        "connection": connection, "node": node, "node_id": node_id,
+        "connector": connectors[0].uri if connectors else None,
+        "state": MISSING, "round_trip_ms": None, "why": why,
+    }  # fmt: skip
+
+
 class Remover:
     """A consumer that takes out what was not accepted in time."""
 
@@ -121,6 +135,7 @@ class Canaries:
             bridge
             for connection in self._broker.cluster.connections.values()
             for bridge in [*connection.bridges.values(), *connection.probes]
+            if not bridge.is_tried_once
         ]
         crossings = [Crossing(each, now_ns) for each in bridges]
         run = Run(request_id, crossings, now_ns + timeout_ms * NS_PER_MS, self._unlinked())
@@ -132,22 +147,26 @@ class Canaries:
         self._plan()
 
     def _unlinked(self) -> list[dict[str, Any]]:
-        """Members that should have a bridge and have none."""
-        return [
-            {
-                "connection": connection.options.name, "node": member.name, "node_id": member.node_id,
-                "connector": member.connectors[0].uri if member.connectors else None,
-                "state": MISSING, "round_trip_ms": None, "why": "it is a member, and no link leads to it",
-            }
-            for connection in self._broker.cluster.connections.values()
-            for member in connection.topology.others
-            if member.node_id not in connection.bridges and connection.may_dial(member.connectors[:1])
-        ]  # fmt: skip
+        """Members and listed places that should have a bridge and have none."""
+        rows = []
+        for connection in self._broker.cluster.connections.values():
+            name = connection.options.name
+            rows += [
+                _missing(name, member.connectors[:1], "it is a member, and no link leads to it", member)
+                for member in connection.topology.others
+                if member.node_id not in connection.bridges and connection.may_dial(member.connectors[:1])
+            ]
+            places = connection.listed_places.missing()
+            rows += [_missing(name, (place,), "it is listed, and no link leads to a node there") for place in places]
+        return rows
 
     def _begin(self, crossing: Crossing) -> None:
         bridge, store = crossing.bridge, self._broker.store
         if bridge.is_missing:
             crossing.state, crossing.why = MISSING, bridge.why
+            return
+        if bridge.state is State.GONE and bridge.node_id in self._broker.cluster.inbound:
+            crossing.state, crossing.why = MISSING, f"it has a link to this node, and none leads back: {bridge.why}"
             return
         if bridge.state is State.GONE:
             crossing.state, crossing.why = GONE, bridge.why

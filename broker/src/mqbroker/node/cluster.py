@@ -12,6 +12,7 @@ from mqbroker.cluster.remote_table import RemoteTable
 from mqbroker.config.users import Verifier
 from mqbroker.core.queue import Queue
 from mqbroker.journal.recovered import Recovered
+from mqbroker.node.accepted_peer import AcceptedPeer
 from mqbroker.node.bridge import Bridge
 from mqbroker.node.cluster_connection import ClusterConnection
 from mqbroker.node.cluster_watcher import ClusterWatcher
@@ -135,3 +136,9 @@ class Cluster:
         connection = self.connections.get(hello.connection)
         if connection is not None:
             connection.learn(hello.node_id, hello.boot_id, hello.connector)
+
+    @property
+    def inbound(self) -> set[str]:
+        """Nodes whose links to this one stand."""
+        peers = (each for each in self.broker.peers.values() if isinstance(each, AcceptedPeer))
+        return {peer.hello.node_id for peer in peers if peer.hello is not None and not peer.connection.is_dead}

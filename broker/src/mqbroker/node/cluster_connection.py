@@ -31,6 +31,7 @@ from mqbroker.node.abandoned import Abandoned
 from mqbroker.node.bridge import Bridge
 from mqbroker.node.bridge_states import State
 from mqbroker.node.handshake import Hello
+from mqbroker.node.listed_places import ListedPlaces
 
 if TYPE_CHECKING:
     from mqbroker.node.broker import Broker
@@ -39,11 +40,6 @@ if TYPE_CHECKING:
 BRIDGES_MAX: Final = 1000  # nodes that one connection leads to; others are passed over with a notice
 LEARNED: Final = (TopologyKind.ADDED, TopologyKind.RESTARTED, TopologyKind.CHANGED)
 TOLD_BY: Final = (Kind.FOUND, Kind.CHANGED, Kind.RESTARTED)
-
-
-def place_of(connector: Connector) -> tuple[str, str, int]:
-    """Where a connector leads, whatever its name."""
-    return connector.scheme, connector.host, connector.port
 
 
 class ClusterConnection:
@@ -60,6 +56,7 @@ class ClusterConnection:
             self.broker.node_id, self.broker.boot_id, options.name, self.own, options.connection_ttl, started_ms
         )
         self.listed = [connectors[name] for name in options.static_connectors]
+        self.listed_places = ListedPlaces(self, self.listed)
         self.bridges: dict[str, Bridge] = {}
         self.probes: list[Bridge] = []  # to places whose nodes are not known yet
         self._is_full_told = False
@@ -113,11 +110,7 @@ class ClusterConnection:
             if queue.kind.connection == self.options.name:
                 self._is_lost(queue.kind.forwards_to)  # until its link stands
         self._set_due()
-        for connector in self.listed:
-            if place_of(connector) != place_of(self.own):
-                probe = Bridge(self, connector, is_listed=True)
-                self.probes.append(probe)
-                probe.dial()
+        self.listed_places.start()
 
     def stop(self) -> None:
         """This node stops: nobody is dialled any more. What stands is closed with all other connections."""
@@ -151,13 +144,16 @@ class ClusterConnection:
 
     def _ask(self, connector: Connector) -> None:
         """Our own node id was heard from there: if a process with it lives there, it answers (node/rivals.py)."""
-        is_under_way = any(place_of(each.connector) == place_of(connector) for each in self.probes)
+        is_under_way = any(each.connector.place == connector.place for each in self.probes)
         if is_under_way or self.broker.is_stopping or self.broker.rivals.has_yielded:
             return
-        probe = Bridge(self, connector, is_question=True)
+        self.probe(Bridge(self, connector, is_question=True))
+
+    def probe(self, bridge: Bridge) -> None:
+        """Dial a place whose node is not known."""
         LOOK.has_touched = True
-        self.probes.append(probe)
-        probe.dial()
+        self.probes.append(bridge)
+        bridge.dial()
 
     def learn(self, node_id: str, boot_id: str, connector: Connector | None) -> None:
         """Somebody told of a node, or it did itself."""
@@ -167,14 +163,14 @@ class ClusterConnection:
             return
         if not self.may_dial((connector,)):
             return
-        is_listed = place_of(connector) in map(place_of, self.listed)
+        is_listed = connector.place in {each.place for each in self.listed}
         found = self.bridges.get(node_id)
         if found is not None:
             found.told(connector, boot_id)
             return
-        probe = next((each for each in self.probes if place_of(each.connector) == place_of(connector)), None)
-        if probe is not None and probe.state in (State.DIALLING, State.OPENING):
-            return  # it will answer for itself
+        probe = next((each for each in self.probes if each.connector.place == connector.place), None)
+        if probe is not None and probe.state in (State.DIALLING, State.OPENING) and not probe.is_look:
+            return  # it will answer for itself, sooner or later
         if probe is not None:
             probe.end("its node is known by now")
         if len(self.bridges) >= BRIDGES_MAX:
@@ -186,8 +182,8 @@ class ClusterConnection:
 
     def may_dial(self, connectors: tuple[Connector, ...]) -> bool:
         """Whether a node that is reached so is one to have a link with."""
-        places = set(map(place_of, self.listed))
-        return not self.options.allow_direct_connections_only or any(place_of(each) in places for each in connectors)
+        places = {each.place for each in self.listed}
+        return not self.options.allow_direct_connections_only or any(each.place in places for each in connectors)
 
     def _tell_full(self, node_id: str) -> None:
         LOOK.has_touched = True
@@ -209,7 +205,7 @@ class ClusterConnection:
         if before is not None:
             before.end("another link leads to the same node")
         self.probes.remove(bridge)
-        bridge.node_id = hello.node_id
+        bridge.node_id, bridge.is_look = hello.node_id, False
         self.bridges[hello.node_id] = bridge
         return True
 

@@ -1,0 +1,158 @@
+"""Names that are listed, and where they lead: to this node, to others in turn, to nobody; each is tried without end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from mqbroker.config.slices import ConnectorOptions
+from mqbroker.node import inputs as given
+from mqbroker.node.effects import Connect
+
+from tests.support.cluster_stage import PORT, ClusterNode, ClusterStage, node_id_of, options_for
+
+SLOW_MS = 31_000
+
+
+class Names(ClusterStage):
+    """Hosts that `leads` knows are names, and lead to this node, or to nobody where that is empty."""
+
+    def __init__(self, **leads: str) -> None:
+        super().__init__()
+        self.leads = leads
+
+    def dial(self, node: ClusterNode, effect: Connect) -> None:
+        """A name is resolved at each attempt."""
+        super().dial(node, replace(effect, host=self.leads.get(effect.host, effect.host) or "nobody"))
+
+    def named(self, name: str, connector: str, *static: str) -> ClusterNode:
+        """A node that says that it is reached by this connector."""
+        options = options_for(name, static, {})
+        own = ConnectorOptions("own", connector, PORT, False)
+        return self.make(name, replace(options, connectors=(own, *options.connectors[1:])), {})
+
+
+def canary(cluster: ClusterStage, node: ClusterNode) -> dict[str, Any]:
+    request = node.ask("cluster-canary", timeout_ms=1_000)
+    cluster.wait(1_500)
+    result: dict[str, Any] = node.replies[request].result
+    return result
+
+
+def moved(cluster: ClusterStage, node: ClusterNode, to: str) -> ClusterNode:
+    """The node comes back at another host, with its id and in another process."""
+    return cluster.node(to, identity={"node_id": node.identity["node_id"], "boot_id": to.encode().hex().ljust(32, "7")})
+
+
+def test_a_listed_name_that_led_to_this_node_is_tried_again() -> None:
+    cluster = Names(seed="a")
+    a = cluster.node("a", ["seed"])
+    cluster.wait(10 * SLOW_MS)
+    assert len(a.dials) == 11, "once at the start, then every 30 s"
+    assert canary(cluster, a) == {"is_whole": True, "links": []}
+    cluster.node("b")
+    cluster.leads["seed"] = "b"
+    cluster.wait(SLOW_MS)
+    assert a.state("b") == "up"
+    assert canary(cluster, a)["is_whole"]
+
+
+@pytest.mark.parametrize("end", [ClusterNode.stop, ClusterNode.crash])
+def test_a_listed_name_is_tried_where_its_node_says_another_one_of_itself_and_comes_back_elsewhere(
+    end: Callable[[ClusterNode], None],
+) -> None:
+    cluster = Names(seed="b")
+    b = cluster.node("b")
+    a = cluster.node("a", ["seed"])
+    cluster.run()
+    cluster.wait(2_000)
+    assert (a.state("b"), a.bridge("b").connector.host) == ("up", "b")
+    end(b)
+    cluster.wait(5 * SLOW_MS)
+    assert not canary(cluster, a)["is_whole"]
+    assert len(a.events("bridge-failed")) <= 1
+    cluster.leads["seed"] = "b2"
+    moved(cluster, b, "b2")
+    cluster.wait(SLOW_MS)
+    assert a.state("b") == "up"
+    assert canary(cluster, a)["is_whole"]
+
+
+def test_a_listed_name_is_tried_where_another_node_took_the_place_of_the_one_that_answered() -> None:
+    cluster = Names(seed="b")
+    b, c = cluster.node("b", ["c"]), cluster.node("c")
+    a = cluster.node("a", ["seed"])
+    cluster.wait(2_000)
+    b.crash()
+    cluster.leads.update(seed="c", b="c")
+    cluster.wait(SLOW_MS)
+    assert (a.state("b"), a.state("c"), a.bridge("c").connector.host) == ("gone", "up", "c")
+    c.stop()
+    cluster.wait(3 * SLOW_MS)
+    rows = {row["node_id"]: row["state"] for row in canary(cluster, a)["links"]}
+    assert rows == {node_id_of("b"): "gone", node_id_of("c"): "missing"}
+    cluster.leads.update(seed="c2", c="")
+    moved(cluster, c, "c2")
+    cluster.wait(SLOW_MS)
+    assert a.state("c") == "up"
+    assert canary(cluster, a)["is_whole"]
+
+
+def test_nobody_is_tried_for_names_whose_nodes_are_linked() -> None:
+    cluster = Names(one="b", other="b")
+    cluster.node("b")
+    a = cluster.node("a", ["one", "other"])
+    cluster.wait(10 * SLOW_MS)
+    assert len(a.dials) == 2
+    assert canary(cluster, a)["is_whole"]
+
+
+def test_no_name_is_tried_again_where_nobody_that_stopped_is_to_be_looked_for() -> None:
+    cluster = Names(seed="a")
+    a = cluster.node("a", ["seed"], topology_scanner_attempts=0)
+    cluster.wait(10 * SLOW_MS)
+    assert len(a.dials) == 1
+
+
+def test_a_node_is_dialled_that_is_told_of_while_its_listed_name_does_not_answer() -> None:
+    cluster = Names(seed="a")
+    a = cluster.node("a", ["seed"])
+    cluster.run()
+    cluster.leads["seed"], cluster.mute = "seed", {"seed"}
+    cluster.wait(SLOW_MS)
+    (look,) = a.broker.cluster.connections["cluster"].probes
+    assert look.is_look
+    cluster.leads["seed"] = "b"
+    b = cluster.named("b", "seed", "a")
+    cluster.wait(1_000)
+    assert (b.state("a"), a.state("b")) == ("up", "up")
+
+
+def test_reasons_that_come_in_turn_are_told_once_each_and_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name that leads to several hosts fails for several reasons, and may do so for weeks."""
+    cluster, reasons = ClusterStage(), 2
+
+    def dial(node: ClusterNode, effect: Connect) -> None:
+        node.give(given.Closed(effect.conn, f"reason {len(node.dials) % reasons}"))
+
+    monkeypatch.setattr(cluster, "dial", dial)
+    a = cluster.node("a", ["seed"])
+    cluster.wait(60_000)
+    assert len(a.dials) > 100
+    assert sorted(each["why"] for each in a.events("bridge-failed")) == ["reason 0", "reason 1"]
+    reasons = 1_000
+    cluster.wait(60_000)
+    assert len(a.events("bridge-failed")) == 10
+
+
+def test_a_node_that_is_linked_here_and_cannot_be_dialled_is_missing() -> None:
+    """Two nodes say one connector: where it leads, another one answers."""
+    cluster = Names(vip="b")
+    a = cluster.node("a")
+    b, c = cluster.named("b", "vip", "a"), cluster.named("c", "vip", "a")
+    cluster.wait(5_000)
+    assert (b.state("a"), c.state("a")) == ("up", "up")
+    rows = {row["node_id"]: row["state"] for row in canary(cluster, a)["links"]}
+    assert rows == {node_id_of("b"): "confirmed", node_id_of("c"): "missing"}
