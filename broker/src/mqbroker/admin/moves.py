@@ -33,7 +33,7 @@ from mqbroker.core.selector import Selector
 from mqbroker.core.tally import Tally
 from mqbroker.node.broker import Broker
 from mqbroker.node.inputs import AdminRequest
-from mqbroker.wire.parts import ORIGIN_ADDRESS
+from mqbroker.wire.parts import ORIGIN_ADDRESS, parts_of
 from mqbroker.wire.run import Run
 
 PURGED_MAX = 20_000  # messages of one piece
@@ -201,8 +201,11 @@ class Move(Purge):
     def act(self, segment: Segment) -> None:
         for message_id in range(segment.first_id, segment.first_id + segment.n):
             address, run = self.ready[message_id]
-            self.store.publish(address, run, is_known=True)
+            self.take_in(address, run)
         self.store.discard(self.queue, segment, MOVED)
+
+    def take_in(self, address: Address, run: Run) -> None:
+        self.store.publish(address, run, is_known=True)
 
     def result(self) -> dict[str, Any]:
         return {self.counted: self.count, "left": self.left}
@@ -212,7 +215,8 @@ class Retry(Move):
     """Sends dead letters and expired messages back to where they came from, as they were.
 
     One that came from a queue of an address with several goes to that queue alone: the others have had it. Where that
-    queue is gone, and those that are there got copies, it is left, unless the request asks for `to_address`.
+    queue is gone, and those that are there got copies, it is left, unless the request asks for `to_address`. So is a
+    value of which there is a later one.
     """
 
     counted = "retried"
@@ -247,7 +251,24 @@ class Retry(Move):
             run = retried(segment.run, index)
         except PeerFault:
             return None
-        return None if address is None or not _reaches(address, run) else (address, run)
+        if address is None or not _reaches(address, run) or self.outdated(address, run):
+            return None
+        return address, run
+
+    def take_in(self, address: Address, run: Run) -> None:
+        outdated = self.outdated(address, run)  # by one of the same piece, which was looked at before that was there
+        if outdated:
+            self.store.leaving.outdated(outdated)
+        else:
+            super().take_in(address, run)
+
+    def outdated(self, address: Address, run: Run) -> list[Queue]:
+        """Queues that have a later value of its key, which it would replace."""
+        if not any(queue.kind.last_value for queue in address.queues):
+            return []
+        (part,) = parts_of(run)
+        part.arrived_ms = self.broker.at.wall_ms
+        return [queue for queue in address.queues if queue.is_outdated(Segment(part, 0, 1, 0))]
 
     def origin_of(self, address: str, queue: str) -> Address | None:
         """What the message was in before: its queue alone if that is still there, else its address."""

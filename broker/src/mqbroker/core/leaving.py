@@ -23,6 +23,7 @@ from mqbroker.core.queue import Queue
 
 if TYPE_CHECKING:
     from mqbroker.core.store import Store
+    from mqbroker.wire.run import Run
 
 Told = Callable[[str, int, str], None]  # of which queue, how many, and why
 HOLD_MS: Final = 60_000
@@ -160,18 +161,19 @@ class Leaving:
             return
         is_taken, begin = True, segment.start
         for index in range(segment.start, segment.start + segment.n):
-            was_taken, is_taken = is_taken, self._take_in(address, segment, index, (origin, queue.kind.name, cause))
+            run = moved(segment, index, (origin, queue.kind.name), cause, is_value=queue.kind.last_value)
+            was_taken, is_taken = is_taken, self._take_in(address, run, origin)
             if is_taken != was_taken and index > begin:
                 self._leave(queue, segment.part(begin, index - begin), was_taken, (target[0], cause, why))
                 begin = index
         rest = segment.part(begin, segment.start + segment.n - begin)
         self._leave(queue, rest, is_taken, (target[0], cause, why))
 
-    def _take_in(self, address: Address, segment: Segment, index: int, said: tuple[str, str, str]) -> bool:
+    def _take_in(self, address: Address, run: Run, origin: str) -> bool:
         """Publish one of them there; whether any queue has it."""
-        store, (origin, queue, cause) = self._store, said
+        store = self._store
         before = store.unrouted_total
-        store.publish(address, moved(segment, index, (origin, queue), cause), Origin(origin))
+        store.publish(address, run, Origin(origin))
         # What diverts took in part would come again with each attempt.
         return store.unrouted_total == before or address.name in store.diverts.at
 

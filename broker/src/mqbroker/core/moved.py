@@ -33,10 +33,11 @@ DELIVERY_PREFIX: Final = "x-opt-delivery-"
 TTL_MS_MAX: Final = 0xFFFFFFFF
 
 
-def moved(segment: Segment, index: int, origin: tuple[str, str], cause: str) -> Run:
+def moved(segment: Segment, index: int, origin: tuple[str, str], cause: str, *, is_value: bool = False) -> Run:
     """Message `index` of the segment's run as it goes to another address.
 
-    `origin`: its address and its queue, empty where it was in none.
+    `origin`: its address and its queue, empty where it was in none. `is_value`: it was the value of a key, and says
+    when it came, so that it replaces no later one where it is sent back.
     """
     run = segment.run
     payload = run.payload(index)
@@ -45,6 +46,7 @@ def moved(segment: Segment, index: int, origin: tuple[str, str], cause: str) -> 
         **({ORIGIN_QUEUE: origin[1]} if origin[1] else {}),
         ORIGIN_ID: Long(run.first_id + index),
         CAUSE: cause[:CAUSE_SIZE_MAX],
+        **({INGRESS_TIME: Long(came_ms(run, index))} if is_value else {}),
     }
     try:
         return made(_rewritten(bytes(payload), notes), run.large)

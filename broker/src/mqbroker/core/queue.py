@@ -56,12 +56,12 @@ class Queue:
     """See the module's docstring. `journal_id` is 0 for a queue that is not durable."""
 
     __slots__ = (
-        "acknowledged_total", "added_total", "alone", "arriving_count", "backlog", "consumers", "counted_from_ms",
-        "delivering_count", "dispatcher", "due_ns", "expired_total", "expiring_from", "filter", "gone",
-        "idle_until_ms", "is_consumed", "is_deleted", "is_ending", "is_expiring", "is_paused", "is_used", "journal_id",
-        "killed_total", "kind", "last_values", "made_on", "meter", "next_expiry_ms", "owner", "pages", "picky_count",
-        "ran_empty", "redistributor", "replaced_total", "rested_ms", "scheduled", "scheduled_count", "scheduled_ns",
-        "takers_count", "vain_looks", "waiting", "waiting_count",
+        "acknowledged_total", "added_total", "alone", "arriving_count", "backlog", "coming_values", "consumers",
+        "counted_from_ms", "delivering_count", "dispatcher", "due_ns", "expired_total", "expiring_from", "filter",
+        "gone", "idle_until_ms", "is_consumed", "is_deleted", "is_ending", "is_expiring", "is_paused", "is_used",
+        "journal_id", "killed_total", "kind", "last_values", "made_on", "meter", "next_expiry_ms", "owner", "pages",
+        "picky_count", "ran_empty", "redistributor", "replaced_total", "rested_ms", "scheduled", "scheduled_count",
+        "scheduled_ns", "takers_count", "vain_looks", "waiting", "waiting_count",
     )  # fmt: skip
 
     def __init__(self, kind: QueueKind, journal_id: int, owner: Any = None) -> None:
@@ -78,6 +78,7 @@ class Queue:
         self.scheduled: list[tuple[int, int, Segment]] = []
         self.gone: list[tuple[str, Segment]] = []
         self.last_values: dict[str, Segment] = {}  # by its key, a message each
+        self.coming_values: dict[str, Segment] = {}  # the same of what waits for the disk
         self.waiting_count = 0
         self.scheduled_count = 0
         self.delivering_count = 0
@@ -150,12 +151,18 @@ class Queue:
         self.waiting.append(segment)
         self.waiting_count += segment.n
         self.added_total += segment.n
+        if self.kind.last_value and not segment.run.deliver_at_ms:
+            for key, piece in keyed(self.kind, segment):
+                self.coming_values[key] = piece.part(piece.start + piece.n - 1, 1)
 
     def release(self, now_ms: int = 0) -> None:
         """The oldest waiting segment is deliverable now, or scheduled from now on."""
         LOOK.has_touched = True
         segment = self.waiting.popleft()
         self.waiting_count -= segment.n
+        for key, piece in keyed(self.kind, segment) if self.coming_values else ():
+            if key in self.coming_values and self.coming_values[key].rank <= piece.rank + piece.n - 1:
+                del self.coming_values[key]
         if segment.run.deliver_at_ms > now_ms and not self.kind.is_internal:
             self._schedule(segment, segment.run.deliver_at_ms)
         else:
@@ -222,13 +229,19 @@ class Queue:
         if old is not None and self.backlog.has(old.rank):
             self.gone.append((REPLACED, self.backlog.take_at(old.rank, 1)))
 
-    def is_outdated(self, segment: Segment) -> bool:
-        """Whether one message, which another node had before, is an older value of its key than what is here."""
+    def is_outdated(self, segment: Segment, *, is_ours: bool = False) -> bool:
+        """Whether one message, which was elsewhere before, is an older value of its key than what is here.
+
+        `is_ours`: its id is one of this node, which tells of two that came at the same time which was first.
+        """
         if not self.kind.last_value:
             return False
         key, _ = next(keyed(self.kind, segment))
-        held = self.last_values.get(key) if key else None
-        return held is not None and came_ms(held.run, held.start) > came_ms(segment.run, segment.start)
+        held = (self.coming_values.get(key) or self.last_values.get(key)) if key else None
+        if held is None:
+            return False
+        here_ms, there_ms = came_ms(held.run, held.start), came_ms(segment.run, segment.start)
+        return here_ms > there_ms or (is_ours and here_ms == there_ms and held.first_id > segment.first_id)
 
     def _is_last(self, key: str, segment: Segment) -> bool:
         held = self.last_values.get(key)

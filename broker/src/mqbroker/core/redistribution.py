@@ -177,9 +177,21 @@ class Redistribution:
         if not all(queues for _, _, queues in parts):
             return False
         for index, count, queues in parts:
-            self.forward(address, segment.part(segment.start + index, count), queues)
+            if any(each.kind.last_value for each in queues):
+                self._give_back(address, segment.part(segment.start + index, count), queues)
+            else:
+                self.forward(address, segment.part(segment.start + index, count), queues)
         store.discard(queue, segment, MOVED)
         return True
+
+    def _give_back(self, address: Address, segment: Segment, queues: list[Queue]) -> None:
+        """Values that were on their way elsewhere are in queues of this node again, but for those that are outdated."""
+        for index in range(segment.start, segment.start + segment.n):
+            one = segment.part(index, 1)
+            takers = [each for each in queues if not each.is_outdated(one, is_ours=True)]
+            self._store.leaving.outdated(each for each in queues if each not in takers)
+            if takers:
+                self.forward(address, one, takers)
 
     def _group_of(self, queue: Queue) -> Group | None:
         if queue.kind.non_destructive:
