@@ -138,11 +138,7 @@ class FullProducer(Producer):
 
 
 class ExpiredDrain(Consumer):
-    """Takes what has expired: whole, and nothing that was not sent.
-
-    What was handed over to another node and has no answer is at both for a while, and expires at both, or here after it
-    was taken there: so it may come more than once, or as well as to a consumer.
-    """
+    """Takes what has expired: whole, nothing that was not sent, and nothing that came before or was taken."""
 
     def note(self, body: bytes, delivery_count: int) -> str | None:
         message_id = id_in(body) or ""
@@ -153,6 +149,11 @@ class ExpiredDrain(Consumer):
         if sent.outcome == "rejected":
             self.history.violations.append(f"unexpected: {message_id} was rejected and has expired")
         assert isinstance(self.history, ExplainedHistory)
+        is_open = message_id in self.history.forgiven or sent.is_exempt
+        is_flagged = delivery_count > 0 or message_id in self.history.released
+        is_second = message_id in self.history.expired and not is_flagged
+        if not is_open and (is_second or message_id in self.history.settle_confirmed):
+            self.history.violations.append(f"doubled: {message_id} has expired, and was taken or had expired before")
         self.history.expired.add(message_id)
         return message_id
 

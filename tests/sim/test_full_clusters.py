@@ -6,11 +6,13 @@ from unittest.mock import patch
 
 import pytest
 from mqbroker.admin.moves import Purge
+from mqbroker.core.handed_over import HandedOver
 from mqbroker.core.queue import Segment
 
 from tests.sim.full_clusters import ADMIN, FEATURES, FullClusters, features_of
 
-SEEDS = range(16)  # each of FEATURES alone, and eight draws of them
+EXPIRED_TWICE = 29  # what was at two nodes
+SEEDS = (*range(16), EXPIRED_TWICE)  # each of FEATURES alone, and draws of them
 PURGED_BY = 92  # the search begins there
 BUG_SEEDS_MAX = 60
 
@@ -40,3 +42,8 @@ def test_a_purge_that_takes_too_much_is_found() -> None:
     seeds = [seed for seed in (PURGED_BY, *range(BUG_SEEDS_MAX)) if ADMIN in features_of(seed)]
     with patch.object(Purge, "wants", _wants_all):
         assert any(FullClusters(seed).run().violations for seed in seeds)
+
+
+def test_what_expires_at_two_nodes_is_found() -> None:
+    with patch.object(HandedOver, "free_count", lambda _self, _first, count: count):
+        assert any(each.startswith("doubled") for each in FullClusters(EXPIRED_TWICE).run().violations)

@@ -249,6 +249,22 @@ def test_what_another_node_is_owed_is_not_dropped_by_mistake(operation: str, for
     assert 1 in answer.values()
 
 
+@pytest.mark.parametrize("said", [("messages-move", {"address": "elsewhere"}), ("dead-letters-retry", {})])
+def test_what_another_node_may_have_is_not_moved(said: tuple[str, dict[str, str]]) -> None:
+    operation, more = said
+    site = Site()
+    store = site.stage.broker.store
+    binding = RemoteBinding("orders", "orders", "anycast", "", NODE, NODE, 1)
+    binding.consumer_created("")
+    store.remotes.connection("c").add(binding)
+    site.do("queue-create", name="elsewhere")
+    site.send("orders", "one")
+    (queue,) = store.remotes.queues_of(NODE)
+    condition, why = site.refused(operation, queue=queue.kind.name, **more)
+    assert (condition, "cluster forget" in why) == ("amqp:precondition-failed", True)
+    assert (site.counts()[queue.kind.name], site.counts().get("elsewhere", 0)) == (1, 0)
+
+
 def test_force_ends_the_receives_of_administrators_too() -> None:
     site = Site()
     site.send("orders", "one")

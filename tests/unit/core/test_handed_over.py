@@ -58,3 +58,25 @@ def test_what_is_sent_again_is_known_whatever_is_lost(seed: int, monkeypatch: py
                 handed.settled(message, message + 1)
     assert not handed.ids.count
     assert taken == dict.fromkeys(range(1, 500), 1)
+
+
+def test_what_the_other_node_may_have_is_so_until_it_answers() -> None:
+    handed = HandedOver()
+    handed.sent(10, 5)
+    handed.sent(20, 5)
+    assert (handed.free_count(5, 10), handed.free_count(10, 3), handed.free_count(15, 5)) == (5, 0, 5)
+    assert (handed.awaited_count(12, 10), handed.awaited_count(12, 2), handed.awaited_count(16, 2)) == (3, 2, 0)
+    handed.settled(10, 12)
+    handed.refused(13, 15)
+    assert [each for each in range(10, 25) if not handed.free_count(each, 1)] == [12, *range(20, 25)]
+    assert list(handed.ids) == [(12, 15), (20, 25)], "what it refused may be sent again"
+    handed.given_up()
+    assert (handed.free_count(1, 100), list(handed.ids)) == (100, [(12, 15), (20, 25)])
+
+
+def test_before_the_first_id_there_is_nothing_to_wait_for() -> None:
+    handed = HandedOver()
+    handed.begun_before(1)
+    assert not handed.awaited.count
+    handed.begun_before(8)
+    assert (handed.free_count(7, 1), handed.free_count(8, 1), handed.room) == (0, 1, WINDOW)

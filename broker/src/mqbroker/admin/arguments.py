@@ -74,6 +74,14 @@ def check_may_drop(request: AdminRequest, queue: Queue) -> None:
         raise Refused("amqp:precondition-failed", f"{request.operation}: {why}; {advice}")
 
 
+def check_is_not_forwarded(request: AdminRequest, queue: Queue) -> None:
+    """Raises Refused where another node may have messages of the queue already: moved, they would be two."""
+    if queue.kind.is_forwarding:
+        why = f"queue {queue.kind.name!r} holds messages for node {queue.kind.forwards_to}, which may have some of them"
+        advice = "if that node does not come back, cluster forget routes them anew"
+        raise Refused("amqp:precondition-failed", f"{request.operation}: {why}; {advice}")
+
+
 def check_is_not_declared(broker: Broker, request: AdminRequest, queue: Queue) -> None:
     """Raises Refused where the file of options says that the queue is there, and the request does not say that it means
     such a queue."""

@@ -12,6 +12,7 @@ from typing import Any
 from mqbroker.admin.arguments import (
     STORE_AND_FORWARD,
     argument,
+    check_is_not_forwarded,
     check_may_drop,
     check_names,
     number,
@@ -308,13 +309,17 @@ def purge(broker: Broker, request: AdminRequest) -> None:
 def move(broker: Broker, request: AdminRequest) -> None:
     """`messages-move`."""
     check_names(request, ("queue", "address", "selector", "count_max"))
-    _start(broker, Move(broker, request, queue_named(broker, request, "queue")))
+    queue = queue_named(broker, request, "queue")
+    check_is_not_forwarded(request, queue)
+    _start(broker, Move(broker, request, queue))
 
 
 def retry(broker: Broker, request: AdminRequest) -> None:
     """`dead-letters-retry`."""
     check_names(request, ("queue", "selector", "count_max", "to_address"))
-    _start(broker, Retry(broker, request, queue_named(broker, request, "queue")))
+    queue = queue_named(broker, request, "queue")
+    check_is_not_forwarded(request, queue)
+    _start(broker, Retry(broker, request, queue))
 
 
 def _start(broker: Broker, job: Purge) -> None:

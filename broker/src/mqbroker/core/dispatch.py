@@ -238,14 +238,20 @@ class Dispatch:
         return able
 
     def _drop_expired(self, now_ms: int) -> bool:
-        """Whether there is something to hand out once what has expired is out of the way."""
+        """Whether there is something to hand out once what has expired is out of the way.
+
+        What another node may have is handed out to it, whose answer ends that.
+        """
         queue = self._queue
         backlog = queue.backlog
         while queue.is_expiring and backlog.count and 0 < backlog.head.run.expires_ms <= now_ms:
+            count = queue.free_count(backlog.head)
+            if not count:
+                break
             if self._is_enough:
                 self.is_unfinished = True
                 return False
-            self._drop(backlog.take(DROPPED_MAX))
+            self._drop(backlog.take(min(count, DROPPED_MAX)))
         return backlog.count > 0
 
     def _drop(self, segment: Segment) -> None:
@@ -338,7 +344,7 @@ class Dispatch:
         self._is_rewound = False
         start = end = min(self._seen[each] for each in room)
         for segment in queue.backlog.from_rank(start):
-            if 0 < segment.run.expires_ms <= now_ms:
+            if 0 < segment.run.expires_ms <= now_ms and queue.free_count(segment) == segment.n:
                 looked += 1
                 self.looks += 1
                 end = segment.rank + segment.n

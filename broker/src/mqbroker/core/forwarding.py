@@ -2,8 +2,9 @@
 
 One queue for each set of bindings of one address and one target that messages go to together: its attributes, which
 the journal keeps, say where they go, so nothing is written into a message. They are queues as all others: durable,
-paged, expiring by the settings of the address; only clients do not see them, and nothing in them is scheduled, because
-the time comes where the consumers are. Source: docs/adr/0012-cluster-connections.md.
+paged, expiring by the settings of the address unless the target may have the message (handed_over.py); only clients do
+not see them, and nothing in them is scheduled, because the time comes where the consumers are. Source:
+docs/adr/0012-cluster-connections.md.
 """
 
 from __future__ import annotations
@@ -61,7 +62,6 @@ class Remotes:
         self.queues: dict[Route, Queue] = {}
         self.marks = Marks()
         self.over: dict[str, None] = {}  # queues beyond a neighbour that were deleted, while something waits for them
-        self._handed_over: dict[Queue, HandedOver] = {}
         self._numbers: dict[tuple[str, str], int] = {}
         self._reserved_until = 0
 
@@ -124,22 +124,20 @@ class Remotes:
         kind = queue.kind
         route = _route_of(queue)
         LOOK.has_touched = True
+        queue.handed_over = HandedOver()
         self.queues[route] = queue
         number = int(kind.name.rpartition(".")[2])
         self._numbers[route[:2]] = max(self._numbers.get(route[:2], 0), number)
 
-    def handed_over(self, queue: Queue) -> HandedOver:
-        """What of a store-and-forward queue may be sent again."""
-        found = self._handed_over.get(queue)
-        if found is None:
-            LOOK.has_touched = True
-            found = self._handed_over[queue] = HandedOver()
-        return found
+    def restored(self) -> None:
+        """The queues are those of a process before, which may have sent whatever is in them."""
+        for queue in self.queues.values():
+            assert queue.handed_over is not None
+            queue.handed_over.begun_before(self._store.next_id)
 
     def gone(self, queue: Queue) -> None:
         """It was deleted."""
         LOOK.has_touched = True
-        self._handed_over.pop(queue, None)
         self.queues.pop(_route_of(queue), None)
         for name in queue.kind.route if self.over else ():
             if not any(name in route.names for route in self.queues):

@@ -16,6 +16,7 @@ from mqbroker.core.backlog import EXPIRED
 from mqbroker.core.kinds import RETROACTIVE
 
 if TYPE_CHECKING:
+    from mqbroker.core.backlog import Segment
     from mqbroker.core.queue import Queue
     from mqbroker.core.store import Store
 
@@ -65,21 +66,32 @@ class Overdue:
 
     def _expire(self, queue: Queue, left: int) -> int:
         """Take what has expired out of the queue, from where the last piece ended."""
-        backlog, now_ms = queue.backlog, self._store.at.wall_ms
         moves = queue.kind.routing != RETROACTIVE and self._store.settings.of(queue.kind.address).expiry_address
         LOOK.has_touched = True
-        for segment in backlog.from_rank(queue.expiring_from):
-            if left <= 0:
-                return left
-            first, end = max(segment.rank, queue.expiring_from), segment.rank + segment.n
-            left -= 1
-            if not 0 < segment.run.expires_ms <= now_ms:
-                queue.note_expiry(segment)
-                queue.vain_looks += 1
-            else:
-                end = min(end, first + left // work.MADE_ANEW + 1) if moves else end
-                queue.gone.append((EXPIRED, backlog.take_at(first, end - first)))
-                left -= work.MADE_ANEW * (end - first) if moves else work.DROPPED
-            queue.expiring_from = end
-        queue.end_expiring(now_ms + queue.vain_looks // LOOKS_PER_MS)
+        for segment in queue.backlog.from_rank(queue.expiring_from):
+            while queue.expiring_from < segment.rank + segment.n:
+                if left <= 0:
+                    return left
+                left -= self._look(queue, segment, left // work.MADE_ANEW + 1 if moves else 0)
+        queue.end_expiring(self._store.at.wall_ms + queue.vain_looks // LOOKS_PER_MS)
         return left
+
+    def _look(self, queue: Queue, segment: Segment, moved_max: int) -> int:
+        """At the next messages, which are of a segment and alike; `moved_max`: so many may go to another address, 0: to
+        none. Says how much work that was.
+        """
+        first = max(segment.rank, queue.expiring_from)
+        part = segment.part(segment.start + first - segment.rank, segment.rank + segment.n - first)
+        LOOK.has_touched = True
+        if not 0 < segment.run.expires_ms <= self._store.at.wall_ms:
+            queue.note_expiry(segment)
+        elif count := queue.free_count(part):
+            count = min(count, moved_max or count)
+            queue.gone.append((EXPIRED, queue.backlog.take_at(first, count)))
+            queue.expiring_from = first + count
+            return 1 + (work.MADE_ANEW * count if moved_max else work.DROPPED)
+        elif queue.handed_over is not None:
+            part = part.part(part.start, queue.handed_over.awaited_count(part.first_id, part.n))
+        queue.vain_looks += 1
+        queue.expiring_from = first + part.n
+        return 1

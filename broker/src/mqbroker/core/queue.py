@@ -26,6 +26,7 @@ from mqbroker.core.moved import came_ms
 from mqbroker.core.pages import Pages
 
 if TYPE_CHECKING:
+    from mqbroker.core.handed_over import HandedOver
     from mqbroker.core.redistribution import Redistributor
 
 __all__ = ["Consumer", "Queue", "QueueKind", "Segment"]
@@ -58,10 +59,10 @@ class Queue:
     __slots__ = (
         "acknowledged_total", "added_total", "alone", "arriving_count", "backlog", "coming_values", "consumers",
         "counted_from_ms", "delivering_count", "dispatcher", "due_ns", "expired_total", "expiring_from", "filter",
-        "gone", "idle_until_ms", "is_consumed", "is_deleted", "is_ending", "is_expiring", "is_paused", "is_used",
-        "journal_id", "killed_total", "kind", "last_values", "made_on", "meter", "next_expiry_ms", "owner", "pages",
-        "picky_count", "ran_empty", "redistributor", "replaced_total", "rested_ms", "scheduled", "scheduled_count",
-        "scheduled_ns", "takers_count", "vain_looks", "waiting", "waiting_count",
+        "gone", "handed_over", "idle_until_ms", "is_consumed", "is_deleted", "is_ending", "is_expiring", "is_paused",
+        "is_used", "journal_id", "killed_total", "kind", "last_values", "made_on", "meter", "next_expiry_ms", "owner",
+        "pages", "picky_count", "ran_empty", "redistributor", "replaced_total", "rested_ms", "scheduled",
+        "scheduled_count", "scheduled_ns", "takers_count", "vain_looks", "waiting", "waiting_count",
     )  # fmt: skip
 
     def __init__(self, kind: QueueKind, journal_id: int, owner: Any = None) -> None:
@@ -74,6 +75,7 @@ class Queue:
         self.meter: Meter | None = None  # of its address, if that has a bound
         self.backlog = Backlog()
         self.pages: Pages | None = None  # what is not in memory, while there is any
+        self.handed_over: HandedOver | None = None  # of a store-and-forward queue
         self.waiting: deque[Segment] = deque()
         self.scheduled: list[tuple[int, int, Segment]] = []
         self.gone: list[tuple[str, Segment]] = []
@@ -218,6 +220,15 @@ class Queue:
             self.is_expiring = True
             if not self.next_expiry_ms or expires_ms < self.next_expiry_ms:
                 self.next_expiry_ms = expires_ms
+
+    def look_for_expired(self) -> None:
+        """What had to stay although it has expired need not any more."""
+        LOOK.has_touched = True
+        self.is_expiring, self.next_expiry_ms = True, 1
+
+    def free_count(self, segment: Segment) -> int:
+        """How many of these, from the first on, leave once they have expired: no other node may have them."""
+        return segment.n if self.handed_over is None else self.handed_over.free_count(segment.first_id, segment.n)
 
     def _replace(self, key: str, segment: Segment) -> None:
         """The last value of a key replaces an earlier one, if nobody is being given that just now."""

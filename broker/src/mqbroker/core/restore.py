@@ -65,6 +65,7 @@ def bring_back(store: Store, recovered: Recovered, by_id: dict[int, Queue], file
     `files`: id -> bytes of all files of large messages.
     """
     suspect: Range | None = None
+    store.remotes.restored()
     for queue_id, found, is_suspect in found_in(recovered, store.at.wall_ms):
         queue, piece, large = by_id[queue_id], found.piece, found.large_run()
         if large is not None and not store.large.is_whole(large, files, queue_id):

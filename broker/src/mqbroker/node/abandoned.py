@@ -57,7 +57,11 @@ class Abandoned:
         for queue in queues:
             if queue not in taking:
                 taking[queue] = AbandonedConsumer(self._store, action)
+                if queue.handed_over is not None:
+                    queue.handed_over.given_up()
+                queue.look_for_expired()
                 self._store.join(queue, taking[queue])
+                self._store.watch(queue)
         return count
 
     def end(self, node_id: str) -> None:
@@ -66,3 +70,5 @@ class Abandoned:
         for queue, consumer in self._consumers.pop(node_id, {}).items():
             if consumer in queue.consumers:
                 self._store.leave(queue, consumer)
+            if queue.handed_over is not None:
+                queue.handed_over.begun_before(self._store.next_id)

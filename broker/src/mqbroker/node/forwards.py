@@ -53,7 +53,8 @@ class ForwardConsumer(LinkConsumer):
         self.forwards = forwards
         self.rivals: list[Queue] = []  # others whose messages go to some of the same queues
         self.is_refused = False  # the other node has no queue for it: everything is routed again
-        self.handed_over = forwards.peer.broker.store.remotes.handed_over(queue)
+        assert queue.handed_over is not None
+        self.handed_over = queue.handed_over
         self._again = IdRanges()  # what went out on earlier links, may be sent again, and did not on this one
         for first, end in self.handed_over.ids:
             self._again.add(first, end)
@@ -350,6 +351,8 @@ class Forwards:
 
     def _hold(self, queue: Queue, segment: Segment) -> None:
         """The other node has forgotten the way to a subscription beyond it: it is asked again when it may know it."""
+        if queue.handed_over is not None:
+            queue.handed_over.refused(segment.first_id, segment.first_id + segment.n)
         self.peer.broker.store.give_back(queue, segment, was_delivered=False)
         consumer = self.consumers.get(queue)
         if consumer is not None and consumer.link.is_attached:
