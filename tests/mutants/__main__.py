@@ -2,7 +2,8 @@
 
 A module of MODULES and a line of it are drawn, and one of the breaks that are possible there (operators.py, by
 cosmic-ray); its tests run against a copy of the sources that has it until one fails. A break that no test notices
-survives: it is shown, and fails the run unless equivalent.toml has it with the reason why it changes nothing. The
+survives: it is shown, and fails the run unless equivalent.toml has it with the reason why it changes nothing. At the
+end, also of a run that is cut off, stands how many of each module were tried, noticed and not. The
 working tree is not touched. Needs cosmic-ray (requirements/soak.lock).
 """
 
@@ -12,14 +13,17 @@ import argparse
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import time
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from tests.mutants.operators import Mutant, mutant_of, places_in
+from tests.mutants.tally import Tally
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 SOURCES: Final = ROOT / "broker" / "src" / "mqbroker"
@@ -36,6 +40,7 @@ CLUSTER: Final = (
         "tests/unit/core/test_id_ranges.py", "tests/unit/core/test_marks.py", "tests/unit/node/test_forwards.py",
         "tests/unit/node/test_forwards_beyond.py", "tests/unit/node/test_unanswered.py",
         "tests/unit/node/test_old_journals.py", "tests/unit/node/test_marks_on_links.py",
+        "tests/unit/node/test_expiry_between_nodes.py",
     ),
     ("tests/golden", "tests/sim/test_clusters.py", "tests/sim/test_old_copies.py"),
 )  # fmt: skip
@@ -43,6 +48,20 @@ DISK: Final = (
     ("tests/unit/io/test_disk.py",),
     ("tests/crash/test_settling.py", "tests/crash/test_large_points.py", "tests/crash/test_crash_points.py"),
 )
+BY_TURNS: Final = (
+    (
+        "tests/unit/core/test_remains.py", "tests/unit/node/test_overdue.py", "tests/unit/node/test_time.py",
+        "tests/unit/node/test_expiry_between_nodes.py", "tests/unit/node/test_bystander_work.py",
+    ),
+    ("tests/unit/core/test_store.py", "tests/unit/core/test_queue.py", "tests/unit/node/test_flood_work.py"),
+)  # fmt: skip
+POSTS: Final = (
+    (
+        "tests/unit/node/test_gathered_posts.py", "tests/unit/core/test_transaction.py",
+        "tests/unit/node/test_transactions_by_turns.py",
+    ),
+    ("tests/unit/node/test_coordinator.py", "tests/unit/node/test_transaction_crash.py"),
+)  # fmt: skip
 # By module: the tests that are to notice.
 MODULES: Final = {
     **{f"journal/{name}": JOURNAL for name in (
@@ -51,6 +70,8 @@ MODULES: Final = {
     )},
     **{f"core/{name}": CLUSTER for name in ("arrivals", "forwarding", "handed_over", "id_ranges", "marks")},
     "node/forwards": CLUSTER,
+    "core/gathering": POSTS,
+    **dict.fromkeys(("core/overdue", "core/remains", "node/chores"), BY_TURNS),
     "io/disk": DISK,
 }  # fmt: skip
 
@@ -60,47 +81,59 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--seconds", type=float, default=600, help="how long (default: %(default)g)")
     parser.add_argument("--seed", type=int, default=1, help="of the breaks that are drawn (default: %(default)s)")
-    parser.add_argument("--module", choices=sorted(MODULES), help="one module alone")
+    parser.add_argument("--module", choices=sorted(MODULES), action="append", help="this one, or these, alone")
     options = parser.parse_args()
-    draw = random.Random(options.seed)
-    modules = [options.module] if options.module else sorted(MODULES)
+    signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit("it was cut off"))
+    modules = options.module or sorted(MODULES)
     sources = {module: (SOURCES / f"{module}.py").read_text(encoding="utf-8") for module in modules}
-    places = [
-        (module, [(line, *one) for one in found])
-        for module in modules
-        for line, found in sorted(places_in(sources[module]).items())
-    ]
-    draw.shuffle(places)
-    known = {(one["module"], one["before"], one["after"]) for one in tomllib.loads(KNOWN.read_text())["equivalent"]}
-    deadline_s = time.monotonic() + options.seconds
-    overlay = Overlay(ROOT / ".build" / "mutants" / str(os.getpid()))
-    noticed, survivors, sound = 0, list[Mutant](), set[str]()
+    places = {module: sorted(places_in(source).items()) for module, source in sources.items()}
+    tally = Tally({module: len(found) for module, found in places.items()})
+    overlay = Overlay(ROOT / ".build" / "mutants" / str(os.getpid()), time.monotonic() + options.seconds)
     try:
-        for module, here in places:
-            if time.monotonic() > deadline_s:
-                break
-            if module not in sound:
-                overlay.check(module)
-                sound.add(module)
-            mutant = mutant_of(module, sources[module], draw.choice(here))
-            if mutant is None or (mutant.module, mutant.before, mutant.after) in known:
-                continue
-            if overlay.notices(mutant):
-                noticed += 1
-            else:
-                survivors.append(mutant)
-                print(f"SURVIVED {mutant}", flush=True)
+        run(overlay, tally, mutants(sources, places, random.Random(options.seed)))
+    except TimeIsOver:
+        pass
     finally:
         overlay.remove()
-    print(f"{noticed} breaks were noticed, {len(survivors)} were not, of {len(places)} lines from seed {options.seed}")
-    return 1 if survivors else 0
+        print(f"{tally} from seed {options.seed}", flush=True)
+    return 1 if tally.survived.total() else 0
+
+
+def mutants(sources: dict[str, str], places: dict[str, list[Any]], draw: random.Random) -> Iterator[Mutant]:
+    """One break of each line, in any order, but for those that are known to change nothing."""
+    known = {(one["module"], one["before"], one["after"]) for one in tomllib.loads(KNOWN.read_text())["equivalent"]}
+    lines = [(module, [(line, *one) for one in here]) for module, found in places.items() for line, here in found]
+    draw.shuffle(lines)
+    for module, here in lines:
+        mutant = mutant_of(module, sources[module], draw.choice(here))
+        if mutant is not None and (mutant.module, mutant.before, mutant.after) not in known:
+            yield mutant
+
+
+def run(overlay: Overlay, tally: Tally, drawn: Iterator[Mutant]) -> None:
+    """Try them until the time is over."""
+    sound = set[str]()
+    for mutant in drawn:
+        if mutant.module not in sound:
+            overlay.check(mutant.module)
+            sound.add(mutant.module)
+        if overlay.notices(mutant):
+            tally.noticed[mutant.module] += 1
+        else:
+            tally.survived[mutant.module] += 1
+            print(f"SURVIVED {mutant}", flush=True)
+
+
+class TimeIsOver(Exception):
+    """What was under way is not counted."""
 
 
 class Overlay:
     """A copy of the sources that goes before the installed ones."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, deadline_s: float) -> None:
         self.folder = folder
+        self._deadline_s = deadline_s
         shutil.copytree(SOURCES, folder / "mqbroker", ignore=shutil.ignore_patterns("__pycache__"))
 
     def remove(self) -> None:
@@ -112,7 +145,10 @@ class Overlay:
         found = self._run((sys.executable, "-c", "import mqbroker; print(mqbroker.__file__)")).stdout
         if not found.startswith(str(self.folder)):
             raise SystemExit(f"tests would see {found.strip()}, not {self.folder}")
-        done = self._tests(MODULES[module][0])
+        try:
+            done = self._tests(MODULES[module][0])
+        except subprocess.TimeoutExpired:
+            raise TimeIsOver from None
         if done.returncode:
             raise SystemExit(f"tests of {module} fail without any break:\n{done.stdout[-3000:]}")
 
@@ -124,13 +160,18 @@ class Overlay:
         try:
             return any(self._tests(tests).returncode != 0 for tests in MODULES[mutant.module])
         except subprocess.TimeoutExpired:
+            if time.monotonic() >= self._deadline_s:
+                raise TimeIsOver from None
             return True
         finally:
             place.write_text(whole, encoding="utf-8")
 
     def _tests(self, tests: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
         pytest = (sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--timeout=120")
-        return self._run((*pytest, *tests), TEST_S_MAX)
+        left_s = self._deadline_s - time.monotonic()
+        if left_s <= 0:
+            raise TimeIsOver
+        return self._run((*pytest, *tests), min(TEST_S_MAX, left_s))
 
     def _run(self, command: tuple[str, ...], timeout_s: float = 60) -> subprocess.CompletedProcess[str]:
         path = os.pathsep.join([str(self.folder), *filter(None, [os.environ.get("PYTHONPATH")])])
