@@ -158,3 +158,28 @@ def test_deadlines_of_one_moment_fire_a_few_in_a_step() -> None:
         assert before - len(stage.broker.store.addresses) <= FIRED_MAX * (steps + 1)
     assert steps >= 2
     assert not stage.broker.store.addresses
+
+
+@pytest.mark.parametrize("expiry_address", ["expired", "", "orders"])
+def test_messages_that_expire_as_their_queue_goes_are_moved_before(expiry_address: str) -> None:
+    """The queue is idle for as long as they may live. Where they have to stay, it stays with them."""
+    stage = Stage(options_with(address_settings={"orders": {"expiry_address": expiry_address}}))
+    stage.admin("queue-create", name="expired")
+    store = stage.broker.store
+    conn = stage.accept()
+    stage.talk(conn, GO + frames.receiver("orders"))
+    stage.give(given.Closed(conn, "lost"))
+    stage.step()
+    queue = store.queues["orders"]
+    left_ms = queue.idle_until_ms - stage.at.wall_ms
+    publish(stage, [build_message(b"x", durable=True, header=Header(durable=True, ttl=left_ms))] * 3)
+    stage.run()
+    stage.wait(left_ms)
+    stage.run()
+    held = sum(each.message_count for each in store.queues.values())
+    assert held == (3 if expiry_address else 0)
+    assert ("orders" in store.queues) is (expiry_address == "orders")
+    assert (store.memory.held_bytes > 0) is (held > 0)
+    stage.crash()
+    stage.start()
+    assert sum(each.message_count for each in stage.broker.store.queues.values()) == held

@@ -65,10 +65,10 @@ class Idle:
     def look(self, queue: Queue) -> None:
         """A time has come that mattered to the queue, and what was due of its messages is done."""
         store = self._store
+        store.changed(queue)  # first, because what has just left is not gone with the queue: it goes where it is to
         if 0 < queue.idle_until_ms <= store.at.wall_ms:
             self.queue_due(queue)
         if not queue.is_deleted:
-            store.changed(queue)
             store.watch(queue)
 
     def queue_due(self, queue: Queue) -> None:
