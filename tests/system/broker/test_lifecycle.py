@@ -185,6 +185,17 @@ def test_an_identity_that_cannot_be_read_starts_nothing(make_broker: Make, text:
     assert failed_start(broker)[0] == 6
 
 
+@pytest.mark.parametrize("name", ["identity.json", "journal/journal-0000000001.mqj"])
+def test_a_directory_in_the_place_of_a_file_starts_nothing(make_broker: Make, name: str) -> None:
+    broker = make_broker()
+    broker.prepare()
+    (broker.data_directory / name).unlink(missing_ok=True)
+    (broker.data_directory / name).mkdir(parents=True)
+    code, log = failed_start(broker)
+    assert (code, "Traceback" in log) == (6, False)
+    assert "Is a directory and no regular file" in log
+
+
 def test_a_disk_that_refuses_a_write_ends_the_node_and_loses_nothing_acknowledged(broker: BrokerProcess) -> None:
     send(broker, ["acknowledged 1", "acknowledged 2"])
     # From now on the kernel refuses writes beyond 64 KiB of a file, as a full disk would; the log stays below.

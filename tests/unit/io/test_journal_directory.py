@@ -6,9 +6,10 @@ import errno
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
-from mqbroker.base.errors import StorageFault
+from mqbroker.base.errors import StorageFault, Unusable
 from mqbroker.config.options import defaults
 from mqbroker.io.disk import Disk
 from mqbroker.io.files import Files
@@ -116,7 +117,19 @@ def test_a_file_that_can_not_be_read_is_named(path: Path) -> None:
         directory_at(path, files=UnreadableFiles()).load()
 
 
-def test_a_path_that_is_no_directory_is_named(tmp_path: Path) -> None:
+def test_a_path_that_is_no_directory_is_named_and_no_start_would_find_another(tmp_path: Path) -> None:
     (tmp_path / "journal").write_text("a file")
-    with pytest.raises(StorageFault, match=f"{tmp_path}/journal"):
+    with pytest.raises(Unusable, match=f"{tmp_path}/journal: .*; move it away"):
         directory_at(tmp_path / "journal").load()
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo, lambda file: file.symlink_to("nowhere")])
+@pytest.mark.parametrize("on_damage", ["stop", "truncate"])
+def test_what_stands_in_the_place_of_a_file_is_named_and_stays(path: Path, make: Any, on_damage: str) -> None:
+    """No further start would find anything else, so none is tried."""
+    file = path / file_name(2)
+    file.unlink()
+    make(file)
+    with pytest.raises(Unusable, match=r"journal-0000000002\.mqj: Is a .* and no regular file; move it away"):
+        directory_at(path, on_damage).load()
+    assert numbers(path) == [file_name(1), file_name(2), file_name(3)]

@@ -22,6 +22,7 @@ FORMAT = 1
 FILE_NAME = "identity.json"
 JOURNAL_NAME = "journal"
 FILE_BYTES_MAX = 64 * 1024
+RESTORE = "restore it from a copy, its node id is also in the header of each journal file"
 MACHINE_ID_FILE = Path("/etc/machine-id")
 MACHINE_ID_UNKNOWN = "unknown"
 ASIDE_MAX = 100
@@ -65,6 +66,8 @@ def load(data_directory: Path) -> Identity | None:
             content = stream.read(FILE_BYTES_MAX)
     except FileNotFoundError:
         return None
+    except regular.NotRegular as error:
+        raise Unusable(str(file), -1, f"cannot be read: {error.strerror}", RESTORE) from None
     except OSError as error:
         raise StorageFault(
             str(file), -1, f"cannot be read: {error.strerror}", "give the broker's user access"
@@ -73,7 +76,6 @@ def load(data_directory: Path) -> Identity | None:
 
 
 def _parsed(file: Path, content: bytes) -> Identity:
-    remedy = "restore it from a copy, its node id is also in the header of each journal file"
     try:
         raw = json.loads(content)
         if raw["format"] != FORMAT:
@@ -88,7 +90,7 @@ def _parsed(file: Path, content: bytes) -> Identity:
             inode=int(raw["inode"]),
         )
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
-        raise Unusable(str(file), -1, "is not an identity", remedy) from None
+        raise Unusable(str(file), -1, "is not an identity", RESTORE) from None
 
 
 def mismatches(identity: Identity, data_directory: Path, machine: str) -> list[str]:

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from mqbroker.base.errors import StorageFault
+from mqbroker.base.errors import StorageFault, Unusable
 from mqbroker.config.slices import JournalOptions
 from mqbroker.io import regular
 from mqbroker.io.files import ZEROS, Files
@@ -33,6 +33,8 @@ UNNAMED_SUFFIX = ".unused"
 # Which missing files a start goes on without, until the journal itself says so (`_note_forgone`).
 FORGONE_NAME: Final = "journal-forgone"
 BLOCK_BYTES: Final = 4096
+# Something else stands in the place of a file or a directory, and will at the next start.
+IN_THE_WAY: Final = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ELOOP)
 _NAME = re.compile(r"journal-([0-9]{10,20})\.mqj")
 _FORGONE = re.compile(r"([0-9]{1,20}) ([0-9]{1,20})", re.ASCII)
 _SET_ASIDE = re.compile(r"journal-[0-9]{10,20}\.mqj\.damaged-[0-9]+")
@@ -294,9 +296,9 @@ def _whole_blocks(size_bytes: int) -> int:
 
 def fault_of(error: OSError, directory: Path) -> StorageFault:
     """What the operating system said, as the fault that stops the node."""
-    if isinstance(error, regular.NotRegular):
-        remedy = "move it away, and restore the file if it had been one"
-        return StorageFault(str(error.filename), -1, str(error.strerror), remedy)
+    if isinstance(error, regular.NotRegular) or error.errno in IN_THE_WAY:
+        remedy = "move it away, and restore the file or the directory if it had been one"
+        return Unusable(str(error.filename or directory), -1, error.strerror or str(error), remedy)
     remedies = {
         errno.ENOSPC: "free space on that file system, then start the broker again",
         errno.EDQUOT: "raise the quota of the broker's user, then start the broker again",
