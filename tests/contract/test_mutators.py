@@ -15,8 +15,7 @@ from tests.support.mutators import ROOMS, Function, files_of, functions, unanswe
 OUTSIDE = frozenset(f"node/broker.py:Broker.{name}" for name in (
     "__init__", "_handlers_of_inputs", "step", "_dispatch", "_seal", "_collect", "_synced",
     "_closed", "_write_blocked", "_done", "_failed", "_disk", "_space", "_certificates_in_use", "_admin",
-    "_admin_closed", "_cluster_key_changed", "_relieve", "_relieve_addresses", "take_options", "take_users", "stop",
-    "_close_all",
+    "_admin_closed", "_cluster_key_changed", "_relieve", "_relieve_addresses", "take_options", "take_users",
 ))  # fmt: skip
 
 # File, or file:function, and why nobody notices what is left half done.

@@ -54,4 +54,4 @@ def stop(broker: Broker, request: AdminRequest) -> None:
     """`stop`: gracefully."""
     broker.notice(Level.INFO, "stop-requested", session=request.session)
     broker.reply(request.id, {})
-    broker.stop(Stop())
+    broker.stopping.stop(Stop())

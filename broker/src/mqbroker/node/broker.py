@@ -13,7 +13,6 @@ from typing import Any, Final
 
 from mqbroker import __version__
 from mqbroker.amqp.links import ReceiverLink, SenderLink
-from mqbroker.amqp.work import NO_BOUND
 from mqbroker.base.errors import Bug
 from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level, Notice
@@ -43,7 +42,7 @@ from mqbroker.node.counters import Counters
 from mqbroker.node.deployment import deploy
 from mqbroker.node.discovery import Discovery
 from mqbroker.node.draining import end_drains
-from mqbroker.node.effects import AdminReply, Batch, Close, DeleteSegment, Effect, Halt, ReadPage, Send
+from mqbroker.node.effects import AdminReply, Batch, Close, DeleteSegment, Effect, ReadPage, Send
 from mqbroker.node.group_gate import GroupGate
 from mqbroker.node.grouping import GroupingHandler
 from mqbroker.node.happenings import Happenings
@@ -60,6 +59,7 @@ from mqbroker.node.relay import Relay
 from mqbroker.node.reloads import Reloads
 from mqbroker.node.rivals import Rivals
 from mqbroker.node.routing import Routing
+from mqbroker.node.stopping import Stopping
 from mqbroker.node.termini import Termini
 from mqbroker.node.timers import Timers
 from mqbroker.node.turns import CALM_WORK, RECENT_NS, Turns, watch
@@ -129,7 +129,7 @@ class Broker:
         for finding in recovered.findings:
             self.happenings.add(finding, at.wall_ms)
         self.termini = Termini(self)
-        self.is_stopping = self.is_disk_full = False
+        self.stopping, self.is_stopping, self.is_disk_full = Stopping(self), False, False
         self.effects: list[Effect] = []
         self.touched: dict[int, Peer] = {}
         self.starved: dict[ReceiverLink, Peer] = {}
@@ -181,7 +181,7 @@ class Broker:
             given.UsersChanged: self.reloads.users_changed,
             given.ClusterKeyChanged: self._cluster_key_changed,
             given.OptionsChanged: self.reloads.options_changed,
-            given.Stop: self.stop,
+            given.Stop: self.stopping.stop,
         }
 
     def step(self, inputs: list[given.Input], at: At) -> Batch:
@@ -194,6 +194,8 @@ class Broker:
                 self._received(each)  # nearly all are: without a look into the table
             else:
                 handlers[type(each)](each)
+        if self.stopping.is_over:
+            return self._batch(None, None, more=False)
         self.turns.go_on()
         more = self.timers.fire(at.monotonic_ns)
         if self.store.memory.is_tight:
@@ -218,9 +220,12 @@ class Broker:
             self.effects.append(DeleteSegment(self.next_effect_id(), segment))
         append = self._seal()
         self._collect()
+        return self._batch(append, self.timers.wake_at_ns, more=more or self.turns.is_due)
+
+    def _batch(self, append: Append | None, wake_at_ns: int | None, *, more: bool) -> Batch:
         effects, self.effects = self.effects, []
         notices, self._notices = self._notices, []
-        return Batch(append, effects, self.timers.wake_at_ns, notices, more or self.turns.is_due)
+        return Batch(append, effects, wake_at_ns, notices, more)
 
     # -- the end of a step ---------------------------------------------------------------------------------------------
 
@@ -252,6 +257,7 @@ class Broker:
         return bool(dirty)
 
     def _seal(self) -> Append | None:
+        self.stopping.end_journal()
         decisions = self.store.decisions
         append = self.journal.take(decisions.is_forming)
         if append is not None:
@@ -416,24 +422,6 @@ class Broker:
         self.termini.slow_consumers.watch_all()
         self.store.idle.settings_changed()
         return remarks
-
-    def stop(self, given_: given.Stop) -> None:
-        """First everything that was taken in is answered, then connections close, then the journal, then the node."""
-        if not self.is_stopping:
-            self.is_stopping = True
-            self.discovery.stop()
-            self.cluster.stop()
-            self.routing.stop()
-            self.large.when_finished(lambda: self.store.decisions.wait_for_earlier(self._close_all))
-
-    def _close_all(self) -> None:
-        for peer in list(self.peers.values()):
-            peer.connection.allowance = NO_BOUND  # nothing of it may come behind the journal's end
-            peer.close("amqp:connection:forced", "the broker stops")
-            peer.received(b"")
-        self.local.close_all()
-        self.journal.stop()
-        self.store.decisions.wait(lambda: self.effects.append(Halt(0)))
 
     # -- room ----------------------------------------------------------------------------------------------------------
 
