@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 from mqbroker.core.address import MULTICAST
 from mqbroker.core.kinds import kind_of
+from mqbroker.core.leaving import HOLD_MS
 from mqbroker.wire.sections import Header, Properties
 
 from tests.support.cluster_stage import ClusterNode, ClusterStage, node_id_of
 from tests.support.large_messages import Producer
 
 TTL_MS = 5_000
-TO_EXPIRY = {"address_settings": {"news": {"expiry_address": "expired"}}}
+TO_EXPIRY = {"address_settings": {"news": {"expiry_address": "expired"}, "expired": {"auto_create_queues": False}}}
 
 
 def pair(**changes: Any) -> tuple[ClusterStage, ClusterNode, ClusterNode]:
@@ -221,3 +222,17 @@ def test_what_the_next_node_refuses_is_not_there_and_expires_here() -> None:
     assert waiting(a) == 3
     cluster.wait(TTL_MS + 1_000)
     assert (waiting(a), expired(a, b, c)) == (0, [3, 0, 1])
+
+
+def test_what_the_expiry_address_does_not_take_stays_until_it_does() -> None:
+    cluster, a, b = pair()
+    a.admin("queue-delete", name="expired")
+    part(cluster)
+    publish(a, 3, "first")
+    for _ in range(2):
+        cluster.wait(HOLD_MS)
+        assert waiting(a) == 3
+    assert sum(each["count"] for each in a.events("messages-held")) >= 3
+    a.admin("queue-create", name="expired")
+    cluster.wait(HOLD_MS)
+    assert (waiting(a), expired(a, b), a.broker.store.leaving.left_totals["expired"]) == (0, [3, 0], 3)

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 from mqbroker.admin.metrics import of_node
+from mqbroker.core.leaving import HOLD_MS
 from mqbroker.node import inputs as given
+from mqbroker.node.abandoned import TAKEN_MAX
 from mqbroker.wire.sections import Header
 from mqbroker.wire.types import Described, Symbol
 
@@ -422,14 +424,49 @@ def test_or_become_dead_letters() -> None:
     )
 
 
-def test_or_are_gone_and_told_of_where_the_address_does_not_take_them() -> None:
-    """What waits for a node that is given up would be held for good."""
+def test_which_stay_where_the_address_does_not_take_them_and_go_once_it_does() -> None:
     cluster, a, _ = lost_with_five("dead-letter", takes_dead=False)
-    cluster.wait(1_000)
-    assert waiting(a, "b") == 0
-    assert a.broker.store.leaving.lost_totals["killed"] == 5
-    assert a.broker.store.leaving.held_total == 0
-    assert a.events("messages-lost")
+    for _ in range(3):
+        cluster.wait(HOLD_MS)
+        assert waiting(a, "b") == 5
+    assert a.broker.store.leaving.lost_totals["killed"] == 0
+    assert sum(each["count"] for each in a.events("messages-held")) >= 5
+    a.admin("queue-create", name="letters", address="dead")
+    cluster.wait(HOLD_MS)
+    assert (waiting(a, "b"), a.broker.store.queues["letters"].message_count) == (0, 5)
+    assert a.broker.store.leaving.left_totals["killed"] == 5
+
+
+def test_which_go_to_the_node_where_it_is_back_first() -> None:
+    cluster, a, b = lost_with_five("dead-letter", takes_dead=False)
+    b.start()
+    Consumer(b, "again", credit=0)
+    cluster.wait(HOLD_MS + 2_500)
+    assert (waiting(a, "b"), b.broker.store.queues["orders"].message_count) == (0, 5)
+    assert a.broker.store.leaving.lost_totals["killed"] == 0
+
+
+def test_a_refused_message_is_not_tried_with_all_that_are_behind_it() -> None:
+    """A thousand of them a minute are enough to see it."""
+    cluster, a, b = pair(options={"address_settings": {"#": {"dead_letter_address": "dead"},
+                                                       "dead": {"auto_create_queues": False}}})  # fmt: skip
+    Consumer(b, credit=0)
+    cluster.run()
+    cluster.silence(b)
+    producer = Producer(a)
+    for number in range(3 * TAKEN_MAX):
+        producer.send(b"%d" % number)
+        if not producer.link.credit:
+            a.run()
+    cluster.run()
+    b.crash()
+    cluster.run()
+    a.admin("cluster-forget", node_id=node_id_of("b"), action="dead-letter")
+    cluster.run()
+    assert 0 < a.broker.store.leaving.held_total <= TAKEN_MAX
+    a.admin("queue-create", name="letters", address="dead")
+    cluster.wait(HOLD_MS + 2_000)
+    assert (waiting(a, "b"), a.broker.store.queues["letters"].message_count) == (0, 3 * TAKEN_MAX)
 
 
 def test_or_wait() -> None:

@@ -89,12 +89,9 @@ class Leaving:
     def _hold(self, queue: Queue, segment: Segment, why: str, reason: str) -> None:
         """They stay where they are, because the address that is to have them does not take them, and try again later.
 
-        What waits for another node is bound to an order, and to a node that may be gone for good: it does not wait.
+        What waits for another node does so too, though later ones pass it then.
         """
         store, due_ms = self._store, self._store.at.wall_ms + HOLD_MS
-        if queue.kind.is_internal:
-            self._lose(queue, segment, why, reason)
-            return
         LOOK.has_touched = True
         self.held_total += segment.n
         if why == EXPIRED:

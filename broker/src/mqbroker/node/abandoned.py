@@ -1,7 +1,8 @@
 """Messages for a node that does not come back: they are routed anew, or become dead letters, as `on-node-lost` says.
 
 A consumer of the broker's own takes them out of their store-and-forward queues, so however many there are, each step
-does a bounded part. It leaves when the node is back.
+does a bounded part. It leaves when the node is back. Where the address that is to have them does not take them they
+stay, as anywhere (leaving.py), and the consumer rests until these are tried again: it finds out with a few of them.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from mqbroker.base.look import LOOK
+from mqbroker.core.leaving import HOLD_MS
 from mqbroker.core.queue import Filter, Queue, Segment
 from mqbroker.core.store import Store
 
@@ -26,17 +28,22 @@ class AbandonedConsumer:
     def __init__(self, store: Store, action: str) -> None:
         self._store = store
         self._action = action
+        self._rested_ms = 0
 
     def capacity(self) -> int:
         """How many it takes now."""
-        return TAKEN_MAX
+        return TAKEN_MAX if self._rested_ms <= self._store.at.wall_ms else 0
 
     def deliver(self, queue: Queue, segment: Segment) -> int:
         """Take them all."""
+        held_before = self._store.leaving.held_total
+        LOOK.has_touched = True
         if self._action == DEAD_LETTER:
             self._store.leaving.reject(queue, segment, f"node {queue.kind.forwards_to} did not come back")
         else:
             self._store.remotes.reroute(queue, segment)
+        if self._store.leaving.held_total > held_before:
+            self._rested_ms = self._store.at.wall_ms + HOLD_MS
         return segment.n
 
 
