@@ -28,6 +28,7 @@ from tests.mutants.tally import Tally
 ROOT: Final = Path(__file__).resolve().parents[2]
 SOURCES: Final = ROOT / "broker" / "src" / "mqbroker"
 KNOWN: Final = Path(__file__).with_name("equivalent.toml")
+Tests = tuple[str, ...]
 TEST_S_MAX: Final = 600  # a break may make a loop endless: that is noticed, too
 # Quick tests, and slow ones for what those let pass.
 JOURNAL: Final = (
@@ -49,19 +50,15 @@ DISK: Final = (
     ("tests/crash/test_settling.py", "tests/crash/test_large_points.py", "tests/crash/test_crash_points.py"),
 )
 BY_TURNS: Final = (
-    (
-        "tests/unit/core/test_remains.py", "tests/unit/node/test_overdue.py", "tests/unit/node/test_time.py",
-        "tests/unit/node/test_expiry_between_nodes.py", "tests/unit/node/test_bystander_work.py",
-    ),
-    ("tests/unit/core/test_store.py", "tests/unit/core/test_queue.py", "tests/unit/node/test_flood_work.py"),
-)  # fmt: skip
+    ("tests/unit/node/test_overdue.py", "tests/unit/core/test_remains.py"),
+    ("tests/unit/node/test_expiry_between_nodes.py", "tests/unit/node/test_time.py"),
+    ("tests/unit/node/test_bystander_work.py", "tests/unit/core/test_queue.py", "tests/unit/node/test_flood_work.py"),
+)
 POSTS: Final = (
-    (
-        "tests/unit/node/test_gathered_posts.py", "tests/unit/core/test_transaction.py",
-        "tests/unit/node/test_transactions_by_turns.py",
-    ),
-    ("tests/unit/node/test_coordinator.py", "tests/unit/node/test_transaction_crash.py"),
-)  # fmt: skip
+    ("tests/unit/node/test_gathered_posts.py", "tests/unit/core/test_transaction.py"),
+    ("tests/unit/node/test_transactions_by_turns.py", "tests/unit/node/test_coordinator.py"),
+    ("tests/unit/node/test_transaction_crash.py",),
+)
 # By module: the tests that are to notice.
 MODULES: Final = {
     **{f"journal/{name}": JOURNAL for name in (
@@ -112,16 +109,25 @@ def mutants(sources: dict[str, str], places: dict[str, list[Any]], draw: random.
 
 def run(overlay: Overlay, tally: Tally, drawn: Iterator[Mutant]) -> None:
     """Try them until the time is over."""
-    sound = set[str]()
+    sound = set[Tests]()
+    overlay.check_is_seen()
     for mutant in drawn:
-        if mutant.module not in sound:
-            overlay.check(mutant.module)
-            sound.add(mutant.module)
-        if overlay.notices(mutant):
-            tally.noticed[mutant.module] += 1
-        else:
+        tests = overlay.noticed_by(mutant)
+        if tests is None:
             tally.survived[mutant.module] += 1
             print(f"SURVIVED {mutant}", flush=True)
+            continue
+        if tests not in sound:
+            overlay.check(tests)
+            sound.add(tests)
+        tally.noticed[mutant.module] += 1
+
+
+def tests_of(module: str) -> tuple[Tests, ...]:
+    """Those that are to notice, the quickest first: its own."""
+    room, _, name = module.partition("/")
+    own = f"tests/unit/{room}/test_{name}.py"
+    return ((own,), *MODULES[module]) if (ROOT / own).exists() else MODULES[module]
 
 
 class TimeIsOver(Exception):
@@ -134,50 +140,59 @@ class Overlay:
     def __init__(self, folder: Path, deadline_s: float) -> None:
         self.folder = folder
         self._deadline_s = deadline_s
+        self._count = 0
         shutil.copytree(SOURCES, folder / "mqbroker", ignore=shutil.ignore_patterns("__pycache__"))
 
     def remove(self) -> None:
         """Leave nothing."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def check(self, module: str) -> None:
-        """The copy is what tests see, and without a break they pass: else every break would be noticed."""
-        found = self._run((sys.executable, "-c", "import mqbroker; print(mqbroker.__file__)")).stdout
+    def check_is_seen(self) -> None:
+        """The copy is what tests see."""
+        found = self._run((sys.executable, "-c", "import mqbroker; print(mqbroker.__file__)"), 60).stdout
         if not found.startswith(str(self.folder)):
             raise SystemExit(f"tests would see {found.strip()}, not {self.folder}")
-        try:
-            done = self._tests(MODULES[module][0])
-        except subprocess.TimeoutExpired:
-            raise TimeIsOver from None
-        if done.returncode:
-            raise SystemExit(f"tests of {module} fail without any break:\n{done.stdout[-3000:]}")
 
-    def notices(self, mutant: Mutant) -> bool:
-        """Whether any test fails with it."""
+    def check(self, tests: Tests) -> None:
+        """Without a break they pass: else every break would be noticed."""
+        if said := self._failure(tests):
+            raise SystemExit(f"{' '.join(tests)} fail without any break:\n{said}")
+
+    def noticed_by(self, mutant: Mutant) -> Tests | None:
+        """The first tests that fail with it."""
         place = self.folder / "mqbroker" / f"{mutant.module}.py"
         whole = place.read_text(encoding="utf-8")
-        place.write_text(mutant.code, encoding="utf-8")
+        self._write(place, mutant.code)
         try:
-            return any(self._tests(tests).returncode != 0 for tests in MODULES[mutant.module])
-        except subprocess.TimeoutExpired:
-            if time.monotonic() >= self._deadline_s:
-                raise TimeIsOver from None
-            return True
+            return next((tests for tests in tests_of(mutant.module) if self._failure(tests)), None)
         finally:
-            place.write_text(whole, encoding="utf-8")
+            self._write(place, whole)
 
-    def _tests(self, tests: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
-        pytest = (sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--timeout=120")
+    def _write(self, place: Path, code: str) -> None:
+        """With a time that no other one has, as that is what tells whether it was compiled."""
+        self._count += 1
+        place.write_text(code, encoding="utf-8")
+        os.utime(place, (self._count, self._count))
+
+    def _failure(self, tests: Tests) -> str:
+        """What they say where they fail."""
         left_s = self._deadline_s - time.monotonic()
         if left_s <= 0:
             raise TimeIsOver
-        return self._run((*pytest, *tests), min(TEST_S_MAX, left_s))
+        pytest = (sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--timeout=120")
+        try:
+            done = self._run((*pytest, *tests), min(TEST_S_MAX, left_s))
+        except subprocess.TimeoutExpired:
+            if time.monotonic() >= self._deadline_s:
+                raise TimeIsOver from None
+            return "they do not end"
+        return (done.stdout[-3000:] or "they say nothing") if done.returncode else ""
 
-    def _run(self, command: tuple[str, ...], timeout_s: float = 60) -> subprocess.CompletedProcess[str]:
+    def _run(self, command: tuple[str, ...], timeout_s: float) -> subprocess.CompletedProcess[str]:
         path = os.pathsep.join([str(self.folder), *filter(None, [os.environ.get("PYTHONPATH")])])
         return subprocess.run(
-            command, cwd=ROOT, env={**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"},
-            capture_output=True, text=True, timeout=timeout_s, check=False,
+            command, cwd=ROOT, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True,
+            timeout=timeout_s, check=False,
         )  # fmt: skip
 
 
