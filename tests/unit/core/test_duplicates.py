@@ -257,6 +257,54 @@ def test_deadlines_of_an_address_that_comes_and_goes_do_not_pile_up(monkeypatch:
     assert known(stage, one=0)
 
 
+def test_ids_are_not_kept_across_a_restart_where_they_are_not_to_outlive_their_address() -> None:
+    """Nothing would ever forget them: their address is gone."""
+    stage = stage_with(id_cache_retention=60_000)
+    send(stage, "a")
+    delete(stage)
+    stage.run()
+    stage.options = stage_with(id_cache_retention=0).options
+    restart(stage)
+    assert stage.broker.store.duplicates._seen == {}
+    restart(stage)
+    assert not known(stage)
+
+
+def reload(stage: Stage, **settings: Any) -> None:
+    stage.broker.take_options(stage_with(**settings).options)
+    stage.run()
+
+
+@pytest.mark.parametrize(
+    ("kept_ms", "wait_ms", "is_known"),
+    [(0, 0, False), (30_000, 0, True), (30_000, 11_000, False), (120_000, 90_000, True), (120_000, 101_000, False)],
+)
+def test_a_reload_says_how_long_ids_of_addresses_that_are_gone_are_kept(
+    kept_ms: int, wait_ms: int, *, is_known: bool
+) -> None:
+    stage = stage_with(id_cache_retention=60_000)
+    send(stage, "a")
+    delete(stage)
+    stage.wait(20_000)
+    reload(stage, id_cache_retention=kept_ms)
+    stage.wait(wait_ms)
+    assert known(stage) is is_known
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_of_an_address_with_more_ids_than_are_kept_in_all_the_newest_are(
+    monkeypatch: pytest.MonkeyPatch, *, is_restarted: bool
+) -> None:
+    monkeypatch.setattr("mqbroker.core.duplicates.VACANT_IDS_MAX", 4)
+    stage = stage_with()
+    send(stage, *range(9))
+    delete(stage)
+    stage.run()
+    if is_restarted:
+        restart(stage)
+    assert [known(stage, one=one) for one in (4, 5, 8)] == [False, True, True]
+
+
 def test_the_address_of_one_connection_is_not_remembered() -> None:
     stage = stage_with()
     store = stage.broker.store

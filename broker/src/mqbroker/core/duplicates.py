@@ -38,8 +38,8 @@ class Duplicates:
         self._journal = store.journal
         self._decisions = store.decisions
         self._is_persisted = store.journal.keeps_ids
-        # Addresses that went, the first one first: until when their ids are kept, and how many these are. One that is
-        # there again stays in it, and keeps its ids.
+        # Addresses that went, the first one first: when that was, and how many ids they have. One that is there again
+        # stays in it, and keeps its ids.
         self._vacant: dict[str, tuple[int, int]] = {}
         self._vacant_count = 0
         self._deadlines: list[tuple[int, str]] = []  # a heap; what `_vacant` does not say has no meaning any more
@@ -93,22 +93,40 @@ class Duplicates:
     def vacated(self, address: str) -> None:
         """The address is gone. Its ids go later, but for one that is of its connection alone: it is not made again."""
         LOOK.has_touched = True
-        kept_ns = self._settings.of(address).id_cache_retention * NS_PER_MS
-        if not kept_ns or address.startswith(TEMPORARY_PREFIX):
-            self._forget(address)
-        elif address in self._seen:
-            self._keep(address, self._store.at.monotonic_ns + kept_ns)
+        if address in self._seen:
+            self._keep(address)
 
-    def _keep(self, address: str, until_ns: int) -> None:
+    def _keep(self, address: str) -> None:
+        """From now on for as long as its settings say, and of more ids than are kept in all the newest."""
+        now_ns, seen = self._store.at.monotonic_ns, self._seen[address]
         LOOK.has_touched = True
         self._leave_vacant(address)
-        count = len(self._seen[address])
-        self._vacant[address] = until_ns, count
-        self._vacant_count += count
-        heappush(self._deadlines, (until_ns, address))
+        if self._until_ns(address, now_ns) <= now_ns or address.startswith(TEMPORARY_PREFIX):
+            self._forget(address)
+            return
+        if len(seen) > VACANT_IDS_MAX:
+            while len(seen) > VACANT_IDS_MAX:
+                seen.popitem(last=False)
+            self._journal.duplicates.forget(address, _oldest(seen))
+        self._vacant[address] = now_ns, len(seen)
+        self._vacant_count += len(seen)
+        heappush(self._deadlines, (self._until_ns(address, now_ns), address))
         while self._vacant_count > VACANT_IDS_MAX:
             self._end(next(iter(self._vacant)))
         self._plan()
+
+    def _until_ns(self, address: str, gone_ns: int) -> int:
+        """Until when the ids of an address that went then are kept."""
+        return gone_ns + self._settings.of(address).id_cache_retention * NS_PER_MS
+
+    def settings_changed(self) -> None:
+        """They hold for addresses that went before as well."""
+        LOOK.has_touched = True
+        self._deadlines = self._all_deadlines()
+        self.on_time(self._store.at.monotonic_ns)
+
+    def _all_deadlines(self) -> list[tuple[int, str]]:
+        return sorted((self._until_ns(address, gone_ns), address) for address, (gone_ns, _) in self._vacant.items())
 
     def _leave_vacant(self, address: str) -> None:
         LOOK.has_touched = True
@@ -122,7 +140,7 @@ class Duplicates:
     def _plan(self) -> None:
         LOOK.has_touched = True
         if len(self._deadlines) > 2 * len(self._vacant) + STALE_MAX:
-            self._deadlines = sorted((until_ns, address) for address, (until_ns, _) in self._vacant.items())
+            self._deadlines = self._all_deadlines()
         self.due_ns = self._deadlines[0][0] if self._deadlines else 0
         self._store.schedule(self)
 
@@ -131,7 +149,7 @@ class Duplicates:
         LOOK.has_touched = True
         while self._deadlines and self._deadlines[0][0] <= now_ns:
             until_ns, address = heappop(self._deadlines)
-            if self._vacant.get(address, (0, 0))[0] == until_ns:
+            if address in self._vacant and self._until_ns(address, self._vacant[address][0]) <= until_ns:
                 self._end(address)
         self._plan()
 
@@ -155,9 +173,7 @@ class Duplicates:
             self._next[address] = kept[-1].number + 1
             self._journal.duplicates.forget(address, kept[0].number)
         for address in [each for each in self._seen if each not in self._store.addresses]:
-            kept_ns = self._settings.of(address).id_cache_retention * NS_PER_MS
-            if kept_ns:
-                self._keep(address, self._store.at.monotonic_ns + kept_ns)
+            self._keep(address)
 
 
 def _oldest(seen: OrderedDict[bytes, int]) -> int:

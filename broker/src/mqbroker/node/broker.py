@@ -421,6 +421,7 @@ class Broker:
         remarks = deploy(self, options)
         self.termini.slow_consumers.watch_all()
         self.store.idle.settings_changed()
+        self.store.duplicates.settings_changed()
         return remarks
 
     # -- room ----------------------------------------------------------------------------------------------------------
