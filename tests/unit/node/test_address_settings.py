@@ -84,7 +84,7 @@ def test_a_queue_that_empties_by_itself_is_deleted_then() -> None:
 
 
 def reload(site: Site, **settings: Any) -> None:
-    site.stage.broker.take_options(options_with(address_settings={"#": settings}))
+    site.stage.give(given.OptionsChanged(options_with(address_settings={"#": settings})))
     site.stage.run()
 
 

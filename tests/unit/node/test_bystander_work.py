@@ -56,11 +56,11 @@ CASES: dict[str, tuple[bytes, bytes]] = {
 
 
 class Site:
-    """A node with a bystander, who sends to itself, and room for others."""
+    """A node with a bystander, who sends to itself, and room for others. `listener` is what that says besides."""
 
-    def __init__(self) -> None:
+    def __init__(self, **listener: str) -> None:
         limits = {"max_message_size_bytes": MESSAGE_SIZE_MAX}
-        self.stage = Stage(options_with({"max_frame_size_bytes": FRAME_SIZE_MAX}, limits=limits))
+        self.stage = Stage(options_with({"max_frame_size_bytes": FRAME_SIZE_MAX, **listener}, limits=limits))
         self.bystander = self.stage.accept()
         self.stage.talk(self.bystander, GO + frames.sender("others") + frames.receiver("others", credit=1000))
         self.count = 0

@@ -14,7 +14,6 @@ from typing import TypeVar
 from mqbroker.app import source
 from mqbroker.base.errors import ConfigFault
 from mqbroker.config import compare, whole
-from mqbroker.config.compare import Verdict
 from mqbroker.config.slices import BrokerOptions
 from mqbroker.config.users import Verifier
 from mqbroker.io import cluster_secret, tls, users_file
@@ -121,9 +120,8 @@ class Reloading:
         return tuple(" ".join((why if why.startswith(path) else f"{path}: {why}").split()) for path, why in faults)
 
     def _tell_restarts(self, options: BrokerOptions) -> None:
-        for change in compare.changes(self._running, options):
-            if change.needs is Verdict.RESTART:
-                self._log.warning("restart-needed", option=change.path, running=str(change.old), file=str(change.new))
+        for change in compare.restarts(self._running, options):
+            self._log.warning("restart-needed", option=change.path, running=str(change.old), file=str(change.new))
 
 
 def _tried(read: Callable[[], Found], path: str, faults: list[Fault]) -> Found | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+from collections.abc import Iterator
 from typing import Any
 
 from mqbroker.base.errors import ConfigFault
@@ -16,6 +17,7 @@ from mqbroker.config.slices import AddressMatch, AddressSettingsOptions, BrokerO
 
 # Reloadable from one value to another, but not from or to nothing.
 SWITCHES = frozenset({"listeners.tls-certificate-file"})
+SAME_ROWS = 16  # of a piece, where they are looked at and no others
 
 
 class Verdict(enum.Enum):
@@ -45,15 +47,31 @@ class Change:
 
 def changes(old: BrokerOptions, new: BrokerOptions) -> list[Change]:
     """Every option that differs, in the order of declaration."""
+    return [one for piece in pieces(old, new) for one in piece]
+
+
+def pieces(old: BrokerOptions, new: BrokerOptions) -> Iterator[list[Change]]:
+    """The same piece by piece: a table, or a row of those of which there may be very many."""
     reloadable = {entry.path for entry in catalogue.entries() if entry.reload}
-    found: list[Change] = []
     for table in catalogue.tables():
+        if getattr(old, table) is getattr(new, table):
+            continue
         if table in catalogue.REPEATED_TABLES:
-            found += _repeated(table, _rows(getattr(old, table)), _rows(getattr(new, table)), reloadable)
+            rows = _repeated(table, _rows(getattr(old, table)), _rows(getattr(new, table)), reloadable)
         else:
             before, after = dataclasses.asdict(getattr(old, table)), dataclasses.asdict(getattr(new, table))
-            found += _fields(table, table, (before, after), reloadable)
-    return _kept_diverts(_kept_permissions(found, new), old, new)
+            rows = iter((_fields(table, table, (before, after), reloadable),))
+        if table == "security_settings":
+            rows = (_kept_permissions(found, new) for found in rows)
+        elif table == "diverts":
+            rows = (_kept_diverts(found, old, new) for found in rows)
+        yield from rows
+
+
+def restarts(old: BrokerOptions, new: BrokerOptions) -> list[Change]:
+    """Those that need one. None is of an address that the file declares, of which there may be ten thousand."""
+    like = dataclasses.replace(old, addresses=new.addresses)
+    return [one for one in changes(like, new) if one.needs is Verdict.RESTART]
 
 
 def _kept_permissions(found: list[Change], new: BrokerOptions) -> list[Change]:
@@ -106,6 +124,11 @@ def taken(started: BrokerOptions, before: BrokerOptions, after: BrokerOptions) -
 
     What waits for a restart is not among it: it has not come into force and cannot change.
     """
+    return [one for piece in taken_pieces(started, before, after) for one in piece]
+
+
+def taken_pieces(started: BrokerOptions, before: BrokerOptions, after: BrokerOptions) -> Iterator[list[Change]]:
+    """The same piece by piece."""
     names = {listener.name for listener in started.listeners}
 
     def of_process(options: BrokerOptions) -> BrokerOptions:
@@ -113,8 +136,9 @@ def taken(started: BrokerOptions, before: BrokerOptions, after: BrokerOptions) -
         return dataclasses.replace(options, listeners=kept)
 
     first, last = of_process(before), of_process(after)
-    waiting = {one.path for other in (first, last) for one in changes(started, other) if one.needs is Verdict.RESTART}
-    return [one for one in changes(first, last) if one.needs is Verdict.RELOAD and one.path not in waiting]
+    waiting = {one.path for other in (first, last) for one in restarts(started, other)}
+    for piece in pieces(first, last):
+        yield [one for one in piece if one.needs is Verdict.RELOAD and one.path not in waiting]
 
 
 def due(started: BrokerOptions, before: BrokerOptions, after: BrokerOptions) -> list[Change]:
@@ -170,27 +194,31 @@ def _fields(place: str, table: str, pair: tuple[dict[str, Any], dict[str, Any]],
     return found
 
 
-def _repeated(table: str, old: tuple[Any, ...], new: tuple[Any, ...], reloadable: set[str]) -> list[Change]:
+def _repeated(table: str, old: tuple[Any, ...], new: tuple[Any, ...], reloadable: set[str]) -> Iterator[list[Change]]:
+    """Row by row."""
     key = catalogue.REPEATED_TABLES[table]
     head = toml_name(table)
     before = {getattr(item, key): item for item in old}
     after = {getattr(item, key): item for item in new}
     whole = Verdict.RELOAD if f"{head}.{key}" in reloadable else Verdict.RESTART
-    found = []
+    same_count = 0
     for name, item in before.items():
-        place = f"{head}.{name}"
         if name not in after:
-            found.append(Change(place, name, None, whole))
-            found += _not_reloadable(place, head, item, reloadable) if whole is Verdict.RELOAD else []
+            place = f"{head}.{name}"
+            rest = _not_reloadable(place, head, item, reloadable) if whole is Verdict.RELOAD else []
+            yield [Change(place, name, None, whole), *rest]
         elif item != after[name]:  # there may be ten thousand, of which none is another one
-            found += _fields(place, table, (_values(item), _values(after[name])), reloadable)
+            yield _fields(f"{head}.{name}", table, (_values(item), _values(after[name])), reloadable)
+        else:
+            same_count += 1
+            if same_count % SAME_ROWS == 0:
+                yield []
     for name, item in after.items():
         if name not in before:
             place = f"{head}.{name}"
-            found.append(Change(place, None, name, whole))
             rest = _not_reloadable(place, head, item, reloadable) if whole is Verdict.RELOAD else []
-            found += [dataclasses.replace(one, old=None, new=one.old) for one in rest]
-    return found
+            added = [dataclasses.replace(one, old=None, new=one.old) for one in rest] if rest else rest
+            yield [Change(place, None, name, whole), *added]
 
 
 def _not_reloadable(place: str, head: str, row: Any, reloadable: set[str]) -> list[Change]:

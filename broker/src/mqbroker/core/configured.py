@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from mqbroker.amqp import work
 from mqbroker.base.errors import ConfigFault, Refused
 from mqbroker.base.look import LOOK
 from mqbroker.config.slices import AddressOptions, QueueOptions
@@ -67,21 +68,24 @@ class Configured:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def apply(self, options: tuple[AddressOptions, ...]) -> list[str]:
-        """Make and change; with this step's append. Says what could not be done, and why."""
-        remarks = []
+    def apply(self, options: tuple[AddressOptions, ...]) -> Iterator[tuple[int, list[str]]]:
+        """Make and change, an address or a queue of it in each piece, on disk with the append of its step.
+
+        A piece yields what it cost, in units of amqp/work.py, and what could not be done, and why.
+        """
         for one in options:
             try:
                 self._store.declared.configure(one.name, tuple(each.lower() for each in one.routing_types))
             except Refused as refused:
-                remarks.append(f"address {one.name!r}: {refused.description}")
+                yield work.DECLARED, [f"address {one.name!r}: {refused.description}"]
                 continue
+            yield work.DECLARED, []
             for routing, _, queue in _numbered(one):
                 try:
-                    remarks += self._queue(one.name, routing, queue)
+                    remarks = self._queue(one.name, routing, queue)
                 except Refused as refused:
-                    remarks.append(f"queue {queue.name!r}: {refused.description}")
-        return remarks
+                    remarks = [f"queue {queue.name!r}: {refused.description}"]
+                yield work.DEPLOYED, remarks
 
     def _queue(self, address: str, routing: str, options: QueueOptions) -> list[str]:
         kind = self._kind(address, routing, options)
@@ -129,16 +133,22 @@ class Configured:
         settings = self._store.settings.of(address)
         return kind_of(options.name, address, settings, routing=routing, configured=True, **changes)
 
-    def gone(self, options: tuple[AddressOptions, ...]) -> tuple[list[Address], list[Queue]]:
-        """Addresses to be deleted with all that they have, and single queues: not in the file any more, and FORCE."""
+    def gone(self, options: tuple[AddressOptions, ...]) -> Iterator[Address | Queue | None]:
+        """Addresses to be deleted with all that they have, and single queues: not in the file any more, and FORCE.
+
+        None: something was looked at and stays.
+        """
         store = self._store
-        names = {one.name for one in options}
-        queues = {queue.name for one in options for _, _, queue in _numbered(one)}
-        addresses, single = [], []
-        for address in store.addresses.values():
+        names: set[str] = set()
+        queues: set[str] = set()
+        for one in options:
+            names.add(one.name)
+            queues.update(queue.name for _, _, queue in _numbered(one))
+            yield None
+        for address in list(store.addresses.values()):
             settings = store.settings.of(address.name)
             if address.is_configured and address.name not in names and settings.config_delete_addresses == FORCE:
-                addresses.append(address)
+                yield address
             elif settings.config_delete_queues == FORCE:
-                single += [each for each in address.queues if each.kind.configured and each.kind.name not in queues]
-        return addresses, single
+                yield from (each for each in address.queues if each.kind.configured and each.kind.name not in queues)
+            yield None

@@ -11,10 +11,12 @@ Source: Artemis's manual, "Retroactive Addresses".
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from mqbroker.amqp import work
 from mqbroker.base.look import LOOK
 from mqbroker.core.address import Address, parts_by
 from mqbroker.core.backlog import OVERFLOWED, Segment, first_id_of
@@ -61,18 +63,25 @@ class Retroactive:
         LOOK.has_touched = True
         del self._rings[ring.kind.name]
 
-    def apply(self) -> None:
-        """Other settings hold, or may do so since the last run of the process: rings shrink, grow and end."""
+    def apply(self) -> Iterator[int]:
+        """Other settings hold, or may do so since the last run of the process: rings shrink, grow and end.
+
+        Each address is a piece, and yields what it cost, in units of amqp/work.py.
+        """
+        for address in list(self._store.addresses.values()):
+            self._apply(address)
+            yield work.DUE
+
+    def _apply(self, address: Address) -> None:
         store = self._store
+        count, ring = self.count_at(address.name), address.ring
         LOOK.has_touched = True
-        for address in list(store.addresses.values()):
-            count, ring = self.count_at(address.name), address.ring
-            address.retains_max = count
-            if ring is None or ring.kind.ring_size == count:
-                continue
-            if not count:
-                store.delete_queue(ring)
-                continue
+        address.retains_max = count
+        if ring is None or ring.kind.ring_size == count:
+            return
+        if not count:
+            store.delete_queue(ring)
+        else:
             ring.kind = replace(ring.kind, ring_size=count)
             store.journal.declare(ring.journal_id, ring.kind.attributes())
             ring.overflow()

@@ -156,7 +156,7 @@ class Broker:
             self.grouping = GroupingHandler(self, options.grouping_handler, recovered)
             self.gate, self.store.grouping = GroupGate(self.grouping), self.grouping.core
         self._handlers = self._handlers_of_inputs()
-        deploy(self, options)
+        list(deploy(self, options, []))  # all pieces of it
         self.cluster.start(recovered)
         self.canaries.start()
 
@@ -412,17 +412,13 @@ class Broker:
         self.cluster.key_changed(given_)
         self.take_users(self.accounts.users)
 
-    def take_options(self, options: BrokerOptions) -> list[str]:
-        """What may change while the process runs; the rest waits for a restart. Says what could not be done."""
+    def take_options(self, options: BrokerOptions) -> None:
+        """What may change while the process runs; the rest waits for a restart. What there is follows (reloads.py)."""
         self.offered = options
         self.store.settings.change(in_force(self.options.address_settings, options.address_settings))
         self.permissions.change(options.security_settings)
         self.store.quotas.change(options.limits)
-        remarks = deploy(self, options)
-        self.termini.slow_consumers.watch_all()
-        self.store.idle.settings_changed()
         self.store.duplicates.settings_changed()
-        return remarks
 
     # -- room ----------------------------------------------------------------------------------------------------------
 

@@ -28,7 +28,7 @@ class Chores:
 
     def __init__(self, broker: Broker) -> None:
         self._broker: Final = broker
-        self._chores: Final[list[Chore]] = [broker.store.overdue, broker.store.remains]
+        self._chores: Final[list[Chore]] = [broker.store.overdue, broker.store.remains, broker.reloads]
 
     def run(self) -> bool:
         """A piece, where this step has room for one; whether to call again at once.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from mqbroker.amqp import work
 from mqbroker.amqp.links import ReceiverLink
 from mqbroker.core.address import Address
 from mqbroker.core.queue import Queue
@@ -21,11 +22,21 @@ def evict(broker: Broker, queue: Queue, why: str) -> None:
     """Detach everybody who consumes from the queue, or is about to; what they had is in the queue again."""
     broker.local.withdraw(queue, why)
     broker.turns.part_consumers(queue)
+    if not queue.consumers and not queue.arriving_count:
+        return
     for peer in list(broker.peers.values()):
         for session in peer.connection.sessions:
             for link in list(session.by_handle.values()):
                 if isinstance(link.owner, LinkConsumer) and link.owner.queue is queue and link.is_attached:
                     peer.detach(link, DELETED, why)
+
+
+def evicted(queue: Queue, why: str) -> Iterator[int]:
+    """The same of those who consume by now, one after the other; yields what each cost, in units of amqp/work.py."""
+    for consumer in list(queue.consumers):
+        if isinstance(consumer, LinkConsumer) and consumer.link.is_attached:
+            consumer.peer.detach(consumer.link, DELETED, why)
+            yield work.REVOKED
 
 
 def evict_producers(broker: Broker, address: Address, why: str) -> None:

@@ -8,8 +8,10 @@ nothing more, and who gets the permission back goes on. Source: Artemis's manual
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from mqbroker.amqp import work
 from mqbroker.amqp.events import Incoming
 from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
@@ -31,15 +33,20 @@ class Withdrawn(Address):
         self.place = place
 
 
-def withdraw(peer: Peer) -> None:
-    """Permissions or roles have changed: look at all links on which messages may come. Its actor acts."""
-    LOOK.has_touched = True
-    for link in peer.producers:
-        if isinstance(link.owner, Address) and not isinstance(link.owner, Withdrawn):
+def withdraw(peer: Peer) -> Iterator[int]:
+    """Permissions or roles have changed: look at all links on which messages may come.
+
+    Each is a piece, and yields what it cost, in units of amqp/work.py.
+    """
+    for link in list(peer.producers):
+        if link in peer.producers and isinstance(link.owner, Address) and not isinstance(link.owner, Withdrawn):
             try:
-                peer.broker.store.may_send(link.owner.target)
+                with peer.broker.permissions.acting(peer.actor):
+                    peer.broker.store.may_send(link.owner.target)
             except Refused:
+                LOOK.has_touched = True
                 link.owner = Withdrawn(link.owner)
+        yield work.LOOKED_AT
 
 
 def place_of(owner: Address) -> Address:

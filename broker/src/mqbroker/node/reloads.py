@@ -3,17 +3,24 @@
 Invariant of that: all or nothing. Where anything in the files is wrong, everything stays as it was, and the answer
 names every fault. What of good files cannot be had beside what is there already, such as a declared queue whose name is
 taken, is among the answer's remarks. Source: docs/ARCHITECTURE.md, "Follow an option".
+
+Settings, permissions and users hold at once. What is there and does not go with them (links, addresses, queues)
+follows piece by piece, as there may be very many, and the answer comes when all of it is done. Files that are read
+meanwhile wait until then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections import deque
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from mqbroker.amqp import work
+from mqbroker.base.errors import Refused
 from mqbroker.config import compare
-from mqbroker.config.compare import Verdict
 from mqbroker.config.slices import BrokerOptions
 from mqbroker.config.users import Verifier
+from mqbroker.node.deployment import deploy
 from mqbroker.node.effects import LoadConfiguration
 from mqbroker.node.inputs import OptionsChanged, UsersChanged
 from mqbroker.node.revoking import revoke
@@ -22,15 +29,36 @@ if TYPE_CHECKING:
     from mqbroker.node.broker import Broker
 
 
+AT_ONCE: Final = 150  # units of amqp/work.py, in the step in which the files come
+WAITING_MAX: Final = 16  # reloads that administrators asked for and that are not done
+STOPS: Final = ("amqp:connection:forced", "config-reload: the broker stops")
+
+
+class Files(NamedTuple):
+    """What was read. None: that file cannot be used. `request_id`: who is to be answered, 0: nobody."""
+
+    options: BrokerOptions | None
+    users: Mapping[str, Verifier] | None
+    request_id: int = 0
+
+
 class Reloads:
-    """Those under way, by the id of their effect."""
+    """Those under way, by the id of their effect, and then what they brought, the one that is being taken first.
+
+    To take it is a chore (chores.py).
+    """
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._requests: dict[int, int] = {}
+        self._waiting: deque[Files] = deque()
+        self._pieces: Iterator[int] = iter(())  # what is left of the one that is being taken
 
     def ask(self, request_id: int) -> None:
-        """Have the files read; the request is answered when they are."""
+        """Have the files read; the request is answered when all that they say holds. Raises Refused."""
+        if len(self._requests) + len(self._waiting) >= WAITING_MAX:
+            why = f"config-reload: {WAITING_MAX} reloads are under way; try again when one is done"
+            raise Refused("amqp:resource-limit-exceeded", why)
         effect_id = self._broker.next_effect_id()
         self._requests[effect_id] = request_id
         self._broker.effects.append(LoadConfiguration(effect_id))
@@ -40,47 +68,88 @@ class Reloads:
         request_id = self._requests.pop(effect_id, None)
         if request_id is None:
             return False
-        broker, before = self._broker, self._broker.offered
-        if broker.is_stopping:
-            # What they bring would be journalled behind the journal's end; the next start reads them anyway.
-            broker.reply_error(request_id, "amqp:connection:forced", "config-reload: the broker stops")
-            return True
-        users = _users_compared(broker.accounts.users, found.users)
-        remarks = self._take(found.options, found.users)
-        waiting = [one for one in compare.changes(broker.options, found.options) if one.needs is Verdict.RESTART]
-        answer = {
-            "changed": [
-                {"option": one.path, "old": one.old, "new": one.new}
-                for one in compare.taken(broker.options, before, found.options)
-            ],
-            "users": users,
-            "restart": [{"option": one.path, "running": one.old, "file": one.new} for one in waiting]
-            + self._kept_diverts(found.options),
-            "remarks": remarks,
-        }
-        if broker.store.journal.latest_position == broker.store.journal.position:
-            broker.store.decisions.wait(broker.reply, request_id, answer)  # addresses and queues came or went
-        else:
-            broker.reply(request_id, answer)
+        self._add(Files(found.options, found.users, request_id))
         return True
 
     def users_changed(self, given: UsersChanged) -> None:
         """Take users that were read by a signal, whose options cannot be used."""
-        if not self._broker.is_stopping:
-            self._take(None, given.users)
+        self._add(Files(None, given.users))
 
     def options_changed(self, given: OptionsChanged) -> None:
         """Take what was read by a signal."""
-        if not self._broker.is_stopping:
-            self._take(given.options, given.users)
+        self._add(Files(given.options, given.users))
 
-    def _take(self, options: BrokerOptions | None, users: Mapping[str, Verifier] | None) -> list[str]:
-        """What is there of both. Says what could not be done."""
-        if users is not None:
-            self._broker.take_users(users)
-        remarks = [] if options is None else self._broker.take_options(options)
-        revoke(self._broker)
-        return remarks
+    def _add(self, files: Files) -> None:
+        if self._broker.is_stopping:
+            # What they bring would be journalled behind the journal's end; the next start reads them anyway.
+            self._call_off(files)
+            return
+        if not files.request_id and len(self._waiting) > 1 and not self._waiting[-1].request_id:
+            before = self._waiting.pop()  # the newest that nobody asked for holds, but for what cannot be used of it
+            files = Files(files.options or before.options, before.users if files.users is None else files.users)
+        self._waiting.append(files)
+        if len(self._waiting) == 1:
+            self._pieces = self._taken(files)
+            self.go_on(AT_ONCE)
+
+    # -- piece by piece ------------------------------------------------------------------------------------------------
+
+    @property
+    def is_due(self) -> bool:
+        """See `node.chores.Chore`."""
+        return bool(self._waiting)
+
+    def go_on(self, work_max: int) -> None:
+        """See `node.chores.Chore`."""
+        left = work_max
+        while self._waiting and left > 0:
+            if self._broker.is_stopping:
+                self._call_off(self._waiting.popleft())
+                continue
+            cost = next(self._pieces, 0)
+            left -= cost
+            if not cost:
+                self._waiting.popleft()
+                if self._waiting:
+                    self._pieces = self._taken(self._waiting[0])
+
+    def _call_off(self, files: Files) -> None:
+        if files.request_id:
+            self._broker.reply_error(files.request_id, *STOPS)
+
+    def _taken(self, files: Files) -> Iterator[int]:
+        """Take it; each piece yields what it cost, in units of amqp/work.py."""
+        broker, options, before = self._broker, files.options, self._broker.offered
+        users = _users_compared(broker.accounts.users, files.users or {})
+        if files.users is not None:
+            broker.take_users(files.users)
+        if options is not None:
+            broker.take_options(options)
+        yield from revoke(broker)
+        remarks: list[str] = []
+        if options is not None:
+            yield from deploy(broker, options, remarks)
+            yield from broker.termini.slow_consumers.watch_all()
+            yield from broker.store.idle.settings_changed()
+        if files.request_id and options is not None:
+            changed: list[dict[str, Any]] = []
+            for piece in compare.taken_pieces(broker.options, before, options):
+                changed += [{"option": one.path, "old": one.old, "new": one.new} for one in piece]
+                yield work.DEPLOYED if piece else work.DECLARED
+            answer = {"changed": changed, "users": users, "restart": self._restarts(options), "remarks": remarks}
+            self._answer(files.request_id, answer)
+
+    def _restarts(self, options: BrokerOptions) -> list[dict[str, Any]]:
+        waiting = compare.restarts(self._broker.options, options)
+        found = [{"option": one.path, "running": one.old, "file": one.new} for one in waiting]
+        return found + self._kept_diverts(options)
+
+    def _answer(self, request_id: int, answer: dict[str, Any]) -> None:
+        broker = self._broker
+        if broker.store.journal.latest_position == broker.store.journal.position:
+            broker.store.decisions.wait(broker.reply, request_id, answer)  # addresses and queues came or went
+        else:
+            broker.store.decisions.wait_for_earlier(broker.reply, request_id, answer)
 
     def _kept_diverts(self, options: BrokerOptions) -> list[dict[str, Any]]:
         """Those that an earlier reload brought, that are gone from the file, and that a restart alone ends."""

@@ -7,14 +7,17 @@ both takes nothing from anybody. A changed password counts for the next login. W
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from mqbroker.amqp import work
 from mqbroker.base.errors import Refused
 from mqbroker.base.notice import Level
 from mqbroker.core.permissions import BROWSE, CONSUME
 from mqbroker.node.accepted_peer import AcceptedPeer
 from mqbroker.node.consumer import LinkConsumer
 from mqbroker.node.rebinding import withdraw
+from mqbroker.wire.performatives import Close
 
 if TYPE_CHECKING:
     from mqbroker.node.broker import Broker
@@ -22,36 +25,50 @@ if TYPE_CHECKING:
 NAME_SIZE_MAX = 200  # characters of a link's name in a notice
 
 
-def revoke(broker: Broker) -> None:
-    """Look at everybody who came in: close connections whose user is gone, detach receivers that may not receive."""
+def revoke(broker: Broker) -> Iterator[int]:
+    """Look at everybody who came in: close connections whose user is gone, detach receivers that may not receive.
+
+    There may be very many, so each connection and each link is a piece, which yields what it cost, in units of
+    amqp/work.py. Nobody gets a permission meanwhile that it has not any more: that is asked of what holds now.
+    """
     for peer in list(broker.peers.values()):
-        if isinstance(peer, AcceptedPeer) and not peer.close_if_gone():
-            with broker.permissions.acting(peer.actor):
-                withdraw(peer)
-                refused = _refused(peer)
-            for consumer, why in refused:
-                _detach(consumer, why)
+        if isinstance(peer, AcceptedPeer) and broker.peers.get(peer.conn) is peer:
+            if peer.close_if_gone():
+                yield work.GENERAL[Close]
+                continue
+            yield from withdraw(peer)
+            yield from _detached(peer)
+        yield work.LOOKED_AT
 
 
-def _refused(peer: AcceptedPeer) -> list[tuple[LinkConsumer, Refused]]:
-    """Its receivers that would not be let in now."""
-    found: list[tuple[LinkConsumer, Refused]] = []
-    for session in peer.connection.sessions:
-        for link in session.by_handle.values():
+def _detached(peer: AcceptedPeer) -> Iterator[int]:
+    """Its receivers that would not be let in now are ended."""
+    for session in list(peer.connection.sessions):
+        for link in list(session.by_handle.values()):
             consumer = link.owner
-            if isinstance(consumer, LinkConsumer) and link.is_attached:
-                permission = BROWSE if consumer.is_browser else CONSUME
-                try:
-                    peer.broker.store.permit(permission, consumer.queue.kind.address)
-                except Refused as refused:
-                    found.append((consumer, refused))
-    return found
+            refused = _refused(consumer) if isinstance(consumer, LinkConsumer) else None
+            if isinstance(consumer, LinkConsumer) and refused is not None:
+                _detach(consumer, refused)
+                yield work.REVOKED
+            yield work.LOOKED_AT
+
+
+def _refused(consumer: LinkConsumer) -> Refused | None:
+    """Why it would not be let in now, if that is so."""
+    peer = consumer.peer
+    if not consumer.link.is_attached:
+        return None  # the end of another one has ended it
+    try:
+        with peer.broker.permissions.acting(peer.actor):
+            permission = BROWSE if consumer.is_browser else CONSUME
+            peer.broker.store.permit(permission, consumer.queue.kind.address)
+    except Refused as refused:
+        return refused
+    return None
 
 
 def _detach(consumer: LinkConsumer, refused: Refused) -> None:
     peer, link = consumer.peer, consumer.link
-    if not link.is_attached:
-        return  # the end of another one has ended it
     peer.broker.notice(Level.INFO, "link-revoked", conn=peer.conn, link=link.name[:NAME_SIZE_MAX],
                        why=refused.description)  # fmt: skip
     peer.detach(link, refused.condition, refused.description)

@@ -8,8 +8,10 @@ Consumers".
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from mqbroker.amqp import work
 from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level
 from mqbroker.core.queue import Queue
@@ -94,11 +96,12 @@ class SlowConsumers:
         watch.due_ns = self._broker.at.monotonic_ns + settings.slow_consumer_check_period * NS_PER_S
         self._broker.timers.add(watch)
 
-    def watch_all(self) -> None:
-        """Settings have changed."""
-        for queue in self._broker.store.queues.values():
+    def watch_all(self) -> Iterator[int]:
+        """Settings have changed. Each queue is a piece, and yields what it cost, in units of amqp/work.py."""
+        for queue in list(self._broker.store.queues.values()):
             if queue.consumers:
                 self.watch(queue)
+            yield work.LOOKED_AT
 
     def forget(self, queue: Queue) -> None:
         """Nobody is left to check."""
