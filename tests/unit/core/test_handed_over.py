@@ -69,14 +69,37 @@ def test_what_the_other_node_may_have_is_so_until_it_answers() -> None:
     handed.settled(10, 12)
     handed.refused(13, 15)
     assert [each for each in range(10, 25) if not handed.free_count(each, 1)] == [12, *range(20, 25)]
-    assert list(handed.ids) == [(12, 15), (20, 25)], "what it refused may be sent again"
+    assert list(handed.ids) == [(12, 13), (20, 25)], "what it refused is as if it had not gone out"
     handed.given_up()
-    assert (handed.free_count(1, 100), list(handed.ids)) == (100, [(12, 15), (20, 25)])
+    assert (handed.free_count(1, 100), list(handed.ids)) == (100, [(12, 13), (20, 25)])
+    handed.sent(22, 1)
+    assert [each for each in range(10, 30) if not handed.free_count(each, 1)] == [22]
+
+
+def test_what_it_refused_and_was_sent_again_is_awaited_again() -> None:
+    """What was answered before says nothing of it any more."""
+    handed = HandedOver()
+    handed.begun_before(12)
+    for first in (10, 20):
+        handed.sent(first, 2)
+        handed.answered.add(first, first + 2)
+        handed.refused(first, first + 2)
+        assert handed.free_count(first, 2) == 2
+        handed.sent(first, 2)
+        for taken in handed.take_answered():
+            handed.settled(*taken)
+        assert handed.awaited_count(first, 2) == 2
+        handed.settled(first, first + 1)
+        assert list(handed.ids)[-1] == (first + 1, first + 2)
 
 
 def test_before_the_first_id_there_is_nothing_to_wait_for() -> None:
     handed = HandedOver()
     handed.begun_before(1)
-    assert not handed.awaited.count
+    assert handed.free_count(1, 10) == 10
     handed.begun_before(8)
     assert (handed.free_count(7, 1), handed.free_count(8, 1), handed.room) == (0, 1, WINDOW)
+    handed.refused(2, 4)
+    assert (handed.awaited_count(1, 9), handed.free_count(2, 9), handed.awaited_count(4, 9)) == (1, 2, 4)
+    handed.begun_before(8)
+    assert handed.awaited_count(1, 9) == 7, "nobody knows what has become of them since"

@@ -3,7 +3,7 @@
 One queue for each set of bindings of one address and one target that messages go to together: its attributes, which
 the journal keeps, say where they go, so nothing is written into a message. They are queues as all others: durable,
 paged, expiring by the settings of the address unless the target may have the message (handed_over.py); only clients do
-not see them, and nothing in them is scheduled, because the time comes where the consumers are. Source:
+not see them, and no message in them has a schedule of its own, because the time comes where the consumers are. Source:
 docs/adr/0012-cluster-connections.md.
 """
 

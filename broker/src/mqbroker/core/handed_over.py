@@ -27,16 +27,15 @@ ANSWERED_MAX: Final = 500  # messages that are answered before somebody waits fo
 
 
 class HandedOver:
-    """Of one queue. `ids` may be sent again, `answered` are those of them that are as good as settled, and `awaited` is
-    what the other node may have.
-    """
+    """Of one queue. `ids` may be sent again, and `answered` are those of them that are as good as settled."""
 
-    __slots__ = ("_places", "_sent_count", "answered", "awaited", "ids")
+    __slots__ = ("_before", "_free", "_places", "_sent_count", "answered", "ids")
 
     def __init__(self) -> None:
         self.ids = IdRanges()
         self.answered = IdRanges()
-        self.awaited = IdRanges()
+        self._before = 0  # what has an id below this one may be there, and nobody knows,
+        self._free = IdRanges()  # but these; nor does anybody wait for an answer of these that may be sent again
         self._places: deque[tuple[int, int, int]] = deque()  # (first id, end, how many went out before), in that order
         self._sent_count = 0
 
@@ -78,38 +77,54 @@ class HandedOver:
                 places.append((begin, end, self._sent_count))
             self._sent_count += end - begin
         self.ids.add(first, first + count)
-        self.awaited.add(first, first + count)
+        if self._free.count:
+            self._free.remove(first, first + count)
 
     def settled(self, first: int, end: int) -> None:
         """They are gone, and that is on disk."""
         LOOK.has_touched = True
         self.ids.remove(first, end)
-        self.awaited.remove(first, end)
+        if self._free.count:
+            self._free.remove(first, end)
 
     def refused(self, first: int, end: int) -> None:
-        """The other node has said that it did not take them."""
+        """The other node has said that it did not take them, so they are as if they had never gone out."""
         LOOK.has_touched = True
-        self.awaited.remove(first, end)
+        self.ids.remove(first, end)
+        self.answered.remove(first, end)
+        if first < self._before:
+            self._free.add(first, end)
 
     def begun_before(self, next_id: int) -> None:
         """Whatever is in the queue, which is all before this id, may have been sent, and nobody knows."""
         LOOK.has_touched = True
-        if next_id > 1:
-            self.awaited.add(1, next_id)
+        self._before, self._free = next_id, IdRanges()
 
     def given_up(self) -> None:
         """Nobody waits for answers any more."""
         LOOK.has_touched = True
-        self.awaited = IdRanges()
+        self._before = 0
+        for first, end in self.ids:
+            self._free.add(first, end)
 
     def free_count(self, first: int, count: int) -> int:
         """How many of these, from the first on, the other node does not have."""
-        return self.awaited.first_within(first, first + count) - first
+        return self._awaited(first, first + count).first_within(first, first + count) - first
 
     def awaited_count(self, first: int, count: int) -> int:
         """How many of these, from the first on, it may have."""
-        free = self.awaited.missing(first, first + count)
+        free = self._awaited(first, first + count).missing(first, first + count)
         return free[0][0] - first if free else count
+
+    def _awaited(self, first: int, end: int) -> IdRanges:
+        found = IdRanges()
+        if first < self._before:
+            found.add(first, min(end, self._before))
+        for begin, stop in self.ids.within(first, end):
+            found.add(begin, stop)
+        for begin, stop in self._free.within(first, end) if self._free.count else ():
+            found.remove(begin, stop)
+        return found
 
     def take_answered(self) -> list[tuple[int, int]]:
         """Those that were answered since the last call: whoever takes them waits for the disk, and settles them."""
