@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import pytest
 from mqbroker.core import memory
 from mqbroker.core.remains import AT_ONCE
@@ -15,11 +18,12 @@ from tests.support.stage import Stage, options_with
 from tests.unit.core.test_memory import run_of
 
 COUNT = 5000
+BOUNDED = {"max_size_messages": 10 * COUNT}
 STEP_BYTECODES = ALONE_WORK * 150
 
 
-def filled(count: int = COUNT) -> Stage:
-    stage = Stage(options_with(address_settings={"orders": {"max_size_messages": 10 * COUNT}}))
+def filled(count: int = COUNT, settings: Mapping[str, Any] = BOUNDED) -> Stage:
+    stage = Stage(options_with(address_settings={"orders": settings}))
     store = stage.broker.store
     address = store.address_for("orders")
     for _ in range(count):
@@ -31,6 +35,7 @@ def filled(count: int = COUNT) -> Stage:
 
 def test_a_deleted_queue_gives_back_what_it_held_piece_by_piece() -> None:
     stage = filled()
+    stage.admin("queue-create", name="other", address="orders")
     store = stage.broker.store
     meter = store.addresses["orders"].meter
     assert meter is not None
@@ -69,6 +74,29 @@ def test_a_queue_of_the_same_name_is_another_one() -> None:
     stage.crash()
     stage.start()
     assert stage.broker.store.queues["orders"].message_count == 1
+
+
+@pytest.mark.parametrize("bound", [{"max_size_messages": COUNT}, {"max_size_bytes": 1000}])
+@pytest.mark.parametrize("policy", ["FAIL", "DROP", "BLOCK"])
+def test_an_address_whose_last_queue_is_deleted_has_room_at_once(bound: dict[str, int], policy: str) -> None:
+    """However long it takes to give back what the queue held."""
+    stage = filled(settings={**bound, "address_full_policy": policy, "auto_delete_addresses": False})
+    store = stage.broker.store
+    meter = store.addresses["orders"].meter
+    assert meter is not None
+    assert meter.is_full
+    stage.give(AdminRequest(9999, 1, "queue-delete", {"name": "orders"}))
+    stage.turn()
+    assert store.remains.is_due
+    assert (meter.count, meter.size_bytes, meter.is_full) == (0, 0, False)
+    store.publish(store.address_for("orders"), single(build_message(b"y", durable=True)))
+    stage.step()
+    stage.run()
+    assert not store.remains.is_due
+    assert store.addresses["orders"].meter is meter
+    assert (meter.count, meter.size_bytes) == (1, store.memory.held_bytes)
+    store.delete_queue(store.queues["orders"])
+    assert (meter.count, meter.size_bytes) == (0, 0)
 
 
 def test_a_sweep_leaves_alone_what_a_deleted_queue_has_not_given_back(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,7 +47,7 @@ class Meter:
 
     __slots__ = (
         "_all", "_bytes_max", "_count_max", "_page_bytes_max", "_page_count_max", "_page_drops", "_queues", "_said",
-        "count", "name", "policy", "size_bytes", "waiting",
+        "count", "emptied_count", "name", "policy", "size_bytes", "waiting",
     )  # fmt: skip
 
     def __init__(self, meters: Meters, name: str, settings: AddressSettings) -> None:
@@ -55,6 +55,7 @@ class Meter:
         self.policy = self._said = settings.address_full_policy
         self.count = 0
         self.size_bytes = 0
+        self.emptied_count = 0  # how often the last queue went, with whatever it had
         self.waiting: dict[Any, Any] = {}
         self._all = meters
         self._bytes_max = settings.max_size_bytes
@@ -67,11 +68,20 @@ class Meter:
     def set_queues(self, queues: list[Queue], *, can_page: bool) -> None:
         """What the address is bound to. Where all of them can page, who waited for room need not wait any more."""
         LOOK.has_touched = True
+        if self._queues and not queues:
+            self._empty()
         self._queues = queues
         if self._said == PAGE:
             self.policy = PAGE if can_page else BLOCK
             if can_page and self.waiting:
                 self._all.roomy[self] = None
+
+    def _empty(self) -> None:
+        """The last queue is gone: nothing is at the address, however long it takes to give that back."""
+        self.size_bytes = self.count = 0
+        self.emptied_count += 1
+        if self.waiting:
+            self._all.roomy[self] = None
 
     def add(self, size_bytes: int, count: int) -> None:
         """Messages are in one more queue."""
