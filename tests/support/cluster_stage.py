@@ -13,7 +13,7 @@ arrive at all who listen to their place over a card in the same network, the sen
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -163,6 +163,7 @@ class ClusterStage:
         self.unreachable: set[str] = set()  # hosts that refuse connections
         self.mute: set[str] = set()  # hosts that never answer
         self.held_up: set[frozenset[str]] = set()  # pairs of nodes between which nothing gets through
+        self.on_sent: Callable[[int], None] = lambda size_bytes: None  # told of all that one node sends to another
 
     def node(
         self, name: str, /, static: Iterable[str] = (), *, identity: Mapping[str, Any] | None = None, **changes: Any
@@ -229,6 +230,7 @@ class ClusterStage:
 
     def send(self, node: ClusterNode, conn: int, data: bytes) -> None:
         """Bytes go over."""
+        self.on_sent(len(data))
         pipe = node.pipes[conn]
         far, far_conn = pipe.far(node, conn)
         if node.name not in pipe.unheard:

@@ -86,7 +86,10 @@ class Hearer:
     def __init__(self, node_id: str = A, max_hops: int = 1, address: str = "") -> None:
         self.routing = Routing()
         self.logged: list[Logged] = []
-        self.around = Around(node_id, max_hops, AddressMatch(address), self.routing, self.logged.append)
+        self.now_ns = 0
+        self.around = Around(
+            node_id, max_hops, AddressMatch(address), self.routing, self.logged.append, lambda: self.now_ns
+        )
 
     def table(self, neighbour: str = B) -> RemoteTable:
         return RemoteTable(self.around, neighbour)

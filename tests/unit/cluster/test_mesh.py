@@ -27,7 +27,7 @@ class Node:
         self.max_hops = max_hops
         self.routing = Routing()
         self.announcer = Announcer(IDS[name], list, lambda _logged: None)
-        self.around = Around(IDS[name], max_hops, AddressMatch(""), self, lambda _logged: None)
+        self.around = Around(IDS[name], max_hops, AddressMatch(""), self, lambda _logged: None, lambda: 0)
         self.tables: dict[str, RemoteTable] = {}  # by neighbour
         self.subscribers: dict[str, Subscriber] = {}
         self.announcer.queue_added(name, name, "anycast", "")

@@ -7,7 +7,8 @@ then. Queues of ours, internal ones and those that were not asked for are passed
 Of several neighbours that lead to one queue, routing knows the nearest of those whose links stand; the others wait. Of
 two that are as near, the first one stays as long as its link does. This also ends circles, but for one: two neighbours
 that lose their links to a third each take the way over the other, which both withdraw by that, for ever. So who was
-withdrawn a way CIRCLES_MAX times while its own link is lost takes it no more from a neighbour with a higher node id.
+withdrawn a way CIRCLES_MAX times in a row while its own link is lost takes it no more from a neighbour with a higher
+node id, until that has withdrawn none for CIRCLE_NS: a neighbour whose own link comes and goes is no circle.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from mqbroker.core.remote_binding import RemoteBinding
 
 BINDINGS_MAX: Final = 100_000  # of one neighbour
 CIRCLES_MAX: Final = 3
+CIRCLE_NS: Final = 30_000_000_000  # far more than one round takes: a notice there and one back
 SELECTORS_MAX: Final = 100_000  # of its consumers, those of one text at one queue counted once
 
 BindingNotice = Reset | BindingAdded | BindingRemoved | ConsumerCreated | ConsumerClosed | ResetComplete
@@ -70,7 +72,8 @@ class Around:
     """What tables of one cluster connection have in common. `known` is shared by all tables of the node.
 
     By cluster name it has the tables that hold the binding; the first is the one that routing knows of. `withdrawn`
-    counts, by cluster name and neighbour, ways that were withdrawn while the link to the queue's own node was lost.
+    counts, by cluster name and neighbour, ways that were withdrawn in a row while the link to the queue's own node was
+    lost, and says when the last one was.
     """
 
     node_id: str
@@ -78,8 +81,9 @@ class Around:
     address: AddressMatch
     remotes: Remotes
     log: Callable[[Logged], None]
+    now_ns: Callable[[], int]
     known: dict[str, list[RemoteTable]] = field(default_factory=dict)
-    withdrawn: dict[str, dict[str, int]] = field(default_factory=dict)
+    withdrawn: dict[str, dict[str, tuple[int, int]]] = field(default_factory=dict)
 
 
 class RemoteTable:
@@ -129,6 +133,12 @@ class RemoteTable:
                 binding.is_connected = False
                 if self._is_first(name):
                     self._step_back(name)
+
+    def still_lost(self) -> None:
+        """The link was dialled in vain. By now a way may be taken that seemed to lead in a circle."""
+        for name in list(self._around.withdrawn):
+            if name in self.bindings and self._is_first(name) and not self.bindings[name].is_connected:
+                self._step_back(name)
 
     def stopped(self) -> None:
         """The neighbour has stopped, or is not dialled any more. Others have its share of messages from now on; what is
@@ -298,7 +308,7 @@ class RemoteTable:
         if any(each.neighbour == node_id and not each.bindings[name].is_connected for each in holders):
             counts = self._around.withdrawn.setdefault(name, {})
             LOOK.has_touched = True
-            counts[self.neighbour] = counts.get(self.neighbour, 0) + 1
+            counts[self.neighbour] = self._circles(name) + 1, self._around.now_ns()
 
     def _forget_circles(self, binding: RemoteBinding) -> None:
         """The link to the queue's own node stands again, or is of no use any more."""
@@ -308,9 +318,13 @@ class RemoteTable:
 
     def _stands(self, name: str) -> bool:
         """Whether the way may be taken: its link stands, and it does not lead in a circle."""
-        count = self._around.withdrawn.get(name, {}).get(self.neighbour, 0)
-        is_circle = count >= CIRCLES_MAX and self._around.node_id < self.neighbour
+        is_circle = self._circles(name) >= CIRCLES_MAX and self._around.node_id < self.neighbour
         return self.bindings[name].is_connected and not is_circle
+
+    def _circles(self, name: str) -> int:
+        """How often the neighbour has withdrawn the way in a row."""
+        count, last_ns = self._around.withdrawn.get(name, {}).get(self.neighbour, (0, 0))
+        return count if self._around.now_ns() - last_ns < CIRCLE_NS else 0
 
     def _step_forward(self, name: str) -> None:
         """The binding is there, after others: it takes over from one that is further, or whose link is lost."""

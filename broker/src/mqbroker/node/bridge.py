@@ -196,6 +196,8 @@ class Bridge:
         self.attempts = 0 if was_up else self.attempts + 1
         if was_up:
             self.of.is_down(self)
+        else:
+            self.of.is_still_down(self)
         if 0 <= self._attempts_max <= self.attempts and not self.is_scanning:
             self.is_missed = True
             self.give_up(why)

@@ -70,7 +70,10 @@ class ClusterConnection:
         self.topology = Topology(own)
         self.announcer = Announcer(self.broker.node_id, lambda: self.topology.members, self._log)
         address = AddressMatch(options.address)
-        self._around = Around(self.broker.node_id, options.max_hops, address, self, self._log, cluster.known)
+        self._around = Around(
+            self.broker.node_id, options.max_hops, address, self, self._log,
+            lambda: self.broker.at.monotonic_ns, cluster.known,
+        )  # fmt: skip
         self.tables: dict[str, RemoteTable] = {}  # of bindings, by the node that told of them
         self._telling = SelfTelling(options, self.broker.at.monotonic_ns)
         self._lost = LostNodes(options)
@@ -227,6 +230,12 @@ class ClusterConnection:
             table.lost()
         self._is_lost(bridge.node_id)
         self.cluster.changed()
+
+    def is_still_down(self, bridge: Bridge) -> None:
+        """It was dialled again, in vain."""
+        table = self.tables.get(bridge.node_id)
+        if table is not None:
+            table.still_lost()
 
     def is_gone(self, bridge: Bridge) -> None:
         """The node is not dialled until somebody tells of it: it takes no messages, and is no member any more."""
