@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from mqbroker.core.handed_over import HandedOver
 from mqbroker.core.queue import Filter, Queue, QueueKind, Segment
 from mqbroker.wire.run import Layout, Run, single
 
@@ -268,3 +269,38 @@ def test_everything_goes_out_once_and_in_order(rounds: list[tuple[int, list[int]
     assert sorted(got) == list(range(1, len(got) + 1))
     for taker in takers:
         assert all(before < after for before, after in pairwise(taker.got))
+
+
+def expired_at_two_nodes(awaited: tuple[int, int]) -> tuple[Queue, Taker]:
+    """Five messages, 1 to 5, that have expired, of which another node may have some (the first, how many)."""
+    found, taker = queue(), Taker(100)
+    found.handed_over = HandedOver()
+    found.handed_over.sent(*awaited)
+    run = run_of(1, 5)
+    run.expires_ms = 10
+    found.add(Segment(run, 0, 5, 0))
+    found.join(taker)
+    return found, taker
+
+
+@pytest.mark.parametrize(("awaited", "dropped", "handed_out"), [
+    ((1, 2), [], [1, 2, 3, 4, 5]), ((3, 1), [1, 2], [3, 4, 5]), ((5, 1), [1, 2, 3, 4], [5]),
+    ((9, 1), [1, 2, 3, 4, 5], []),
+])  # fmt: skip
+def test_what_another_node_may_have_is_handed_out_though_it_has_expired(
+    awaited: tuple[int, int], dropped: list[int], handed_out: list[int]
+) -> None:
+    found, taker = expired_at_two_nodes(awaited)
+    found.dispatch(100, 20)
+    assert [each for _, segment in found.gone for each in ids(segment)] == dropped
+    assert taker.got == handed_out
+
+
+@pytest.mark.parametrize(("awaited", "handed_out"), [((1, 1), 5), ((3, 1), 5), ((5, 1), 5), ((9, 1), 0)])
+def test_also_where_each_is_looked_at(awaited: tuple[int, int], handed_out: int) -> None:
+    """None behind one that stays is passed for good."""
+    found, taker = expired_at_two_nodes(awaited)
+    found.dispatcher.grouped()
+    for _ in range(6):
+        found.dispatch(100, 20)
+    assert len(taker.got) == handed_out
