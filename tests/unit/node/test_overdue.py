@@ -98,6 +98,16 @@ def test_a_queue_in_which_something_expires_again_and_again_is_not_looked_throug
     assert counts(stage) == (0, 0)
 
 
+def test_who_looked_in_vain_rests_for_as_long_as_that_took() -> None:
+    """One expires, and those behind it are looked at for nothing."""
+    stage = stage_with()
+    publish(stage, [*expiring(1), *(build_message(b"x", header=Header(ttl=2 * HOUR_MS)) for _ in range(COUNT))])
+    stage.wait(HOUR_MS)
+    queue = stage.broker.store.queues["orders"]
+    assert (queue.message_count, queue.vain_looks) == (COUNT, COUNT)
+    assert queue.rested_ms == stage.at.wall_ms + COUNT // LOOKS_PER_MS
+
+
 def test_scheduled_messages_whose_time_comes_at_once_come_piece_by_piece() -> None:
     stage = stage_with()
     publish(stage, scheduled(COUNT, stage.at.wall_ms + HOUR_MS))
