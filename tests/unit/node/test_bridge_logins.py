@@ -92,3 +92,13 @@ def test_a_wrong_proof_is_none(far: FalseNode, proof: bytes | None) -> None:
     far.says(challenge(far.offers()))
     assert far.says(frames.sasl(SaslOutcome(code=0, additional_data=proof))) == b""
     assert far.bridge.state.value == "resting"
+
+
+def test_who_is_no_node_is_told_of_once_however_often_it_is_dialled(far: FalseNode) -> None:
+    for number in range(5):
+        assert far.bridge.attempts == number
+        far.says(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        far.wait(500 * 2**number + 100)
+    (told,) = [notice for notice in far.dialler.notices if "failed" in notice.event]
+    assert told.event == "bridge-failed"
+    assert "not the protocol header" in str(told.fields["why"])

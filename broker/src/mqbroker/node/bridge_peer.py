@@ -90,6 +90,9 @@ class BridgePeer(Peer):
         self.why = why
         super().lost(why)
 
+    def tell_failure(self, condition: str, why: str) -> None:
+        """Its bridge does, which dials again and again, and tells of each reason once."""
+
     # -- opening -------------------------------------------------------------------------------------------------------
 
     def _derive(self, event: SaslDerive) -> None:

@@ -443,10 +443,13 @@ class Peer(ABC):
                 self.broker.store.idle.detached(place_of(link.owner))
         self.broker.termini.detached(self, link)
 
+    def tell_failure(self, condition: str, why: str) -> None:
+        """It ends by a fault."""
+        self.broker.notice(Level.INFO, "connection-failed", conn=self.conn, peer=self.far, condition=condition, why=why)
+
     def _dead(self, event: Dead) -> None:
         if event.condition is not None:
-            self.broker.notice(Level.INFO, "connection-failed", conn=self.conn, peer=self.far,
-                               condition=event.condition, why=event.description[:200])  # fmt: skip
+            self.tell_failure(event.condition, event.description[:200])
         LOOK.has_touched = True
         self.due_ns = 0
         self.broker.termini.ended(self, self.connection)
