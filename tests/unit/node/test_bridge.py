@@ -175,6 +175,20 @@ def test_the_connection_must_have_one_name_on_all_nodes() -> None:
     assert any("there is no cluster connection 'cluster' here" in why for why in whys)
 
 
+def test_who_dials_again_and_again_in_vain_is_told_of_once_in_a_while() -> None:
+    """Its attempts would push all other events out of those that are kept."""
+    cluster = ClusterStage()
+    cluster.node("a", ["b"])
+    b = cluster.node("b", ["nowhere"], name="another")
+    cluster.run()
+    for _ in range(5):
+        cluster.wait(61_000)
+    told = b.events("connection-failed")
+    assert [(each["peer"], each["condition"]) for each in told] == [("a", "amqp:not-found")] * 6
+    # The rest of the first minute, and then two in each second.
+    assert [each["count"] for each in told] == [1, 119, 120, 120, 120, 120]
+
+
 def test_a_broker_without_cluster_connections_is_no_node() -> None:
     cluster = ClusterStage()
     cluster.node("b", ["nowhere"])

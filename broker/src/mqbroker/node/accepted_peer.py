@@ -163,6 +163,14 @@ class AcceptedPeer(Peer):
     def _attaching(self, event: Attaching) -> None:
         self.broker.termini.attach(self, event)
 
+    def tell_failure(self, condition: str, why: str) -> None:
+        """Nodes dial again and again, so that of those is told once in a while, with how often it was."""
+        if self.listener.kind == "cluster":
+            host = self.far.rpartition(":")[0]
+            self.broker.cluster.failures.tell(host, 1, condition=condition, why=why)
+        else:
+            super().tell_failure(condition, why)
+
     def _dead(self, event: Dead) -> None:
         self._release_held(is_told=False)
         self.broker.containers.release(self)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mqbroker.base.look import LOOK
+from mqbroker.base.notice import Level
 from mqbroker.cluster.remote_table import RemoteTable
 from mqbroker.config.users import Verifier
 from mqbroker.core.queue import Queue
@@ -20,6 +21,7 @@ from mqbroker.node.credentials import verifier_of
 from mqbroker.node.elsewhere import Elsewhere
 from mqbroker.node.handshake import Hello
 from mqbroker.node.inputs import Closed, ClusterKeyChanged, Connected
+from mqbroker.node.seldom import Seldom
 
 if TYPE_CHECKING:
     from mqbroker.node.broker import Broker
@@ -44,6 +46,7 @@ class Cluster:
         local = "" if self.listener is None else self.listener.local_bind_address
         self.local_bind_address = None if local in ANYWHERE else local
         self.connections: dict[str, ClusterConnection] = {}
+        self.failures = Seldom(broker, "connection-failed", "peer", Level.INFO)  # of those who dial us
         self.known: dict[str, list[RemoteTable]] = {}  # by the name of a queue in the cluster: which nodes tell of it
         self._dialled: dict[int, Bridge] = {}
         self._conn = 0
