@@ -6,16 +6,21 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from mqbroker.amqp import work
 from mqbroker.core import memory
+from mqbroker.core.leaving_reasons import PURGED
 from mqbroker.core.remains import AT_ONCE
-from mqbroker.node.inputs import AdminRequest
+from mqbroker.core.upkeep import live_of_ids
+from mqbroker.node.inputs import AdminRequest, Received
 from mqbroker.node.turns import ALONE_WORK
 from mqbroker.wire.run import single
 from mqbroker.wire.sections import build_message
 
+from tests.support import frames
 from tests.support.bytecodes import Bytecodes
 from tests.support.stage import Stage, options_with
 from tests.unit.core.test_memory import run_of
+from tests.unit.node.test_bystander_work import GO
 
 COUNT = 5000
 BOUNDED = {"max_size_messages": 10 * COUNT}
@@ -124,3 +129,88 @@ def test_small_queues_are_given_back_at_once() -> None:
     store.delete_queue(store.queues["orders"])
     assert store.memory.held_bytes == 0
     assert not store.remains.is_due
+
+
+def steps_until_done(stage: Stage) -> int:
+    """Each within the bound; how many."""
+    steps = 0
+    while stage.broker.store.remains.is_due:
+        counted = Bytecodes()
+        counted.of(stage.turn)
+        assert counted.count < STEP_BYTECODES
+        stage.sync()
+        steps += 1
+    return steps
+
+
+def test_what_is_purged_is_nobodys_at_once_and_is_settled_piece_by_piece() -> None:
+    stage = filled()
+    store, queue = stage.broker.store, stage.broker.store.queues["orders"]
+    assert store.purge(queue) == COUNT
+    assert (queue.message_count, queue.ready_count) == (0, 0)
+    assert store.remains.is_due
+    store.publish(store.addresses["orders"], single(build_message(b"y", durable=True)))
+    assert steps_until_done(stage) >= COUNT * work.PURGED // (ALONE_WORK + AT_ONCE)
+    stage.run()
+    assert (queue.message_count, queue.ready_count, queue.delivering_count) == (1, 1, 0)
+    assert store.leaving.left_totals[PURGED] == COUNT
+    assert store.addresses["orders"].meter is not None
+    assert store.addresses["orders"].meter.count == 1
+    stage.crash()
+    stage.start()
+    assert stage.broker.store.queues["orders"].message_count == 1
+
+
+def test_what_is_purged_of_a_queue_that_is_deleted_meanwhile_is_given_back_once() -> None:
+    stage = filled()
+    store, queue = stage.broker.store, stage.broker.store.queues["orders"]
+    meter = queue.meter
+    assert meter is not None
+    store.purge(queue)
+    assert store.delete_queue(queue) == 0
+    steps_until_done(stage)
+    stage.run()
+    assert (meter.count, meter.size_bytes, store.memory.held_bytes) == (0, 0, 0)
+    stage.crash()
+    stage.start()
+    assert "orders" not in stage.broker.store.queues
+
+
+def test_a_stop_ends_what_is_being_purged() -> None:
+    stage = filled()
+    stage.broker.store.purge(stage.broker.store.queues["orders"])
+    stage.stop()
+    assert stage.halted == 0
+    stage.crash()
+    stage.start()
+    assert stage.broker.store.queues["orders"].message_count == 0
+
+
+def test_compaction_keeps_what_is_purged_and_not_settled_so_far() -> None:
+    stage = filled()
+    queue = stage.broker.store.queues["orders"]
+    last = list(queue.backlog)[-1].first_id
+    stage.broker.store.purge(queue)
+    assert [one.segment.first_id for one in live_of_ids(stage.broker.store, [(last, 1)])] == [last]
+    stage.step()
+    stage.run()
+    assert not list(live_of_ids(stage.broker.store, [(last, 1)]))
+
+
+def test_the_last_consumer_of_a_queue_that_is_purged_then_holds_nobody_up() -> None:
+    stage = Stage()
+    stage.admin("queue-create", name="orders", purge_on_no_consumers=True)
+    conn = stage.accept()
+    stage.talk(conn, GO + frames.receiver("orders", handle=0))
+    store = stage.broker.store
+    for _ in range(COUNT):
+        store.publish(store.addresses["orders"], single(build_message(b"x")))
+    stage.step()
+    stage.give(Received(conn, frames.detach(0)))
+    stage.turn()
+    assert store.remains.is_due
+    assert store.queues["orders"].message_count == 0
+    stage.talk(conn, frames.receiver("orders", handle=0, credit=10))
+    steps_until_done(stage)
+    assert store.leaving.left_totals[PURGED] == COUNT
+    assert store.queues["orders"].message_count == 0

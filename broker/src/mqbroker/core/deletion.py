@@ -48,10 +48,7 @@ def delete(store: Store, queue: Queue) -> int:
 
 def purge(store: Store, queue: Queue) -> int:
     """See `Store.purge`."""
-    dropped = 0
-    for segment in queue.take_all():
-        dropped += segment.n
-        store.discard(queue, segment, PURGED)
+    dropped = store.remains.purge(queue)
     paged = store.paging.drop(queue, is_settled=True).messages
     store.leaving.left_totals[PURGED] += paged
     return dropped + paged

@@ -288,16 +288,6 @@ class Queue:
         self.delivering_count += taken.n
         return taken
 
-    def take_all(self) -> list[Segment]:
-        """Everything that is deliverable or scheduled; it counts as in delivery until it is settled."""
-        taken = [*self.backlog, *(segment for _, _, segment in self.scheduled)]
-        LOOK.has_touched = True
-        self.backlog.clear()
-        self.scheduled.clear()
-        self.scheduled_count = 0
-        self.delivering_count += sum(segment.n for segment in taken)
-        return taken
-
     def put_back(self, segment: Segment, due_ms: int = 0) -> None:
         """Messages that were in delivery return to their place, `due_ms`: at that time."""
         LOOK.has_touched = True

@@ -460,7 +460,7 @@ class Store:
         leave(self, queue, consumer)
 
     def purge(self, queue: Queue) -> int:
-        """Drop all that is not in delivery; says how many messages."""
+        """Drop all that is not in delivery, which nobody gets from now on; says how many messages."""
         return purge(self, queue)
 
     # -- time ----------------------------------------------------------------------------------------------------------

@@ -19,6 +19,8 @@ def live_of_ids(store: Store, ranges: list[tuple[int, int]], *, is_stored: bool 
             continue
         for segment, due_ms in queue.segments_of(low, high):
             yield Live(queue, segment, due_ms)
+    for queue, segment in store.remains.live_of_ids(low, high):
+        yield Live(queue, segment)
     for queue, segment in store.in_delivery():
         yield Live(queue, segment)
 

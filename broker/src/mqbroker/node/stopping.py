@@ -53,6 +53,7 @@ class Stopping:
         if self._is_last:
             broker = self._broker
             LOOK.has_touched = True
+            broker.store.remains.go_on(NO_BOUND)  # what was purged as consumers went
             broker.journal.stop()
             broker.store.decisions.wait(lambda: broker.effects.append(Halt(0)))
             self.is_over = True
