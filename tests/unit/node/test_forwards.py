@@ -9,6 +9,7 @@ from mqbroker.admin.metrics import of_node
 from mqbroker.core.leaving import HOLD_MS
 from mqbroker.node import inputs as given
 from mqbroker.node.abandoned import TAKEN_MAX
+from mqbroker.wire.performatives import Rejected
 from mqbroker.wire.sections import Header
 from mqbroker.wire.types import Described, Symbol
 
@@ -507,3 +508,19 @@ def test_what_goes_to_a_node_without_consumers_is_a_matter_of_the_mode(mode: str
     cluster.run()
     counts = [node.broker.store.queues["orders"].message_count for node in (a, b)]
     assert counts == [10 - there, there]
+
+
+def test_dead_letters_go_to_the_node_that_alone_has_their_queue() -> None:
+    """As what is sent there does, where a queue of that name may not be made here."""
+    settings = {"dead_letter_address": "dead", "auto_create_queues": False, "redistribution_delay": 0}
+    cluster, a, b = pair(options={"address_settings": {"#": settings}})
+    a.admin("queue-create", name="orders")
+    b.admin("queue-create", name="dead")
+    cluster.run()
+    consumer = Consumer(a, credit=2)
+    producer = Producer(a)
+    for number in range(2):
+        producer.publish(b"%d" % number)
+        consumer.settle(number, Rejected())
+    cluster.wait(100)
+    assert [queue.message_count for queue in (a.broker.store.queues["orders"], b.broker.store.queues["dead"])] == [0, 2]

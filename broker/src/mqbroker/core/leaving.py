@@ -139,11 +139,9 @@ class Leaving:
         name, own = target
         if name in (origin, f"{origin}{FULLY_QUALIFIED}{queue}"):
             raise Refused("amqp:precondition-failed", "it is there already")
-        if FULLY_QUALIFIED in name:
-            return self._store.target_for(name)
-        if own and own not in self._store.queues:
+        if FULLY_QUALIFIED not in name and own and own not in self._store.queues:
             self._store.create_queue(QueueKind(own, name, MULTICAST, auto_created=True, moved_from=origin))
-        return self._store.address_for(name)
+        return self._store.target_for(name)  # as whoever sends there: it may be there on another node alone
 
     def _move(self, queue: Queue, segment: Segment, target: tuple[str, str], cause: str, why: str) -> None:
         """To another address, in the same append: a crash leaves them here or there, never in both or in none.
