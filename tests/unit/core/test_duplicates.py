@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from mqbroker.base.errors import Refused
+from mqbroker.base.time import NS_PER_MS
 
 from tests.support.stage import Stage, options_with
 
@@ -271,8 +272,8 @@ def test_ids_are_not_kept_across_a_restart_where_they_are_not_to_outlive_their_a
 
 
 def reload(stage: Stage, **settings: Any) -> None:
-    stage.broker.take_options(stage_with(**settings).options)
-    stage.run()
+    stage.options = stage_with(**settings).options
+    stage.admin("config-reload")
 
 
 @pytest.mark.parametrize(
@@ -289,6 +290,21 @@ def test_a_reload_says_how_long_ids_of_addresses_that_are_gone_are_kept(
     reload(stage, id_cache_retention=kept_ms)
     stage.wait(wait_ms)
     assert known(stage) is is_known
+
+
+def test_addresses_whose_time_is_over_together_are_forgotten_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mqbroker.core.duplicates.ENDED_MAX", 2)
+    stage = stage_with(id_cache_retention=60_000)
+    names = [f"orders-{number}" for number in range(7)]
+    for name in names:
+        send(stage, "a", to=name)
+        delete(stage, name)
+    duplicates = stage.broker.store.duplicates
+    stage.now_ns += 60_000 * NS_PER_MS
+    duplicates.on_time(stage.now_ns)
+    assert (len(duplicates._seen), duplicates.due_ns <= stage.now_ns) == (5, True)
+    stage.wait(1)
+    assert (duplicates._seen, duplicates.due_ns) == ({}, 0)
 
 
 @pytest.mark.parametrize("is_restarted", [False, True])

@@ -12,9 +12,11 @@ Source: Artemis's manual, "Duplicate Message Detection".
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterator
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from mqbroker.amqp import work
 from mqbroker.base.look import LOOK
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.core.kinds import INTERNAL_PREFIX, TEMPORARY_PREFIX
@@ -26,7 +28,19 @@ if TYPE_CHECKING:
 
 
 VACANT_IDS_MAX: Final = 100_000  # ids of addresses that are gone
+ENDED_MAX: Final = 20  # addresses whose ids are forgotten, each time that some are due
 STALE_MAX: Final = 1_000  # deadlines that mean nothing any more, beyond those that do
+
+
+class Vacant(NamedTuple):
+    """An address that went: when, until when its ids are kept, and how many these are."""
+
+    gone_ns: int
+    until_ns: int
+    ids_count: int
+
+
+NEVER: Final = Vacant(0, 0, 0)
 
 
 class Duplicates:
@@ -38,9 +52,8 @@ class Duplicates:
         self._journal = store.journal
         self._decisions = store.decisions
         self._is_persisted = store.journal.keeps_ids
-        # Addresses that went, the first one first: when that was, and how many ids they have. One that is there again
-        # stays in it, and keeps its ids.
-        self._vacant: dict[str, tuple[int, int]] = {}
+        # Addresses that went, the first one first. One that is there again stays in it, and keeps its ids.
+        self._vacant: dict[str, Vacant] = {}
         self._vacant_count = 0
         self._deadlines: list[tuple[int, str]] = []  # a heap; what `_vacant` does not say has no meaning any more
         self.due_ns = 0
@@ -101,16 +114,17 @@ class Duplicates:
         now_ns, seen = self._store.at.monotonic_ns, self._seen[address]
         LOOK.has_touched = True
         self._leave_vacant(address)
-        if self._until_ns(address, now_ns) <= now_ns or address.startswith(TEMPORARY_PREFIX):
+        until_ns = self._until_ns(address, now_ns)
+        if until_ns <= now_ns or address.startswith(TEMPORARY_PREFIX):
             self._forget(address)
             return
         if len(seen) > VACANT_IDS_MAX:
             while len(seen) > VACANT_IDS_MAX:
                 seen.popitem(last=False)
             self._journal.duplicates.forget(address, _oldest(seen))
-        self._vacant[address] = now_ns, len(seen)
+        self._vacant[address] = Vacant(now_ns, until_ns, len(seen))
         self._vacant_count += len(seen)
-        heappush(self._deadlines, (self._until_ns(address, now_ns), address))
+        heappush(self._deadlines, (until_ns, address))
         while self._vacant_count > VACANT_IDS_MAX:
             self._end(next(iter(self._vacant)))
         self._plan()
@@ -119,18 +133,20 @@ class Duplicates:
         """Until when the ids of an address that went then are kept."""
         return gone_ns + self._settings.of(address).id_cache_retention * NS_PER_MS
 
-    def settings_changed(self) -> None:
-        """They hold for addresses that went before as well."""
-        LOOK.has_touched = True
-        self._deadlines = self._all_deadlines()
-        self.on_time(self._store.at.monotonic_ns)
-
-    def _all_deadlines(self) -> list[tuple[int, str]]:
-        return sorted((self._until_ns(address, gone_ns), address) for address, (gone_ns, _) in self._vacant.items())
+    def settings_changed(self) -> Iterator[int]:
+        """They hold for addresses that went before as well. Each is a piece, and yields what it cost, as in idle.py."""
+        for address in list(self._vacant):
+            known = self._vacant.get(address)
+            if known is not None and known.until_ns != (until_ns := self._until_ns(address, known.gone_ns)):
+                LOOK.has_touched = True
+                self._vacant[address] = known._replace(until_ns=until_ns)
+                heappush(self._deadlines, (until_ns, address))
+                self._plan()
+            yield work.LOOKED_AT
 
     def _leave_vacant(self, address: str) -> None:
         LOOK.has_touched = True
-        self._vacant_count -= self._vacant.pop(address, (0, 0))[1]
+        self._vacant_count -= self._vacant.pop(address, NEVER).ids_count
 
     def _end(self, address: str) -> None:
         self._leave_vacant(address)
@@ -140,16 +156,18 @@ class Duplicates:
     def _plan(self) -> None:
         LOOK.has_touched = True
         if len(self._deadlines) > 2 * len(self._vacant) + STALE_MAX:
-            self._deadlines = self._all_deadlines()
+            self._deadlines = sorted((each.until_ns, address) for address, each in self._vacant.items())
         self.due_ns = self._deadlines[0][0] if self._deadlines else 0
         self._store.schedule(self)
 
     def on_time(self, now_ns: int) -> None:
-        """Ids of addresses that went long ago are forgotten."""
+        """Ids of addresses that went long ago are forgotten, of some of them at once; the others are due still."""
         LOOK.has_touched = True
-        while self._deadlines and self._deadlines[0][0] <= now_ns:
+        for _ in range(ENDED_MAX):
+            if not self._deadlines or self._deadlines[0][0] > now_ns:
+                break
             until_ns, address = heappop(self._deadlines)
-            if address in self._vacant and self._until_ns(address, self._vacant[address][0]) <= until_ns:
+            if self._vacant.get(address, NEVER).until_ns == until_ns:
                 self._end(address)
         self._plan()
 

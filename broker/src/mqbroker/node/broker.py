@@ -418,7 +418,6 @@ class Broker:
         self.store.settings.change(in_force(self.options.address_settings, options.address_settings))
         self.permissions.change(options.security_settings)
         self.store.quotas.change(options.limits)
-        self.store.duplicates.settings_changed()
 
     # -- room ----------------------------------------------------------------------------------------------------------
 
