@@ -163,6 +163,13 @@ def test_a_listener_for_nodes_is_no_place_for_clients(port: int, is_doubted: boo
     assert ("where no client may log in" in found.get(f"{PATH}.client-connector-ref", "")) is is_doubted
 
 
+def test_dead_letters_that_would_be_gone_are_doubted() -> None:
+    text = AROUND + connection('on-node-lost = "dead-letter"')
+    assert "it would be gone" in doubted(text)[f"{PATH}.on-node-lost"]
+    assert doubted(text + '[[address-settings]]\nmatch = "#"\ndead-letter-address = "DLQ"\n') == {}
+    assert doubted(AROUND + connection('on-node-lost = "reroute"')) == {}
+
+
 def test_connections_for_the_same_addresses_are_doubted() -> None:
     first, second = connection('address = "orders"'), connection('address = "orders.eu"', name="eu")
     found = doubted(AROUND + first + second)

@@ -18,6 +18,7 @@ from mqbroker.config.declaring import MIB, NodeName, Table, option
 from mqbroker.config.repeated import Rows, missing, names_twice
 from mqbroker.config.slices import BrokerOptions, ClusterConnectionOptions
 
+DEAD_LETTERS: Final = "dead_letter_address"
 HEAD: Final = "cluster-connections"
 PERIOD_MS_MAX: Final = 86_400_000
 ATTEMPTS_MAX: Final = 1_000_000
@@ -199,6 +200,7 @@ def doubts(options: BrokerOptions) -> Iterator[ConfigFault]:
             yield ConfigFault(f"{path}.max-retry-interval", why)
         yield from _unreachable(path, one, options)
         yield from _lonely(path, one, options)
+        yield from _losing(path, one, options)
     for (_, earlier), (number, later) in combinations(enumerate(connections), 2):
         if overlap(earlier.address, later.address):
             why = (
@@ -216,6 +218,17 @@ def _lonely(path: str, one: ClusterConnectionOptions, options: BrokerOptions) ->
             "of these as well"
         )
         yield ConfigFault(f"{path}.static-connectors", why)
+
+
+def _losing(path: str, one: ClusterConnectionOptions, options: BrokerOptions) -> Iterator[ConfigFault]:
+    settings = options.address_settings
+    said = [settings.built_in.dead_letter_address, *(each.values.get(DEAD_LETTERS) for each in settings.matches)]
+    if one.on_node_lost == "dead-letter" and not any(said):
+        why = (
+            "makes dead letters of what waits for a lost node, and no address-settings have a dead-letter-address: it "
+            "would be gone; set one"
+        )
+        yield ConfigFault(f"{path}.on-node-lost", why)
 
 
 def _unreachable(path: str, one: ClusterConnectionOptions, options: BrokerOptions) -> Iterator[ConfigFault]:
