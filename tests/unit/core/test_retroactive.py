@@ -5,10 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from mqbroker.amqp import work
+from mqbroker.core.address import MULTICAST
+from mqbroker.core.kinds import QueueKind
 from mqbroker.core.queue import Queue
 from mqbroker.core.retroactive import PREFIX
 from mqbroker.core.watcher import Watcher
+from mqbroker.node.inputs import OptionsChanged
+from mqbroker.node.turns import ALONE_WORK
 from mqbroker.wire.performatives import Attach, Source, Target
+from mqbroker.wire.run import single
+from mqbroker.wire.sections import build_message
 from mqbroker.wire.types import Symbol
 
 from tests.support import frames
@@ -102,6 +109,30 @@ def test_a_reload_changes_how_many_are_kept(count: int, kept: list[str]) -> None
     here.stage.crash()
     here.stage.start()
     assert subscribe(here, "a") == kept
+
+
+def test_a_ring_that_is_made_much_smaller_shrinks_piece_by_piece_and_gives_what_it_is_to_have() -> None:
+    here = site(retroactive_message_count=2000)
+    stage, store = here.stage, here.stage.broker.store
+    here.send("first", to="news")
+    for number in range(1000):
+        store.publish(store.addresses["news"], single(build_message(b"%d" % number)))
+    here.send("1", "2", to="news")
+    ring = store.queues[RING]
+    stage.options = options_with(address_settings={"#": settings(retroactive_message_count=2)})
+    stage.give(OptionsChanged(stage.options))
+    left, steps = ring.ready_count, 0
+    while stage.turn().more or stage.pending:
+        stage.sync()
+        assert left - ring.ready_count <= 2 * (ALONE_WORK // work.DROPPED + 1)
+        left, steps = ring.ready_count, steps + 1
+        assert ring.ready_count == 2 + ring.excess_count
+        if steps == 3:
+            assert ring.excess_count
+            made = store.create_queue(QueueKind("b", "news", MULTICAST))
+            assert made.message_count == 2
+    assert (ring.ready_count, ring.message_count, steps > 5) == (2, 2, True)
+    assert subscribe(here, "a") == ["1", "2"]
 
 
 def test_settings_that_changed_while_nothing_ran_hold() -> None:

@@ -1,4 +1,5 @@
 """What has come due in queues: scheduled messages are deliverable, expired ones leave, and who was idle may go.
+What is too much for a ring that was made smaller leaves as well.
 
 As there may be very many at once it is done piece by piece, as much in a step as that gives. To find what has expired
 every message of a queue is looked at, from the place that was reached; who found little for all that work rests for
@@ -56,7 +57,9 @@ class Overdue:
         left -= queue.bring_scheduled(now_ms, left // work.SCHEDULED + 1) * work.SCHEDULED
         if left > 0 and queue.begin_expiring(now_ms):
             left = self._expire(queue, left)
-        if queue.expiring_from >= 0 or queue.is_schedule_due(now_ms):
+        if left > 0:
+            left -= queue.overflow(left // work.DROPPED + 1) * work.DROPPED
+        if queue.expiring_from >= 0 or queue.is_schedule_due(now_ms) or queue.excess_count:
             LOOK.has_touched = True
             self._queues[queue] = None
             store.changed(queue)

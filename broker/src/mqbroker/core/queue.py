@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
@@ -28,6 +28,8 @@ from mqbroker.core.pages import Pages
 if TYPE_CHECKING:
     from mqbroker.core.handed_over import HandedOver
     from mqbroker.core.redistribution import Redistributor
+
+OVERFLOWED_MAX: Final = 100  # pieces that one segment which comes pushes out of a ring, if it has no more messages
 
 __all__ = ["Consumer", "Queue", "QueueKind", "Segment"]
 
@@ -210,7 +212,7 @@ class Queue:
             self.redistributor.returned(segment.rank)
         self.note_expiry(segment)
         if self.kind.ring_size >= 0:
-            self.overflow()
+            self.overflow(max(segment.n, OVERFLOWED_MAX))
 
     def note_expiry(self, segment: Segment) -> None:
         """When to look for it, if it may expire."""
@@ -258,19 +260,26 @@ class Queue:
         held = self.last_values.get(key)
         return held is not None and held.rank == segment.rank
 
-    def overflow(self) -> None:
-        """Messages beyond the size of a ring are gone.
+    def overflow(self, count_max: int) -> int:
+        """Messages beyond the size of a ring are gone, so many pieces of them at most; says how many these were.
 
         Those that are with consumers, or scheduled, have no place in it until they come back: else they would keep out
         what is newer.
         """
-        excess = self.backlog.count - self.kind.ring_size
+        excess, count = self.excess_count, 0
         LOOK.has_touched = True
-        while excess > 0 and self.backlog.count:
+        while excess > 0 and count < count_max:
             # Who comes later wants what came last, whatever its priority.
             taken = self.backlog.take_oldest(excess) if self.kind.is_internal else self.backlog.take(excess)
             excess -= taken.n
+            count += 1
             self.gone.append((OVERFLOWED, taken))
+        return count
+
+    @property
+    def excess_count(self) -> int:
+        """Deliverable messages beyond the size of a ring: there are some while one that was made smaller shrinks."""
+        return max(self.backlog.count - self.kind.ring_size, 0) if self.kind.ring_size >= 0 else 0
 
     # -- out -----------------------------------------------------------------------------------------------------------
 
@@ -309,7 +318,7 @@ class Queue:
             if self.redistributor is not None:
                 self.redistributor.returned(piece.rank)
         if self.kind.ring_size >= 0:
-            self.overflow()
+            self.overflow(max(segment.n, OVERFLOWED_MAX))
 
     def take_scheduled(self, now_ms: int) -> list[Segment]:
         """New messages whose time has not come; they count as in delivery. What comes again later stays."""

@@ -84,8 +84,8 @@ class Retroactive:
         else:
             ring.kind = replace(ring.kind, ring_size=count)
             store.journal.declare(ring.journal_id, ring.kind.attributes())
-            ring.overflow()
             store.changed(ring)
+            store.overdue.add(ring)
 
     def give(self, queue: Queue) -> None:
         """A new queue gets what its address keeps, oldest first; where there is no room for all, the newest of it."""
@@ -107,7 +107,11 @@ class Retroactive:
         found: list[Segment] = []
         size_bytes, messages = 0, 0
         for segment in sorted(ring.segments(), key=first_id_of, reverse=True):
-            run = segment.run
+            run, left = segment.run, ring.kind.ring_size - messages  # of one that was made smaller not all are gone
+            if left < segment.n:
+                segment = segment.part(segment.start + segment.n - left, left)
+            if left <= 0:
+                break
             if 0 < run.expires_ms <= now_ms:
                 continue
             is_tight = meter is not None and meter.would_be_full(meter.size_bytes + size_bytes, meter.count + messages)
