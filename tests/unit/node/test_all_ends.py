@@ -9,6 +9,7 @@ import pytest
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.node import inputs as given
 from mqbroker.node.broker import Broker
+from mqbroker.wire.frames import AMQP_FRAME, frame_at
 from mqbroker.wire.performatives import (
     Accepted,
     Attach,
@@ -17,6 +18,7 @@ from mqbroker.wire.performatives import (
     Detach,
     Discharge,
     Disposition,
+    End,
     Modified,
     Rejected,
     Released,
@@ -24,6 +26,7 @@ from mqbroker.wire.performatives import (
     Target,
     TransactionalState,
     Transfer,
+    decode_frame,
     encode,
 )
 from mqbroker.wire.types import Symbol
@@ -52,6 +55,22 @@ class Client:
         self._chance = chance
         self._count = 0
         self._links: dict[int, dict[int, str]] = {channel: {} for channel in CHANNELS}
+        self._delivered: dict[int, list[int]] = {channel: [] for channel in CHANNELS}
+
+    def hears(self, data: bytes) -> None:
+        """What it was sent and may settle. The node counts channels as we do."""
+        offset = 0
+        while offset < len(data):
+            at = None if data.startswith(b"AMQP", offset) else frame_at(data, offset, len(data), 1 << 31)
+            if at is not None and at.type == AMQP_FRAME and at.body_offset < at.end:
+                self._hear(at.channel, decode_frame(data, at)[0])
+            offset = offset + 8 if at is None else at.end
+
+    def _hear(self, channel: int, body: Any) -> None:
+        if isinstance(body, Transfer) and body.delivery_id is not None:
+            self._delivered[channel].append(body.delivery_id)
+        elif isinstance(body, End):
+            self._delivered[channel] = []
 
     def greeting(self) -> bytes:
         container = self._chance.choice("abc")
@@ -105,11 +124,16 @@ class Client:
 
     def _settle(self) -> bytes:
         chance = self._chance
-        first = chance.randrange(30)
+        channel = chance.choice(CHANNELS)
+        delivered = self._delivered[channel]
+        if not delivered and chance.random() < 0.98:
+            return b""  # of what was never sent: the end of the session
+        first = chance.choice(delivered) if delivered else chance.randrange(30)
         retired = TransactionalState(txn_id=(1).to_bytes(8, "big"), outcome=Accepted())
-        told = Disposition(role=True, first=first, last=first + chance.randrange(4), settled=chance.random() < 0.7,
+        last = min(first + chance.randrange(4), max(delivered, default=first))
+        told = Disposition(role=True, first=first, last=last, settled=chance.random() < 0.7,
                            state=chance.choice((*OUTCOMES, retired)))  # fmt: skip
-        return frames.frame(told, channel=chance.choice(CHANNELS))
+        return frames.frame(told, channel=channel)
 
     def _detach(self) -> bytes:
         channel = self._chance.choice(CHANNELS)
@@ -124,7 +148,7 @@ class Client:
 
     def _end(self) -> bytes:
         channel = self._chance.choice(CHANNELS)
-        self._links[channel] = {}
+        self._links[channel], self._delivered[channel] = {}, []
         return frames.end(channel) + frames.begun(channel)
 
 
@@ -153,6 +177,8 @@ class Walk:
         if conn in stage.closed:
             del self._clients[conn]
             return
+        self._clients[conn].hears(bytes(stage.sent[conn]))
+        stage.sent[conn].clear()
         if not stage.paused.get(conn):
             stage.give(given.Received(conn, self._clients[conn].says()))
         self._disturb(conn)

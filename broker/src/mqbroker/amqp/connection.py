@@ -80,7 +80,7 @@ class Connection(Login):
         `handle` is called around every frame that changes states. Before it: messages must not find their link closed
         by a detach that followed them in the same read. After it: a flow that was sent ahead must find its link there.
         """
-        self._handle = handle
+        self._handle = None if self.is_dead else handle
         if data:
             self.keep(data)
         if self._is_taking:
@@ -389,6 +389,7 @@ class Connection(Login):
         elif self._last_event is not None:
             self._by_channel.clear()
             self._by_peer_channel.clear()
+            self._handle = self._session = self._blamed = None  # who know us: each would keep the other one for ever
             self.events.append(self._last_event)
             self._last_event = None
 

@@ -176,7 +176,7 @@ class LinkBase:
 
     def break_off(self, fault: PeerFault) -> None:
         """Close the link for what the peer did."""
-        self.fault = fault
+        self.fault = fault.without_trace()
         self.detach(fault.condition, fault.description)
 
 

@@ -101,7 +101,7 @@ class Session(IncomingTransfers):
 
     def break_off(self, fault: PeerFault) -> None:
         """End the session for what the peer did."""
-        self.fault = fault
+        self.fault = fault.without_trace()
         self.flush()
         self.end(fault.condition, fault.description)
         self.release(None)
@@ -296,6 +296,7 @@ class Session(IncomingTransfers):
     def _attached(self, link: LinkBase, attach: Attach) -> None:
         link.peer_handle = attach.handle
         self.by_peer_handle[attach.handle] = link
+        link.follows = None  # the peer answers in order
         link.move(LinkEvent.GOT_ATTACH)
         if isinstance(link, ReceiverLink):
             link.delivery_count = attach.initial_delivery_count or 0

@@ -196,10 +196,13 @@ class Unsettled:
         return order[-1] if order else -1
 
     def take_link(self, link: Any) -> list[Taken]:
-        """Forget all that belongs to a link, in the order in which it was sent."""
-        if not self._of_link:
-            return self._take_all() if link is self._only else []
+        """Forget the link and all that belongs to it, in the order in which it was sent."""
+        is_only = link is self._only
         LOOK.has_touched = True
+        if is_only:
+            self._only = None
+        if not self._of_link:
+            return self._take_all() if is_only else []
         firsts = sorted(self._of_link.pop(link, ()))
         if len(firsts) << FEW_SHIFT < len(self._firsts) - self._head:
             taken = [self._take_at(bisect_left(self._firsts, first, self._head)) for first in firsts]

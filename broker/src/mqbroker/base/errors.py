@@ -14,7 +14,7 @@ A message says what, where, and what to do.
 from __future__ import annotations
 
 import enum
-from typing import Any
+from typing import Any, Self
 
 
 class Scope(enum.Enum):
@@ -27,6 +27,11 @@ class Scope(enum.Enum):
 
 class MqError(Exception):
     """Base of all errors that this project raises on purpose."""
+
+    def without_trace(self) -> Self:
+        """For who keeps it: what it was raised in would stay with it, and that often knows who keeps it."""
+        self.__traceback__ = self.__context__ = self.__cause__ = None
+        return self
 
 
 class PeerFault(MqError):

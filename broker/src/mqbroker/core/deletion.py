@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
 from mqbroker.core.leaving_reasons import DELETED, PURGED
 from mqbroker.core.permissions import DELETE
+from mqbroker.core.queue import Queue, QueueKind
 
 if TYPE_CHECKING:
-    from mqbroker.core.queue import Queue
     from mqbroker.core.store import Store
+
+NOTHING: Final = Queue(QueueKind("", ""), 0)  # what is handed out of a queue that is no more
 
 
 def delete(store: Store, queue: Queue) -> int:
@@ -43,6 +45,7 @@ def delete(store: Store, queue: Queue) -> int:
     del store.queues[queue.kind.name]
     store.dirty.pop(queue, None)
     queue.is_deleted = True
+    queue.dispatcher.turn_to(NOTHING)
     return dropped
 
 

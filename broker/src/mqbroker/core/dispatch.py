@@ -74,6 +74,11 @@ class Dispatch:
 
     # -- what changes --------------------------------------------------------------------------------------------------
 
+    def turn_to(self, nothing: Queue) -> None:
+        """The queue is deleted: each of the two would keep the other one for ever."""
+        LOOK.has_touched = True
+        self._queue = nothing
+
     def joined(self, consumer: Consumer) -> None:
         """A consumer is new."""
         LOOK.has_touched = True

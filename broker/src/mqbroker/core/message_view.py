@@ -83,7 +83,7 @@ class MessageView:
             try:
                 self._part(name)
             except PeerFault as fault:
-                return fault
+                return fault.without_trace()
         return None
 
     @property
@@ -167,14 +167,14 @@ class MessageView:
             offset = getattr(sections, name)
             return decode(self.payload, offset, sections.end)[0] if offset >= 0 else absent
         except PeerFault as fault:
-            return fault
+            return fault.without_trace()
 
     def _scanned(self) -> Sections:
         if self._sections is None:
             try:
                 self._sections = scan_sections(self.payload, 0, len(self.payload))
             except PeerFault as fault:
-                self._sections = fault
+                self._sections = fault.without_trace()
         if isinstance(self._sections, PeerFault):
             raise _again(self._sections)
         return self._sections

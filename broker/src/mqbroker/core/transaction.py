@@ -234,7 +234,7 @@ class Transaction:
         """Something makes the commit impossible: as rolled back, but its end has still to be asked for."""
         self._move(TxEvent.FAIL)
         LOOK.has_touched = True
-        self.failure = failure
+        self.failure = failure.without_trace()
         self.give_up(count_max)
 
     def roll_back(self, count_max: int = ALL) -> None:

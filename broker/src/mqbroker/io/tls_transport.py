@@ -36,6 +36,10 @@ class Stage(enum.Enum):
     FAILED = "failed"  # the handshake failed: the alert may be read, what still comes is dropped here
 
 
+def _nothing(_why: str) -> None:
+    pass
+
+
 class TlsTransport(asyncio.Protocol, asyncio.Transport):
     """The protocol of the socket's transport, and the transport of `connection`.
 
@@ -62,19 +66,21 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
         self._stage = Stage.HEADER
         self._start = b""
         self._socket: asyncio.Transport | None = None
+        self._is_made = False
         self._timer: asyncio.TimerHandle | None = None
         self._fault: Exception | None = None
         self._discarded_bytes = 0
 
     @property
     def is_made(self) -> bool:
-        """Whether the socket has its transport: from then on `connection_lost` comes."""
-        return self._socket is not None
+        """Whether the socket has, or had, its transport: from then on `connection_lost` comes."""
+        return self._is_made
 
     # -- the socket's protocol -----------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._socket = cast(asyncio.Transport, transport)
+        self._is_made = True
         why = f"not done within {self._timeout_ms} ms"
         self._timer = asyncio.get_running_loop().call_later(self._timeout_ms / 1000, self._fail, why)
 
@@ -107,6 +113,7 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
         if self._stage in (Stage.HEADER, Stage.HANDSHAKE):
             self._fail(f"connection lost: {exc}" if exc is not None else "given up")
         self._cancel_timer()
+        self._socket = None  # each would keep the other one for ever
         self._connection.connection_lost(self._fault or exc)
 
     # -- handshake -----------------------------------------------------------------------------------------------------
@@ -145,7 +152,7 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
             return False
         self._cancel_timer()
         self._stage = Stage.OPEN
-        self._shaken("")
+        self._end_handshake("")
         self._flush()
         self._connection.connection_made(self)
         return self._stage is Stage.OPEN
@@ -156,13 +163,18 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
             return
         self._stage = Stage.FAILED
         self._start = b""
-        self._shaken(why)
+        self._end_handshake(why)
         self._cancel_timer()
         if self._socket is None or self._socket.is_closing():
             return
         self._flush()
         self._timer = asyncio.get_running_loop().call_later(LINGER_MS / 1000, self._socket.abort)
         self._socket.write_eof()
+
+    def _end_handshake(self, why: str) -> None:
+        """Tell so once. Who is told may know us, and each would keep the other one for ever."""
+        shaken, self._shaken = self._shaken, _nothing
+        shaken(why)
 
     def _discard(self, data: bytes) -> None:
         self._discarded_bytes += len(data)

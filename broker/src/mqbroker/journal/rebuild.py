@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final
 
 from mqbroker.base.checksum import crc32
 from mqbroker.journal import records
@@ -61,22 +62,6 @@ class Rebuild:
         self._segment = 0
         self._run_bytes = 0
         self._stored_refs = 0
-        self._appliers: dict[type[Any], Any] = {
-            records.Run: self._run,
-            records.Settle: self._settle,
-            records.Queue: self._queue,
-            records.QueueDrop: self._queue_drop,
-            records.Consumed: self._queue_consumed,
-            records.Count: self._count,
-            records.Start: self._start,
-            records.Stop: self._stop,
-            records.Trim: self._trim,
-            records.Checkpoint: self._checkpoint,
-            records.Duplicates: self._duplicate_ids,
-            records.Address: self._address,
-            records.AddressDrop: self._address_drop,
-            records.Forgone: self._forgone,
-        }
 
     def begin_segment(self, number: int) -> None:
         self._segment = number
@@ -98,7 +83,7 @@ class Rebuild:
                 raise NoBeginning("the segment does not begin with a checkpoint")
             is_first = False
             self.was_clean = False
-            self._appliers[type(record)](record)
+            APPLIERS[type(record)](self, record)
 
     def queues(self) -> dict[int, dict[str, Any]]:
         """Raises Malformed."""
@@ -292,3 +277,21 @@ class Rebuild:
         if found is None:
             found = self._may_leave[attributes] = leave.may_leave(attributes_in(attributes, f"queue {queue_id}"))
         return found
+
+
+APPLIERS: Final[dict[type[Any], Callable[[Rebuild, Any], None]]] = {
+    records.Run: Rebuild._run,
+    records.Settle: Rebuild._settle,
+    records.Queue: Rebuild._queue,
+    records.QueueDrop: Rebuild._queue_drop,
+    records.Consumed: Rebuild._queue_consumed,
+    records.Count: Rebuild._count,
+    records.Start: Rebuild._start,
+    records.Stop: Rebuild._stop,
+    records.Trim: Rebuild._trim,
+    records.Checkpoint: Rebuild._checkpoint,
+    records.Duplicates: Rebuild._duplicate_ids,
+    records.Address: Rebuild._address,
+    records.AddressDrop: Rebuild._address_drop,
+    records.Forgone: Rebuild._forgone,
+}

@@ -31,11 +31,11 @@ from mqbroker.amqp.states import Conn
 from mqbroker.base.look import LOOK
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.core.permissions import Actor
+from mqbroker.node import notice_links
 from mqbroker.node.credentials import CLUSTER_USER, password_of
 from mqbroker.node.forwards import ForwardConsumer, Forwards
 from mqbroker.node.handshake import hello_of
 from mqbroker.node.inputs import Connected
-from mqbroker.node.notice_links import NoticeFeed
 from mqbroker.node.opening import ESTABLISHMENT_FAILED
 from mqbroker.node.peer import HANDLERS, Patience, Peer
 from mqbroker.wire.performatives import Open
@@ -52,18 +52,17 @@ FORCED: Final = "amqp:connection:forced"
 class BridgePeer(Peer):
     """See the module's docstring. `why`: what the transport said of its end."""
 
-    __slots__ = ("_entropy", "bridge", "forwards", "notices", "session", "why")
+    __slots__ = ("_entropy", "bridge", "forwards", "session", "why")
 
     def __init__(self, broker: Broker, given: Connected, bridge: Bridge) -> None:
         options = bridge.of.options
         self._entropy = given.entropy
-        self.bridge = bridge
+        self.bridge: Bridge = bridge
         self.session: Session | None = None
         self.why = ""
         super().__init__(broker, given.conn, bridge.connector.uri, Patience(options.call_timeout, options.check_period))
         self.user = CLUSTER_USER
         self.forwards = Forwards(self)
-        self.notices = NoticeFeed(self)
         self.touch()
 
     def _connect(self) -> Connection:
@@ -126,7 +125,7 @@ class BridgePeer(Peer):
         self.set_due()
         self.broker.timers.add(self)
         self.bridge.up()
-        self.notices.attach(event.session)
+        notice_links.follow(self, event.session)
 
     def beat_ns(self) -> int:
         """We speak at least twice within connection-ttl, whatever the other end wants."""
@@ -149,10 +148,10 @@ class BridgePeer(Peer):
         if isinstance(event.link, SenderLink):
             self.forwards.attached(event.link)
         else:
-            self.notices.attached(event.link)
+            notice_links.attached(self, event.link)
 
     def _incoming(self, event: Incoming) -> None:
-        self.notices.incoming(event)
+        notice_links.heard(self, event)
 
     def grant(self, link: ReceiverLink) -> None:
         """Credit for notices, also where what came was none; no address of ours stands behind the link."""
@@ -161,12 +160,12 @@ class BridgePeer(Peer):
 
     def _detached(self, event: Detached) -> None:
         # What is with the other node was not delivered in vain: it is sent again, and counted there.
+        link, consumer = event.link, event.link.owner
         super()._detached(replace(event, is_orderly=True))
-        link = event.link
         condition = "" if event.error is None else str(event.error.condition)
-        if isinstance(link, SenderLink):
-            self.forwards.detached(link, condition, "" if event.error is None else event.error.description or "")
-        elif not self.connection.is_dead:
+        if isinstance(consumer, ForwardConsumer):
+            self.forwards.detached(consumer, condition, "" if event.error is None else event.error.description or "")
+        elif isinstance(link, ReceiverLink) and not self.connection.is_dead:
             self.close("amqp:illegal-state", f"the link for notices ended: {condition or 'without a reason'}")
 
     def _settled(self, event: Settled) -> None:

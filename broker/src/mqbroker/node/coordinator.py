@@ -73,15 +73,20 @@ class CoordinatorEnd:
 class Transactions:
     """All transactions of one connection that are not discharged. Has one deadline, that of the oldest."""
 
-    __slots__ = ("_declared_count", "_endings", "_ongoing", "_peer", "due_ns", "scheduled_ns")
+    __slots__ = ("_broker", "_conn", "_declared_count", "_endings", "_ongoing", "due_ns", "scheduled_ns")
 
     def __init__(self, peer: Peer) -> None:
-        self._peer = peer
+        self._broker, self._conn = peer.broker, peer.conn
         self._ongoing: dict[bytes, Ongoing] = {}  # in the order of their deadlines
         self._endings: dict[Ending, None] = {}  # that are not over
         self._declared_count = 0
         self.due_ns = 0
         self.scheduled_ns = 0
+
+    @property
+    def _peer(self) -> Peer:
+        """Whose they are, while it is there. Looked up, as each of the two would keep the other one for ever."""
+        return self._broker.peers[self._conn]
 
     @property
     def size_bytes(self) -> int:
@@ -137,7 +142,7 @@ class Transactions:
             link.detach(error.condition, error.description)
 
     def _declare(self, link: ReceiverLink, declare: Declare) -> bytes:
-        broker = self._peer.broker
+        broker = self._broker
         if declare.global_id is not None:
             raise Refused("amqp:not-implemented", "distributed transactions (a declare with a global-id)")
         limits = broker.options.limits
@@ -209,12 +214,12 @@ class Transactions:
         return any(each is not None and each.txn_id == ongoing.id for each in partials)
 
     def _commit(self, ongoing: Ongoing, link: ReceiverLink, delivery_id: int) -> None:
-        work, broker = ongoing.work, self._peer.broker
+        work, broker = ongoing.work, self._broker
         try:
             with broker.permissions.acting(self._peer.actor):
                 addresses = work.prepare()
         except Refused as refused:
-            error = refused
+            error = refused.without_trace()
             self._roll_back(ongoing, lambda: self._reject(link, delivery_id, error))
             return
         settlements = ongoing.take_over()
@@ -222,7 +227,7 @@ class Transactions:
         LOOK.has_touched = True
         if rejected:
             broker.counters.rejected += rejected
-            broker.notice(Level.WARNING, "message-rejected", conn=self._peer.conn, count=rejected)
+            broker.notice(Level.WARNING, "message-rejected", conn=self._conn, count=rejected)
         answer = ongoing.id, link, delivery_id, settlements
         if work.commit(addresses, self._peer.origin):
             broker.store.decisions.wait(self._committed, *answer)
@@ -231,7 +236,7 @@ class Transactions:
 
     def _committed(self, txn_id: bytes, link: ReceiverLink, delivery_id: int, settlements: list[Settlement]) -> None:
         """It cannot be undone any more: settle what the peer left to us, then accept the discharge."""
-        if self._peer.connection.is_dead:
+        if link.session.connection.is_dead:
             return
         for session, first, last, outcome in settlements:
             if session.state is Sess.MAPPED:
@@ -248,7 +253,7 @@ class Transactions:
         """It can only be rolled back from here on, and gives up what it holds now."""
         ongoing.work.fail(failure, 0)
         self._end(ongoing, lambda: None)
-        self._peer.broker.notice(Level.WARNING, "transaction-failed", conn=self._peer.conn,
+        self._broker.notice(Level.WARNING, "transaction-failed", conn=self._conn,
                                  condition=failure.condition, why=failure.description)  # fmt: skip
 
     def on_time(self, now_ns: int) -> None:
@@ -260,7 +265,7 @@ class Transactions:
                 self.due_ns = ongoing.deadline_ns
                 return
             if ongoing.work.is_open:
-                limit_ms = self._peer.broker.options.limits.transaction_timeout_ms
+                limit_ms = self._broker.options.limits.transaction_timeout_ms
                 self._fail(ongoing, Refused(TIMEOUT, f"not discharged within {limit_ms} ms, transaction-timeout-ms"))
 
     # -- work ----------------------------------------------------------------------------------------------------------
@@ -304,7 +309,7 @@ class Transactions:
 
     def _refuse(self, event: Posted, refused: Refused) -> None:
         LOOK.has_touched = True
-        self._peer.broker.counters.refused += event.run.count
+        self._broker.counters.refused += event.run.count
         if event.is_settled:
             event.link.detach(refused.condition, refused.description)
         else:
@@ -313,9 +318,9 @@ class Transactions:
 
     def _take_in(self, ongoing: Ongoing, owner: Address | Relay, run: Run) -> None:
         address, routing = owner.place_of(run, 0) if isinstance(owner, Relay) else Place(owner.target)
-        limit = self._peer.broker.options.limits.transactions_per_connection_max_size_bytes
+        limit = self._broker.options.limits.transactions_per_connection_max_size_bytes
         size = run.size_bytes(0, run.count)
-        broker = self._peer.broker
+        broker = self._broker
         LOOK.has_touched = True
         try:
             with broker.permissions.acting(self._peer.actor):
@@ -332,7 +337,7 @@ class Transactions:
                 why = f"over {limit} bytes in transactions, which is transactions-per-connection-max-size-bytes"
                 raise Refused("amqp:resource-limit-exceeded", why)
         except Refused as refused:
-            self._peer.broker.counters.refused += run.count
+            self._broker.counters.refused += run.count
             self._fail(ongoing, refused)
             return
         ongoing.work.post(address, run, routing)
@@ -376,7 +381,7 @@ class Transactions:
     def _leave(self, session: Session, first: int, taken: Taken, *, is_settled: bool) -> None:
         """The transaction will not happen: what the peer keeps is its own, what it has let go of returns."""
         if is_settled:
-            self._peer.broker.store.give_back(*segment_of(taken), was_delivered=True)
+            self._broker.store.give_back(*segment_of(taken), was_delivered=True)
         else:
             session.unsettled.put_back(first, taken)
 

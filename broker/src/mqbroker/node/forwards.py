@@ -8,7 +8,7 @@ the other node has no queue for is routed again. Source: docs/adr/0012-cluster-c
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from mqbroker.amqp.events import Settled
 from mqbroker.amqp.links import SenderLink
@@ -80,7 +80,7 @@ class ForwardConsumer(LinkConsumer):
 
     @property
     def _options(self) -> ClusterConnectionOptions:
-        return self.forwards.peer.bridge.of.options
+        return self.forwards.bridge.of.options
 
     @property
     def _turn_rank(self) -> int:
@@ -231,9 +231,15 @@ class Forwards:
     """The links of one bridge. They begin when the other node has told which queues it has."""
 
     def __init__(self, peer: BridgePeer) -> None:
-        self.peer = peer
+        self.broker, self._conn = peer.broker, peer.conn
+        self.bridge = peer.bridge
         self.is_begun = False
         self.consumers: dict[Queue, ForwardConsumer] = {}
+
+    @property
+    def peer(self) -> BridgePeer:
+        """Whose they are, while it is there. Looked up, as each of the two would keep the other one for ever."""
+        return cast("BridgePeer", self.broker.peers[self._conn])
 
     @property
     def depth(self) -> int:
@@ -241,8 +247,7 @@ class Forwards:
         return sum(queue.message_count for queue in self._queues())
 
     def _queues(self) -> list[Queue]:
-        bridge = self.peer.bridge
-        return self.peer.broker.store.remotes.queues_of(bridge.node_id, bridge.of.options.name)
+        return self.broker.store.remotes.queues_of(self.bridge.node_id, self.bridge.of.options.name)
 
     def begin(self) -> None:
         """Ask for a link for each queue that is there."""
@@ -281,21 +286,18 @@ class Forwards:
         consumer = link.owner
         if isinstance(consumer, ForwardConsumer) and consumer.is_arriving and link.is_attached:
             # Nothing leaves before it is on disk how far ids go (core/forwarding.py).
-            self.peer.broker.store.decisions.wait_for_earlier(self._join, consumer)
+            self.broker.store.decisions.wait_for_earlier(self._join, consumer)
 
     def _join(self, consumer: ForwardConsumer) -> None:
         LOOK.has_touched = True
         if consumer.is_arriving and consumer.link.is_attached:
             consumer.is_arriving = False
             consumer.queue.arriving_count -= 1
-            self.peer.broker.store.join(consumer.queue, consumer)
+            self.broker.store.join(consumer.queue, consumer)
 
-    def detached(self, link: SenderLink, condition: str, description: str) -> None:
-        """A link is gone, and what was on it is back in its queue."""
-        consumer, broker = link.owner, self.peer.broker
-        if not isinstance(consumer, ForwardConsumer):
-            return
-        queue = consumer.queue
+    def detached(self, consumer: ForwardConsumer, condition: str, description: str) -> None:
+        """Its link is gone, and what was on it is back in its queue."""
+        queue, broker = consumer.queue, self.broker
         LOOK.has_touched = True
         if self.consumers.pop(queue, None) is not None:
             self._look(queue)
@@ -304,20 +306,20 @@ class Forwards:
         if condition and queue in broker.canaries.waiting:
             broker.canaries.refused(queue, condition, description)
         if condition == NOT_FOUND and not broker.store.remotes.is_owed_beyond(queue):
-            self._route_again(queue, link)
+            self._route_again(queue, consumer.link)
         elif condition:
             broker.notice(
                 Level.WARNING, "forwarding-refused", queue=queue.kind.name, why=f"{condition}: {description[:200]}"
             )
-            self.peer.bridge.again_soon()
+            self.bridge.again_soon()
 
     def _route_again(self, queue: Queue, link: SenderLink) -> None:
         """The other node has none of the queues any more: what is for them takes the ways that are open now."""
-        store, refused = self.peer.broker.store, ForwardConsumer(self, link, queue)
+        store, refused = self.broker.store, ForwardConsumer(self, link, queue)
         refused.is_refused = True
         self.consumers[queue] = refused
         store.join(queue, refused)
-        self.peer.bridge.again_soon()
+        self.bridge.again_soon()
 
     def told(self, name: str) -> None:
         """The other node tells of a queue. A link that it refused for want of it is asked for anew before anything goes
@@ -332,10 +334,10 @@ class Forwards:
         for taken in event.taken:
             if isinstance(taken.link.owner, ForwardConsumer) and taken.token is not None:
                 taken.link.owner.answered(segment_of(taken)[1])
-        if self.peer.broker.canaries.waiting and isinstance(event.outcome, Accepted):
+        if self.broker.canaries.waiting and isinstance(event.outcome, Accepted):
             for taken in event.taken:
                 if taken.token is not None:
-                    self.peer.broker.canaries.accepted(segment_of(taken)[0])
+                    self.broker.canaries.accepted(segment_of(taken)[0])
         error = event.outcome.error if isinstance(event.outcome, Rejected) else None
         if error is None or error.condition != NOT_FOUND:
             return False
@@ -343,21 +345,21 @@ class Forwards:
             if taken.token is None:
                 continue
             queue, segment = segment_of(taken)
-            if self.peer.broker.store.remotes.is_owed_beyond(queue):
+            if self.broker.store.remotes.is_owed_beyond(queue):
                 self._hold(queue, segment)
             else:
-                self.peer.broker.store.remotes.reroute(queue, segment)
+                self.broker.store.remotes.reroute(queue, segment)
         return True
 
     def _hold(self, queue: Queue, segment: Segment) -> None:
         """The other node has forgotten the way to a subscription beyond it: it is asked again when it may know it."""
         if queue.handed_over is not None:
             queue.handed_over.refused(segment.first_id, segment.first_id + segment.n)
-        self.peer.broker.store.give_back(queue, segment, was_delivered=False)
+        self.broker.store.give_back(queue, segment, was_delivered=False)
         consumer = self.consumers.get(queue)
         if consumer is not None and consumer.link.is_attached:
             self.peer.detach(consumer.link, is_closed=False)
-        self.peer.bridge.again_soon()
+        self.bridge.again_soon()
 
     def look(self, consumer: ForwardConsumer) -> None:
         """The other node has answered for some of its messages, and that is done."""
@@ -368,7 +370,7 @@ class Forwards:
 
     def wait_for_disk(self, consumer: ForwardConsumer, gone: list[tuple[int, int]]) -> None:
         """Messages that have left the queue are not sent again once their settlement is on disk."""
-        store = self.peer.broker.store
+        store = self.broker.store
         if not gone:
             return
         if store.journal.is_settling(consumer.queue.journal_id):
@@ -380,7 +382,7 @@ class Forwards:
         for first, end in gone:
             consumer.handed_over.settled(first, end)
         LOOK.has_touched = True
-        self.peer.broker.store.dirty[consumer.queue] = None
+        self.broker.store.dirty[consumer.queue] = None
         self.tidy(consumer)
 
     def tidy(self, consumer: ForwardConsumer) -> None:
@@ -388,7 +390,7 @@ class Forwards:
 
         The other node forgets what came from it when the link is closed, so nothing may be sent again by then.
         """
-        queue, remotes = consumer.queue, self.peer.broker.store.remotes
+        queue, remotes = consumer.queue, self.broker.store.remotes
         is_known = all(name in remotes.by_name for name in queue.kind.route)
         if queue.message_count or (is_known and not consumer.is_refused) or self.consumers.get(queue) is not consumer:
             return
@@ -406,7 +408,7 @@ class Forwards:
         LOOK.has_touched = True
         self.consumers.pop(consumer.queue, None)
         if consumer in consumer.queue.consumers:
-            self.peer.broker.store.leave(consumer.queue, consumer)
+            self.broker.store.leave(consumer.queue, consumer)
         self._look(consumer.queue)
 
     def tidy_all(self) -> None:
@@ -418,7 +420,7 @@ class Forwards:
         """Links that were refused are asked for once more."""
         self.tidy_all()
         if any(consumer.is_refused for consumer in self.consumers.values()):
-            self.peer.bridge.again_soon()
+            self.bridge.again_soon()
         self.begin()
 
     def end(self) -> None:
@@ -428,11 +430,11 @@ class Forwards:
 
     def _look(self, changed: Queue) -> None:
         """Which queues have to take turns: only those of one address may."""
-        address = self.peer.broker.store.addresses.get(changed.kind.address)
+        address = self.broker.store.addresses.get(changed.kind.address)
         served = [queue for queue in address.forwarding if queue in self.consumers] if address is not None else []
         for queue in served:
             route = set(queue.kind.route)
             self.consumers[queue].rivals = [
                 other for other in served if other is not queue and route & set(other.kind.route)
             ]
-            self.peer.broker.store.dirty[queue] = None
+            self.broker.store.dirty[queue] = None

@@ -1,6 +1,6 @@
 """Links of notices: one node tells another of members, queues and consumers, in one stream of settled messages.
 
-The one that has dialled asks for it with a receiver (`NoticeFeed`), the other takes what its announcer has as credit
+The one that has dialled asks for it with a receiver (`follow`), the other takes what its announcer has as credit
 lets it (`NoticeEnd`). Each message is a Data section with one notice. Source: docs/adr/0012-cluster-connections.md.
 """
 
@@ -72,8 +72,10 @@ class NoticeEnd(ToldEnd):
 
     def end(self) -> None:
         """The link is gone."""
-        if self._subscriber is not None:
-            self._announcer.unsubscribe(self._subscriber)
+        LOOK.has_touched = True
+        subscriber, self._subscriber = self._subscriber, None  # it knows our `pump`
+        if subscriber is not None:
+            self._announcer.unsubscribe(subscriber)
 
 
 def _section(text: bytes) -> bytes:
@@ -102,51 +104,45 @@ def attach(peer: AcceptedPeer, link: SenderLink, attach: Attach) -> None:
     end.begin(hello.node_id, hops, AddressMatch(addresses))
 
 
-class NoticeFeed:
-    """What another node tells us."""
+def follow(peer: BridgePeer, session: Session) -> None:
+    """Ask for what another node tells."""
+    options = peer.bridge.of.options
+    session.attach_receiver(
+        Attach(
+            name=f"{NOTICES}.{options.name}", handle=0, role=True, snd_settle_mode=SETTLE_SETTLED,
+            source=Source(address=NOTICES), target=Target(address=NOTICES),
+            properties={MAX_HOPS: UInt(options.max_hops), ADDRESSES: options.address},
+        )
+    )  # fmt: skip
+    peer.touch()
 
-    __slots__ = ("_peer",)
 
-    def __init__(self, peer: BridgePeer) -> None:
-        self._peer = peer
-
-    def attach(self, session: Session) -> None:
-        """Ask for it."""
-        options = self._peer.bridge.of.options
-        session.attach_receiver(
-            Attach(
-                name=f"{NOTICES}.{options.name}", handle=0, role=True, snd_settle_mode=SETTLE_SETTLED,
-                source=Source(address=NOTICES), target=Target(address=NOTICES),
-                properties={MAX_HOPS: UInt(options.max_hops), ADDRESSES: options.address},
-            )
-        )  # fmt: skip
-        self._peer.touch()
-
-    def attached(self, link: ReceiverLink) -> None:
-        """The other node answered. A refusal follows as a detach."""
-        if link.is_attached:
-            LOOK.has_touched = True
-            link.run_max = FEW_MAX  # each of them is much work
-            link.grant(CREDIT)
-            self._peer.touch()
-
-    def incoming(self, event: Incoming) -> None:
-        """Notices came."""
-        link, run = event.link, event.run
-        if not link.is_attached:
-            return
-        bridge = self._peer.bridge
+def attached(peer: BridgePeer, link: ReceiverLink) -> None:
+    """The other node answered. A refusal follows as a detach."""
+    if link.is_attached:
         LOOK.has_touched = True
-        self._peer.connection.allowance -= run.count * NOTICE
-        try:
-            for index in range(run.count):
-                notice = notices.decode(_content(bytes(run.payload(index))))
-                if notice is not None:
-                    bridge.of.heard(bridge, notice)
-        except PeerFault as fault:
-            self._peer.close(fault.condition, fault.description)
-            return
-        self._peer.replenish(link)
+        link.run_max = FEW_MAX  # each of them is much work
+        link.grant(CREDIT)
+        peer.touch()
+
+
+def heard(peer: BridgePeer, event: Incoming) -> None:
+    """Notices came."""
+    link, run = event.link, event.run
+    if not link.is_attached:
+        return
+    bridge = peer.bridge
+    LOOK.has_touched = True
+    peer.connection.allowance -= run.count * NOTICE
+    try:
+        for index in range(run.count):
+            notice = notices.decode(_content(bytes(run.payload(index))))
+            if notice is not None:
+                bridge.of.heard(bridge, notice)
+    except PeerFault as fault:
+        peer.close(fault.condition, fault.description)
+        return
+    peer.replenish(link)
 
 
 def _content(payload: bytes) -> bytes:

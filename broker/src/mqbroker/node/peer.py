@@ -34,7 +34,7 @@ from mqbroker.amqp.events import (
     Unposted,
     Whole,
 )  # fmt: skip
-from mqbroker.amqp.links import LinkBase, ReceiverLink
+from mqbroker.amqp.links import LinkBase, ReceiverLink, SenderLink
 from mqbroker.amqp.work import COPIED, NAMED
 from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
@@ -442,6 +442,8 @@ class Peer(ABC):
             if isinstance(link.owner, Address) and is_producer:
                 self.broker.store.idle.detached(place_of(link.owner))
         self.broker.termini.detached(self, link)
+        if isinstance(link, SenderLink):
+            link.owner = None  # each would keep the other one for ever
 
     def tell_failure(self, condition: str, why: str) -> None:
         """It ends by a fault."""

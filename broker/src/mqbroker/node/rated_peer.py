@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 class FrameRate:
     """What is left of what may be sent now; below zero nothing is read. Its timer runs meanwhile."""
 
-    __slots__ = ("_count", "_filled_ns", "_left", "_peer", "_per_second", "due_ns", "scheduled_ns")
+    __slots__ = ("_broker", "_conn", "_count", "_filled_ns", "_left", "_per_second", "due_ns", "scheduled_ns")
 
     def __init__(self, peer: RatedPeer, per_second: int) -> None:
-        self._peer = peer
+        self._broker, self._conn = peer.broker, peer.conn  # each of the two would keep the other one for ever
         self._per_second = per_second
         self._count = FrameCount()
         self._left = float(per_second)
@@ -41,22 +41,23 @@ class FrameRate:
 
     def heard(self, data: bytes) -> None:
         """The peer has sent this."""
-        now_ns = self._peer.broker.at.monotonic_ns
+        now_ns = self._broker.at.monotonic_ns
         gained = (now_ns - self._filled_ns) * self._per_second / NS_PER_S
         LOOK.has_touched = True
         self._filled_ns = now_ns
         self._left = min(self._left + gained, self._per_second) - self._count.begun_in(data)
         if self._left < 0:
             self.due_ns = now_ns + int(-self._left * NS_PER_S / self._per_second) + 1
-            self._peer.broker.timers.add(self)
-            self._peer.pause_if_needed()
+            self._broker.timers.add(self)
+            self._broker.peers[self._conn].pause_if_needed()
 
     def on_time(self, now_ns: int) -> None:
         """It may go on."""
         LOOK.has_touched = True
         self.due_ns = 0
-        if not self._peer.connection.is_dead:
-            self._peer.pause_if_needed()
+        peer = self._broker.peers.get(self._conn)
+        if peer is not None and not peer.connection.is_dead:
+            peer.pause_if_needed()
 
 
 class RatedPeer(AcceptedPeer):

@@ -63,7 +63,7 @@ def _refused(consumer: LinkConsumer) -> Refused | None:
             permission = BROWSE if consumer.is_browser else CONSUME
             peer.broker.store.permit(permission, consumer.queue.kind.address)
     except Refused as refused:
-        return refused
+        return refused.without_trace()
     return None
 
 

@@ -50,15 +50,20 @@ class Upload:
 class Uploads:
     """All of a connection."""
 
-    __slots__ = ("_by_link", "_finishing", "_gathered_bytes", "_peer", "_writing_bytes", "awaits_group")
+    __slots__ = ("_broker", "_by_link", "_conn", "_finishing", "_gathered_bytes", "_writing_bytes", "awaits_group")
 
     def __init__(self, peer: Peer) -> None:
-        self._peer = peer
+        self._broker, self._conn = peer.broker, peer.conn
         self._by_link: dict[ReceiverLink, Upload] = {}
         self._finishing: Upload | None = None
         self._gathered_bytes = 0
         self._writing_bytes = 0
         self.awaits_group = False  # a message waits to hear where its group goes (group_gate.py)
+
+    @property
+    def _peer(self) -> Peer:
+        """Whose they are, while it is there. Looked up, as each of the two would keep the other one for ever."""
+        return self._broker.peers[self._conn]
 
     @property
     def is_finishing(self) -> bool:
@@ -69,7 +74,7 @@ class Uploads:
     def is_behind(self) -> bool:
         """Whether the connection should not be read."""
         is_much = self._writing_bytes > UPLOAD_BYTES_MAX
-        return is_much or self.is_finishing or (self._writing_bytes > 0 and self._peer.broker.large.is_behind)
+        return is_much or self.is_finishing or (self._writing_bytes > 0 and self._broker.large.is_behind)
 
     def piece(self, event: Piece) -> None:
         """One more piece."""
@@ -78,7 +83,7 @@ class Uploads:
         if upload is None:
             if not event.link.is_attached:
                 return
-            upload = Upload(self._peer.broker.store.large.begin(), event.head)
+            upload = Upload(self._broker.store.large.begin(), event.head)
             self._by_link[event.link] = upload
             if isinstance(event.link.owner, ArrivalEnd):
                 upload.check = None  # malformed.py says why
@@ -115,13 +120,13 @@ class Uploads:
         LOOK.has_touched = True
         upload.gathered_bytes += size_bytes
         self._gathered_bytes += size_bytes
-        self._peer.broker.large.partials.size_bytes += size_bytes
+        self._broker.large.partials.size_bytes += size_bytes
 
     def flush(self) -> None:
         """After each read: hand over what has been gathered if that is much, or there is no room for it."""
         if not self._by_link and self._finishing is None:
             return
-        large = self._peer.broker.large
+        large = self._broker.large
         if self._gathered_bytes > large.gathered_bytes_max or not large.has_room:
             for upload in self._by_link.values():
                 self._write(upload)
@@ -139,9 +144,10 @@ class Uploads:
             LOOK.has_touched = True
             self._writing_bytes -= piece.size_bytes
             self._fail(upload, why)
-            self._peer.pause_if_needed()
+            if (peer := self._broker.peers.get(self._conn)) is not None:
+                peer.pause_if_needed()
 
-        self._peer.broker.large.write(piece, written)
+        self._broker.large.write(piece, written)
 
     def _piece_of(self, upload: Upload) -> FilePiece:
         """What has been gathered of a message; it is in good hands now."""
@@ -161,7 +167,7 @@ class Uploads:
         if why and not upload.failure:
             upload.failure = why
             self._forget(upload)
-            self._peer.broker.notice(Level.ERROR, "large-message-failed", conn=self._peer.conn, why=why)
+            self._broker.notice(Level.ERROR, "large-message-failed", conn=self._conn, why=why)
 
     def whole(self, event: Whole) -> None:
         """The last piece has come."""
@@ -177,26 +183,26 @@ class Uploads:
             return
         self._finishing = upload
         section = section_of(upload.head, 0, len(upload.head))
-        is_safe = section is not None and section.is_durable and self._peer.broker.options.journal.journal_sync
+        is_safe = section is not None and section.is_durable and self._broker.options.journal.journal_sync
 
         def finished(_: Any, why: str) -> None:
             self._finished(upload, event, why)
 
-        self._peer.broker.large.finish(self._piece_of(upload), finished, sync=is_safe)
+        self._broker.large.finish(self._piece_of(upload), finished, sync=is_safe)
 
     def _finished(self, upload: Upload, event: Whole, why: str) -> None:
         """The file is whole: now it is a message like any other."""
-        peer = self._peer
+        peer = self._broker.peers.get(self._conn)
         self._fail(upload, why)
         run = large_run(upload.head, Large(upload.file, upload.size_bytes))
         incoming = Incoming(event.link, run, event.delivery_id, event.is_settled)
-        gate = peer.broker.gate if not upload.failure else None
-        if gate is None or not gate.holds(peer, incoming, lambda: self._take_in(upload, incoming)):
+        gate = self._broker.gate if not upload.failure else None
+        if gate is None or peer is None or not gate.holds(peer, incoming, lambda: self._take_in(upload, incoming)):
             self._take_in(upload, incoming)
 
     def _take_in(self, upload: Upload, event: Incoming) -> None:
-        peer = self._peer
-        if not peer.connection.is_dead and event.link.is_attached:
+        peer = self._broker.peers.get(self._conn)
+        if peer is not None and not peer.connection.is_dead and event.link.is_attached:
             if upload.failure and isinstance(event.link.owner, ArrivalEnd):
                 # What another node forwards is nobody's where we refuse it: it keeps the message, and sends it again.
                 event.link.detach("amqp:internal-error", f"a large message cannot be stored: {upload.failure}")
@@ -206,8 +212,8 @@ class Uploads:
                 peer.act((event,))
         LOOK.has_touched = True
         self._finishing = None
-        peer.broker.store.large.release(upload.file)
-        if not peer.connection.is_dead:
+        self._broker.store.large.release(upload.file)
+        if peer is not None and not peer.connection.is_dead:
             self.go_on()
 
     def go_on(self) -> None:
@@ -225,4 +231,4 @@ class Uploads:
         upload = self._by_link.pop(link, None)
         if upload is not None:
             self._forget(upload)
-            self._peer.broker.store.large.release(upload.file)
+            self._broker.store.large.release(upload.file)

@@ -1,0 +1,56 @@
+"""What only Python's collector would find: objects that know each other, and that nobody else knows any more.
+
+    with nothing_to_collect():
+        ...
+
+Whoever is inside keeps what it wants to be there afterwards. Looked for by the collector itself, which does not run
+meanwhile.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+SHOWN_MAX = 30
+
+
+@contextmanager
+def nothing_to_collect() -> Iterator[None]:
+    """All that is made inside, and is of no use at the end, has gone by itself."""
+    was_enabled = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+        left = _unreachable()
+    finally:
+        gc.set_debug(0)
+        if was_enabled:
+            gc.enable()
+    assert not left, f"{sum(left.values())} objects that know each other: {dict(left.most_common(SHOWN_MAX))}"
+
+
+def _unreachable() -> Counter[str]:
+    """Who knows whom among them."""
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    gc.collect()
+    found = list(gc.garbage)
+    gc.garbage.clear()
+    gc.set_debug(0)
+    among = {id(each) for each in found}
+    told = Counter(
+        f"{_shown(each)} -> {_shown(other)}" for each in found for other in gc.get_referents(each) if id(other) in among
+    )
+    told.update(_shown(each) for each in found if not told)
+    found.clear()
+    gc.collect()
+    return told
+
+
+def _shown(each: Any) -> str:
+    name: str = getattr(each, "__qualname__", None) or type(each).__name__
+    return name
