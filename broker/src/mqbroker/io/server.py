@@ -8,7 +8,6 @@ a failure. Source: docs/ARCHITECTURE.md, daemon(7), sd_notify(3).
 from __future__ import annotations
 
 import asyncio
-import gc
 import signal
 import threading
 import time
@@ -23,6 +22,7 @@ from mqbroker.core import selector_grammar
 from mqbroker.core.large import DIRECTORY
 from mqbroker.io.admin_socket import AdminServer
 from mqbroker.io.certificate_watch import CertificateWatch
+from mqbroker.io.collector import Collector
 from mqbroker.io.connections import Connections
 from mqbroker.io.connectors import Connectors
 from mqbroker.io.discovery import DiscoveryEndpoints
@@ -117,6 +117,7 @@ class Server:
         self._probes = Probes(self.node)
         self._acceptors: list[Acceptor] = []
         self._space = SpaceWatch(self.node.post, options.node.data_directory, options.journal.min_disk_free_bytes)
+        self._collector = Collector(log, lambda: self.node.steps_ns_total)
         self._certificates = CertificateWatch(self._endings, self.node.post, log)
         self._http: HttpServer | None = None
         self._endpoints: Endpoints | None = None
@@ -148,9 +149,7 @@ class Server:
             sources = Sources(self._options, self.node, self._admin, disk, self._acceptors)
             self._endpoints = Endpoints(sources, self._log)
             await self._http.start(self._endpoints.answer)
-        # Everything made so far lives as long as the process: the collector need not look at it again.
-        gc.collect()
-        gc.freeze()
+        self._collector.start()
         watchdog.start()
         self._space.start()
         self._log_start()
@@ -175,6 +174,7 @@ class Server:
         self._discovery.close()
         self._probes.close()
         self._space.stop()
+        self._collector.stop()
         self._certificates.stop()
         self._pool.close()
         self.large.close()
