@@ -258,7 +258,7 @@ class SimNode:
         self._large_effects.clear()
         self._is_working = False
         self._inputs.clear()
-        self._appends.clear()  # a piece of compaction behind the end: the next life must not write it into its own
+        assert not self._appends, "something comes behind the end of the journal"
         self._is_step_due = self._is_committing = False
         self.world.note(self.name, "halt")
 

@@ -13,8 +13,11 @@ from mqbroker.core.remains import AT_ONCE
 from mqbroker.core.upkeep import live_of_ids
 from mqbroker.node.inputs import AdminRequest, Received
 from mqbroker.node.turns import ALONE_WORK
+from mqbroker.wire.composites import encode_composite
 from mqbroker.wire.run import single
-from mqbroker.wire.sections import build_message
+from mqbroker.wire.scan import MESSAGE_ANNOTATIONS
+from mqbroker.wire.sections import Header, build_message, encode_section
+from mqbroker.wire.values import Symbol
 
 from tests.support import frames
 from tests.support.bytecodes import Bytecodes
@@ -23,6 +26,7 @@ from tests.unit.core.test_memory import run_of
 from tests.unit.node.test_bystander_work import GO
 
 COUNT = 5000
+BODY = b"\x00\x53\x75\xa0\x01y"
 BOUNDED = {"max_size_messages": 10 * COUNT}
 STEP_BYTECODES = ALONE_WORK * 150
 
@@ -214,3 +218,26 @@ def test_the_last_consumer_of_a_queue_that_is_purged_then_holds_nobody_up() -> N
     steps_until_done(stage)
     assert store.leaving.left_totals[PURGED] == COUNT
     assert store.queues["orders"].message_count == 0
+
+
+def test_what_waits_for_the_disk_or_for_its_time_is_given_back_as_well() -> None:
+    stage = filled(1)
+    store = stage.broker.store
+    address, queue = store.addresses["orders"], store.queues["orders"]
+    meter = address.meter
+    assert meter is not None
+    store.give_back(queue, queue.take(1), was_delivered=False)
+    later = encode_composite(Header(durable=True)) + encode_section(
+        MESSAGE_ANNOTATIONS, {Symbol("x-opt-delivery-delay"): 5000}
+    )
+    for payload in (later + BODY, build_message(b"x", durable=True)):
+        store.publish(address, single(payload))
+        if payload.endswith(BODY):
+            stage.step()
+            stage.run()
+    assert (queue.ready_count, queue.scheduled_count, queue.waiting_count) == (1, 1, 1)
+    stage.admin("queue-create", name="other", address="orders")
+    store.delete_queue(queue)
+    assert (meter.count, meter.size_bytes, store.memory.held_bytes) == (0, 0, 0)
+    stage.run()
+    assert not store.dirty

@@ -193,3 +193,39 @@ def test_messages_that_expire_as_their_queue_goes_are_moved_before(expiry_addres
     stage.crash()
     stage.start()
     assert sum(each.message_count for each in stage.broker.store.queues.values()) == held
+
+
+def test_each_piece_is_moved_before_the_next_one() -> None:
+    stage = stage_with(TO_EXPIRY)
+    publish(stage, expiring(COUNT))
+    expired = stage.broker.store.queues["expired"]
+    stage.now_ns += HOUR_MS * NS_PER_MS
+    while stage.turn().more:
+        assert counts(stage)[0] + expired.message_count == COUNT
+        stage.sync()
+    assert expired.message_count == COUNT
+
+
+@pytest.mark.parametrize("said", [{}, TO_EXPIRY])
+def test_a_queue_that_is_deleted_between_two_pieces_goes_with_the_rest(said: dict[str, dict[str, str]]) -> None:
+    """And one of the same name begins with nothing."""
+    stage = stage_with(said)
+    store = stage.broker.store
+    publish(stage, expiring(COUNT))
+    stage.now_ns += HOUR_MS * NS_PER_MS
+    stage.turn()
+    stage.sync()
+    assert store.overdue.is_due
+    moved = store.queues["expired"].message_count
+    queue = store.queues["orders"]
+    store.delete_queue(queue)
+    stage.admin("queue-create", name="orders")
+    publish(stage, [build_message(b"y")])
+    stage.run()
+    assert counts(stage) == (1, 1)
+    assert queue not in store.dirty
+    assert not store.overdue.is_due
+    assert store.queues["expired"].message_count <= moved + len(said) * ALONE_WORK
+    stage.crash()
+    stage.start()
+    assert stage.broker.store.queues["orders"].message_count == 0
