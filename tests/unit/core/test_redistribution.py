@@ -6,9 +6,14 @@ import pytest
 from mqbroker.core.kinds import kind_of
 from mqbroker.core.remote_binding import RemoteBinding
 from mqbroker.core.store import Store
+from mqbroker.wire.run import single
+from mqbroker.wire.sections import build_message
 
+from tests.support.bytecodes import Bytecodes
 from tests.support.stage import Stage, options_with
+from tests.unit.core.test_memory import run_of
 from tests.unit.core.test_queue import Taker
+from tests.unit.core.test_remains import STEP_BYTECODES
 from tests.unit.core.test_store import restart, send, take
 
 NODE = "n" * 36
@@ -81,6 +86,30 @@ def test_many_messages_move_in_bounded_steps() -> None:
     steps = [after - before for before, after in zip([0, *moved], moved, strict=False)]
     assert max(steps) <= 20_000
     assert waiting(stage.broker.store) == 14_000
+
+
+@pytest.mark.parametrize("selector", ["", "x = 1", "x IS NULL"])
+@pytest.mark.parametrize("is_run", [True, False])
+def test_a_step_moves_as_much_as_others_can_wait_for(is_run: bool, selector: str) -> None:
+    stage = make()
+    stage.admin("queue-create", name="orders")
+    store, count = stage.broker.store, 2000
+    for run in (run_of(count, 10),) if is_run else (single(build_message(b"x")) for _ in range(count)):
+        store.publish(store.addresses["orders"], run)
+    stage.step()
+    stage.run()
+    binding = know(store, consumers=0)
+    binding.consumer_created(selector)
+    store.redistribution.look(store.queues["orders"], is_new=True)
+    steps, more = 0, True
+    while more:
+        counted = Bytecodes()
+        more = counted.of(stage.turn).more
+        stage.sync()
+        assert counted.count < STEP_BYTECODES
+        steps += 1
+    assert steps >= (1 if is_run and not selector else count // 200)
+    assert waiting(store) == (0 if selector == "x = 1" else count)
 
 
 def test_what_is_paged_moves_too() -> None:

@@ -26,7 +26,12 @@ if TYPE_CHECKING:
     from mqbroker.core.queue import Queue
     from mqbroker.core.store import Store
 
-LOOKED_AT_MAX: Final = 5_000  # messages that one step looks at in one queue
+# In looks of a dispatcher (dispatch.py), of which it is told what was done here.
+LOOKS_MAX: Final = 500  # of one queue at a time
+MOVED_LOOKS: Final = 12  # for each piece that is moved,
+MESSAGES_SHIFT: Final = 4  # and one for each so many messages of it, a power of 2
+CHOSEN_LOOKS: Final = 6  # for each message that is looked into, because elsewhere not all are wanted,
+CHOSEN_MAX: Final = 20  # so many of a piece
 
 
 class Redistributor:
@@ -97,40 +102,43 @@ class Redistribution:
                 self._move_taken(queue, segment)
         self._store.changed(queue)
 
-    def run(self, queue: Queue, count_max: int) -> int:
-        """Move messages of a queue, about `count_max` at most; says how many were moved or looked at."""
+    def run(self, queue: Queue) -> int:
+        """Move some messages of a queue; says how much work that was, in looks of a dispatcher."""
         redistributor, group = queue.redistributor, self._group_of(queue)
         if redistributor is None or not redistributor.is_running or group is None or queue.is_paused:
             return 0
         end = queue.dispatcher.refused_below if queue.takers_count else 1 << 62
-        work = 0
+        looks, most = 0, CHOSEN_MAX if any(is_choosy(each.binding) for each in group.remotes) else end
         LOOK.has_touched = True
         for segment in queue.backlog.from_rank(redistributor.seen):
-            rank = max(segment.rank, redistributor.seen)
-            if rank >= end:
-                break
-            count = min(segment.rank + segment.n, end) - rank
-            if work >= min(count_max, LOOKED_AT_MAX):
-                self._store.dirty[queue] = None
-                break
-            if segment.run.traits.group_id or 0 < segment.run.expires_ms <= self._store.at.wall_ms:
-                work += count
-            else:
-                work += self._place(queue, group, (rank, count), segment)
-            redistributor.seen = rank + count
-        return work
+            while redistributor.seen < segment.rank + segment.n:
+                rank = max(segment.rank, redistributor.seen)
+                if rank >= end:
+                    return looks
+                if looks >= LOOKS_MAX:
+                    self._store.dirty[queue] = None
+                    return looks
+                count = min(segment.rank + segment.n, end, rank + most) - rank
+                if segment.run.traits.group_id or 0 < segment.run.expires_ms <= self._store.at.wall_ms:
+                    looks += 1
+                else:
+                    looks += self._place(queue, group, (rank, count), segment)
+                redistributor.seen = rank + count
+        return looks
 
     def _place(self, queue: Queue, group: Group, bounds: tuple[int, int], segment: Segment) -> int:
-        """Messages of a segment (place, count) go where they are wanted."""
+        """Messages of a segment (place, count) go where they are wanted; how much work that was."""
         rank, count = bounds
+        looks = count * CHOSEN_LOOKS
         if not any(is_choosy(each.binding) for each in group.remotes):
             self._move(queue, group, queue.take_at(rank, count), None)
-            return count
+            return MOVED_LOOKS + (count >> MESSAGES_SHIFT)
         for index in range(rank - segment.rank, rank - segment.rank + count):
             view = MessageView(segment.run.payload(segment.start + index), beyond_bytes=segment.run.beyond_bytes)
             if group.is_wanted(view):
                 self._move(queue, group, queue.take_at(segment.rank + index, 1), view)
-        return count
+                looks += MOVED_LOOKS
+        return looks
 
     def _move_taken(self, queue: Queue, segment: Segment) -> None:
         """Scheduled messages, one by one: they go with their schedule, or back to it."""

@@ -365,7 +365,7 @@ class Store:
         """Hand out messages of a queue; says how much work that was."""
         work = queue.dispatch(count_max, self.at.wall_ms)
         if queue.redistributor is not None:
-            work += self.redistribution.run(queue, count_max - work)
+            queue.dispatcher.looks += self.redistribution.run(queue)
         if queue.pages is not None:
             self.paging.look(queue)
         if queue.gone:
