@@ -88,6 +88,17 @@ def test_who_has_a_link_is_not_forgotten_for_those_that_have_none() -> None:
     assert "source-0" not in known._ranges
 
 
+def test_who_has_lost_one_of_two_links_has_one() -> None:
+    known = Arrivals(Stage().broker.store)
+    for _ in range(2):
+        known.attached("busiest")
+    known._known("busiest").add(1, 1, 100)
+    known.detached("busiest", is_for_good=False)
+    for number in range(arrivals.SOURCES_MAX + 5):
+        known._known(f"source-{number}")
+    assert known._has_come("busiest", 1, 100)
+
+
 def test_of_those_without_a_link_that_goes_first_whose_link_ended_first() -> None:
     known = Arrivals(Stage().broker.store)
     names = [f"source-{number}" for number in range(arrivals.SOURCES_MAX)]

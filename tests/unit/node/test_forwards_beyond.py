@@ -121,6 +121,22 @@ def forget(node: ClusterNode, name: str) -> None:
     node.step()
 
 
+def test_they_leave_at_once_also_where_nothing_is_handed_out(cluster: ClusterStage) -> None:
+    a, _, c = cluster.nodes.values()
+    producer = Producer(a, address="news")
+    producer.publish(b"0")
+    cluster.run()
+    queues = a.broker.store.remotes.queues_of(node_id_of("b"))
+    (owed,) = [queue for queue in queues if queue.kind.route[0].startswith("sub-c")]
+    a.admin("queue-pause", name=owed.kind.name)
+    producer.publish(b"1")
+    cluster.run()
+    assert owed.message_count == 1
+    forget(c, "sub-c")
+    cluster.run()
+    assert owed.message_count == 0
+
+
 def test_copies_that_are_owed_to_a_subscription_leave_with_it(cluster: ClusterStage) -> None:
     """The way there stands, and what is on it has not been taken."""
     a, b, c = cluster.nodes.values()

@@ -229,3 +229,24 @@ def test_a_queue_that_is_deleted_between_two_pieces_goes_with_the_rest(said: dic
     stage.crash()
     stage.start()
     assert stage.broker.store.queues["orders"].message_count == 0
+
+
+def test_those_that_have_long_work_take_turns() -> None:
+    """What a deleted queue held is given back beside what expires, whichever came first."""
+    stage = stage_with(TO_EXPIRY)
+    store = stage.broker.store
+    stage.admin("queue-create", name="other")
+    publish(stage, expiring(COUNT))
+    for _ in range(4 * COUNT):
+        store.publish(store.addresses["other"], single(build_message(b"x")))
+    stage.step()
+    store.delete_queue(store.queues["other"])
+    stage.now_ns += HOUR_MS * NS_PER_MS
+    is_given_back_first, turns = False, 0
+    while store.overdue.is_due or store.remains.is_due or not turns:
+        stage.turn()
+        stage.sync()
+        turns += 1
+        is_given_back_first |= store.overdue.is_due and not store.remains.is_due
+    assert is_given_back_first, "the shorter work does not wait for the longer one"
+    assert counts(stage) == (0, 0)
