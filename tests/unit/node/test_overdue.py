@@ -250,3 +250,23 @@ def test_those_that_have_long_work_take_turns() -> None:
         is_given_back_first |= store.overdue.is_due and not store.remains.is_due
     assert is_given_back_first, "the shorter work does not wait for the longer one"
     assert counts(stage) == (0, 0)
+
+
+def test_a_queue_that_was_to_go_after_its_messages_and_is_deleted_before_goes_once() -> None:
+    stage = Stage(options_with())
+    conn = stage.accept()
+    stage.talk(conn, GO + frames.receiver("orders"))
+    stage.drop_bare(conn)
+    store = stage.broker.store
+    queue = store.queues["orders"]
+    left_ms = queue.idle_until_ms - stage.at.wall_ms
+    publish(stage, [build_message(b"x", header=Header(ttl=left_ms))] * COUNT)
+    stage.now_ns += left_ms * NS_PER_MS
+    stage.turn()
+    assert store.overdue.is_due
+    store.delete_queue(queue)
+    stage.sync()
+    while stage.turn().more:
+        stage.sync()
+    assert not store.overdue.is_due
+    assert store.memory.held_bytes == 0
