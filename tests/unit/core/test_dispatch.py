@@ -255,7 +255,7 @@ def test_a_consumer_gets_past_any_number_of_messages_of_a_group_that_another_one
     queue = grouped(["a"] * (LOOKED_AT_MAX + 1_000) + ["b"], slow, idle)
     assert queue.dispatch(20_000) == 1
     idle.credit = 5
-    work = [queue.dispatch(20_000) for _ in range(3)]
+    work = [queue.dispatch(20_000) for _ in range(1_000 // LOOKED_AT_MAX + 2)]
     assert [segment.first_id for segment in idle.held] == [LOOKED_AT_MAX + 1_001]
     assert sum(work) <= LOOKED_AT_MAX + 1_000
     assert not queue.dispatcher.is_unfinished

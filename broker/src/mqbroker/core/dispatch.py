@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mqbroker.core.kinds import QueueKind
     from mqbroker.core.queue import Consumer, Queue
 
-LOOKED_AT_MAX: Final = 500  # messages that one run looks at
+LOOKED_AT_MAX: Final = 200  # messages that one run looks at
 PIECES_MAX: Final = 15  # that one run hands out
 DROPPED_LOOKS: Final = 50  # what an expired message costs that is in the way, in looks; the others have time
 DROPPED_MAX: Final = LOOKED_AT_MAX // DROPPED_LOOKS  # at a time

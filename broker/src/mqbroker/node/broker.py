@@ -70,7 +70,7 @@ from mqbroker.wire.types import Symbol
 DISPATCH_MAX: Final = 20_000
 DISPATCH_BESIDE_MAX: Final = 6_000
 PIECE_COST: Final = 200
-LOOK_COST: Final = 20
+LOOK_COST: Final = 100
 ANSWERS_MAX: Final = 64  # that wait for those to what the connection sent behind,
 HELD_NS: Final = 20 * NS_PER_MS  # so long after it was told something, since it may be behind for ever
 FEW_BYTES: Final = 16 << 10  # of messages: a socket takes them in no time
