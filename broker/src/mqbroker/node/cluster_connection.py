@@ -50,7 +50,7 @@ class ClusterConnection:
         self.broker: Broker = cluster.broker
         self.options = options
         connectors = self.broker.discovery.connectors
-        self.own = connectors[options.connector_ref]
+        self.own: Connector = connectors[options.connector_ref]
         started_ms = self.broker.rivals.own.started_ms
         self.hello = Hello(
             self.broker.node_id, self.broker.boot_id, options.name, self.own, options.connection_ttl, started_ms
