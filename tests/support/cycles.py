@@ -19,14 +19,15 @@ SHOWN_MAX = 30
 
 
 @contextmanager
-def nothing_to_collect() -> Iterator[None]:
-    """All that is made inside, and is of no use at the end, has gone by itself."""
+def nothing_to_collect(*, of: str = "") -> Iterator[None]:
+    """All that is made inside, and is of no use at the end, has gone by itself; all that has to do with objects `of`
+    this package, where something else leaves what it likes."""
     was_enabled = gc.isenabled()
     gc.collect()
     gc.disable()
     try:
         yield
-        left = _unreachable()
+        left = _unreachable(of)
     finally:
         gc.set_debug(0)
         if was_enabled:
@@ -34,13 +35,15 @@ def nothing_to_collect() -> Iterator[None]:
     assert not left, f"{sum(left.values())} objects that know each other: {dict(left.most_common(SHOWN_MAX))}"
 
 
-def _unreachable() -> Counter[str]:
-    """Who knows whom among them."""
+def _unreachable(package: str) -> Counter[str]:
+    """Who knows whom among them; nobody where none is of the package."""
     gc.set_debug(gc.DEBUG_SAVEALL)
     gc.collect()
     found = list(gc.garbage)
     gc.garbage.clear()
     gc.set_debug(0)
+    if not any(type(each).__module__.startswith(package) for each in found):
+        found.clear()
     among = {id(each) for each in found}
     told = Counter(
         f"{_shown(each)} -> {_shown(other)}" for each in found for other in gc.get_referents(each) if id(other) in among
