@@ -89,6 +89,7 @@ STORIES = (
             "killed_rollout_rack",
             "lost_host_rack",
             "operator_rack",
+            "cut_off_rack",
             "rack_tls",
             "rack_firewall",
             "noop_rack",
