@@ -33,6 +33,7 @@ TEST_S_MAX: Final = 600  # a break may make a loop endless: that is noticed, too
 # Quick tests, and slow ones for what those let pass.
 JOURNAL: Final = (
     ("tests/unit/journal", "tests/unit/core/test_store.py", "tests/unit/core/test_duplicates.py"),
+    ("tests/unit/node/test_paging.py", "tests/unit/core/test_pages.py"),
     ("tests/crash/test_settling.py", "tests/crash/test_crash_points.py"),
 )
 CLUSTER: Final = (
@@ -66,7 +67,7 @@ MODULES: Final = {
         "records", "recover", "recovered",
     )},
     **{f"core/{name}": CLUSTER for name in ("arrivals", "forwarding", "handed_over", "id_ranges", "marks")},
-    "node/forwards": CLUSTER,
+    **dict.fromkeys(("node/abandoned", "node/forwards"), CLUSTER),
     "core/gathering": POSTS,
     **dict.fromkeys(("core/overdue", "core/remains", "node/chores"), BY_TURNS),
     "io/disk": DISK,
