@@ -169,14 +169,14 @@ class Conversation:
                     if name is not None:
                         self._say(f"{who} may forget: {name}")
             case told.CreditGiven(link):
-                self._say(f"{who} may send {link.credit} to {link.owner}")
+                self._say(f"{who} may send {link.credit} to {link.end}")
             case told.Attached(link, attach):
                 is_there = (attach.target if isinstance(link, SenderLink) else attach.source) is not None
                 terminus = attach.target if isinstance(link, SenderLink) else attach.source
-                place = f" at {terminus.address}" if is_there and link.owner in ("temporary", "nobody") else ""
-                self._say(f"{who} link {link.owner} {'stands' if is_there else 'is refused'}{place}")
+                place = f" at {terminus.address}" if is_there and link.end in ("temporary", "nobody") else ""
+                self._say(f"{who} link {link.end} {'stands' if is_there else 'is refused'}{place}")
             case told.Detached(link, error):
-                self._say(f"{who} link {link.owner} is gone{_why(error)}")
+                self._say(f"{who} link {link.end} is gone{_why(error)}")
             case told.Ended(_, error) if error is not None:
                 self._say(f"{who} session ended{_why(error)}")
             case told.Dead(condition, description):
@@ -233,7 +233,7 @@ class Conversation:
                             target=target, initial_delivery_count=0)  # fmt: skip
             sender = talker.session.attach_sender(attach)
             sender.send_settled = settled
-            sender.owner = address
+            sender.end = address
             self.links[who, address] = sender
             return
         mode = int("second" in rest)
@@ -252,7 +252,7 @@ class Conversation:
                    source=None if is_nobody else source, target=Target(), max_message_size=size, properties=priority)
         )  # fmt: skip
         receiver.max_message_size = 0
-        receiver.owner = address
+        receiver.end = address
         self.links[who, address] = receiver
         if mode:
             self.second.add(receiver)
@@ -287,7 +287,7 @@ class Conversation:
             session = self.talkers[who].session
             assert session is not None
             link = self.links[who, transactions.NAME] = session.attach_sender(transactions.coordinator_attach())
-            link.owner = transactions.NAME
+            link.end = transactions.NAME
             self.stage.run()
         assert isinstance(link, SenderLink)
         return link

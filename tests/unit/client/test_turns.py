@@ -117,7 +117,7 @@ def test_lists_of_other_brokers_are_read_by_turns() -> None:
     feed = app.machine._topology
     attach = Attach(name="feed", handle=0, role=True, source=Source(address="feed"), target=Target(address="feed"))
     feed_link = app.machine.session.attach_receiver(attach)
-    feed_link.owner, feed_link.state = feed, ATTACHED
+    feed_link.end, feed_link.state = feed, ATTACHED
     before = app.machine._connection.allowance = TURN_WORK  # type: ignore[union-attr]  # it stands
     payload = encode_message(Message([None] * 20_000))
     feed.incoming(Incoming(feed_link, single(payload), 0, True))

@@ -16,6 +16,7 @@ class Taker:
     priority: int = 0
     filter: Filter | None = None
     is_browser: bool = False
+    client = None
 
     def capacity(self) -> int:
         return 0

@@ -34,6 +34,8 @@ class Colour:
 class Taker:
     """A consumer with credit, and a colour that it wants or none."""
 
+    client = None
+
     def __init__(self, colour: str | None, priority: int, *, is_browser: bool = False) -> None:
         self.priority = priority
         self.filter: Filter | None = Colour(colour) if colour else None

@@ -38,6 +38,8 @@ def ids(segment: Segment) -> list[int]:
 class Taker:
     """A consumer that takes as much as it has credit for, at most `bite` at a time."""
 
+    client = None
+
     def __init__(
         self,
         credit: int,

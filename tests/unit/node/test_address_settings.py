@@ -398,6 +398,7 @@ class Link:
     priority: int = 0
     filter: Filter | None = None
     is_browser: bool = False
+    client = None
 
     def __init__(self, site: Site) -> None:
         self.groups: list[str] = []

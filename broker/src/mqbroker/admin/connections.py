@@ -14,13 +14,10 @@ from mqbroker.amqp.links import ReceiverLink, SenderLink
 from mqbroker.amqp.session import Session
 from mqbroker.base.errors import Refused
 from mqbroker.base.time import NS_PER_MS
-from mqbroker.core.address import Address
 from mqbroker.core.quotas import NOTHING
 from mqbroker.node.broker import Broker
-from mqbroker.node.consumer import LinkConsumer
 from mqbroker.node.inputs import AdminRequest
 from mqbroker.node.peer import Peer
-from mqbroker.node.topology_links import TopologyEnd
 
 ROWS_MAX = 10_000
 WHO = ("connection", "user", "container_id")
@@ -59,7 +56,7 @@ def show_sessions(broker: Broker, request: AdminRequest) -> None:
             yield _client(peer) | {
                 "channel": session.channel,
                 "consumers": sum(
-                    isinstance(link, SenderLink) and not isinstance(link.owner, TopologyEnd) for link in links
+                    isinstance(link, SenderLink) and (link.end is None or link.end.is_shown) for link in links
                 ),
                 "producers": sum(isinstance(link, ReceiverLink) for link in links),
                 "unsettled": session.unsettled.count,
@@ -110,7 +107,7 @@ def _consumers(broker: Broker, peer: Peer) -> Iterator[dict[str, Any]]:
         for taken in session.unsettled:
             unsettled[taken.link] = unsettled.get(taken.link, 0) + taken.n
         for link in session.by_handle.values():
-            if isinstance(link, SenderLink) and isinstance(link.owner, LinkConsumer):
+            if isinstance(link, SenderLink) and link.end is not None and link.end.client is not None:
                 yield _consumer(broker, (peer, session), link, unsettled.get(link, 0))
 
 
@@ -127,7 +124,7 @@ def _waiting(broker: Broker) -> Iterator[dict[str, Any]]:
 
 def _consumer(broker: Broker, place: tuple[Peer, Session], link: SenderLink, unsettled: int) -> dict[str, Any]:
     peer, session = place
-    consumer = link.owner
+    consumer = link.end
     traffic = broker.activity.of(link)
     return _client(peer) | {
         "channel": session.channel,
@@ -152,7 +149,7 @@ def _producers(broker: Broker, peer: Peer, session: Session) -> Iterator[dict[st
         yield _client(peer) | {
             "channel": session.channel,
             "link": link.name,
-            "address": link.owner.name if isinstance(link.owner, Address) else None,
+            "address": link.end.address_name,
             "credit": link.credit,
             "sent": traffic.count,
             "starved": link.is_starved,

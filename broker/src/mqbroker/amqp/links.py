@@ -4,7 +4,7 @@ Unsettled deliveries do not outlive their link: what it had goes back when it is
 answer to an attach that resumes one (§2.6.13) has no unsettled deliveries, which tells a sender to send again what it
 does not know the outcome of, and a receiver to forget what it has not settled.
 
-`SenderLink` and `ReceiverLink` name what *we* do on the link, whoever attached it. `owner` is free for whoever uses
+`SenderLink` and `ReceiverLink` name what *we* do on the link, whoever attached it. `end` is free for whoever uses
 the connection. Counters, easily confused: delivery ids belong to the session, credit to the link, windows count frames.
 """
 
@@ -51,6 +51,7 @@ class LinkBase:
     __slots__ = (
         "credit",
         "delivery_count",
+        "end",
         "farewell",
         "fault",
         "follows",
@@ -59,7 +60,6 @@ class LinkBase:
         "is_closed",
         "is_ours",
         "name",
-        "owner",
         "peer_handle",
         "session",
         "state",
@@ -78,7 +78,7 @@ class LinkBase:
         self.state = Link.DETACHED
         self.credit = 0
         self.delivery_count = 0
-        self.owner: Any = None
+        self.end: Any = None  # what becomes of its events: of whoever uses the connection
         self.unsaid: bytes | None = None  # the frame with our half, which waits until what it promises holds
         self.holds_farewell = False  # the answer to a detach that closes, or comes before our half, waits for `part`
         self.fault: PeerFault | None = None  # of the peer's, for which we ended it

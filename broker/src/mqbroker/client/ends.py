@@ -55,7 +55,7 @@ class End(ABC):
         except (PeerFault, Refused) as error:  # no handle is free, or AMQP cannot say what is wanted
             self.fail(LinkFailed(f"{self.kind} of {self.shown}: {error.description}", error.condition))
             return
-        self.link.owner = self
+        self.link.end = self
         self.due_ns = self.machine.at.monotonic_ns + self.machine.settings.call_timeout_ms * NS_PER_MS
 
     @abstractmethod

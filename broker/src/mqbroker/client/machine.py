@@ -81,7 +81,7 @@ class Machine(Reaching):
         """Messages without an outcome, for who has to give up on this machine."""
         found = [each for end in self.ends.values() if isinstance(end, SenderEnd) for each in end.pending]
         for taken in self._session.unsettled if self._session is not None else ():
-            if isinstance(taken.link.owner, SenderEnd):
+            if isinstance(taken.link.end, SenderEnd):
                 found += taken.token[taken.skip : taken.skip + taken.n]
         return found
 
@@ -130,7 +130,7 @@ class Machine(Reaching):
             self._topology.attach()
 
     def _incoming(self, event: Incoming) -> None:
-        end = event.link.owner
+        end = event.link.end
         if end is self._topology:
             self._topology.incoming(event)
         if isinstance(end, ReceiverEnd) and end.link is event.link:
@@ -138,7 +138,7 @@ class Machine(Reaching):
 
     def _void(self, event: Aborted | Empty) -> None:
         """A delivery that came to nothing has used up credit."""
-        end = event.link.owner
+        end = event.link.end
         if isinstance(event, Empty) and not event.is_settled and event.link.is_attached:
             event.link.session.accept(event.delivery_id, 1)
         if isinstance(end, ReceiverEnd) and end.link is event.link:
@@ -148,13 +148,13 @@ class Machine(Reaching):
 
     def _settled(self, event: Settled) -> None:
         for taken in event.taken:
-            taken.link.owner.settled(taken, event.outcome)
+            taken.link.end.settled(taken, event.outcome)
         if event.owes_settlement:
             event.session.dispose(event.first, event.last, event.outcome, as_receiver=False)
 
     def _retired(self, event: Retired) -> None:
         for first, taken in event.taken:
-            taken.link.owner.settled(taken, event.state)
+            taken.link.end.settled(taken, event.state)
             if not event.is_settled:
                 event.session.dispose(first, first + taken.n - 1, event.state, as_receiver=False)
 
@@ -164,22 +164,22 @@ class Machine(Reaching):
                 end.confirmed(event.first & 0xFFFFFFFF, (event.first & 0xFFFFFFFF) + event.last - event.first)
 
     def _credit_given(self, event: CreditGiven) -> None:
-        end = event.link.owner
+        end = event.link.end
         if isinstance(end, SenderEnd | CoordinatorEnd):
             self.dirty[end] = None
 
     def _credit_used(self, event: CreditUsed) -> None:
-        end = event.link.owner
+        end = event.link.end
         if isinstance(end, ReceiverEnd) and end.link is event.link:
             end.look_for_end()
 
     def _attached(self, event: Attached) -> None:
-        if isinstance(event.link.owner, End | TopologyFeed):
-            event.link.owner.attached(event)
+        if isinstance(event.link.end, End | TopologyFeed):
+            event.link.end.attached(event)
 
     def _detached(self, event: Detached) -> None:
-        if isinstance(event.link.owner, End):
-            event.link.owner.detached(event)
+        if isinstance(event.link.end, End):
+            event.link.end.detached(event)
 
     def _attaching(self, event: Attaching) -> None:
         event.link.refuse(event.attach, "amqp:not-implemented", "this client takes no links of the broker's making")

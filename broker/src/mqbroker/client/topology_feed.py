@@ -55,7 +55,7 @@ class TopologyFeed:
             target=Target(address=TOPOLOGY), max_message_size=LIST_BYTES_MAX,
         )  # fmt: skip
         try:
-            self._machine.session.attach_receiver(attach).owner = self
+            self._machine.session.attach_receiver(attach).end = self
         except (PeerFault, Refused):
             return  # no handle is free: the application's links count more
 

@@ -12,15 +12,15 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
 from mqbroker.core.backlog import EXPIRED, OVERFLOWED, REPLACED, Backlog, Segment
+from mqbroker.core.consumer import Client, Consumer, Filter
 from mqbroker.core.dispatch import Dispatch
 from mqbroker.core.kinds import QueueKind
 from mqbroker.core.last_value import keyed
-from mqbroker.core.message_view import MessageView
 from mqbroker.core.meter import Meter
 from mqbroker.core.moved import came_ms
 from mqbroker.core.pages import Pages
@@ -31,28 +31,7 @@ if TYPE_CHECKING:
 
 OVERFLOWED_MAX: Final = 100  # pieces that one segment which comes pushes out of a ring, if it has no more messages
 
-__all__ = ["Consumer", "Queue", "QueueKind", "Segment"]
-
-
-class Filter(Protocol):
-    """Decides by a message's content."""
-
-    def matches(self, message: MessageView) -> bool:
-        """Whether the message is wanted."""
-
-
-class Consumer(Protocol):
-    """Whoever takes messages: a link, or an admin session. One that browses gets copies and takes nothing away."""
-
-    priority: int
-    filter: Filter | None
-    is_browser: bool
-
-    def capacity(self) -> int:
-        """How many messages it would take now."""
-
-    def deliver(self, queue: Queue, segment: Segment) -> int:
-        """Take them, or the first so many; says how many."""
+__all__ = ["Client", "Consumer", "Filter", "Queue", "QueueKind", "Segment"]
 
 
 class Queue:

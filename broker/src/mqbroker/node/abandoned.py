@@ -11,7 +11,7 @@ from typing import Final
 
 from mqbroker.base.look import LOOK
 from mqbroker.core.leaving import HOLD_MS
-from mqbroker.core.queue import Filter, Queue, Segment
+from mqbroker.core.queue import Client, Filter, Queue, Segment
 from mqbroker.core.store import Store
 
 DEAD_LETTER: Final = "dead-letter"
@@ -24,6 +24,7 @@ class AbandonedConsumer:
     priority = 0
     filter: Filter | None = None
     is_browser = False
+    client: Client | None = None
 
     def __init__(self, store: Store, action: str) -> None:
         self._store = store

@@ -16,6 +16,7 @@ from mqbroker.core.arrivals import Arrival
 from mqbroker.core.meter import Meter
 from mqbroker.core.store import Store
 from mqbroker.node.canary import ADDRESS as CANARY
+from mqbroker.node.ends import ReceivingEnd
 from mqbroker.node.forwards import CLOSES_FOR_GOOD, NOT_FOUND, NUMBERED, ROUTE, SOURCE
 from mqbroker.wire.parts import part_of
 from mqbroker.wire.performatives import Attach, Error, Rejected, Target
@@ -28,30 +29,30 @@ if TYPE_CHECKING:
 NAMES_MAX = 10_000  # queues of one route
 
 
-class ArrivalEnd:
-    """Stands where the address of a link stands otherwise."""
+class ArrivalEnd(ReceivingEnd):
+    """Takes in what is for queues of this node, each message once."""
 
     __slots__ = ("_closes_for_good", "_next_id", "_store", "arrival")
 
-    is_empty = False
-    is_topic = True  # nothing is ever made for it
+    checks_forms = False  # malformed.py says why
 
     def __init__(self, store: Store, arrival: Arrival, *, closes_for_good: bool) -> None:
         self._store = store
         self.arrival = arrival
         self._closes_for_good = closes_for_good
         self._next_id = 0
-        store.arrivals.attached(arrival.source)
 
-    def detached(self, event: Detached) -> None:
+    def attached(self, peer: Peer) -> None:
+        """What has come of the source is remembered for as long as it may send it again."""
+        self._store.arrivals.attached(self.arrival.source)
+
+    def detached(self, peer: Peer, event: Detached) -> None:
         """The link is gone, and with it the source if that says so."""
+        LOOK.has_touched = True
+        if self.arrival.meter is not None:
+            self.arrival.meter.waiting.pop(event.link, None)
         is_for_good = self._closes_for_good and event.is_orderly and event.link.is_closed and event.error is None
         self._store.arrivals.detached(self.arrival.source, is_for_good=is_for_good)
-
-    @property
-    def name(self) -> str:
-        """Of the address."""
-        return self.arrival.name
 
     @property
     def meter(self) -> Meter | None:
@@ -89,6 +90,10 @@ class ArrivalEnd:
             self._answer(peer, event, waits)
         peer.replenish(link)
 
+    def not_stored(self, peer: Peer, event: Incoming, why: str) -> None:
+        """What is refused here is nobody's: the other node keeps the message, and sends it again."""
+        event.link.detach("amqp:internal-error", f"a large message cannot be stored: {why}")
+
     def _answer(self, peer: Peer, event: Incoming, waits: bool | None) -> None:
         link, run, first, is_settled = event.link, event.run, event.delivery_id, event.is_settled
         store = self._store
@@ -103,22 +108,16 @@ class ArrivalEnd:
             link.session.accept(first, run.count)
 
 
-class CanaryEnd:
-    """Where canaries of another node end: each is accepted when the disk here has taken something, and is forgotten."""
+class CanaryEnd(ReceivingEnd):
+    """Where canaries of another node end: each is accepted when the disk here has taken something, and is forgotten.
+
+    One that comes twice harms nobody, so their ids say nothing here.
+    """
 
     __slots__ = ("_store",)
 
-    is_empty = False
-    is_topic = True  # nothing is ever made for it
-    takes_when_full = True
-    name = CANARY
-    meter: Meter | None = None
-
     def __init__(self, store: Store) -> None:
         self._store = store
-
-    def numbered(self, first_id: int, mark: str | None) -> None:
-        """One that comes twice harms nobody."""
 
     def incoming(self, peer: Peer, event: Incoming) -> None:
         """Take it."""
@@ -129,15 +128,14 @@ class CanaryEnd:
         peer.replenish(link)
 
 
-def attach(peer: AcceptedPeer, link: ReceiverLink, attach: Attach, target: Target) -> None:
+def end_for(peer: AcceptedPeer, link: ReceiverLink, attach: Attach, target: Target) -> ReceivingEnd:
     """Another node wants to forward messages of an address. Raises Refused."""
     if peer.listener.kind != "cluster":
         why = "nodes of the cluster forward messages over listeners of kind cluster"
         raise Refused("amqp:unauthorized-access", why)
     LOOK.has_touched = True
     if target.address == CANARY:
-        link.owner = CanaryEnd(peer.broker.store)
-        return
+        return CanaryEnd(peer.broker.store)
     said = attach.properties or {}
     source, names = said.get(SOURCE), _names(said.get(ROUTE))
     link.is_numbered = said.get(NUMBERED) is not False
@@ -147,7 +145,7 @@ def attach(peer: AcceptedPeer, link: ReceiverLink, attach: Attach, target: Targe
     found = peer.broker.store.arrivals.address_for(target.address, key, names)
     if found is None:
         raise Refused(NOT_FOUND, f"none of the queues is here: {', '.join(names[:5])}")
-    link.owner = ArrivalEnd(peer.broker.store, found, closes_for_good=said.get(CLOSES_FOR_GOOD) is True)
+    return ArrivalEnd(peer.broker.store, found, closes_for_good=said.get(CLOSES_FOR_GOOD) is True)
 
 
 def _names(value: Any) -> tuple[str, ...]:

@@ -18,14 +18,13 @@ from mqbroker.amqp.events import (
     Dead,
     Detached,
     Ended,
-    Incoming,
     LoggedIn,
     Opened,
     SaslDerive,
     Settled,
 )
 from mqbroker.amqp.limits import ConnectionLimits
-from mqbroker.amqp.links import ReceiverLink, SenderLink
+from mqbroker.amqp.links import ROLE_RECEIVER
 from mqbroker.amqp.session import Session
 from mqbroker.amqp.states import Conn
 from mqbroker.base.look import LOOK
@@ -33,7 +32,7 @@ from mqbroker.base.time import NS_PER_MS
 from mqbroker.core.permissions import Actor
 from mqbroker.node import notice_links
 from mqbroker.node.credentials import CLUSTER_USER, password_of
-from mqbroker.node.forwards import ForwardConsumer, Forwards
+from mqbroker.node.forwards import Forwards
 from mqbroker.node.handshake import hello_of
 from mqbroker.node.inputs import Connected
 from mqbroker.node.opening import ESTABLISHMENT_FAILED
@@ -145,34 +144,20 @@ class BridgePeer(Peer):
         event.link.refuse(event.attach, "amqp:not-allowed", "on a bridge, the one that dialled asks for links")
 
     def _attached(self, event: Attached) -> None:
-        if isinstance(event.link, SenderLink):
-            self.forwards.attached(event.link)
-        else:
-            notice_links.attached(self, event.link)
-
-    def _incoming(self, event: Incoming) -> None:
-        notice_links.heard(self, event)
-
-    def grant(self, link: ReceiverLink) -> None:
-        """Credit for notices, also where what came was none; no address of ours stands behind the link."""
-        link.grant(link.window)
-        self.touch()
+        event.link.end.answered(self, event.link)
 
     def _detached(self, event: Detached) -> None:
         # What is with the other node was not delivered in vain: it is sent again, and counted there.
-        link, consumer = event.link, event.link.owner
         super()._detached(replace(event, is_orderly=True))
-        condition = "" if event.error is None else str(event.error.condition)
-        if isinstance(consumer, ForwardConsumer):
-            self.forwards.detached(consumer, condition, "" if event.error is None else event.error.description or "")
-        elif isinstance(link, ReceiverLink) and not self.connection.is_dead:
-            self.close("amqp:illegal-state", f"the link for notices ended: {condition or 'without a reason'}")
+        if event.link.role is ROLE_RECEIVER and not self.connection.is_dead:
+            why = "without a reason" if event.error is None else str(event.error.condition)
+            self.close("amqp:illegal-state", f"the link for notices ended: {why}")
 
     def _settled(self, event: Settled) -> None:
         if not self.forwards.settled(event):
             super()._settled(event)
-        for consumer in dict.fromkeys(taken.link.owner for taken in event.taken):
-            if isinstance(consumer, ForwardConsumer):
+        for consumer in dict.fromkeys(taken.link.end for taken in event.taken):
+            if consumer is not None:
                 self.forwards.look(consumer)
 
     def _ended(self, event: Ended) -> None:
@@ -194,7 +179,6 @@ BRIDGE_HANDLERS: Final[dict[type, Callable[[Any, Any], None]]] = HANDLERS | {
     Began: BridgePeer._began,
     Attaching: BridgePeer._attaching,
     Attached: BridgePeer._attached,
-    Incoming: BridgePeer._incoming,
     Detached: BridgePeer._detached,
     Settled: BridgePeer._settled,
     Ended: BridgePeer._ended,

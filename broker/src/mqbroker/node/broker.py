@@ -19,7 +19,6 @@ from mqbroker.base.notice import Level, Notice
 from mqbroker.base.time import NS_PER_MS, At
 from mqbroker.config.compare import in_force
 from mqbroker.config.slices import BrokerOptions
-from mqbroker.core.address import Address
 from mqbroker.core.clock_steps import take_time
 from mqbroker.core.permissions import Permissions
 from mqbroker.core.queue import Queue, Segment
@@ -32,7 +31,6 @@ from mqbroker.journal.recovered import Recovered
 from mqbroker.node import inputs as given
 from mqbroker.node.accounts import Accounts
 from mqbroker.node.activity import Activity
-from mqbroker.node.arrival_links import ArrivalEnd, CanaryEnd
 from mqbroker.node.canary import Canaries
 from mqbroker.node.chores import Chores
 from mqbroker.node.cluster import Cluster
@@ -43,6 +41,7 @@ from mqbroker.node.deployment import deploy
 from mqbroker.node.discovery import Discovery
 from mqbroker.node.draining import end_drains
 from mqbroker.node.effects import AdminReply, Batch, Close, DeleteSegment, Effect, ReadPage, Send
+from mqbroker.node.ends import ReceivingEnd
 from mqbroker.node.group_gate import GroupGate
 from mqbroker.node.grouping import GroupingHandler
 from mqbroker.node.happenings import Happenings
@@ -55,7 +54,6 @@ from mqbroker.node.loss_watch import LossWatch
 from mqbroker.node.ongoing import segment_of
 from mqbroker.node.peer import Peer
 from mqbroker.node.quota_watch import QuotaWatch
-from mqbroker.node.relay import Relay
 from mqbroker.node.reloads import Reloads
 from mqbroker.node.rivals import Rivals
 from mqbroker.node.routing import Routing
@@ -426,12 +424,9 @@ class Broker:
         """Whether publishers may be given credit."""
         return self.store.memory.has_room and not self.is_disk_full and not self.is_stopping
 
-    def may_grant_at(self, end: Address | Relay | ArrivalEnd | CanaryEnd) -> bool:
-        """The same for those who send to an address: one that pages needs no room in memory."""
-        if self.may_grant:
-            return True
-        is_taken = self.store.takes_when_full(end) if isinstance(end, Address) else end.takes_when_full
-        return is_taken and not self.is_disk_full and not self.is_stopping
+    def may_grant_at(self, end: ReceivingEnd) -> bool:
+        """The same for those who send to one end: where an address pages, that needs no room in memory."""
+        return self.may_grant or (end.takes_when_full and not self.is_disk_full and not self.is_stopping)
 
     def _relieve(self) -> None:
         """Give credit to those who waited for room."""

@@ -18,7 +18,7 @@ from mqbroker.cluster.fields import Connector
 from mqbroker.cluster.notices import Member
 from mqbroker.core.forwarding import Route
 from mqbroker.core.kinds import INTERNAL_PREFIX
-from mqbroker.core.queue import Filter, Queue, Segment
+from mqbroker.core.queue import Client, Filter, Queue, Segment
 from mqbroker.node.bridge_states import State
 from mqbroker.wire.run import single
 from mqbroker.wire.sections import build_message
@@ -92,6 +92,7 @@ class Remover:
     priority = 0
     filter: Filter | None = None
     is_browser = False
+    client: Client | None = None
 
     def __init__(self, store: Store) -> None:
         self._store = store

@@ -9,7 +9,6 @@ from mqbroker.core.queue import Consumer, Queue
 from mqbroker.core.remote_binding import RemoteBinding, cluster_name_of
 from mqbroker.core.selector import Selector
 from mqbroker.core.watcher import Watcher
-from mqbroker.node.consumer import LinkConsumer
 from mqbroker.node.grouping import GroupingHandler
 
 
@@ -53,16 +52,16 @@ class ClusterWatcher(Watcher):
 
     def consumer_joined(self, queue: Queue, consumer: Consumer) -> None:
         """It gets messages from now on."""
-        if isinstance(consumer, LinkConsumer):
+        if consumer.client is not None:
             for each in self._announcers():
                 each.consumer_joined(queue.kind.name, _selector_of(consumer))
 
     def consumer_left(self, queue: Queue, consumer: Consumer) -> None:
         """It gets no more."""
-        if isinstance(consumer, LinkConsumer):
+        if consumer.client is not None:
             for each in self._announcers():
                 each.consumer_left(queue.kind.name, _selector_of(consumer))
 
 
-def _selector_of(consumer: LinkConsumer) -> str:
+def _selector_of(consumer: Consumer) -> str:
     return consumer.filter.text if isinstance(consumer.filter, Selector) else ""

@@ -6,9 +6,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from mqbroker.amqp.links import SenderLink
+from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
 from mqbroker.core.group_first import marked
-from mqbroker.core.queue import Filter, Queue, Segment
+from mqbroker.core.permissions import BROWSE, CONSUME
+from mqbroker.core.queue import Client, Filter, Queue, Segment
 from mqbroker.node.downloads import Download
 from mqbroker.wire.composites import encode_composite
 from mqbroker.wire.large_file import Large
@@ -17,6 +19,7 @@ from mqbroker.wire.run import Run, payload_with_count
 from mqbroker.wire.sections import Header, decode_header
 
 if TYPE_CHECKING:
+    from mqbroker.amqp.events import Detached
     from mqbroker.node.peer import Peer
     from mqbroker.wire.performatives import Source
 
@@ -60,6 +63,95 @@ class LinkConsumer:
         self.is_subscription = False
         self.lasts_as: Source | None = None  # of a subscription that may outlive its link although it is not durable
         self.download: Download | None = None  # of a large message; the link sends nothing else meanwhile
+
+    # -- for those who ask who consumes --------------------------------------------------------------------------------
+
+    @property
+    def client(self) -> Client | None:
+        """It takes messages for a connection."""
+        return self
+
+    @property
+    def name(self) -> str:
+        """That of the link."""
+        return self.link.name
+
+    @property
+    def conn(self) -> int:
+        """The connection."""
+        return self.peer.conn
+
+    @property
+    def far(self) -> str:
+        """Where the other end of that is, for people."""
+        return self.peer.far
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the link stands."""
+        return self.link.is_attached
+
+    @property
+    def settled_count(self) -> int:
+        """What went over the link, but for what is unsettled."""
+        link = self.link
+        held: int = sum(taken.n for taken in link.session.unsettled if taken.link is link)
+        return self.peer.broker.activity.of(link).count - held
+
+    def refusal(self) -> Refused | None:
+        """Why it would not be let in now."""
+        broker = self.peer.broker
+        try:
+            with broker.permissions.acting(self.peer.actor):
+                broker.store.permit(BROWSE if self.is_browser else CONSUME, self.queue.kind.address)
+        except Refused as refused:
+            return refused.without_trace()
+        return None
+
+    def end(self, condition: str, why: str) -> None:
+        """Detach the link."""
+        if self.link.is_attached:
+            self.peer.detach(self.link, condition, why)
+
+    def part(self) -> None:
+        """If the link is over, what it had is handed back now."""
+        if not self.link.is_attached:
+            self.peer.part_with(self.link)
+
+    def close(self, condition: str, why: str) -> None:
+        """Close the connection."""
+        if self.link.is_attached:
+            self.peer.close(condition, why)
+
+    # -- as the end of its link ----------------------------------------------------------------------------------------
+
+    is_shown = True
+
+    def credit_given(self) -> None:
+        """It has its turn, and what it may have then answers a drain."""
+        LOOK.has_touched = True
+        self.peer.broker.store.dirty[self.queue] = None
+        if self.link.is_draining:
+            self.peer.broker.draining[self.link] = self.peer
+
+    def resumed(self) -> None:
+        """It has its turn."""
+        LOOK.has_touched = True
+        self.peer.broker.store.dirty[self.queue] = None
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether all that it may have was sent, and nothing more of it comes from the disk."""
+        store = self.peer.broker.store
+        return self.queue not in store.dirty and self.is_served and not store.paging.is_due(self.queue)
+
+    def detached(self, peer: Peer, event: Detached) -> None:
+        """The link is over, and with it perhaps the queue."""
+        if self.download is not None:
+            self.download.end()
+        peer.broker.termini.consumer_detached(peer, self)
+
+    # -- messages ------------------------------------------------------------------------------------------------------
 
     def capacity(self) -> int:
         """Messages that credit, window and the transport let through now."""
@@ -165,7 +257,7 @@ def outcome_of(link: SenderLink, said: Any) -> Any:
     """What a settled delivery comes to: the outcome that the peer told, else the default of its link (§3.5.3)."""
     if said is not None and not isinstance(said, Received):
         return said
-    return link.owner.default_outcome if isinstance(link.owner, LinkConsumer) else None
+    return link.end.default_outcome if link.end is not None else None
 
 
 def _altered(run: Run, index: int, deliveries: int, first_key: str) -> list[bytes | memoryview]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from mqbroker.amqp.events import Incoming, Posted, Retired, Settled, Unposted
+from mqbroker.amqp.events import Detached, Incoming, Posted, Retired, Settled, Unposted
 from mqbroker.amqp.links import FEW_MAX, LinkBase, ReceiverLink
 from mqbroker.amqp.session import Session
 from mqbroker.amqp.states import Sess
@@ -23,15 +23,14 @@ from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level
 from mqbroker.base.serial import wrap
 from mqbroker.base.time import NS_PER_MS
-from mqbroker.core.address import FULLY_QUALIFIED, Address
+from mqbroker.core.address import FULLY_QUALIFIED
 from mqbroker.core.queue import Queue, Segment
 from mqbroker.core.transaction import Transaction
 from mqbroker.node.consumer import outcome_of
 from mqbroker.node.ending import Ending
+from mqbroker.node.ends import ReceivingEnd
 from mqbroker.node.malformed import CONDITION, end_link
 from mqbroker.node.ongoing import Enlistment, Ongoing, Settlement, segment_of
-from mqbroker.node.prefixes import Place
-from mqbroker.node.relay import Relay, target_of
 from mqbroker.wire.performatives import (
     Accepted,
     Attach,
@@ -60,14 +59,24 @@ REJECTED_NAME = "amqp:rejected:list"
 UNKNOWN, ROLLBACK, TIMEOUT = "amqp:transaction:unknown-id", "amqp:transaction:rollback", "amqp:transaction:timeout"
 
 
-class CoordinatorEnd:
-    """Owner of a link to the coordinator. `can_reject`: the source supports the outcome rejected."""
+class CoordinatorEnd(ReceivingEnd):
+    """Takes in what is asked of the coordinator. `can_reject`: the source supports the outcome rejected."""
 
     __slots__ = ("can_reject",)
+
+    fixed_credit = CREDIT
 
     def __init__(self, attach: Attach) -> None:
         outcomes = attach.source.outcomes if attach.source is not None else None
         self.can_reject = outcomes is None or REJECTED_NAME in outcomes
+
+    def incoming(self, peer: Peer, event: Incoming) -> None:
+        """Requests came."""
+        peer.transactions.requested(event)
+
+    def detached(self, peer: Peer, event: Detached) -> None:
+        """The transactions that were declared on the link go with it."""
+        peer.transactions.coordinator_detached(event.link)
 
 
 class Transactions:
@@ -103,7 +112,7 @@ class Transactions:
     def attach(self, link: ReceiverLink, attach: Attach) -> None:
         """A peer asks for a link to the coordinator."""
         LOOK.has_touched = True
-        link.owner = CoordinatorEnd(attach)
+        link.end = CoordinatorEnd(attach)
         link.run_max = FEW_MAX
         self._peer.connection.is_transactional = True
         link.accept(attach, Coordinator(capabilities=CAPABILITIES), REQUEST_SIZE_MAX)
@@ -136,7 +145,7 @@ class Transactions:
         """§4.2: by the outcome where the source has it, else by the end of the link."""
         if not link.is_attached:
             return
-        if link.owner.can_reject:
+        if link.end.can_reject:
             link.session.dispose(delivery_id, delivery_id, Rejected(error=_told(error)), as_receiver=True)
         else:
             link.detach(error.condition, error.description)
@@ -276,7 +285,7 @@ class Transactions:
         if not link.is_attached:
             self.unposted(Unposted(txn_id))
             return
-        if not isinstance(link.owner, Address | Relay):
+        if not link.end.takes_posts:
             # Requests to the coordinator, and what another node forwards: that is nobody's until it is taken in.
             link.detach("amqp:not-allowed", "only messages to an address can be part of a transaction")
             return
@@ -290,7 +299,7 @@ class Transactions:
             self._refuse(event, _unknown(txn_id))
             return
         if ongoing.work.is_open:
-            self._take_in(ongoing, link.owner, run)
+            self._take_in(ongoing, link.end, run)
         failure = ongoing.work.failure
         if not is_settled:
             outcome = Accepted() if failure is None else Rejected(error=_told(_provisional(failure)))
@@ -316,23 +325,20 @@ class Transactions:
             state = Rejected(error=_told(refused))
             event.link.session.dispose(event.delivery_id, event.delivery_id, state, as_receiver=True)
 
-    def _take_in(self, ongoing: Ongoing, owner: Address | Relay, run: Run) -> None:
-        address, routing = owner.place_of(run, 0) if isinstance(owner, Relay) else Place(owner.target)
+    def _take_in(self, ongoing: Ongoing, end: ReceivingEnd, run: Run) -> None:
+        place = end.place_of(run)
+        address, routing = place
         limit = self._broker.options.limits.transactions_per_connection_max_size_bytes
         size = run.size_bytes(0, run.count)
         broker = self._broker
         LOOK.has_touched = True
         try:
             with broker.permissions.acting(self._peer.actor):
-                if isinstance(owner, Relay):
-                    owner.check(address, target_of(run, 0) or "")
-                else:
-                    broker.store.may_send(address)
+                end.check_post(place, run)
             name = address.partition(FULLY_QUALIFIED)[0]
             memory = broker.store.memory
             may_page = memory.is_full and not memory.is_shut and broker.store.diverts.can_page(name)
-            posted = (address, routing), run
-            ongoing.work.check(size, ongoing.enlisted_count, posted=posted, may_page=may_page)
+            ongoing.work.check(size, ongoing.enlisted_count, posted=((address, routing), run), may_page=may_page)
             if self.size_bytes + size > limit:
                 why = f"over {limit} bytes in transactions, which is transactions-per-connection-max-size-bytes"
                 raise Refused("amqp:resource-limit-exceeded", why)
@@ -357,7 +363,7 @@ class Transactions:
             elif ongoing is None or not ongoing.work.is_open:
                 self._leave(event.session, first, taken, is_settled=is_settled)
             elif is_settled:
-                ongoing.work.retire(*segment_of(taken), outcome_of(taken.link, outcome), taken.link.owner)
+                ongoing.work.retire(*segment_of(taken), outcome_of(taken.link, outcome), taken.link.end)
             else:
                 ongoing.enlist(event.session, (first, taken), outcome)
         if ongoing is None:
@@ -403,17 +409,16 @@ class Transactions:
             if not isinstance(taken.token, Enlistment):
                 plain.append(taken)
             elif event.outcome is None and taken.token.ongoing.work.is_open:
-                taken.token.ongoing.work.retire(*segment_of(taken), taken.token.outcome, taken.link.owner)
+                taken.token.ongoing.work.retire(*segment_of(taken), taken.token.outcome, taken.link.end)
             else:
                 plain.append(self._withdrawn(taken, None))
         said = event.outcome, event.owes_settlement, event.first, event.last, event.has_more
         return Settled(event.session, plain, *said)
 
-    def detached(self, link: LinkBase) -> None:
-        """A link is gone, its transactions with it if it was a coordinator's."""
+    def coordinator_detached(self, link: LinkBase) -> None:
+        """A link to the coordinator is gone, and its transactions with it."""
         LOOK.has_touched = True
-        if isinstance(link.owner, CoordinatorEnd):
-            self._abandon([each for each in self._ongoing.values() if each.link is link])
+        self._abandon([each for each in self._ongoing.values() if each.link is link])
 
     def kept_out(self, unsettled: list[Taken]) -> list[Taken]:
         """What returns to its queue of deliveries whose link is over: what was retired in a transaction that goes on

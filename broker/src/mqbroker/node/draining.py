@@ -10,14 +10,11 @@ if TYPE_CHECKING:
 
 def end_drains(broker: Broker) -> None:
     """Look at all who wait for that, behind the deliveries of a step."""
-    store, draining = broker.store, broker.draining
+    draining = broker.draining
     for link in list(draining):
-        consumer = link.owner
         if not link.is_attached or not link.is_draining:
             del draining[link]
-        elif consumer.queue not in store.dirty and consumer.is_served:
-            if store.paging.is_due(consumer.queue):
-                continue
+        elif link.end.is_drained:
             peer = draining.pop(link)
             link.drained()
             peer.touch()  # in a step in which only the disk had something to say

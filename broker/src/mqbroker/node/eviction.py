@@ -9,7 +9,7 @@ from mqbroker.amqp import work
 from mqbroker.amqp.links import ReceiverLink
 from mqbroker.core.address import Address
 from mqbroker.core.queue import Queue
-from mqbroker.node.consumer import LinkConsumer
+from mqbroker.node.clients import clients_of, clients_on_links
 
 if TYPE_CHECKING:
     from mqbroker.node.broker import Broker
@@ -19,23 +19,24 @@ DELETED = "amqp:resource-deleted"
 
 
 def evict(broker: Broker, queue: Queue, why: str) -> None:
-    """Detach everybody who consumes from the queue, or is about to; what they had is in the queue again."""
+    """End everybody who consumes from the queue, or is about to; what they had is in the queue again."""
     broker.local.withdraw(queue, why)
     broker.turns.part_consumers(queue)
     if not queue.consumers and not queue.arriving_count:
         return
     for peer in list(broker.peers.values()):
-        for session in peer.connection.sessions:
-            for link in list(session.by_handle.values()):
-                if isinstance(link.owner, LinkConsumer) and link.owner.queue is queue and link.is_attached:
-                    peer.detach(link, DELETED, why)
+        for client in clients_on_links(peer):
+            if client.queue is queue:
+                client.end(DELETED, why)
+    for client in clients_of(queue):  # that have no link
+        client.end(DELETED, why)
 
 
 def evicted(queue: Queue, why: str) -> Iterator[int]:
     """The same of those who consume by now, one after the other; yields what each cost, in units of amqp/work.py."""
-    for consumer in list(queue.consumers):
-        if isinstance(consumer, LinkConsumer) and consumer.link.is_attached:
-            consumer.peer.detach(consumer.link, DELETED, why)
+    for client in clients_of(queue):
+        if client.is_there:
+            client.end(DELETED, why)
             yield work.REVOKED
 
 
@@ -49,5 +50,5 @@ def producers_at(broker: Broker, address: Address) -> Iterator[tuple[Peer, Recei
     """Links on which messages may come, also those to one queue of it."""
     for peer in broker.peers.values():
         for link in peer.producers:
-            if isinstance(link.owner, Address) and link.owner.name == address.name and link.is_attached:
+            if link.is_attached and link.end.address_name == address.name:
                 yield peer, link

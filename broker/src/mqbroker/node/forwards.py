@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from mqbroker.amqp.events import Settled
+from mqbroker.amqp.events import Detached, Settled
 from mqbroker.amqp.links import SenderLink
 from mqbroker.amqp.session import FIRST_ID, MARK
-from mqbroker.base.errors import PeerFault
+from mqbroker.base.errors import PeerFault, Refused
 from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level
 from mqbroker.config.slices import ClusterConnectionOptions
@@ -24,12 +24,13 @@ from mqbroker.core.moved import forwarded, forwarded_alike
 from mqbroker.core.queue import Queue, Segment
 from mqbroker.node.consumer import LinkConsumer
 from mqbroker.node.ongoing import segment_of
-from mqbroker.wire.performatives import Accepted, Attach, Rejected, Source, Target
+from mqbroker.wire.performatives import Accepted, Attach, Error, Rejected, Source, Target
 from mqbroker.wire.run import Run
 from mqbroker.wire.types import Symbol, ULong
 
 if TYPE_CHECKING:
     from mqbroker.node.bridge_peer import BridgePeer
+    from mqbroker.node.peer import Peer
 
 STORE_AND_FORWARD: Final = Symbol("mq:store-and-forward")
 SOURCE: Final = Symbol("mq:source")
@@ -208,7 +209,20 @@ class ForwardConsumer(LinkConsumer):
     def _size_bytes(segment: Segment, count: int) -> int:
         return segment.run.size_bytes(segment.start, count) if count else 0
 
-    def answered(self, segment: Segment) -> None:
+    def answered(self, peer: Peer, link: SenderLink) -> None:
+        """The other node has answered the attach."""
+        self.forwards.attached(self)
+
+    def detached(self, peer: Peer, event: Detached) -> None:
+        """The link is over."""
+        super().detached(peer, event)
+        self.forwards.detached(self, event.error)
+
+    def refusal(self) -> Refused | None:
+        """Nobody's permission lets messages to another node."""
+        return None
+
+    def told_of(self, segment: Segment) -> None:
         """The other node has said something of these messages."""
         LOOK.has_touched = True
         self._unanswered_bytes = max(self._unanswered_bytes - self._size_bytes(segment, segment.n), 0)
@@ -275,16 +289,15 @@ class Forwards:
             peer.broker.notice(Level.WARNING, "forwarding-refused", queue=kind.name, why=fault.description)
             return
         LOOK.has_touched = True
-        consumer = link.owner = self.consumers[queue] = ForwardConsumer(self, link, queue)
+        consumer = link.end = self.consumers[queue] = ForwardConsumer(self, link, queue)
         consumer.is_arriving = True
         queue.arriving_count += 1
         self._look(queue)
         peer.touch()
 
-    def attached(self, link: SenderLink) -> None:
+    def attached(self, consumer: ForwardConsumer) -> None:
         """The other node answered. A refusal follows as a detach."""
-        consumer = link.owner
-        if isinstance(consumer, ForwardConsumer) and consumer.is_arriving and link.is_attached:
+        if consumer.is_arriving and consumer.link.is_attached:
             # Nothing leaves before it is on disk how far ids go (core/forwarding.py).
             self.broker.store.decisions.wait_for_earlier(self._join, consumer)
 
@@ -295,9 +308,11 @@ class Forwards:
             consumer.queue.arriving_count -= 1
             self.broker.store.join(consumer.queue, consumer)
 
-    def detached(self, consumer: ForwardConsumer, condition: str, description: str) -> None:
+    def detached(self, consumer: ForwardConsumer, error: Error | None) -> None:
         """Its link is gone, and what was on it is back in its queue."""
         queue, broker = consumer.queue, self.broker
+        condition = "" if error is None else str(error.condition)
+        description = "" if error is None else error.description or ""
         LOOK.has_touched = True
         if self.consumers.pop(queue, None) is not None:
             self._look(queue)
@@ -332,8 +347,8 @@ class Forwards:
     def settled(self, event: Settled) -> bool:
         """Whether the outcome was ours to act on: there was no queue for the messages."""
         for taken in event.taken:
-            if isinstance(taken.link.owner, ForwardConsumer) and taken.token is not None:
-                taken.link.owner.answered(segment_of(taken)[1])
+            if taken.token is not None and taken.link.end is not None:
+                taken.link.end.told_of(segment_of(taken)[1])
         if self.broker.canaries.waiting and isinstance(event.outcome, Accepted):
             for taken in event.taken:
                 if taken.token is not None:

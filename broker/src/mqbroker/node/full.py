@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mqbroker.wire.run import Run
 
 
-def admitted(peer: Peer, event: Incoming, meter: Meter) -> Incoming | None:
+def admitted(peer: Peer, event: Incoming, address: Address, meter: Meter) -> Incoming | None:
     """The messages that the address takes; the rest is refused, or accepted and dropped, at once."""
     link, run, first, is_settled = event.link, event.run, event.delivery_id, event.is_settled
     count = run.count if meter.policy == BLOCK else meter.fitting(run)
@@ -26,11 +26,11 @@ def admitted(peer: Peer, event: Incoming, meter: Meter) -> Incoming | None:
     taken = Incoming(link, part_of(run, 0, count), first, is_settled) if count else None
     if not meter.drops and is_settled:
         if taken is not None:
-            peer.broker.store.publish(link.owner, taken.run, peer.origin)
+            peer.broker.store.publish(address, taken.run, peer.origin)
         refuse_range(event, count, meter.refused(run.count - count))
         return None
     if not meter.drops:
-        _refuse(peer, event, count, meter)
+        _refuse(peer, event, count, address, meter)
     else:
         meter.refused(run.count - count)
         if not is_settled:
@@ -40,14 +40,14 @@ def admitted(peer: Peer, event: Incoming, meter: Meter) -> Incoming | None:
     return taken
 
 
-def _refuse(peer: Peer, event: Incoming, begin: int, meter: Meter) -> None:
+def _refuse(peer: Peer, event: Incoming, begin: int, address: Address, meter: Meter) -> None:
     """Those from one on; but what was seen before needs no room, and is accepted and dropped as always."""
     store, link = peer.broker.store, event.link
     at = begin
     for part in parts_of(part_of(event.run, begin, event.run.count)):
-        if not store.duplicates.knows(link.owner.name, part):
+        if not store.duplicates.knows(address.name, part):
             refuse_range(event, at, meter.refused(part.count), count=part.count)
-        elif store.publish(link.owner, part, peer.origin):
+        elif store.publish(address, part, peer.origin):
             store.decisions.wait(peer.accept, link, event.delivery_id + at, part.count)
         else:
             link.session.accept(event.delivery_id + at, part.count)

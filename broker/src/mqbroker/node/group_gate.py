@@ -14,20 +14,17 @@ from typing import TYPE_CHECKING, Any, Final
 from mqbroker.amqp.events import Incoming, Posted
 from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
-from mqbroker.core.address import Address
-from mqbroker.node.rebinding import Withdrawn, bind_again
 from mqbroker.node.refusals import refuse_run
-from mqbroker.node.relay import Relay
 from mqbroker.wire.parts import part_of
-from mqbroker.wire.run import Run
 
 if TYPE_CHECKING:
+    from mqbroker.core.address import Address
     from mqbroker.core.pins import Key
     from mqbroker.node.grouping import Failures, GroupingHandler
     from mqbroker.node.peer import Peer
+    from mqbroker.wire.run import Run
 
 UNDECIDED: Final = "amqp:resource-limit-exceeded"
-Part = tuple[Address | None, int, int]  # what of a run goes to one address: from, to before
 
 
 class GroupGate:
@@ -125,31 +122,15 @@ class GroupGate:
 
     def _wanted(self, peer: Peer, event: Incoming | Posted) -> dict[Key, str]:
         found: dict[Key, str] = {}
-        for address, begin, end in self._parts(peer, event):
+        for address, begin, end in event.link.end.group_parts(peer, event):
             if address is not None and self._core.covers(address):
                 found |= self._core.wanted(address, part_of(event.run, begin, end, event.run.traits))
         return found
 
-    @staticmethod
-    def _parts(peer: Peer, event: Incoming | Posted) -> list[Part]:
-        owner, count = event.link.owner, event.run.count
-        if isinstance(owner, Relay):
-            found: list[Part] = []
-            for index in range(count):
-                address = owner.address_of(event.run, index)
-                begin = found.pop()[1] if found and found[-1][0] is address else index
-                found.append((address, begin, index + 1))
-            return found
-        if not isinstance(owner, Address):
-            return [(None, 0, count)]
-        if owner.is_empty and not owner.is_topic and not isinstance(owner, Withdrawn) and type(event) is Incoming:
-            bind_again(peer, event)  # its queues were deleted: only what is there can own a group
-        return [(peer.broker.store.addresses.get(owner.target, event.link.owner), 0, count)]
-
     def _ranges(self, peer: Peer, event: Incoming, failed: set[Key]) -> list[tuple[int, int, bool]]:
         """The run in parts (from, to before, whether a group of them has failed)."""
         found: list[tuple[int, int, bool]] = []
-        for address, begin, end in self._parts(peer, event):
+        for address, begin, end in event.link.end.group_parts(peer, event):
             ranges: list[tuple[int, int, bool]] = [(0, end - begin, False)]
             if address is not None and self._core.covers(address):
                 run = part_of(event.run, begin, end, event.run.traits)

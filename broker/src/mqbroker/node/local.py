@@ -13,7 +13,7 @@ from mqbroker.base.errors import Refused
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.core.address import Address
 from mqbroker.core.qualified import queue_here
-from mqbroker.core.queue import Filter, Queue, Segment
+from mqbroker.core.queue import Client, Filter, Queue, Segment
 from mqbroker.node.full import is_dropped
 from mqbroker.node.shown import shown
 from mqbroker.wire.run import Run, single
@@ -31,6 +31,7 @@ class Receive:
 
     priority: int = 0
     is_browser: bool = False
+    client: Client | None = None
 
     def __init__(self, sessions: LocalSessions, request: tuple[int, int], queue: Queue, count_max: int) -> None:
         self.sessions = sessions

@@ -17,12 +17,14 @@ from mqbroker.base.look import LOOK
 from mqbroker.cluster import notices
 from mqbroker.cluster.address_match import AddressMatch
 from mqbroker.cluster.announcer import Announcer, Subscriber
+from mqbroker.node.ends import ReceivingEnd
 from mqbroker.node.told_links import ToldEnd
 from mqbroker.wire.performatives import Attach, Source, Target
 from mqbroker.wire.types import Symbol, UInt, decode_value
 
 if TYPE_CHECKING:
     from mqbroker.node.accepted_peer import AcceptedPeer
+    from mqbroker.node.bridge import Bridge
     from mqbroker.node.bridge_peer import BridgePeer
     from mqbroker.node.peer import Peer
 
@@ -100,49 +102,58 @@ def attach(peer: AcceptedPeer, link: SenderLink, attach: Attach) -> None:
         raise Refused("amqp:invalid-field", f"mq:addresses must be a text of at most {ADDRESSES_SIZE_MAX} characters")
     link.accept(attach, Source(address=NOTICES))
     LOOK.has_touched = True
-    end = link.owner = NoticeEnd(peer, link, connection.announcer)
+    end = link.end = NoticeEnd(peer, link, connection.announcer)
     end.begin(hello.node_id, hops, AddressMatch(addresses))
+
+
+class NoticeFeed(ReceivingEnd):
+    """What another node tells us."""
+
+    __slots__ = ("_bridge",)
+
+    fixed_credit = CREDIT
+
+    def __init__(self, bridge: Bridge) -> None:
+        self._bridge = bridge
+
+    def answered(self, peer: Peer, link: ReceiverLink) -> None:
+        """The other node has answered the attach. A refusal follows as a detach."""
+        if link.is_attached:
+            LOOK.has_touched = True
+            link.run_max = FEW_MAX  # each of them is much work
+            link.grant(CREDIT)
+            peer.touch()
+
+    def incoming(self, peer: Peer, event: Incoming) -> None:
+        """Notices came."""
+        link, run = event.link, event.run
+        bridge = self._bridge
+        LOOK.has_touched = True
+        peer.connection.allowance -= run.count * NOTICE
+        try:
+            for index in range(run.count):
+                notice = notices.decode(_content(bytes(run.payload(index))))
+                if notice is not None:
+                    bridge.of.heard(bridge, notice)
+        except PeerFault as fault:
+            peer.close(fault.condition, fault.description)
+            return
+        peer.replenish(link)
 
 
 def follow(peer: BridgePeer, session: Session) -> None:
     """Ask for what another node tells."""
     options = peer.bridge.of.options
-    session.attach_receiver(
+    link = session.attach_receiver(
         Attach(
             name=f"{NOTICES}.{options.name}", handle=0, role=True, snd_settle_mode=SETTLE_SETTLED,
             source=Source(address=NOTICES), target=Target(address=NOTICES),
             properties={MAX_HOPS: UInt(options.max_hops), ADDRESSES: options.address},
         )
     )  # fmt: skip
-    peer.touch()
-
-
-def attached(peer: BridgePeer, link: ReceiverLink) -> None:
-    """The other node answered. A refusal follows as a detach."""
-    if link.is_attached:
-        LOOK.has_touched = True
-        link.run_max = FEW_MAX  # each of them is much work
-        link.grant(CREDIT)
-        peer.touch()
-
-
-def heard(peer: BridgePeer, event: Incoming) -> None:
-    """Notices came."""
-    link, run = event.link, event.run
-    if not link.is_attached:
-        return
-    bridge = peer.bridge
     LOOK.has_touched = True
-    peer.connection.allowance -= run.count * NOTICE
-    try:
-        for index in range(run.count):
-            notice = notices.decode(_content(bytes(run.payload(index))))
-            if notice is not None:
-                bridge.of.heard(bridge, notice)
-    except PeerFault as fault:
-        peer.close(fault.condition, fault.description)
-        return
-    peer.replenish(link)
+    link.end = NoticeFeed(peer.bridge)
+    peer.touch()
 
 
 def _content(payload: bytes) -> bytes:

@@ -65,7 +65,7 @@ class Ongoing:
         settlements: list[Settlement] = []
         for session, first, taken in self._take_enlisted():
             outcome = taken.token.outcome
-            self.work.retire(*segment_of(taken), outcome, taken.link.owner)
+            self.work.retire(*segment_of(taken), outcome, taken.link.end)
             _gather(settlements, Settlement(session, first, first + taken.n - 1, outcome))
         return settlements
 

@@ -35,24 +35,16 @@ from mqbroker.amqp.events import (
     Whole,
 )  # fmt: skip
 from mqbroker.amqp.links import LinkBase, ReceiverLink, SenderLink
-from mqbroker.amqp.work import COPIED, NAMED
 from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level
 from mqbroker.base.time import NS_PER_MS
-from mqbroker.core.address import Address, Origin
+from mqbroker.core.address import Origin
 from mqbroker.core.permissions import Actor
-from mqbroker.node.arrival_links import ArrivalEnd, CanaryEnd
-from mqbroker.node.consumer import OUT_BYTES_MAX, OUT_BYTES_MIN, LinkConsumer
-from mqbroker.node.coordinator import CoordinatorEnd, Transactions
+from mqbroker.node.consumer import OUT_BYTES_MAX, OUT_BYTES_MIN
+from mqbroker.node.coordinator import Transactions
 from mqbroker.node.effects import Close, PauseReading
-from mqbroker.node.full import admitted
-from mqbroker.node.malformed import take_before
-from mqbroker.node.rebinding import bind_again, place_of
-from mqbroker.node.refusals import refuse_run
-from mqbroker.node.relay import tell_outcomes
 from mqbroker.node.settlements import take_back, take_outcomes
-from mqbroker.node.told_links import ToldEnd
 from mqbroker.node.uploads import Uploads
 from mqbroker.wire.performatives import Error, Rejected
 from mqbroker.wire.types import Symbol
@@ -187,10 +179,8 @@ class Peer(ABC):
             self.broker.turns.heard(self)
             for session in self.connection.sessions:
                 for link in session.by_handle.values():
-                    if isinstance(link.owner, LinkConsumer):
-                        self.broker.store.dirty[link.owner.queue] = None
-                    elif isinstance(link.owner, ToldEnd):
-                        link.owner.pump()
+                    if isinstance(link, SenderLink) and link.end is not None:
+                        link.end.resumed()
 
     @property
     def container_id(self) -> str:
@@ -221,6 +211,12 @@ class Peer(ABC):
     def detach(self, link: LinkBase, condition: str | None = None, why: str = "", *, is_closed: bool = True) -> None:
         """End a link from our side, outside of its events; what it had goes back at once."""
         link.detach(condition, why, is_closed=is_closed)
+        self.touch()
+        self.handle_events()
+
+    def part_with(self, link: LinkBase) -> None:
+        """A link of this name that is over hands back what it had before its turn comes."""
+        self.connection.part_with(link.name, link.role)
         self.touch()
         self.handle_events()
 
@@ -296,56 +292,9 @@ class Peer(ABC):
 
     def incoming(self, event: Incoming) -> None:
         """Messages came in."""
-        link, run, first, is_settled = event.link, event.run, event.delivery_id, event.is_settled
-        broker = self.broker
-        if not link.is_attached:
-            return  # the same read brought more after what made us detach the link
-        if type(link.owner) is CoordinatorEnd:
-            self.transactions.requested(event)
-            return
-        address = link.owner
-        if not isinstance(address, Address):
-            self._elsewhere(event)  # each message meets its own address
-            return
-        malformed = link.forms.malformed(run) if run.large is None else None
-        if malformed is not None:
-            take_before(self, event, malformed)
-            return
-        if broker.store.memory.is_full and not broker.store.takes_when_full(address):
-            refuse_run(self, event, broker.store.memory.why_full)
-            return
-        if address.is_empty and not address.is_topic:
-            if not bind_again(self, event):
-                return
-            address = link.owner
-        if address.meter is not None:
-            taken = admitted(self, event, address.meter)
-            if taken is None:
-                return
-            run = taken.run
-        broker.activity.went(link, run.count, broker.at.monotonic_ns)
-        waits = broker.store.publish(address, run, self.origin)
-        link.run_work = len(address.wildcards) * COPIED
-        if waits and not is_settled:
-            broker.store.decisions.wait(self.accept, link, first, run.count)
-        elif not is_settled:
-            link.session.accept(first, run.count)
-        self.replenish(link)
-
-    def _elsewhere(self, event: Incoming) -> None:
-        """Messages of a link that leads to no one address, or that come from another node."""
-        owner = event.link.owner
-        if isinstance(owner, ArrivalEnd | CanaryEnd):
-            owner.incoming(self, event)
-            return
-        malformed = event.link.forms.malformed(event.run) if event.run.large is None else None
-        if malformed is not None:
-            take_before(self, event, malformed)
-        else:
-            before = self.broker.store.wildcards.work
-            tell_outcomes(self, event, owner.publish(event.run, self.origin))
-            copying = self.broker.store.wildcards.work - before
-            self.connection.allowance -= event.run.count * NAMED + copying
+        link = event.link
+        if link.is_attached:  # else the same read brought more after what made us detach the link
+            link.end.incoming(self, event)
 
     def _posted(self, event: Posted) -> None:
         self.transactions.post(event)
@@ -389,16 +338,17 @@ class Peer(ABC):
 
     def grant(self, link: ReceiverLink) -> None:
         """Credit, or a place among those who wait for room."""
-        if type(link.owner) is CoordinatorEnd:
-            link.regrant()  # whatever the memory holds: discharges make room
+        end = link.end
+        if end.fixed_credit:
+            link.grant(end.fixed_credit)
             self.touch()
             return
-        meter = link.owner.meter
+        meter = end.meter
         LOOK.has_touched = True
         if meter is not None and meter.is_blocking:
             link.is_starved = True
             meter.waiting[link] = self
-        elif self.broker.may_grant_at(link.owner):
+        elif self.broker.may_grant_at(end):
             credit = self.broker.options.limits.link_credit
             link.grant(credit if meter is None else meter.credit(credit))
             self.touch()
@@ -410,40 +360,25 @@ class Peer(ABC):
         take_outcomes(self, event)
 
     def _credit_given(self, event: CreditGiven) -> None:
-        consumer = event.link.owner
         LOOK.has_touched = True
-        if isinstance(consumer, LinkConsumer):
-            self.broker.store.dirty[consumer.queue] = None
-            if event.link.is_draining:
-                self.broker.draining[event.link] = self
-        elif isinstance(consumer, ToldEnd):
-            consumer.pump()
+        if event.link.end is not None:
+            event.link.end.credit_given()
 
     def _detached(self, event: Detached) -> None:
         """A link is over, and so is what it had."""
         link = event.link
         self.broker.activity.gone(link)
-        if isinstance(link.owner, LinkConsumer) and link.owner.download is not None:
-            link.owner.download.end()
-        elif isinstance(link.owner, ToldEnd):
-            link.owner.end()
-        self.transactions.detached(link)
         take_back(self, event)
         LOOK.has_touched = True
         if isinstance(link, ReceiverLink):
-            is_producer = link in self.producers
             self.producers.pop(link, None)
             self.uploads.drop(link)
             self.broker.starved.pop(link, None)
-            if isinstance(link.owner, Address | ArrivalEnd) and link.owner.meter is not None:
-                link.owner.meter.waiting.pop(link, None)
-            if isinstance(link.owner, ArrivalEnd):
-                link.owner.detached(event)
-            if isinstance(link.owner, Address) and is_producer:
-                self.broker.store.idle.detached(place_of(link.owner))
+        if link.end is not None:
+            link.end.detached(self, event)
         self.broker.termini.detached(self, link)
         if isinstance(link, SenderLink):
-            link.owner = None  # each would keep the other one for ever
+            link.end = None  # each would keep the other one for ever
 
     def tell_failure(self, condition: str, why: str) -> None:
         """It ends by a fault."""
@@ -472,7 +407,7 @@ HANDLERS: dict[type, Callable[[Any, Any], None]] = {
     Empty: Peer._empty,
     Posted: Peer._posted,
     Settled: Peer._settled,
-    Numbered: lambda _peer, event: event.link.owner.numbered(event.first_id, event.mark),
+    Numbered: lambda _peer, event: event.link.end.numbered(event.first_id, event.mark),
     Retired: lambda peer, event: peer.transactions.retire(event),
     CreditGiven: Peer._credit_given,
     CreditUsed: Peer._credit_used,

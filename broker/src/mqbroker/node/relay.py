@@ -10,9 +10,12 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
+from mqbroker.amqp.work import NAMED
 from mqbroker.base.errors import PeerFault, Refused
 from mqbroker.core.address import FULLY_QUALIFIED, Address, Origin
+from mqbroker.node.ends import ReceivingEnd
 from mqbroker.node.full import is_dropped
+from mqbroker.node.malformed import take_before
 from mqbroker.node.prefixes import Place, Prefixes
 from mqbroker.node.redirects import check_is_here
 from mqbroker.wire.parts import part_of
@@ -23,20 +26,18 @@ from mqbroker.wire.sections import decode_properties
 from mqbroker.wire.types import Symbol
 
 if TYPE_CHECKING:
-    from mqbroker.amqp.events import Incoming
+    from mqbroker.amqp.events import Incoming, Posted
     from mqbroker.node.broker import Broker
+    from mqbroker.node.ends import Part
     from mqbroker.node.peer import Peer
 
 NO_PREFIXES = Prefixes()
 
 
-class Relay:
-    """Stands where the address of a link stands otherwise."""
+class Relay(ReceivingEnd):
+    """Takes messages in, each for its own address, and so it has no meter: each meets that of its address."""
 
-    is_empty = False
-    is_topic = True  # never bound to anything again
-    name = ""
-    meter = None  # each message meets that of its own address
+    takes_posts = True
 
     def __init__(
         self,
@@ -53,6 +54,17 @@ class Relay:
     def takes_when_full(self) -> bool:
         """Who has no address cannot be held back for one: what does not fit is refused message by message."""
         return not self._store.memory.is_shut
+
+    def incoming(self, peer: Peer, event: Incoming) -> None:
+        """Messages came, on a link that is attached."""
+        malformed = event.link.forms.malformed(event.run) if event.run.large is None else None
+        if malformed is not None:
+            take_before(peer, event, malformed)
+            return
+        wildcards = self._store.wildcards
+        before = wildcards.work
+        tell_outcomes(peer, event, self.publish(event.run, peer.origin))
+        peer.connection.allowance -= event.run.count * NAMED + wildcards.work - before
 
     def publish(self, run: Run, origin: Origin) -> list[tuple[int, int, bool, Refused | None]]:
         """Route all messages: (index, count, whether acceptance must wait, why not) for each part."""
@@ -87,6 +99,15 @@ class Relay:
             self.check(place.name, target)
             return self._store.target_for(*place)
 
+    def group_parts(self, peer: Peer, event: Incoming | Posted) -> list[Part]:
+        """Message by message, with neighbours that go to one address as one part."""
+        found: list[Part] = []
+        for index in range(event.run.count):
+            address = self.address_of(event.run, index)
+            begin = found.pop()[1] if found and found[-1][0] is address else index
+            found.append((address, begin, index + 1))
+        return found
+
     def address_of(self, run: Run, index: int) -> Address | None:
         """Where a message of the run goes; None where it goes nowhere."""
         try:
@@ -94,9 +115,13 @@ class Relay:
         except Refused:
             return None
 
-    def place_of(self, run: Run, index: int) -> Place:
-        """What a message of the run names as its target."""
-        return self._prefixes.place_of(target_of(run, index) or "")
+    def place_of(self, run: Run) -> Place:
+        """What the message of a transaction names as its target."""
+        return self._prefixes.place_of(target_of(run, 0) or "")
+
+    def check_post(self, place: Place, run: Run) -> None:
+        """Whether whoever acts may send it there. Raises Refused."""
+        self.check(place.name, target_of(run, 0) or "")
 
     def check(self, target: str, named: str) -> None:
         """Whether whoever acts may send there, and here is the place for it. Raises Refused.

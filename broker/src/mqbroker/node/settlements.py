@@ -29,7 +29,7 @@ def take_outcomes(peer: Peer, event: Settled) -> None:
             continue  # a copy: the message itself never left
         outcome = outcome_of(taken.link, event.outcome)
         queue, segment = segment_of(taken)
-        is_durable = apply_outcome(store, queue, segment, outcome, taken.link.owner) or is_durable
+        is_durable = apply_outcome(store, queue, segment, outcome, taken.link.end) or is_durable
         if isinstance(outcome, Rejected):
             peer.rejected_count += taken.n
     if peer.rejected_count and not event.has_more:

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from mqbroker.amqp import work
 from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level
-from mqbroker.core.queue import Queue
-from mqbroker.node.consumer import LinkConsumer
+from mqbroker.core.queue import Client, Queue
 
 if TYPE_CHECKING:
     from mqbroker.config.slices import AddressSettings
@@ -44,7 +43,7 @@ class Watch:
     def __init__(self, slow: SlowConsumers, queue: Queue) -> None:
         self._slow = slow
         self.queue = queue
-        self._before: dict[LinkConsumer, Progress] = {}
+        self._before: dict[Client, Progress] = {}
         self._checked_ns = 0
         self.due_ns = 0
         self.scheduled_ns = 0
@@ -52,7 +51,7 @@ class Watch:
     def on_time(self, now_ns: int) -> None:
         """Judge all consumers of the queue, and look again when the period is over."""
         queue, settings = self.queue, self._slow.settings_of(self.queue)
-        consumers = [each for each in queue.consumers if isinstance(each, LinkConsumer) and not each.is_browser]
+        consumers = [each.client for each in queue.consumers if each.client is not None and not each.is_browser]
         LOOK.has_touched = True
         if queue.is_deleted or not consumers or settings.slow_consumer_threshold < 0:
             self.due_ns = 0
@@ -63,7 +62,7 @@ class Watch:
         elapsed_ns, self._checked_ns = now_ns - self._checked_ns, now_ns
         before, self._before = self._before, {}
         for consumer in consumers:
-            now = self._slow.progress_of(consumer)
+            now = Progress(consumer.settled_count, consumer.capacity() == 0)
             then = before.get(consumer)
             if then is not None and was_waiting and then.is_stuck and now.is_stuck:
                 count = now.settled_count - then.settled_count
@@ -108,18 +107,12 @@ class SlowConsumers:
         LOOK.has_touched = True
         self._watches.pop(queue, None)
 
-    def progress_of(self, consumer: LinkConsumer) -> Progress:
-        """How far a consumer has got."""
-        link = consumer.link
-        held = sum(taken.n for taken in link.session.unsettled if taken.link is link)
-        return Progress(self._broker.activity.of(link).count - held, consumer.capacity() == 0)
-
-    def tell(self, consumer: LinkConsumer, count: int, settings: AddressSettings) -> None:
+    def tell(self, consumer: Client, count: int, settings: AddressSettings) -> None:
         """A consumer is slow."""
-        peer, name = consumer.peer, consumer.queue.kind.name
+        name = consumer.queue.kind.name
         period_s, policy = settings.slow_consumer_check_period, settings.slow_consumer_policy
-        self._broker.notice(Level.WARNING, "consumer-slow", conn=peer.conn, peer=peer.far, queue=name,
+        self._broker.notice(Level.WARNING, "consumer-slow", conn=consumer.conn, peer=consumer.far, queue=name,
                             settled=count, period_s=period_s, policy=policy)  # fmt: skip
-        if policy == KILL and consumer.link.is_attached:
+        if policy == KILL:
             why = f"a consumer of queue {name!r} settled {count} messages in {period_s} s: slow-consumer-threshold"
-            peer.close("amqp:connection:forced", why)
+            consumer.close("amqp:connection:forced", why)

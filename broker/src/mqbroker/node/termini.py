@@ -15,13 +15,16 @@ from mqbroker.amqp.redirect import TOPOLOGY
 from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level
-from mqbroker.core.address import ANYCAST, FULLY_QUALIFIED, MULTICAST, Address
+from mqbroker.core.address import ANYCAST, FULLY_QUALIFIED, MULTICAST
 from mqbroker.core.permissions import BROWSE, CONSUME, DELETE, SEND
 from mqbroker.core.qualified import queue_at
 from mqbroker.core.queue import Queue
 from mqbroker.core.source_filters import NO_LOCAL_CODE, NO_LOCAL_NAME, SourceFilter, source_filter
 from mqbroker.node import arrival_links, notice_links, topology_links
+from mqbroker.node.address_end import AddressEnd
+from mqbroker.node.clients import join
 from mqbroker.node.consumer import LinkConsumer
+from mqbroker.node.ends import ReceivingEnd
 from mqbroker.node.forwards import STORE_AND_FORWARD
 from mqbroker.node.lingering import Lingering
 from mqbroker.node.prefixes import QUEUE, TOPIC, Prefixes
@@ -90,7 +93,7 @@ class Termini:
     # -- producers -----------------------------------------------------------------------------------------------------
 
     def _producer(self, peer: AcceptedPeer, link: ReceiverLink, attach: Attach) -> None:
-        target = attach.target
+        target, store = attach.target, self._broker.store
         if isinstance(target, Coordinator):
             peer.transactions.attach(link, attach)
             return
@@ -99,31 +102,33 @@ class Termini:
         is_forwarding = _wants(target, (STORE_AND_FORWARD,))
         answer = Target(address=target.address, durable=target.durable, expiry_policy=target.expiry_policy,
                         timeout=target.timeout, capabilities=target.capabilities)  # fmt: skip
+        end: ReceivingEnd
         if is_forwarding:
-            arrival_links.attach(peer, link, attach, target)
+            end = arrival_links.end_for(peer, link, attach, target)
         elif target.dynamic:
             name = self._temporary(peer, link, target, SEND)
-            link.owner = self._broker.store.addresses[name]
+            end = AddressEnd(store, store.addresses[name])
             answer = Target(address=name, dynamic=True, dynamic_node_properties=NODE_PROPERTIES,
                             capabilities=target.capabilities)  # fmt: skip
         elif target.address is None:
             prefixes = Prefixes.of(peer.listener)
-            link.owner = Relay(self._broker, lambda: self._broker.permissions.acting(peer.actor), prefixes)
+            end = Relay(self._broker, lambda: self._broker.permissions.acting(peer.actor), prefixes)
             link.run_max = FEW_MAX
         else:
             target = Prefixes.of(peer.listener).meant(target)
             address, _ = _parts(target.address)
-            self._broker.store.permit(SEND, address)
+            store.permit(SEND, address)
             self._check_stays(address)
             check_is_here(self._broker, address, str(answer.address))
-            link.owner = self._broker.store.target_for(str(target.address), _routing(target))
+            end = AddressEnd(store, store.target_for(str(target.address), _routing(target)))
         limits = self._broker.options.limits
         link.accept(attach, answer, limits.max_message_size_bytes)
         link.large_size_min = limits.amqp_min_large_message_size_bytes
         link.kept_bytes_max = self._broker.large.kept_bytes_max
         peer.producers[link] = None
-        if isinstance(link.owner, Address):
-            self._broker.store.idle.attached(link.owner)
+        LOOK.has_touched = True
+        link.end = end
+        end.attached(peer)
         peer.grant(link)
 
     # -- consumers -----------------------------------------------------------------------------------------------------
@@ -165,7 +170,7 @@ class Termini:
             raise
         LOOK.has_touched = True
         link.holds_farewell = is_held
-        consumer = link.owner = LinkConsumer(peer, link, queue)
+        consumer = link.end = LinkConsumer(peer, link, queue)
         consumer.default_outcome = answer.default_outcome
         consumer.is_browser = terms.is_browser
         consumer.ends_queue, consumer.is_subscription = terms.ends_with_link, terms.is_subscription
@@ -227,7 +232,7 @@ class Termini:
                 self._broker.store.permit(CONSUME, queue.kind.address, attach.name)
                 link.accept(attach, Source(address=queue.kind.address, durable=2, expiry_policy=Symbol("never"),
                                            distribution_mode=Symbol(COPY)))  # fmt: skip
-                consumer = link.owner = LinkConsumer(peer, link, queue)
+                consumer = link.end = LinkConsumer(peer, link, queue)
                 consumer.is_subscription = consumer.is_asking = True
                 link.holds_farewell = queue.kind.is_durable
                 return
@@ -240,39 +245,41 @@ class Termini:
         if consumer.link.is_attached and not consumer.peer.connection.is_dead and not queue.is_deleted:
             consumer.link.say()
             consumer.peer.touch()
-            self._broker.store.join(queue, consumer)
-            self.slow_consumers.watch(queue)
+            join(self._broker, consumer)
         else:
             self._end_consumer(consumer)
 
     # -- ends ----------------------------------------------------------------------------------------------------------
 
     def detached(self, peer: Peer, link: LinkBase) -> None:
-        """A link is gone: so are queues that end with it, and a subscription that its subscriber closed for good."""
+        """A link is gone, and so is a queue that was made for it."""
         self._stealing.gone(peer, link)
-        consumer = link.owner
         LOOK.has_touched = True
-        if isinstance(consumer, LinkConsumer):
-            if consumer in consumer.queue.consumers:
-                self._broker.store.leave(consumer.queue, consumer)
-            elif consumer.is_arriving:
-                self._arrived(consumer)
-                if not consumer.queue.consumers:
-                    self._broker.store.idle.drained(consumer.queue)  # it was spared when its time came
-            consumer.ends_queue = consumer.ends_queue or self._is_unsubscribed(peer, consumer)
-            if self._lingering.keep(peer, consumer, is_stolen=self._stealing.is_stolen(link)):
-                consumer.ends_queue = False
-            is_ended = self._end_consumer(consumer)
-            # Who is told that a durable subscription is gone must not find it after a crash.
-            if is_ended and link.farewell is not None:
-                self._broker.store.decisions.wait(self._part, peer, link)
-            elif link.unsaid is not None and link.farewell is not None:
-                self._broker.store.decisions.wait_for_earlier(self._part, peer, link)  # nor that it was there
-            else:
-                self._part(peer, link)
         name = peer.temporary.pop(link, None)
         if name is not None:
             self._end_temporary(name)
+
+    def consumer_detached(self, peer: Peer, consumer: LinkConsumer) -> None:
+        """A consumer's link is gone, and its queue where that ends with it, or its subscriber closed it for good."""
+        link = consumer.link
+        LOOK.has_touched = True
+        if consumer in consumer.queue.consumers:
+            self._broker.store.leave(consumer.queue, consumer)
+        elif consumer.is_arriving:
+            self._arrived(consumer)
+            if not consumer.queue.consumers:
+                self._broker.store.idle.drained(consumer.queue)  # it was spared when its time came
+        consumer.ends_queue = consumer.ends_queue or self._is_unsubscribed(peer, consumer)
+        if self._lingering.keep(peer, consumer, is_stolen=self._stealing.is_stolen(link)):
+            consumer.ends_queue = False
+        is_ended = self._end_consumer(consumer)
+        # Who is told that a durable subscription is gone must not find it after a crash.
+        if is_ended and link.farewell is not None:
+            self._broker.store.decisions.wait(self._part, peer, link)
+        elif link.unsaid is not None and link.farewell is not None:
+            self._broker.store.decisions.wait_for_earlier(self._part, peer, link)  # nor that it was there
+        else:
+            self._part(peer, link)
 
     def _part(self, peer: Peer, link: LinkBase) -> None:
         if link.farewell is not None and not peer.connection.is_dead:
@@ -364,9 +371,8 @@ class Termini:
             queue = None  # the file of options has declared it since: it stays
         if queue is not None:
             for consumer in list(queue.consumers):
-                if isinstance(consumer, LinkConsumer) and consumer.link.is_attached:
-                    why = f"the temporary queue {name!r} is gone"
-                    consumer.peer.detach(consumer.link, "amqp:resource-deleted", why)
+                if consumer.client is not None:
+                    consumer.client.end("amqp:resource-deleted", f"the temporary queue {name!r} is gone")
             self.end_queue(queue)
             if not queue.is_deleted:
                 return  # still nobody else's

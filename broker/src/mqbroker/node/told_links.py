@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
+from typing import TYPE_CHECKING
+
+from mqbroker.node.ends import SendingEnd
+
+if TYPE_CHECKING:
+    from mqbroker.amqp.events import Detached
+    from mqbroker.node.peer import Peer
 
 
-class ToldEnd(ABC):
-    """Owns such a link at our end."""
+class ToldEnd(SendingEnd):
+    """Our end of such a link. All that it sends is settled."""
 
     __slots__ = ()
 
@@ -17,3 +24,15 @@ class ToldEnd(ABC):
     @abstractmethod
     def end(self) -> None:
         """The link is gone."""
+
+    def credit_given(self) -> None:
+        """More may go."""
+        self.pump()
+
+    def resumed(self) -> None:
+        """The same."""
+        self.pump()
+
+    def detached(self, peer: Peer, event: Detached) -> None:
+        """Nothing more is told here."""
+        self.end()

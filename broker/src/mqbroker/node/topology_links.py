@@ -27,6 +27,8 @@ class TopologyEnd(ToldEnd):
 
     __slots__ = ("_link", "_peer", "_told")
 
+    is_shown = False  # nothing is consumed
+
     def __init__(self, peer: AcceptedPeer, link: SenderLink) -> None:
         self._peer = peer
         self._link = link
@@ -74,5 +76,5 @@ def attach(peer: AcceptedPeer, link: SenderLink, attach: Attach) -> None:
     # Whatever settle mode was wished for: an outcome would change nothing. The answer says so (§2.6.3).
     link.accept(replace(attach, snd_settle_mode=SETTLE_SETTLED), Source(address=TOPOLOGY))
     LOOK.has_touched = True
-    end = link.owner = TopologyEnd(peer, link)
+    end = link.end = TopologyEnd(peer, link)
     elsewhere.add(peer.conn, end)

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Final
 from mqbroker.amqp.unread import ends_in_order
 from mqbroker.base.look import LOOK
 from mqbroker.base.time import NS_PER_MS
-from mqbroker.node.consumer import LinkConsumer
 from mqbroker.node.effects import PauseReading
 from mqbroker.node.inputs import Accepted
 
@@ -250,7 +249,7 @@ class Turns:
         """A link is being attached: the one of its container, name and role that is over lets go of what it had."""
         for other in list(self.parting.values()):
             if (other.user, other.container_id) == (peer.user, peer.container_id):
-                self._part_with(other, link)
+                other.part_with(link)
 
     def part_consumers(self, queue: Queue) -> None:
         """Somebody asks who consumes, to do so as well or to end the queue: those that are over count no more, and
@@ -263,14 +262,8 @@ class Turns:
             for peer in list(self.parting.values()):
                 peer.transactions.end_parted()
             for consumer in list(queue.consumers):
-                if isinstance(consumer, LinkConsumer) and not consumer.link.is_attached:
-                    self._part_with(consumer.peer, consumer.link)
-
-    @staticmethod
-    def _part_with(peer: Peer, link: LinkBase) -> None:
-        peer.connection.part_with(link.name, link.role)
-        peer.touch()
-        peer.handle_events()
+                if consumer.client is not None:
+                    consumer.client.part()
 
     # -- those that are gone -------------------------------------------------------------------------------------------
 

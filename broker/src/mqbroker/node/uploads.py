@@ -15,10 +15,8 @@ from mqbroker.amqp.links import ReceiverLink
 from mqbroker.base.errors import PeerFault
 from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level
-from mqbroker.node.arrival_links import ArrivalEnd
 from mqbroker.node.large_messages import UPLOAD_BYTES_MAX, FilePiece
 from mqbroker.node.malformed import end_link
-from mqbroker.node.refusals import refuse_run
 from mqbroker.wire.body_check import BodyCheck
 from mqbroker.wire.header_section import section_of
 from mqbroker.wire.large import large_run
@@ -85,8 +83,8 @@ class Uploads:
                 return
             upload = Upload(self._broker.store.large.begin(), event.head)
             self._by_link[event.link] = upload
-            if isinstance(event.link.owner, ArrivalEnd):
-                upload.check = None  # malformed.py says why
+            if not event.link.end.checks_forms:
+                upload.check = None
         if not self._is_well_formed(upload, event):
             self._end(event.link, upload.failure)
         elif not upload.failure:
@@ -203,11 +201,8 @@ class Uploads:
     def _take_in(self, upload: Upload, event: Incoming) -> None:
         peer = self._broker.peers.get(self._conn)
         if peer is not None and not peer.connection.is_dead and event.link.is_attached:
-            if upload.failure and isinstance(event.link.owner, ArrivalEnd):
-                # What another node forwards is nobody's where we refuse it: it keeps the message, and sends it again.
-                event.link.detach("amqp:internal-error", f"a large message cannot be stored: {upload.failure}")
-            elif upload.failure:
-                refuse_run(peer, event, f"the message cannot be stored: {upload.failure}", "amqp:internal-error")
+            if upload.failure:
+                event.link.end.not_stored(peer, event, upload.failure)
             else:
                 peer.act((event,))
         LOOK.has_touched = True
