@@ -36,6 +36,7 @@ class AddressEnd:
     __slots__ = ("_store", "address", "is_withdrawn")
 
     fixed_credit = 0
+    request_size_max = 0
     checks_forms = True
     takes_posts = True
 

@@ -16,8 +16,8 @@ from mqbroker.core.arrivals import Arrival
 from mqbroker.core.meter import Meter
 from mqbroker.core.store import Store
 from mqbroker.node.canary import ADDRESS as CANARY
-from mqbroker.node.ends import ReceivingEnd
-from mqbroker.node.forwards import CLOSES_FOR_GOOD, NOT_FOUND, NUMBERED, ROUTE, SOURCE
+from mqbroker.node.ends import Made, ReceivingEnd, answer_to
+from mqbroker.node.forwards import CLOSES_FOR_GOOD, NOT_FOUND, NUMBERED, ROUTE, SOURCE, STORE_AND_FORWARD
 from mqbroker.wire.parts import part_of
 from mqbroker.wire.performatives import Attach, Error, Rejected, Target
 from mqbroker.wire.types import Array, Symbol
@@ -128,14 +128,17 @@ class CanaryEnd(ReceivingEnd):
         peer.replenish(link)
 
 
-def end_for(peer: AcceptedPeer, link: ReceiverLink, attach: Attach, target: Target) -> ReceivingEnd:
+def end_for(peer: AcceptedPeer, link: ReceiverLink, attach: Attach) -> Made | None:
     """Another node wants to forward messages of an address. Raises Refused."""
+    target = attach.target
+    if not isinstance(target, Target) or STORE_AND_FORWARD not in (target.capabilities or ()):
+        return None
     if peer.listener.kind != "cluster":
         why = "nodes of the cluster forward messages over listeners of kind cluster"
         raise Refused("amqp:unauthorized-access", why)
     LOOK.has_touched = True
     if target.address == CANARY:
-        return CanaryEnd(peer.broker.store)
+        return Made(CanaryEnd(peer.broker.store), answer_to(target))
     said = attach.properties or {}
     source, names = said.get(SOURCE), _names(said.get(ROUTE))
     link.is_numbered = said.get(NUMBERED) is not False
@@ -145,7 +148,8 @@ def end_for(peer: AcceptedPeer, link: ReceiverLink, attach: Attach, target: Targ
     found = peer.broker.store.arrivals.address_for(target.address, key, names)
     if found is None:
         raise Refused(NOT_FOUND, f"none of the queues is here: {', '.join(names[:5])}")
-    return ArrivalEnd(peer.broker.store, found, closes_for_good=said.get(CLOSES_FOR_GOOD) is True)
+    end = ArrivalEnd(peer.broker.store, found, closes_for_good=said.get(CLOSES_FOR_GOOD) is True)
+    return Made(end, answer_to(target))
 
 
 def _names(value: Any) -> tuple[str, ...]:

@@ -28,7 +28,7 @@ from mqbroker.core.queue import Queue, Segment
 from mqbroker.core.transaction import Transaction
 from mqbroker.node.consumer import outcome_of
 from mqbroker.node.ending import Ending
-from mqbroker.node.ends import ReceivingEnd
+from mqbroker.node.ends import Made, ReceivingEnd
 from mqbroker.node.malformed import CONDITION, end_link
 from mqbroker.node.ongoing import Enlistment, Ongoing, Settlement, segment_of
 from mqbroker.wire.performatives import (
@@ -48,6 +48,7 @@ from mqbroker.wire.scan import VALUE, scan_sections, section_at
 from mqbroker.wire.types import Symbol
 
 if TYPE_CHECKING:
+    from mqbroker.node.accepted_peer import AcceptedPeer
     from mqbroker.node.peer import Peer
 
 CREDIT = 100  # declares and discharges; granted whatever the memory holds, because discharges make room
@@ -65,6 +66,7 @@ class CoordinatorEnd(ReceivingEnd):
     __slots__ = ("can_reject",)
 
     fixed_credit = CREDIT
+    request_size_max = REQUEST_SIZE_MAX
 
     def __init__(self, attach: Attach) -> None:
         outcomes = attach.source.outcomes if attach.source is not None else None
@@ -108,15 +110,6 @@ class Transactions:
         return sum(each.work.is_open for each in self._ongoing.values())
 
     # -- the coordinator -----------------------------------------------------------------------------------------------
-
-    def attach(self, link: ReceiverLink, attach: Attach) -> None:
-        """A peer asks for a link to the coordinator."""
-        LOOK.has_touched = True
-        link.end = CoordinatorEnd(attach)
-        link.run_max = FEW_MAX
-        self._peer.connection.is_transactional = True
-        link.accept(attach, Coordinator(capabilities=CAPABILITIES), REQUEST_SIZE_MAX)
-        link.grant(CREDIT)
 
     def requested(self, event: Incoming) -> None:
         """Messages to the coordinator: declare or discharge, each in a message of its own."""
@@ -458,6 +451,16 @@ class Transactions:
         if not self._endings:
             return self._ongoing.values()
         return dict.fromkeys([*self._ongoing.values(), *(each.ongoing for each in self._endings)])
+
+
+def end_for(peer: AcceptedPeer, link: ReceiverLink, attach: Attach) -> Made | None:
+    """A peer asks for a link to the coordinator."""
+    if not isinstance(attach.target, Coordinator):
+        return None
+    LOOK.has_touched = True
+    link.run_max = FEW_MAX
+    peer.connection.is_transactional = True
+    return Made(CoordinatorEnd(attach), Coordinator(capabilities=CAPABILITIES))
 
 
 def _request_in(payload: bytes) -> Declare | Discharge:

@@ -1,7 +1,7 @@
 """What the node has at its end of a link: something that takes messages in, or something that gives them out.
 
 The end says what becomes of each event of its link (`link.end`), and answers what others ask of it. So nobody asks for
-its class, and a new kind of end is a module that `termini` finds through `end_kinds`. A link that was refused has no
+its class, and a new kind of end is a module that `termini` finds through end_kinds.py. A link that was refused has no
 end. What most ends answer stands here. `AddressEnd` and `LinkConsumer`, which nearly all messages pass, are compiled:
 they have these protocols without deriving from them, and say all of it themselves.
 """
@@ -9,10 +9,11 @@ they have these protocols without deriving from them, and say all of it themselv
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from mqbroker.node.prefixes import Place
 from mqbroker.node.refusals import refuse_run
+from mqbroker.wire.performatives import Coordinator, Target
 
 if TYPE_CHECKING:
     from mqbroker.amqp.events import Detached, Incoming, Posted
@@ -48,6 +49,11 @@ class ReceivingEnd(Protocol):
         return True
 
     # -- messages ------------------------------------------------------------------------------------------------------
+
+    @property
+    def request_size_max(self) -> int:
+        """Bytes of what is asked of the broker itself, and is no message; 0: messages come."""
+        return 0
 
     @abstractmethod
     def incoming(self, peer: Peer, event: Incoming) -> None:
@@ -143,3 +149,16 @@ class SendingEnd(Protocol):
     def detached(self, peer: Peer, event: Detached) -> None:
         """The link is over. What was with the peer is back."""
         return
+
+
+class Made(NamedTuple):
+    """An end for a link that is being attached, and how its target is answered."""
+
+    end: ReceivingEnd
+    answer: Target | Coordinator
+
+
+def answer_to(target: Target) -> Target:
+    """A target that is as it was asked for."""
+    return Target(address=target.address, durable=target.durable, expiry_policy=target.expiry_policy,
+                  timeout=target.timeout, capabilities=target.capabilities)  # fmt: skip

@@ -86,8 +86,10 @@ def _section(text: bytes) -> bytes:
     return DATA + b"\xb0" + len(text).to_bytes(4, "big") + text
 
 
-def attach(peer: AcceptedPeer, link: SenderLink, attach: Attach) -> None:
-    """Another node asks for our notices. Raises Refused."""
+def attach(peer: AcceptedPeer, link: SenderLink, attach: Attach) -> bool:
+    """Another node asks for our notices, or for what is of another kind. Raises Refused."""
+    if attach.source is None or attach.source.address != NOTICES:
+        return False
     hello = peer.hello
     connection = None if hello is None else peer.broker.cluster.connections.get(hello.connection)
     if peer.listener.kind != "cluster" or hello is None or connection is None:
@@ -104,6 +106,7 @@ def attach(peer: AcceptedPeer, link: SenderLink, attach: Attach) -> None:
     LOOK.has_touched = True
     end = link.end = NoticeEnd(peer, link, connection.announcer)
     end.begin(hello.node_id, hops, AddressMatch(addresses))
+    return True
 
 
 class NoticeFeed(ReceivingEnd):

@@ -10,16 +10,17 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
+from mqbroker.amqp.links import FEW_MAX
 from mqbroker.amqp.work import NAMED
 from mqbroker.base.errors import PeerFault, Refused
 from mqbroker.core.address import FULLY_QUALIFIED, Address, Origin
-from mqbroker.node.ends import ReceivingEnd
+from mqbroker.node.ends import Made, ReceivingEnd, answer_to
 from mqbroker.node.full import is_dropped
 from mqbroker.node.malformed import take_before
 from mqbroker.node.prefixes import Place, Prefixes
 from mqbroker.node.redirects import check_is_here
 from mqbroker.wire.parts import part_of
-from mqbroker.wire.performatives import Error, Rejected
+from mqbroker.wire.performatives import Error, Rejected, Target
 from mqbroker.wire.run import Run
 from mqbroker.wire.scan import scan_sections
 from mqbroker.wire.sections import decode_properties
@@ -27,9 +28,12 @@ from mqbroker.wire.types import Symbol
 
 if TYPE_CHECKING:
     from mqbroker.amqp.events import Incoming, Posted
+    from mqbroker.amqp.links import ReceiverLink
+    from mqbroker.node.accepted_peer import AcceptedPeer
     from mqbroker.node.broker import Broker
     from mqbroker.node.ends import Part
     from mqbroker.node.peer import Peer
+    from mqbroker.wire.performatives import Attach
 
 NO_PREFIXES = Prefixes()
 
@@ -130,6 +134,17 @@ class Relay(ReceivingEnd):
         """
         self._store.may_send(target)
         check_is_here(self._broker, target.partition(FULLY_QUALIFIED)[0], named)
+
+
+def end_for(peer: AcceptedPeer, link: ReceiverLink, attach: Attach) -> Made | None:
+    """A peer asks for a link without an address."""
+    target = attach.target
+    if not isinstance(target, Target) or target.dynamic or target.address is not None:
+        return None
+    permissions = peer.broker.permissions
+    link.run_max = FEW_MAX
+    end = Relay(peer.broker, lambda: permissions.acting(peer.actor), Prefixes.of(peer.listener))
+    return Made(end, answer_to(target))
 
 
 def target_of(run: Run, index: int) -> str | None:

@@ -10,8 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from mqbroker.amqp.events import Attaching
-from mqbroker.amqp.links import FEW_MAX, LinkBase, ReceiverLink, SenderLink
-from mqbroker.amqp.redirect import TOPOLOGY
+from mqbroker.amqp.links import LinkBase, ReceiverLink, SenderLink
 from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level
@@ -20,20 +19,18 @@ from mqbroker.core.permissions import BROWSE, CONSUME, DELETE, SEND
 from mqbroker.core.qualified import queue_at
 from mqbroker.core.queue import Queue
 from mqbroker.core.source_filters import NO_LOCAL_CODE, NO_LOCAL_NAME, SourceFilter, source_filter
-from mqbroker.node import arrival_links, notice_links, topology_links
 from mqbroker.node.address_end import AddressEnd
 from mqbroker.node.clients import join
 from mqbroker.node.consumer import LinkConsumer
-from mqbroker.node.ends import ReceivingEnd
-from mqbroker.node.forwards import STORE_AND_FORWARD
+from mqbroker.node.end_kinds import RECEIVING, SENDING
+from mqbroker.node.ends import Made, answer_to
 from mqbroker.node.lingering import Lingering
 from mqbroker.node.prefixes import QUEUE, TOPIC, Prefixes
 from mqbroker.node.redirects import check_is_here
-from mqbroker.node.relay import Relay
 from mqbroker.node.slow_consumers import SlowConsumers
 from mqbroker.node.stealing import Stealing
 from mqbroker.node.subscriptions import Subscriptions, is_durable, is_of_subscribers, is_subscription, name_of
-from mqbroker.wire.performatives import Attach, Coordinator, Error, Modified, Source, Target
+from mqbroker.wire.performatives import Attach, Error, Modified, Source, Target
 from mqbroker.wire.types import Described, Symbol, ULong
 
 if TYPE_CHECKING:
@@ -93,43 +90,35 @@ class Termini:
     # -- producers -----------------------------------------------------------------------------------------------------
 
     def _producer(self, peer: AcceptedPeer, link: ReceiverLink, attach: Attach) -> None:
-        target, store = attach.target, self._broker.store
-        if isinstance(target, Coordinator):
-            peer.transactions.attach(link, attach)
-            return
-        if target is None:
+        if attach.target is None:
             raise Refused("amqp:not-implemented", "a link without a target is not supported")
-        is_forwarding = _wants(target, (STORE_AND_FORWARD,))
-        answer = Target(address=target.address, durable=target.durable, expiry_policy=target.expiry_policy,
-                        timeout=target.timeout, capabilities=target.capabilities)  # fmt: skip
-        end: ReceivingEnd
-        if is_forwarding:
-            end = arrival_links.end_for(peer, link, attach, target)
-        elif target.dynamic:
-            name = self._temporary(peer, link, target, SEND)
-            end = AddressEnd(store, store.addresses[name])
-            answer = Target(address=name, dynamic=True, dynamic_node_properties=NODE_PROPERTIES,
-                            capabilities=target.capabilities)  # fmt: skip
-        elif target.address is None:
-            prefixes = Prefixes.of(peer.listener)
-            end = Relay(self._broker, lambda: self._broker.permissions.acting(peer.actor), prefixes)
-            link.run_max = FEW_MAX
-        else:
-            target = Prefixes.of(peer.listener).meant(target)
-            address, _ = _parts(target.address)
-            store.permit(SEND, address)
-            self._check_stays(address)
-            check_is_here(self._broker, address, str(answer.address))
-            end = AddressEnd(store, store.target_for(str(target.address), _routing(target)))
+        made = next((made for kind in RECEIVING if (made := kind(peer, link, attach)) is not None), None)
+        end, answer = made or self._at_address(peer, link, attach)
         limits = self._broker.options.limits
-        link.accept(attach, answer, limits.max_message_size_bytes)
-        link.large_size_min = limits.amqp_min_large_message_size_bytes
-        link.kept_bytes_max = self._broker.large.kept_bytes_max
-        peer.producers[link] = None
+        link.accept(attach, answer, end.request_size_max or limits.max_message_size_bytes)
+        if not end.request_size_max:
+            link.large_size_min = limits.amqp_min_large_message_size_bytes
+            link.kept_bytes_max = self._broker.large.kept_bytes_max
+            peer.producers[link] = None
         LOOK.has_touched = True
         link.end = end
         end.attached(peer)
         peer.grant(link)
+
+    def _at_address(self, peer: AcceptedPeer, link: ReceiverLink, attach: Attach) -> Made:
+        target, store = attach.target, self._broker.store
+        assert isinstance(target, Target)  # a coordinator is a kind of its own
+        if target.dynamic:
+            name = self._temporary(peer, link, target, SEND)
+            answer = Target(address=name, dynamic=True, dynamic_node_properties=NODE_PROPERTIES,
+                            capabilities=target.capabilities)  # fmt: skip
+            return Made(AddressEnd(store, store.addresses[name]), answer)
+        answer, target = answer_to(target), Prefixes.of(peer.listener).meant(target)
+        address, _ = _parts(target.address)
+        store.permit(SEND, address)
+        self._check_stays(address)
+        check_is_here(self._broker, address, str(answer.address))
+        return Made(AddressEnd(store, store.target_for(str(target.address), _routing(target))), answer)
 
     # -- consumers -----------------------------------------------------------------------------------------------------
 
@@ -138,11 +127,7 @@ class Termini:
         if source is None:
             self._look_up(peer, link, attach)
             return
-        if source.address == notice_links.NOTICES:
-            notice_links.attach(peer, link, attach)
-            return
-        if source.address == TOPOLOGY:
-            topology_links.attach(peer, link, attach)
+        if any(kind(peer, link, attach) for kind in SENDING):
             return
         answer, source = source, Prefixes.of(peer.listener).meant(source)
         if source.dynamic:

@@ -65,8 +65,13 @@ class TopologyEnd(ToldEnd):
         self._peer.broker.cluster.elsewhere.remove(self._peer.conn)
 
 
-def attach(peer: AcceptedPeer, link: SenderLink, attach: Attach) -> None:
-    """A client asks for it. It needs no permission: the open told it the same. Raises Refused."""
+def attach(peer: AcceptedPeer, link: SenderLink, attach: Attach) -> bool:
+    """A client asks for it, or for what is of another kind. It needs no permission: the open told it the same.
+
+    Raises Refused.
+    """
+    if attach.source is None or attach.source.address != TOPOLOGY:
+        return False
     elsewhere = peer.broker.cluster.elsewhere
     if peer.listener.kind == "cluster":
         raise Refused("amqp:not-allowed", f"{TOPOLOGY} is for clients; nodes of the cluster are told by notices")
@@ -78,3 +83,4 @@ def attach(peer: AcceptedPeer, link: SenderLink, attach: Attach) -> None:
     LOOK.has_touched = True
     end = link.end = TopologyEnd(peer, link)
     elsewhere.add(peer.conn, end)
+    return True
