@@ -8,7 +8,7 @@ gets the permission back goes on. Source: Artemis's manual, "Configuration Reloa
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from mqbroker.amqp.events import Incoming
 from mqbroker.amqp.work import COPIED
@@ -33,26 +33,26 @@ if TYPE_CHECKING:
 class AddressEnd:
     """See the module's docstring."""
 
-    __slots__ = ("_store", "address", "is_withdrawn")
+    __slots__ = ("_origin", "_store", "address", "is_withdrawn")
 
     fixed_credit = 0
     request_size_max = 0
     checks_forms = True
     takes_posts = True
 
-    def __init__(self, store: Store, address: Address) -> None:
-        self._store = store
+    def __init__(self, peer: Peer, address: Address) -> None:
+        self._store: Final[Store] = peer.broker.store
+        self._origin: Final = peer.origin
         self.address = address
         self.is_withdrawn = False  # the permission, and it is asked for with each run
 
     def incoming(self, peer: Peer, event: Incoming) -> None:
         """Messages came, on a link that is attached."""
         link, run, first, is_settled = event.link, event.run, event.delivery_id, event.is_settled
-        malformed = link.forms.malformed(run) if run.large is None else None
-        if malformed is not None:
+        if run.large is None and (malformed := link.forms.malformed(run)) is not None:
             take_before(peer, event, malformed)
             return
-        broker, store, address = peer.broker, self._store, self.address
+        store, address = self._store, self.address
         if store.memory.is_full and not store.takes_when_full(address):
             refuse_run(peer, event, store.memory.why_full)
             return
@@ -65,12 +65,15 @@ class AddressEnd:
             if taken is None:
                 return
             run = taken.run
+        broker = peer.broker
         broker.activity.went(link, run.count, broker.at.monotonic_ns)
-        waits = store.publish(address, run, peer.origin)
+        waits = store.publish(address, run, self._origin)
         link.run_work = len(address.wildcards) * COPIED
-        if waits and not is_settled:
+        if is_settled:
+            pass  # its sender wants to hear nothing
+        elif waits:
             store.decisions.wait(peer.accept, link, first, run.count)
-        elif not is_settled:
+        else:
             link.session.accept(first, run.count)
         peer.replenish(link)
 

@@ -333,7 +333,7 @@ class Peer(ABC):
 
     def replenish(self, link: ReceiverLink) -> None:
         """Grant again once half is used: one flow for many messages, and the sender never runs dry."""
-        if link.is_attached and link.credit * 2 <= link.window:
+        if link.credit * 2 <= link.window and link.is_attached:
             self.grant(link)
 
     def grant(self, link: ReceiverLink) -> None:

@@ -112,13 +112,13 @@ class Termini:
             name = self._temporary(peer, link, target, SEND)
             answer = Target(address=name, dynamic=True, dynamic_node_properties=NODE_PROPERTIES,
                             capabilities=target.capabilities)  # fmt: skip
-            return Made(AddressEnd(store, store.addresses[name]), answer)
+            return Made(AddressEnd(peer, store.addresses[name]), answer)
         answer, target = answer_to(target), Prefixes.of(peer.listener).meant(target)
         address, _ = _parts(target.address)
         store.permit(SEND, address)
         self._check_stays(address)
         check_is_here(self._broker, address, str(answer.address))
-        return Made(AddressEnd(store, store.target_for(str(target.address), _routing(target))), answer)
+        return Made(AddressEnd(peer, store.target_for(str(target.address), _routing(target))), answer)
 
     # -- consumers -----------------------------------------------------------------------------------------------------
 
