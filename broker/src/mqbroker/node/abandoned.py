@@ -15,7 +15,8 @@ from mqbroker.core.queue import Client, Filter, Queue, Segment
 from mqbroker.core.store import Store
 
 DEAD_LETTER: Final = "dead-letter"
-TAKEN_MAX: Final = 1000  # messages at a time
+TAKEN_MAX: Final = 30  # messages of one queue in a step: each is made anew, some 60 µs
+TAKEN_LOOKS: Final = 8  # what each costs, in looks of a dispatcher; so many of them end the deliveries of a step
 
 
 class AbandonedConsumer:
@@ -30,15 +31,23 @@ class AbandonedConsumer:
         self._store = store
         self._action = action
         self._rested_ms = 0
+        self._at = store.at  # of the step in which it can take so many more
+        self._left = TAKEN_MAX
 
     def capacity(self) -> int:
         """How many it takes now."""
-        return TAKEN_MAX if self._rested_ms <= self._store.at.wall_ms else 0
+        if self._at is not self._store.at:
+            LOOK.has_touched = True
+            self._at, self._left = self._store.at, TAKEN_MAX
+        return self._left if self._rested_ms <= self._store.at.wall_ms else 0
 
     def deliver(self, queue: Queue, segment: Segment) -> int:
         """Take them all."""
         held_before = self._store.leaving.held_total
         LOOK.has_touched = True
+        self._left -= segment.n
+        # Once it takes no more, deliveries of this step end: what is left is looked at in the next one.
+        queue.dispatcher.looks += TAKEN_LOOKS * (segment.n if self._left > 0 else TAKEN_MAX)
         if self._action == DEAD_LETTER:
             self._store.leaving.reject(queue, segment, f"node {queue.kind.forwards_to} did not come back")
         else:
