@@ -224,6 +224,7 @@ def test_the_last_consumer_of_a_queue_that_is_purged_then_holds_nobody_up() -> N
 
 def test_what_waits_for_the_disk_or_for_its_time_is_given_back_as_well() -> None:
     stage = filled(1)
+    stage.admin("queue-create", name="other", address="orders", routing_type="multicast", selector="color = 'red'")
     store = stage.broker.store
     address, queue = store.addresses["orders"], store.queues["orders"]
     meter = address.meter
@@ -238,7 +239,6 @@ def test_what_waits_for_the_disk_or_for_its_time_is_given_back_as_well() -> None
             stage.step()
             stage.run()
     assert (queue.ready_count, queue.scheduled_count, queue.waiting_count) == (1, 1, 1)
-    stage.admin("queue-create", name="other", address="orders")
     store.delete_queue(queue)
     assert (meter.count, meter.size_bytes, store.memory.held_bytes) == (0, 0, 0)
     stage.run()
