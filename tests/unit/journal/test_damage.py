@@ -119,6 +119,15 @@ def test_a_header_that_is_gone_while_the_rest_of_its_sector_is_there_is_not_torn
     assert image.facts(4) == Facts(False, True, False, False, False)
 
 
+@pytest.mark.parametrize("missing_bytes", [1, 100])
+def test_an_entry_that_ends_behind_its_file_is_not_torn(missing_bytes: int) -> None:
+    """Files are as long as they will ever be before anything is written into them: somebody has cut this one."""
+    image = Image()
+    _, end = image.entry(4)
+    del image.buffer[end - missing_bytes :]
+    assert image.facts(4) == Facts(False, True, False, False, False)
+
+
 def test_facts_of_lost_sectors() -> None:
     image = Image()
     offset, end = image.entry(4)
