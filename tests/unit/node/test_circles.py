@@ -51,6 +51,9 @@ def test_neighbours_of_one_that_is_away_fall_silent(how: str, names: str, queues
     cluster.run()
     found = {away.broker.store.queues[f"s{number}"].message_count for number in range(queues)}
     assert found == {3 * len(others)}
+    for node in others:
+        around = node.broker.cluster.connections["cluster"]._around
+        assert not around.withdrawn, "the link stands again, so what was counted is forgotten"
 
 
 @pytest.mark.parametrize("name", ["a", "b"])
