@@ -14,6 +14,8 @@ from ansible_collections.mqops.cluster.plugins.module_utils import command
 
 PROPERTIES = ("LoadState", "ActiveState", "SubState", "UnitFileState", "Result", "ExecMainStatus", "NRestarts",
               "NeedDaemonReload")  # fmt: skip
+# States of a unit in which nothing comes any more.
+ENDED = ("failed", "inactive")
 ASK_EVERY_S = 0.25
 JOURNAL_LINES = 3
 
@@ -60,7 +62,7 @@ def wait(instance: str, wait_s: float, executable: str = command.EXECUTABLE) -> 
     while True:
         found = status(instance, executable)
         is_late = time.monotonic() + ASK_EVERY_S > deadline_s
-        if found is not None or is_late or unit_of(instance).get("ActiveState") in ("failed", "inactive"):
+        if found is not None or is_late or unit_of(instance).get("ActiveState") in ENDED:
             return found
         time.sleep(ASK_EVERY_S)
 

@@ -149,9 +149,11 @@ def complaint(module, nodes):
     """A sentence for each node that did not answer although it was waited for."""
     if module.params["wait_s"] == 0:
         return ""
+    # Who has ended is not waited for.
+    silence = f" and did not answer within {module.params['wait_s']} s"
     return "; ".join(
-        f"{node.unit_name(one['instance'])} is {one['active']} and did not answer within {module.params['wait_s']} s, "
-        f"its log ends with: {node.last_words(one['instance'])}"
+        f"{node.unit_name(one['instance'])} is {one['active']}"
+        f"{'' if one['active'] in node.ENDED else silence}, its log ends with: {node.last_words(one['instance'])}"
         for one in nodes
         if one["status"] is None
     )

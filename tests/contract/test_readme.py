@@ -117,7 +117,7 @@ def helped(program: list[str]) -> set[tuple[str, ...]]:
 
 
 def choices(program: list[str]) -> set[str]:
-    said = subprocess.run([*program, "--help"], capture_output=True, text=True, timeout=60, check=True).stdout
+    said = subprocess.run([*program, "--help"], capture_output=True, text=True, timeout=290, check=True).stdout
     listed = re.search(r"\{([a-z0-9,-]+)\}", said)
     lines = re.findall(r"^ {2,4}([a-z][a-z-]+)(?: {2,}|$)", said, re.MULTILINE)
     if listed:

@@ -11,9 +11,11 @@ import contextlib
 import hashlib
 import json
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,8 @@ ROOT = Path(__file__).resolve().parents[2]
 RACK = ROOT / "molecule/rack/rack"
 MQCTL = [sys.executable, "-m", "mqctl.main"]
 ENVIRONMENT_CANARY = "canary-in-the-environment"
+# As another machine would be: with a hostname and processes of its own.
+ELSEWHERE = ("unshare", "--uts", "--pid", "--fork", "--mount-proc", "--kill-child")
 
 
 @dataclass(frozen=True)
@@ -44,7 +48,12 @@ class Rack:
 
 
 class Site:
-    """A folder with an inventory, and mqctl run where the hosts can be reached."""
+    """A folder with an inventory, and mqctl run where the hosts can be reached.
+
+    `was_killed`: the folder of a run that was killed lies there, until the next one that runs a playbook.
+    """
+
+    was_killed = False
 
     def __init__(self, folder: Path, rack: Rack) -> None:
         self.folder = folder
@@ -74,8 +83,39 @@ class Site:
             timeout=timeout_s, check=False,
         )  # fmt: skip
         assert done.returncode == code, (done.returncode, done.stdout[-3000:], done.stderr[-3000:])
-        assert os.listdir(self.run_folder) == []
+        assert self.was_killed or os.listdir(self.run_folder) == []
         return done
+
+    def rollout_until(
+        self, line: str, then: Callable[[int], None], code: int, *words: str
+    ) -> tuple[dict[str, dict[str, Any]], str]:
+        """A rollout, and what is done to its processes when mqctl says this; how each host ended, and what was said."""
+        out = self.folder / "rollout.json"
+        with out.open("w") as stdout, subprocess.Popen(
+            self.command("rollout", "--yes", "--json", *words), cwd=self.folder, env=self.environment, stdout=stdout,
+            stderr=subprocess.PIPE, text=True, start_new_session=True,
+        ) as process:  # fmt: skip
+            assert process.stderr is not None
+            said, is_waiting = [], True
+            for one in process.stderr:
+                said.append(one)
+                if is_waiting and line in one:
+                    then(process.pid)
+                    is_waiting = False
+            assert process.wait(120) == code, "".join(said)
+        assert not is_waiting, "".join(said)
+        text = out.read_text()
+        return {row["host"]: row for row in json.loads(text)["rows"]} if text else {}, "".join(said)
+
+    def kill_everything(self) -> None:
+        """mqctl and all that it started; what is a zombie by then is gone as well."""
+        deadline_s = time.monotonic() + 60
+        while left := processes_of(self.folder):
+            assert time.monotonic() < deadline_s, left
+            for number in left:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(number, signal.SIGKILL)
+            time.sleep(0.05)
 
     def take_bundle(self) -> None:
         """Put the bundle where mqctl looks for it. Whoever needs it first builds it, where there is an index to ask."""
@@ -108,6 +148,24 @@ class Site:
 
     def set_options(self, text: str) -> None:
         (self.folder / "group_vars/brokers/options.yml").write_text(text)
+
+
+def processes_of(folder: Path) -> list[int]:
+    """All that work in the folder of a site, or have it on their command line; this process is none of them."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            is_ours = (
+                os.readlink(entry / "cwd") == str(folder) or str(folder).encode() in (entry / "cmdline").read_bytes()
+            )
+            if is_ours and int(entry.name) != os.getpid():
+                found.append(int(entry.name))
+    return found
+
+
+def interrupt(group: int) -> None:
+    """As a terminal does."""
+    os.killpg(group, signal.SIGINT)
 
 
 PLAIN = ("--allow-plaintext",)

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import signal
 import subprocess
-import time
-from pathlib import Path
 
 import pytest
 
@@ -15,30 +11,6 @@ from tests.system.mqctl.test_scale_rack import HOSTS, GrowingSite, site
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(1500)]
 __all__ = ["site"]
-
-
-def processes_of(folder: Path) -> list[int]:
-    """All that work in the folder of the site, or have it on their command line; this process is none of them."""
-    found = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            is_ours = (
-                os.readlink(entry / "cwd") == str(folder) or str(folder).encode() in (entry / "cmdline").read_bytes()
-            )
-            if is_ours and int(entry.name) != os.getpid():
-                found.append(int(entry.name))
-    return found
-
-
-def kill_everything(folder: Path) -> None:
-    """The command and all that it started; what is a zombie by then is gone as well."""
-    deadline_s = time.monotonic() + 60
-    while left := processes_of(folder):
-        assert time.monotonic() < deadline_s, left
-        for number in left:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(number, signal.SIGKILL)
-        time.sleep(0.05)
 
 
 def test_a_rollout_that_was_killed_converges_when_run_again(site: GrowingSite) -> None:
@@ -49,7 +21,7 @@ def test_a_rollout_that_was_killed_converges_when_run_again(site: GrowingSite) -
         assert process.stderr is not None
         for line in process.stderr:
             if "mq1: changed: broker: Let systemd do it" in line:
-                kill_everything(site.folder)
+                site.kill_everything()
                 break
         else:
             pytest.fail("it ended before a broker was started")

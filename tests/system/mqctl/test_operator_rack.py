@@ -10,7 +10,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +18,13 @@ import pytest
 
 from plugins.module_utils import change_lock
 from tests.support.certificates import Authority
-from tests.support.rack_site import Rack, Site, site_on
+from tests.support.rack_site import ELSEWHERE, Rack, Site, interrupt, site_on
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(1800)]
 
 rack = Rack("operator")
 HOSTS = ["mq1", "mq2"]
 OWN = "/etc/ssl/own"
-# As another machine would be: with a hostname and processes of its own.
-ELSEWHERE = ("unshare", "--uts", "--pid", "--fork", "--mount-proc", "--kill-child")
 LISTENERS = (
     "mq_listeners:\n"
     f"  - {{name: clients, port: 5671, tls_certificate_file: {OWN}/server.pem, tls_key_file: {OWN}/server.key}}\n"
@@ -96,33 +94,9 @@ def test_a_reload_that_is_refused_fails_and_stays_in_the_plan(site: Site, tmp_pa
     assert invocation("mq1") == before
 
 
-def rollout_with(site: Site, line: str, then: Callable[[int], None], code: int) -> tuple[dict[str, Any], str]:
-    """A rollout, and what is done to its processes when mqctl says this; how each host ended, and what was said."""
-    out = site.folder / "rollout.json"
-    with out.open("w") as stdout, subprocess.Popen(
-        site.command("rollout", "--yes", "--json"), cwd=site.folder, env=site.environment, stdout=stdout,
-        stderr=subprocess.PIPE, text=True, start_new_session=True,
-    ) as process:  # fmt: skip
-        assert process.stderr is not None
-        said = []
-        for one in process.stderr:
-            said.append(one)
-            if line in one and process.returncode is None:
-                then(process.pid)
-                line = "\n\n"
-        assert process.wait(120) == code, "".join(said)
-    text = out.read_text()
-    return {row["host"]: row for row in json.loads(text)["rows"]} if text else {}, "".join(said)
-
-
-def interrupt(group: int) -> None:
-    """As a terminal does."""
-    os.killpg(group, signal.SIGINT)
-
-
 def test_ctrl_c_says_how_far_each_host_has_come_and_a_rollout_goes_on(site: Site) -> None:
     site.set_options(f"{LISTENERS}mq_broker_options:\n  limits:\n    link_credit: 77\n")
-    rows, said = rollout_with(site, "mq1: changed: broker: Write the unit and the options", interrupt, 130)
+    rows, said = site.rollout_until("mq1: changed: broker: Write the unit and the options", interrupt, 130)
     # On a busy machine the turn of the other may have come until Ansible has ended.
     assert {row["state"] for row in rows.values()} <= {"interrupted", "stopped"}, rows
     assert "stopped" in {row["state"] for row in rows.values()}, rows
@@ -186,7 +160,7 @@ def test_a_second_operator_is_told_of_the_first(site: Site) -> None:
 def test_who_was_taken_for_gone_and_is_not_ends_before_its_next_batch(site: Site) -> None:
     site.set_options(f"{LISTENERS}mq_broker_options:\n  limits:\n    link_credit: 78\n")
     before = invocation("mq2")
-    rows, _ = rollout_with(site, "mq1: changed: broker: Write the unit and the options", hold_for_bob, 1)
+    rows, _ = site.rollout_until("mq1: changed: broker: Write the unit and the options", hold_for_bob, 1)
     assert rows["mq2"]["state"] == "failed", rows
     assert "it is being changed by bob from laptop" in rows["mq2"]["note"]
     assert rows["mq2"]["note"].endswith("; what this run has not done yet stays undone")
@@ -200,7 +174,7 @@ def test_who_was_taken_for_gone_and_is_not_ends_before_its_next_batch(site: Site
 def test_what_mqctl_held_that_was_killed_is_held_elsewhere(site: Site) -> None:
     site.set_options(f"{LISTENERS}mq_broker_options:\n  limits:\n    link_credit: 79\n")
     line = "mq1: changed: broker: Write the unit and the options"
-    rollout_with(site, line, lambda group: os.killpg(group, signal.SIGKILL), -signal.SIGKILL)
+    site.rollout_until(line, lambda group: os.killpg(group, signal.SIGKILL), -signal.SIGKILL)
     assert "--take-over" in site.run("rollout", "--yes", code=1, inside=ELSEWHERE).stdout
     site.run("rollout", "--yes")
     assert site.document("plan")["rows"] == []

@@ -103,6 +103,61 @@ def test_one_unreachable_host_does_not_hide_the_rest(site: Site) -> None:
     site.run("status")
 
 
+def unit_of(host: str) -> dict[str, str]:
+    """What systemd says of the broker."""
+    names = "--property=ActiveState,SubState,NRestarts,ExecMainStatus"
+    lines = rack("exec", host, "--", "systemctl", "show", names, "mqbroker@default").splitlines()
+    return dict(line.split("=", 1) for line in lines)
+
+
+def start(host: str) -> bool:
+    """Whether the broker can be started."""
+    done = rack("exec", host, "--", "sh", "-c", "systemctl start mqbroker@default 2>/dev/null; echo $?")
+    return done.strip() == "0"
+
+
+def test_a_damaged_journal_stops_the_broker_until_somebody_decides(site: Site) -> None:
+    for text, count in (("kept {n}", 50), ("later", 1)):
+        (sent,) = site.rows("send", "kept", text, "--count", str(count), "--to", "mq2")
+        assert sent["accepted"] == count
+    damage = (
+        "systemctl stop mqbroker@default; cd /var/lib/mq/default/journal; cp -p journal-*.mqj /root; "
+        'python3 - "$(grep -l "kept 25" journal-*.mqj)" <<END\n'
+        "import sys, pathlib\n"
+        "file = pathlib.Path(sys.argv[1])\n"
+        "content = bytearray(file.read_bytes())\n"
+        'content[content.index(b"kept 25")] ^= 1\n'
+        "file.write_bytes(content)\n"
+        "END\n"
+    )
+    rack("exec", "mq2", "--", "sh", "-ec", damage)
+    remedy = "put back a backup, or set journal-on-damage to truncate for one start"
+    assert not start("mq2")
+    stays = {"ActiveState": "failed", "SubState": "failed", "NRestarts": "0", "ExecMainStatus": "6"}
+    assert unit_of("mq2") == stays
+    for command in ("systemctl status --no-pager --full mqbroker@default; true", "journalctl -u mqbroker@default"):
+        said = rack("exec", "mq2", "--", "sh", "-c", command)
+        assert remedy in said, said
+        assert ".mqj at byte " in said, said
+    # Who looks with mqctl is told as well, and a rollout neither mends it nor begins a circle.
+    (row,) = [one for one in site.rows("status", code=3) if one["host"] == "mq2"]
+    assert row["state"] == "failed"
+    (row,) = [one for one in site.rows("health", code=3) if one["host"] == "mq2"]
+    assert (row["state"], row["failing"]) == ("failed", ["running"])
+    assert "journalctl -u mqbroker@default" in row["why"]
+    rows = site.rows("rollout", "--yes", "--limit", "mq2", code=1)
+    (row,) = [one for one in rows if one["host"] == "mq2"]
+    assert "mqbroker@default.service is failed, its log ends with: " in row["note"]
+    assert remedy in row["note"]
+    assert unit_of("mq2") == stays
+    # A backup of it is put back.
+    rack("exec", "mq2", "--", "sh", "-ec", "cp -p /root/journal-*.mqj /var/lib/mq/default/journal")
+    assert start("mq2")
+    got = site.run("receive", "kept", "--from", "mq2", "--count", "51", "--timeout", "20").stdout.splitlines()
+    assert got == [*(f"kept {number}" for number in range(1, 51)), "later"]
+    assert site.document("plan")["rows"] == []
+
+
 def test_a_changed_option_is_planned_and_rolled_out(site: Site) -> None:
     site.set_options("mq_broker_options:\n  limits:\n    link_credit: 77\n")
     plan = site.document("plan", "--limit", "mq1", code=3)["rows"]
