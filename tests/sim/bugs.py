@@ -354,7 +354,7 @@ FEATURE_BUGS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "the newest of what is kept is not given": lambda: patch.object(Retroactive, "_fitting", _give_without_newest),
     "a retried message is a duplicate of itself": lambda: patch.object(Store, "publish", _publish_as_new),
     "a sender whose queue was deleted sends to nobody": lambda: patch(
-        "mqbroker.node.peer.bind_again", lambda peer, event: True
+        "mqbroker.node.address_end.AddressEnd._bind_again", lambda end, peer, event: True
     ),
 }
 
