@@ -12,7 +12,8 @@ from mqbroker.amqp.limits import ConnectionLimits
 from mqbroker.amqp.links import ReceiverLink
 from mqbroker.amqp.unread import JOINED_BYTES, Unread, ends_in_order
 from mqbroker.wire.frames import EMPTY_FRAME
-from mqbroker.wire.performatives import Open, Target, Transfer
+from mqbroker.wire.performatives import Close, Error, Open, Target, Transfer
+from mqbroker.wire.types import Symbol
 
 from tests.support import frames
 
@@ -129,6 +130,30 @@ def test_whether_a_close_comes_last(said: bytes, is_in_order: bool, size: int) -
         unread.add(said[at : at + size])
     assert unread.ends_in_order is is_in_order
     assert unread.size_bytes == len(said)
+
+
+class Whole(bytes):
+    """Bytes that nobody may look for anything in."""
+
+    def rfind(self, *_: object) -> int:
+        """All of them would be looked at."""
+        raise AssertionError("a look at everything")
+
+
+@pytest.mark.parametrize("last", [b"", frames.close()])
+def test_only_the_end_of_much_is_looked_at_for_a_close(last: bytes) -> None:
+    much = Whole(b"x" * (64 << 10))
+    unread = Unread()
+    for each in (much, much, last):
+        unread.add(each)
+    assert unread.ends_in_order is bool(last)
+    assert unread.buffer is much, "nor is it copied"
+
+
+def test_a_close_may_have_a_long_text() -> None:
+    said = frames.frame(Close(error=Error(condition=Symbol("amqp:internal-error"), description="x" * 4000)))
+    assert ends_in_order([frames.transfer(1), said])
+    assert not ends_in_order([frames.transfer(1), said + b"x"])
 
 
 @pytest.mark.parametrize("size", [9, 12])
