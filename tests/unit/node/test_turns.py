@@ -10,7 +10,7 @@ from mqbroker.base.time import NS_PER_MS
 from mqbroker.node import inputs as given
 from mqbroker.node import turns
 from mqbroker.node.effects import Batch, PauseReading, Send
-from mqbroker.node.turns import ALONE_WORK, LOST_WORK, TURN_WORK, UNREAD_BYTES_MAX
+from mqbroker.node.turns import ALONE_WORK, LOST_BESIDE_WORK, LOST_WORK, TURN_WORK, UNREAD_BYTES_MAX
 from mqbroker.wire.frames import EMPTY_FRAME
 from mqbroker.wire.performatives import (
     Attach,
@@ -367,6 +367,21 @@ def test_a_fault_costs_as_what_it_is_answered_with(bad: bytes, answer: type) -> 
     assert len(frames.of_kind(b"".join(map(bytes, connection.out)), answer)) == 1
     named = work.GENERAL[Begin] if answer is Close else work.FLOW if answer is End else work.TRANSFER
     assert before - connection.allowance >= named + (0 if answer is Close else work.OTHER)
+
+
+def test_who_is_lost_beside_others_that_wait_costs_less() -> None:
+    stage = Stage()
+    conn, other = bare(stage), bare(stage)
+    stage.talk(conn, AHEAD)
+    stage.talk(other, AHEAD + frames.receiver("orders", handle=1, credit=10))
+    stage.broker.step([given.Received(conn, begun_and_ended(5000))], stage.at)
+    stage.broker.step([given.Received(other, frames.transfer(1 << 16))], stage.at)
+    connection = stage.broker.peers[conn].connection
+    before = len(frames.of_kind(b"".join(map(bytes, connection.out)), Begin))
+    stage.broker.step([given.Closed(conn, "connection lost")], stage.at)
+    taken_in = len(frames.of_kind(b"".join(map(bytes, connection.out)), Begin)) - before
+    assert 1 < taken_in <= (LOST_BESIDE_WORK + TURN_WORK) // work.GENERAL[Begin] + 1
+    assert conn not in stage.broker.peers
 
 
 def test_who_is_lost_later_has_a_bound_of_its_own() -> None:

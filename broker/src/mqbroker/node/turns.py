@@ -39,7 +39,8 @@ TURN_WORK: Final = 300
 BESIDE_WORK: Final = 150
 ALONE_WORK: Final = 1500
 ADMITTED_WORK: Final = 100  # to make a peer of who has come
-LOST_WORK: Final = 2000  # of all that were lost without a close, before the rest of what they sent is dropped
+LOST_WORK: Final = 2000  # of all that were lost without a close, before the rest of what they sent is dropped,
+LOST_BESIDE_WORK: Final = 300  # and where somebody waits or has just waited
 RECENT_NS: Final = 20 * NS_PER_MS  # so long after somebody waited, the next one may come in the middle of a step
 CALM_NS: Final = 100 * NS_PER_MS
 # Of so many that are about to open one is taken in a step: clients that all come back at once have to get in soon.
@@ -137,13 +138,14 @@ class Turns:
             return
         now_ns = self._broker.at.monotonic_ns
         if self._is_somebody_waiting():
-            self._waited_ns = now_ns
+            self._waited_ns, self._lost_left = now_ns, LOST_BESIDE_WORK
             self._is_put_off = not self._is_put_off
             if not self._is_put_off:
                 self._serve(BESIDE_WORK, CROWD_BESIDE_OTHERS)
             return
         self._is_put_off = False
         if now_ns < self._waited_ns + RECENT_NS:
+            self._lost_left = LOST_BESIDE_WORK
             self._serve(BESIDE_WORK, CROWD_BESIDE_OTHERS)
         else:
             self._serve(ALONE_WORK, len(self._line))
