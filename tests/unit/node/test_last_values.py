@@ -43,9 +43,8 @@ def test_an_older_value_that_is_moved_replaces_no_newer_one(
     assert bodies(b) == [b"v2"]
 
 
-@pytest.mark.parametrize(("name", "settings"), KEYS)
-def test_nor_does_one_that_waited_for_its_node(name: str, settings: dict[str, Any]) -> None:
-    cluster, a, b = clustered(settings)
+def crash_before_values_come(cluster: ClusterStage, a: ClusterNode, b: ClusterNode, name: str) -> Producer:
+    """Two values are on their way to where their consumer is, and that node is gone. Says who sent them."""
     Consumer(b, address="quotes", credit=0)
     cluster.run()
     b.is_disk_held = True
@@ -56,6 +55,13 @@ def test_nor_does_one_that_waited_for_its_node(name: str, settings: dict[str, An
     assert waiting(a, "b") == 2
     b.crash()
     b.is_disk_held = False
+    return producer
+
+
+@pytest.mark.parametrize(("name", "settings"), KEYS)
+def test_nor_does_one_that_waited_for_its_node(name: str, settings: dict[str, Any]) -> None:
+    cluster, a, b = clustered(settings)
+    crash_before_values_come(cluster, a, b, name)
     cluster.wait(10)
     b.start()
     Producer(b, address="quotes").send(b"v2", application_properties={name: "gold"})
@@ -77,16 +83,7 @@ def test_nor_does_one_that_its_node_does_not_take(
 ) -> None:
     """It comes back here, where a later one has come meanwhile, perhaps within the same millisecond."""
     cluster, a, b = clustered(settings)
-    Consumer(b, address="quotes", credit=0)
-    cluster.run()
-    b.is_disk_held = True
-    producer = Producer(a, address="quotes")
-    for body, key in ((b"v1", "gold"), (b"w1", "iron")):
-        producer.send(body, application_properties={name: key})
-    cluster.run()
-    assert waiting(a, "b") == 2
-    b.crash()
-    b.is_disk_held = False
+    producer = crash_before_values_come(cluster, a, b, name)
     cluster.wait(between_ms)
     Consumer(a, address="quotes", credit=0)
     producer.publish(b"v2", application_properties={name: "gold"})
