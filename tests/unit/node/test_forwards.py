@@ -448,7 +448,7 @@ def test_which_go_to_the_node_where_it_is_back_first() -> None:
 
 
 def test_a_refused_message_is_not_tried_with_all_that_are_behind_it() -> None:
-    """A thousand of them a minute are enough to see it."""
+    """As many as are taken in a step are enough to see it, once a minute."""
     cluster, a, b = pair(options={"address_settings": {"#": {"dead_letter_address": "dead"},
                                                        "dead": {"auto_create_queues": False}}})  # fmt: skip
     Consumer(b, credit=0)

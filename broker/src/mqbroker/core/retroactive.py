@@ -108,10 +108,10 @@ class Retroactive:
         size_bytes, messages = 0, 0
         for segment in sorted(ring.segments(), key=first_id_of, reverse=True):
             run, left = segment.run, ring.kind.ring_size - messages  # of one that was made smaller not all are gone
-            if left < segment.n:
-                segment = segment.part(segment.start + segment.n - left, left)
             if left <= 0:
                 break
+            if left < segment.n:
+                segment = segment.part(segment.start + segment.n - left, left)
             if 0 < run.expires_ms <= now_ms:
                 continue
             is_tight = meter is not None and meter.would_be_full(meter.size_bytes + size_bytes, meter.count + messages)
