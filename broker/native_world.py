@@ -35,8 +35,8 @@ from mqbroker.io.writes import write_chunks_synced
 from mqbroker.journal.append import Append
 from mqbroker.journal.entry import Chunk, frame_entry
 from mqbroker.journal.recovered import Recovered
-from mqbroker.node.broker import Broker, Setup
-from mqbroker.node.effects import (
+from mqbroker.node.broker.broker import Broker, Setup
+from mqbroker.node.values.effects import (
     Close,
     Connect,
     DeleteLarge,
@@ -48,7 +48,7 @@ from mqbroker.node.effects import (
     Send,
     WriteLarge,
 )
-from mqbroker.node.inputs import Done, Synced
+from mqbroker.node.values.inputs import Done, Synced
 
 USER, PASSWORD = "training", "a password of nobody"
 TURN_NS = 200_000  # a turn of the loop that carries one message takes about as long

@@ -21,7 +21,8 @@ INLINE = re.compile(r"`([^`\n]+)`")
 LINK = re.compile(r"\[[^\]\n]*\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#{1,6} +(.+?) *#*$", re.MULTILINE)
 ELSEWHERE = re.compile(r"[a-z][a-z0-9+.-]*:")
-# `core/store.py`, `core/store.py:Store.publish`, `tests/sim/`: a relative path with a folder, or a file of ours.
+# `core/store/store.py`, `core/store/store.py:Store.publish`, `tests/sim/`: a relative path with a folder, or a file of
+# ours.
 NAMED = re.compile(r"((?:[\w.@-]+/)+(?:[\w.@-]+)?|[\w-]+\.(?:py|toml|yml|md))(?::([A-Za-z_][\w.]*))?")
 # What has the form of a path and is made elsewhere: by a rollout on hosts, or by the user.
 NOT_OURS = {"broker.toml", "inventory.yml", "NNNN-name.yml"}
@@ -157,15 +158,15 @@ def test_faulty_links_are_found(text: str, fault: str) -> None:
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        ("`core/store.py`", ""),
-        ("`core/store.py:Store.publish`", ""),
+        ("`core/store/store.py`", ""),
+        ("`core/store/store.py:Store.publish`", ""),
         ("`main.py:COMMANDS`", ""),
         ("`tests/sim/`", ""),
         ("`/opt/mq/current`", ""),
         ("`broker.toml`", ""),
         ("`core/shop.py`", "core/shop.py: there is no such file"),
         ("`tests/dim/`", "tests/dim/: there is no such file"),
-        ("`core/store.py:Store.perish`", "core/store.py:Store.perish: the file has no such name"),
+        ("`core/store/store.py:Store.perish`", "core/store/store.py:Store.perish: the file has no such name"),
     ],
 )
 def test_faulty_names_are_found(text: str, fault: str) -> None:

@@ -52,9 +52,9 @@ WITHOUT = {
     "base/native": "one constant",
     "base/look": "one flag",
     "base/checksum": "one name",
-    "core/picking": "purges and moves of whole queues",
+    "core/queue/picking": "purges and moves of whole queues",
     "journal/places": "pages",
-    "node/rated_peer": "listeners that bound frames, and it derives from what is compiled",
+    "node/amqp/rated_peer": "listeners that bound frames, and it derives from what is compiled",
     "io/disk": "it has threads and real files: what it does next depends on how long they take",
 }
 SLOWER = 1000

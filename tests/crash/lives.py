@@ -15,8 +15,8 @@ from mqbroker.journal import records
 from mqbroker.journal.append import Append
 from mqbroker.journal.plan import Journal
 from mqbroker.journal.recovered import Leave, Recovered
-from mqbroker.node.effects import DeleteSegment
-from mqbroker.node.inputs import Input, Synced
+from mqbroker.node.values.effects import DeleteSegment
+from mqbroker.node.values.inputs import Input, Synced
 
 from tests.support.journal_model import Model, State, contents, options
 from tests.support.patience import PATIENCE_S

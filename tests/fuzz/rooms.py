@@ -26,8 +26,8 @@ from mqbroker.cluster.discovery.gossip import pieces
 from mqbroker.cluster.discovery.note import to_datagram, to_note
 from mqbroker.cluster.fields import Connector
 from mqbroker.config.users import make_verifier, users_from_text, users_to_text
-from mqbroker.core.exchange import Importer, rows_of
-from mqbroker.core.selector import compile_selector
+from mqbroker.core.selector.selector import compile_selector
+from mqbroker.core.store.exchange import Importer, rows_of
 from mqbroker.io.admin_socket import AdminServer, AdminSession
 from mqbroker.io.gossip import GossipPlace
 from mqbroker.io.http_head import Head, Response, take_head
@@ -35,9 +35,9 @@ from mqbroker.io.identity import _parsed
 from mqbroker.journal.plan import Journal
 from mqbroker.journal.recover import recover
 from mqbroker.journal.recovered import Recovered
-from mqbroker.node import inputs as given
-from mqbroker.node.effects import Connect
-from mqbroker.node.notice_links import _section
+from mqbroker.node.cluster.notice_links import _section
+from mqbroker.node.values import inputs as given
+from mqbroker.node.values.effects import Connect
 
 from tests.fuzz import journals
 from tests.fuzz.test_frame_ends_dialled import NODE_TAPE, transfer

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from mqbroker.core.queue import Queue, Segment
-from mqbroker.core.remote_binding import RemoteBinding, cluster_name_of
+from mqbroker.core.cluster.remote_binding import RemoteBinding, cluster_name_of
+from mqbroker.core.queue.queue import Queue, Segment
 from mqbroker.wire.run import single
 from mqbroker.wire.sections import Header, build_message, describe_message
 

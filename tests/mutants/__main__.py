@@ -67,9 +67,9 @@ MODULES: Final = {
         "records", "recover", "recovered",
     )},
     **{f"core/{name}": CLUSTER for name in ("arrivals", "forwarding", "handed_over", "id_ranges", "marks")},
-    **dict.fromkeys(("node/abandoned", "node/forwards"), CLUSTER),
-    "core/gathering": POSTS,
-    **dict.fromkeys(("core/overdue", "core/remains", "node/chores"), BY_TURNS),
+    **dict.fromkeys(("node/cluster/abandoned", "node/cluster/forwards"), CLUSTER),
+    "core/address/gathering": POSTS,
+    **dict.fromkeys(("core/queue/overdue", "core/queue/remains", "node/broker/chores"), BY_TURNS),
     "io/disk": DISK,
 }  # fmt: skip
 

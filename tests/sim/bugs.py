@@ -9,30 +9,29 @@ from unittest.mock import patch
 
 from mqbroker.amqp.events import Whole
 from mqbroker.base.time import NS_PER_MS
-from mqbroker.core import paging
-from mqbroker.core.address import UNKNOWN, Address, Origin
-from mqbroker.core.decisions import Decisions
-from mqbroker.core.dispatch import Dispatch
-from mqbroker.core.large import LargeFiles
-from mqbroker.core.leaving import Leaving
-from mqbroker.core.moved import moved
-from mqbroker.core.pages import Page, Pages, Piece
-from mqbroker.core.paging import Paging
-from mqbroker.core.queue import Queue, Segment
-from mqbroker.core.restore import hold_again
-from mqbroker.core.retroactive import Retroactive
-from mqbroker.core.store import Store
-from mqbroker.core.transaction import Transaction
-from mqbroker.core.upkeep import upkeep
+from mqbroker.core.address.address import UNKNOWN, Address, Origin
+from mqbroker.core.paging.paging import Paging, paging
+from mqbroker.core.paging.restore import hold_again
+from mqbroker.core.paging.upkeep import upkeep
+from mqbroker.core.queue.dispatch import Dispatch
+from mqbroker.core.queue.large import LargeFiles
+from mqbroker.core.queue.moved import moved
+from mqbroker.core.queue.pages import Page, Pages, Piece
+from mqbroker.core.queue.queue import Queue, Segment
+from mqbroker.core.store.decisions import Decisions
+from mqbroker.core.store.leaving import Leaving
+from mqbroker.core.store.retroactive import Retroactive
+from mqbroker.core.store.store import Store
+from mqbroker.core.store.transaction import Transaction
 from mqbroker.journal.append import Append
 from mqbroker.journal.duplicates import DuplicateIds
 from mqbroker.journal.places import Written
 from mqbroker.journal.plan import Journal
-from mqbroker.node.broker import Broker
-from mqbroker.node.consumer import LinkConsumer
-from mqbroker.node.inputs import Space
-from mqbroker.node.large_messages import Completion, LargeMessages
-from mqbroker.node.uploads import Upload, Uploads
+from mqbroker.node.amqp.consumer import LinkConsumer
+from mqbroker.node.amqp.large_messages import Completion, LargeMessages
+from mqbroker.node.amqp.uploads import Upload, Uploads
+from mqbroker.node.broker.broker import Broker
+from mqbroker.node.values.inputs import Space
 from mqbroker.wire.parts import part_of
 from mqbroker.wire.run import Run
 
@@ -137,7 +136,7 @@ def _store_noted(store: Store) -> bool:
 
 @contextmanager
 def _move_in_two_steps() -> Iterator[None]:
-    with patch.object(Leaving, "_move", _settle_and_note), patch("mqbroker.node.broker.upkeep", _store_noted):
+    with patch.object(Leaving, "_move", _settle_and_note), patch("mqbroker.node.broker.broker.upkeep", _store_noted):
         yield
 
 
@@ -345,7 +344,7 @@ FEATURE_BUGS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "expired messages are given to consumers": lambda: patch.object(Queue, "note_expiry", _never_expires),
     "a browser takes what it sees": lambda: patch.object(LinkConsumer, "deliver", _deliver_to_browser),
     "a selector is forgotten": lambda: patch.object(Store, "join", _without_filter),
-    "redelivery is not delayed": lambda: patch("mqbroker.core.store.redelivery_delay_ms", lambda *of: 0),
+    "redelivery is not delayed": lambda: patch("mqbroker.core.store.store.redelivery_delay_ms", lambda *of: 0),
     "deliveries in vain are without end": lambda: patch.object(Leaving, "reject", _put_back_instead),
     "a group is with two consumers": lambda: patch.object(Dispatch, "_pin", _pin_nobody),
     "a scheduled message comes at once": lambda: patch.object(Queue, "_schedule", _due_at_once),
@@ -354,7 +353,7 @@ FEATURE_BUGS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "the newest of what is kept is not given": lambda: patch.object(Retroactive, "_fitting", _give_without_newest),
     "a retried message is a duplicate of itself": lambda: patch.object(Store, "publish", _publish_as_new),
     "a sender whose queue was deleted sends to nobody": lambda: patch(
-        "mqbroker.node.address_end.AddressEnd._bind_again", lambda end, peer, event: True
+        "mqbroker.node.amqp.address_end.AddressEnd._bind_again", lambda end, peer, event: True
     ),
 }
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 from functools import partial
 
 from mqbroker.config.slices import SecuritySettings
-from mqbroker.node.effects import AdminReply
-from mqbroker.node.inputs import OptionsChanged
+from mqbroker.node.values.effects import AdminReply
+from mqbroker.node.values.inputs import OptionsChanged
 
 from tests.sim.model import Model
 from tests.sim.places import Place

@@ -8,20 +8,20 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from mqbroker.core import arrivals
-from mqbroker.core.address import Address, Part
-from mqbroker.core.arrivals import Arrival, Arrivals, Ranges
-from mqbroker.core.backlog import Segment
-from mqbroker.core.forwarding import Forwarding
-from mqbroker.core.grouping import Grouping
-from mqbroker.core.kinds import QueueKind
-from mqbroker.core.message_view import MessageView
-from mqbroker.core.pins import Pins
-from mqbroker.core.queue import Queue
-from mqbroker.core.reach import Group, Member
-from mqbroker.core.redistribution import Redistribution
-from mqbroker.core.remote_binding import RemoteBinding
-from mqbroker.core.store import Store
+from mqbroker.core.address.address import Address, Part
+from mqbroker.core.cluster import arrivals
+from mqbroker.core.cluster.arrivals import Arrival, Arrivals, Ranges
+from mqbroker.core.cluster.forwarding import Forwarding
+from mqbroker.core.cluster.grouping import Grouping
+from mqbroker.core.cluster.pins import Pins
+from mqbroker.core.cluster.reach import Group, Member
+from mqbroker.core.cluster.redistribution import Redistribution
+from mqbroker.core.cluster.remote_binding import RemoteBinding
+from mqbroker.core.queue.backlog import Segment
+from mqbroker.core.queue.kinds import QueueKind
+from mqbroker.core.queue.message_view import MessageView
+from mqbroker.core.queue.queue import Queue
+from mqbroker.core.store.store import Store
 from mqbroker.journal.recovered import Recovered
 from mqbroker.wire.run import Run
 

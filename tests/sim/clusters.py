@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from mqbroker.config.slices import BrokerOptions
-from mqbroker.core.queue import Queue
+from mqbroker.core.queue.queue import Queue
 
 from tests.sim.clients import Client, Consumer, Producer
 from tests.sim.cluster_faults import ClusterFaults

@@ -20,7 +20,7 @@ from mqbroker.amqp import events as told
 from mqbroker.amqp.links import SenderLink
 from mqbroker.amqp.session import Session
 from mqbroker.config.slices import BrokerOptions
-from mqbroker.node.effects import AdminReply
+from mqbroker.node.values.effects import AdminReply
 from mqbroker.wire.parts import DUPLICATE_ID
 from mqbroker.wire.run import single
 from mqbroker.wire.sections import Header, build_message

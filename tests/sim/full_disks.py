@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 from functools import partial
 
-from mqbroker.node.inputs import Space
+from mqbroker.node.values.inputs import Space
 
 from tests.sim.world import SimNode, World
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from mqbroker.config.slices import BrokerOptions
-from mqbroker.node.effects import AdminReply
+from mqbroker.node.values.effects import AdminReply
 from mqbroker.wire.flat import decode_disposition_flat
 from mqbroker.wire.performatives import Accepted
 

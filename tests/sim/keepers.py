@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mqbroker.node.effects import AdminReply
+from mqbroker.node.values.effects import AdminReply
 
 from tests.sim.clients import Consumer
 from tests.sim.world import SimNode

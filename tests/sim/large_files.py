@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from mqbroker.node.effects import DeleteLarge, FinishLarge, ReadLarge, WriteLarge
+from mqbroker.node.values.effects import DeleteLarge, FinishLarge, ReadLarge, WriteLarge
 
 SECTOR = 512
 LargeEffect = WriteLarge | FinishLarge | ReadLarge | DeleteLarge

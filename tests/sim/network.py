@@ -12,8 +12,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from mqbroker.base.time import NS_PER_MS
-from mqbroker.node import inputs as given
-from mqbroker.node.effects import Close, Connect, JoinGroup, SendDatagram
+from mqbroker.node.values import inputs as given
+from mqbroker.node.values.effects import Close, Connect, JoinGroup, SendDatagram
 
 from tests.sim.world import SimNode
 

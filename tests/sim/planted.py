@@ -18,13 +18,13 @@ from unittest.mock import patch
 from mqbroker.amqp import connection as amqp_connection
 from mqbroker.amqp import incoming as amqp_incoming
 from mqbroker.amqp import session as amqp_session
-from mqbroker.core.settings import Settings
-from mqbroker.core.store import Store
+from mqbroker.core.address.settings import Settings
+from mqbroker.core.store.store import Store
 from mqbroker.journal.plan import Journal
-from mqbroker.node import termini
-from mqbroker.node.accepted_peer import AcceptedPeer
-from mqbroker.node.containment import Containment
-from mqbroker.node.peer import Peer
+from mqbroker.node.amqp.accepted_peer import AcceptedPeer
+from mqbroker.node.amqp.peer import Peer
+from mqbroker.node.broker.broker import termini
+from mqbroker.node.broker.containment import Containment
 
 from tests.sim.histories import Simulation, Verdict
 from tests.sim.world import SimNode

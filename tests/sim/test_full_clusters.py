@@ -6,8 +6,8 @@ from unittest.mock import patch
 
 import pytest
 from mqbroker.admin.moves import Purge
-from mqbroker.core.handed_over import HandedOver
-from mqbroker.core.queue import Segment
+from mqbroker.core.cluster.handed_over import HandedOver
+from mqbroker.core.queue.queue import Segment
 
 from tests.sim.full_clusters import ADMIN, FEATURES, FullClusters, features_of
 

@@ -10,8 +10,8 @@ from unittest.mock import patch
 import pytest
 from mqbroker.cluster.notices import Member
 from mqbroker.cluster.topology import Change, Kind, Topology
-from mqbroker.core.marks import Marks
-from mqbroker.core.store import Store
+from mqbroker.core.cluster.marks import Marks
+from mqbroker.core.store.store import Store
 from mqbroker.journal.recovered import Recovered
 
 from tests.sim.old_copies import OldCopies

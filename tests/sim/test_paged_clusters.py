@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from unittest.mock import patch
 
-from mqbroker.core.backlog import Segment
-from mqbroker.core.paging import Paging
-from mqbroker.core.queue import Queue
+from mqbroker.core.paging.paging import Paging
+from mqbroker.core.queue.backlog import Segment
+from mqbroker.core.queue.queue import Queue
 
 from tests.sim.paged_clusters import PagedClusters
 from tests.support.values import replaced

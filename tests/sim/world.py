@@ -20,13 +20,13 @@ from mqbroker.base.time import NS_PER_MS, At
 from mqbroker.config.options import default_listener, defaults
 from mqbroker.config.slices import BrokerOptions
 from mqbroker.config.users import Verifier, make_verifier
-from mqbroker.core.paging import leave_of
-from mqbroker.core.settings import Settings
+from mqbroker.core.address.settings import Settings
+from mqbroker.core.paging.paging import leave_of
 from mqbroker.journal.append import Append
 from mqbroker.journal.places import Slice
-from mqbroker.node import inputs as given
-from mqbroker.node.broker import Broker, Setup
-from mqbroker.node.effects import (
+from mqbroker.node.broker.broker import Broker, Setup
+from mqbroker.node.values import inputs as given
+from mqbroker.node.values.effects import (
     AdminReply,
     Close,
     Connect,

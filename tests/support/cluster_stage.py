@@ -22,9 +22,9 @@ from mqbroker.cluster.discovery.datagram import derive_key
 from mqbroker.config.cluster_connections import ClusterConnectionTable, cluster_connection
 from mqbroker.config.options import BrokerFile, default_listener, to_slices
 from mqbroker.config.slices import BrokerOptions, ClusterConnectionOptions, ConnectorOptions
-from mqbroker.node import inputs as given
-from mqbroker.node.bridge import Bridge
-from mqbroker.node.effects import Close, Connect, Derive, JoinGroup, PauseReading, Send, SendDatagram
+from mqbroker.node.cluster.bridge import Bridge
+from mqbroker.node.values import inputs as given
+from mqbroker.node.values.effects import Close, Connect, Derive, JoinGroup, PauseReading, Send, SendDatagram
 
 from tests.support.derived import key_of
 from tests.support.stage import ROUNDS_MAX, Stage, options_with

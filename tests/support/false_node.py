@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 from mqbroker.amqp import sasl
-from mqbroker.node import inputs as given
-from mqbroker.node.credentials import CLUSTER_USER, verifier_of
-from mqbroker.node.effects import Connect
+from mqbroker.node.values import inputs as given
+from mqbroker.node.values.credentials import CLUSTER_USER, verifier_of
+from mqbroker.node.values.effects import Connect
 from mqbroker.wire import frames as wire
 from mqbroker.wire.performatives import SaslChallenge, SaslInit, SaslMechanisms, SaslOutcome, SaslResponse
 from mqbroker.wire.types import Symbol

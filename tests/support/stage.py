@@ -27,12 +27,12 @@ from mqbroker.base.time import NS_PER_MS, At
 from mqbroker.config.options import default_listener, defaults
 from mqbroker.config.slices import AddressMatch, AddressSettingsOptions, BrokerOptions, SecuritySettings
 from mqbroker.config.users import Verifier
-from mqbroker.core.paging import leave_of
-from mqbroker.core.settings import Settings
+from mqbroker.core.address.settings import Settings
+from mqbroker.core.paging.paging import leave_of
 from mqbroker.journal.append import Append
-from mqbroker.node import inputs as given
-from mqbroker.node.broker import Broker, Setup
-from mqbroker.node.effects import (
+from mqbroker.node.broker.broker import Broker, Setup
+from mqbroker.node.values import inputs as given
+from mqbroker.node.values.effects import (
     AdminReply,
     Batch,
     Close,

@@ -12,7 +12,7 @@ from hypothesis import strategies as some
 from mqbroker.admin.certificates import Warnings, level_of, lives_in
 from mqbroker.base.notice import Level
 from mqbroker.config.lifetimes import DAY_S
-from mqbroker.node.inputs import Ending
+from mqbroker.node.values.inputs import Ending
 
 NOW_S = 1_800_000_000
 UTC_TIME, GENERALIZED_TIME = 0x17, 0x18

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from mqbroker.base.notice import Level
-from mqbroker.node import happenings
-from mqbroker.node import inputs as given
+from mqbroker.node.values import happenings
+from mqbroker.node.values import inputs as given
 
 from tests.unit.admin.site import Site
 

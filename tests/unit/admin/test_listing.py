@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from mqbroker.admin import connections, listing
-from mqbroker.core.queue import QueueKind
-from mqbroker.node import inputs as given
-from mqbroker.node.effects import AdminReply
+from mqbroker.core.queue.queue import QueueKind
+from mqbroker.node.values import inputs as given
+from mqbroker.node.values.effects import AdminReply
 
 from tests.unit.admin.site import Site
 

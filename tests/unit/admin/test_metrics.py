@@ -12,9 +12,9 @@ from mqbroker.admin.health import Space
 from mqbroker.admin.metrics import FAMILIES, Measured, Values
 from mqbroker.base.histogram import Histogram
 from mqbroker.base.native import NATIVE
-from mqbroker.core.queue import QueueKind
+from mqbroker.core.queue.queue import QueueKind
 from mqbroker.io.exposition import render
-from mqbroker.node import inputs as given
+from mqbroker.node.values import inputs as given
 from mqbroker.wire.performatives import Rejected
 
 from tests.support import frames

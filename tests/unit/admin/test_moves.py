@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from mqbroker.admin import moves
-from mqbroker.node.inputs import AdminRequest, Stop
-from mqbroker.node.jobs import JOBS_MAX
+from mqbroker.node.values.inputs import AdminRequest, Stop
+from mqbroker.node.values.jobs import JOBS_MAX
 
 from tests.support.bytecodes import Bytecodes
 from tests.support.stage import Stage, options_with

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from mqbroker.amqp import events as told
-from mqbroker.core.remote_binding import RemoteBinding
+from mqbroker.core.cluster.remote_binding import RemoteBinding
 from mqbroker.wire.performatives import Attach, Flow, Source, Target
 from mqbroker.wire.run import single
 from mqbroker.wire.sections import build_message

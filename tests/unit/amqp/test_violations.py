@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from mqbroker.amqp import work
 from mqbroker.config.users import make_verifier
-from mqbroker.node import inputs as given
-from mqbroker.node.login_delays import DELAY_MS
+from mqbroker.node.values import inputs as given
+from mqbroker.node.values.login_delays import DELAY_MS
 from mqbroker.wire.frames import EMPTY_FRAME
 from mqbroker.wire.performatives import (
     Accepted,

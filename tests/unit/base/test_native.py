@@ -7,7 +7,7 @@ from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 from mqbroker.base import native
-from mqbroker.node import broker
+from mqbroker.node.broker.broker import broker
 
 
 def test_the_mark_says_what_the_core_was_loaded_from() -> None:
@@ -20,7 +20,7 @@ def test_the_wheel_compiles_the_mark_too_and_lists_modules_that_exist() -> None:
     project = Path(__file__).resolve().parents[3] / "broker"
     listed = native_modules(project)
     assert "base/native" in listed
-    assert "node/broker" in listed
+    assert "node/broker/broker" in listed
     assert [name for name in listed if not (project / "src/mqbroker" / f"{name}.py").is_file()] == []
     assert len(listed) == len(set(listed))
 

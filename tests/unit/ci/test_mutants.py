@@ -6,12 +6,12 @@ from tests.mutants.tally import Tally
 
 
 def test_each_module_that_was_tried_has_its_counts_and_all_have_theirs() -> None:
-    tally = Tally({"journal/plan": 90, "core/marks": 20, "io/disk": 70})
-    tally.noticed.update({"journal/plan": 7, "core/marks": 1})
+    tally = Tally({"journal/plan": 90, "core/cluster/marks": 20, "io/disk": 70})
+    tally.noticed.update({"journal/plan": 7, "core/cluster/marks": 1})
     tally.survived.update({"journal/plan": 2})
     assert [" ".join(line.split()) for line in str(tally).splitlines()] == [
         "journal/plan 9 tried 7 noticed 2 survived, of 90 lines",
-        "core/marks 1 tried 1 noticed 0 survived, of 20 lines",
+        "core/cluster/marks 1 tried 1 noticed 0 survived, of 20 lines",
         "all 10 tried 8 noticed 2 survived, of 180 lines",
     ]
 

@@ -6,7 +6,7 @@ from mqbroker.base.notice import Notice as Logged
 from mqbroker.cluster import notices as n
 from mqbroker.cluster.address_match import AddressMatch
 from mqbroker.cluster.remote_table import Around, RemoteTable, counts_of
-from mqbroker.core.remote_binding import RemoteBinding
+from mqbroker.core.cluster.remote_binding import RemoteBinding
 
 A, B, C, D, E = (f"0000000{letter}-0000-4000-8000-000000000000" for letter in "abcde")
 

@@ -13,7 +13,7 @@ from mqbroker.cluster import notices as n
 from mqbroker.cluster.address_match import AddressMatch
 from mqbroker.cluster.announcer import Announcer, Subscriber
 from mqbroker.cluster.fields import Connector
-from mqbroker.core.remote_binding import RemoteBinding
+from mqbroker.core.cluster.remote_binding import RemoteBinding
 
 from tests.unit.cluster.neighbours import A, B, C, D, Hearer, lines, state_of
 from tests.unit.cluster.options import connection

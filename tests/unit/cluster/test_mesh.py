@@ -10,7 +10,7 @@ from mqbroker.cluster import notices as n
 from mqbroker.cluster.address_match import AddressMatch
 from mqbroker.cluster.announcer import Announcer, Subscriber
 from mqbroker.cluster.remote_table import Around, RemoteTable, counts_of
-from mqbroker.core.remote_binding import RemoteBinding
+from mqbroker.core.cluster.remote_binding import RemoteBinding
 
 from tests.unit.cluster.neighbours import A, B, C, D, Routing, name_of
 

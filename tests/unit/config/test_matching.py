@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mqbroker.config.matching import ANY_WORD, ANY_WORDS, generality, includes, matches, overlap, same_for_all
 from mqbroker.config.options import defaults
 from mqbroker.config.slices import AddressMatch, AddressSettingsOptions
-from mqbroker.core.settings import Settings
+from mqbroker.core.address.settings import Settings
 
 OTHER = "a word that no pattern names"
 WORDS = st.sampled_from(["a", "b", "", ANY_WORD, ANY_WORDS])

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import random
 
-from mqbroker.core import arrivals
-from mqbroker.core.address import ANYCAST
-from mqbroker.core.arrivals import Arrival, Arrivals, Ranges
-from mqbroker.core.remote_binding import RemoteBinding
+from mqbroker.core.address.address import ANYCAST
+from mqbroker.core.cluster import arrivals
+from mqbroker.core.cluster.arrivals import Arrival, Arrivals, Ranges
+from mqbroker.core.cluster.remote_binding import RemoteBinding
 from mqbroker.wire.run import Run, single
 from mqbroker.wire.sections import build_message
 

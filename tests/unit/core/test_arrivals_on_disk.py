@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from mqbroker.core.arrivals import Arrival
-from mqbroker.core.remote_binding import cluster_name_of
+from mqbroker.core.cluster.arrivals import Arrival
+from mqbroker.core.cluster.remote_binding import cluster_name_of
 from mqbroker.wire.parts import part_of
 from mqbroker.wire.run import Run, encode_payloads, heading, parse_run
 from mqbroker.wire.sections import build_message

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from mqbroker.core import backlog as module
-from mqbroker.core.backlog import Backlog, Segment, rank_of
+from mqbroker.core.queue.backlog import Backlog, Segment, rank_of
+from mqbroker.core.queue.queue import backlog as module
 from mqbroker.wire.run import Layout, Run, single
 
 _SAMPLE = single(b"")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mqbroker.core.barred import PAIRS_MAX, Barred
-from mqbroker.core.queue import Filter, Queue, Segment
+from mqbroker.core.queue.barred import PAIRS_MAX, Barred
+from mqbroker.core.queue.queue import Filter, Queue, Segment
 from mqbroker.wire.run import parse_run
 
 from tests.support import frames

@@ -8,10 +8,10 @@ from unittest.mock import patch
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from mqbroker.core.backlog import ID_BITS, Backlog
-from mqbroker.core.dispatch import LOOKED_AT_MAX
-from mqbroker.core.message_view import MessageView
-from mqbroker.core.queue import Filter, Queue, QueueKind, Segment
+from mqbroker.core.queue.backlog import ID_BITS, Backlog
+from mqbroker.core.queue.dispatch import LOOKED_AT_MAX
+from mqbroker.core.queue.message_view import MessageView
+from mqbroker.core.queue.queue import Filter, Queue, QueueKind, Segment
 from mqbroker.wire.run import Run, single
 from mqbroker.wire.sections import Header, Properties, build_message, decode_application_properties, scan_sections
 from mqbroker.wire.traits import Traits

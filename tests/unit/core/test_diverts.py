@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from mqbroker.config.slices import DivertOptions
-from mqbroker.core.diverts import COPIES_MAX, faults_of
+from mqbroker.core.address.diverts import COPIES_MAX, faults_of
 from mqbroker.wire.run import single
 from mqbroker.wire.sections import build_message
 

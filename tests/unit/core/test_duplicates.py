@@ -232,7 +232,7 @@ def test_an_address_that_is_there_again_keeps_its_ids() -> None:
 
 @pytest.mark.parametrize("is_restarted", [False, True])
 def test_ids_of_addresses_that_are_gone_are_bounded(monkeypatch: pytest.MonkeyPatch, is_restarted: bool) -> None:
-    monkeypatch.setattr("mqbroker.core.duplicates.VACANT_IDS_MAX", 4)
+    monkeypatch.setattr("mqbroker.core.address.duplicates.VACANT_IDS_MAX", 4)
     stage = stage_with()
     for name in ("first", "second", "third"):
         send(stage, "a", "b", to=name)
@@ -247,7 +247,7 @@ def test_ids_of_addresses_that_are_gone_are_bounded(monkeypatch: pytest.MonkeyPa
 
 
 def test_deadlines_of_an_address_that_comes_and_goes_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mqbroker.core.duplicates.STALE_MAX", 10)
+    monkeypatch.setattr("mqbroker.core.address.duplicates.STALE_MAX", 10)
     stage = stage_with(id_cache_retention=60_000)
     for number in range(50):
         send(stage, number)
@@ -293,7 +293,7 @@ def test_a_reload_says_how_long_ids_of_addresses_that_are_gone_are_kept(
 
 
 def test_addresses_whose_time_is_over_together_are_forgotten_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mqbroker.core.duplicates.ENDED_MAX", 2)
+    monkeypatch.setattr("mqbroker.core.address.duplicates.ENDED_MAX", 2)
     stage = stage_with(id_cache_retention=60_000)
     names = [f"orders-{number}" for number in range(7)]
     for name in names:
@@ -311,7 +311,7 @@ def test_addresses_whose_time_is_over_together_are_forgotten_some_at_a_time(monk
 def test_of_an_address_with_more_ids_than_are_kept_in_all_the_newest_are(
     monkeypatch: pytest.MonkeyPatch, *, is_restarted: bool
 ) -> None:
-    monkeypatch.setattr("mqbroker.core.duplicates.VACANT_IDS_MAX", 4)
+    monkeypatch.setattr("mqbroker.core.address.duplicates.VACANT_IDS_MAX", 4)
     stage = stage_with()
     send(stage, *range(9))
     delete(stage)

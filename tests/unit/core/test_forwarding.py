@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 from mqbroker.base.errors import Refused
-from mqbroker.core import forwarding
-from mqbroker.core.remote_binding import RemoteBinding
-from mqbroker.core.store import Store
+from mqbroker.core.cluster import forwarding
+from mqbroker.core.cluster.remote_binding import RemoteBinding
+from mqbroker.core.store.store import Store
 
 from tests.support.stage import Stage
 from tests.unit.core.test_store import restart, send

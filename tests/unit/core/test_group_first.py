@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from mqbroker.core.group_first import marked
-from mqbroker.core.message_view import MessageView
+from mqbroker.core.queue.group_first import marked
+from mqbroker.core.queue.message_view import MessageView
 from mqbroker.wire.sections import Header, Properties, build_message, describe_message
 
 

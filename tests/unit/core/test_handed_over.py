@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 
 import pytest
-from mqbroker.core import arrivals, handed_over
-from mqbroker.core.arrivals import Ranges
-from mqbroker.core.handed_over import HandedOver
+from mqbroker.core.cluster import arrivals, handed_over
+from mqbroker.core.cluster.arrivals import Ranges
+from mqbroker.core.cluster.handed_over import HandedOver
 
 WINDOW = handed_over.WINDOW
 

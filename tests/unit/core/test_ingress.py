@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mqbroker.core.ingress import INGRESS_TIME, stamped
+from mqbroker.core.address.ingress import INGRESS_TIME, stamped
 from mqbroker.wire.composites import encode_composite
 from mqbroker.wire.run import Run, encode_payloads, heading, parse_run, single
 from mqbroker.wire.scan import DELIVERY_ANNOTATIONS, MESSAGE_ANNOTATIONS, scan_sections

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mqbroker.core.large import LargeFiles
+from mqbroker.core.queue.large import LargeFiles
 from mqbroker.journal.plan import Journal
 from mqbroker.journal.recovered import Recovered
 from mqbroker.wire.large import large_run

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from mqbroker.core import marks
-from mqbroker.core.address import ANYCAST
-from mqbroker.core.exchange import Importer, rows_of
-from mqbroker.core.marks import NAME, NONE, Marks
-from mqbroker.core.remote_binding import RemoteBinding
+from mqbroker.core.address.address import ANYCAST
+from mqbroker.core.cluster import marks
+from mqbroker.core.cluster.marks import NAME, NONE, Marks
+from mqbroker.core.cluster.remote_binding import RemoteBinding
+from mqbroker.core.store.exchange import Importer, rows_of
 from mqbroker.journal.plan import Journal
 from mqbroker.journal.records import Forgone
 from mqbroker.journal.recovered import Recovered

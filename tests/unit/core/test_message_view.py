@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mqbroker.base.errors import PeerFault, Scope
-from mqbroker.core.message_view import MessageView
-from mqbroker.core.selector import compile_selector
+from mqbroker.core.queue.message_view import MessageView
+from mqbroker.core.selector.selector import compile_selector
 from mqbroker.wire import scan
 from mqbroker.wire.composites import encode_composite
 from mqbroker.wire.sections import Header, Properties, build_message, encode_section

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 from mqbroker.config.options import built_in_settings
-from mqbroker.core.backlog import Segment
-from mqbroker.core.meter import Meter, Meters
+from mqbroker.core.queue.backlog import Segment
+from mqbroker.core.queue.meter import Meter, Meters
 from mqbroker.wire.parts import parts_of
 from mqbroker.wire.run import Run, parse_run, single
 from mqbroker.wire.sections import build_message

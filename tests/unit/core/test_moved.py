@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mqbroker.core.backlog import Segment
-from mqbroker.core.moved import CAUSE, ORIGIN_ID, ORIGIN_QUEUE, forwarded, forwarded_alike, moved
-from mqbroker.core.times import deliver_at_ms
+from mqbroker.core.queue.backlog import Segment
+from mqbroker.core.queue.moved import CAUSE, ORIGIN_ID, ORIGIN_QUEUE, forwarded, forwarded_alike, moved
+from mqbroker.core.queue.times import deliver_at_ms
 from mqbroker.wire.composites import encode_composite
 from mqbroker.wire.parts import DELIVERY_TIME, ORIGIN_ADDRESS, parts_of
 from mqbroker.wire.run import encode_payloads, heading, parse_run, single

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from mqbroker.core.outcomes import apply_outcome, cause_of, is_final
+from mqbroker.core.store.outcomes import apply_outcome, cause_of, is_final
 from mqbroker.wire.performatives import Accepted, Error, Modified, Rejected, Released
 from mqbroker.wire.types import Symbol
 

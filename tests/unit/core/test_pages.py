@@ -6,7 +6,7 @@ import random
 from itertools import pairwise
 
 import pytest
-from mqbroker.core.pages import Pages, Piece, Shape, moved
+from mqbroker.core.queue.pages import Pages, Piece, Shape, moved
 from mqbroker.journal.places import EXTENDED_BYTES_MAX, Slice, Written
 
 HERE, THERE, ELSEWHERE = Slice(1, 64, 100, 7), Slice(2, 64, 50, 8), Slice(3, 0, 1, 9)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from mqbroker.core.backlog import Segment
-from mqbroker.core.picking import Budget, Picker
-from mqbroker.core.queue import Queue, QueueKind
+from mqbroker.core.queue.backlog import Segment
+from mqbroker.core.queue.picking import Budget, Picker
+from mqbroker.core.queue.queue import Queue, QueueKind
 from mqbroker.wire.run import Layout, Run, single
 from mqbroker.wire.sections import Header, build_message
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from mqbroker.core.dispatch import DROPPED_MAX
-from mqbroker.core.handed_over import HandedOver
-from mqbroker.core.queue import Filter, Queue, QueueKind, Segment
+from mqbroker.core.cluster.handed_over import HandedOver
+from mqbroker.core.queue.dispatch import DROPPED_MAX
+from mqbroker.core.queue.queue import Filter, Queue, QueueKind, Segment
 from mqbroker.wire.run import Layout, Run, single
 
 from tests.support.values import replaced

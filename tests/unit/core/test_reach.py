@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from mqbroker.core import forwarding
-from mqbroker.core.address import Address
-from mqbroker.core.reach import ON_DEMAND, STRICT
-from mqbroker.core.remote_binding import RemoteBinding
-from mqbroker.core.store import Store
+from mqbroker.core.address.address import Address
+from mqbroker.core.cluster import forwarding
+from mqbroker.core.cluster.reach import ON_DEMAND, STRICT
+from mqbroker.core.cluster.remote_binding import RemoteBinding
+from mqbroker.core.store.store import Store
 from mqbroker.wire.run import Run, parse_run, single
 from mqbroker.wire.sections import build_message
 

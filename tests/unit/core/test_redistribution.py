@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from mqbroker.core.kinds import kind_of
-from mqbroker.core.remote_binding import RemoteBinding
-from mqbroker.core.store import Store
+from mqbroker.core.cluster.remote_binding import RemoteBinding
+from mqbroker.core.queue.kinds import kind_of
+from mqbroker.core.store.store import Store
 from mqbroker.wire.run import single
 from mqbroker.wire.sections import build_message
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 from mqbroker.amqp import work
-from mqbroker.core import memory
-from mqbroker.core.leaving_reasons import PURGED
-from mqbroker.core.remains import AT_ONCE
-from mqbroker.core.upkeep import live_of_ids
-from mqbroker.node.inputs import AdminRequest, Received
-from mqbroker.node.turns import ALONE_WORK
+from mqbroker.core.paging.upkeep import live_of_ids
+from mqbroker.core.queue.leaving_reasons import PURGED
+from mqbroker.core.queue.queue import memory
+from mqbroker.core.queue.remains import AT_ONCE
+from mqbroker.node.amqp.turns import ALONE_WORK
+from mqbroker.node.values.inputs import AdminRequest, Received
 from mqbroker.wire.composites import encode_composite
 from mqbroker.wire.run import single
 from mqbroker.wire.scan import MESSAGE_ANNOTATIONS

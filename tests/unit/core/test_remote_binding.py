@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mqbroker.core.message_view import MessageView
-from mqbroker.core.remote_binding import NOTHING, RemoteBinding, cluster_name_of
+from mqbroker.core.cluster.remote_binding import NOTHING, RemoteBinding, cluster_name_of
+from mqbroker.core.queue.message_view import MessageView
 from mqbroker.wire import scan
 from mqbroker.wire.sections import encode_section
 

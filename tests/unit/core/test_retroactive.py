@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 from mqbroker.amqp import work
-from mqbroker.core.address import MULTICAST
-from mqbroker.core.kinds import QueueKind
-from mqbroker.core.queue import Queue
-from mqbroker.core.retroactive import PREFIX
-from mqbroker.core.watcher import Watcher
-from mqbroker.node.inputs import OptionsChanged
-from mqbroker.node.turns import ALONE_WORK
+from mqbroker.core.address.address import MULTICAST
+from mqbroker.core.cluster.watcher import Watcher
+from mqbroker.core.queue.kinds import QueueKind
+from mqbroker.core.queue.queue import Queue
+from mqbroker.core.store.retroactive import PREFIX
+from mqbroker.node.amqp.turns import ALONE_WORK
+from mqbroker.node.values.inputs import OptionsChanged
 from mqbroker.wire.performatives import Attach, Source, Target
 from mqbroker.wire.run import single
 from mqbroker.wire.sections import build_message

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from mqbroker.base.errors import PeerFault, Refused
-from mqbroker.core import selector as s
-from mqbroker.core.selector import compile_selector
+from mqbroker.core.selector.selector import compile_selector
+from mqbroker.core.selector.selector import selector as s
 
 from tests.unit.core.selector_reference import Held, Tree, Values, conditions, meant, values, written
 
@@ -325,6 +325,7 @@ def test_compiled_selectors_are_shared_and_their_number_is_bounded() -> None:
 
 
 def test_the_parser_is_not_loaded_before_it_is_needed() -> None:
-    program = "import sys, mqbroker.core.selector as s; assert 'lark' not in sys.modules; s.compile_selector('a = 1')"
+    begin = "import sys, mqbroker.core.selector.selector as s; assert 'lark' not in sys.modules; "
+    program = begin + "s.compile_selector('a = 1')"
     done = subprocess.run([sys.executable, "-c", program + "; assert 'lark' in sys.modules"], timeout=60, check=False)
     assert done.returncode == 0

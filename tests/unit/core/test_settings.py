@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from mqbroker.config.options import defaults
 from mqbroker.config.slices import AddressMatch, AddressSettingsOptions
-from mqbroker.core.settings import Settings, matches
+from mqbroker.core.address.settings import Settings, matches
 
 BUILT_IN = defaults().address_settings.built_in
 

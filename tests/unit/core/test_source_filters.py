@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from mqbroker.base.errors import Refused
-from mqbroker.core.message_view import MessageView
-from mqbroker.core.source_filters import NO_FILTER, source_filter
+from mqbroker.core.queue.message_view import MessageView
+from mqbroker.core.selector.source_filters import NO_FILTER, source_filter
 from mqbroker.wire.sections import build_message
 from mqbroker.wire.types import Described, Symbol, ULong, decode_value, encode_value
 

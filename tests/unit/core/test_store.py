@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from mqbroker.base.errors import Bug, Refused, StorageFault
 from mqbroker.base.time import At
-from mqbroker.core.address import MULTICAST
-from mqbroker.core.queue import QueueKind, Segment
-from mqbroker.core.store import Store
+from mqbroker.core.address.address import MULTICAST
+from mqbroker.core.queue.queue import QueueKind, Segment
+from mqbroker.core.store.store import Store
 from mqbroker.journal.recovered import Recovered, RecoveredRun
-from mqbroker.node import inputs as given
+from mqbroker.node.values import inputs as given
 from mqbroker.wire.run import single
 from mqbroker.wire.sections import build_message, describe_message
 

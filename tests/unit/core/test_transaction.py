@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from mqbroker.base.errors import Bug, Refused
-from mqbroker.core.queue import Queue, Segment
-from mqbroker.core.transaction import TX_NEXT, Transaction, Tx, TxEvent
+from mqbroker.core.queue.queue import Queue, Segment
+from mqbroker.core.store.transaction import TX_NEXT, Transaction, Tx, TxEvent
 from mqbroker.wire.performatives import Accepted, Modified, Rejected, Released
 from mqbroker.wire.run import Run, single
 from mqbroker.wire.sections import build_message

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from mqbroker.core import memory
-from mqbroker.core.backlog import Segment
-from mqbroker.core.queue import Queue
-from mqbroker.core.upkeep import live_of_ids
+from mqbroker.core.paging.upkeep import live_of_ids
+from mqbroker.core.queue.backlog import Segment
+from mqbroker.core.queue.queue import Queue, memory
 from mqbroker.wire.run import single
 from mqbroker.wire.sections import Header, build_message
 

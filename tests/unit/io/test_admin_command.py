@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mqbroker.node.inputs import AdminRequest
+from mqbroker.node.values.inputs import AdminRequest
 
 from tests.unit.io.conftest import ScriptedCore, until
 from tests.unit.io.test_admin_socket import answering, served

@@ -16,8 +16,8 @@ import pytest
 from mqbroker.base.errors import ConfigFault
 from mqbroker.io import admin_socket
 from mqbroker.io.admin_socket import REQUESTS_MAX, AdminServer, open_socket
-from mqbroker.node.effects import AdminReply, Batch, Halt
-from mqbroker.node.inputs import AdminClosed, AdminRequest, Input
+from mqbroker.node.values.effects import AdminReply, Batch, Halt
+from mqbroker.node.values.inputs import AdminClosed, AdminRequest, Input
 
 from tests.unit.io.conftest import Bench, ScriptedCore, bench, until
 

@@ -11,7 +11,7 @@ from mqbroker.config.lifetimes import DAY_S
 from mqbroker.io import certificate_watch
 from mqbroker.io.certificate_watch import CertificateWatch
 from mqbroker.io.log import Log, LogShape
-from mqbroker.node.inputs import CertificatesInUse, Ending, Input
+from mqbroker.node.values.inputs import CertificatesInUse, Ending, Input
 
 from tests.unit.io.conftest import until
 

@@ -16,8 +16,8 @@ from mqbroker.base.errors import ConfigFault
 from mqbroker.config.options import default_listener
 from mqbroker.io.connections import WRITE_HELD_BYTES
 from mqbroker.io.listeners import AT_ONCE_MAX, BURST_GAP_S, open_listener
-from mqbroker.node.effects import Batch, Close, Connect, PauseReading, Send
-from mqbroker.node.inputs import Accepted, Closed, Connected, Input, Received, WriteBlocked
+from mqbroker.node.values.effects import Batch, Close, Connect, PauseReading, Send
+from mqbroker.node.values.inputs import Accepted, Closed, Connected, Input, Received, WriteBlocked
 
 from tests.support.broker_process import free_port
 from tests.unit.io.conftest import Bench, ScriptedCore, bench, until

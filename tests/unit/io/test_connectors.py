@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from mqbroker.node.effects import Batch, Close, Connect, Send
-from mqbroker.node.inputs import Closed, Connected, Input, Received
+from mqbroker.node.values.effects import Batch, Close, Connect, Send
+from mqbroker.node.values.inputs import Closed, Connected, Input, Received
 
 from tests.support.certificates import Authority
 from tests.unit.io.conftest import ScriptedCore, bench, until

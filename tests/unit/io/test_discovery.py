@@ -15,8 +15,8 @@ from mqbroker.io.discovery import DiscoveryEndpoints
 from mqbroker.io.log import Log, LogShape
 from mqbroker.io.loop import NodeLoop
 from mqbroker.io.multicast import _why
-from mqbroker.node.effects import JoinGroup, SendDatagram
-from mqbroker.node.inputs import Failed, Input
+from mqbroker.node.values.effects import JoinGroup, SendDatagram
+from mqbroker.node.values.inputs import Failed, Input
 
 PLACE = 'name = "lan"\ngroup-address = "231.7.7.7"\ngroup-port = 9876\nlocal-bind-address = "203.0.113.199"\n'
 TEXT = (

@@ -22,8 +22,8 @@ from mqbroker.journal.entry import ENTRY_MARK, Chunk
 from mqbroker.journal.format import FILE_HEADER_BYTES, file_name
 from mqbroker.journal.plan import Journal
 from mqbroker.journal.recovered import Recovered
-from mqbroker.node.effects import DeleteSegment
-from mqbroker.node.inputs import Done, Input, Synced
+from mqbroker.node.values.effects import DeleteSegment
+from mqbroker.node.values.inputs import Done, Input, Synced
 
 from tests.support.patience import PATIENCE_S
 

@@ -16,8 +16,8 @@ from mqbroker.io import endpoints
 from mqbroker.io.admin_socket import AdminServer
 from mqbroker.io.endpoints import Endpoints, Sources
 from mqbroker.io.http_head import Head, Response
-from mqbroker.node.effects import AdminReply, Batch
-from mqbroker.node.inputs import AdminRequest, Input
+from mqbroker.node.values.effects import AdminReply, Batch
+from mqbroker.node.values.inputs import AdminRequest, Input
 
 from tests.support.stage import Stage
 from tests.unit.io.conftest import CountingDisk, ScriptedCore, bench

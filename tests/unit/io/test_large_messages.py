@@ -12,8 +12,8 @@ from mqbroker.base.errors import StorageFault
 from mqbroker.io.files import Files
 from mqbroker.io.large_directory import LargeDirectory
 from mqbroker.io.large_messages import LargeMessages
-from mqbroker.node.effects import DeleteLarge, FinishLarge, ReadLarge, WriteLarge
-from mqbroker.node.inputs import Done, Failed, Input
+from mqbroker.node.values.effects import DeleteLarge, FinishLarge, ReadLarge, WriteLarge
+from mqbroker.node.values.inputs import Done, Failed, Input
 
 from tests.support.patience import PATIENCE_S
 

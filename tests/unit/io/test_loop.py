@@ -16,8 +16,8 @@ from mqbroker.io import loop as loop_module
 from mqbroker.io.log import Log, LogShape
 from mqbroker.io.loop import BURST_READ_BYTES, NodeLoop
 from mqbroker.journal.append import Append
-from mqbroker.node.effects import Batch, Halt, Send
-from mqbroker.node.inputs import Accepted, Closed, Disk, Done, Input, Received, Stop, Synced
+from mqbroker.node.values.effects import Batch, Halt, Send
+from mqbroker.node.values.inputs import Accepted, Closed, Disk, Done, Input, Received, Stop, Synced
 
 from tests.unit.io.conftest import PENDING_BYTES_MAX, CountingDisk, ScriptedCore, bench, until
 

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from mqbroker.node.effects import Batch, Close, Send
-from mqbroker.node.inputs import Closed, Input, Received
+from mqbroker.node.values.effects import Batch, Close, Send
+from mqbroker.node.values.inputs import Closed, Input, Received
 
 from tests.support.certificates import Authority
 from tests.support.cycles import nothing_to_collect

@@ -10,8 +10,8 @@ from mqbroker.io.files import Files
 from mqbroker.journal import records
 from mqbroker.journal.format import file_name
 from mqbroker.journal.places import Slice, Written
-from mqbroker.node.effects import ReadPage
-from mqbroker.node.inputs import Done
+from mqbroker.node.values.effects import ReadPage
+from mqbroker.node.values.inputs import Done
 
 from tests.unit.io.test_disk import Node
 

@@ -6,8 +6,8 @@ import hashlib
 import queue
 
 from mqbroker.io.pool import DerivePool
-from mqbroker.node.effects import Derive
-from mqbroker.node.inputs import Done, Failed
+from mqbroker.node.values.effects import Derive
+from mqbroker.node.values.inputs import Done, Failed
 
 from tests.support.patience import PATIENCE_S
 

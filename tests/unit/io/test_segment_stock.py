@@ -22,8 +22,8 @@ from mqbroker.io.segment_pool import SegmentPool
 from mqbroker.io.segment_stock import SegmentStock
 from mqbroker.journal.entry import Chunk
 from mqbroker.journal.format import FILE_HEADER_BYTES, decode_file_header, file_name
-from mqbroker.node.effects import DeleteSegment
-from mqbroker.node.inputs import Done, Failed, Input
+from mqbroker.node.values.effects import DeleteSegment
+from mqbroker.node.values.inputs import Done, Failed, Input
 
 from tests.unit.io.test_disk import Node, bodies, until
 

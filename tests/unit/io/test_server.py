@@ -25,7 +25,7 @@ from mqbroker.io.listeners import open_listener
 from mqbroker.io.log import Log, LogShape
 from mqbroker.io.notify import Notifier
 from mqbroker.io.server import Reloaded, Server
-from mqbroker.node.effects import (
+from mqbroker.node.values.effects import (
     AdminReply,
     Batch,
     Close,
@@ -36,7 +36,7 @@ from mqbroker.node.effects import (
     ReadPage,
     Send,
 )
-from mqbroker.node.inputs import (
+from mqbroker.node.values.inputs import (
     Accepted,
     AdminRequest,
     ClusterKeyChanged,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from mqbroker.io.space_watch import SpaceWatch
-from mqbroker.node.inputs import Space
+from mqbroker.node.values.inputs import Space
 
 
 def test_changes_are_told_once_and_with_a_margin() -> None:

@@ -14,8 +14,8 @@ import pytest
 from mqbroker.config.options import defaults
 from mqbroker.io import gossip, http
 from mqbroker.io.gossip import GossipPlace
-from mqbroker.node.effects import JoinGroup
-from mqbroker.node.inputs import Done, Slipped
+from mqbroker.node.values.effects import JoinGroup
+from mqbroker.node.values.inputs import Done, Slipped
 
 from tests.support.broker_process import free_port
 from tests.unit.io.conftest import ScriptedCore, until

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from mqbroker.io.connections import WRITE_HELD_BYTES
 from mqbroker.io.tls_transport import TLS_HEADER
-from mqbroker.node.effects import Batch, Close, Send
-from mqbroker.node.inputs import Accepted, Closed, Input, Received, WriteBlocked
+from mqbroker.node.values.effects import Batch, Close, Send
+from mqbroker.node.values.inputs import Accepted, Closed, Input, Received, WriteBlocked
 
 from tests.support.certificates import Authority
 from tests.unit.io.conftest import Bench, ScriptedCore, bench, until

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from mqbroker.admin.certificates import level_of, lives_in
 from mqbroker.config.inventory import host_variables
-from mqbroker.node.inputs import Ending
+from mqbroker.node.values.inputs import Ending
 from mqctl.certificates.authority import Issuer, Span, general_name, issue, names_of, new_authority, permits
 from mqctl.certificates.folder import NEXT, Folder, Phase, Step
 from mqctl.certificates.issuing import Missing, digests, make, missing_of, state_of

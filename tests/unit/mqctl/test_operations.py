@@ -16,7 +16,7 @@ from mqbroker.config.lifetimes import DAY_S
 from mqbroker.config.load import parse
 from mqbroker.config.slices import BrokerOptions
 from mqbroker.config.users import make_verifier
-from mqbroker.node.inputs import CertificatesInUse, Ending
+from mqbroker.node.values.inputs import CertificatesInUse, Ending
 from mqbroker.wire.performatives import Attach, Target
 from mqbroker.wire.sections import Properties
 from mqbroker.wire.types import Symbol

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from mqbroker.node.abandoned import DEAD_LETTER, TAKEN_LOOKS, TAKEN_MAX, AbandonedConsumer
-from mqbroker.node.broker import DISPATCH_MAX, LOOK_COST
+from mqbroker.node.broker.broker import DISPATCH_MAX, LOOK_COST
+from mqbroker.node.cluster.abandoned import DEAD_LETTER, TAKEN_LOOKS, TAKEN_MAX, AbandonedConsumer
 from mqbroker.wire.run import single
 from mqbroker.wire.sections import build_message
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 from mqbroker.base.errors import Refused
-from mqbroker.core.message_view import MessageView
-from mqbroker.core.queue import Filter, Queue, Segment
-from mqbroker.node import inputs as given
+from mqbroker.core.queue.message_view import MessageView
+from mqbroker.core.queue.queue import Filter, Queue, Segment
+from mqbroker.node.values import inputs as given
 
 from tests.golden.conversation import Conversation, ScriptStage
 from tests.support import frames

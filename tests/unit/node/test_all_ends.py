@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from mqbroker.base.time import NS_PER_MS
-from mqbroker.node import inputs as given
-from mqbroker.node.broker import Broker
+from mqbroker.node.broker.broker import Broker
+from mqbroker.node.values import inputs as given
 from mqbroker.wire.frames import AMQP_FRAME, frame_at
 from mqbroker.wire.performatives import (
     Accepted,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from mqbroker.node import inputs as given
-from mqbroker.node.broker import DISPATCH_MAX, PIECE_COST
-from mqbroker.node.consumer import OUT_BYTES_MAX, OUT_BYTES_MIN
-from mqbroker.node.effects import Send
+from mqbroker.node.amqp.consumer import OUT_BYTES_MAX, OUT_BYTES_MIN
+from mqbroker.node.broker.broker import DISPATCH_MAX, PIECE_COST
+from mqbroker.node.values import inputs as given
+from mqbroker.node.values.effects import Send
 from mqbroker.wire.frames import AMQP_HEADER
 from mqbroker.wire.performatives import Attach, Close, End, Flow, Open, Source, Target, Transfer
 from mqbroker.wire.types import Symbol

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from mqbroker.cluster.discovery.announcement import Announcement, Connector
 from mqbroker.cluster.discovery.datagram import seal
-from mqbroker.node import inputs as given
-from mqbroker.node.effects import Connect
+from mqbroker.node.values import inputs as given
+from mqbroker.node.values.effects import Connect
 
 from tests.support.cluster_stage import KEY, OTHER_KEY, PORT, ClusterStage, node_id_of
 
@@ -375,7 +375,7 @@ def test_a_node_that_was_reached_otherwise_first_is_looked_for_too_where_it_is_l
 
 
 def test_a_node_has_a_bounded_number_of_bridges(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mqbroker.node.cluster_connection.BRIDGES_MAX", 2)
+    monkeypatch.setattr("mqbroker.node.cluster.cluster_connection.BRIDGES_MAX", 2)
     cluster = ClusterStage()
     a = cluster.node("a", ["nowhere"])
     for name in "bcde":

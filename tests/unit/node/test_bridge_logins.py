@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from mqbroker.amqp.login import WAITING_BYTES_MAX
-from mqbroker.node import inputs as given
+from mqbroker.node.values import inputs as given
 from mqbroker.wire.frames import SASL_HEADER
 from mqbroker.wire.performatives import SaslChallenge, SaslMechanisms, SaslOutcome, SaslResponse
 from mqbroker.wire.types import Symbol

@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 from mqbroker.base.errors import Bug
-from mqbroker.node.bridge_states import NEXT, State, Turn, next_state
+from mqbroker.node.values.bridge_states import NEXT, State, Turn, next_state
 
 EVERY = list(product(State, Turn))
 

@@ -8,7 +8,7 @@ of the bystander's, so each message is the slowest that there is.
 from __future__ import annotations
 
 import pytest
-from mqbroker.node import inputs as given
+from mqbroker.node.values import inputs as given
 from mqbroker.wire.frames import frame_at
 from mqbroker.wire.performatives import Accepted, Disposition, Transfer
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from mqbroker.node.canary import RUNS_MAX
+from mqbroker.node.cluster.canary import RUNS_MAX
 
 from tests.support.cluster_stage import ClusterNode, ClusterStage, node_id_of
 from tests.support.stage import Stage
@@ -151,7 +151,7 @@ def test_a_member_without_a_link_is_missing(monkeypatch: pytest.MonkeyPatch) -> 
     cluster.node("b", ["c"])
     cluster.node("c", ["b"])
     cluster.wait(2_000)
-    monkeypatch.setattr("mqbroker.node.cluster_connection.BRIDGES_MAX", 1)
+    monkeypatch.setattr("mqbroker.node.cluster.cluster_connection.BRIDGES_MAX", 1)
     a = cluster.node("a", ["b"])
     cluster.wait(2_000)
     found = answer(cluster, a, a.ask("cluster-canary"))

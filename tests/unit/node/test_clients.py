@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 from mqbroker.base.errors import Refused
-from mqbroker.core.permissions import CONSUME, Actor
-from mqbroker.core.queue import Client, Filter, Queue, Segment
-from mqbroker.core.selector import compile_selector
-from mqbroker.node import inputs as given
-from mqbroker.node.clients import join
+from mqbroker.core.address.permissions import CONSUME, Actor
+from mqbroker.core.queue.queue import Client, Filter, Queue, Segment
+from mqbroker.core.selector.selector import compile_selector
+from mqbroker.node.amqp.clients import join
+from mqbroker.node.values import inputs as given
 from mqbroker.wire.performatives import Attach, Source, Target
 
 from tests.support import frames

@@ -14,13 +14,14 @@ from mqbroker.base.errors import Bug, PeerFault, Refused, StorageFault
 from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level, Notice
 from mqbroker.cluster.discovery import group
-from mqbroker.core.settings import Settings
-from mqbroker.core.store import Store
-from mqbroker.node import accepted_peer, termini
-from mqbroker.node.containment import CONDITION, TOLD_MAX, TOLD_NS, place_of
-from mqbroker.node.inputs import Datagram, Received, Slipped
-from mqbroker.node.timers import Timers
-from mqbroker.node.turns import STEP_WORK
+from mqbroker.core.address.settings import Settings
+from mqbroker.core.store.store import Store
+from mqbroker.node.amqp import accepted_peer
+from mqbroker.node.amqp.turns import STEP_WORK
+from mqbroker.node.broker.broker import termini
+from mqbroker.node.broker.containment import CONDITION, TOLD_MAX, TOLD_NS, place_of
+from mqbroker.node.values.inputs import Datagram, Received, Slipped
+from mqbroker.node.values.timers import Timers
 from mqbroker.wire.performatives import Accepted, Attach, Begin, Disposition, SaslInit
 from mqbroker.wire.types import Symbol
 
@@ -345,7 +346,7 @@ def test_the_place_names_the_last_frames_of_ours() -> None:
 
     with pytest.raises(AttributeError) as caught:
         innermost()
-    assert place_of(caught.value).startswith("core/settings.py:")
+    assert place_of(caught.value).startswith("core/address/settings.py:")
     assert "/" not in place_of(caught.value).split(":")[0].removeprefix("core/")
 
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from mqbroker.amqp import events as told
 from mqbroker.amqp.links import ReceiverLink, SenderLink
-from mqbroker.core.remote_binding import cluster_name_of
-from mqbroker.node.canary import ADDRESS as CANARY
-from mqbroker.node.forwards import ROUTE, SOURCE, STORE_AND_FORWARD
-from mqbroker.node.inputs import OptionsChanged
+from mqbroker.core.cluster.remote_binding import cluster_name_of
+from mqbroker.node.cluster.canary import ADDRESS as CANARY
+from mqbroker.node.cluster.forwards import ROUTE, SOURCE, STORE_AND_FORWARD
+from mqbroker.node.values.inputs import OptionsChanged
 from mqbroker.wire.encode import encode_value
 from mqbroker.wire.performatives import (
     Accepted,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hmac
 
 from mqbroker.config.users import make_verifier, password_matches
-from mqbroker.node.accounts import Accounts
-from mqbroker.node.credentials import CLUSTER_USER, password_of, verifier_of
+from mqbroker.node.values.accounts import Accounts
+from mqbroker.node.values.credentials import CLUSTER_USER, password_of, verifier_of
 
 from tests.support.cluster_stage import KEY, OTHER_KEY
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from mqbroker.config.options import BrokerFile, to_slices
-from mqbroker.node import inputs as given
+from mqbroker.node.values import inputs as given
 
 from tests.golden.conversation import Conversation, ScriptStage
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from mqbroker.core.dispatch import PIECES_MAX
-from mqbroker.node import inputs as given
-from mqbroker.node.broker import DISPATCH_BESIDE_MAX, DISPATCH_MAX, PIECE_COST
+from mqbroker.core.queue.dispatch import PIECES_MAX
+from mqbroker.node.broker.broker import DISPATCH_BESIDE_MAX, DISPATCH_MAX, PIECE_COST
+from mqbroker.node.values import inputs as given
 from mqbroker.wire.performatives import Accepted, Disposition, Flow, Modified, Rejected, Released, Transfer
 
 from tests.support import frames

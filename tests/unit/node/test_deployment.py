@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from mqbroker.config.load import parse
 from mqbroker.config.slices import BrokerOptions
-from mqbroker.core.configured import faults_of
-from mqbroker.node import inputs as given
+from mqbroker.core.address.configured import faults_of
+from mqbroker.node.values import inputs as given
 
 from tests.golden.conversation import Conversation, ScriptStage
 from tests.unit.admin.site import Site

@@ -12,8 +12,8 @@ from mqbroker.cluster.discovery.announcement import Announcement
 from mqbroker.cluster.discovery.datagram import derive_key, unseal
 from mqbroker.config.options import BrokerFile, to_slices
 from mqbroker.config.slices import BrokerOptions
-from mqbroker.node import inputs as given
-from mqbroker.node.effects import JoinGroup, RelayRecord, SendDatagram
+from mqbroker.node.values import inputs as given
+from mqbroker.node.values.effects import JoinGroup, RelayRecord, SendDatagram
 
 from tests.support.stage import Stage, options_with
 

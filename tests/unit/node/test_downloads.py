@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from mqbroker.amqp import events as told
-from mqbroker.node import inputs as given
-from mqbroker.node import large_messages
+from mqbroker.node.amqp import large_messages
+from mqbroker.node.values import inputs as given
 from mqbroker.wire.performatives import (
     Accepted,
     Flow,

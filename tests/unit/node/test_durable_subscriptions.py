@@ -5,7 +5,7 @@ moment in which its end is answered.
 from __future__ import annotations
 
 import pytest
-from mqbroker.node import inputs as given
+from mqbroker.node.values import inputs as given
 from mqbroker.wire.performatives import Attach, Detach, Flow, Source, Target
 from mqbroker.wire.types import Symbol
 

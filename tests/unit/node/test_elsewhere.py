@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from mqbroker.config.slices import ConnectorOptions
-from mqbroker.node.elsewhere import ELSEWHERE_MAX
+from mqbroker.node.cluster.elsewhere import ELSEWHERE_MAX
 from mqbroker.wire.performatives import Open
 
 from tests.support import frames

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from mqbroker.core.address import MULTICAST
-from mqbroker.core.kinds import kind_of
-from mqbroker.core.leaving import HOLD_MS
+from mqbroker.core.address.address import MULTICAST
+from mqbroker.core.queue.kinds import kind_of
+from mqbroker.core.store.leaving import HOLD_MS
 from mqbroker.wire.sections import Header, Properties
 
 from tests.support.cluster_stage import ClusterNode, ClusterStage, node_id_of

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from mqbroker.amqp import work
 from mqbroker.cluster.notices import BindingAdded, BindingRemoved, ConsumerClosed, ConsumerCreated, Notice, encode
-from mqbroker.node import inputs as given
-from mqbroker.node.handshake import Hello
-from mqbroker.node.notice_links import NOTICES, _section
-from mqbroker.node.turns import CALM_WORK, FEW_WORK
+from mqbroker.node.amqp.turns import CALM_WORK, FEW_WORK
+from mqbroker.node.cluster.notice_links import NOTICES, _section
+from mqbroker.node.values import inputs as given
+from mqbroker.node.values.handshake import Hello
 from mqbroker.wire.frames import EMPTY_FRAME
 from mqbroker.wire.performatives import Attach, Begin, Open, Source, Target, Transfer
 

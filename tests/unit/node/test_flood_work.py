@@ -10,8 +10,8 @@ from itertools import combinations
 
 import pytest
 from mqbroker.amqp import work
-from mqbroker.node import inputs as given
-from mqbroker.node.turns import BESIDE_WORK, TURN_WORK, UNHEARD_BYTES_MAX, UNREAD_BYTES_MAX
+from mqbroker.node.amqp.turns import BESIDE_WORK, TURN_WORK, UNHEARD_BYTES_MAX, UNREAD_BYTES_MAX
+from mqbroker.node.values import inputs as given
 from mqbroker.wire import composites
 from mqbroker.wire.frames import EMPTY_FRAME
 from mqbroker.wire.performatives import Attach, Disposition

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 from mqbroker.admin.metrics import of_node
-from mqbroker.core.leaving import HOLD_MS
-from mqbroker.node import inputs as given
-from mqbroker.node.abandoned import TAKEN_MAX
+from mqbroker.core.store.leaving import HOLD_MS
+from mqbroker.node.cluster.abandoned import TAKEN_MAX
+from mqbroker.node.values import inputs as given
 from mqbroker.wire.performatives import Rejected
 from mqbroker.wire.sections import Header
 from mqbroker.wire.types import Described, Symbol

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from mqbroker.core.address import MULTICAST
-from mqbroker.core.kinds import kind_of
-from mqbroker.core.remote_binding import RemoteBinding
+from mqbroker.core.address.address import MULTICAST
+from mqbroker.core.cluster.remote_binding import RemoteBinding
+from mqbroker.core.queue.kinds import kind_of
 
 from tests.support.cluster_stage import ClusterNode, ClusterStage, node_id_of
 from tests.support.large_messages import Producer

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 from mqbroker.config.slices import DivertOptions
-from mqbroker.core import gathering
-from mqbroker.core.diverts import Diverts
-from mqbroker.core.gathering import BYTES_MAX, COUNT_MAX, MESSAGE_BYTES_MAX
-from mqbroker.node import inputs as given
+from mqbroker.core.address.address import gathering
+from mqbroker.core.address.diverts import Diverts
+from mqbroker.core.address.gathering import BYTES_MAX, COUNT_MAX, MESSAGE_BYTES_MAX
+from mqbroker.node.values import inputs as given
 from mqbroker.wire.performatives import (
     Accepted,
     Declare,

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from mqbroker.amqp import events as told
 from mqbroker.cluster.notices import PROPOSAL, GroupNotice
-from mqbroker.core import pins
-from mqbroker.node.grouping import GroupingHandler
+from mqbroker.core.cluster import pins
+from mqbroker.node.cluster.grouping import GroupingHandler
 from mqbroker.wire.performatives import Accepted, Attach, Rejected, Source, Target
 from mqbroker.wire.run import single
 from mqbroker.wire.sections import Properties, build_message

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from mqbroker.cluster.discovery.announcement import Connector
-from mqbroker.node.handshake import TTL_MS_MAX, TTL_MS_MIN, Hello, Verdict, connector_of, hello_of, verdict
+from mqbroker.node.values.handshake import TTL_MS_MAX, TTL_MS_MIN, Hello, Verdict, connector_of, hello_of, verdict
 from mqbroker.wire.performatives import Open
 from mqbroker.wire.types import Symbol
 

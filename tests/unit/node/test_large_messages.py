@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from mqbroker.base.errors import StorageFault
-from mqbroker.core.message_view import MessageView
-from mqbroker.node import inputs as given
+from mqbroker.core.queue.message_view import MessageView
+from mqbroker.node.values import inputs as given
 from mqbroker.wire.performatives import Accepted, Modified
 from mqbroker.wire.scan import DATA
 from mqbroker.wire.sections import Header, Properties, build_message, decode_header, encode_section

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from mqbroker.config.slices import ConnectorOptions
-from mqbroker.node import inputs as given
-from mqbroker.node.effects import Connect
+from mqbroker.node.values import inputs as given
+from mqbroker.node.values.effects import Connect
 
 from tests.support.cluster_stage import PORT, ClusterNode, ClusterStage, node_id_of, options_for
 

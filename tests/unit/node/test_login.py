@@ -11,8 +11,8 @@ from mqbroker.amqp import events as told
 from mqbroker.amqp.certificate import Certificate
 from mqbroker.amqp.sasl import Client
 from mqbroker.config.users import Verifier, make_verifier
-from mqbroker.node import inputs as given
-from mqbroker.node.login_delays import DELAY_MS, WAITING_MAX
+from mqbroker.node.values import inputs as given
+from mqbroker.node.values.login_delays import DELAY_MS, WAITING_MAX
 from mqbroker.wire.performatives import Begin, Open, SaslMechanisms, SaslOutcome
 
 from tests.support import frames

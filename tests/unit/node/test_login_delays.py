@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from mqbroker.base.time import NS_PER_MS
-from mqbroker.node.login_delays import ENTRIES_MAX, FORGOTTEN_MS, WAITING_MAX, LoginDelays, network_of
+from mqbroker.node.values.login_delays import ENTRIES_MAX, FORGOTTEN_MS, WAITING_MAX, LoginDelays, network_of
 
 APP = ("192.0.2.1", "app")
 

@@ -6,9 +6,9 @@ import hashlib
 
 import pytest
 from mqbroker.config.users import Verifier, make_verifier
-from mqbroker.node import inputs as given
-from mqbroker.node.effects import Derive
-from mqbroker.node.login_delays import DELAY_MS
+from mqbroker.node.values import inputs as given
+from mqbroker.node.values.effects import Derive
+from mqbroker.node.values.login_delays import DELAY_MS
 from mqbroker.wire.performatives import SaslOutcome
 
 from tests.support import frames

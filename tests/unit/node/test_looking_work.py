@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from mqbroker.node import inputs as given
+from mqbroker.node.values import inputs as given
 from mqbroker.wire.performatives import Attach, Source, Target
 from mqbroker.wire.run import single
 from mqbroker.wire.sections import build_message

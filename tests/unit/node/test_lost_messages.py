@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from mqbroker.core.leaving import HOLD_MS
+from mqbroker.core.store.leaving import HOLD_MS
 from mqbroker.wire.performatives import Attach, Source, Target
 from mqbroker.wire.types import Symbol
 

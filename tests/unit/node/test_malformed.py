@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from mqbroker.core.remote_binding import cluster_name_of
-from mqbroker.node.forwards import NUMBERED, ROUTE, SOURCE, STORE_AND_FORWARD
+from mqbroker.core.cluster.remote_binding import cluster_name_of
+from mqbroker.node.cluster.forwards import NUMBERED, ROUTE, SOURCE, STORE_AND_FORWARD
 from mqbroker.wire.performatives import (
     Accepted,
     Attach,

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from mqbroker.amqp.session import FIRST_ID, MARK, NUMBER_MAX
-from mqbroker.core.marks import Marks
-from mqbroker.node.effects import Send
+from mqbroker.core.cluster.marks import Marks
+from mqbroker.node.values.effects import Send
 from mqbroker.wire.types import ULong
 
 from tests.support.cluster_stage import ClusterNode, ClusterStage

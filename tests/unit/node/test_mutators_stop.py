@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from mqbroker.base.look import LOOK
-from mqbroker.node.containment import Containment
+from mqbroker.node.broker.containment import Containment
 
 from tests.contract.test_mutators import found, is_exempt
 from tests.golden.conversation import play as play_node

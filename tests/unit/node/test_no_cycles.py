@@ -10,8 +10,8 @@ from collections.abc import Callable
 import pytest
 from mqbroker.amqp import sasl
 from mqbroker.config.users import make_verifier
-from mqbroker.core import selector_grammar
-from mqbroker.node import inputs as given
+from mqbroker.core.selector.selector import selector_grammar
+from mqbroker.node.values import inputs as given
 from mqbroker.wire.performatives import (
     Accepted,
     Attach,

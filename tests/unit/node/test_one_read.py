@@ -6,8 +6,8 @@ import random
 
 import pytest
 from mqbroker.amqp.links import SenderLink
-from mqbroker.node.broker import FEW_BYTES
-from mqbroker.node.effects import Send
+from mqbroker.node.broker.broker import FEW_BYTES
+from mqbroker.node.values.effects import Send
 from mqbroker.wire.run import single
 from mqbroker.wire.sections import build_message
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from mqbroker.amqp import work
 from mqbroker.base.time import NS_PER_MS
-from mqbroker.core.dispatch import DROPPED_MAX
-from mqbroker.core.overdue import LOOKS_PER_MS
-from mqbroker.node import inputs as given
-from mqbroker.node.timers import FIRED_MAX
-from mqbroker.node.turns import ALONE_WORK
+from mqbroker.core.queue.dispatch import DROPPED_MAX
+from mqbroker.core.queue.overdue import LOOKS_PER_MS
+from mqbroker.node.amqp.turns import ALONE_WORK
+from mqbroker.node.values import inputs as given
+from mqbroker.node.values.timers import FIRED_MAX
 from mqbroker.wire.composites import encode_composite
 from mqbroker.wire.run import single
 from mqbroker.wire.scan import MESSAGE_ANNOTATIONS

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from mqbroker.admin import metrics
 from mqbroker.config.slices import DivertOptions
-from mqbroker.core.diverts import Diverts
+from mqbroker.core.address.diverts import Diverts
 
 from tests.golden.conversation import Conversation, ScriptStage
 from tests.support.stage import Stage, options_with

@@ -9,8 +9,8 @@ import pytest
 from mqbroker.amqp.sasl import Client
 from mqbroker.base.errors import Refused
 from mqbroker.config.users import make_verifier
-from mqbroker.core.permissions import Actor, Permissions
-from mqbroker.node import inputs as given
+from mqbroker.core.address.permissions import Actor, Permissions
+from mqbroker.node.values import inputs as given
 
 from tests.golden.conversation import Conversation, ScriptStage
 from tests.support.stage import options_with

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from mqbroker.config.load import parse
 from mqbroker.config.slices import BrokerOptions
-from mqbroker.node.prefixes import Place, Prefixes
+from mqbroker.node.values.prefixes import Place, Prefixes
 from mqbroker.wire.performatives import (
     Accepted,
     Attach,

@@ -12,9 +12,9 @@ from mqbroker.amqp.sasl import Client
 from mqbroker.base.errors import Refused
 from mqbroker.config.options import BrokerFile, to_slices
 from mqbroker.config.users import make_verifier
-from mqbroker.core.store import Store
-from mqbroker.node import inputs as given
-from mqbroker.node.seldom import KEYS_MAX, PERIOD_NS
+from mqbroker.core.store.store import Store
+from mqbroker.node.values import inputs as given
+from mqbroker.node.values.seldom import KEYS_MAX, PERIOD_NS
 from mqbroker.wire.performatives import Open
 
 from tests.golden.conversation import Conversation, ScriptStage

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from mqbroker.base.time import NS_PER_MS
-from mqbroker.node import inputs as given
+from mqbroker.node.values import inputs as given
 from mqbroker.wire.frames import EMPTY_FRAME
 from mqbroker.wire.performatives import Disposition
 

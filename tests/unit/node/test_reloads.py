@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mqbroker.config.users import make_verifier
-from mqbroker.node import inputs as given
+from mqbroker.node.values import inputs as given
 
 from tests.support.stage import Stage, options_with
 from tests.unit.admin.site import Site

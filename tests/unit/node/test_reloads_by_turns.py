@@ -9,10 +9,10 @@ import pytest
 from mqbroker.amqp import work
 from mqbroker.config.slices import AddressOptions, BrokerOptions, QueueOptions
 from mqbroker.config.users import make_verifier
-from mqbroker.core.configured import FORCE
-from mqbroker.node import inputs as given
-from mqbroker.node.reloads import AT_ONCE, WAITING_MAX
-from mqbroker.node.turns import ALONE_WORK
+from mqbroker.core.address.configured import FORCE
+from mqbroker.node.amqp.turns import ALONE_WORK
+from mqbroker.node.broker.reloads import AT_ONCE, WAITING_MAX
+from mqbroker.node.values import inputs as given
 from mqbroker.wire.performatives import Attach, Detach
 
 from tests.support import frames

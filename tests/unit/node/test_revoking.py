@@ -10,7 +10,7 @@ import pytest
 from mqbroker.amqp.events import Dead
 from mqbroker.amqp.sasl import Client
 from mqbroker.config.users import CLUSTER_ROLE, Verifier, make_verifier
-from mqbroker.node import inputs as given
+from mqbroker.node.values import inputs as given
 
 from tests.support import frames
 from tests.support.stage import Stage, Talker, options_with

@@ -19,11 +19,11 @@ from mqbroker.config.options import BrokerFile, to_slices
 from mqbroker.config.routing import ConnectionRouterTable, connection_router
 from mqbroker.config.slices import ConnectorOptions
 from mqbroker.config.users import make_verifier
-from mqbroker.core import routes
-from mqbroker.core.exchange import Importer, rows_of
+from mqbroker.core.address.address import routes
+from mqbroker.core.store.exchange import Importer, rows_of
 from mqbroker.journal.plan import Journal
 from mqbroker.journal.recovered import Recovered
-from mqbroker.node import inputs as given
+from mqbroker.node.values import inputs as given
 from mqbroker.wire.performatives import Attach, Begin, Close, Open
 
 from tests.sim.disk import Faults, SimDisk

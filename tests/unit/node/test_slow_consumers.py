@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from mqbroker.node import inputs as given
+from mqbroker.node.values import inputs as given
 from mqbroker.wire.performatives import Accepted
 
 from tests.support import frames

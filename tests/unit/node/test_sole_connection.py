@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mqbroker.amqp.events import Dead, Opened
-from mqbroker.node import inputs as given
+from mqbroker.node.values import inputs as given
 from mqbroker.wire.performatives import Open
 from mqbroker.wire.types import Symbol
 

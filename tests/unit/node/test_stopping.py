@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from mqbroker.base.time import NS_PER_MS
-from mqbroker.node import inputs as given
+from mqbroker.node.values import inputs as given
 from mqbroker.wire.run import single
 from mqbroker.wire.sections import Header, build_message
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from mqbroker.node import inputs as given
+from mqbroker.node.values import inputs as given
 from mqbroker.wire.performatives import Accepted, Attach, Source, Target, TransactionalState
 from mqbroker.wire.sections import build_message
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 from mqbroker.amqp import work
-from mqbroker.core.gathering import COUNT_MAX
-from mqbroker.node import inputs as given
+from mqbroker.core.address.gathering import COUNT_MAX
+from mqbroker.node.values import inputs as given
 from mqbroker.wire.performatives import (
     Accepted,
     Declare,

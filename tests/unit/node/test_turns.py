@@ -7,10 +7,10 @@ from itertools import pairwise
 import pytest
 from mqbroker.amqp import work
 from mqbroker.base.time import NS_PER_MS
-from mqbroker.node import inputs as given
-from mqbroker.node import turns
-from mqbroker.node.effects import Batch, PauseReading, Send
-from mqbroker.node.turns import ALONE_WORK, LOST_BESIDE_WORK, LOST_WORK, TURN_WORK, UNREAD_BYTES_MAX
+from mqbroker.node.amqp import turns
+from mqbroker.node.amqp.turns import ALONE_WORK, LOST_BESIDE_WORK, LOST_WORK, TURN_WORK, UNREAD_BYTES_MAX
+from mqbroker.node.values import inputs as given
+from mqbroker.node.values.effects import Batch, PauseReading, Send
 from mqbroker.wire.frames import EMPTY_FRAME
 from mqbroker.wire.performatives import (
     Attach,

@@ -6,7 +6,7 @@ import random
 
 import pytest
 from mqbroker.amqp import events as told
-from mqbroker.node.effects import FinishLarge, WriteLarge
+from mqbroker.node.values.effects import FinishLarge, WriteLarge
 from mqbroker.wire.large import HEAD_BYTES_MAX
 from mqbroker.wire.performatives import (
     Accepted,
@@ -156,7 +156,7 @@ def test_a_producer_that_is_lost_has_not_published_what_is_not_finished() -> Non
 
 
 def test_a_slow_disk_stops_the_reading_and_not_for_good(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mqbroker.node.uploads.UPLOAD_BYTES_MAX", 10_000)
+    monkeypatch.setattr("mqbroker.node.amqp.uploads.UPLOAD_BYTES_MAX", 10_000)
     stage = stage_of()
     conn = stage.accept()
     stage.talk(conn, frames.anonymous() + frames.opened() + frames.begun() + frames.sender())

@@ -8,10 +8,10 @@ from mqbroker.admin import listing
 from mqbroker.admin.arguments import argument, check_names
 from mqbroker.admin.queues import ROUTING_TYPES, attributes_of, evict
 from mqbroker.base.errors import Refused
-from mqbroker.core.address import Address
-from mqbroker.node.broker import Broker
-from mqbroker.node.eviction import evict_producers, producers_at
-from mqbroker.node.inputs import AdminRequest
+from mqbroker.core.address.address import Address
+from mqbroker.node.amqp.eviction import evict_producers, producers_at
+from mqbroker.node.broker.broker import Broker
+from mqbroker.node.values.inputs import AdminRequest
 
 
 def show_all(broker: Broker, request: AdminRequest) -> None:

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from mqbroker.base.errors import Refused
-from mqbroker.core.configured import declares
-from mqbroker.core.queue import Queue
-from mqbroker.core.selector import Selector, compile_selector
-from mqbroker.node.broker import Broker
-from mqbroker.node.inputs import AdminRequest
+from mqbroker.core.address.configured import declares
+from mqbroker.core.queue.queue import Queue
+from mqbroker.core.selector.selector import Selector, compile_selector
+from mqbroker.node.broker.broker import Broker
+from mqbroker.node.values.inputs import AdminRequest
 
 STORE_AND_FORWARD: Final = "store_and_forward"  # says that messages for another node are meant
 CONFIGURED: Final = "configured"  # says that a queue is meant that the file of options declares

@@ -13,14 +13,14 @@ from typing import Any
 
 from mqbroker.admin.arguments import argument, check_names, number, queue_named, selector_of
 from mqbroker.base.errors import Refused
-from mqbroker.core.backlog import PRIORITY_MAX, rank_of
-from mqbroker.core.dispatch import view_of
-from mqbroker.core.page_look import PageLook
-from mqbroker.core.queue import Queue, Segment
-from mqbroker.core.selector import Selector
-from mqbroker.node.broker import Broker
-from mqbroker.node.inputs import AdminRequest
-from mqbroker.node.shown import shown
+from mqbroker.core.paging.page_look import PageLook
+from mqbroker.core.queue.backlog import PRIORITY_MAX, rank_of
+from mqbroker.core.queue.dispatch import view_of
+from mqbroker.core.queue.queue import Queue, Segment
+from mqbroker.core.selector.selector import Selector
+from mqbroker.node.broker.broker import Broker
+from mqbroker.node.values.inputs import AdminRequest
+from mqbroker.node.values.shown import shown
 
 LIMIT_MAX = 1_000
 LIMIT = 100

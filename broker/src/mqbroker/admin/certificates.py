@@ -16,7 +16,7 @@ from typing import Any
 
 from mqbroker.base.notice import Level, Notice
 from mqbroker.config.lifetimes import DAY_S, error_s, warning_s
-from mqbroker.node.inputs import Ending
+from mqbroker.node.values.inputs import Ending
 
 REMEDY = "replace the file, as `mqctl tls rotate` and `mqctl rollout` do, and reload the broker"
 

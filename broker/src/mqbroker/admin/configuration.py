@@ -11,8 +11,8 @@ from mqbroker.config.catalogue import REPEATED_TABLES
 from mqbroker.config.compare import Verdict, changes
 from mqbroker.config.declaring import toml_name
 from mqbroker.config.slices import AddressMatch, AddressSettingsOptions, BrokerOptions
-from mqbroker.node.broker import Broker
-from mqbroker.node.inputs import AdminRequest
+from mqbroker.node.broker.broker import Broker
+from mqbroker.node.values.inputs import AdminRequest
 
 
 def show(broker: Broker, request: AdminRequest) -> None:

@@ -14,10 +14,10 @@ from mqbroker.amqp.links import ReceiverLink, SenderLink
 from mqbroker.amqp.session import Session
 from mqbroker.base.errors import Refused
 from mqbroker.base.time import NS_PER_MS
-from mqbroker.core.quotas import NOTHING
-from mqbroker.node.broker import Broker
-from mqbroker.node.inputs import AdminRequest
-from mqbroker.node.peer import Peer
+from mqbroker.core.address.quotas import NOTHING
+from mqbroker.node.amqp.peer import Peer
+from mqbroker.node.broker.broker import Broker
+from mqbroker.node.values.inputs import AdminRequest
 
 ROWS_MAX = 10_000
 WHO = ("connection", "user", "container_id")

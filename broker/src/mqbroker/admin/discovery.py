@@ -9,8 +9,8 @@ from mqbroker.cluster.discovery.broadcaster import Broadcaster
 from mqbroker.cluster.discovery.datagram import Drop
 from mqbroker.cluster.discovery.group import DiscoveryGroup
 from mqbroker.cluster.discovery.places import place_of
-from mqbroker.node.broker import Broker
-from mqbroker.node.inputs import AdminRequest
+from mqbroker.node.broker.broker import Broker
+from mqbroker.node.values.inputs import AdminRequest
 
 # What is dropped without anything being wrong. By gossip the same record comes by many ways.
 EVERYDAY = {

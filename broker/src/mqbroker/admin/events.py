@@ -5,8 +5,8 @@ from __future__ import annotations
 from mqbroker.admin.arguments import argument, check_names, number
 from mqbroker.base.errors import Refused
 from mqbroker.base.notice import Level
-from mqbroker.node.broker import Broker
-from mqbroker.node.inputs import AdminRequest
+from mqbroker.node.broker.broker import Broker
+from mqbroker.node.values.inputs import AdminRequest
 
 LIMIT_MAX = 2_000
 LIMIT = 100

@@ -7,10 +7,10 @@ from typing import Any
 
 from mqbroker.admin.arguments import argument, check_names, number
 from mqbroker.base.time import NS_PER_MS
-from mqbroker.core.pins import PINS_MAX, Key, Pin
-from mqbroker.node.broker import Broker
-from mqbroker.node.grouping import NODE_ID_SIZE, GroupingHandler
-from mqbroker.node.inputs import AdminRequest
+from mqbroker.core.cluster.pins import PINS_MAX, Key, Pin
+from mqbroker.node.broker.broker import Broker
+from mqbroker.node.cluster.grouping import NODE_ID_SIZE, GroupingHandler
+from mqbroker.node.values.inputs import AdminRequest
 
 ROWS_MAX = 10_000
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from mqbroker.cluster.rivals import NEW_ID, REMEDY, WHY
 from mqbroker.config.slices import JournalOptions
-from mqbroker.node.broker import Broker
+from mqbroker.node.broker.broker import Broker
 
 ACTIVE, STOPPING = "active", "stopping"
 JOURNAL_FILES_FREE_MIN = 2  # the next one is made while the current one fills

@@ -8,8 +8,8 @@ from typing import Any
 
 from mqbroker.admin.arguments import argument, check_names, selector_of
 from mqbroker.base.errors import PeerFault, Refused
-from mqbroker.node.broker import Broker
-from mqbroker.node.inputs import AdminRequest
+from mqbroker.node.broker.broker import Broker
+from mqbroker.node.values.inputs import AdminRequest
 from mqbroker.wire.sections import Header, Properties, build_message
 
 SEND_COUNT_MAX = 10_000

@@ -18,9 +18,9 @@ from mqbroker.base.histogram import Histogram
 from mqbroker.base.native import NATIVE
 from mqbroker.base.time import NS_PER_S
 from mqbroker.cluster.discovery.datagram import Drop
-from mqbroker.node.bridge_states import State
-from mqbroker.node.broker import Broker
-from mqbroker.node.inputs import Ending
+from mqbroker.node.broker.broker import Broker
+from mqbroker.node.values.bridge_states import State
+from mqbroker.node.values.inputs import Ending
 
 OBJECTS_MAX = 100_000  # queues and addresses that one answer names; above, only sums are given
 

@@ -20,20 +20,20 @@ from mqbroker.admin.arguments import (
     selector_of,
 )
 from mqbroker.base.errors import PeerFault, Refused
-from mqbroker.core.address import Address
-from mqbroker.core.dispatch import view_of
-from mqbroker.core.leaving_reasons import MOVED, PURGED
-from mqbroker.core.message_view import MessageView
-from mqbroker.core.meter import Meter
-from mqbroker.core.moved import ORIGIN_QUEUE, retried, transferred
-from mqbroker.core.paged_picking import PagedPicker
-from mqbroker.core.picking import Budget
-from mqbroker.core.qualified import alone_at
-from mqbroker.core.queue import Queue, Segment
-from mqbroker.core.selector import Selector
-from mqbroker.core.tally import Tally
-from mqbroker.node.broker import Broker
-from mqbroker.node.inputs import AdminRequest
+from mqbroker.core.address.address import Address
+from mqbroker.core.address.qualified import alone_at
+from mqbroker.core.paging.paged_picking import PagedPicker
+from mqbroker.core.queue.dispatch import view_of
+from mqbroker.core.queue.leaving_reasons import MOVED, PURGED
+from mqbroker.core.queue.message_view import MessageView
+from mqbroker.core.queue.meter import Meter
+from mqbroker.core.queue.moved import ORIGIN_QUEUE, retried, transferred
+from mqbroker.core.queue.picking import Budget
+from mqbroker.core.queue.queue import Queue, Segment
+from mqbroker.core.selector.selector import Selector
+from mqbroker.core.store.tally import Tally
+from mqbroker.node.broker.broker import Broker
+from mqbroker.node.values.inputs import AdminRequest
 from mqbroker.wire.parts import ORIGIN_ADDRESS, parts_of
 from mqbroker.wire.run import Run
 

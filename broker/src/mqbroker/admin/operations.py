@@ -74,8 +74,8 @@ from mqbroker.admin import (
 )
 from mqbroker.admin.arguments import is_text
 from mqbroker.base.errors import PeerFault, Refused
-from mqbroker.node.broker import Broker
-from mqbroker.node.inputs import AdminRequest
+from mqbroker.node.broker.broker import Broker
+from mqbroker.node.values.inputs import AdminRequest
 
 
 def perform(broker: Broker, request: AdminRequest) -> None:

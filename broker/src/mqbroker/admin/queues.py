@@ -15,13 +15,12 @@ from mqbroker.admin.arguments import (
     queue_named,
 )
 from mqbroker.base.errors import Refused
-from mqbroker.core import consuming
-from mqbroker.core.address import FULLY_QUALIFIED
-from mqbroker.core.kinds import kind_of
-from mqbroker.core.queue import Queue, QueueKind
-from mqbroker.node import eviction
-from mqbroker.node.broker import Broker
-from mqbroker.node.inputs import AdminRequest
+from mqbroker.core.address.address import FULLY_QUALIFIED, consuming
+from mqbroker.core.queue.kinds import kind_of
+from mqbroker.core.queue.queue import Queue, QueueKind
+from mqbroker.node.amqp import eviction
+from mqbroker.node.broker.broker import Broker
+from mqbroker.node.values.inputs import AdminRequest
 
 ROUTING_TYPES = ("anycast", "multicast")
 # Names of arguments and of what `queue-show` answers -> fields of QueueKind that a user may choose.

@@ -6,9 +6,9 @@ from typing import Any
 
 from mqbroker.admin import listing
 from mqbroker.admin.arguments import check_names
-from mqbroker.core.quotas import ADDRESSES, QUEUES
-from mqbroker.node.broker import Broker
-from mqbroker.node.inputs import AdminRequest
+from mqbroker.core.address.quotas import ADDRESSES, QUEUES
+from mqbroker.node.broker.broker import Broker
+from mqbroker.node.values.inputs import AdminRequest
 
 
 def show_all(broker: Broker, request: AdminRequest) -> None:

@@ -10,8 +10,8 @@ from mqbroker.admin.topology import links
 from mqbroker.base.native import IS_NATIVE
 from mqbroker.base.notice import Level
 from mqbroker.base.time import NS_PER_MS
-from mqbroker.node.broker import Broker
-from mqbroker.node.inputs import AdminRequest, Stop
+from mqbroker.node.broker.broker import Broker
+from mqbroker.node.values.inputs import AdminRequest, Stop
 
 
 def show(broker: Broker, request: AdminRequest) -> None:

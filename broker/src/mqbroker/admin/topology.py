@@ -7,12 +7,12 @@ from typing import Any
 from mqbroker.admin.arguments import argument, check_names, number
 from mqbroker.base.errors import Refused
 from mqbroker.base.time import NS_PER_MS
-from mqbroker.core.queue import Queue
-from mqbroker.node.abandoned import DEAD_LETTER
-from mqbroker.node.bridge import Bridge
-from mqbroker.node.broker import Broker
-from mqbroker.node.cluster_connection import ClusterConnection
-from mqbroker.node.inputs import AdminRequest
+from mqbroker.core.queue.queue import Queue
+from mqbroker.node.broker.broker import Broker
+from mqbroker.node.cluster.abandoned import DEAD_LETTER
+from mqbroker.node.cluster.bridge import Bridge
+from mqbroker.node.cluster.cluster_connection import ClusterConnection
+from mqbroker.node.values.inputs import AdminRequest
 
 REROUTE = "reroute"
 CANARY_MS, CANARY_MS_MAX = 5_000, 60_000

@@ -112,7 +112,7 @@ def checked(file: Path, text: str | None = None) -> BrokerOptions:
 
 
 def _selector_faults(options: BrokerOptions) -> list[ConfigFault]:
-    from mqbroker.core import configured, diverts
+    from mqbroker.core.address.address import configured, diverts
 
     return configured.faults_of(options.addresses) + diverts.faults_of(options.diverts)
 

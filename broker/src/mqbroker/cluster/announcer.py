@@ -34,7 +34,7 @@ from mqbroker.cluster.notices import (
     encode,
 )
 from mqbroker.cluster.remote_table import Counts, counts_of
-from mqbroker.core.remote_binding import RemoteBinding, cluster_name_of
+from mqbroker.core.cluster.remote_binding import RemoteBinding, cluster_name_of
 
 BACKLOG_MAX: Final = 10_000  # notices
 BACKLOG_BYTES_MAX: Final = 4 * 2**20

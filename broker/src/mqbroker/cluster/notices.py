@@ -27,7 +27,7 @@ from mqbroker.cluster.fields import (
     object_in,
     text_of,
 )
-from mqbroker.core.remote_binding import cluster_name_of
+from mqbroker.core.cluster.remote_binding import cluster_name_of
 
 NOTICE_BYTES_MAX: Final = 64 * 1024
 CONNECTORS_MAX: Final = 8

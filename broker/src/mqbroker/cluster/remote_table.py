@@ -32,8 +32,8 @@ from mqbroker.cluster.notices import (
     Reset,
     ResetComplete,
 )
-from mqbroker.core.address import ANYCAST
-from mqbroker.core.remote_binding import RemoteBinding
+from mqbroker.core.address.address import ANYCAST
+from mqbroker.core.cluster.remote_binding import RemoteBinding
 
 BINDINGS_MAX: Final = 100_000  # of one neighbour
 CIRCLES_MAX: Final = 3

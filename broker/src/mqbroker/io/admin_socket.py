@@ -24,8 +24,8 @@ from mqbroker.base.errors import ConfigFault
 from mqbroker.io.admin_lines import LineWriter
 from mqbroker.io.log import Log
 from mqbroker.io.loop import NodeLoop
-from mqbroker.node.effects import AdminReply
-from mqbroker.node.inputs import AdminClosed, AdminRequest
+from mqbroker.node.values.effects import AdminReply
+from mqbroker.node.values.inputs import AdminClosed, AdminRequest
 
 LINE_BYTES_MAX = 16 << 20
 REQUESTS_MAX = 64

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 
 from mqbroker.admin.certificates import Warnings
 from mqbroker.io.log import Log
-from mqbroker.node.inputs import CertificatesInUse, Ending, Input
+from mqbroker.node.values.inputs import CertificatesInUse, Ending, Input
 
 # More often than it is told, so that a host that slept, or whose clock was set, does not lose a day.
 LOOK_PERIOD_S = 3600.0

@@ -18,8 +18,8 @@ from mqbroker.base.errors import Bug
 from mqbroker.io.loop import NodeLoop
 from mqbroker.io.tls import certificate_of, server_name_of
 from mqbroker.io.writes import IOV_MAX
-from mqbroker.node.effects import Close, PauseReading, Send
-from mqbroker.node.inputs import Accepted, Closed, Connected, WriteBlocked
+from mqbroker.node.values.effects import Close, PauseReading, Send
+from mqbroker.node.values.inputs import Accepted, Closed, Connected, WriteBlocked
 
 ENTROPY_BYTES: Final = 32
 # WriteBlocked marks. Above: one full run of 1 KiB messages fits, so a consumer that keeps up is never seen as blocked.

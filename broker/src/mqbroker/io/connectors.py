@@ -17,8 +17,8 @@ from mqbroker.config.slices import ListenerOptions
 from mqbroker.io import tls
 from mqbroker.io.connections import Connection, Connections, without_delay
 from mqbroker.io.loop import NodeLoop
-from mqbroker.node.effects import Close, Connect
-from mqbroker.node.inputs import Closed
+from mqbroker.node.values.effects import Close, Connect
+from mqbroker.node.values.inputs import Closed
 
 CLOSED_EARLY: Final = "closed by us while connecting"
 

@@ -14,8 +14,8 @@ from mqbroker.io.gossip import GossipEar, GossipMouth, GossipPlace
 from mqbroker.io.loop import NodeLoop
 from mqbroker.io.multicast import MulticastReceiver, MulticastSender
 from mqbroker.io.name_service import NameEar
-from mqbroker.node.effects import JoinGroup, RelayRecord, SendDatagram
-from mqbroker.node.inputs import Datagram, Done, Failed, Looked, Resolved
+from mqbroker.node.values.effects import JoinGroup, RelayRecord, SendDatagram
+from mqbroker.node.values.inputs import Datagram, Done, Failed, Looked, Resolved
 
 
 class GroupListener:

@@ -26,8 +26,8 @@ from mqbroker.journal.append import Append
 from mqbroker.journal.entry import Chunk, entry_bytes, frame_entry
 from mqbroker.journal.format import FILE_HEADER_BYTES
 from mqbroker.journal.recovered import Recovered
-from mqbroker.node.effects import DeleteSegment, ReadPage
-from mqbroker.node.inputs import Input, Synced
+from mqbroker.node.values.effects import DeleteSegment, ReadPage
+from mqbroker.node.values.inputs import Input, Synced
 
 # How long an append that nothing waits for may stay in memory.
 RIDE_ALONG_S: Final = 0.05

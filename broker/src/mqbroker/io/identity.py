@@ -191,7 +191,7 @@ def has_journal(data_directory: Path) -> bool:
 
 def _set_aside(data_directory: Path, origin: str) -> Path | None:
     # Queues and all; no other command about identities needs them.
-    from mqbroker.core.large import DIRECTORY
+    from mqbroker.core.queue.large import DIRECTORY
 
     if not has_journal(data_directory):
         return None

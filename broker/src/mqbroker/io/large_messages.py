@@ -18,8 +18,8 @@ from typing import Any
 from mqbroker.base.errors import StorageFault
 from mqbroker.io.journal_directory import fault_of
 from mqbroker.io.large_directory import LargeDirectory
-from mqbroker.node.effects import DeleteLarge, FinishLarge, ReadLarge, WriteLarge
-from mqbroker.node.inputs import Done, Failed, Input
+from mqbroker.node.values.effects import DeleteLarge, FinishLarge, ReadLarge, WriteLarge
+from mqbroker.node.values.inputs import Done, Failed, Input
 
 CLOSE_S_MAX = 10.0
 # Files whose names and data the kernel probably has at hand: of others even the opening may wait for the disk.

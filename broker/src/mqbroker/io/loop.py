@@ -19,8 +19,8 @@ from mqbroker.base.errors import StorageFault
 from mqbroker.base.time import NS_PER_MS, At
 from mqbroker.io.log import Log
 from mqbroker.journal.append import Append
-from mqbroker.node.effects import Batch, Halt
-from mqbroker.node.inputs import Disk, Input, Received
+from mqbroker.node.values.effects import Batch, Halt
+from mqbroker.node.values.inputs import Disk, Input, Received
 
 EXIT_HARD_STOP: Final = 1
 EXIT_BUG: Final = 70  # EX_SOFTWARE of sysexits(3)

@@ -16,8 +16,8 @@ from mqbroker.base.errors import StorageFault
 from mqbroker.io.journal_directory import JournalDirectory, fault_of
 from mqbroker.journal.format import file_name
 from mqbroker.journal.places import Slice
-from mqbroker.node.effects import ReadPage
-from mqbroker.node.inputs import Done, Input
+from mqbroker.node.values.effects import ReadPage
+from mqbroker.node.values.inputs import Done, Input
 
 REMEDY = "look at the disk, then restore the data directory from a backup"
 

@@ -11,8 +11,8 @@ import queue
 import threading
 from collections.abc import Callable
 
-from mqbroker.node.effects import Derive
-from mqbroker.node.inputs import Done, Failed
+from mqbroker.node.values.effects import Derive
+from mqbroker.node.values.inputs import Done, Failed
 
 THREADS = 2
 QUEUE_MAX = 256

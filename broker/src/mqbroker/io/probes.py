@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 
 from mqbroker.io.loop import NodeLoop
-from mqbroker.node.effects import Probe
-from mqbroker.node.inputs import Done, Failed
+from mqbroker.node.values.effects import Probe
+from mqbroker.node.values.inputs import Done, Failed
 
 TIMEOUT_S = 5.0
 

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from mqbroker.base.errors import StorageFault
 from mqbroker.io.journal_directory import JournalDirectory, OpenSegment, fault_of
 from mqbroker.io.segment_stock import SegmentStock
-from mqbroker.node.inputs import Done, Failed, Input
+from mqbroker.node.values.inputs import Done, Failed, Input
 
 DELETIONS_MAX = 4096
 

@@ -18,8 +18,8 @@ from typing import Any, Protocol
 
 from mqbroker.base.errors import ConfigFault
 from mqbroker.config.slices import BrokerOptions, ListenerOptions
-from mqbroker.core import selector_grammar
-from mqbroker.core.large import DIRECTORY
+from mqbroker.core.queue.large import DIRECTORY
+from mqbroker.core.selector.selector import selector_grammar
 from mqbroker.io.admin_socket import AdminServer
 from mqbroker.io.certificate_watch import CertificateWatch
 from mqbroker.io.collector import Collector
@@ -37,8 +37,8 @@ from mqbroker.io.notify import Notifier, Watchdog
 from mqbroker.io.pool import DerivePool
 from mqbroker.io.probes import Probes
 from mqbroker.io.space_watch import SpaceWatch
-from mqbroker.node.containment import place_of
-from mqbroker.node.effects import (
+from mqbroker.node.broker.containment import place_of
+from mqbroker.node.values.effects import (
     AdminReply,
     Close,
     Connect,
@@ -57,7 +57,7 @@ from mqbroker.node.effects import (
     SendDatagram,
     WriteLarge,
 )
-from mqbroker.node.inputs import (
+from mqbroker.node.values.inputs import (
     ClusterKeyChanged,
     Configuration,
     Done,

@@ -14,7 +14,7 @@ from functools import partial
 
 from mqbroker.io.files import free_bytes
 from mqbroker.io.worker import Worker
-from mqbroker.node.inputs import Space
+from mqbroker.node.values.inputs import Space
 
 SCAN_PERIOD_S = 5.0
 

@@ -17,7 +17,7 @@ from mqbroker.amqp.certificate import Certificate
 from mqbroker.base.errors import ConfigFault
 from mqbroker.config.slices import BrokerOptions, ListenerOptions
 from mqbroker.io import regular
-from mqbroker.node.inputs import Ending
+from mqbroker.node.values.inputs import Ending
 
 FILE_BYTES_MAX = 1 << 20
 ALTERNATIVE_NAMES = ("DNS", "email", "URI")

@@ -22,10 +22,10 @@ from mqbroker.base.errors import ConfigFault, StorageFault
 from mqbroker.base.text import safe_json
 from mqbroker.config.options import defaults
 from mqbroker.config.slices import JournalOptions
-from mqbroker.core.exchange import Importer, large_runs, rows_of
-from mqbroker.core.exchange_bodies import Read
-from mqbroker.core.large import DIRECTORY, fault_of
-from mqbroker.core.stored import kinds_in
+from mqbroker.core.address.stored import kinds_in
+from mqbroker.core.queue.large import DIRECTORY, fault_of
+from mqbroker.core.store.exchange import Importer, large_runs, rows_of
+from mqbroker.core.store.exchange_bodies import Read
 from mqbroker.io import identity, placing
 from mqbroker.io.disk import Disk
 from mqbroker.io.files import MappedFiles

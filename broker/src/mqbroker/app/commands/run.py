@@ -23,8 +23,8 @@ from mqbroker.base.time import NS_PER_MS, At
 from mqbroker.config import clustering
 from mqbroker.config.slices import BrokerOptions
 from mqbroker.config.users import Verifier
-from mqbroker.core.paging import leave_of
-from mqbroker.core.settings import Settings
+from mqbroker.core.address.settings import Settings
+from mqbroker.core.paging.paging import leave_of
 from mqbroker.io import cluster_secret, identity
 from mqbroker.io.data_lock import DataLock
 from mqbroker.io.disk import Disk
@@ -33,7 +33,7 @@ from mqbroker.io.journal_directory import JournalDirectory, fault_of
 from mqbroker.io.log import Log, shape_for
 from mqbroker.io.notify import Notifier
 from mqbroker.io.server import Server, new_event_loop
-from mqbroker.node.broker import Broker, Setup
+from mqbroker.node.broker.broker import Broker, Setup
 
 # Journal files, admin sessions, outgoing connections and whatever libraries open.
 DESCRIPTORS_SPARE = 256

@@ -17,7 +17,7 @@ GOSSIP_FAILURES_TOLD = 5  # in a row
 
 
 class Broadcaster:
-    """`announce` makes the next datagram. Has a deadline like everybody in node/timers.py."""
+    """`announce` makes the next datagram. Has a deadline like everybody in node/values/timers.py."""
 
     def __init__(
         self, options: BroadcastGroupOptions, world: World, announce: Callable[[], bytes], now_ns: int

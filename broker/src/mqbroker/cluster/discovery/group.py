@@ -41,7 +41,7 @@ NOBODY = {
 
 
 class DiscoveryGroup:
-    """Has a deadline like everybody in node/timers.py."""
+    """Has a deadline like everybody in node/values/timers.py."""
 
     def __init__(self, options: DiscoveryGroupOptions, world: World, key: bytes, table: EntryTable) -> None:
         self.options = options

@@ -67,7 +67,7 @@ class Pool(NamedTuple):
 
 
 class Router:
-    """See the module's docstring. Has a deadline like everybody in node/timers.py."""
+    """See the module's docstring. Has a deadline like everybody in node/values/timers.py."""
 
     def __init__(self, options: ConnectionRouterOptions, pool: Pool, world: World, now_ns: int) -> None:
         self.options = options

@@ -1,0 +1,1 @@
+"""What senders name, which queues are bound to it, and what holds there: settings, quotas, permissions."""

@@ -1,0 +1,225 @@
+"""Addresses and bindings: which queues a message that is sent to an address reaches.
+
+Three things, not one: an address is a name that senders use, a queue holds messages, a binding connects them. Anycast
+bindings share the messages (each goes to one queue in turn), multicast bindings get a copy each: one message, many
+queues. A binding may have a filter, and then gets what matches. Bindings of other nodes are in `reach` (reach.py), and
+what is on its way to them in store-and-forward queues, which are bound here and get nothing by routing of their own.
+So is the ring of what is kept for queues that are made later (retroactive.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from mqbroker.base.look import LOOK
+from mqbroker.base.value import Value
+from mqbroker.core.queue.kinds import FORWARD, RETROACTIVE
+from mqbroker.core.queue.message_view import view_at
+from mqbroker.core.queue.meter import Meter
+from mqbroker.core.queue.queue import Queue
+from mqbroker.wire.run import Run
+
+if TYPE_CHECKING:
+    from mqbroker.core.address.idle import Idle
+    from mqbroker.core.cluster.grouping import Grouping
+    from mqbroker.core.cluster.reach import Reach
+
+ANYCAST, MULTICAST = "anycast", "multicast"
+FULLY_QUALIFIED: Final = "::"
+Part = tuple[int, int, list[Queue]]  # index of a run's first message, count, and where they go
+
+
+class Origin(Value):
+    """Where messages come from: the address that the broker moves them from, or the container that publishes them."""
+
+    __match_args__ = ("moved_from", "publisher")
+    __slots__ = __match_args__
+
+    def __init__(self, moved_from: str = "", publisher: str = "") -> None:
+        self.moved_from: Final = moved_from
+        self.publisher: Final = publisher
+
+
+UNKNOWN: Final = Origin()  # an administrator, for example, has no container
+
+
+class Address:
+    """A name and its bindings."""
+
+    __slots__ = (
+        "_idle", "_is_choosy", "_is_keyed", "anycast", "can_page", "cursor", "due_ns", "forwarding", "founder",
+        "is_configured", "is_pause_kept", "is_paused", "is_topic", "made_on", "maker", "meter", "multicast", "name",
+        "pages", "producers_count", "reach", "retains_max", "ring", "routed_total", "routing_types", "scheduled_ns",
+        "target", "unrouted_total", "was_bound", "wildcards",
+    )  # fmt: skip
+
+    def __init__(self, name: str, meter: Meter | None = None, idle: Idle | None = None, *, pages: bool = False) -> None:
+        self.name = name
+        self.pages = pages  # what is too much stays on disk, in queues that allow it
+        self.can_page = pages  # and all of them do
+        self.target = name  # what leads here again: the name, or `address::queue`
+        self.meter = meter
+        self.maker = ""  # the user and the connection that it counts for (quotas.py)
+        self.made_on = 0
+        self.founder = ("", 0)  # and those that it counts for while it has no queue
+        self.anycast: list[Queue] = []
+        self.multicast: list[Queue] = []
+        self.forwarding: list[Queue] = []  # hold messages of this address for other nodes
+        self.wildcards: tuple[Address, ...] = ()  # those that it matches (wildcards.py)
+        self.reach: Reach | None = None  # bindings of other nodes, where there are any
+        self.ring: Queue | None = None  # keeps the newest messages for queues that are made later,
+        self.retains_max = 0  # so many of them
+        self.routed_total = 0
+        self.unrouted_total = 0
+        self.cursor = 0
+        self._is_choosy = False
+        self._is_keyed = False
+        self._idle = idle  # is told when a deadline of the address has come
+        self.was_bound = False  # it had a queue
+        self.producers_count = 0  # links on which messages may come
+        self.due_ns = 0
+        self.scheduled_ns = 0
+        self.is_topic = False  # somebody wants copies of what is sent here, so no queue of its name is made
+        self.routing_types: tuple[str, ...] = ()  # what its queues may be; empty: no administrator made it
+        self.is_configured = False  # the file of options declares it, or did
+        self.is_paused = False  # its queues hand out nothing
+        self.is_pause_kept = False  # also after a restart
+
+    def on_time(self, now_ns: int) -> None:
+        """The address has been idle for a while."""
+        LOOK.has_touched = True
+        self.due_ns = 0
+        if self._idle is not None:
+            self._idle.address_due(self)
+
+    def bind(self, queue: Queue) -> None:
+        """Messages of this address reach the queue from now on."""
+        LOOK.has_touched = True
+        if queue.kind.routing == RETROACTIVE:
+            self.ring = queue  # beyond the bounds of the address, whose producers would wait for it for ever
+            return
+        self._bound_as(queue.kind.routing).append(queue)
+        queue.meter = self.meter
+        if not queue.kind.is_forwarding:
+            queue.is_paused = queue.is_paused or self.is_paused
+            self.was_bound = True
+        self.look()
+
+    def unbind(self, queue: Queue) -> None:
+        """They no longer do."""
+        LOOK.has_touched = True
+        if queue is self.ring:
+            self.ring = None
+            return
+        self._bound_as(queue.kind.routing).remove(queue)
+        self.look()
+
+    def _bound_as(self, routing: str) -> list[Queue]:
+        if routing == FORWARD:
+            return self.forwarding
+        return self.anycast if routing == ANYCAST else self.multicast
+
+    def look(self) -> None:
+        """Something about its queues has changed."""
+        LOOK.has_touched = True
+        self.can_page = self.pages and all(queue.kind.may_page for queue in self.queues)
+        if self.meter is not None and self.target == self.name:
+            self.meter.set_queues(self.queues + self.forwarding, can_page=self.can_page)
+        self._is_keyed = any(queue.kind.last_value_key for queue in self.queues)
+        self._is_choosy = any(
+            queue.filter is not None or queue.kind.moved_from or queue.kind.no_local for queue in self.queues
+        )
+
+    @property
+    def is_declared(self) -> bool:
+        """Whether a person made or paused it, so that it does not go by itself."""
+        return bool(self.routing_types) or self.is_configured or self.is_paused
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is bound here, neither of this node nor of others."""
+        return not (self.anycast or self.multicast or self.reach or self.forwarding)
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether a queue shares its messages out, here or on another node."""
+        return bool(self.anycast) or (self.reach is not None and self.reach.has(ANYCAST))
+
+    @property
+    def gives_copies(self) -> bool:
+        """Whether somebody wants copies of what is sent here."""
+        return bool(self.multicast) or self.is_topic or (self.reach is not None and self.reach.has(MULTICAST))
+
+    @property
+    def queues(self) -> list[Queue]:
+        """All bound queues that clients know."""
+        return self.anycast + self.multicast
+
+    @property
+    def looks_at_each(self) -> bool:
+        """Whether messages of a run are dealt with one by one: they go different ways, or a filter or a key asks."""
+        if self._is_choosy or self._is_keyed or len(self.anycast) > 1:
+            return True
+        return self.reach is not None and self.reach.looks_at_each(self.queues)
+
+    @property
+    def has_last_value_key(self) -> bool:
+        """Whether a property of its messages is the key of a last-value queue."""
+        return self._is_keyed
+
+    def route(self, run: Run, origin: Origin = UNKNOWN, only: str = "", grouping: Grouping | None = None) -> list[Part]:
+        """Which queues get which part of the run: (index, count, queues).
+
+        `only`: queues of this routing type alone. `grouping` keeps groups together in the cluster. The usual case, at
+        most one shared queue and no filters, is one part.
+        """
+        if grouping is not None and run.traits.group_id and grouping.covers(self):
+            return grouping.route(self, run, self.open_to(origin, only), only)
+        if self.reach is not None:
+            return self.reach.route(self, run, self.open_to(origin, only), only)
+        if len(self.anycast) <= 1 and not self._is_choosy and not only:
+            queues = self.anycast + self.multicast if self.multicast else self.anycast
+            return [(0, run.count, queues)]
+        open_to = self.open_to(origin, only)
+        return parts_by(run.count, lambda index: self._queues_for(run, index, open_to))
+
+    def open_to(self, origin: Origin, only: str = "") -> list[Queue]:
+        """Its queues that may have messages of this origin, whatever these say."""
+        return [queue for queue in self.queues if _may_take(queue, origin, only)]
+
+    def _queues_for(self, run: Run, index: int, open_to: list[Queue]) -> list[Queue]:
+        view = None
+        if self._is_choosy:
+            view = view_at(run, index, self.name)
+        taking = [each for each in open_to if each.filter is None or view is None or each.filter.matches(view)]
+        shared = [queue for queue in taking if queue.kind.routing == ANYCAST]
+        LOOK.has_touched = True
+        if shared:
+            shared = [shared[self.cursor % len(shared)]]
+            self.cursor += 1
+        return shared + [queue for queue in taking if queue.kind.routing != ANYCAST]
+
+
+def parts_by(count: int, queues_for: Callable[[int], list[Queue]]) -> list[Part]:
+    """Message by message, with neighbours that go to the same queues as one part."""
+    parts: list[Part] = []
+    LOOK.has_touched = True
+    for index in range(count):
+        queues = queues_for(index)
+        if parts and parts[-1][2] == queues:
+            parts[-1] = (parts[-1][0], parts[-1][1] + 1, queues)
+        else:
+            parts.append((index, 1, queues))
+    return parts
+
+
+def _may_take(queue: Queue, origin: Origin, only: str) -> bool:
+    """Whether the queue is open to messages of this origin, whatever they say."""
+    kind = queue.kind
+    if only and kind.routing != only:
+        return False
+    if kind.moved_from and kind.moved_from != origin.moved_from:
+        return False
+    # What is moved by the broker itself was published before.
+    return not kind.no_local or kind.no_local != origin.publisher or bool(origin.moved_from)

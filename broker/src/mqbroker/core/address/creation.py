@@ -1,0 +1,63 @@
+"""What a new queue or address has to be: whoever wants one may have it, and nothing stands in its way."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mqbroker.base.errors import Refused
+from mqbroker.base.look import LOOK
+from mqbroker.core.address.address import MULTICAST
+from mqbroker.core.address.permissions import CREATE, CREATE_ADDRESS
+from mqbroker.core.address.quotas import ADDRESSES, QUEUES
+from mqbroker.core.queue.kinds import QueueKind, check_name
+from mqbroker.core.selector.selector import compile_selector
+
+if TYPE_CHECKING:
+    from mqbroker.core.address.address import Address
+    from mqbroker.core.store.store import Store
+
+
+def check_new(store: Store, kind: QueueKind) -> None:
+    """Whether a client or an administrator gets this queue. Raises Refused."""
+    check_name("name", kind.name)
+    check_name("address", kind.address)
+    if kind.name in store.queues:
+        raise Refused("amqp:precondition-failed", f"queue {kind.name!r} exists")
+    if len(store.queues) >= store.limits.queues_max:
+        raise Refused("amqp:resource-limit-exceeded", f"there are {len(store.queues)} queues, which is queues-max")
+    if kind.selector:
+        compile_selector(kind.selector)
+    store.declared.check(kind.address, kind.routing)
+    if kind.address not in store.addresses:
+        store.permit(CREATE_ADDRESS, kind.address)
+        store.quotas.check(ADDRESSES)
+        store.wildcards.check(kind.address)
+    store.permit(CREATE[kind.is_durable], kind.address)
+    store.quotas.check(QUEUES)
+
+
+def check_addresses(store: Store) -> None:
+    """Whether there may be one address more. Raises Refused."""
+    if len(store.addresses) >= store.limits.queues_max:
+        raise Refused("amqp:resource-limit-exceeded", f"there are {len(store.addresses)} addresses: queues-max")
+    store.quotas.check(ADDRESSES)
+
+
+def make_address(store: Store, name: str, *, is_temporary: bool = False) -> Address:
+    """See `Store.make_address`."""
+    check_name("address", name)
+    found = store.addresses.get(name)
+    LOOK.has_touched = True
+    if found is None:
+        if not is_temporary:
+            store.settings.check_creation(name)
+        store.permit(CREATE_ADDRESS, name)
+        check_addresses(store)
+        store.wildcards.check(name)
+        found = store.add_address(name)
+        found.is_topic = True
+        store.idle.vacated(found)
+    else:
+        store.declared.check(name, MULTICAST)
+        found.is_topic = found.is_topic or found.is_empty
+    return found

@@ -1,0 +1,263 @@
+"""Bindings of other nodes, and the store-and-forward queues in which messages wait for the way there.
+
+One queue for each set of bindings of one address and one target that messages go to together: its attributes, which
+the journal keeps, say where they go, so nothing is written into a message. They are queues as all others: durable,
+paged, expiring by the settings of the address unless the target may have the message (handed_over.py); only clients do
+not see them, and no message in them has a schedule of its own, because the time comes where the consumers are. Source:
+docs/adr/0012-cluster-connections.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from mqbroker.base.look import LOOK
+from mqbroker.core.address.address import ANYCAST
+from mqbroker.core.cluster.handed_over import HandedOver
+from mqbroker.core.cluster.marks import Marks
+from mqbroker.core.cluster.reach import ON_DEMAND, Reach, Remote
+from mqbroker.core.cluster.remote_binding import RemoteBinding, cluster_name_of
+from mqbroker.core.queue.kinds import FORWARD, INTERNAL_PREFIX, QueueKind
+from mqbroker.core.queue.leaving_reasons import DELETED
+from mqbroker.core.queue.queue import Queue
+
+if TYPE_CHECKING:
+    from mqbroker.core.address.address import Address
+    from mqbroker.core.queue.backlog import Segment
+    from mqbroker.core.store.store import Store
+
+ROUTES_MAX: Final = 1000  # sets of bindings for one target; beyond that, each binding has its own queue
+PREFIX: Final = INTERNAL_PREFIX + "sf."
+IDS_RESERVED: Final = 1 << 20
+
+
+class Route(NamedTuple):
+    """Where messages of an address go together: bindings of one target and one routing type, by their names in the
+    cluster."""
+
+    connection: str
+    target: str
+    address: str
+    names: tuple[str, ...]
+    is_shared: bool
+
+
+def _is_reserved() -> None:
+    """What waits for the disk: links to other nodes begin behind it."""
+
+
+def _nobody(queue: Queue) -> None:
+    """No node is there that would serve it."""
+
+
+class Remotes:
+    """Everything that other nodes have, over all cluster connections."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.on_queue: Callable[[Queue], None] = _nobody  # is told of each new store-and-forward queue
+        self.connections: dict[str, Forwarding] = {}
+        self.by_name: dict[str, Remote] = {}
+        self.queues: dict[Route, Queue] = {}
+        self.marks = Marks()
+        self.over: dict[str, None] = {}  # queues beyond a neighbour that were deleted, while something waits for them
+        self._numbers: dict[tuple[str, str], int] = {}
+        self._reserved_until = 0
+
+    def reserve_ids(self) -> None:
+        """Other nodes know messages by their ids, so none comes twice, also not after a crash.
+
+        Ids of messages that are not durable are in no journal; so it is told some time before how far they may go.
+        """
+        store = self._store
+        LOOK.has_touched = True
+        if store.next_id + IDS_RESERVED // 2 > self._reserved_until:
+            self._reserved_until = store.next_id + IDS_RESERVED
+            store.journal.reserve(self._reserved_until)
+            store.decisions.wait(_is_reserved)
+
+    def touch(self) -> None:
+        """An append that says nothing new, for who has to know that the disk works."""
+        LOOK.has_touched = True
+        self._reserved_until = max(self._reserved_until, self._store.next_id)
+        self._store.journal.reserve(self._reserved_until)
+
+    def connection(self, name: str, mode: str = ON_DEMAND) -> Forwarding:
+        """The bindings of a cluster connection, whose `message-load-balancing` is `mode`."""
+        found = self.connections.get(name)
+        LOOK.has_touched = True
+        if found is None:
+            found = self.connections[name] = Forwarding(name, mode, self._store, self)
+        found.mode = mode
+        return found
+
+    def queue_here(self, name: str, node_id: str) -> Queue | None:
+        """The queue of this node, which has this id, that has a name in the whole cluster."""
+        queue = self._store.queues.get(name.removesuffix(node_id))
+        if queue is None or queue.kind.is_internal:
+            return None
+        return queue if cluster_name_of(queue.kind.name, node_id) == name else None
+
+    def queues_of(self, target: str, connection: str = "") -> list[Queue]:
+        """Store-and-forward queues for a node."""
+        wanted = (queue for route, queue in self.queues.items() if route.target == target)
+        return [queue for queue in wanted if connection in ("", queue.kind.connection)]
+
+    def routes_count(self, connection: str, target: str) -> int:
+        """How many there are."""
+        return sum(route[:2] == (connection, target) for route in self.queues)
+
+    def make(self, route: Route) -> Queue:
+        """A new store-and-forward queue; on disk with this step's append."""
+        number = self._numbers.get(route[:2], 0) + 1
+        kind = QueueKind(
+            f"{PREFIX}{route.connection}.{route.target}.{number}", route.address, routing=FORWARD,
+            connection=route.connection, forwards_to=route.target, route=route.names, forwards_shared=route.is_shared,
+        )  # fmt: skip
+        queue = self._store.add_queue(kind)
+        self.on_queue(queue)
+        return queue
+
+    def found(self, queue: Queue) -> None:
+        """A store-and-forward queue is there: it was made, or recovery found it."""
+        kind = queue.kind
+        route = _route_of(queue)
+        LOOK.has_touched = True
+        queue.handed_over = HandedOver()
+        self.queues[route] = queue
+        number = int(kind.name.rpartition(".")[2])
+        self._numbers[route[:2]] = max(self._numbers.get(route[:2], 0), number)
+
+    def restored(self) -> None:
+        """The queues are those of a process before, which may have sent whatever is in them."""
+        for queue in self.queues.values():
+            assert queue.handed_over is not None
+            queue.handed_over.begun_before(self._store.next_id)
+
+    def gone(self, queue: Queue) -> None:
+        """It was deleted."""
+        LOOK.has_touched = True
+        self.queues.pop(_route_of(queue), None)
+        for name in queue.kind.route if self.over else ():
+            if not any(name in route.names for route in self.queues):
+                self.over.pop(name, None)
+
+    def deleted(self, name: str) -> None:
+        """A queue of another node is no more: copies that wait until the way to it is known again wait in vain."""
+        waiting = [each for each in self.queues.values() if each.kind.is_owed_beyond and name in each.kind.route]
+        LOOK.has_touched = True
+        if waiting:
+            self.over[name] = None
+        for queue in waiting:
+            if not self.is_owed_beyond(queue):
+                self._store.purge(queue)
+
+    def is_owed_beyond(self, queue: Queue) -> bool:
+        """Whether its messages are for subscriptions further on, and one of these is still there as far as is known."""
+        return queue.kind.is_owed_beyond and not all(name in self.over for name in queue.kind.route)
+
+    def tidy(self, queues: Iterable[Queue]) -> None:
+        """Delete those of these store-and-forward queues that hold nothing, and whose bindings are gone."""
+        for queue in list(queues):
+            is_known = all(name in self.by_name for name in queue.kind.route)
+            if not is_known and not queue.message_count and not queue.consumers and not queue.arriving_count:
+                self._store.delete_queue(queue)
+
+    def reroute(self, queue: Queue, segment: Segment) -> None:
+        """Messages in delivery that their target has no queue for: they are routed again, and go elsewhere or nowhere.
+
+        Copies that were owed to a subscription end with it; messages of a shared queue that nobody takes are dead.
+        """
+        LOOK.has_touched = True
+        for name in queue.kind.route:
+            if name in self.by_name:
+                remote = self.by_name[name]
+                remote.via.remove(remote.binding)
+        if not queue.kind.forwards_shared:
+            self._store.discard(queue, segment, DELETED)
+        elif not self._store.redistribution.route_again(queue, segment):
+            self._store.leaving.reject(queue, segment, f"node {queue.kind.forwards_to} has no queue for it")
+        self.tidy([queue])
+
+
+def _route_of(queue: Queue) -> Route:
+    kind = queue.kind
+    return Route(kind.connection, kind.forwards_to, kind.address, kind.route, kind.forwards_shared)
+
+
+class Forwarding:
+    """The bindings of one cluster connection. `mode` is its `message-load-balancing`."""
+
+    def __init__(self, name: str, mode: str, store: Store, remotes: Remotes) -> None:
+        self.name = name
+        self.mode = mode
+        self._store = store
+        self._remotes = remotes
+
+    # -- bindings ------------------------------------------------------------------------------------------------------
+
+    def add(self, binding: RemoteBinding) -> None:
+        """A queue of another node is known."""
+        store = self._store
+        address = store.addresses.get(binding.address) or store.add_address(binding.address)
+        LOOK.has_touched = True
+        if address.reach is None:
+            address.reach = Reach()
+        remote = self._remotes.by_name[binding.cluster_name] = Remote(binding, self)
+        address.reach.add(remote)
+        self._remotes.over.pop(binding.cluster_name, None)
+        store.watcher.remote_added(binding)
+        self._look(binding)
+
+    def remove(self, binding: RemoteBinding) -> None:
+        """It is gone."""
+        store = self._store
+        LOOK.has_touched = True
+        if self._remotes.by_name.pop(binding.cluster_name, None) is None:
+            return
+        address = store.addresses[binding.address]
+        assert address.reach is not None
+        address.reach.remove(binding)
+        if not address.reach:
+            address.reach = None
+        store.watcher.remote_removed(binding)
+        self._look(binding)
+        if binding.is_deleted:
+            self._remotes.deleted(binding.cluster_name)
+        self._remotes.tidy(address.forwarding)
+        if address.is_empty:
+            store.idle.vacated(address)
+
+    def changed(self, binding: RemoteBinding) -> None:
+        """Its consumers, or whether it can be reached, are other ones."""
+        address = self._store.addresses[binding.address]
+        assert address.reach is not None
+        address.reach.look()
+        self._store.watcher.remote_changed(binding)
+        self._look(binding)
+
+    def _look(self, binding: RemoteBinding) -> None:
+        """Messages of the queue of that name may be wanted there now."""
+        queue = self._store.queues.get(binding.queue)
+        if queue is not None and queue.kind.address == binding.address:
+            self._store.redistribution.look(queue, is_new=True)
+
+    def bindings(self) -> Iterator[RemoteBinding]:
+        """All of them."""
+        return (each.binding for each in self._remotes.by_name.values() if each.via is self)
+
+    # -- messages ------------------------------------------------------------------------------------------------------
+
+    def queues_for(self, address: Address, bindings: list[RemoteBinding]) -> list[Queue]:
+        """Where messages wait that go to all these bindings, which are of one target."""
+        self._remotes.reserve_ids()
+        target = bindings[0].target
+        names = tuple(sorted(each.cluster_name for each in bindings))
+        route = Route(self.name, target, address.name, names, bindings[0].routing == ANYCAST)
+        found = self._remotes.queues.get(route)
+        if found is not None:
+            return [found]
+        if len(names) > 1 and self._remotes.routes_count(self.name, target) >= ROUTES_MAX:
+            return [queue for each in bindings for queue in self.queues_for(address, [each])]
+        return [self._remotes.make(route)]

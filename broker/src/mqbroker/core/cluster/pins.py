@@ -1,0 +1,131 @@
+"""Pins: which queue of the cluster owns a group. A queue is known by its name and by its name in the cluster.
+
+The node that decides keeps them in the journal, because they cannot be found out again: as ids of duplicate detection
+under names that no address has, as what has arrived from other nodes is (arrivals.py). The pin that was used last
+comes last. Source: docs/adr/0012-cluster-connections.md.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from mqbroker.base.look import LOOK
+from mqbroker.core.address.stored import list_in, text_in
+from mqbroker.core.queue.kinds import INTERNAL_PREFIX
+
+if TYPE_CHECKING:
+    from mqbroker.core.store.store import Store
+    from mqbroker.journal.recovered import Recovered
+
+Key = tuple[str, str]  # the name of a queue, the id of a group
+
+PREFIX: Final = INTERNAL_PREFIX + "pin."
+PINS_MAX: Final = 100_000
+NUMBER: Final = 1  # each name holds one id
+
+
+class Pin:
+    """`used_ns`: when a message of the group was last routed here, or asked for. `told_ns`: when its owner was last
+    told by the node that decides, in the `age` of the link to it."""
+
+    __slots__ = ("age", "owner", "told_ns", "used_ns")
+
+    def __init__(self, owner: str, now_ns: int, age: int) -> None:
+        self.owner = owner
+        self.used_ns = self.told_ns = now_ns
+        self.age = age
+
+
+class Pins:
+    """All that a node knows. `is_kept`: in the journal."""
+
+    def __init__(self, store: Store, *, is_kept: bool) -> None:
+        self._store = store
+        self._is_kept = is_kept
+        self._pins: OrderedDict[Key, Pin] = OrderedDict()
+        self._by_owner: dict[str, dict[Key, None]] = {}
+
+    def __len__(self) -> int:
+        return len(self._pins)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the node that decides can decide of no further group."""
+        return len(self._pins) >= PINS_MAX
+
+    def get(self, key: Key) -> Pin | None:
+        """The pin of a group."""
+        return self._pins.get(key)
+
+    def items(self) -> Iterator[tuple[Key, Pin]]:
+        """All, the one that was used last comes last."""
+        return iter(self._pins.items())
+
+    def owners(self) -> list[str]:
+        """Names in the cluster of all queues that own a group."""
+        return list(self._by_owner)
+
+    def of(self, owner: str) -> list[Key]:
+        """The groups of a queue."""
+        return list(self._by_owner.get(owner, ()))
+
+    def use(self, key: Key, pin: Pin) -> None:
+        """A message of the group is routed."""
+        LOOK.has_touched = True
+        pin.used_ns = self._store.at.monotonic_ns
+        self._pins.move_to_end(key)
+
+    def put(self, key: Key, owner: str, age: int = 0) -> None:
+        """A group has this owner; on disk with this step's append, where pins are kept. The oldest of too many goes."""
+        pin = self._pins.get(key)
+        now_ns = self._store.at.monotonic_ns
+        LOOK.has_touched = True
+        if pin is not None and pin.owner == owner:
+            pin.told_ns, pin.age = now_ns, age
+            self.use(key, pin)
+            return
+        if pin is not None:
+            self.drop(key)
+        elif self.is_full:
+            self.drop(next(iter(self._pins)))
+        self._pins[key] = Pin(owner, now_ns, age)
+        self._by_owner.setdefault(owner, {})[key] = None
+        if self._is_kept:
+            self._store.journal.duplicates.add(_name_of(key), NUMBER, owner.encode(), NUMBER)
+
+    def drop(self, key: Key) -> None:
+        """A group has no owner any more."""
+        LOOK.has_touched = True
+        pin = self._pins.pop(key, None)
+        if pin is None:
+            return
+        keys = self._by_owner[pin.owner]
+        del keys[key]
+        if not keys:
+            del self._by_owner[pin.owner]
+        if self._is_kept:
+            self._store.journal.duplicates.drop(_name_of(key))
+
+    def load(self, recovered: Recovered) -> None:
+        """Take over what recovery found. A node that does not decide any more forgets it. Raises StorageFault."""
+        for name, key, owner in pins_in(recovered):
+            if self._is_kept:
+                self._pins[key] = Pin(owner, self._store.at.monotonic_ns, 0)
+                self._by_owner.setdefault(owner, {})[key] = None
+            else:
+                self._store.journal.duplicates.drop(name)
+
+
+def pins_in(recovered: Recovered) -> Iterator[tuple[str, Key, str]]:
+    """What is kept of groups: its name, the group, its owner. Raises StorageFault."""
+    for name, stored in recovered.duplicates.items():
+        if name.startswith(PREFIX):
+            queue, group_id = list_in(f"the name of a group, {name!r}", name.removeprefix(PREFIX), (str, str))
+            yield name, (queue, group_id), text_in(f"the owner of group {group_id!r}", stored[-1].duplicate_id)
+
+
+def _name_of(key: Key) -> str:
+    return PREFIX + json.dumps(key, ensure_ascii=False, separators=(",", ":"))

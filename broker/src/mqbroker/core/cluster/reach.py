@@ -1,0 +1,292 @@
+"""Which of the bindings of an address get a message, where other nodes have some of them.
+
+Bindings of one queue name, here and elsewhere, are one queue of the cluster: it gets one copy, shared out among its
+bindings by one cursor. Who may have it is decided by `message-load-balancing`. A run is shared out in stretches: n
+messages to k bindings are at most k parts, so that runs stay runs; messages that come one by one take turns.
+Source: docs/adr/0012-cluster-connections.md; Artemis's manual, "Clusters", "Server-side message load balancing".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+
+from mqbroker.base.look import LOOK
+from mqbroker.core.address.address import ANYCAST, Part, parts_by
+from mqbroker.core.cluster.remote_binding import RemoteBinding
+from mqbroker.core.queue.message_view import MessageView, view_at
+from mqbroker.core.queue.queue import Queue
+from mqbroker.wire.run import Run
+
+if TYPE_CHECKING:
+    from mqbroker.core.address.address import Address
+    from mqbroker.core.cluster.forwarding import Forwarding
+
+OFF, STRICT, ON_DEMAND, OFF_WITH_REDISTRIBUTION = "OFF", "STRICT", "ON_DEMAND", "OFF_WITH_REDISTRIBUTION"
+REDISTRIBUTING: Final = (ON_DEMAND, OFF_WITH_REDISTRIBUTION)
+
+
+class Remote(NamedTuple):
+    """A binding of another node, and the cluster connection over which it is reached."""
+
+    binding: RemoteBinding
+    via: Forwarding
+
+
+Member = Queue | Remote
+M = TypeVar("M")
+
+
+class Group:
+    """One queue of the cluster: all bindings of a name at an address."""
+
+    __slots__ = ("cursor", "name", "remotes", "routing")
+
+    def __init__(self, routing: str, name: str) -> None:
+        self.routing = routing
+        self.name = name
+        self.remotes: list[Remote] = []
+        self.cursor = 0
+
+    def shares(self, queue: Queue | None, count: int, view: MessageView | None) -> list[tuple[int, Member]]:
+        """Who gets how many of `count` equal messages, the first ones first. `view`: one of them, if it is looked at.
+
+        Nobody gets them where the filters of all bindings reject them.
+        """
+        members = self.members(queue, view)
+        if len(members) > 1:
+            willing = [each for each in members if self._is_willing(each, view)]
+            members = willing or members[:1]
+        if len(members) <= 1:
+            return [(count, each) for each in members]
+        return _shared_out(count, self._turn(members, count))
+
+    def is_wanted(self, view: MessageView | None) -> bool:
+        """Whether a consumer elsewhere would take a message that lies here; `view` None: one or another."""
+        return bool(self._wanting(view))
+
+    def elsewhere(self, count: int, view: MessageView | None) -> list[tuple[int, Remote]]:
+        """As `shares`, among those who want what lies here. There must be one."""
+        return _shared_out(count, self._turn(self._wanting(view), count))
+
+    def _wanting(self, view: MessageView | None) -> list[Remote]:
+        return [
+            each
+            for each in self.remotes
+            if each.via.mode in REDISTRIBUTING
+            and each.binding.is_connected
+            and each.binding.consumers_count
+            and (view is None or (passes(each.binding, view) and accepts(each.binding, view)))
+        ]
+
+    def _turn(self, members: list[M], count: int) -> list[M]:
+        """Members, the one whose turn it is first; the next ones have theirs after `count` messages."""
+        first = self.cursor % len(members)
+        LOOK.has_touched = True
+        self.cursor = first + count
+        return members[first:] + members[:first]
+
+    def members(self, queue: Queue | None, view: MessageView | None) -> list[Member]:
+        """Who may have it at all: the queue that is here, then those that can be reached, then the others."""
+        local: list[Member] = [queue] if queue is not None and passes(queue, view) else []
+        open_to: list[Remote] = [
+            each
+            for each in self.remotes
+            if (each.via.mode in (STRICT, ON_DEMAND) or self.routing != ANYCAST) and passes(each.binding, view)
+        ]
+        return [*local, *sorted(open_to, key=lambda each: not each.binding.is_connected)]
+
+    def _is_willing(self, member: Member, view: MessageView | None) -> bool:
+        """Whether a consumer is there that would take it, or none is asked for."""
+        if isinstance(member, Queue):
+            return self.is_strict or takes(member, view)
+        binding, via = member
+        return binding.is_connected and (via.mode == STRICT or accepts(binding, view))
+
+    @property
+    def is_strict(self) -> bool:
+        """Whether consumers do not matter."""
+        return any(each.via.mode == STRICT for each in self.remotes)
+
+
+class Reach:
+    """The bindings that other nodes have for one address."""
+
+    __slots__ = ("_groups", "_is_choosy")
+
+    def __init__(self) -> None:
+        self._groups: dict[tuple[str, str], Group] = {}
+        self._is_choosy: bool | None = None  # not known since bindings or consumers have changed
+
+    def __bool__(self) -> bool:
+        return bool(self._groups)
+
+    def has(self, routing: str) -> bool:
+        """Whether there is a binding of this routing type."""
+        return any(each == routing for each, _ in self._groups)
+
+    def group_of(self, queue: Queue) -> Group | None:
+        """The bindings elsewhere of a queue that is here."""
+        return self._groups.get((queue.kind.routing, queue.kind.name))
+
+    @property
+    def remotes(self) -> Iterable[Remote]:
+        """All of them."""
+        return (each for group in self._groups.values() for each in group.remotes)
+
+    def add(self, remote: Remote) -> None:
+        """A binding is known from now on."""
+        key = remote.binding.routing, remote.binding.queue
+        LOOK.has_touched = True
+        group = self._groups.setdefault(key, Group(*key))
+        group.remotes.append(remote)
+        group.remotes.sort(key=lambda each: each.binding.cluster_name)
+        self.look()
+
+    def remove(self, binding: RemoteBinding) -> None:
+        """It is not there any more."""
+        key = binding.routing, binding.queue
+        group = self._groups[key]
+        LOOK.has_touched = True
+        group.remotes = [each for each in group.remotes if each.binding is not binding]
+        if not group.remotes:
+            del self._groups[key]
+        self.look()
+
+    def look(self) -> None:
+        """Filters or consumers of a binding are other ones."""
+        LOOK.has_touched = True
+        self._is_choosy = None
+
+    @property
+    def is_choosy(self) -> bool:
+        """Whether a filter or a selector of theirs has to see each message."""
+        LOOK.has_touched = True
+        if self._is_choosy is None:
+            self._is_choosy = any(is_choosy(each.binding) for each in self.remotes)
+        return self._is_choosy
+
+    # -- routing -------------------------------------------------------------------------------------------------------
+
+    def route(self, address: Address, run: Run, open_to: list[Queue], only: str) -> list[Part]:
+        """As `Address.route`, which asks for this; `open_to` are the queues here that may have the messages."""
+        pairs = self.pairs(open_to, only)
+        if not self._splits(pairs):
+            parts = [_spread(group.shares(queue, run.count, None)) for group, queue in pairs]
+            return [(begin, count, queues_of(address, found)) for begin, count, found in _joined(parts, run.count)]
+
+        def queues_for(index: int) -> list[Queue]:
+            view = view_at(run, index, address.name)
+            return queues_of(address, self._one(address, pairs, view))
+
+        return parts_by(run.count, queues_for)
+
+    def looks_at_each(self, queues: list[Queue]) -> bool:
+        """Whether messages go one by one where these queues are here."""
+        return self._splits(self.pairs(queues, ""))
+
+    def _splits(self, pairs: list[tuple[Group, Queue | None]]) -> bool:
+        shared_count = sum(group.routing == ANYCAST for group, _ in pairs)
+        return self.is_choosy or shared_count > 1 or any(_is_choosy(queue) for _, queue in pairs)
+
+    def pairs(self, open_to: list[Queue], only: str) -> list[tuple[Group, Queue | None]]:
+        """Each queue of the cluster with the queue of its name that is here."""
+        pairs: list[tuple[Group, Queue | None]] = []
+        known: dict[tuple[str, str], None] = {}
+        LOOK.has_touched = True
+        for queue in open_to:
+            key = queue.kind.routing, queue.kind.name
+            known[key] = None
+            pairs.append((self._groups.get(key) or Group(*key), queue))
+        pairs += [(group, None) for key, group in self._groups.items() if key not in known]
+        return [pair for pair in pairs if not only or pair[0].routing == only]
+
+    @staticmethod
+    def _one(address: Address, pairs: list[tuple[Group, Queue | None]], view: MessageView) -> list[Member]:
+        """Who gets one message: one of the shared queues, and each of the others."""
+        shared = [pair for pair in pairs if pair[0].routing == ANYCAST]
+        found: list[Member] = []
+        LOOK.has_touched = True
+        for place in range(len(shared)):
+            group, queue = shared[(address.cursor + place) % len(shared)]
+            found = [member for _, member in group.shares(queue, 1, view)]
+            if found:
+                address.cursor += place + 1
+                break
+        for group, queue in pairs:
+            if group.routing != ANYCAST:
+                found += [member for _, member in group.shares(queue, 1, view)]
+        return found
+
+
+def _shared_out(count: int, turn: list[M]) -> list[tuple[int, M]]:
+    share, rest = divmod(count, len(turn))
+    return [(n, each) for place, each in enumerate(turn) if (n := share + (place < rest))]
+
+
+def takes(queue: Queue, view: MessageView | None) -> bool:
+    """Whether a consumer of a queue that is here would take a message; `view` None: one that nobody looks at."""
+    for each in queue.consumers:
+        if not each.is_browser and (each.filter is None or (view is not None and each.filter.matches(view))):
+            return True
+    return False
+
+
+def accepts(binding: RemoteBinding, view: MessageView | None) -> bool:
+    """The same elsewhere."""
+    return binding.accepts_all or (view is not None and binding.accepts(view))
+
+
+def is_choosy(binding: RemoteBinding) -> bool:
+    """Whether messages have to be looked at to know whether the binding may have them, or its consumers want them."""
+    return binding.filter is not None or (not binding.accepts_all and binding.consumers_count > 0)
+
+
+def _is_choosy(queue: Queue | None) -> bool:
+    if queue is None:
+        return False
+    has_picky = any(each.filter is not None for each in queue.takers)
+    return queue.filter is not None or (has_picky and not takes(queue, None))
+
+
+def passes(binding: Queue | RemoteBinding, view: MessageView | None) -> bool:
+    """Whether the filter of a queue, here or elsewhere, lets a message in."""
+    return binding.filter is None or view is None or binding.filter.matches(view)
+
+
+def _spread(shares: list[tuple[int, Member]]) -> list[tuple[int, int, Member]]:
+    """(begin, end, who) of shares that follow each other."""
+    found = []
+    begin = 0
+    for count, member in shares:
+        found.append((begin, begin + count, member))
+        begin += count
+    return found
+
+
+def _joined(parts: list[list[tuple[int, int, Member]]], count: int) -> list[tuple[int, int, list[Member]]]:
+    """What all queues of the cluster get, cut where any of them changes: (begin, count, who)."""
+    bounds = sorted({0, count, *(begin for part in parts for begin, _, _ in part)})
+    return [
+        (low, high - low, [member for part in parts for begin, end, member in part if begin <= low < end])
+        for low, high in pairwise(bounds)
+    ]
+
+
+def queues_of(address: Address, members: list[Member]) -> list[Queue]:
+    """The queues that keep a message for these: those here, and store-and-forward queues for the others."""
+    queues: list[Queue] = []
+    bindings: dict[tuple[str, str, str, str], list[Remote]] = {}
+    LOOK.has_touched = True
+    for member in members:
+        if isinstance(member, Queue):
+            queues.append(member)
+        else:
+            binding = member.binding
+            # A neighbour may know some subscriptions beyond it before others, so each waits in a queue of its own.
+            alone = binding.cluster_name if binding.distance > 1 and binding.routing != ANYCAST else ""
+            bindings.setdefault((member.via.name, binding.target, binding.routing, alone), []).append(member)
+    for remotes in bindings.values():
+        queues += remotes[0].via.queues_for(address, [each.binding for each in remotes])
+    return queues

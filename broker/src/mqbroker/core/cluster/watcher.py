@@ -1,0 +1,34 @@
+"""What a store tells to whoever has to know which queues and consumers there are. This one does nothing with it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mqbroker.core.cluster.remote_binding import RemoteBinding
+    from mqbroker.core.queue.queue import Consumer, Queue
+
+
+class Watcher:
+    """Told of queues that clients know, of consumers that take messages, and of queues of other nodes."""
+
+    def queue_added(self, queue: Queue) -> None:
+        """It is bound to its address; also when recovery found it."""
+
+    def queue_removed(self, queue: Queue) -> None:
+        """It is bound no more."""
+
+    def consumer_joined(self, queue: Queue, consumer: Consumer) -> None:
+        """It gets messages from now on."""
+
+    def consumer_left(self, queue: Queue, consumer: Consumer) -> None:
+        """It gets no more."""
+
+    def remote_added(self, binding: RemoteBinding) -> None:
+        """Another node has a queue."""
+
+    def remote_removed(self, binding: RemoteBinding) -> None:
+        """It has it no more."""
+
+    def remote_changed(self, binding: RemoteBinding) -> None:
+        """It has other consumers, or can or cannot be reached."""

@@ -1,0 +1,1 @@
+"""Queues whose messages stay on disk while memory is short, and bringing them back."""

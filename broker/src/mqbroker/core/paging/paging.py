@@ -1,0 +1,360 @@
+"""Paging: what comes for an address that is full stays on disk until its queues want it.
+
+Invariants: a queue that has pages gets everything that comes into its pages, so order holds; a page is read only when
+all of it is synced; each piece of a page pins its segment until it is read or dropped; a queue has at most one page on
+its way, a node READS_MAX. Source: docs/adr/0008-paging.md; Artemis's manual, "Paging".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from mqbroker.base.errors import Bug
+from mqbroker.base.look import LOOK
+from mqbroker.core.paging.page_moves import PageMoves, check_held, runs_in
+from mqbroker.core.paging.paged_files import PagedFiles
+from mqbroker.core.paging.restore import hold_again, set_times
+from mqbroker.core.queue.backlog import Segment
+from mqbroker.core.queue.kinds import QueueKind, check_attributes
+from mqbroker.core.queue.meter import PAGE
+from mqbroker.core.queue.pages import Page, Pages, Piece, Shape
+from mqbroker.journal.places import Slice, Written
+from mqbroker.journal.records import Malformed
+from mqbroker.journal.recovered import Leave
+
+if TYPE_CHECKING:
+    from mqbroker.config.slices import AddressSettings
+    from mqbroker.core.address.address import Address
+    from mqbroker.core.address.settings import Settings
+    from mqbroker.core.paging.page_look import PageLook
+    from mqbroker.core.queue.queue import Queue
+    from mqbroker.core.store.store import Store
+    from mqbroker.wire.run import Run
+
+READS_MAX = 4
+PAGES_OF_BOUND = 4  # a page is no more than this part of its address's bounds
+UNBOUNDED = 1 << 62
+
+
+class Dropped(NamedTuple):
+    """So many messages are gone, and whether the journal was told of any."""
+
+    messages: int
+    is_settled: bool
+
+
+class Paging:
+    """See the module's docstring. `read` asks for slices and says under which id their bytes come."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.read: Callable[[tuple[Slice, ...]], int] = _nobody_reads
+        self.queues: dict[Queue, None] = {}  # those with pages
+        self.files = PagedFiles(store.large)
+        self.paged_total = 0
+        self.moves = PageMoves(store, self)
+        self._reads: dict[int, tuple[Queue, Page]] = {}
+        self._looks: dict[int, tuple[PageLook, list[Piece]]] = {}
+        self._wanting: dict[Queue, None] = {}
+        self._held_back: dict[Queue, None] = {}  # they want a page, and the memory is full
+        self._unsynced: dict[Queue, None] = {}  # they want a page that is not on disk yet
+
+    # -- in ------------------------------------------------------------------------------------------------------------
+
+    def takers(self, address: Address, queues: list[Queue]) -> list[Queue]:
+        """Which of these queues get no more than the place of what comes now."""
+        meter = address.meter
+        is_full = self._store.memory.is_full or (meter is not None and meter.is_full)
+        if not is_full and not self.queues:
+            return []
+        return [queue for queue in queues if queue.pages is not None or (is_full and queue.kind.may_page)]
+
+    def publish(self, part: Segment, durable: tuple[int, ...], queues: list[Queue]) -> None:
+        """Write messages down for these queues, and for `durable` ones by their ids in the journal."""
+        run, start, count = part.run, part.start, part.n
+        journal = self._store.journal
+        before: Written | None = None
+        pages = [self._pages_of(queue) for queue in queues]
+        last = pages[0].last_written
+        if last is not None and last.pins == len(queues) and last.deliveries == part.deliveries:
+            before = last if all(each.ends_with(last) for each in pages) else None
+        written = journal.store_paged((part.first_id, count), durable, run.block(start, count), run.arrived_ms, before)
+        LOOK.has_touched = True
+        if written is not before:
+            written.pins, written.deliveries = len(queues), part.deliveries
+            written.loose = sum(not (durable and queue.journal_id) for queue in queues)
+        for queue_id in durable if part.deliveries else ():
+            journal.count(queue_id, part.first_id, count, part.deliveries)
+        size_bytes = run.size_bytes(start, count)
+        for queue, each in zip(queues, pages, strict=True):
+            each.add(written, count, size_bytes, journal.position)
+            queue.added_total += count
+            self._store.dirty[queue] = None
+        if run.large is not None:
+            self.files.hold(run, len(queues), is_stored=bool(durable))
+        self.paged_total += count * len(queues)
+
+    def _pages_of(self, queue: Queue) -> Pages:
+        LOOK.has_touched = True
+        if queue.pages is None:
+            shape = shape_of(self._store.settings.of(queue.kind.address))
+            queue.pages = Pages(shape, is_durable=bool(queue.journal_id))
+            self.queues[queue] = None
+        return queue.pages
+
+    def restore(self, queue: Queue, piece: Piece, due_ms: int = 0) -> None:
+        """A piece that recovery found, and when it is due."""
+        pages = self._pages_of(queue)
+        pages.put(piece, piece.place.length)
+        LOOK.has_touched = True
+        queue.added_total += piece.n  # as what comes back into memory
+        if due_ms:
+            pages.hold_back(piece, due_ms)
+        self.pin(piece, 1)
+
+    def keeps_out(self, queue: Queue) -> bool:
+        """Whether what recovery found for a queue becomes a page although its bytes are at hand."""
+        if queue.pages is not None:
+            return True
+        is_full = self._store.memory.is_full or (queue.meter is not None and queue.meter.is_full)
+        return is_full and queue.kind.may_page
+
+    # -- out -----------------------------------------------------------------------------------------------------------
+
+    def look(self, queue: Queue) -> None:
+        """Something has changed in a queue that has pages: does it want the next one?"""
+        pages = queue.pages
+        if pages is None or pages.reading is not None or queue in self._wanting or queue in self._unsynced:
+            return
+        if not queue.is_hungry(pages.low_count) and not self._has_room(queue):
+            return
+        LOOK.has_touched = True
+        if self._may_read(queue, pages):
+            self._wanting[queue] = None
+        else:
+            self._held_back[queue] = None
+
+    def _has_room(self, queue: Queue) -> bool:
+        """Whether the memory that its address may fill is half empty: then pages are read before anybody asks."""
+        memory = self._store.memory
+        return memory.held_bytes * 2 < memory.max_bytes and (queue.meter is None or queue.meter.is_low)
+
+    def _may_read(self, queue: Queue, pages: Pages) -> bool:
+        """With the memory full only who has nothing in it."""
+        return not self._store.memory.is_full or queue.message_count == pages.count
+
+    @property
+    def is_reading(self) -> bool:
+        """Whether pages are on their way."""
+        return bool(self._reads)
+
+    def is_due(self, queue: Queue) -> bool:
+        """Whether more messages of the queue are on their way to its consumers."""
+        pages = queue.pages
+        return pages is not None and (pages.reading is not None or queue in self._wanting or queue in self._unsynced)
+
+    def run(self) -> None:
+        """Once in each step, before its append is sealed: ask for pages."""
+        LOOK.has_touched = True
+        if self._held_back:
+            held_back, self._held_back = self._held_back, {}
+            for queue in held_back:
+                self.look(queue)
+        while not self.moves.holds_reads and self._wanting and len(self._reads) < READS_MAX:
+            queue = next(iter(self._wanting))
+            del self._wanting[queue]
+            if queue.pages is not None and not queue.is_deleted:
+                self._begin(queue, queue.pages)
+
+    def _begin(self, queue: Queue, pages: Pages) -> None:
+        page = pages.first
+        if page is None:
+            return
+        store = self._store
+        if page.position > store.decisions.synced:
+            self._unsynced[queue] = None
+            self.hurry(pages, page)
+            return
+        page = pages.begin()
+        self._reads[self.read(_places(page.pieces()))] = queue, page
+
+    def hurry(self, pages: Pages, page: Page) -> None:
+        """Somebody waits for a page that is not on disk yet."""
+        pages.seal(page)
+        if page.position == self._store.journal.position:
+            self._store.decisions.wait(_go_on)  # so that this append does not wait for others to be written
+
+    def synced(self) -> None:
+        """More is on disk."""
+        LOOK.has_touched = True
+        if self._unsynced:
+            unsynced, self._unsynced = self._unsynced, {}
+            self._wanting.update(unsynced)
+
+    def awaits(self, effect_id: int) -> bool:
+        """Whether this effect reads a page."""
+        return effect_id in self._reads or effect_id in self._looks or effect_id == self.moves.loading
+
+    def done(self, effect_id: int, found: list[bytes]) -> None:
+        """A page has been read. Raises StorageFault where the bytes are not what was written."""
+        if effect_id == self.moves.loading:
+            self.moves.loaded(found)
+            return
+        LOOK.has_touched = True
+        if effect_id in self._looks:
+            look, pieces = self._looks.pop(effect_id)
+            look.found(self._segments(look.queue, pieces, found))
+        else:
+            queue, page = self._reads.pop(effect_id)
+            pieces = list(page.pieces())
+            if queue.pages is not None and queue.pages.reading is page:
+                self._come_back(queue, queue.pages, self._segments(queue, pieces, found))
+        for piece in pieces:
+            self.pin(piece, -1)
+
+    def _segments(self, queue: Queue, pieces: list[Piece], found: list[bytes]) -> Iterator[Segment]:
+        """What was read, ready to be looked at."""
+        runs: list[Run] = []
+        for piece, runs_here in _with_runs(pieces, dict(zip(_places(pieces), found, strict=True))):
+            if runs_here is not runs:
+                runs = runs_here
+                for run in runs:
+                    set_times(self._store, queue, run)
+            yield from segments_in(piece, runs)
+
+    def _come_back(self, queue: Queue, pages: Pages, segments: Iterator[Segment]) -> None:
+        for segment in segments:
+            hold_again(self._store, queue, segment)
+            if segment.run.traits.group_id:
+                queue.dispatcher.grouped()
+            queue.come_back(segment, self._store.at.wall_ms, pages.due_ms(segment.first_id))
+            self.files.taken_in(segment.run)
+        pages.finished()
+        if pages.is_empty:
+            self._end(queue)
+        self._store.changed(queue)
+
+    # -- for those who look at single messages -------------------------------------------------------------------------
+
+    def read_for(self, look: PageLook, pieces: list[Piece]) -> int:
+        """Read pieces that stay where they are; the effect's id. Their segments stay as long."""
+        for piece in pieces:
+            self.pin(piece, 1)
+        effect_id = self.read(_places(pieces))
+        LOOK.has_touched = True
+        self._looks[effect_id] = look, pieces
+        return effect_id
+
+    def take(self, queue: Queue, page: Page, segment: Segment) -> Segment:
+        """Messages of a page that were read for a look leave it: they are in memory, and in delivery."""
+        pages = queue.pages
+        assert pages is not None
+        gone, left = pages.take_out(page, segment.first_id, segment.first_id + segment.n)
+        for piece in left:
+            self.pin(piece, 1)
+        for piece in gone:
+            self.pin(piece, -1)
+        hold_again(self._store, queue, segment)
+        self.files.taken_in(segment.run)
+        LOOK.has_touched = True
+        queue.delivering_count += segment.n
+        if pages.is_empty:
+            self._end(queue)
+        return segment
+
+    def pin(self, piece: Piece, count: int) -> None:
+        """So many more refer to a piece."""
+        self._store.journal.pin(piece.place, count, is_loose=not piece.is_durable)
+
+    # -- ends ----------------------------------------------------------------------------------------------------------
+
+    def drop(self, queue: Queue, *, is_settled: bool) -> Dropped:
+        """What is paged is gone. `is_settled`: the journal is told, where the queue stays."""
+        if queue.pages is None:
+            return Dropped(0, False)
+        store, count, reading = self._store, queue.pages.count, queue.pages.reading
+        LOOK.has_touched = True
+        dropped, has_settled = queue.pages.clear(), False
+        for page in dropped:
+            for piece in page.pieces():
+                self.pin(piece, -1)
+        for page in [*dropped, reading] if reading is not None else dropped:
+            ranges = [(piece.first_id, piece.n, piece.is_durable) for piece in page.pieces()]
+            for written in page.fresh:
+                is_durable = bool(written.queue_ids and queue.journal_id)
+                written.pins -= 1
+                written.loose -= not is_durable
+                ranges.append((written.first_id, written.count, is_durable))
+            for first_id, n, is_durable in ranges:
+                if is_durable and is_settled and queue.journal_id:
+                    store.journal.settle(queue.journal_id, first_id, n)
+                    has_settled = True
+                if len(self.files):
+                    self.files.settle(first_id, n)
+        self._end(queue)
+        if is_settled and not queue.consumers:
+            store.idle.drained(queue)
+        return Dropped(count, has_settled)
+
+    def _end(self, queue: Queue) -> None:
+        LOOK.has_touched = True
+        queue.pages = None
+        for each in (self.queues, self._wanting, self._held_back, self._unsynced):
+            each.pop(queue, None)
+
+
+def _nobody_reads(slices: tuple[Slice, ...]) -> int:
+    raise Bug("a store without a node reads no pages")
+
+
+def _go_on() -> None:
+    """What waits for the disk is looked at by `synced`."""
+
+
+def shape_of(settings: AddressSettings) -> Shape:
+    """What a page of an address holds."""
+    size_bytes, count = settings.page_size_bytes, UNBOUNDED
+    if settings.max_size_bytes >= 0:
+        size_bytes = min(size_bytes, settings.max_size_bytes // PAGES_OF_BOUND)
+    if settings.max_size_messages >= 0:
+        count = settings.max_size_messages // PAGES_OF_BOUND
+    return Shape(size_bytes, count)
+
+
+def leave_of(settings: Settings, kept_bytes_max: int) -> Leave:
+    """What recovery need not bring into memory."""
+
+    def may_leave(attributes: dict[str, Any]) -> bool:
+        try:
+            check_attributes(attributes)
+        except ValueError as error:
+            raise Malformed(str(error)) from None
+        kind = QueueKind.of(attributes)
+        return kind.may_page and settings.of(kind.address).address_full_policy == PAGE
+
+    return Leave(may_leave, kept_bytes_max)
+
+
+def _places(pieces: Iterable[Piece]) -> tuple[Slice, ...]:
+    """Each once: of a place of which messages in the middle are gone, several pieces are left."""
+    return tuple(dict.fromkeys(piece.place for piece in pieces))
+
+
+def _with_runs(pieces: Iterable[Piece], found: Mapping[Slice, bytes]) -> Iterator[tuple[Piece, list[Run]]]:
+    """Pieces with what is in their places; neighbours in one place have the same runs."""
+    place: Slice | None = None
+    runs: list[Run] = []
+    for piece in pieces:
+        if piece.place != place:
+            place, runs = piece.place, runs_in(piece, found[piece.place])
+        yield piece, runs
+
+
+def segments_in(piece: Piece, runs: list[Run]) -> Iterator[Segment]:
+    """The messages of a piece, of the runs in its place. Raises StorageFault where they are not there."""
+    check_held(piece, runs)
+    for run in runs:
+        begin, end = max(piece.first_id, run.first_id), min(piece.end, run.first_id + run.count)
+        if begin < end:
+            yield Segment(run, begin - run.first_id, end - begin, piece.deliveries)

@@ -1,0 +1,79 @@
+"""Who takes messages of a queue, and what whoever has to know of them may ask. Nobody asks for a consumer's class."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from mqbroker.base.errors import Refused
+    from mqbroker.core.queue.backlog import Segment
+    from mqbroker.core.queue.message_view import MessageView
+    from mqbroker.core.queue.queue import Queue
+
+
+class Filter(Protocol):
+    """Decides by a message's content."""
+
+    def matches(self, message: MessageView) -> bool:
+        """Whether the message is wanted."""
+
+
+class Consumer(Protocol):
+    """Whoever takes messages: a link, or an admin session. One that browses gets copies and takes nothing away."""
+
+    priority: int
+    filter: Filter | None
+    is_browser: bool
+
+    @property
+    def client(self) -> Client | None:
+        """Itself, where it takes messages for a connection; None: for the broker or an administrator."""
+
+    def capacity(self) -> int:
+        """How many messages it would take now."""
+
+    def deliver(self, queue: Queue, segment: Segment) -> int:
+        """Take them, or the first so many; says how many."""
+
+
+class Client(Consumer, Protocol):
+    """A consumer that takes messages for a connection, by whatever protocol.
+
+    Other nodes hear of it, it is watched for slowness, and it is ended where its queue goes, or what it may.
+    """
+
+    @property
+    def queue(self) -> Queue:
+        """The queue that it takes messages of."""
+
+    @property
+    def name(self) -> str:
+        """How its connection calls it."""
+
+    @property
+    def conn(self) -> int:
+        """The connection."""
+
+    @property
+    def far(self) -> str:
+        """Where the other end of that is, for people."""
+
+    @property
+    def is_there(self) -> bool:
+        """Whether it is not over."""
+
+    @property
+    def settled_count(self) -> int:
+        """Messages that it was sent and has settled, with whatever outcome."""
+
+    def refusal(self) -> Refused | None:
+        """Why it would not be let in now, by the permissions of its user."""
+
+    def end(self, condition: str, why: str) -> None:
+        """It is told so and gets nothing more, and what it had is in the queue again. Nothing, where it is over."""
+
+    def part(self) -> None:
+        """If it is over, and what it had is handed back by turns, that happens now."""
+
+    def close(self, condition: str, why: str) -> None:
+        """Close its connection, unless it is over."""

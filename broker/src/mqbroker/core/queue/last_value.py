@@ -1,0 +1,32 @@
+"""The key by which a last-value queue tells messages apart: `_AMQ_LVQ_NAME`, or a property that the queue names itself.
+
+The first is known since the message came (wire/parts.py) and each such message is a run of its own. The second is read
+here, message by message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mqbroker.base.errors import PeerFault
+from mqbroker.core.queue.backlog import Segment
+from mqbroker.core.queue.kinds import QueueKind
+from mqbroker.core.queue.message_view import MessageView
+from mqbroker.wire.parts import KEY_SIZE_MAX
+
+
+def keyed(kind: QueueKind, segment: Segment) -> Iterator[tuple[str, Segment]]:
+    """A segment of a last-value queue in pieces of one key each; the key is empty where a message has none."""
+    if not kind.last_value_key:
+        yield segment.run.traits.last_value, segment
+    else:
+        for index in range(segment.start, segment.start + segment.n):
+            yield _property(kind.last_value_key, segment, index), segment.part(index, 1)
+
+
+def _property(name: str, segment: Segment, index: int) -> str:
+    try:
+        value = MessageView(segment.run.payload(index)).value_of(name)
+    except PeerFault:
+        return ""  # what cannot be read has no key
+    return "" if value is None else str(value)[:KEY_SIZE_MAX]

@@ -1,0 +1,120 @@
+"""What queues held that are no more, or that nobody is to get: it is given back piece by piece, as it may be very much.
+
+Of a queue that is deleted the journal and everybody else have forgotten all by then; what is left to be done is the
+memory that its messages hold, and the room that they take at their address, where others are bound to that: an address
+without queues has all its room at once. What is purged is in the queue no more from the first moment, and is settled as
+its turn comes. Invariant: each message is given back once.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from mqbroker.amqp import work
+from mqbroker.base.look import LOOK
+from mqbroker.core.queue.backlog import Backlog, Segment
+from mqbroker.core.queue.leaving_reasons import PURGED
+
+if TYPE_CHECKING:
+    from mqbroker.core.queue.queue import Queue
+    from mqbroker.core.store.store import Store
+
+AT_ONCE: Final = 100  # segments that are given back with their queue
+WHOLE: Final = 1 << 62
+
+
+class Held:
+    """What one queue held: what was deliverable, and the rest."""
+
+    __slots__ = ("_is_purged", "backlog", "emptied_count", "meter", "queue", "rest")
+
+    def __init__(self, queue: Queue, rest: list[Segment], *, is_purged: bool) -> None:
+        self._is_purged: Final = is_purged
+        self.queue: Final = queue
+        self.meter: Final = queue.meter
+        self.emptied_count: Final = 0 if queue.meter is None else queue.meter.emptied_count
+        self.backlog: Final = queue.backlog
+        self.rest: Final = rest
+
+    @property
+    def is_unsettled(self) -> bool:
+        """Whether the journal has it so far."""
+        return self._is_purged and not self.queue.is_deleted
+
+
+class Remains:
+    """Of all queues of a node, the first that went first."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._held: deque[Held] = deque()
+
+    @property
+    def is_due(self) -> bool:
+        """Whether there is something to do."""
+        return bool(self._held)
+
+    def add(self, queue: Queue) -> None:
+        """The queue is deleted."""
+        waiting = list(queue.waiting)
+        LOOK.has_touched = True
+        queue.waiting.clear()  # what waits for the disk waits in vain
+        queue.waiting_count = 0
+        self._hold(queue, waiting, is_purged=False)
+
+    def purge(self, queue: Queue) -> int:
+        """Nobody is to get what the queue has to hand out, now or later; says how many messages that are."""
+        count = queue.backlog.count + queue.scheduled_count
+        self._hold(queue, [], is_purged=True)
+        return count
+
+    def _hold(self, queue: Queue, rest: list[Segment], *, is_purged: bool) -> None:
+        LOOK.has_touched = True
+        rest += [segment for _, _, segment in queue.scheduled]
+        self._held.append(Held(queue, rest, is_purged=is_purged))
+        queue.backlog, queue.scheduled, queue.scheduled_count = Backlog(), [], 0
+        if len(self._held) == 1:
+            self.go_on(AT_ONCE * work.GIVEN_BACK)
+
+    def live_of_ids(self, first_id: int, end_id: int) -> Iterator[tuple[Queue, Segment]]:
+        """What may have messages of these ids and is not settled so far: what is purged."""
+        for held in self._held:
+            if held.is_unsettled:
+                yield from ((held.queue, segment) for segment in held.backlog.of_ids(first_id, end_id))
+                yield from ((held.queue, segment) for segment in held.rest)
+
+    def go_on(self, work_max: int) -> None:
+        """About so much of it, in units of amqp/work.py."""
+        left = work_max
+        LOOK.has_touched = True
+        while self._held:
+            held = self._held[0]
+            left = self._settle(held, left) if held.is_unsettled else self._give_back(held, left)
+            if held.backlog.count or held.rest:
+                return
+            self._held.popleft()
+
+    def _settle(self, held: Held, left: int) -> int:
+        """Of what is purged; what is left of the work."""
+        queue, backlog, rest = held.queue, held.backlog, held.rest
+        LOOK.has_touched = True
+        while left > 0 and (backlog.count or rest):
+            left -= work.PURGED
+            segment = backlog.take(WHOLE) if backlog.count else rest.pop()
+            queue.delivering_count += segment.n
+            self._store.discard(queue, segment, PURGED)
+        return left
+
+    def _give_back(self, held: Held, left: int) -> int:
+        """Of what the journal knows no more; what is left of the work."""
+        memory, meter, backlog, rest = self._store.memory, held.meter, held.backlog, held.rest
+        LOOK.has_touched = True
+        while left > 0 and (backlog.count or rest):
+            left -= work.GIVEN_BACK
+            segment = backlog.take(WHOLE) if backlog.count else rest.pop()
+            if meter is not None and meter.emptied_count == held.emptied_count:
+                meter.remove(segment)
+            memory.settle(segment.run, segment.n)
+        return left

@@ -1,0 +1,1 @@
+"""Everything that changes queues and journal together, and transactions of it."""

@@ -1,0 +1,181 @@
+"""Messages that leave a queue other than to a consumer: expired, replaced, pushed out, dead.
+
+Expired and dead ones may go to another address, everything else is settled and gone. Where such an address is set and
+does not take them (it cannot be made, has no queue that wants them, or is the one that they are at) they stay, and it
+is tried again later: a dead one is offered to consumers then, an expired one is not. Where none is set they are gone.
+Somebody is told of both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final
+
+from mqbroker.base.errors import Refused
+from mqbroker.base.look import LOOK
+from mqbroker.config.slices import AddressSettings
+from mqbroker.core.address.address import FULLY_QUALIFIED, MULTICAST, Address, Origin
+from mqbroker.core.queue.backlog import EXPIRED, REPLACED, Segment
+from mqbroker.core.queue.kinds import RETROACTIVE, QueueKind
+from mqbroker.core.queue.leaving_reasons import KILLED, LEFT
+from mqbroker.core.queue.moved import moved
+from mqbroker.core.queue.queue import Queue
+
+if TYPE_CHECKING:
+    from mqbroker.core.store.store import Store
+    from mqbroker.wire.run import Run
+
+Told = Callable[[str, int, str], None]  # of which queue, how many, and why
+HOLD_MS: Final = 60_000
+
+
+class Leaving:
+    """See the module's docstring."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.left_totals = dict.fromkeys(LEFT, 0)  # without a consumer's acceptance
+        self.lost_totals = dict.fromkeys((EXPIRED, KILLED), 0)  # of these, what went nowhere
+        self.held_total = 0  # attempts that the address which was to have them refused
+        self.on_lost: Told = lambda queue, count, reason: None
+        self.on_held: Told = lambda queue, count, reason: None
+
+    def clear(self, queue: Queue) -> None:
+        """Settle what left a queue by itself; expired messages go to the expiry address."""
+        LOOK.has_touched = True
+        for why, segment in queue.take_gone():
+            if why != EXPIRED:
+                self._store.discard(queue, segment, REPLACED)
+            elif queue.kind.routing == RETROACTIVE:
+                self._store.discard(queue, segment, EXPIRED)  # copies for nobody
+            else:
+                self._expire(queue, segment)
+
+    def outdated(self, queues: Iterable[Queue]) -> None:
+        """A message came to these as an older value than the one of its key that is there, and is not let in."""
+        LOOK.has_touched = True
+        for queue in queues:
+            queue.replaced_total += 1
+            self.left_totals[REPLACED] += 1
+
+    def _expire(self, queue: Queue, segment: Segment) -> None:
+        settings = self._store.settings.of(queue.kind.address)
+        if settings.expiry_address:
+            own = settings.expiry_queue_prefix + queue.kind.address + settings.expiry_queue_suffix
+            target = settings.expiry_address, own if settings.auto_create_expiry_resources else ""
+            self._move(queue, segment, target, "expired", EXPIRED)
+        else:
+            self._lose(queue, segment, EXPIRED, "expired, and its address has no expiry-address")
+
+    def reject(self, queue: Queue, segment: Segment, cause: str) -> None:
+        """Messages in delivery that nobody can use: to the dead-letter address, or dropped where there is none."""
+        settings = self._store.settings.of(queue.kind.address)
+        LOOK.has_touched = True
+        queue.killed_total += segment.n
+        if settings.dead_letter_address:
+            own = settings.dead_letter_queue_prefix + queue.kind.address + settings.dead_letter_queue_suffix
+            target = settings.dead_letter_address, own if settings.auto_create_dead_letter_resources else ""
+            self._move(queue, segment, target, cause, KILLED)
+        else:
+            self._lose(queue, segment, KILLED, f"{cause}, and its address has no dead-letter-address")
+
+    def _lose(self, queue: Queue, segment: Segment, why: str, reason: str) -> None:
+        """They are gone, and somebody hears of it."""
+        LOOK.has_touched = True
+        self._store.discard(queue, segment, why)
+        self.lost_totals[why] += segment.n
+        self.on_lost(queue.kind.name, segment.n, reason)
+
+    def _hold(self, queue: Queue, segment: Segment, why: str, reason: str) -> None:
+        """They stay where they are, because the address that is to have them does not take them, and try again later.
+
+        What waits for another node does so too, though later ones pass it then.
+        """
+        store, due_ms = self._store, self._store.at.wall_ms + HOLD_MS
+        LOOK.has_touched = True
+        self.held_total += segment.n
+        if why == EXPIRED:
+            queue.expired_total -= segment.n
+        else:
+            queue.killed_total -= segment.n
+            segment = Segment(segment.run, segment.start, segment.n, max(segment.deliveries, 1))
+            if segment.run.section.is_durable and queue.journal_id:
+                store.journal.count(queue.journal_id, segment.first_id, segment.n, segment.deliveries, due_ms)
+        queue.put_back(segment, due_ms)
+        store.look_at_end(queue)
+        store.watch(queue)
+        self.on_held(queue.kind.name, segment.n, reason)
+
+    def astray(self, origin: str, segments: list[Segment]) -> bool:
+        """Messages that reached no queue of their address: to the dead-letter address, where the settings say so.
+
+        True: they must wait for this step's append.
+        """
+        settings = self._store.settings.of(origin)
+        if not settings.send_to_dla_on_no_route or not settings.dead_letter_address:
+            return False
+        try:
+            address = self._dead_letters(origin, settings)
+        except Refused:
+            return False
+        waits = False
+        for segment in segments:
+            for index in range(segment.start, segment.start + segment.n):
+                run = moved(segment, index, (origin, ""), "no queue of its address takes it")
+                waits = self._store.publish(address, run, Origin(origin)) or waits
+        return waits
+
+    def _dead_letters(self, origin: str, settings: AddressSettings) -> Address:
+        own = settings.dead_letter_queue_prefix + origin + settings.dead_letter_queue_suffix
+        return self._target(
+            origin, (settings.dead_letter_address, own if settings.auto_create_dead_letter_resources else "")
+        )
+
+    def _target(self, origin: str, target: tuple[str, str], queue: str = "") -> Address:
+        """The address, and a queue for this origin alone if there is to be one. Raises Refused.
+
+        `queue` is what the messages are in. Where the target is `address::queue`, that says which queue gets them.
+        """
+        name, own = target
+        if name in (origin, f"{origin}{FULLY_QUALIFIED}{queue}"):
+            raise Refused("amqp:precondition-failed", "it is there already")
+        if FULLY_QUALIFIED not in name and own and own not in self._store.queues:
+            self._store.create_queue(QueueKind(own, name, MULTICAST, auto_created=True, moved_from=origin))
+        return self._store.target_for(name)  # as whoever sends there: it may be there on another node alone
+
+    def _move(self, queue: Queue, segment: Segment, target: tuple[str, str], cause: str, why: str) -> None:
+        """To another address, in the same append: a crash leaves them here or there, never in both or in none.
+
+        `target`: the address, and the name of a queue for this origin alone, if there is to be one.
+        """
+        origin = queue.kind.address
+        try:
+            address = self._target(origin, target, queue.kind.name)
+        except Refused as refused:
+            self._hold(queue, segment, why, f"{cause}, and {target[0]!r} does not take it: {refused.description}")
+            return
+        is_taken, begin = True, segment.start
+        for index in range(segment.start, segment.start + segment.n):
+            run = moved(segment, index, (origin, queue.kind.name), cause, is_value=queue.kind.last_value)
+            was_taken, is_taken = is_taken, self._take_in(address, run, origin)
+            if is_taken != was_taken and index > begin:
+                self._leave(queue, segment.part(begin, index - begin), was_taken, (target[0], cause, why))
+                begin = index
+        rest = segment.part(begin, segment.start + segment.n - begin)
+        self._leave(queue, rest, is_taken, (target[0], cause, why))
+
+    def _take_in(self, address: Address, run: Run, origin: str) -> bool:
+        """Publish one of them there; whether any queue has it."""
+        store = self._store
+        before = store.unrouted_total
+        store.publish(address, run, Origin(origin))
+        # What diverts took in part would come again with each attempt.
+        return store.unrouted_total == before or address.name in store.diverts.at
+
+    def _leave(self, queue: Queue, segment: Segment, is_taken: bool, said: tuple[str, str, str]) -> None:
+        target, cause, why = said
+        LOOK.has_touched = True
+        if is_taken:
+            self._store.discard(queue, segment, why)
+        else:
+            self._hold(queue, segment, why, f"{cause}, and no queue of {target!r} takes it")

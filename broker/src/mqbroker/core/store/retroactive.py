@@ -1,0 +1,138 @@
+"""What an address keeps for queues that are made later: its newest messages, in a ring that nobody consumes from.
+
+The ring is a queue as all others, so the journal, recovery and compaction know it; clients do not, nor do other nodes
+of a cluster, and what it holds counts at no bound of its address. It is made by the first message. A queue that is made
+later gets copies: new messages with the same bytes, as far as its selector wants them, in the append that makes it.
+Nothing comes back by that: not what was expired by then, and no dead letters to queues that keep those of one address.
+What a subscriber published itself is not known of old messages, so one without it (`no-local`) gets none of them. A
+message of the past makes room for those of the present: where the memory is full, rings give up their oldest.
+Source: Artemis's manual, "Retroactive Addresses".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from mqbroker.amqp import work
+from mqbroker.base.look import LOOK
+from mqbroker.core.address.address import Address, parts_by
+from mqbroker.core.cluster.reach import passes
+from mqbroker.core.queue.backlog import OVERFLOWED, Segment, first_id_of
+from mqbroker.core.queue.kinds import INTERNAL_PREFIX, RETROACTIVE, TEMPORARY_PREFIX, QueueKind
+from mqbroker.core.queue.message_view import view_at
+from mqbroker.wire.parts import part_of
+from mqbroker.wire.run import Run
+
+if TYPE_CHECKING:
+    from mqbroker.core.queue.queue import Queue
+    from mqbroker.core.store.store import Store
+
+PREFIX: Final = INTERNAL_PREFIX + "retroactive."
+
+
+class Retroactive:
+    """The rings of all addresses."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._rings: dict[str, Queue] = {}  # by the queue's name
+
+    def count_at(self, name: str) -> int:
+        """How many messages an address keeps. One that ends with its client keeps none."""
+        if name.startswith((TEMPORARY_PREFIX, INTERNAL_PREFIX)):
+            return 0
+        return self._store.settings.of(name).retroactive_message_count
+
+    def ring_of(self, address: Address) -> Queue:
+        """The ring of an address that keeps messages; a new one is on disk with this step's append."""
+        if address.ring is not None:
+            return address.ring
+        kind = QueueKind(PREFIX + address.name, address.name, RETROACTIVE, ring_size=address.retains_max)
+        return self._store.add_queue(kind)
+
+    def found(self, ring: Queue) -> None:
+        """It was made, or recovery found it."""
+        LOOK.has_touched = True
+        self._rings[ring.kind.name] = ring
+
+    def gone(self, ring: Queue) -> None:
+        """It was deleted."""
+        LOOK.has_touched = True
+        del self._rings[ring.kind.name]
+
+    def apply(self) -> Iterator[int]:
+        """Other settings hold, or may do so since the last run of the process: rings shrink, grow and end.
+
+        Each address is a piece, and yields what it cost, in units of amqp/work.py.
+        """
+        for address in list(self._store.addresses.values()):
+            self._apply(address)
+            yield work.DUE
+
+    def _apply(self, address: Address) -> None:
+        store = self._store
+        count, ring = self.count_at(address.name), address.ring
+        LOOK.has_touched = True
+        address.retains_max = count
+        if ring is None or ring.kind.ring_size == count:
+            return
+        if not count:
+            store.delete_queue(ring)
+        else:
+            ring.kind = replace(ring.kind, ring_size=count)
+            store.journal.declare(ring.journal_id, ring.kind.attributes())
+            store.changed(ring)
+            store.overdue.add(ring)
+
+    def give(self, queue: Queue) -> None:
+        """A new queue gets what its address keeps, oldest first; where there is no room for all, the newest of it."""
+        address = self._store.addresses[queue.kind.address]
+        if address.ring is None or queue.kind.moved_from or queue.kind.no_local:
+            return
+        LOOK.has_touched = True
+        for segment in self._fitting(address, address.ring):
+            run = segment.run
+            copy = part_of(run, segment.start, segment.start + segment.n, run.traits)
+            copy.arrived_ms, copy.expires_ms = run.arrived_ms, run.expires_ms
+            self._store.name_next(copy)
+            for index, count, takers in parts_by(copy.count, partial(_takers, queue, copy)):
+                if takers:
+                    self._store.put(address, Segment(copy, index, count, 0), takers)
+
+    def _fitting(self, address: Address, ring: Queue) -> list[Segment]:
+        memory, meter, now_ms = self._store.memory, address.meter, self._store.at.wall_ms
+        found: list[Segment] = []
+        size_bytes, messages = 0, 0
+        for segment in sorted(ring.segments(), key=first_id_of, reverse=True):
+            run, left = segment.run, ring.kind.ring_size - messages  # of one that was made smaller not all are gone
+            if left <= 0:
+                break
+            if left < segment.n:
+                segment = segment.part(segment.start + segment.n - left, left)
+            if 0 < run.expires_ms <= now_ms:
+                continue
+            is_tight = meter is not None and meter.would_be_full(meter.size_bytes + size_bytes, meter.count + messages)
+            size_bytes += run.size_bytes(segment.start, segment.n)
+            messages += segment.n
+            is_tight = is_tight or memory.held_bytes + size_bytes > memory.max_bytes
+            if memory.is_shut or (is_tight and not address.can_page):
+                break
+            found.append(segment)
+        found.reverse()
+        return found
+
+    def make_room(self) -> None:
+        """The memory has no room: the oldest messages of rings go until it has room, or they are empty."""
+        memory = self._store.memory
+        for ring in self._rings.values():
+            while ring.backlog.count and memory.is_tight:
+                ring.gone.append((OVERFLOWED, ring.backlog.take_oldest(ring.backlog.count)))
+                self._store.leaving.clear(ring)
+
+
+def _takers(queue: Queue, run: Run, index: int) -> list[Queue]:
+    view = None if queue.filter is None else view_at(run, index, queue.kind.address)
+    return [queue] if passes(queue, view) else []

@@ -1,0 +1,496 @@
+"""What the node keeps: addresses, queues and their messages, and the journal's view of them.
+
+Invariants: a durable message is deliverable only when its append is synced; a message behind such a one in the same
+queue waits with it; `run.live` counts (message, queue) pairs that are not settled. Everything that touches the journal
+for messages goes through here, so that memory and disk tell the same story.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+
+from mqbroker.base.look import LOOK
+from mqbroker.base.time import NS_PER_MS, At
+from mqbroker.config.slices import AddressSettingsOptions, LimitOptions
+from mqbroker.core.address.address import FULLY_QUALIFIED, MULTICAST, UNKNOWN, Address, Origin
+from mqbroker.core.address.configured import Configured
+from mqbroker.core.address.consuming import join, leave
+from mqbroker.core.address.creation import check_new, make_address
+from mqbroker.core.address.declared import Declared
+from mqbroker.core.address.deletion import delete, purge
+from mqbroker.core.address.diverts import Diverts
+from mqbroker.core.address.duplicates import Duplicates
+from mqbroker.core.address.idle import Idle
+from mqbroker.core.address.ingress import stamped
+from mqbroker.core.address.permissions import SEND
+from mqbroker.core.address.qualified import target_at
+from mqbroker.core.address.quotas import Quotas
+from mqbroker.core.address.settings import Settings
+from mqbroker.core.address.stored import kinds_in
+from mqbroker.core.address.wildcards import Wildcards, has_wildcards, reached
+from mqbroker.core.cluster.arrivals import Arrivals
+from mqbroker.core.cluster.forwarding import Remotes
+from mqbroker.core.cluster.grouping import Grouping
+from mqbroker.core.cluster.redistribution import Redistribution, Redistributor
+from mqbroker.core.cluster.watcher import Watcher
+from mqbroker.core.paging.paging import Paging
+from mqbroker.core.paging.restore import bring_back
+from mqbroker.core.queue.kinds import QueueKind, check_is_public, kind_of
+from mqbroker.core.queue.large import LargeFiles
+from mqbroker.core.queue.memory import Memory
+from mqbroker.core.queue.meter import PAGE, Meters
+from mqbroker.core.queue.overdue import Overdue
+from mqbroker.core.queue.queue import Consumer, Queue, Segment, check_consumers
+from mqbroker.core.queue.remains import Remains
+from mqbroker.core.queue.times import deliver_at_ms, expires_ms, redelivery_delay_ms
+from mqbroker.core.selector.selector import compile_selector
+from mqbroker.core.store.decisions import Decisions
+from mqbroker.core.store.leaving import Leaving
+from mqbroker.core.store.retroactive import Retroactive
+from mqbroker.journal.plan import Journal
+from mqbroker.journal.recovered import Recovered
+from mqbroker.wire.parts import parts_of
+from mqbroker.wire.run import Run
+
+InDelivery = Callable[[], Iterator[tuple[Queue, Segment]]]
+
+
+class Store:
+    """Addresses, queues, messages. `in_delivery` tells what is with consumers, `schedule` calls who is due."""
+
+    def __init__(self, limits: LimitOptions, settings: AddressSettingsOptions, journal: Journal, at: At) -> None:
+        self.limits = limits
+        self.settings = Settings(settings)
+        self.journal = journal
+        self.at = at
+        self.decisions = Decisions(journal.position - 1)
+        self.duplicates = Duplicates(self)
+        self.diverts = Diverts((), self)
+        self.leaving = Leaving(self)
+        self.idle = Idle(self)
+        self.overdue = Overdue(self)
+        self.quotas = Quotas(limits)
+        self.declared = Declared(self)
+        self.configured = Configured(self)
+        self.large = LargeFiles(journal)
+        self.memory = Memory(limits.global_max_size_bytes, self.large)
+        self.meters, self.remains = Meters(self.memory), Remains(self)
+        self.paging = Paging(self)
+        self.remotes = Remotes(self)
+        self.retroactive = Retroactive(self)
+        self.arrivals = Arrivals(self)
+        self.redistribution = Redistribution(self)
+        self.grouping: Grouping | None = None  # keeps groups together in the cluster, where there is a handler
+        self.watcher = Watcher()
+        self.wildcards = Wildcards(self)
+        self.addresses: dict[str, Address] = {}
+        self.queues: dict[str, Queue] = {}
+        self.dirty: dict[Queue, None] = {}  # something about them has changed
+        self.ended: dict[Queue, None] = {}  # they were to go, and nothing holds them any more
+        self.next_id = journal.next_id
+        # Since the process began, never less than before: queues may go, these stay.
+        self.received_total = 0
+        self.received_bytes_total = 0
+        self.added_total = 0
+        self.unrouted_total = 0
+        self.returned_total = 0
+        self.acknowledged_total = 0
+        self._next_queue_id = 1
+        self._together: list[tuple[Queue, Segment]] | None = None  # what one commit brings into queues
+        self.in_delivery: InDelivery = lambda: iter(())
+        self.schedule: Callable[[Queue | Address | Redistributor | Duplicates], None] = lambda timed: None
+        # Raises Refused where whoever acts has not this permission at this address.
+        self.permit: Callable[..., None] = lambda permission, address, queue="": None
+
+    # -- names ---------------------------------------------------------------------------------------------------------
+
+    def address_for(self, name: str, *, anycast: bool = False) -> Address:
+        """The address, made with a queue of its name where that is allowed. Raises Refused.
+
+        `anycast`: a queue of its name is wanted, whatever the settings say.
+        """
+        found = self.addresses.get(name)
+        if found is not None and (found.anycast or (not anycast and found.gives_copies)):
+            return found
+        if not anycast and self.is_multicast(name):
+            return self.make_address(name)
+        self.settings.check_creation(name, name, is_new=name not in self.addresses)
+        self.create_queue(kind_of(name, name, self.settings.of(name), auto_created=True))
+        return self.addresses[name]
+
+    def is_multicast(self, name: str) -> bool:
+        """Whether an address gives copies where nobody says what it should do."""
+        found = self.addresses.get(name)
+        if found is not None and (found.is_shared or found.gives_copies):
+            return not found.is_shared
+        return has_wildcards(name) or self.declared.routing_of(name) == MULTICAST
+
+    def may_send(self, target: str) -> None:
+        """Whether whoever acts may send there: to an address, or to `address::queue`. Raises Refused."""
+        self.permit(SEND, target.partition(FULLY_QUALIFIED)[0])
+
+    def target_for(self, target: str, routing: str = "") -> Address:
+        """Where messages go that name their target, and perhaps a routing, themselves. Raises Refused."""
+        return target_at(self, target, routing)
+
+    def forget_address(self, name: str) -> None:
+        """An address that nobody is bound to any more is not kept."""
+        found = self.addresses.get(name)
+        LOOK.has_touched = True
+        if found is not None and found.is_empty and found.ring is None and not found.is_declared:
+            del self.addresses[name]
+            self.wildcards.gone(found)
+            self.quotas.address_gone(found)
+            self.duplicates.vacated(name)
+
+    def add_address(self, name: str) -> Address:
+        """One that is not there, whoever wants it."""
+        settings = self.settings.of(name)
+        meter, pages = self.meters.of(name, settings), settings.address_full_policy == PAGE
+        LOOK.has_touched = True
+        added = self.addresses[name] = Address(name, meter, self.idle, pages=pages)
+        added.retains_max = self.retroactive.count_at(name)
+        self.quotas.address_made(added)
+        self.wildcards.added(added)
+        return added
+
+    def takes_when_full(self, address: Address) -> bool:
+        """Whether all that comes there, and what diverts make of it, can stay on disk while the memory is full."""
+        if self.memory.is_shut or not all(each.can_page for each in address.wildcards):
+            return False
+        return address.can_page and (address.name not in self.diverts.at or self.diverts.may_page(address.name))
+
+    def make_address(self, name: str, *, is_temporary: bool = False) -> Address:
+        """The address, without a queue where it is new. Raises Refused."""
+        return make_address(self, name, is_temporary=is_temporary)
+
+    def queue_for(self, name: str) -> Queue:
+        """The queue to consume from: by its own name, else the first shared one of that address. Raises Refused."""
+        found = self.queues.get(name)
+        if found is not None:
+            check_is_public(found.kind)
+            return found
+        address = self.address_for(name, anycast=True)
+        return self.queues.get(name) or address.anycast[0]
+
+    def create_queue(self, kind: QueueKind) -> Queue:
+        """Make and bind a queue; on disk with this step's append. Raises Refused."""
+        check_new(self, kind)
+        maker, conn = self.quotas.maker
+        queue = self.add_queue(replace(kind, maker=maker) if maker else kind, conn)
+        self.retroactive.give(queue)
+        return queue
+
+    def add_queue(self, kind: QueueKind, conn: int = 0) -> Queue:
+        """One that is not there, whoever wants it."""
+        queue_id = self._next_queue_id
+        LOOK.has_touched = True
+        self._next_queue_id += 1
+        if kind.is_durable:
+            self.journal.declare(queue_id, kind.attributes())
+        return self._bind(kind, queue_id, conn)
+
+    def _bind(self, kind: QueueKind, queue_id: int, conn: int = 0) -> Queue:
+        LOOK.has_touched = True
+        queue = self.queues[kind.name] = Queue(kind, queue_id if kind.is_durable else 0, self)
+        queue.made_on = conn
+        self.quotas.queue_made(kind, conn)
+        queue.counted_from_ms = self.at.wall_ms
+        if kind.selector:
+            queue.filter = compile_selector(kind.selector)
+        address = self.addresses.get(kind.address)
+        if address is None:
+            address = self.add_address(kind.address)
+        address.bind(queue)
+        self.quotas.look(address)
+        if kind.is_forwarding:
+            self.remotes.found(queue)
+        elif kind.is_internal:
+            self.retroactive.found(queue)
+        else:
+            self.watcher.queue_added(queue)
+            self.redistribution.look(queue)
+        return queue
+
+    def delete_queue(self, queue: Queue) -> int:
+        """Unbind a queue and drop what is in it; says how many messages that were. Nobody may consume from it."""
+        return delete(self, queue)
+
+    # -- messages ------------------------------------------------------------------------------------------------------
+
+    def publish(self, address: Address, run: Run, origin: Origin = UNKNOWN, *, is_known: bool = False) -> bool:
+        """Take a run in. True: its acceptance must wait for this step's append (`decisions.wait`).
+
+        `is_known`: a person moves it, so that the id that was seen when it came first makes no duplicate of it.
+        """
+        waits = False
+        settings = self.settings.of(address.name)
+        if settings.enable_ingress_timestamp and not origin.moved_from and not is_known:
+            parts = [part for one in stamped(run, self.at.wall_ms) for part in parts_of(one)]
+        else:
+            parts = parts_of(run)
+        LOOK.has_touched = True
+        for part in parts:
+            is_new = bool(origin.moved_from) or is_known or not part.traits.duplicate_id
+            if not is_new and not self.duplicates.is_new(address.name, part):
+                waits = self.duplicates.must_wait(address.name, part) or waits
+                continue
+            part.arrived_ms = self.at.wall_ms
+            if address.name in self.diverts.at:
+                waits = self.diverts.publish(address, part, origin) or waits
+                continue
+            part.expires_ms = expires_ms(part, settings)
+            waits = self._publish(address, part, origin) or waits
+        return waits
+
+    def take_in(self, address: Address, run: Run, origin: Origin, only: str) -> bool:
+        """What diverts leave or bring; `only` queues of this routing type get it. True: as `publish`."""
+        run.expires_ms = expires_ms(run, self.settings.of(address.name))
+        return self._publish(address, run, origin, only)
+
+    def _publish(self, address: Address, run: Run, origin: Origin, only: str = "") -> bool:
+        self.number(run)
+        waits, unrouted = False, list[Segment]()
+        copied = reached(address, origin) if address.wildcards else ()
+        ring = self.retroactive.ring_of(address) if address.retains_max else None
+        for index, count, queues in address.route(run, origin, only, self.grouping):
+            if queues:
+                address.routed_total += count
+            elif not copied:
+                address.unrouted_total += count
+                self.unrouted_total += count
+                unrouted.append(Segment(run, index, count, 0))
+            if ring is not None:
+                queues = [*queues, ring]
+            if queues:
+                waits = self.put(address, Segment(run, index, count, 0), queues) or waits
+        for wildcard in copied:
+            waits = self.wildcards.publish(wildcard, run, origin) or waits
+        if unrouted and not origin.moved_from:
+            # Behind all that was stored of the run, because ids ascend in the journal.
+            waits = self.leaving.astray(address.name, unrouted) or waits
+        return waits
+
+    def number(self, run: Run) -> None:
+        """A run that came in gets its ids."""
+        self.name_next(run)
+        LOOK.has_touched = True
+        self.received_total += run.count
+        self.received_bytes_total += run.size_bytes(0, run.count)
+
+    def name_next(self, run: Run) -> None:
+        """A run that nobody sent, or sent before, gets its ids."""
+        LOOK.has_touched = True
+        run.first_id = self.next_id
+        self.next_id += run.count
+        run.deliver_at_ms = deliver_at_ms(run)
+
+    def put(self, address: Address, part: Segment, queues: list[Queue]) -> bool:
+        """Messages that have their ids go into these queues of an address. True: as `publish`."""
+        run, index, count = part.run, part.start, part.n
+        LOOK.has_touched = True
+        self.added_total += count * len(queues)
+        durable: list[int] = []
+        if run.section.is_durable:
+            durable = [queue.journal_id for queue in queues if queue.journal_id]
+        is_tight = self.memory.held_bytes >= self.memory.max_bytes or address.meter or self.paging.queues
+        if address.pages and is_tight and (paged := self.paging.takers(address, queues)):
+            self.paging.publish(part, tuple(durable), paged)
+            queues = [queue for queue in queues if queue not in paged]
+            if not queues:
+                return bool(durable)
+        elif durable:
+            self.journal.store(run.first_id + index, count, durable, run.block(index, count), run.arrived_ms)
+            for queue_id in durable if part.deliveries else ():
+                self.journal.count(queue_id, part.first_id, count, part.deliveries)
+        if not run.live:
+            self.memory.hold(run)
+        if durable:
+            self.large.stored(run)
+        run.live += count * len(queues)
+        if address.meter is not None:
+            metered = sum(queue.meter is not None for queue in queues)
+            address.meter.add(run.size_bytes(index, count) * metered, count * metered)
+        for queue in queues:
+            if self._together is None:
+                self._enqueue(queue, part)
+            else:
+                self._together.append((queue, part))
+        return bool(durable)
+
+    def publish_together(self, posted: list[tuple[Address, Run]], origin: Origin, *, must_wait: bool) -> bool:
+        """Take runs in as one: where any of them must wait for this step's append, or `must_wait`, all of them do."""
+        LOOK.has_touched = True
+        together = self._together = []
+        for address, run in posted:
+            must_wait = self.publish(address, run, origin) or must_wait
+        self._together = None
+        for queue, segment in together:
+            self._enqueue(queue, segment, must_wait=must_wait)
+        return must_wait
+
+    def _enqueue(self, queue: Queue, segment: Segment, *, must_wait: bool = False) -> None:
+        run = segment.run
+        if run.traits.group_id:
+            queue.dispatcher.grouped()
+        if must_wait or (run.section.is_durable and queue.journal_id):
+            queue.add_waiting(segment)
+            self.decisions.wait(self._release, queue)
+        elif queue.waiting:
+            queue.add_waiting(segment)
+            self.decisions.wait_for_earlier(self._release, queue)
+        else:
+            if run.deliver_at_ms > self.at.wall_ms and not queue.kind.is_internal:
+                queue.add_scheduled(segment, run.deliver_at_ms)
+            else:
+                queue.add(segment)
+            self.changed(queue)
+
+    def _release(self, queue: Queue) -> None:
+        if queue.waiting:
+            queue.release(self.at.wall_ms)
+            self.changed(queue)
+
+    def changed(self, queue: Queue) -> None:
+        """Messages of a queue moved: hand out, settle what left by itself, set the clock."""
+        LOOK.has_touched = True
+        self.dirty[queue] = None
+        if queue.gone:
+            self.leaving.clear(queue)
+        if queue.scheduled or queue.next_expiry_ms:
+            self.watch(queue)
+
+    def dispatch(self, queue: Queue, count_max: int) -> int:
+        """Hand out messages of a queue; says how much work that was."""
+        work = queue.dispatch(count_max, self.at.wall_ms)
+        if queue.redistributor is not None:
+            queue.dispatcher.looks += self.redistribution.run(queue)
+        if queue.pages is not None:
+            self.paging.look(queue)
+        if queue.gone:
+            self.leaving.clear(queue)
+        if queue.dispatcher.is_unfinished:
+            self.dirty[queue] = None
+        return work
+
+    def settle(self, queue: Queue, segment: Segment) -> None:
+        """Messages that were in delivery have left this queue for good."""
+        run = segment.run
+        if run.section.is_durable and queue.journal_id:
+            self.journal.settle(queue.journal_id, segment.first_id, segment.n)
+        LOOK.has_touched = True
+        if queue.meter is not None:
+            queue.meter.remove(segment)
+        if queue.dispatcher.barred:
+            queue.dispatcher.forget(segment)
+        if queue.pages is not None:
+            self.dirty[queue] = None
+        queue.settled(segment)
+        if not queue.consumers:
+            self.look_at_end(queue)
+            self.idle.drained(queue)
+        self.acknowledged_total += segment.n
+        self.memory.settle(run, segment.n)
+
+    def discard(self, queue: Queue, segment: Segment, why: str) -> None:
+        """Messages that were in delivery leave for good, and no consumer has accepted them; `why` is one of LEFT."""
+        self.settle(queue, segment)
+        LOOK.has_touched = True
+        queue.acknowledged_total -= segment.n
+        self.acknowledged_total -= segment.n
+        self.leaving.left_totals[why] += segment.n
+
+    def give_back(self, queue: Queue, segment: Segment, *, was_delivered: bool) -> None:
+        """Messages that were in delivery return to their place; `was_delivered` counts one delivery more."""
+        due_ms = 0
+        if was_delivered:
+            settings = self.settings.of(queue.kind.address)
+            segment = Segment(segment.run, segment.start, segment.n, segment.deliveries + 1)
+            if 0 < settings.max_delivery_attempts <= segment.deliveries:
+                self.leaving.reject(queue, segment, f"delivered {segment.deliveries} times in vain")
+                return
+            if delay_ms := redelivery_delay_ms(settings, segment.deliveries, segment.first_id):
+                due_ms = self.at.wall_ms + delay_ms
+        self.count(queue, segment, segment.deliveries, due_ms)
+        queue.put_back(segment, due_ms)
+        self.look_at_end(queue)
+        LOOK.has_touched = True
+        self.returned_total += segment.n
+        self.changed(queue)
+
+    def count(self, queue: Queue, segment: Segment, deliveries: int, due_ms: int = 0) -> None:
+        """Write down how often messages were delivered."""
+        if deliveries and segment.run.section.is_durable and queue.journal_id:
+            self.journal.count(queue.journal_id, segment.first_id, segment.n, deliveries, due_ms)
+
+    def look_at_end(self, queue: Queue) -> None:
+        """A queue that is to go does so once nobody uses it."""
+        LOOK.has_touched = True
+        if queue.is_ending and not queue.delivering_count and not queue.consumers:
+            self.ended[queue] = None
+
+    # -- consumers -----------------------------------------------------------------------------------------------------
+
+    def consume(self, queue: Queue, start: Callable[[], None], *, is_browser: bool = False) -> None:
+        """Call `start` when the queue may hand out messages to one more consumer.
+
+        After a crash every message of a queue that had a consumer may have been delivered; the journal knows which
+        queues those are before the first message leaves. What goes to other nodes counts when it is delivered there,
+        and copies for browsers do not count.
+        """
+        LOOK.has_touched = True
+        if queue.journal_id and not (queue.is_consumed or is_browser or queue.kind.is_forwarding):
+            queue.is_consumed = True
+            self.journal.consumed(queue.journal_id)
+            self.decisions.wait(start)
+        else:
+            self.decisions.wait_for_earlier(start)
+
+    def check_consumers(self, queue: Queue, *, is_browser: bool = False) -> None:
+        """Whether one more consumer is let in. Raises Refused."""
+        check_consumers(queue, self.limits.consumers_per_queue_max, is_browser=is_browser)
+
+    def join(self, queue: Queue, consumer: Consumer) -> None:
+        """From now on the consumer gets messages of the queue."""
+        join(self, queue, consumer)
+
+    def leave(self, queue: Queue, consumer: Consumer) -> None:
+        """The consumer is gone."""
+        leave(self, queue, consumer)
+
+    def purge(self, queue: Queue) -> int:
+        """Drop all that is not in delivery, which nobody gets from now on; says how many messages."""
+        return purge(self, queue)
+
+    # -- time ----------------------------------------------------------------------------------------------------------
+
+    def watch(self, queue: Queue) -> None:
+        """See to it that the queue is looked at when something in it is due."""
+        due_ms = queue.due_ms
+        LOOK.has_touched = True
+        if due_ms:
+            queue.due_ns = self.at.monotonic_ns + max(due_ms - self.at.wall_ms, 1) * NS_PER_MS
+            self.schedule(queue)
+
+    def queue_due(self, queue: Queue) -> None:
+        """Something in the queue is due."""
+        LOOK.has_touched = True
+        self.overdue.add(queue)
+
+    # -- recovery ------------------------------------------------------------------------------------------------------
+
+    def load(self, recovered: Recovered, large_files: Mapping[int, int]) -> None:
+        """Take over what recovery found. `large_files`: id -> bytes of all files of large messages.
+
+        Raises StorageFault for what cannot be read, or has no file."""
+        self.declared.load(recovered)
+        self.arrivals.load(recovered)
+        by_id: dict[int, Queue] = {}
+        for queue_id, kind in kinds_in(recovered):
+            self._next_queue_id = max(self._next_queue_id, queue_id + 1)
+            by_id[queue_id] = self._bind(kind, queue_id)
+        bring_back(self, recovered, by_id, large_files)
+        for queue in by_id.values():
+            self.idle.restored(queue)
+        self.duplicates.load(recovered)

@@ -1,0 +1,293 @@
+"""A local transaction: messages that were posted and messages that were retired, until both happen or neither.
+
+Invariants: a posted message is in no queue and in no journal before the commit; a retired one stays in delivery. A
+commit happens within one step, so all of it is in one Append and recovery finds the whole of it or nothing; that is
+why it has bounds, and why what is alike is gathered into runs before (gathering.py). What is not committed may be given
+up piece by piece. Messages are routed by the commit, since queues may come and go before it. Source: AMQP 1.0 §4.3,
+§4.4, docs/adr/0019-commits.md.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import deque
+from collections.abc import Iterator
+from typing import Any, Final
+
+from mqbroker.base.errors import Bug, Refused
+from mqbroker.base.look import LOOK
+from mqbroker.core.address.address import UNKNOWN, Address, Origin
+from mqbroker.core.address.gathering import Gathering, Posted, Wanted
+from mqbroker.core.cluster.grouping import Grouping
+from mqbroker.core.queue.meter import Meter
+from mqbroker.core.queue.queue import Consumer, Queue, Segment
+from mqbroker.core.store.outcomes import apply_outcome, is_final
+from mqbroker.core.store.store import Store
+from mqbroker.core.store.tally import Tally
+from mqbroker.wire.parts import part_of, parts_of
+from mqbroker.wire.performatives import Rejected
+from mqbroker.wire.run import Run
+
+Retired = tuple[Queue, Segment, Any, Consumer | None]  # messages, their outcome, and whose deliveries they are
+
+ALL: Final = 1 << 62
+MOVED_MAX: Final = 8  # messages that are given up at a time where each may be moved to another address
+
+
+class Tx(enum.Enum):
+    """Where a transaction stands. FAILED: it can only be rolled back, and what it held is given up already."""
+
+    OPEN = "open"
+    FAILED = "failed"
+    DONE = "done"
+
+
+class TxEvent(enum.Enum):
+    """What moves a transaction."""
+
+    WORK = "work"
+    FAIL = "fail"
+    COMMIT = "commit"
+    ROLL_BACK = "roll back"
+
+
+TX_NEXT: dict[tuple[Tx, TxEvent], Tx] = {
+    (Tx.OPEN, TxEvent.WORK): Tx.OPEN,
+    (Tx.OPEN, TxEvent.FAIL): Tx.FAILED,
+    (Tx.OPEN, TxEvent.COMMIT): Tx.DONE,
+    (Tx.OPEN, TxEvent.ROLL_BACK): Tx.DONE,
+    (Tx.FAILED, TxEvent.ROLL_BACK): Tx.DONE,
+}
+
+
+class Transaction:
+    """See the module's docstring. `failure` says why it can only be rolled back."""
+
+    __slots__ = (
+        "_gathering", "_retired", "_store", "failure", "parts_count", "posted_count", "size_bytes", "state",
+    )  # fmt: skip
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._gathering = Gathering(store)
+        self._retired: deque[Retired] = deque()
+        self.state = Tx.OPEN
+        self.failure: Refused | None = None
+        self.size_bytes = 0  # memory of what was posted
+        self.posted_count = 0  # messages
+        self.parts_count = 0  # runs that were posted, ranges that were retired, and each message that was rejected
+
+    def _move(self, event: TxEvent) -> None:
+        found = TX_NEXT.get((self.state, event))
+        if found is None:
+            raise Bug(f"{event.value} in a transaction that is {self.state.value}")
+        LOOK.has_touched = True
+        self.state = found
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it can still be committed."""
+        return self.state is Tx.OPEN
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it holds nothing, or nothing any more."""
+        return not (self._gathering.posted or self._retired)
+
+    # -- work ----------------------------------------------------------------------------------------------------------
+
+    def check(
+        self, size_bytes: int = 0, more_parts: int = 0, *, posted: Posted | None = None, may_page: bool = False
+    ) -> None:
+        """Whether so many more bytes fit, and one more part beside `more_parts` others. Raises Refused.
+
+        `posted`: a message for some place, which is no part of its own where it joins those before it. `may_page`: they
+        go to an address that keeps on disk what is too much, once they are committed; until then they are in memory,
+        beyond its bound by a quarter.
+        """
+        limits, memory = self._store.limits, self._store.memory
+        parts_count = self.parts_count + more_parts
+        why = ""
+        if self.size_bytes + size_bytes > limits.transaction_max_size_bytes:
+            why = _beyond(limits.transaction_max_size_bytes, "bytes", "max-size-bytes")
+        elif size_bytes and memory.is_full and not (may_page and memory.held_bytes < memory.max_bytes * 5 // 4):
+            why = memory.why_full
+        elif posted is not None and self.posted_count >= limits.transaction_messages_max:
+            why = _beyond(limits.transaction_messages_max, "messages", "messages-max")
+        elif parts_count >= limits.transaction_parts_max:
+            is_part = posted is None or not self._gathering.joins(*posted)
+            if parts_count + is_part > limits.transaction_parts_max:
+                why = _beyond(limits.transaction_parts_max, "parts", "parts-max")
+        if why:
+            raise Refused("amqp:resource-limit-exceeded", why)
+
+    def post(self, address: str, run: Run, routing: str = "") -> None:
+        """Messages for an address, seen by nobody before the commit. `routing`: see `Store.target_for`."""
+        self._move(TxEvent.WORK)
+        self._store.memory.hold(run)
+        LOOK.has_touched = True
+        self.size_bytes += run.held_bytes
+        self.posted_count += run.count
+        self.parts_count += self._gathering.add((address, routing), run)
+
+    def retire(self, queue: Queue, segment: Segment, outcome: Any, consumer: Consumer | None = None) -> None:
+        """Messages in delivery with that consumer, and the outcome that they get by the commit."""
+        self._move(TxEvent.WORK)
+        LOOK.has_touched = True
+        is_rejected = isinstance(outcome, Rejected)
+        self.parts_count += segment.n if is_rejected else 0  # each is moved by itself
+        if self._retired and _follows(self._retired[-1], (queue, segment, outcome, consumer)):
+            before = self._retired[-1][1]
+            self._retired[-1] = (queue, before.part(before.start, before.n + segment.n), outcome, consumer)
+        else:
+            self.parts_count += not is_rejected
+            self._retired.append((queue, segment, outcome, consumer))
+
+    def in_delivery(self) -> Iterator[tuple[Queue, Segment]]:
+        """What was retired."""
+        for queue, segment, _, _ in self._retired:
+            yield queue, segment
+
+    @property
+    def rejected_count(self) -> int:
+        """Messages that were retired as rejected."""
+        return sum(segment.n for _, segment, outcome, _ in self._retired if isinstance(outcome, Rejected))
+
+    # -- ends ----------------------------------------------------------------------------------------------------------
+
+    def close(self) -> int:
+        """Nothing more comes: how many parts its commit has, as things are now where its messages go."""
+        LOOK.has_touched = True
+        self.parts_count += self._gathering.close()
+        return self.parts_count + self._gathering.parts_beyond()
+
+    def prepare(self) -> dict[Wanted, Address]:
+        """The addresses of all that was posted, as they are now; what is to be dropped there is gone then.
+
+        Whoever commits may send there by then: a permission that was taken away since is gone for these as well. Raises
+        Refused where there is no commit.
+        """
+        targets = dict.fromkeys(wanted for wanted, _ in self._gathering.posted)
+        for target in dict.fromkeys(wanted[0] for wanted in targets):
+            self._store.may_send(target)
+        addresses = {wanted: self._store.target_for(*wanted) for wanted in targets}
+        if self.close() > self._store.limits.transaction_parts_max:
+            why = _beyond(self._store.limits.transaction_parts_max, "parts", "parts-max")
+            raise Refused("amqp:resource-limit-exceeded", why)
+        if self._store.grouping is not None:
+            self._check_groups(self._store.grouping, addresses)
+        tallies = {each.meter: Tally(each.meter) for each in addresses.values() if each.meter is not None}
+        if tallies:
+            self._admit(addresses, tallies)
+        return addresses
+
+    def _check_groups(self, grouping: Grouping, addresses: dict[Wanted, Address]) -> None:
+        """What was posted was asked for then. Raises Refused where a group has lost its owner since."""
+        for wanted, run in self._gathering.posted:
+            if grouping.covers(addresses[wanted]) and grouping.wanted(addresses[wanted], run):
+                raise Refused("amqp:precondition-failed", "a group of its messages has lost its node since; try again")
+
+    def _admit(self, addresses: dict[Wanted, Address], tallies: dict[Meter, Tally]) -> None:
+        """Ask addresses with bounds whether they take what was posted. Raises Refused."""
+        for queue, segment, outcome, _ in self._retired:
+            if queue.meter in tallies and is_final(outcome):
+                tallies[queue.meter].free(segment)
+        kept: list[Posted] = []
+        cut: list[tuple[Meter, Run, Run | None]] = []
+        for wanted, run in self._gathering.posted:
+            meter = addresses[wanted].meter
+            is_in = meter is None or self._is_known(addresses[wanted], run)
+            fitting = run.count if meter is None or is_in else tallies[meter].fitting(run)
+            rest = run if fitting == run.count else part_of(run, 0, fitting) if fitting else None
+            if rest is not None:
+                kept.append((wanted, rest))
+            if meter is not None and rest is not run:
+                if not meter.drops:
+                    raise Refused("amqp:resource-limit-exceeded", meter.refused(1))
+                cut.append((meter, run, rest))
+        for meter, run, rest in cut:
+            meter.refused(run.count - (rest.count if rest is not None else 0))
+            self._store.memory.release(run)
+            if rest is not None:
+                self._store.memory.hold(rest)
+        LOOK.has_touched = True
+        self._gathering.posted = kept
+
+    def _is_known(self, address: Address, run: Run) -> bool:
+        """Whether all of it was seen before, which the commit drops, so that it needs no room."""
+        return all(self._store.duplicates.knows(address.name, part) for part in parts_of(run))
+
+    def commit(self, addresses: dict[Wanted, Address], origin: Origin = UNKNOWN) -> bool:
+        """Settle and publish everything, in the order in which it came. True: the answer waits for this append."""
+        self._move(TxEvent.COMMIT)
+        store, must_wait = self._store, False
+        for retired in self._retired:
+            must_wait = apply_outcome(store, *retired) or must_wait
+        for _, run in self._gathering.posted:
+            store.memory.release(run)  # the store holds what it finds a queue for
+        posted = [(addresses[wanted], run) for wanted, run in self._gathering.posted]
+        must_wait = store.publish_together(posted, origin, must_wait=must_wait)
+        self._forget()
+        return must_wait
+
+    def fail(self, failure: Refused, count_max: int = ALL) -> None:
+        """Something makes the commit impossible: as rolled back, but its end has still to be asked for."""
+        self._move(TxEvent.FAIL)
+        LOOK.has_touched = True
+        self.failure = failure.without_trace()
+        self.give_up(count_max)
+
+    def roll_back(self, count_max: int = ALL) -> None:
+        """Nothing happened: posted messages are dropped, retired ones return as delivered in vain; not more than
+        `count_max` of them here, the others by `give_up`.
+        """
+        self._move(TxEvent.ROLL_BACK)
+        self.give_up(count_max)
+
+    def give_up(self, count_max: int) -> int:
+        """Give up the next parts of one that is not to be committed; says how many."""
+        count = 0
+        LOOK.has_touched = True
+        while count < count_max and self._retired:
+            self._return_some()
+            count += 1
+        posted = self._gathering.posted
+        if count < count_max and posted:
+            dropped = posted[: count_max - count]
+            del posted[: len(dropped)]
+            for _, run in dropped:
+                self.size_bytes -= run.held_bytes
+                self._store.memory.release(run)
+            count += len(dropped)
+        if self.is_empty:
+            self._forget()
+        return count
+
+    def _return_some(self) -> None:
+        """The range that was retired first, or as much of it as is moved at once."""
+        queue, segment, outcome, consumer = self._retired.popleft()
+        attempts_max = self._store.settings.of(queue.kind.address).max_delivery_attempts
+        if 0 < attempts_max <= segment.deliveries + 1 and segment.n > MOVED_MAX:
+            rest = segment.part(segment.start + MOVED_MAX, segment.n - MOVED_MAX)
+            self._retired.appendleft((queue, rest, outcome, consumer))
+            segment = segment.part(segment.start, MOVED_MAX)
+        self._store.give_back(queue, segment, was_delivered=True)
+
+    def _forget(self) -> None:
+        LOOK.has_touched = True
+        self._gathering.posted.clear()
+        self._retired.clear()
+        self.size_bytes = self.parts_count = self.posted_count = 0
+
+
+def _follows(before: Retired, after: Retired) -> bool:
+    """Whether two retired ranges are one: clients settle message by message what came as one range."""
+    (queue, one, outcome, consumer), (other_queue, other, other_outcome, other_consumer) = before, after
+    return (
+        queue is other_queue and consumer is other_consumer and outcome == other_outcome
+        and one.run is other.run and one.start + one.n == other.start and one.deliveries == other.deliveries
+    )  # fmt: skip
+
+
+def _beyond(limit: int, what: str, option: str) -> str:
+    return f"over {limit} {what} in one transaction, which is transaction-{option}"

@@ -1,0 +1,166 @@
+"""The end of a link on which messages come for one address: nearly all of them pass here.
+
+Artemis asks for the permission to send with each message. Here it is asked for as a link is attached, and once more
+when permissions or roles change: a link whose sender may send no more has its permission withdrawn, and then each run
+asks again, as it does where the address has lost its queues. So a message of those who may costs nothing more, and who
+gets the permission back goes on. Source: Artemis's manual, "Configuration Reload".
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mqbroker.amqp.events import Incoming
+from mqbroker.amqp.work import COPIED
+from mqbroker.base.errors import Refused
+from mqbroker.base.look import LOOK
+from mqbroker.core.address.address import Address
+from mqbroker.core.store.store import Store
+from mqbroker.node.amqp.full import admitted
+from mqbroker.node.amqp.malformed import take_before
+from mqbroker.node.amqp.refusals import refuse_run
+from mqbroker.node.values.prefixes import Place
+
+if TYPE_CHECKING:
+    from mqbroker.amqp.events import Detached, Posted
+    from mqbroker.amqp.links import ReceiverLink
+    from mqbroker.core.queue.meter import Meter
+    from mqbroker.node.amqp.ends import Part
+    from mqbroker.node.amqp.peer import Peer
+    from mqbroker.wire.run import Run
+
+
+class AddressEnd:
+    """See the module's docstring."""
+
+    __slots__ = ("_origin", "_store", "address", "is_withdrawn")
+
+    fixed_credit = 0
+    request_size_max = 0
+    checks_forms = True
+    takes_posts = True
+
+    def __init__(self, peer: Peer, address: Address) -> None:
+        self._store: Final[Store] = peer.broker.store
+        self._origin: Final = peer.origin
+        self.address = address
+        self.is_withdrawn = False  # the permission, and it is asked for with each run
+
+    def incoming(self, peer: Peer, event: Incoming) -> None:
+        """Messages came, on a link that is attached."""
+        link, run, first, is_settled = event.link, event.run, event.delivery_id, event.is_settled
+        if run.large is None and (malformed := link.forms.malformed(run)) is not None:
+            take_before(peer, event, malformed)
+            return
+        store, address = self._store, self.address
+        if store.memory.is_full and not store.takes_when_full(address):
+            refuse_run(peer, event, store.memory.why_full)
+            return
+        if self.is_withdrawn or (address.is_empty and not address.is_topic):
+            if not self._bind_again(peer, event):
+                return
+            address = self.address
+        if address.meter is not None:
+            taken = admitted(peer, event, address, address.meter)
+            if taken is None:
+                return
+            run = taken.run
+        broker = peer.broker
+        broker.activity.went(link, run.count, broker.at.monotonic_ns)
+        waits = store.publish(address, run, self._origin)
+        link.run_work = len(address.wildcards) * COPIED
+        if is_settled:
+            pass  # its sender wants to hear nothing
+        elif waits:
+            store.decisions.wait(peer.accept, link, first, run.count)
+        else:
+            link.session.accept(first, run.count)
+        peer.replenish(link)
+
+    def _bind_again(self, peer: Peer, event: Incoming) -> bool:
+        """Find a way for messages of whom the permission was taken, or at whose address no queue is; whether there is
+        one. If not, their sender is told."""
+        if self.is_withdrawn:
+            try:
+                with peer.broker.permissions.acting(peer.actor):
+                    self._store.may_send(self.address.target)
+            except Refused as refused:
+                refuse_run(peer, event, refused.description, refused.condition)
+                return False
+            LOOK.has_touched = True
+            self.is_withdrawn = False
+            if not self.address.is_empty or self.address.is_topic:
+                return True
+        return self._find(peer, event.link)
+
+    def _find(self, peer: Peer, link: ReceiverLink) -> bool:
+        """The queues of an address may have been deleted since the link was attached: as if it attached now."""
+        store = self._store
+        try:
+            with peer.broker.permissions.acting(peer.actor):
+                found = store.target_for(self.address.target)
+        except Refused as refused:
+            link.detach(refused.condition, refused.description)
+            return False
+        store.idle.attached(found)
+        LOOK.has_touched = True
+        before, self.address = self.address, found
+        store.idle.detached(before)
+        return True
+
+    def numbered(self, first_id: int, mark: str | None) -> None:
+        """Clients say no ids."""
+
+    def group_parts(self, peer: Peer, event: Incoming | Posted) -> list[Part]:
+        """All go to the address."""
+        address = self.address
+        if address.is_empty and not address.is_topic and not self.is_withdrawn and isinstance(event, Incoming):
+            self._find(peer, event.link)  # its queues were deleted: only what is there can own a group
+        return [(self._store.addresses.get(address.target, self.address), 0, event.run.count)]
+
+    def not_stored(self, peer: Peer, event: Incoming, why: str) -> None:
+        """A large message came, and its file cannot be written."""
+        refuse_run(peer, event, f"the message cannot be stored: {why}", "amqp:internal-error")
+
+    @property
+    def meter(self) -> Meter | None:
+        """That of the address."""
+        return self.address.meter
+
+    @property
+    def takes_when_full(self) -> bool:
+        """Whether what comes can stay on disk."""
+        return self._store.takes_when_full(self.address)
+
+    @property
+    def address_name(self) -> str | None:
+        """Also where messages are for one queue of it."""
+        return self.address.name
+
+    def place_of(self, run: Run) -> Place:
+        """Where a message of a transaction goes."""
+        return Place(self.address.target)
+
+    def check_post(self, place: Place, run: Run) -> None:
+        """Whether whoever acts may send there. Raises Refused."""
+        self._store.may_send(place.name)
+
+    def recheck(self) -> None:
+        """Permissions or roles have changed. The sender acts."""
+        if not self.is_withdrawn:
+            LOOK.has_touched = True
+            try:
+                self._store.may_send(self.address.target)
+            except Refused:
+                self.is_withdrawn = True
+
+    def attached(self, peer: Peer) -> None:
+        """One producer more."""
+        self._store.idle.attached(self.address)
+
+    def detached(self, peer: Peer, event: Detached) -> None:
+        """One less."""
+        LOOK.has_touched = True
+        if self.address.meter is not None:
+            self.address.meter.waiting.pop(event.link, None)
+        self._store.idle.detached(self.address)

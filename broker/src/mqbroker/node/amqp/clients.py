@@ -1,0 +1,41 @@
+"""Clients that consume, by whatever protocol: those of links, also that are about to, and those that have none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from mqbroker.amqp.links import LinkBase, SenderLink
+
+if TYPE_CHECKING:
+    from mqbroker.core.queue.queue import Client, Queue
+    from mqbroker.node.amqp.peer import Peer
+    from mqbroker.node.broker.broker import Broker
+
+
+def join(broker: Broker, client: Client) -> None:
+    """It gets messages of its queue from now on, and is watched where the address wants that."""
+    broker.store.join(client.queue, client)
+    broker.termini.slow_consumers.watch(client.queue)
+
+
+def client_on(link: LinkBase) -> Client | None:
+    """Who consumes over a link, if somebody does."""
+    if not isinstance(link, SenderLink) or not link.is_attached or link.end is None:
+        return None
+    client: Client | None = link.end.client
+    return client
+
+
+def clients_on_links(peer: Peer) -> Iterator[Client]:
+    """In the order of sessions and handles. Links may end meanwhile."""
+    for session in list(peer.connection.sessions):
+        for link in list(session.by_handle.values()):
+            client = client_on(link)
+            if client is not None:
+                yield client
+
+
+def clients_of(queue: Queue) -> list[Client]:
+    """Those that get messages of a queue."""
+    return [each.client for each in queue.consumers if each.client is not None]

@@ -1,0 +1,54 @@
+"""Queues and addresses that are deleted although somebody uses them: who does is told by the end of the link."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from mqbroker.amqp import work
+from mqbroker.amqp.links import ReceiverLink
+from mqbroker.core.address.address import Address
+from mqbroker.core.queue.queue import Queue
+from mqbroker.node.amqp.clients import clients_of, clients_on_links
+
+if TYPE_CHECKING:
+    from mqbroker.node.amqp.peer import Peer
+    from mqbroker.node.broker.broker import Broker
+
+DELETED = "amqp:resource-deleted"
+
+
+def evict(broker: Broker, queue: Queue, why: str) -> None:
+    """End everybody who consumes from the queue, or is about to; what they had is in the queue again."""
+    broker.local.withdraw(queue, why)
+    broker.turns.part_consumers(queue)
+    if not queue.consumers and not queue.arriving_count:
+        return
+    for peer in list(broker.peers.values()):
+        for client in clients_on_links(peer):
+            if client.queue is queue:
+                client.end(DELETED, why)
+    for client in clients_of(queue):  # that have no link
+        client.end(DELETED, why)
+
+
+def evicted(queue: Queue, why: str) -> Iterator[int]:
+    """The same of those who consume by now, one after the other; yields what each cost, in units of amqp/work.py."""
+    for client in clients_of(queue):
+        if client.is_there:
+            client.end(DELETED, why)
+            yield work.REVOKED
+
+
+def evict_producers(broker: Broker, address: Address, why: str) -> None:
+    """Detach everybody who sends there."""
+    for peer, link in list(producers_at(broker, address)):
+        peer.detach(link, DELETED, why)
+
+
+def producers_at(broker: Broker, address: Address) -> Iterator[tuple[Peer, ReceiverLink]]:
+    """Links on which messages may come, also those to one queue of it."""
+    for peer in broker.peers.values():
+        for link in peer.producers:
+            if link.is_attached and link.end.address_name == address.name:
+                yield peer, link

@@ -1,0 +1,1 @@
+"""The step: who gets what came in, and what goes out."""

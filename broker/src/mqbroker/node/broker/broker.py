@@ -1,0 +1,478 @@
+"""The node: `step(inputs, at) -> Batch`. What one loop turn gathered makes one call.
+
+Order within a step: inputs as given; timers; a piece of a long request; deliveries; one piece of upkeep; then the
+append is sealed and what must go out is collected. What waits for the append is a decision (core/store/decisions.py)
+and goes out in the step that gets `Synced`. Source: docs/ARCHITECTURE.md, "The core".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from mqbroker import __version__
+from mqbroker.amqp.links import ReceiverLink, SenderLink
+from mqbroker.base.errors import Bug
+from mqbroker.base.look import LOOK
+from mqbroker.base.notice import Level, Notice
+from mqbroker.base.time import NS_PER_MS, At
+from mqbroker.config.compare import in_force
+from mqbroker.config.slices import BrokerOptions
+from mqbroker.core.address.permissions import Permissions
+from mqbroker.core.paging.upkeep import upkeep
+from mqbroker.core.queue.queue import Queue, Segment
+from mqbroker.core.store.clock_steps import take_time
+from mqbroker.core.store.store import Store
+from mqbroker.journal.append import Append
+from mqbroker.journal.places import Slice
+from mqbroker.journal.plan import Journal
+from mqbroker.journal.recovered import Recovered
+from mqbroker.node.amqp.containers import Containers
+from mqbroker.node.amqp.ends import ReceivingEnd
+from mqbroker.node.amqp.large_messages import LargeMessages
+from mqbroker.node.amqp.logins import Logins
+from mqbroker.node.amqp.peer import Peer
+from mqbroker.node.amqp.turns import CALM_WORK, RECENT_NS, Turns, watch
+from mqbroker.node.broker.chores import Chores
+from mqbroker.node.broker.containment import Containment
+from mqbroker.node.broker.deployment import deploy
+from mqbroker.node.broker.draining import end_drains
+from mqbroker.node.broker.local import LocalSessions
+from mqbroker.node.broker.loss_watch import LossWatch
+from mqbroker.node.broker.quota_watch import QuotaWatch
+from mqbroker.node.broker.reloads import Reloads
+from mqbroker.node.broker.stopping import Stopping
+from mqbroker.node.broker.termini import Termini
+from mqbroker.node.cluster.canary import Canaries
+from mqbroker.node.cluster.cluster import Cluster
+from mqbroker.node.cluster.discovery import Discovery
+from mqbroker.node.cluster.group_gate import GroupGate
+from mqbroker.node.cluster.grouping import GroupingHandler
+from mqbroker.node.cluster.rivals import Rivals
+from mqbroker.node.cluster.routing import Routing
+from mqbroker.node.values import inputs as given
+from mqbroker.node.values.accounts import Accounts
+from mqbroker.node.values.activity import Activity
+from mqbroker.node.values.counters import Counters
+from mqbroker.node.values.effects import AdminReply, Batch, Close, DeleteSegment, Effect, ReadPage, Send
+from mqbroker.node.values.happenings import Happenings
+from mqbroker.node.values.jobs import Jobs
+from mqbroker.node.values.login_delays import LoginDelays
+from mqbroker.node.values.ongoing import segment_of
+from mqbroker.node.values.timers import Timers
+from mqbroker.wire.types import Symbol
+
+# What one step hands out before it lets others have a turn: messages, or pieces and looks that take as long. Less where
+# several queues have some, as those who wait for a message of one would wait for all of the other's.
+DISPATCH_MAX: Final = 20_000
+DISPATCH_BESIDE_MAX: Final = 6_000
+PIECE_COST: Final = 200
+LOOK_COST: Final = 100
+ANSWERS_MAX: Final = 64  # that wait for those to what the connection sent behind,
+HELD_NS: Final = 20 * NS_PER_MS  # so long after it was told something, since it may be behind for ever
+FEW_BYTES: Final = 16 << 10  # of messages: a socket takes them in no time
+
+Operations = Callable[["Broker", given.AdminRequest], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What a node is besides its options.
+
+    `users` maps names to verifiers (config/users.py); `operations` answers admin requests (admin/); `secret` are random
+    bytes that nobody else knows, new in each process; `large_files` maps the ids of files of large messages that are
+    there to their sizes in bytes; `cluster_key` is made of the cluster's secret, where there are discovery groups.
+    """
+
+    node_id: str
+    users: dict[str, Any]
+    operations: Operations
+    secret: bytes = field(repr=False)
+    large_files: Mapping[int, int] = field(default_factory=dict)
+    cluster_key: bytes = field(default=b"", repr=False)
+    boot_id: str = ""
+
+
+class Broker:
+    """One node: everything below `io/`, behind one function."""
+
+    def __init__(self, options: BrokerOptions, recovered: Recovered, setup: Setup, at: At) -> None:
+        self.options = options
+        self.offered = options  # as the file of options says by now
+        self.login_delays, self.logins = LoginDelays(), Logins(self)
+        self.node_id = self.container_id = setup.node_id
+        self.boot_id, self.node_secret = setup.boot_id, setup.secret
+        self.cluster = Cluster(self, setup.cluster_key)
+        self.accounts = Accounts(setup.users, setup.secret, self.cluster.verifier)
+        self.open_properties = {
+            Symbol("product"): "mqbroker", Symbol("version"): __version__, Symbol("node-id"): setup.node_id,
+        }  # fmt: skip
+        self.at = self.started_at = at
+        self.timers = Timers()
+        self.counters, self.containment = Counters(), Containment(self)
+        self.peers: dict[int, Peer] = {}
+        self.epoch = recovered.boot + 1  # grows with each start
+        self.journal = Journal(options.journal, recovered)
+        self.store = Store(options.limits, options.address_settings, self.journal, at)
+        self.store.schedule, self.store.in_delivery = self.timers.add, self._in_delivery
+        self.permissions = Permissions(options.security_settings)
+        self.store.permit = self.permissions.check
+        self.store.paging.read = self._read_page
+        self.store.arrivals.node_id = setup.node_id
+        self.store.load(recovered, setup.large_files)
+        self.local = LocalSessions(self)
+        self.jobs, self.reloads, self.watches = Jobs(), Reloads(self), (QuotaWatch(self), LossWatch(self))
+        self.activity, self.happenings, self.chores = Activity(), Happenings(), Chores(self)
+        for finding in recovered.findings:
+            self.happenings.add(finding, at.wall_ms)
+        self.termini = Termini(self)
+        self.stopping, self.is_stopping, self.is_disk_full = Stopping(self), False, False
+        self.effects: list[Effect] = []
+        self.touched: dict[int, Peer] = {}
+        self.starved: dict[ReceiverLink, Peer] = {}
+        self.draining: dict[SenderLink, Peer] = {}
+        self.closing: dict[int, Close] = {}
+        self.turns, self._several_until_ns = Turns(self), 0  # so long several queues count as having messages
+        self.endings: tuple[given.Ending, ...] = ()  # of certificates
+        self.containers = Containers()
+        self.temporary: dict[str, int] = {}  # temporary queues and addresses: the connections that made them
+        self.store.idle.spares = self.termini.ends_itself
+        self.next_turn: dict[Queue, None] = {}  # queues whose consumers got all that one step may give
+        self._notices: list[Notice] = []
+        self._operations = setup.operations
+        self.listeners = {listener.name: listener for listener in options.listeners}
+        self._effect_id = 0
+        self._awaited: dict[int, Callable[[str], None]] = {}  # by effect
+        self.large = LargeMessages(self, setup.large_files)
+        self.rivals, self.canaries = Rivals(self), Canaries(self)
+        self.discovery = Discovery(self, setup.cluster_key, setup.boot_id)
+        self.routing = Routing(self, recovered)
+        self.grouping: GroupingHandler | None = None
+        self.gate: GroupGate | None = None  # where senders wait for it
+        if options.grouping_handler.type:
+            self.grouping = GroupingHandler(self, options.grouping_handler, recovered)
+            self.gate, self.store.grouping = GroupGate(self.grouping), self.grouping.core
+        self._handlers = self._handlers_of_inputs()
+        list(deploy(self, options, []))  # all pieces of it
+        self.cluster.start(recovered)
+        self.canaries.start()
+
+    def _handlers_of_inputs(self) -> dict[type, Callable[[Any], None]]:
+        return {
+            given.Synced: self._synced,
+            given.Accepted: self.turns.accepted,
+            given.Connected: self.cluster.connected,
+            given.Closed: self._closed,
+            given.WriteBlocked: self._write_blocked,
+            given.Done: self._done,
+            given.Failed: self._failed,
+            given.Disk: self._disk,
+            given.Datagram: self.containment.heard,
+            given.Slipped: self.containment.slipped,
+            given.Resolved: self.discovery.resolved,
+            given.Looked: self.discovery.looked,
+            given.Space: self._space,
+            given.CertificatesInUse: self._certificates_in_use,
+            given.AdminRequest: self._admin,
+            given.AdminClosed: self._admin_closed,
+            given.UsersChanged: self.reloads.users_changed,
+            given.ClusterKeyChanged: self._cluster_key_changed,
+            given.OptionsChanged: self.reloads.options_changed,
+            given.Stop: self.stopping.stop,
+        }
+
+    def step(self, inputs: list[given.Input], at: At) -> Batch:
+        """Take everything in that happened since the last call, and say what is to be done. Never blocks."""
+        self.at = at
+        take_time(self.store, at)
+        handlers = self._handlers
+        for each in inputs:
+            if isinstance(each, given.Received):
+                self._received(each)  # nearly all are: without a look into the table
+            else:
+                handlers[type(each)](each)
+        if self.stopping.is_over:
+            return self._batch(None, None, more=False)
+        self.turns.go_on()
+        more = self.timers.fire(at.monotonic_ns)
+        if self.store.memory.is_tight:
+            self.store.retroactive.make_room()
+        if self.starved:
+            self._relieve()
+        more = self.chores.run() or more
+        more = self.jobs.run(is_held=self.is_disk_full, is_stopping=self.is_stopping) or more
+        if self.large.downloads:
+            self.large.pump()
+        more = self.cluster.elsewhere.tell() or more
+        more = self._dispatch() or more
+        if self.store.ended:
+            self.termini.end_queues()
+        if self.store.meters.roomy:
+            self._relieve_addresses()
+        self.local.finish()
+        if self.store.paging.queues:
+            self.store.paging.run()
+        more = upkeep(self.store) or more
+        for segment in self.journal.deletable():
+            self.effects.append(DeleteSegment(self.next_effect_id(), segment))
+        append = self._seal()
+        self._collect()
+        return self._batch(append, self.timers.wake_at_ns, more=more or self.turns.is_due)
+
+    def _batch(self, append: Append | None, wake_at_ns: int | None, *, more: bool) -> Batch:
+        effects, self.effects = self.effects, []
+        notices, self._notices = self._notices, []
+        return Batch(append, effects, wake_at_ns, notices, more)
+
+    # -- the end of a step ---------------------------------------------------------------------------------------------
+
+    def _dispatch(self) -> bool:
+        """Deliver what can be delivered; whether more could be after others had a turn."""
+        dirty, now_ns = self.store.dirty, self.at.monotonic_ns
+        left = DISPATCH_BESIDE_MAX if now_ns < self._several_until_ns else DISPATCH_MAX
+        busy: Queue | None = None
+        while dirty and left > 0:
+            queue = next(iter(dirty))
+            del dirty[queue]
+            went = self.store.dispatch(queue, left)
+            pieces, looks = queue.dispatcher.pieces, queue.dispatcher.looks
+            left -= went + pieces * PIECE_COST + looks * LOOK_COST
+            self.counters.delivered += went
+            if left <= 0 and queue.ready_count:
+                dirty[queue] = None
+            if pieces:
+                if busy is not None and busy is not queue:
+                    self._several_until_ns = now_ns + RECENT_NS
+                busy = queue
+        if self.draining:
+            end_drains(self)
+        for peer in list(self.touched.values()):
+            peer.handle_events()  # a delivery may have ended its link: what that had goes to others
+        if self.next_turn:
+            dirty.update(self.next_turn)
+            self.next_turn.clear()
+        return bool(dirty)
+
+    def _seal(self) -> Append | None:
+        self.stopping.end_journal()
+        decisions = self.store.decisions
+        append = self.journal.take(decisions.is_forming)
+        if append is not None:
+            decisions.seal(append.position)
+        elif decisions.is_forming:
+            raise Bug("a decision waits for an append that does not exist")
+        return append
+
+    def _collect(self) -> None:
+        touched, self.touched = self.touched, {}
+        few: list[Effect] = []
+        answers: list[Effect] = []
+        many: list[Effect] = []
+        for conn, peer in touched.items():
+            connection = peer.connection
+            if connection.is_behind:
+                self.turns.behind(peer)
+                is_soon = self.at.monotonic_ns < peer.spoke_ns + HELD_NS
+                if is_soon and len(connection.out) < ANSWERS_MAX and not (peer.out_bytes or connection.is_dead):
+                    continue  # and one write tells it everything
+            elif peer.is_full:
+                watch(peer)  # what it was held for is done, and took in what waited
+            connection.allowance = CALM_WORK
+            connection.flush()
+            if connection.out:
+                if peer.is_blocked:
+                    self.turns.unheard(peer)
+                # A few messages leave before answers to those who sent them: their way is the longer one. Many leave
+                # after: to put them into a socket takes as long as their sender needs for the next ones.
+                sends = answers if not peer.out_bytes else few if peer.out_bytes <= FEW_BYTES else many
+                sends.append(Send(conn, connection.out))
+                connection.out = []
+                peer.spoke_ns = self.at.monotonic_ns
+            peer.out_bytes = 0
+        # Most steps have one of these, and to join an empty list costs more than to find it empty.
+        if few:
+            self.effects += few
+        if answers:
+            self.effects += answers
+        if many:
+            self.effects += many
+        if self.closing:
+            self.effects.extend(self.closing.values())
+            self.closing.clear()
+
+    # -- inputs --------------------------------------------------------------------------------------------------------
+
+    def _received(self, given_: given.Received) -> None:
+        peer = self.peers.get(given_.conn)
+        turns = self.turns
+        if peer is None or peer.in_turns or (turns.left <= 0 and not turns.admits(peer)):
+            turns.received(given_.conn, given_.data)
+            return
+        allowance = peer.connection.allowance
+        peer.received(given_.data)
+        turns.left -= max(allowance - peer.connection.allowance, 0)  # one that a bug has ended has no bound any more
+
+    def _synced(self, given_: given.Synced) -> None:
+        self.journal.synced(given_.position)
+        self.store.large.synced(given_.position)
+        self.store.decisions.release(given_.position)
+        if self.store.paging.queues:
+            self.store.paging.synced()
+
+    def _closed(self, given_: given.Closed) -> None:
+        if not self.turns.gone(given_.conn, given_.why):
+            self.cluster.closed(given_)
+
+    def forget(self, peer: Peer) -> None:
+        """A connection is gone, and all that it sent was taken in."""
+        LOOK.has_touched = True
+        del self.peers[peer.conn]
+        self.touched.pop(peer.conn, None)
+        self.closing.pop(peer.conn, None)
+
+    def _write_blocked(self, given_: given.WriteBlocked) -> None:
+        peer = self.peers.get(given_.conn)
+        if peer is not None:
+            peer.blocked(given_.is_blocked)
+
+    def next_effect_id(self) -> int:
+        """An id for an effect."""
+        self._effect_id += 1
+        return self._effect_id
+
+    def expect(self, then: Callable[[str], None]) -> int:
+        """An id for an effect. Once it is completed `then` is told why it failed, or nothing."""
+        effect_id = self.next_effect_id()
+        LOOK.has_touched = True
+        self._awaited[effect_id] = then
+        return effect_id
+
+    def _told(self, effect_id: int, why: str) -> bool:
+        LOOK.has_touched = True
+        then = self._awaited.pop(effect_id, None)
+        if then is not None:
+            then(why)
+        return then is not None
+
+    def _read_page(self, slices: tuple[Slice, ...]) -> int:
+        effect_id = self.next_effect_id()
+        self.effects.append(ReadPage(effect_id, slices))
+        return effect_id
+
+    def _done(self, given_: given.Done) -> None:
+        if self.store.paging.awaits(given_.id):
+            self.store.paging.done(given_.id, given_.result)
+            return
+        if self.large.completed(given_.id, given_.result, "") or self.reloads.done(given_.id, given_.result):
+            return
+        if self._told(given_.id, ""):
+            return
+        self.logins.checked(given_.id, given_.result)
+
+    def _failed(self, given_: given.Failed) -> None:
+        if self.large.completed(given_.id, None, given_.why) or self.reloads.failed(given_.id, given_.why):
+            return
+        if self._told(given_.id, given_.why):
+            return
+        if not self.logins.failed(given_.id):
+            self.notice(Level.WARNING, "effect-failed", id=given_.id, why=given_.why)
+
+    def _disk(self, given_: given.Disk) -> None:
+        was_full, limit = self.is_disk_full, self.options.journal.disk_pending_bytes_max
+        self.is_disk_full = given_.pending_bytes > limit
+        if self.is_disk_full != was_full:
+            for peer in self.peers.values():
+                peer.pause_if_needed()
+        self._relieve()
+
+    def _space(self, given_: given.Space) -> None:
+        self.store.memory.is_shut = given_.is_low
+        event = "disk-nearly-full" if given_.is_low else "disk-has-room"
+        self.notice(Level.ERROR if given_.is_low else Level.INFO, event, free_bytes=given_.free_bytes)
+        self._relieve()
+
+    def _certificates_in_use(self, given_: given.CertificatesInUse) -> None:
+        self.endings = given_.endings
+
+    def _admin(self, given_: given.AdminRequest) -> None:
+        self._operations(self, given_)
+
+    def _admin_closed(self, given_: given.AdminClosed) -> None:
+        self.local.closed(given_.session)
+
+    def take_users(self, users: Mapping[str, Any]) -> None:
+        """Who may log in from now on, the nodes of the cluster as well."""
+        self.accounts = Accounts(users, self.node_secret, self.cluster.verifier)
+
+    def _cluster_key_changed(self, given_: given.ClusterKeyChanged) -> None:
+        self.discovery.key_changed(given_)
+        self.cluster.key_changed(given_)
+        self.take_users(self.accounts.users)
+
+    def take_options(self, options: BrokerOptions) -> None:
+        """What may change while the process runs; the rest waits for a restart. What there is follows (reloads.py)."""
+        self.offered = options
+        self.store.settings.change(in_force(self.options.address_settings, options.address_settings))
+        self.permissions.change(options.security_settings)
+        self.store.quotas.change(options.limits)
+
+    # -- room ----------------------------------------------------------------------------------------------------------
+
+    @property
+    def may_grant(self) -> bool:
+        """Whether publishers may be given credit."""
+        return self.store.memory.has_room and not self.is_disk_full and not self.is_stopping
+
+    def may_grant_at(self, end: ReceivingEnd) -> bool:
+        """The same for those who send to one end: where an address pages, that needs no room in memory."""
+        return self.may_grant or (end.takes_when_full and not self.is_disk_full and not self.is_stopping)
+
+    def _relieve(self) -> None:
+        """Give credit to those who waited for room."""
+        if self.starved and self.may_grant:
+            starved, self.starved = self.starved, {}
+            for link, peer in starved.items():
+                peer.grant(link)
+
+    def _relieve_addresses(self) -> None:
+        """The same for those who waited for room at one address."""
+        roomy, self.store.meters.roomy = self.store.meters.roomy, {}
+        for meter in roomy:
+            waiting, meter.waiting = meter.waiting, {}
+            for link, peer in waiting.items():
+                peer.grant(link)
+
+    def _in_delivery(self) -> Iterator[tuple[Queue, Segment]]:
+        for peer in self.peers.values():
+            for session in peer.connection.sessions:
+                for taken in session.unsettled:
+                    if taken.token is not None:
+                        yield segment_of(taken)
+            yield from peer.transactions.in_delivery()
+        yield from self.local.in_delivery()
+
+    # -- for the rooms above ------------------------------------------------------------------------------------------
+
+    def notice(self, level: Level, event: str, **fields: str | int) -> None:
+        """Have something logged."""
+        notice = Notice(level, event, fields)
+        self._notices.append(notice)
+        self.happenings.add(notice, self.at.wall_ms)
+
+    def _audit(self, request_id: int, outcome: str) -> None:
+        fields = self.happenings.outcome(request_id, outcome)
+        if fields is not None:
+            self.notice(Level.INFO, "admin", **fields)
+
+    def reply(self, request_id: int, result: Any) -> None:
+        """Answer an admin request."""
+        self._audit(request_id, "done")
+        LOOK.has_touched = True
+        self.effects.append(AdminReply(request_id, result))
+
+    def reply_error(self, request_id: int, condition: str, description: str) -> None:
+        """Refuse an admin request."""
+        self._audit(request_id, condition)
+        LOOK.has_touched = True
+        self.effects.append(AdminReply(request_id, error={"condition": condition, "description": description}))

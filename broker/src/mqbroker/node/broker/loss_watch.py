@@ -1,0 +1,30 @@
+"""The log and readers of events hear of messages that are dead or expired and go nowhere (core/store/leaving.py)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mqbroker.base.look import LOOK
+from mqbroker.node.values.seldom import Seldom
+
+if TYPE_CHECKING:
+    from mqbroker.node.broker.broker import Broker
+
+REASON_SIZE_MAX = 400  # a consumer may say why it rejected them
+
+
+class LossWatch:
+    """Tells of queues that lose messages, or hold on to those that they are to be rid of."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._lost = Seldom(broker, "messages-lost", "queue")
+        self._held = Seldom(broker, "messages-held", "queue")
+        LOOK.has_touched = True
+        broker.store.leaving.on_lost = self._are_lost
+        broker.store.leaving.on_held = self._are_held
+
+    def _are_lost(self, queue: str, count: int, reason: str) -> None:
+        self._lost.tell(queue, count, reason=reason[:REASON_SIZE_MAX])
+
+    def _are_held(self, queue: str, count: int, reason: str) -> None:
+        self._held.tell(queue, count, reason=reason[:REASON_SIZE_MAX])

@@ -1,0 +1,177 @@
+"""Reloads: the files are read by `io/`. Where an administrator asked for it, the answer says what came of it.
+
+Invariant of that: all or nothing. Where anything in the files is wrong, everything stays as it was, and the answer
+names every fault. What of good files cannot be had beside what is there already, such as a declared queue whose name is
+taken, is among the answer's remarks. Source: docs/ARCHITECTURE.md, "Follow an option".
+
+Settings, permissions and users hold at once. What is there and does not go with them (links, addresses, queues)
+follows piece by piece, as there may be very many, and the answer comes when all of it is done. Files that are read
+meanwhile wait until then.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from mqbroker.amqp import work
+from mqbroker.base.errors import Refused
+from mqbroker.config import compare
+from mqbroker.config.slices import BrokerOptions
+from mqbroker.config.users import Verifier
+from mqbroker.node.amqp.revoking import revoke
+from mqbroker.node.broker.deployment import deploy
+from mqbroker.node.values.effects import LoadConfiguration
+from mqbroker.node.values.inputs import OptionsChanged, UsersChanged
+
+if TYPE_CHECKING:
+    from mqbroker.node.broker.broker import Broker
+
+
+AT_ONCE: Final = 150  # units of amqp/work.py, in the step in which the files come
+WAITING_MAX: Final = 16  # reloads that administrators asked for and that are not done
+STOPS: Final = ("amqp:connection:forced", "config-reload: the broker stops")
+
+
+class Files(NamedTuple):
+    """What was read. None: that file cannot be used. `request_id`: who is to be answered, 0: nobody."""
+
+    options: BrokerOptions | None
+    users: Mapping[str, Verifier] | None
+    request_id: int = 0
+
+
+class Reloads:
+    """Those under way, by the id of their effect, and then what they brought, the one that is being taken first.
+
+    To take it is a chore (chores.py).
+    """
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._requests: dict[int, int] = {}
+        self._waiting: deque[Files] = deque()
+        self._pieces: Iterator[int] = iter(())  # what is left of the one that is being taken
+
+    def ask(self, request_id: int) -> None:
+        """Have the files read; the request is answered when all that they say holds. Raises Refused."""
+        if len(self._requests) + len(self._waiting) >= WAITING_MAX:
+            why = f"config-reload: {WAITING_MAX} reloads are under way; try again when one is done"
+            raise Refused("amqp:resource-limit-exceeded", why)
+        effect_id = self._broker.next_effect_id()
+        self._requests[effect_id] = request_id
+        self._broker.effects.append(LoadConfiguration(effect_id))
+
+    def done(self, effect_id: int, found: Any) -> bool:
+        """Take what the files say; whether this was a reload."""
+        request_id = self._requests.pop(effect_id, None)
+        if request_id is None:
+            return False
+        self._add(Files(found.options, found.users, request_id))
+        return True
+
+    def users_changed(self, given: UsersChanged) -> None:
+        """Take users that were read by a signal, whose options cannot be used."""
+        self._add(Files(None, given.users))
+
+    def options_changed(self, given: OptionsChanged) -> None:
+        """Take what was read by a signal."""
+        self._add(Files(given.options, given.users))
+
+    def _add(self, files: Files) -> None:
+        if self._broker.is_stopping:
+            # What they bring would be journalled behind the journal's end; the next start reads them anyway.
+            self._call_off(files)
+            return
+        if not files.request_id and len(self._waiting) > 1 and not self._waiting[-1].request_id:
+            before = self._waiting.pop()  # the newest that nobody asked for holds, but for what cannot be used of it
+            files = Files(files.options or before.options, before.users if files.users is None else files.users)
+        self._waiting.append(files)
+        if len(self._waiting) == 1:
+            self._pieces = self._taken(files)
+            self.go_on(AT_ONCE)
+
+    # -- piece by piece ------------------------------------------------------------------------------------------------
+
+    @property
+    def is_due(self) -> bool:
+        """See `node.chores.Chore`."""
+        return bool(self._waiting)
+
+    def go_on(self, work_max: int) -> None:
+        """See `node.chores.Chore`."""
+        left = work_max
+        while self._waiting and left > 0:
+            if self._broker.is_stopping:
+                self._call_off(self._waiting.popleft())
+                continue
+            cost = next(self._pieces, 0)
+            left -= cost
+            if not cost:
+                self._waiting.popleft()
+                if self._waiting:
+                    self._pieces = self._taken(self._waiting[0])
+
+    def _call_off(self, files: Files) -> None:
+        if files.request_id:
+            self._broker.reply_error(files.request_id, *STOPS)
+
+    def _taken(self, files: Files) -> Iterator[int]:
+        """Take it; each piece yields what it cost, in units of amqp/work.py."""
+        broker, options, before = self._broker, files.options, self._broker.offered
+        users = _users_compared(broker.accounts.users, files.users or {})
+        if files.users is not None:
+            broker.take_users(files.users)
+        if options is not None:
+            broker.take_options(options)
+        yield from revoke(broker)
+        remarks: list[str] = []
+        if options is not None:
+            yield from deploy(broker, options, remarks)
+            yield from broker.termini.slow_consumers.watch_all()
+            yield from broker.store.idle.settings_changed()
+            yield from broker.store.duplicates.settings_changed()
+        if files.request_id and options is not None:
+            changed: list[dict[str, Any]] = []
+            for piece in compare.taken_pieces(broker.options, before, options):
+                changed += [{"option": one.path, "old": one.old, "new": one.new} for one in piece]
+                yield work.DEPLOYED if piece else work.DECLARED
+            answer = {"changed": changed, "users": users, "restart": self._restarts(options), "remarks": remarks}
+            self._answer(files.request_id, answer)
+
+    def _restarts(self, options: BrokerOptions) -> list[dict[str, Any]]:
+        waiting = compare.restarts(self._broker.options, options)
+        found = [{"option": one.path, "running": one.old, "file": one.new} for one in waiting]
+        return found + self._kept_diverts(options)
+
+    def _answer(self, request_id: int, answer: dict[str, Any]) -> None:
+        broker = self._broker
+        if broker.store.journal.latest_position == broker.store.journal.position:
+            broker.store.decisions.wait(broker.reply, request_id, answer)  # addresses and queues came or went
+        else:
+            broker.store.decisions.wait_for_earlier(broker.reply, request_id, answer)
+
+    def _kept_diverts(self, options: BrokerOptions) -> list[dict[str, Any]]:
+        """Those that an earlier reload brought, that are gone from the file, and that a restart alone ends."""
+        old, new = {one.name for one in self._broker.options.diverts}, {one.name for one in options.diverts}
+        names = [one.name for one in self._broker.store.diverts.options if one.name not in old | new]
+        return [{"option": f"diverts.{name}", "running": name, "file": None} for name in names]
+
+    def failed(self, effect_id: int, why: str) -> bool:
+        """Answer with the faults; whether this was a reload."""
+        request_id = self._requests.pop(effect_id, None)
+        if request_id is None:
+            return False
+        count = len(why.splitlines())
+        said = f"nothing was changed, the files have {count} fault{'s' if count > 1 else ''}:\n{why}"
+        self._broker.reply_error(request_id, "amqp:precondition-failed", said)
+        return True
+
+
+def _users_compared(before: Mapping[str, Verifier], after: Mapping[str, Verifier]) -> dict[str, list[str]]:
+    return {
+        "added": sorted(after.keys() - before.keys()),
+        "changed": sorted(name for name in after.keys() & before.keys() if after[name] != before[name]),
+        "removed": sorted(before.keys() - after.keys()),
+    }

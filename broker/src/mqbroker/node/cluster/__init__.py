@@ -1,0 +1,1 @@
+"""Links to other nodes, and what is done over them."""

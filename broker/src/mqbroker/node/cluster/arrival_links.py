@@ -1,0 +1,160 @@
+"""Links on which another node of the cluster forwards messages to us.
+
+What was sent within the credit is always taken in: who is short of room gives no more credit, whatever the address's
+policy for clients is, because a message that is refused here is nobody's. Source: docs/adr/0012-cluster-connections.md.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mqbroker.amqp.events import Detached, Incoming
+from mqbroker.amqp.links import ReceiverLink
+from mqbroker.base.errors import Refused
+from mqbroker.base.look import LOOK
+from mqbroker.core.cluster.arrivals import Arrival
+from mqbroker.core.queue.meter import Meter
+from mqbroker.core.store.store import Store
+from mqbroker.node.amqp.ends import Made, ReceivingEnd, answer_to
+from mqbroker.node.cluster.canary import ADDRESS as CANARY
+from mqbroker.node.cluster.forwards import CLOSES_FOR_GOOD, NOT_FOUND, NUMBERED, ROUTE, SOURCE, STORE_AND_FORWARD
+from mqbroker.wire.parts import part_of
+from mqbroker.wire.performatives import Attach, Error, Rejected, Target
+from mqbroker.wire.types import Array, Symbol
+
+if TYPE_CHECKING:
+    from mqbroker.node.amqp.accepted_peer import AcceptedPeer
+    from mqbroker.node.amqp.peer import Peer
+
+NAMES_MAX = 10_000  # queues of one route
+
+
+class ArrivalEnd(ReceivingEnd):
+    """Takes in what is for queues of this node, each message once."""
+
+    __slots__ = ("_closes_for_good", "_next_id", "_store", "arrival")
+
+    checks_forms = False  # malformed.py says why
+
+    def __init__(self, store: Store, arrival: Arrival, *, closes_for_good: bool) -> None:
+        self._store = store
+        self.arrival = arrival
+        self._closes_for_good = closes_for_good
+        self._next_id = 0
+
+    def attached(self, peer: Peer) -> None:
+        """What has come of the source is remembered for as long as it may send it again."""
+        self._store.arrivals.attached(self.arrival.source)
+
+    def detached(self, peer: Peer, event: Detached) -> None:
+        """The link is gone, and with it the source if that says so."""
+        LOOK.has_touched = True
+        if self.arrival.meter is not None:
+            self.arrival.meter.waiting.pop(event.link, None)
+        is_for_good = self._closes_for_good and event.is_orderly and event.link.is_closed and event.error is None
+        self._store.arrivals.detached(self.arrival.source, is_for_good=is_for_good)
+
+    @property
+    def meter(self) -> Meter | None:
+        """That of the address."""
+        return self.arrival.meter
+
+    @property
+    def takes_when_full(self) -> bool:
+        """Whether what comes can stay on disk while the memory is full."""
+        return self.arrival.can_page and not self._store.memory.is_shut
+
+    def numbered(self, first_id: int, mark: str | None) -> None:
+        """The id of the next message where it comes from, and its mark where that is another one than before."""
+        LOOK.has_touched = True
+        self._next_id = first_id
+        if mark is not None:
+            self.arrival.numbered_under(mark)
+
+    def incoming(self, peer: Peer, event: Incoming) -> None:
+        """Take messages in, those that had come before as well: they are accepted and dropped."""
+        link, run, first = event.link, event.run, event.delivery_id
+        store = self._store
+        # Ids of our own never come again.
+        first_id = self._next_id if link.is_numbered else store.next_id
+        LOOK.has_touched = True
+        self._next_id += run.count
+        peer.broker.activity.went(link, run.count, peer.broker.at.monotonic_ns)
+        waits = store.arrivals.publish(self.arrival, run, first_id)
+        if waits is None and run.count > 1:
+            for index in range(run.count):  # some may have come before
+                one = part_of(run, index, index + 1)
+                one_waits = store.arrivals.publish(self.arrival, one, first_id + index)
+                self._answer(peer, Incoming(link, one, first + index, event.is_settled), one_waits)
+        else:
+            self._answer(peer, event, waits)
+        peer.replenish(link)
+
+    def not_stored(self, peer: Peer, event: Incoming, why: str) -> None:
+        """What is refused here is nobody's: the other node keeps the message, and sends it again."""
+        event.link.detach("amqp:internal-error", f"a large message cannot be stored: {why}")
+
+    def _answer(self, peer: Peer, event: Incoming, waits: bool | None) -> None:
+        link, run, first, is_settled = event.link, event.run, event.delivery_id, event.is_settled
+        store = self._store
+        if is_settled:
+            pass
+        elif waits is None:
+            error = Error(condition=Symbol(NOT_FOUND), description="none of their queues is here any more")
+            link.session.dispose(first, first + run.count - 1, Rejected(error=error), as_receiver=True)
+        elif waits:
+            store.decisions.wait(peer.accept, link, first, run.count)
+        else:
+            link.session.accept(first, run.count)
+
+
+class CanaryEnd(ReceivingEnd):
+    """Where canaries of another node end: each is accepted when the disk here has taken something, and is forgotten.
+
+    One that comes twice harms nobody, so their ids say nothing here.
+    """
+
+    __slots__ = ("_store",)
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def incoming(self, peer: Peer, event: Incoming) -> None:
+        """Take it."""
+        link, run, first, is_settled = event.link, event.run, event.delivery_id, event.is_settled
+        if not is_settled:
+            self._store.remotes.touch()
+            self._store.decisions.wait(peer.accept, link, first, run.count)
+        peer.replenish(link)
+
+
+def end_for(peer: AcceptedPeer, link: ReceiverLink, attach: Attach) -> Made | None:
+    """Another node wants to forward messages of an address. Raises Refused."""
+    target = attach.target
+    if not isinstance(target, Target) or STORE_AND_FORWARD not in (target.capabilities or ()):
+        return None
+    if peer.listener.kind != "cluster":
+        why = "nodes of the cluster forward messages over listeners of kind cluster"
+        raise Refused("amqp:unauthorized-access", why)
+    LOOK.has_touched = True
+    if target.address == CANARY:
+        return Made(CanaryEnd(peer.broker.store), answer_to(target))
+    said = attach.properties or {}
+    source, names = said.get(SOURCE), _names(said.get(ROUTE))
+    link.is_numbered = said.get(NUMBERED) is not False
+    if not isinstance(source, str) or not source or not names or not isinstance(target.address, str):
+        raise Refused("amqp:invalid-field", "a link that forwards has an address, mq:source and mq:route")
+    key = f"{source}.{link.name}" if link.is_numbered else f"{source}.{link.name}.unnumbered"
+    found = peer.broker.store.arrivals.address_for(target.address, key, names)
+    if found is None:
+        raise Refused(NOT_FOUND, f"none of the queues is here: {', '.join(names[:5])}")
+    end = ArrivalEnd(peer.broker.store, found, closes_for_good=said.get(CLOSES_FOR_GOOD) is True)
+    return Made(end, answer_to(target))
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    """Names in the cluster, empty where they are not well-formed."""
+    items = value.values if isinstance(value, Array) else value
+    if not isinstance(items, list | tuple) or len(items) > NAMES_MAX:
+        return ()
+    return tuple(items) if all(isinstance(each, str) and each for each in items) else ()

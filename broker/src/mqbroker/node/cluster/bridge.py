@@ -1,0 +1,316 @@
+"""A bridge: the connection to one other node, from the first attempt to dial it to its end.
+
+Owns when it is dialled, again and again with growing delays, and what its loss means: a node that stopped cleanly is
+not dialled until somebody tells of it, one that fell silent is. Invariants: at most one connection at a time; what
+belongs to an earlier one changes nothing. Source: docs/adr/0012-cluster-connections.md; Artemis's manual, "Clusters".
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mqbroker.base.look import LOOK
+from mqbroker.base.notice import Level
+from mqbroker.base.time import NS_PER_MS
+from mqbroker.cluster.discovery.announcement import Connector
+from mqbroker.node.cluster.bridge_peer import BridgePeer
+from mqbroker.node.values.bridge_states import State, Turn, next_state
+from mqbroker.node.values.effects import Close, Connect
+from mqbroker.node.values.handshake import Hello, Verdict, verdict
+from mqbroker.node.values.inputs import Connected
+
+if TYPE_CHECKING:
+    from mqbroker.node.cluster.cluster_connection import ClusterConnection
+
+UNBOUNDED: Final = -1
+# After `topology-scanner-attempts` a listed node that has stopped is dialled on slowly: nobody else may tell of it.
+SLOW_SCAN_MS: Final = 30_000
+REASONS_MAX: Final = 10  # of attempts in vain that are told of before a link stands
+ATTEMPTING: Final = (State.DIALLING, State.OPENING)
+REFUSALS: Final = {
+    Verdict.NO_NODE: "it answers, but is no node of a cluster; its connector must lead to a listener of kind cluster",
+    Verdict.OURSELVES: "it is this node itself",
+    Verdict.CONFLICT: "it has our node id",
+    Verdict.ANOTHER: "another node answers there",
+}
+
+
+class Bridge:
+    """See the module's docstring. `node_id` is empty until a node that is only known by its place has answered."""
+
+    def __init__(
+        self,
+        of: ClusterConnection,
+        connector: Connector,
+        node_id: str = "",
+        *,
+        is_listed: bool = False,
+        is_question: bool = False,
+    ) -> None:
+        self.of = of
+        self.connector = connector
+        self.node_id = node_id
+        self.boot_id = ""
+        self._told_boot_id = ""  # by others
+        self.is_listed = is_listed  # among the static connectors
+        self.is_question = is_question  # tried once, and ended by whatever answers
+        self.is_look = False  # tried once, and goes on as any other with whoever answers (listed_places.py)
+        self.state = State.IDLE
+        self.since_ns = of.broker.at.monotonic_ns
+        self.why = ""
+        self._told_reasons: set[str] = set()  # of attempts in vain
+        self.attempts = 0  # in vain, one after the other
+        self.was_up = False
+        self.is_scanning = False  # it has stopped cleanly, and may come back where it is listed
+        self.is_missed = False  # it is not dialled, though it neither stopped nor gave its place to another node
+        self.conn = 0
+        self.peer: BridgePeer | None = None
+        self.due_ns = 0
+        self.scheduled_ns = 0
+
+    @property
+    def is_tried_once(self) -> bool:
+        """Whether nobody is missing where it fails."""
+        return self.is_question or self.is_look
+
+    def _move(self, turn: Turn) -> None:
+        LOOK.has_touched = True
+        self.state = next_state(self.state, turn)
+        self.since_ns = self.of.broker.at.monotonic_ns
+
+    # -- getting there -------------------------------------------------------------------------------------------------
+
+    def dial(self) -> None:
+        """The next attempt."""
+        broker, connector, options = self.of.broker, self.connector, self.of.options
+        self._move(Turn.DIAL)
+        LOOK.has_touched = True
+        self.due_ns = 0
+        self.conn = broker.cluster.next_conn(self)
+        listener, local = self.of.cluster.listener, self.of.cluster.local_bind_address
+        broker.effects.append(
+            Connect(self.conn, connector.host, connector.port, local, connector.scheme == "amqps",
+                    "" if listener is None else listener.name, options.call_timeout)
+        )  # fmt: skip
+
+    def connected(self, given: Connected) -> None:
+        """The transport stands: log in."""
+        self._move(Turn.CONNECTED)
+        self.peer = BridgePeer(self.of.broker, given, self)
+        self.of.broker.peers[given.conn] = self.peer
+
+    def failed(self, why: str) -> None:
+        """The attempt came to nothing."""
+        self._fail(why)
+
+    def answered(self, hello: Hello | None) -> bool:
+        """The other end has said who it is; whether the bridge goes on with it."""
+        broker = self.of.broker
+        found = verdict(self.node_id, hello, broker.node_id, broker.boot_id)
+        if hello is not None:
+            self.of.listed_places.answered(self.connector, hello.node_id)
+        if found is not Verdict.GOOD or hello is None:
+            self._refuse(found, hello)
+            return False
+        if self.is_question:
+            self._end(REFUSALS[Verdict.ANOTHER])
+            return False
+        if not self.of.adopt(self, hello):
+            self._end("another link leads to the same node")
+            return False
+        LOOK.has_touched = True
+        self.boot_id = hello.boot_id
+        return True
+
+    def _refuse(self, found: Verdict, hello: Hello | None) -> None:
+        LOOK.has_touched = True
+        why = REFUSALS[found]
+        if found is Verdict.NO_NODE:
+            self._fail(why)
+        elif found is Verdict.OURSELVES:
+            self._end(why)
+        elif found is Verdict.CONFLICT:
+            assert hello is not None
+            self.of.broker.rivals.met(hello, self.connector.uri)
+            self._fail(why)
+        else:
+            assert hello is not None
+            LOOK.has_touched = True
+            self.is_listed = self.is_scanning = False  # what the list says leads to the other one
+            self.give_up(f"{why}: {hello.node_id}")
+            known = self.of.bridges.get(hello.node_id)
+            if known is None or known.state is not State.UP:  # one that stands is reached as its node says
+                self.of.learn(hello.node_id, hello.boot_id, self.connector)
+
+    def up(self) -> None:
+        """The session stands."""
+        self._move(Turn.OPENED)
+        LOOK.has_touched = True
+        self.attempts, self.was_up, self.is_scanning, self.is_missed = 0, True, False, False
+        self.why = ""
+        self._told_reasons.clear()
+        self._notice(Level.INFO, "bridge-connected", boot_id=self.boot_id, peer=self.connector.uri)
+        self.of.is_up(self)
+
+    # -- the end of a connection ---------------------------------------------------------------------------------------
+
+    def lost(self, peer: BridgePeer, why: str, *, is_stopped: bool) -> None:
+        """The connection is gone. `is_stopped`: the other node said that it stops."""
+        if peer is not self.peer:
+            return
+        LOOK.has_touched = True
+        self.peer = None
+        if self.state not in (State.OPENING, State.UP):
+            return
+        if self.of.broker.is_stopping:
+            self._end("this node stops")
+        elif self.is_tried_once:
+            self._end(why)
+        elif is_stopped:
+            self._stopped(why)
+        else:
+            self._fail(why)
+
+    def _stopped(self, why: str) -> None:
+        was_up = self.state is State.UP
+        if was_up:
+            self._notice(Level.INFO, "bridge-stopped", why=why[:200])
+        self.of.is_gone(self)
+        self.why, self.attempts = why, 0
+        # Where it is listed, nobody else may ever tell of it.
+        self.is_scanning = self.is_listed and self.of.options.topology_scanner_attempts != 0
+        if self.is_scanning:
+            self._rest(self.of.options.retry_interval)
+        else:
+            self._move(Turn.GIVE_UP)
+
+    def _fail(self, why: str) -> None:
+        if self.state not in (State.DIALLING, State.OPENING, State.UP):
+            return
+        if self.is_tried_once:
+            self._end(why)
+            return
+        was_up, is_news = self.state is State.UP, self._is_news(why)
+        LOOK.has_touched = True
+        self.why = why
+        self.attempts = 0 if was_up else self.attempts + 1
+        if was_up:
+            self.of.is_down(self)
+        else:
+            self.of.is_still_down(self)
+        if 0 <= self._attempts_max <= self.attempts and not self.is_scanning:
+            self.is_missed = True
+            self.give_up(why)
+            return
+        if self.is_scanning and self.attempts == self._attempts_max:
+            self._notice(Level.WARNING, "topology-incomplete", why=why[:200], retry_ms=self._delay_ms())
+        delay_ms = self._delay_ms()
+        if was_up or (is_news and not self.is_scanning):
+            event = "bridge-disconnected" if was_up else "bridge-failed"
+            self._notice(Level.WARNING, event, why=why[:200], retry_ms=delay_ms)
+        self._rest(delay_ms)
+
+    def _is_news(self, why: str) -> bool:
+        """Whether an attempt was not in vain for this reason before. A place may have several, in turn and for ever."""
+        LOOK.has_touched = True
+        is_news = why not in self._told_reasons and len(self._told_reasons) < REASONS_MAX
+        if is_news:
+            self._told_reasons.add(why)
+        return is_news
+
+    @property
+    def _attempts_max(self) -> int:
+        options = self.of.options
+        if self.is_scanning:
+            return options.topology_scanner_attempts
+        # One attempt more than none, where it has been up: 0 means that it is not tried again.
+        return options.reconnect_attempts if self.was_up else options.initial_connect_attempts
+
+    def _delay_ms(self) -> int:
+        options = self.of.options
+        if self.is_scanning and 0 <= self._attempts_max <= self.attempts:
+            return max(options.retry_interval, SLOW_SCAN_MS)
+        grown = options.retry_interval * options.retry_interval_multiplier ** min(max(self.attempts - 1, 0), 64)
+        return int(min(grown, max(options.max_retry_interval, 1)))
+
+    def _rest(self, delay_ms: int) -> None:
+        self._move(Turn.REST)
+        self._hang_up()
+        LOOK.has_touched = True
+        self.due_ns = self.of.broker.at.monotonic_ns + delay_ms * NS_PER_MS
+        self.of.broker.timers.add(self)
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether the node should be there: it is listed and has stopped, or was lost and given up."""
+        return self.is_scanning or (self.state is State.GONE and (self.is_listed or self.is_missed))
+
+    def give_up(self, why: str) -> None:
+        """There is to be no further attempt before somebody tells of the node."""
+        LOOK.has_touched = True
+        self.why = why
+        self._move(Turn.GIVE_UP)
+        self._hang_up()
+        self.due_ns = 0
+        self._notice(Level.ERROR, "node-lost", why=why[:200])
+        self.of.is_gone(self)
+
+    def end(self, why: str) -> None:
+        """It is not wanted any more."""
+        if self.state is not State.ENDED:
+            self._end(why)
+
+    def _end(self, why: str) -> None:
+        LOOK.has_touched = True
+        self.why = why
+        self._move(Turn.END)
+        self._hang_up()
+        self.due_ns = 0
+        self.of.ended(self)
+
+    def _hang_up(self) -> None:
+        """Close whatever connection there is, in order."""
+        LOOK.has_touched = True
+        peer, self.peer = self.peer, None
+        if peer is not None:
+            peer.hang_up()
+        elif self.of.broker.cluster.forget(self.conn):
+            self.of.broker.effects.append(Close(self.conn, 0))
+
+    # -- news of the node ----------------------------------------------------------------------------------------------
+
+    def told(self, connector: Connector, boot_id: str) -> None:
+        """Somebody told of the node: it may be worth an attempt now."""
+        is_restarted = bool(boot_id) and boot_id != self.boot_id
+        if is_restarted and self.boot_id and boot_id != self._told_boot_id and self.state in ATTEMPTING:
+            # What is under way was begun with the process before, whose host may never answer.
+            self._rest(0)
+        LOOK.has_touched = True
+        self._told_boot_id = boot_id or self._told_boot_id
+        if self.state is State.GONE or (self.state is State.RESTING and (self.is_scanning or is_restarted)):
+            self.connector, self.attempts, self.is_scanning = connector, 0, False
+            self.dial()
+        elif self.state in (State.RESTING, State.UP) and connector.host:
+            self.connector = connector
+
+    # -- time ----------------------------------------------------------------------------------------------------------
+
+    def on_time(self, now_ns: int) -> None:
+        """The rest is over."""
+        LOOK.has_touched = True
+        self.due_ns = 0
+        if self.state is State.RESTING:
+            self.dial()
+        elif self.peer is not None:
+            self.peer.forwards.again()
+
+    def again_soon(self) -> None:
+        """Something on the link was refused, and may go well later."""
+        LOOK.has_touched = True
+        if self.state is State.UP and not self.due_ns:
+            self.due_ns = self.of.broker.at.monotonic_ns + self.of.options.retry_interval * NS_PER_MS
+            self.of.broker.timers.add(self)
+
+    def _notice(self, level: Level, event: str, **fields: str | int) -> None:
+        node = {"node_id": self.node_id} if self.node_id else {"connector": self.connector.uri}
+        self.of.broker.notice(level, event, connection=self.of.options.name, **node, **fields)

@@ -1,0 +1,147 @@
+"""The cluster as this node takes part in it: its cluster connections, and who may reach it over a cluster listener.
+
+Without cluster connections there is nothing here that costs anything. Source: docs/adr/0012-cluster-connections.md.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mqbroker.base.look import LOOK
+from mqbroker.base.notice import Level
+from mqbroker.cluster.remote_table import RemoteTable
+from mqbroker.config.users import Verifier
+from mqbroker.core.queue.queue import Queue
+from mqbroker.journal.recovered import Recovered
+from mqbroker.node.amqp.accepted_peer import AcceptedPeer
+from mqbroker.node.cluster.bridge import Bridge
+from mqbroker.node.cluster.cluster_connection import ClusterConnection
+from mqbroker.node.cluster.cluster_watcher import ClusterWatcher
+from mqbroker.node.cluster.elsewhere import Elsewhere
+from mqbroker.node.values.credentials import verifier_of
+from mqbroker.node.values.handshake import Hello
+from mqbroker.node.values.inputs import Closed, ClusterKeyChanged, Connected
+from mqbroker.node.values.seldom import Seldom
+
+if TYPE_CHECKING:
+    from mqbroker.node.broker.broker import Broker
+
+ANYWHERE = ("", "0.0.0.0", "::")
+
+
+class Cluster:
+    """See the module's docstring."""
+
+    def __init__(self, broker: Broker, key: bytes) -> None:
+        self.broker = broker
+        self.key = key
+        options = broker.options
+        self.verifier: Verifier | None = None
+        if options.cluster_connections:
+            self.verifier = verifier_of(key, broker.node_secret)
+        listeners = sorted(
+            (each for each in options.listeners if each.kind == "cluster"), key=lambda each: not each.has_tls
+        )
+        self.listener = listeners[0] if listeners else None  # whose certificate and network card are ours outwards
+        local = "" if self.listener is None else self.listener.local_bind_address
+        self.local_bind_address = None if local in ANYWHERE else local
+        self.connections: dict[str, ClusterConnection] = {}
+        self.failures = Seldom(broker, "connection-failed", "peer", Level.INFO)  # of those who dial us
+        self.known: dict[str, list[RemoteTable]] = {}  # by the name of a queue in the cluster: which nodes tell of it
+        self._dialled: dict[int, Bridge] = {}
+        self._conn = 0
+        self.elsewhere = Elsewhere(self)
+
+    def start(self, recovered: Recovered) -> None:
+        """Make the connections, once everything else of the node is there."""
+        LOOK.has_touched = True
+        for options in self.broker.options.cluster_connections:
+            self.connections[options.name] = ClusterConnection(self, options)
+        if self.connections:
+            remotes = self.broker.store.remotes
+            remotes.on_queue = self._serve
+            remotes.marks.begin(self.broker.store, recovered, self.broker.boot_id)
+            remotes.reserve_ids()
+            self._watch()
+        for connection in self.connections.values():
+            connection.start()
+        self.changed()
+
+    def changed(self) -> None:
+        """Members of the cluster, or links to them, are other ones."""
+        self.elsewhere.changed()
+        if self.broker.grouping is not None:
+            self.broker.grouping.look()
+        self.broker.routing.look()
+
+    def _watch(self) -> None:
+        """Tell of all queues that there are, and of changes from now on."""
+        store = self.broker.store
+        store.watcher = ClusterWatcher(
+            lambda: [each.announcer for each in self.connections.values()], self.broker.node_id, self.broker.grouping
+        )
+        for queue in store.queues.values():
+            if not queue.kind.is_internal:
+                store.watcher.queue_added(queue)
+
+    def stop(self) -> None:
+        """The node stops."""
+        for connection in self.connections.values():
+            connection.stop()
+
+    # -- inputs --------------------------------------------------------------------------------------------------------
+
+    def next_conn(self, bridge: Bridge) -> int:
+        """An id for a connection that the bridge opens: below zero, so it never meets one of an accepted connection."""
+        LOOK.has_touched = True
+        self._conn -= 1
+        self._dialled[self._conn] = bridge
+        return self._conn
+
+    def forget(self, conn: int) -> bool:
+        """Whether an attempt was under way, of which nothing is wanted any more."""
+        LOOK.has_touched = True
+        return self._dialled.pop(conn, None) is not None
+
+    def connected(self, given: Connected) -> None:
+        """A connection that we opened stands."""
+        bridge = self._dialled.pop(given.conn, None)
+        if bridge is not None:
+            bridge.connected(given)
+
+    def closed(self, given: Closed) -> None:
+        """A connection that we opened does not stand, and never did."""
+        LOOK.has_touched = True
+        bridge = self._dialled.pop(given.conn, None)
+        if bridge is not None:
+            bridge.failed(given.why)
+
+    def key_changed(self, given: ClusterKeyChanged) -> None:
+        """The cluster has another secret. Links that stand stay; new ones need it."""
+        self.key = given.key
+        if self.verifier is not None:
+            self.verifier = verifier_of(given.key, self.broker.node_secret)
+
+    def _serve(self, queue: Queue) -> None:
+        connection = self.connections.get(queue.kind.connection)
+        if connection is not None:
+            connection.serve(queue)
+
+    # -- those who dial us ---------------------------------------------------------------------------------------------
+
+    def answer_to(self, hello: Hello | None) -> Hello | None:
+        """What we say of ourselves to somebody on a cluster listener; None where that is nobody of ours."""
+        connection = None if hello is None else self.connections.get(hello.connection)
+        return None if connection is None else connection.hello
+
+    def heard_of(self, hello: Hello) -> None:
+        """A node has dialled us: we dial it."""
+        connection = self.connections.get(hello.connection)
+        if connection is not None:
+            connection.learn(hello.node_id, hello.boot_id, hello.connector)
+
+    @property
+    def inbound(self) -> set[str]:
+        """Nodes whose links to this one stand."""
+        peers = (each for each in self.broker.peers.values() if isinstance(each, AcceptedPeer))
+        return {peer.hello.node_id for peer in peers if peer.hello is not None and not peer.connection.is_dead}

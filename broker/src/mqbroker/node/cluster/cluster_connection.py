@@ -1,0 +1,359 @@
+"""One cluster connection: which nodes it knows, and its bridge to each of them.
+
+Nodes come from static connectors (known by their place alone until they answer), from a discovery group, from what
+nodes say of themselves when they dial us, and from what they tell of others. One bridge leads to each, never one to
+ourselves. Source: Artemis's manual, "Clusters"; docs/adr/0012-cluster-connections.md.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mqbroker.base.errors import Refused
+from mqbroker.base.look import LOOK
+from mqbroker.base.notice import Level, Notice
+from mqbroker.cluster.address_match import AddressMatch
+from mqbroker.cluster.announcer import Announcer
+from mqbroker.cluster.discovery.announcement import Connector
+from mqbroker.cluster.discovery.entries import Change, Kind
+from mqbroker.cluster.lost_nodes import LostNodes
+from mqbroker.cluster.notices import BindingRemoved, GroupNotice, Member, Reset, ResetComplete, Version
+from mqbroker.cluster.notices import Notice as Told
+from mqbroker.cluster.remote_table import BINDING_NOTICES, Around, RemoteTable
+from mqbroker.cluster.self_telling import SelfTelling
+from mqbroker.cluster.topology import Change as TopologyChange
+from mqbroker.cluster.topology import Kind as TopologyKind
+from mqbroker.cluster.topology import Topology, logged
+from mqbroker.config.slices import ClusterConnectionOptions
+from mqbroker.core.cluster.remote_binding import RemoteBinding
+from mqbroker.core.queue.queue import Queue
+from mqbroker.node.cluster.abandoned import Abandoned
+from mqbroker.node.cluster.bridge import Bridge
+from mqbroker.node.cluster.listed_places import ListedPlaces
+from mqbroker.node.values.bridge_states import State
+from mqbroker.node.values.handshake import Hello
+
+if TYPE_CHECKING:
+    from mqbroker.node.broker.broker import Broker
+    from mqbroker.node.cluster.cluster import Cluster
+
+BRIDGES_MAX: Final = 1000  # nodes that one connection leads to; others are passed over with a notice
+LEARNED: Final = (TopologyKind.ADDED, TopologyKind.RESTARTED, TopologyKind.CHANGED)
+TOLD_BY: Final = (Kind.FOUND, Kind.CHANGED, Kind.RESTARTED)
+
+
+class ClusterConnection:
+    """See the module's docstring."""
+
+    def __init__(self, cluster: Cluster, options: ClusterConnectionOptions) -> None:
+        self.cluster = cluster
+        self.broker: Broker = cluster.broker
+        self.options = options
+        connectors = self.broker.discovery.connectors
+        self.own: Connector = connectors[options.connector_ref]
+        started_ms = self.broker.rivals.own.started_ms
+        self.hello = Hello(
+            self.broker.node_id, self.broker.boot_id, options.name, self.own, options.connection_ttl, started_ms
+        )
+        self.listed = [connectors[name] for name in options.static_connectors]
+        self.listed_places = ListedPlaces(self, self.listed)
+        self.bridges: dict[str, Bridge] = {}
+        self.probes: list[Bridge] = []  # to places whose nodes are not known yet
+        self._is_full_told = False
+        self.remotes = self.broker.store.remotes.connection(options.name, options.message_load_balancing)
+        for_clients = connectors.get(options.client_connector_ref)
+        own = Member(
+            self.broker.node_id, self.broker.boot_id, self.broker.options.node.name, (self.own,),
+            Version(self.broker.epoch, 0), self.broker.options.grouping_handler.type,
+            () if for_clients is None else (for_clients,),
+        )  # fmt: skip
+        self.topology = Topology(own)
+        self.announcer = Announcer(self.broker.node_id, lambda: self.topology.members, self._log)
+        address = AddressMatch(options.address)
+        self._around = Around(
+            self.broker.node_id, options.max_hops, address, self, self._log,
+            lambda: self.broker.at.monotonic_ns, cluster.known,
+        )  # fmt: skip
+        self.tables: dict[str, RemoteTable] = {}  # of bindings, by the node that told of them
+        self._telling = SelfTelling(options, self.broker.at.monotonic_ns)
+        self._lost = LostNodes(options)
+        self._abandoned = Abandoned(self.broker.store, options.name)
+        self.due_ns = 0
+        self.scheduled_ns = 0
+
+    def _log(self, told: Notice) -> None:
+        self.broker.notice(told.level, told.event, connection=self.options.name, **told.fields)
+
+    def on_time(self, now_ns: int) -> None:
+        """That time has come."""
+        if self._telling.due(now_ns):
+            self.announcer.member_changed(self.topology.again())
+        for node_id in self._lost.due(now_ns):
+            action, count = self._lost.action, self._give_up(node_id, self._lost.action)
+            self.broker.notice(Level.WARNING, "node-abandoned", connection=self.options.name, node_id=node_id,
+                               action=action, messages=count)  # fmt: skip
+        self._set_due()
+
+    def _set_due(self) -> None:
+        LOOK.has_touched = True
+        self.due_ns = min(filter(None, (self._telling.next_due_ns, self._lost.next_due_ns)), default=0)
+        self.broker.timers.add(self)
+
+    def _is_lost(self, node_id: str) -> None:
+        self._lost.lost(node_id, self.broker.at.monotonic_ns)
+        self._set_due()
+
+    def start(self) -> None:
+        """Dial whoever is known by now."""
+        group = self.broker.discovery.groups.get(self.options.discovery_group_ref)
+        LOOK.has_touched = True
+        if group is not None:
+            group.table.listeners.append(self._discovered)
+        for queue in self.broker.store.remotes.queues.values():
+            if queue.kind.connection == self.options.name:
+                self._is_lost(queue.kind.forwards_to)  # until its link stands
+        self._set_due()
+        self.listed_places.start()
+
+    def stop(self) -> None:
+        """This node stops: nobody is dialled any more. What stands is closed with all other connections."""
+        self.announcer.member_changed(self.topology.leave())
+        for bridge in [*self.probes, *self.bridges.values()]:
+            if bridge.state is not State.UP:
+                bridge.end("this node stops")
+
+    def withdraw(self, why: str) -> None:
+        """This node is none of the cluster any more: no bridges, and nobody is known. What waits for others stays."""
+        LOOK.has_touched = True
+        for table in self.tables.values():
+            table.clear()
+        self.tables.clear()
+        for bridge in [*self.probes, *self.bridges.values()]:
+            bridge.end(why)
+        for member in self.topology.others:
+            self.topology.remove(member.node_id)
+        self.cluster.elsewhere.changed()
+        self._lost = LostNodes(self.options)
+        self._set_due()
+
+    # -- who is there --------------------------------------------------------------------------------------------------
+
+    def _discovered(self, change: Change) -> None:
+        said = change.announcement
+        if change.kind in TOLD_BY:
+            self.learn(said.node_id, said.boot_id, said.connectors[0])
+        elif change.kind is Kind.ECHO and not said.has_yielded:
+            self._ask(said.connectors[0])
+
+    def _ask(self, connector: Connector) -> None:
+        """Our own node id was heard from there: a process with it that lives there answers (node/cluster/rivals.py)."""
+        is_under_way = any(each.connector.place == connector.place for each in self.probes)
+        if is_under_way or self.broker.is_stopping or self.broker.rivals.has_yielded:
+            return
+        self.probe(Bridge(self, connector, is_question=True))
+
+    def probe(self, bridge: Bridge) -> None:
+        """Dial a place whose node is not known."""
+        LOOK.has_touched = True
+        self.probes.append(bridge)
+        bridge.dial()
+
+    def learn(self, node_id: str, boot_id: str, connector: Connector | None) -> None:
+        """Somebody told of a node, or it did itself."""
+        if connector is None or node_id == self.broker.node_id or self.broker.is_stopping:
+            return
+        if self.broker.rivals.has_yielded:
+            return
+        if not self.may_dial((connector,)):
+            return
+        is_listed = connector.place in {each.place for each in self.listed}
+        found = self.bridges.get(node_id)
+        if found is not None:
+            found.told(connector, boot_id)
+            return
+        probe = next((each for each in self.probes if each.connector.place == connector.place), None)
+        if probe is not None and probe.state in (State.DIALLING, State.OPENING) and not probe.is_look:
+            return  # it will answer for itself, sooner or later
+        if probe is not None:
+            probe.end("its node is known by now")
+        if len(self.bridges) >= BRIDGES_MAX:
+            self._tell_full(node_id)
+            return
+        LOOK.has_touched = True
+        bridge = self.bridges[node_id] = Bridge(self, connector, node_id, is_listed=is_listed)
+        bridge.dial()
+
+    def may_dial(self, connectors: tuple[Connector, ...]) -> bool:
+        """Whether a node that is reached so is one to have a link with."""
+        places = {each.place for each in self.listed}
+        return not self.options.allow_direct_connections_only or any(each.place in places for each in connectors)
+
+    def _tell_full(self, node_id: str) -> None:
+        LOOK.has_touched = True
+        if not self._is_full_told:
+            self._is_full_told = True
+            self.broker.notice(
+                Level.ERROR, "bridges-full", connection=self.options.name, node_id=node_id, bridges=BRIDGES_MAX
+            )
+
+    def adopt(self, bridge: Bridge, hello: Hello) -> bool:
+        """A node has answered; whether this bridge is the one that leads to it from now on."""
+        if bridge.node_id:
+            return True
+        before = self.bridges.get(hello.node_id)
+        LOOK.has_touched = True
+        if before is not None and before.state is State.UP:
+            before.is_listed = True
+            return False
+        if before is not None:
+            before.end("another link leads to the same node")
+        self.probes.remove(bridge)
+        bridge.node_id, bridge.is_look = hello.node_id, False
+        self.bridges[hello.node_id] = bridge
+        return True
+
+    # -- what bridges tell ---------------------------------------------------------------------------------------------
+
+    def is_up(self, bridge: Bridge) -> None:
+        """It is open; what the node has is told next."""
+        LOOK.has_touched = True
+        if bridge.node_id not in self.tables:
+            self.tables[bridge.node_id] = RemoteTable(self._around, bridge.node_id)
+        self._lost.back(bridge.node_id)
+        self._abandoned.end(bridge.node_id)
+        self.cluster.changed()
+
+    def is_down(self, bridge: Bridge) -> None:
+        """It was lost, and is dialled again."""
+        table = self.tables.get(bridge.node_id)
+        if table is not None:
+            table.lost()
+        self._is_lost(bridge.node_id)
+        self.cluster.changed()
+
+    def is_still_down(self, bridge: Bridge) -> None:
+        """It was dialled again, in vain."""
+        table = self.tables.get(bridge.node_id)
+        if table is not None:
+            table.still_lost()
+
+    def is_gone(self, bridge: Bridge) -> None:
+        """The node is not dialled until somebody tells of it: it takes no messages, and is no member any more."""
+        LOOK.has_touched = True
+        table = self.tables.get(bridge.node_id)
+        if table is not None:
+            table.stopped()
+        self._spread(self.topology.remove(bridge.node_id))
+        if bridge.node_id:
+            self._is_lost(bridge.node_id)
+            self._left(bridge.node_id)
+
+    def _left(self, node_id: str) -> None:
+        """A node owns no groups any more."""
+        if self.broker.grouping is not None:
+            self.broker.grouping.left(node_id)
+        self.cluster.changed()
+
+    def forget(self, node_id: str, action: str) -> int | None:
+        """A person gives a node up: `action` says what becomes of messages for it. How many; None: it is unknown here.
+
+        Raises Refused while it is connected.
+        """
+        bridge, grouping = self.bridges.get(node_id), self.broker.grouping
+        owns_groups = grouping is not None and grouping.is_owner(node_id)
+        is_owed = node_id in self.tables or self.broker.store.remotes.queues_of(node_id, self.options.name)
+        if bridge is None and not owns_groups and not is_owed:
+            return None
+        if bridge is None:
+            self._left(node_id)  # after a restart only the journal may tell of it
+        elif bridge.state is State.UP:
+            raise Refused("amqp:precondition-failed", f"node {node_id} is connected: stop it before it is forgotten")
+        else:
+            self.is_gone(bridge)
+            bridge.end("it was forgotten")
+        return self._give_up(node_id, action)
+
+    def _give_up(self, node_id: str, action: str) -> int:
+        """Nothing is owed to a node any more; how many messages waited for it."""
+        LOOK.has_touched = True
+        table = self.tables.pop(node_id, None)
+        if table is not None:
+            table.clear()
+        return self._abandoned.begin(node_id, action)
+
+    def ended(self, bridge: Bridge) -> None:
+        """It is no more."""
+        LOOK.has_touched = True
+        if bridge in self.probes:
+            self.probes.remove(bridge)
+        if self.bridges.get(bridge.node_id) is bridge:
+            del self.bridges[bridge.node_id]
+
+    # -- notices -------------------------------------------------------------------------------------------------------
+
+    def heard(self, bridge: Bridge, notice: Told) -> None:
+        """A node told something. Raises PeerFault of the link."""
+        grouping = self.broker.grouping
+        if isinstance(notice, GroupNotice):
+            if grouping is not None:
+                grouping.heard(self, bridge.node_id, notice)
+        elif isinstance(notice, BINDING_NOTICES):
+            table, peer = self.tables[bridge.node_id], bridge.peer
+            table.hear(notice)
+            if isinstance(notice, Reset) and grouping is not None:
+                grouping.missed()
+            if isinstance(notice, ResetComplete) and peer is not None:
+                peer.forwards.begin()
+            if isinstance(notice, ResetComplete | BindingRemoved) and peer is not None:
+                peer.forwards.tidy_all()
+        else:
+            self._spread(self.topology.hear(notice))
+
+    def _spread(self, change: TopologyChange | None) -> None:
+        """Log it, tell the others, and dial whoever is new."""
+        if change is None:
+            return
+        told, member = logged(change), change.member
+        if change.kind is TopologyKind.GONE:
+            self._left(member.node_id)
+        self.cluster.changed()
+        if told is not None:
+            self._log(told)
+        if change.spread is not None:
+            self.announcer.member_changed(change.spread)
+        if change.kind in LEARNED and member.connectors:
+            self.learn(member.node_id, member.boot_id, member.connectors[0])
+
+    # -- Remotes of the tables: routing is told, and neighbours further on ---------------------------------------------
+
+    def add(self, binding: RemoteBinding) -> None:
+        """Another node has a queue."""
+        bridge = self.bridges.get(binding.target)
+        if bridge is not None and bridge.peer is not None:
+            bridge.peer.forwards.told(binding.cluster_name)
+        LOOK.has_touched = True
+        self.remotes.add(binding)
+        self.announcer.remote_added(binding)
+
+    def remove(self, binding: RemoteBinding) -> None:
+        """It has it no more."""
+        LOOK.has_touched = True
+        self.remotes.remove(binding)
+        self.announcer.remote_removed(binding)
+
+    def changed(self, binding: RemoteBinding) -> None:
+        """It has other consumers, or is reached or not. One that was given up, or refused, is there again."""
+        LOOK.has_touched = True
+        if binding.cluster_name in self.broker.store.remotes.by_name:
+            self.remotes.changed(binding)
+            self.announcer.remote_changed(binding)
+        elif binding.is_connected:
+            self.add(binding)
+
+    # -- messages ------------------------------------------------------------------------------------------------------
+
+    def serve(self, queue: Queue) -> None:
+        """A store-and-forward queue of this connection is new."""
+        bridge = self.bridges.get(queue.kind.forwards_to)
+        if bridge is not None and bridge.peer is not None:
+            bridge.peer.forwards.attach(queue)

@@ -1,0 +1,67 @@
+"""Tells announcers which queues this node has, and which consumers take messages of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from mqbroker.cluster.announcer import Announcer
+from mqbroker.core.cluster.remote_binding import RemoteBinding, cluster_name_of
+from mqbroker.core.cluster.watcher import Watcher
+from mqbroker.core.queue.queue import Consumer, Queue
+from mqbroker.core.selector.selector import Selector
+from mqbroker.node.cluster.grouping import GroupingHandler
+
+
+class ClusterWatcher(Watcher):
+    """`announcers` are those of all cluster connections. Sessions of administrators count for no consumers.
+
+    `grouping` hears which queues may own groups, `own` is the node's id.
+    """
+
+    def __init__(
+        self, announcers: Callable[[], Iterable[Announcer]], own: str, grouping: GroupingHandler | None
+    ) -> None:
+        self._announcers = announcers
+        self._own = own
+        self._grouping = grouping
+
+    def queue_added(self, queue: Queue) -> None:
+        """It is bound to its address."""
+        kind = queue.kind
+        for each in self._announcers():
+            each.queue_added(kind.name, kind.address, kind.routing, kind.selector, is_volatile=not kind.is_durable)
+        if self._grouping is not None:
+            self._grouping.added(cluster_name_of(kind.name, self._own))
+
+    def queue_removed(self, queue: Queue) -> None:
+        """It is bound no more."""
+        for each in self._announcers():
+            each.queue_removed(queue.kind.name)
+        if self._grouping is not None:
+            self._grouping.removed(cluster_name_of(queue.kind.name, self._own))
+
+    def remote_added(self, binding: RemoteBinding) -> None:
+        """Another node has a queue."""
+        if self._grouping is not None:
+            self._grouping.added(binding.cluster_name)
+
+    def remote_removed(self, binding: RemoteBinding) -> None:
+        """It has it no more."""
+        if self._grouping is not None:
+            self._grouping.removed(binding.cluster_name)
+
+    def consumer_joined(self, queue: Queue, consumer: Consumer) -> None:
+        """It gets messages from now on."""
+        if consumer.client is not None:
+            for each in self._announcers():
+                each.consumer_joined(queue.kind.name, _selector_of(consumer))
+
+    def consumer_left(self, queue: Queue, consumer: Consumer) -> None:
+        """It gets no more."""
+        if consumer.client is not None:
+            for each in self._announcers():
+                each.consumer_left(queue.kind.name, _selector_of(consumer))
+
+
+def _selector_of(consumer: Consumer) -> str:
+    return consumer.filter.text if isinstance(consumer.filter, Selector) else ""

@@ -1,0 +1,205 @@
+"""Discovery of a node: its broadcast and discovery groups, wired to timers, effects and notices.
+
+Without groups there is nothing here that costs anything. All groups of a process share one boot id and one `seq`, so
+whoever hears two of them takes them for one node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from mqbroker.base.look import LOOK
+from mqbroker.base.notice import Level
+from mqbroker.base.time import NS_PER_MS
+from mqbroker.cluster.discovery.announcement import HEARS_MAX, Announcement, Connector
+from mqbroker.cluster.discovery.broadcaster import Broadcaster
+from mqbroker.cluster.discovery.candidates import CandidateTable
+from mqbroker.cluster.discovery.datagram import seal
+from mqbroker.cluster.discovery.entries import Change, EntryTable, Kind
+from mqbroker.cluster.discovery.group import DiscoveryGroup
+from mqbroker.cluster.rivals import CONFLICT_REMEDY, ECHO_REMEDY, Start
+from mqbroker.config.slices import BroadcastGroupOptions, DiscoveryGroupOptions
+from mqbroker.node.values.effects import JoinGroup, RelayRecord, SendDatagram
+from mqbroker.node.values.inputs import ClusterKeyChanged, Datagram, Looked, Resolved
+
+if TYPE_CHECKING:
+    from mqbroker.node.broker.broker import Broker
+
+# Notices: level, event, and what to do where somebody should.
+CHANGES = {
+    Kind.FOUND: (Level.INFO, "discovery-node-found", ""),
+    Kind.CHANGED: (Level.INFO, "discovery-node-changed", ""),
+    Kind.RESTARTED: (Level.INFO, "discovery-node-restarted", ""),
+    Kind.LOST: (Level.WARNING, "discovery-node-lost", ""),
+    Kind.CONFLICT: (
+        Level.ERROR, "node-id-conflict",
+        CONFLICT_REMEDY,
+    ),
+    Kind.CONFLICT_OVER: (Level.INFO, "node-id-conflict-over", ""),
+    Kind.ECHO: (Level.WARNING, "discovery-own-id-heard", ECHO_REMEDY),
+}  # fmt: skip
+
+
+class Discovery:
+    """See the module's docstring. It is the World of its groups."""
+
+    def __init__(self, broker: Broker, key: bytes, boot_id: str) -> None:
+        self._broker = broker
+        self._key = key
+        self._boot_id = boot_id
+        self._seq = 0
+        self._echoed: list[str] = []  # boot ids of echoes, so that each is told of once
+        options, now_ns = broker.options, broker.at.monotonic_ns
+        self.connectors = {
+            one.name: Connector(one.name, "amqps" if one.tls_enabled else "amqp", one.host, one.port)
+            for one in options.connectors
+        }
+        self.broadcasters = {
+            each.name: Broadcaster(each, self, self._announcer(each), now_ns) for each in options.broadcast_groups
+        }
+        self.groups: dict[str, DiscoveryGroup] = {}
+        LOOK.has_touched = True
+        for listened in options.discovery_groups:
+            table = self._table(listened)
+            table.listeners.append(self._noticer(listened.name))
+            group = self.groups[listened.name] = DiscoveryGroup(listened, self, key, table)
+            group.start(now_ns)
+        for broadcaster in self.broadcasters.values():
+            broker.timers.add(broadcaster)
+        for group in self.groups.values():
+            broker.timers.add(group)
+
+    def stop(self) -> None:
+        """A node that stops announces itself no more."""
+        for broadcaster in self.broadcasters.values():
+            broadcaster.stop()
+        for group in self.groups.values():
+            group.stop()
+
+    @property
+    def entries_count(self) -> int:
+        """Entries of all groups."""
+        return sum(len(group.table.entries) for group in self.groups.values())
+
+    @property
+    def conflicts(self) -> list[str]:
+        """Node ids that two brokers have now."""
+        return sorted({node_id for group in self.groups.values() for node_id in group.table.conflicts})
+
+    # -- inputs --------------------------------------------------------------------------------------------------------
+
+    def heard(self, given: Datagram) -> None:
+        """Something came to a group."""
+        group = self.groups[given.group]
+        if not self._broker.is_stopping:
+            group.heard(given.data, given.source, self._broker.at.monotonic_ns)
+            LOOK.has_touched = True
+            self._broker.timers.add(group)
+
+    def resolved(self, given: Resolved) -> None:
+        """Names led somewhere."""
+        group = self.groups[given.group]
+        if not self._broker.is_stopping:
+            scheme = "amqps" if group.options.tls_enabled else "amqp"
+            found = [(name, Connector(group.options.name, scheme, host, port)) for name, host, port in given.found]
+            group.answered(found, self._broker.at.monotonic_ns)
+            self._broker.timers.add(group)
+
+    def looked(self, given: Looked) -> None:
+        """A place cannot be looked at, or can again."""
+        if not self._broker.is_stopping:
+            self.groups[given.group].looked(given.why)
+
+    def key_changed(self, given: ClusterKeyChanged) -> None:
+        """From now on the cluster has another secret. Who does not know it yet falls silent for us."""
+        self._key = given.key
+        for group in self.groups.values():
+            group.key = given.key
+
+    # -- World ---------------------------------------------------------------------------------------------------------
+
+    def join(self, group: str) -> None:
+        """See World."""
+        LOOK.has_touched = True
+        self._broker.effects.append(JoinGroup(self._broker.expect(lambda why: self._joined(group, why)), group))
+
+    def send(self, group: str, data: bytes) -> None:
+        """See World."""
+        LOOK.has_touched = True
+        self._broker.effects.append(SendDatagram(self._broker.expect(lambda why: self._sent(group, why)), group, data))
+
+    def relay(self, group: str, node_id: str, data: bytes) -> None:
+        """See World."""
+        LOOK.has_touched = True
+        self._broker.effects.append(RelayRecord(group, node_id, data))
+
+    def tell(self, level: Level, event: str, **fields: str | int) -> None:
+        """See World."""
+        self._broker.notice(level, event, **fields)
+
+    def _joined(self, name: str, why: str) -> None:
+        group, now_ns = self.groups[name], self._broker.at.monotonic_ns
+        if why:
+            group.failed(why, now_ns)
+        else:
+            group.joined(now_ns)
+        if self._broker.is_stopping:
+            group.stop()
+        LOOK.has_touched = True
+        self._broker.timers.add(group)
+
+    def _sent(self, name: str, why: str) -> None:
+        broadcaster = self.broadcasters[name]
+        if why:
+            broadcaster.failed(why)
+        else:
+            broadcaster.sent()
+
+    # -- groups --------------------------------------------------------------------------------------------------------
+
+    def _table(self, options: DiscoveryGroupOptions) -> EntryTable:
+        if options.discovery == "dns":
+            return CandidateTable(frozenset((one.host, one.port) for one in self.connectors.values()))
+        from_ns = 0
+        if options.discovery == "gossip":  # others pass on what an earlier process of this node said, for so long
+            from_ns = self._broker.at.monotonic_ns + options.refresh_timeout * NS_PER_MS
+        return EntryTable(self._broker.node_id, self._boot_id, options.refresh_timeout, from_ns)
+
+    def _announcer(self, options: BroadcastGroupOptions) -> Callable[[], bytes]:
+        def announce() -> bytes:
+            LOOK.has_touched = True
+            self._seq += 1
+            said = Announcement(
+                node_id=self._broker.node_id,
+                boot_id=self._boot_id,
+                seq=self._seq,
+                name=self._broker.options.node.name,
+                period_ms=options.broadcast_period,
+                connectors=(self.connectors[options.connector_ref],),
+                started_ms=self._broker.rivals.own.started_ms,
+                has_yielded=self._broker.rivals.has_yielded,
+                hears=tuple(sorted({boot for each in self.groups.values() for boot in each.table.rivals}))[:HEARS_MAX],
+            )
+            return seal(said, self._key)
+
+        return announce
+
+    def _noticer(self, group: str) -> Callable[[Change], None]:
+        def tell(change: Change) -> None:
+            level, event, remedy = CHANGES[change.kind]
+            said = change.announcement
+            LOOK.has_touched = True
+            if change.kind is Kind.ECHO:
+                if said.boot_id in self._echoed:
+                    return
+                self._echoed = [*self._echoed, said.boot_id][-HEARS_MAX:]
+            fields: dict[str, str | int] = {
+                "group": group, "node": said.name, "node_id": said.node_id, "boot_id": said.boot_id,
+                "connector": said.connectors[0].uri, "source": change.source, "remedy": remedy,
+            }  # fmt: skip
+            self.tell(level, event, **{name: value for name, value in fields.items() if value})
+            if change.kind is Kind.CONFLICT and said.node_id == self._broker.node_id and not said.has_yielded:
+                self._broker.rivals.compare(Start(said.started_ms, said.boot_id), change.source)
+
+        return tell

@@ -1,0 +1,88 @@
+"""Listed places that no link stands for: they are tried again, every 30 s without end.
+
+A static connector is a name, and where it leads may change: to this node itself first and to another later, to a node
+that says another connector of itself and comes back elsewhere, to one that took the place of another. What bridges dial
+is what nodes say of themselves, so without this nobody would dial the listed name again. Owns which node answered at
+each place last. Invariant: a place is tried from here only while nothing else dials it, and the node that answered
+there is not linked. Source: docs/CLUSTERS.md, "Cluster connections".
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mqbroker.base.look import LOOK
+from mqbroker.base.time import NS_PER_MS
+from mqbroker.cluster.discovery.announcement import Connector
+from mqbroker.node.cluster.bridge import SLOW_SCAN_MS, Bridge
+from mqbroker.node.values.bridge_states import State
+
+if TYPE_CHECKING:
+    from mqbroker.node.cluster.cluster_connection import ClusterConnection
+
+Place = tuple[str, str, int]
+OVER: Final = (State.GONE, State.ENDED)
+
+
+class ListedPlaces:
+    """See the module's docstring. Of one cluster connection."""
+
+    def __init__(self, of: ClusterConnection, listed: list[Connector]) -> None:
+        self._of = of
+        self._connectors = {each.place: each for each in listed if each.place != of.own.place}
+        self._answered: dict[Place, str] = {}  # node ids
+        self.due_ns = 0
+        self.scheduled_ns = 0
+
+    def start(self) -> None:
+        """All of them are dialled, each by a bridge that goes on until somebody answers."""
+        for connector in self._connectors.values():
+            self._of.probe(Bridge(self._of, connector, is_listed=True))
+        self._plan()
+
+    def answered(self, connector: Connector, node_id: str) -> None:
+        """This node answered there, which may be ourselves."""
+        LOOK.has_touched = True
+        if connector.place in self._connectors:
+            self._answered[connector.place] = node_id
+
+    def on_time(self, _: int) -> None:
+        """Try those that nothing else leads to."""
+        broker = self._of.broker
+        if broker.is_stopping or broker.rivals.has_yielded:
+            LOOK.has_touched = True
+            self.due_ns = 0
+            return
+        for connector in self._unlinked():
+            if not any(each.connector.place == connector.place for each in self._of.probes):
+                self._look(connector)
+        self._plan()
+
+    def _look(self, connector: Connector) -> None:
+        look = Bridge(self._of, connector, is_listed=True)
+        look.is_look = True
+        self._of.probe(look)
+
+    def _plan(self) -> None:
+        broker, is_wanted = self._of.broker, self._connectors and self._of.options.topology_scanner_attempts
+        LOOK.has_touched = True
+        self.due_ns = broker.at.monotonic_ns + SLOW_SCAN_MS * NS_PER_MS if is_wanted else 0
+        broker.timers.add(self)
+
+    def _unlinked(self) -> list[Connector]:
+        """Places that nobody else goes on with, and whose node is not linked otherwise."""
+        of = self._of
+        attempts = [each for each in [*of.bridges.values(), *of.probes] if not each.is_look]
+        dialled = {each.connector.place for each in attempts if each.state not in OVER or each.is_missed}
+        linked = {each.node_id for each in of.bridges.values() if each.state is State.UP}
+        return [
+            connector
+            for place, connector in self._connectors.items()
+            if place not in dialled and self._answered.get(place) not in linked
+        ]
+
+    def missing(self) -> list[Connector]:
+        """Places where another node should be, and of which no bridge says that it is not."""
+        told = {each.node_id for each in self._of.bridges.values() if each.state not in OVER or each.is_missing}
+        told.add(self._of.broker.node_id)
+        return [each for each in self._unlinked() if self._answered.get(each.place) not in told]

@@ -1,0 +1,168 @@
+"""Links of notices: one node tells another of members, queues and consumers, in one stream of settled messages.
+
+The one that has dialled asks for it with a receiver (`follow`), the other takes what its announcer has as credit
+lets it (`NoticeEnd`). Each message is a Data section with one notice. Source: docs/adr/0012-cluster-connections.md.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mqbroker.amqp.events import Incoming
+from mqbroker.amqp.links import FEW_MAX, SETTLE_SETTLED, ReceiverLink, SenderLink
+from mqbroker.amqp.session import Session
+from mqbroker.amqp.work import NOTICE
+from mqbroker.base.errors import PeerFault, Refused
+from mqbroker.base.look import LOOK
+from mqbroker.cluster import notices
+from mqbroker.cluster.address_match import AddressMatch
+from mqbroker.cluster.announcer import Announcer, Subscriber
+from mqbroker.node.amqp.ends import ReceivingEnd
+from mqbroker.node.cluster.told_links import ToldEnd
+from mqbroker.wire.performatives import Attach, Source, Target
+from mqbroker.wire.types import Symbol, UInt, decode_value
+
+if TYPE_CHECKING:
+    from mqbroker.node.amqp.accepted_peer import AcceptedPeer
+    from mqbroker.node.amqp.peer import Peer
+    from mqbroker.node.cluster.bridge import Bridge
+    from mqbroker.node.cluster.bridge_peer import BridgePeer
+
+NOTICES: Final = "mq:notices"
+MAX_HOPS: Final = Symbol("mq:max-hops")
+ADDRESSES: Final = Symbol("mq:addresses")
+ADDRESSES_SIZE_MAX: Final = 4096
+HOPS_MAX: Final = 64
+CREDIT: Final = 1000
+DATA: Final = b"\x00\x53\x75"
+FRAME_HEAD_BYTES: Final = 64
+
+
+class NoticeEnd(ToldEnd):
+    """What we tell another node."""
+
+    __slots__ = ("_announcer", "_link", "_peer", "_subscriber")
+
+    def __init__(self, peer: Peer, link: SenderLink, announcer: Announcer) -> None:
+        self._peer = peer
+        self._link = link
+        self._announcer = announcer
+        self._subscriber: Subscriber | None = None
+
+    def begin(self, node_id: str, max_hops: int, address: AddressMatch) -> None:
+        """Tell a node what it asks for."""
+        LOOK.has_touched = True
+        self._subscriber = self._announcer.subscribe(node_id, max_hops, address, self.pump)
+
+    def pump(self) -> None:
+        """Send what there is, as credit, window and transport let through."""
+        link, peer, subscriber = self._link, self._peer, self._subscriber
+        if subscriber is None or not link.is_attached or peer.is_blocked or peer.connection.is_dead:
+            return
+        room = min(link.credit, link.session.window)
+        taken = subscriber.take(room) if room > 0 and subscriber.has_more else []
+        if not taken:
+            return
+        payloads = [_section(text) for text in taken]
+        longest = max(map(len, payloads)) + FRAME_HEAD_BYTES
+        if longest <= peer.connection.peer_frame_size:
+            link.session.send_payloads(link, payloads, None)
+        else:
+            for payload in payloads:
+                link.session.send_message(link, [payload], None)
+        peer.touch()
+
+    def end(self) -> None:
+        """The link is gone."""
+        LOOK.has_touched = True
+        subscriber, self._subscriber = self._subscriber, None  # it knows our `pump`
+        if subscriber is not None:
+            self._announcer.unsubscribe(subscriber)
+
+
+def _section(text: bytes) -> bytes:
+    if len(text) < 256:
+        return DATA + b"\xa0" + len(text).to_bytes(1, "big") + text
+    return DATA + b"\xb0" + len(text).to_bytes(4, "big") + text
+
+
+def attach(peer: AcceptedPeer, link: SenderLink, attach: Attach) -> bool:
+    """Another node asks for our notices, or for what is of another kind. Raises Refused."""
+    if attach.source is None or attach.source.address != NOTICES:
+        return False
+    hello = peer.hello
+    connection = None if hello is None else peer.broker.cluster.connections.get(hello.connection)
+    if peer.listener.kind != "cluster" or hello is None or connection is None:
+        raise Refused("amqp:unauthorized-access", "notices are for nodes of the cluster, on listeners of kind cluster")
+    if attach.snd_settle_mode != SETTLE_SETTLED:
+        raise Refused("amqp:not-implemented", "notices are sent settled: snd-settle-mode must be 1")
+    said = attach.properties or {}
+    hops, addresses = said.get(MAX_HOPS), said.get(ADDRESSES, "")
+    if not isinstance(hops, int) or not 0 <= hops <= HOPS_MAX:
+        raise Refused("amqp:invalid-field", f"mq:max-hops must be 0 to {HOPS_MAX}")
+    if not isinstance(addresses, str) or len(addresses) > ADDRESSES_SIZE_MAX:
+        raise Refused("amqp:invalid-field", f"mq:addresses must be a text of at most {ADDRESSES_SIZE_MAX} characters")
+    link.accept(attach, Source(address=NOTICES))
+    LOOK.has_touched = True
+    end = link.end = NoticeEnd(peer, link, connection.announcer)
+    end.begin(hello.node_id, hops, AddressMatch(addresses))
+    return True
+
+
+class NoticeFeed(ReceivingEnd):
+    """What another node tells us."""
+
+    __slots__ = ("_bridge",)
+
+    fixed_credit = CREDIT
+
+    def __init__(self, bridge: Bridge) -> None:
+        self._bridge = bridge
+
+    def answered(self, peer: Peer, link: ReceiverLink) -> None:
+        """The other node has answered the attach. A refusal follows as a detach."""
+        if link.is_attached:
+            LOOK.has_touched = True
+            link.run_max = FEW_MAX  # each of them is much work
+            link.grant(CREDIT)
+            peer.touch()
+
+    def incoming(self, peer: Peer, event: Incoming) -> None:
+        """Notices came."""
+        link, run = event.link, event.run
+        bridge = self._bridge
+        LOOK.has_touched = True
+        peer.connection.allowance -= run.count * NOTICE
+        try:
+            for index in range(run.count):
+                notice = notices.decode(_content(bytes(run.payload(index))))
+                if notice is not None:
+                    bridge.of.heard(bridge, notice)
+        except PeerFault as fault:
+            peer.close(fault.condition, fault.description)
+            return
+        peer.replenish(link)
+
+
+def follow(peer: BridgePeer, session: Session) -> None:
+    """Ask for what another node tells."""
+    options = peer.bridge.of.options
+    link = session.attach_receiver(
+        Attach(
+            name=f"{NOTICES}.{options.name}", handle=0, role=True, snd_settle_mode=SETTLE_SETTLED,
+            source=Source(address=NOTICES), target=Target(address=NOTICES),
+            properties={MAX_HOPS: UInt(options.max_hops), ADDRESSES: options.address},
+        )
+    )  # fmt: skip
+    LOOK.has_touched = True
+    link.end = NoticeFeed(peer.bridge)
+    peer.touch()
+
+
+def _content(payload: bytes) -> bytes:
+    """What is in the Data section. Raises PeerFault."""
+    if payload.startswith(DATA):
+        value, end = decode_value(payload, len(DATA), len(payload))
+        if isinstance(value, bytes) and end == len(payload):
+            return value
+    raise PeerFault("amqp:decode-error", "a notice of the cluster is one Data section")

@@ -1,0 +1,73 @@
+"""Other processes that have the node id of this one: whether this one goes on, or leaves the cluster to the other.
+
+It yields once and for good: only a restart, with an id of its own, brings it back. A process that has yielded has no
+bridges, lets no node in, says so in its announcements, and is not healthy; clients that it has stay. A rival must be
+alive to count: for more than two periods it announced itself as one that hears this very process, or it answered or
+dialled us. Announcements that do not name us may be recordings of an earlier process, so the place that they name is
+asked. What third nodes tell of a rival (cluster/topology.py) may be long past, and is told only. Source:
+docs/adr/0010-discovery.md.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mqbroker.base.look import LOOK
+from mqbroker.base.notice import Level
+from mqbroker.base.time import NS_PER_S
+from mqbroker.cluster.rivals import CONFLICT_REMEDY, NOT_ALLOWED, REMEDY, WHY, Start, yields
+from mqbroker.node.amqp.accepted_peer import AcceptedPeer
+
+if TYPE_CHECKING:
+    from mqbroker.node.broker.broker import Broker
+    from mqbroker.node.values.handshake import Hello
+
+TOLD_MAX: Final = 8  # rivals that are remembered, so that each is told of once
+MET_NS: Final = 60 * NS_PER_S  # so long a rival that was met on a connection counts as one that is there
+
+
+class Rivals:
+    """See the module's docstring."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self.own = Start(broker.started_at.wall_ms, broker.boot_id)
+        self.has_yielded = False
+        self._met_ns = -MET_NS
+        self._told: list[str] = []  # boot ids of those that were met
+
+    @property
+    def is_there(self) -> bool:
+        """Whether another process with our node id is heard, or was met a short time ago."""
+        broker = self._broker
+        return broker.node_id in broker.discovery.conflicts or broker.at.monotonic_ns - self._met_ns < MET_NS
+
+    def met(self, other: Hello, source: str) -> None:
+        """Another process with our node id is at the other end of a connection. One that has yielded does not come
+        back, also when this one was restarted since and is the later one now.
+        """
+        broker = self._broker
+        LOOK.has_touched = True
+        self._met_ns = broker.at.monotonic_ns
+        if other.boot_id not in self._told:
+            self._told = [*self._told, other.boot_id][-TOLD_MAX:]
+            broker.notice(Level.ERROR, "node-id-conflict", source=source, node_id=broker.node_id,
+                          boot_id=other.boot_id, remedy=CONFLICT_REMEDY)  # fmt: skip
+        if not other.has_yielded:
+            self.compare(other.start, source)
+
+    def compare(self, other: Start, source: str) -> None:
+        """Another process with our node id is alive, and has not yielded: who goes on."""
+        broker = self._broker
+        if self.has_yielded or broker.is_stopping or not yields(self.own, other):
+            return
+        LOOK.has_touched = True
+        self.has_yielded = True
+        broker.notice(Level.ERROR, "cluster-links-stopped", source=source, boot_id=other.boot_id, why=WHY,
+                      remedy=REMEDY)  # fmt: skip
+        # First those who would be told of what goes: to them nothing of it is true.
+        for peer in list(broker.peers.values()):
+            if isinstance(peer, AcceptedPeer) and peer.hello is not None and not peer.connection.is_dead:
+                peer.close(NOT_ALLOWED, WHY)
+        for connection in broker.cluster.connections.values():
+            connection.withdraw(WHY)

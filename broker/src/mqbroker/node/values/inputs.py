@@ -1,0 +1,206 @@
+"""Everything that can happen to a node, as values. `io/` gathers all of one loop turn and makes one call of `step`.
+
+Connection ids and request ids are integers that `io/` (or the simulator) hands out, ascending and never reused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from mqbroker.amqp.certificate import Certificate
+from mqbroker.config.slices import BrokerOptions
+from mqbroker.node.values.traffic import Received as Received
+from mqbroker.node.values.traffic import Synced as Synced
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """A peer connected to a listener of ours. `entropy` are 32 random bytes for nonces of this connection.
+
+    `certificate`: the peer's, where it presented one that TLS has verified. `server_name`: what it asked TLS for.
+    """
+
+    conn: int
+    listener: str
+    peer: str
+    entropy: bytes
+    is_loopback: bool = True
+    is_tls: bool = False
+    certificate: Certificate | None = None
+    server_name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Connected:
+    """An outgoing connection that effect `Connect(conn, …)` asked for stands."""
+
+    conn: int
+    entropy: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """A connection is gone, from whichever side. Comes exactly once for each; nothing of it comes later."""
+
+    conn: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class WriteBlocked:
+    """The transport's buffer of this connection is over its high-water mark (or under the low one again)."""
+
+    conn: int
+    is_blocked: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The one good completion of the effect `id`. `result` is what its effect says."""
+
+    id: int
+    result: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The one bad completion of the effect `id`."""
+
+    id: int
+    why: str
+
+
+class Configuration(NamedTuple):
+    """What effect `LoadConfiguration` found: the options, and the users (name -> verifier, see config.users)."""
+
+    options: BrokerOptions
+    users: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """The disk queue in `io/`: bytes that were handed over in appends and are not synced yet."""
+
+    pending_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Datagram:
+    """Something came to a discovery group that `JoinGroup` asked for. `source` is its sender's address and port."""
+
+    group: str
+    source: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Slipped:
+    """A bug showed in `io/` where it served somebody at `source` who asks for `what`, and ended that connection alone.
+
+    `place`: where in the source.
+    """
+
+    what: str
+    source: str
+    error: str
+    place: str
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """The names of a discovery group led to these places: (name, host, port), all that there are now."""
+
+    group: str
+    found: tuple[tuple[str, str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """Looks of a discovery group at its place fail now, and why; or they work again, where `why` is empty."""
+
+    group: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """Whether less is free on the file system of the journal than the options want."""
+
+    is_low: bool
+    free_bytes: int
+
+
+class Ending(NamedTuple):
+    """What ends of a listener: its option, the file that the option named, its life in seconds since 1970."""
+
+    listener: str
+    option: str
+    file: str
+    not_before_s: int
+    not_after_s: int
+
+
+@dataclass(frozen=True, slots=True)
+class CertificatesInUse:
+    """What listeners have loaded by now."""
+
+    endings: tuple[Ending, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AdminRequest:
+    """One request of the admin socket. Answered by exactly one `AdminReply` with the same `id`.
+
+    `uid` is the user of the system who asks, where that is known.
+    """
+
+    id: int
+    session: int
+    operation: str
+    arguments: dict[str, Any]
+    uid: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AdminClosed:
+    """An admin session is gone: what it had in delivery returns to its place."""
+
+    session: int
+
+
+@dataclass(frozen=True, slots=True)
+class UsersChanged:
+    """The file of users was read again (name -> verifier, see config.users)."""
+
+    users: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterKeyChanged:
+    """The file of the cluster's secret was read again; the key is made of it."""
+
+    key: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class OptionsChanged:
+    """The file of options was read again. `io/` takes what may change while the process runs (config.slices).
+
+    `users`: the file of users with it, as in UsersChanged.
+    """
+
+    options: BrokerOptions
+    users: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Stop gracefully: refuse new connections, close all with `amqp:connection:forced`, sync, then `Halt`."""
+
+
+Input = (
+    Received | Synced | Accepted | Connected | Closed | WriteBlocked | Done | Failed | Disk | Datagram
+    | Slipped | Resolved | Looked | Space | CertificatesInUse | AdminRequest | AdminClosed | UsersChanged
+    | ClusterKeyChanged | OptionsChanged | Stop
+)  # fmt: skip
