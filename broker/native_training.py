@@ -20,7 +20,7 @@ from typing import Any, cast
 import native_clock  # noqa: F401  before all of the broker
 
 # isort: split
-from mqbroker.io.connections import Connection, Origin
+from mqbroker.io.connections import ListenerOrigin, TcpConnection
 from mqbroker.wire.flat import encode_disposition_accepted
 from mqbroker.wire.frames import AMQP_HEADER, SASL_HEADER, encode_frame
 from mqbroker.wire.performatives import (
@@ -75,8 +75,8 @@ class Client:
         self.node = node
         self.sent = self.taken = self.granted = 0
         self._before = 0
-        self._connection: Connection = node.connections.accepted(
-            Origin("clients", "127.0.0.1:40000", True), lambda: None
+        self._connection: TcpConnection = node.connections.accepted(
+            ListenerOrigin("clients", "127.0.0.1:40000", True), lambda: None
         )
         self._transport = Transport(node.world)
         self._connection.connection_made(cast(Any, self._transport))

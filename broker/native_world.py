@@ -28,7 +28,7 @@ from mqbroker.cluster.discovery.datagram import derive_key
 from mqbroker.config.load import parse
 from mqbroker.config.slices import BrokerOptions
 from mqbroker.config.users import make_verifier
-from mqbroker.io.connections import Connections, Origin
+from mqbroker.io.connections import Connections, ListenerOrigin
 from mqbroker.io.log import Log, LogShape
 from mqbroker.io.loop import NodeLoop
 from mqbroker.io.writes import write_chunks_synced
@@ -37,7 +37,7 @@ from mqbroker.journal.entry import Chunk, frame_entry
 from mqbroker.journal.recovered import Recovered
 from mqbroker.node.broker.broker import Broker, Setup
 from mqbroker.node.values.effects import (
-    Close,
+    CloseConnection,
     Connect,
     DeleteLarge,
     DeleteSegment,
@@ -263,7 +263,7 @@ class Node:
     def _start(self) -> None:
         handlers: dict[type[Any], Callable[[Any], None]] = {
             Send: self.connections.send,
-            Close: self.connections.close,
+            CloseConnection: self.connections.close,
             PauseReading: self.connections.pause_reading,
             Connect: self._connect,
             Derive: self._derive,
@@ -295,7 +295,7 @@ class Node:
     def _connect(self, effect: Connect) -> None:
         far = self.world.nodes[effect.host == "127.0.0.2"]
         dialled = self.connections.outgoing(effect.conn)
-        accepted = far.connections.accepted(Origin("cluster", "127.0.0.1:40000", True), lambda: None)
+        accepted = far.connections.accepted(ListenerOrigin("cluster", "127.0.0.1:40000", True), lambda: None)
         dialled.connection_made(cast(Any, Transport(self.world, accepted.data_received)))
         accepted.connection_made(cast(Any, Transport(self.world, dialled.data_received)))
 

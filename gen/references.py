@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from mqbroker.config import reference
-from mqbroker.config.variables import HostVariables, Instance, Opening, User
+from mqbroker.config.variables import HostVariables, Instance, InventoryUser, Opening
 from pydantic import BaseModel
 
 VARIABLES_HEAD = """# Variables of an inventory
@@ -19,7 +19,7 @@ Options of the broker itself: [options.md](options.md).
 """
 
 # What the entries of a list variable are.
-ENTRIES: dict[str, type[BaseModel]] = {"mq_users": User, "mq_instances": Instance, "mq_firewall_open": Opening}
+ENTRIES: dict[str, type[BaseModel]] = {"mq_users": InventoryUser, "mq_instances": Instance, "mq_firewall_open": Opening}
 
 
 def files() -> dict[str, str]:

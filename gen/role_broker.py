@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 import yaml_text
 from mqbroker.config import catalogue
-from mqbroker.config.catalogue import Entry
+from mqbroker.config.catalogue import OptionEntry
 from mqbroker.config.tables import TABLE_ORDER
 from mqbroker.config.variables import OWNED_BY_ROLE, default_address_settings, default_listeners
 
@@ -119,7 +119,7 @@ def _matched(table: str, *description: str) -> dict[str, Any]:
     return {"default": MATCHED_DEFAULTS.get(table, []), "spec": spec}
 
 
-def _spec(entry: Entry) -> dict[str, Any]:
+def _spec(entry: OptionEntry) -> dict[str, Any]:
     made: dict[str, Any] = {"type": KINDS[entry.kind]}
     if entry.kind == "array":
         made["elements"] = "str"
@@ -135,7 +135,7 @@ def _spec(entry: Entry) -> dict[str, Any]:
     return made
 
 
-def _sentence(entry: Entry) -> str:
+def _sentence(entry: OptionEntry) -> str:
     """The declared sentence with default, unit and bounds, which argument_specs cannot express."""
     facts = []
     if entry.unit:

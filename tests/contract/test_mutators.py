@@ -40,7 +40,7 @@ EXEMPT: dict[str, str] = {
     "journal/recovered.py:Recovered.queue_contents": "before the first step",
     "journal/duplicates.py:DuplicateIds.__init__": "before the first step",
     "core/cluster/arrivals.py:Arrivals.load": "before the first step",
-    "core/address/declared.py:Declared.load": "before the first step",
+    "core/address/declared.py:AddressRecords.load": "before the first step",
     "core/address/duplicates.py:Duplicates.load": "before the first step",
     "core/cluster/pins.py:Pins.load": "before the first step",
     "core/store/store.py:Store.load": "before the first step",

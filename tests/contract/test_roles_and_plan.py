@@ -14,7 +14,7 @@ from ansible.template import Templar, trust_as_template  # type: ignore[import-u
 from mqbroker.config import release_variables, whole
 from mqbroker.config.inventory import host_variables
 from mqbroker.config.tables import render_toml
-from mqctl.places import Given, Place, digest, places_of
+from mqctl.places import Given, HostPlace, digest, places_of
 from mqctl.plan import skeleton
 
 from tests.contract.test_role_template import CASES, by_role
@@ -96,7 +96,7 @@ def loaded(*files: str) -> dict[str, Any]:
     return found
 
 
-def by_roles(variables: dict[str, Any], key: Path) -> dict[str, Place]:
+def by_roles(variables: dict[str, Any], key: Path) -> dict[str, HostPlace]:
     """Path -> what the variables of the roles want there."""
     init_plugin_loader([str(ROOT / ".dev")])
     values = {
@@ -109,7 +109,7 @@ def by_roles(variables: dict[str, Any], key: Path) -> dict[str, Place]:
         "ansible_search_path": [str(ROOT / "roles/broker")],
     }  # fmt: skip
     templar = Templar(loader=DataLoader(), variables=values)
-    found: dict[str, Place] = {}
+    found: dict[str, HostPlace] = {}
     for name in (
         "__release_places",
         "__broker_places",
@@ -121,7 +121,7 @@ def by_roles(variables: dict[str, Any], key: Path) -> dict[str, Place]:
         for one in templar.template(trust_as_template("{{ " + name + " }}")):
             content = one.get("secret_content", one.get("content"))
             kind = "file" if content is not None or one.get("is_kept") else "folder"
-            found[one["path"]] = Place(
+            found[one["path"]] = HostPlace(
                 kind, one.get("owner", "root"), one.get("group", "root"), one["mode"], content and digest(content)
             )
     return found

@@ -71,7 +71,7 @@ def read_what_is_left(directory: JournalDirectory, recovered: Recovered) -> int:
         data = directory.path_of(segment).read_bytes()[offset : offset + length]
         assert crc32(data) == crc
         (record,) = records.decode(memoryview(data))
-        assert isinstance(record, records.Run)
+        assert isinstance(record, records.RunRecord)
         assert (record.first_id, record.n) == (run.first_id, run.count)
         run.frames = record.frames
     return len(left)

@@ -11,7 +11,7 @@ from typing import Any
 
 from mqbroker.core.paging.page_moves import runs_in
 from mqbroker.core.paging.paging import segments_in
-from mqbroker.core.queue.pages import Piece
+from mqbroker.core.queue.pages import PagePiece
 from mqbroker.core.store.exchange import rows_of
 from mqbroker.journal import records
 from mqbroker.journal.entry import entry_bytes, frame_entry
@@ -49,7 +49,7 @@ def run_record(first: int, count: int, queues: list[int], block: bytes) -> bytes
 
 
 def ids(name: str, *known: tuple[int, bytes]) -> bytes:
-    return records.encode_duplicates(records.Duplicates(name, 1, list(known)))
+    return records.encode_duplicates(records.DuplicateIdsRecord(name, 1, list(known)))
 
 
 def _large() -> bytes:
@@ -74,9 +74,9 @@ RECORDS: dict[str, bytes] = {
     "run for pages": run_record(14, 1, [], MESSAGE),
     "settle": encode_settle(1, [10, 11]),
     "queue": records.encode_queue(3, _json(FORWARD)),
-    "consumed": records.encode_number(records.Kind.CONSUMED, 1),
-    "start": records.encode_number(records.Kind.START, 2),
-    "trim": records.encode_number(records.Kind.TRIM, 1),
+    "consumed": records.encode_number(records.RecordKind.CONSUMED, 1),
+    "start": records.encode_number(records.RecordKind.START, 2),
+    "trim": records.encode_number(records.RecordKind.TRIM, 1),
     "count": records.encode_count(records.Count(1, 11, 2, 3)),
     "count with a due time": records.encode_count(records.Count(2, 11, 1, 3, 1_900_000_000_000)),
     "ids": ids("orders", (1, b"a"), (2, b"b")),
@@ -85,11 +85,11 @@ RECORDS: dict[str, bytes] = {
     "arrived": ids("$.arrived.n|q", (1, b"\0" * 7 + b"\x05\0\0\0\x03")),
     "ids that are forgotten": ids("orders"),
     "address drop": records.encode_address_drop("b"),
-    "queue drop": records.encode_number(records.Kind.QUEUE_DROP, 2),
+    "queue drop": records.encode_number(records.RecordKind.QUEUE_DROP, 2),
     "files forgone": records.encode_start(3, [records.Forgone(1, 2)]),
     "stop": records.encode_stop(),
 }
-KINDS = (records.Kind.CONSUMED, records.Kind.QUEUE_DROP, records.Kind.START, records.Kind.TRIM)
+KINDS = (records.RecordKind.CONSUMED, records.RecordKind.QUEUE_DROP, records.RecordKind.START, records.RecordKind.TRIM)
 BOUNDS = (0, 1, 2**31, 2**32 - 1, 2**56, 2**63, 2**64 - 2, 2**64 - 1)
 COUNTS = (0, 1, 2, 2**31, 2**32 - 1)
 """Numbers at their bounds, in each place of each record that has one."""
@@ -100,7 +100,7 @@ EXTREMES: list[bytes] = [
     *(records.encode_start(1, [records.Forgone(n, end)]) for n in BOUNDS for end in BOUNDS),
     *(records.encode_count(records.Count(1, n, count, each, due)) for n in BOUNDS for count in COUNTS
       for each in COUNTS for due in (0, 1, 2**63, 2**64 - 1)),
-    *(records.encode_duplicates(records.Duplicates(name, oldest, [(n, b"\0" * 12)])) for n in BOUNDS
+    *(records.encode_duplicates(records.DuplicateIdsRecord(name, oldest, [(n, b"\0" * 12)])) for n in BOUNDS
       for oldest in BOUNDS for name in ("orders", "$.arrived.n|q")),
     *(ids("$.arrived.n|q", (1, n.to_bytes(8, "big") + count.to_bytes(4, "big"))) for n in BOUNDS for count in COUNTS),
     *(records.encode_checkpoint(records.Checkpoint(boot, n, trim, {n: (_json(ORDERS), False)}))
@@ -187,6 +187,6 @@ def read_address(text: bytes) -> None:
 
 def read_page(record: bytes) -> None:
     """What lies where a page should, under the checksum that the page knows."""
-    piece = Piece(11, 2, 1, True, Slice(1, 100, len(record), 0))
+    piece = PagePiece(11, 2, 1, True, Slice(1, 100, len(record), 0))
     for _ in segments_in(piece, runs_in(piece, record)):
         pass

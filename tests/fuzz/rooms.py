@@ -396,7 +396,7 @@ SELECTORS = (
     b"a = 1 AND b LIKE 'x%' ESCAPE '!' OR NOT (c IS NULL) AND d IN ('a', 'b') AND e BETWEEN 1.5 AND 0x2L",
     b"JMSPriority > 3 AND \"x y\" <> 'it''s' AND -a + b * 2 / c >= 1e3",
 )
-SAID_OF_THE_CLUSTER: tuple[notices.Notice, ...] = (
+SAID_OF_THE_CLUSTER: tuple[notices.ClusterNotice, ...] = (
     notices.Member(node_id_of("c"), "c" * 32, "mq3", SAID.connectors, notices.Version(1, 2), "LOCAL", SAID.connectors),
     notices.MemberGone(node_id_of("c"), notices.Version(1, 3)), notices.Reset(),
     notices.BindingAdded("orders", "orders", "anycast", "a = 1", node_id_of("b"), 1),

@@ -31,7 +31,7 @@ from typing import Any
 
 from mqbroker.amqp import events as told
 from mqbroker.amqp.links import LinkBase, ReceiverLink, SenderLink
-from mqbroker.amqp.states import LinkEvent
+from mqbroker.amqp.states import LinkStateEvent
 from mqbroker.base.serial import wrap
 from mqbroker.wire.performatives import (
     Accepted,
@@ -349,7 +349,7 @@ class Conversation:
     def suspend(self, words: list[str]) -> None:
         """Detach for now: what a durable subscription keeps is kept."""
         link = self.links[words[0], words[1]]
-        link.move(LinkEvent.SENT_DETACH)
+        link.move(LinkStateEvent.SENT_DETACH)
         link.session.send(Detach(handle=link.handle, closed=False))
         link.session.link_closed_here(link)
 

@@ -10,13 +10,14 @@ from unittest.mock import patch
 from mqbroker.amqp.events import Whole
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.core.address.address import UNKNOWN, Address, Origin
-from mqbroker.core.paging.paging import Paging, paging
+from mqbroker.core.paging import paging
+from mqbroker.core.paging.paging import Paging
 from mqbroker.core.paging.restore import hold_again
 from mqbroker.core.paging.upkeep import upkeep
 from mqbroker.core.queue.dispatch import Dispatch
 from mqbroker.core.queue.large import LargeFiles
 from mqbroker.core.queue.moved import moved
-from mqbroker.core.queue.pages import Page, Pages, Piece
+from mqbroker.core.queue.pages import Page, PagePiece, Pages
 from mqbroker.core.queue.queue import Queue, Segment
 from mqbroker.core.store.decisions import Decisions
 from mqbroker.core.store.leaving import Leaving
@@ -31,7 +32,7 @@ from mqbroker.node.amqp.consumer import LinkConsumer
 from mqbroker.node.amqp.large_messages import Completion, LargeMessages
 from mqbroker.node.amqp.uploads import Upload, Uploads
 from mqbroker.node.broker.broker import Broker
-from mqbroker.node.values.inputs import Space
+from mqbroker.node.values.inputs import JournalSpace
 from mqbroker.wire.parts import part_of
 from mqbroker.wire.run import Run
 
@@ -216,7 +217,7 @@ _JOIN = Store.join
 _STORE = Journal.store
 
 
-def _forget_pages_of_recovery(self: Paging, queue: Queue, piece: Piece) -> None:
+def _forget_pages_of_recovery(self: Paging, queue: Queue, piece: PagePiece) -> None:
     """What recovery left on disk is in no queue."""
 
 
@@ -227,7 +228,7 @@ def _page_only_when_full(self: Paging, address: Address, queues: list[Queue]) ->
     return _TAKERS(self, address, queues)
 
 
-def _read_without_last(piece: Piece, runs: list[Run]) -> Iterator[Segment]:
+def _read_without_last(piece: PagePiece, runs: list[Run]) -> Iterator[Segment]:
     """The last message of a piece does not come back."""
     for segment in _SEGMENTS_IN(piece, runs):
         yield segment if segment.n == 1 else replaced(segment, n=segment.n - 1)
@@ -321,7 +322,7 @@ def _go_on_without_room(self: SimDisk, what: str, group: list[Append]) -> int:
     return self.synced_position
 
 
-def _hear_of_no_room(self: Broker, space: Space) -> None:
+def _hear_of_no_room(self: Broker, space: JournalSpace) -> None:
     """What the node is told of the room on its disk changes nothing."""
 
 

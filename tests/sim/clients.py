@@ -51,7 +51,7 @@ class Client:
             return
         self.incarnation += 1
         self.session = None
-        self.connection = Connection(LIMITS, client=sasl.Client("sim", PASSWORD, self.world.rng.randbytes(32)))
+        self.connection = Connection(LIMITS, client=sasl.SaslClient("sim", PASSWORD, self.world.rng.randbytes(32)))
         self._flush()
 
     def _received(self, data: bytes) -> None:

@@ -10,11 +10,11 @@ from unittest.mock import patch
 
 from mqbroker.core.address.address import Address, Part
 from mqbroker.core.cluster import arrivals
-from mqbroker.core.cluster.arrivals import Arrival, Arrivals, Ranges
+from mqbroker.core.cluster.arrivals import Arrival, Arrivals, ArrivedRanges
 from mqbroker.core.cluster.forwarding import Forwarding
 from mqbroker.core.cluster.grouping import Grouping
 from mqbroker.core.cluster.pins import Pins
-from mqbroker.core.cluster.reach import Group, Member
+from mqbroker.core.cluster.reach import ClusterQueue, ClusterQueueMember
 from mqbroker.core.cluster.redistribution import Redistribution
 from mqbroker.core.cluster.remote_binding import RemoteBinding
 from mqbroker.core.queue.backlog import Segment
@@ -27,9 +27,14 @@ from mqbroker.wire.run import Run
 
 from tests.support.values import replaced
 
-_ARRIVE, _FRESH, _FORWARD, _GIVE_BACK = Arrivals.publish, Ranges.fresh, Redistribution.forward, Store.give_back
+_ARRIVE, _FRESH, _FORWARD, _GIVE_BACK = Arrivals.publish, ArrivedRanges.fresh, Redistribution.forward, Store.give_back
 _ADD_QUEUE = Store.add_queue
-_LOOK, _RUN, _QUEUES_FOR, _MEMBERS = Redistribution.look, Redistribution.run, Forwarding.queues_for, Group.members
+_LOOK, _RUN, _QUEUES_FOR, _MEMBERS = (
+    Redistribution.look,
+    Redistribution.run,
+    Forwarding.queues_for,
+    ClusterQueue.members,
+)
 
 
 def _answer_at_once(self: Arrivals, arrival: Arrival, run: Run, first_id: int) -> bool | None:
@@ -42,12 +47,12 @@ def _load_no_arrivals(self: Arrivals, recovered: Recovered) -> None:
     """What arrived before a restart is forgotten."""
 
 
-def _all_fresh(self: Ranges, first: int, count: int) -> list[tuple[int, int]]:
+def _all_fresh(self: ArrivedRanges, first: int, count: int) -> list[tuple[int, int]]:
     """What is sent again is taken again."""
     return [(0, count)]
 
 
-def _some_known(self: Ranges, first: int, count: int) -> list[tuple[int, int]]:
+def _some_known(self: ArrivedRanges, first: int, count: int) -> list[tuple[int, int]]:
     """A message that never came is taken for one that did."""
     return [] if count == 1 and first % 5 == 0 else _FRESH(self, first, count)
 
@@ -90,7 +95,7 @@ def _never(self: Redistribution, queue: Queue, *, is_new: bool = False) -> None:
     """Messages stay where they are."""
 
 
-def _same_turn(self: Group, members: list[Any], count: int) -> list[Any]:
+def _same_turn(self: ClusterQueue, members: list[Any], count: int) -> list[Any]:
     """Whoever is first gets the next one too."""
     return members
 
@@ -112,7 +117,7 @@ def _one_for_each_node(self: Forwarding, address: Address, bindings: list[Remote
     return _QUEUES_FOR(self, address, bindings[:1])
 
 
-def _connected_only(self: Group, queue: Queue | None, view: MessageView | None) -> list[Member]:
+def _connected_only(self: ClusterQueue, queue: Queue | None, view: MessageView | None) -> list[ClusterQueueMember]:
     """Subscriptions at a node whose link is lost are not owed anything."""
     found = _MEMBERS(self, queue, view)
     return [each for each in found if isinstance(each, Queue) or each.binding.is_connected]
@@ -121,8 +126,8 @@ def _connected_only(self: Group, queue: Queue | None, view: MessageView | None) 
 CLUSTER_BUGS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "the source is answered before the disk": lambda: patch.object(Arrivals, "publish", _answer_at_once),
     "arrivals are forgotten at a restart": lambda: patch.object(Arrivals, "load", _load_no_arrivals),
-    "what is sent again is taken again": lambda: patch.object(Ranges, "fresh", _all_fresh),
-    "a new message is taken for an old one": lambda: patch.object(Ranges, "fresh", _some_known),
+    "what is sent again is taken again": lambda: patch.object(ArrivedRanges, "fresh", _all_fresh),
+    "a new message is taken for an old one": lambda: patch.object(ArrivedRanges, "fresh", _some_known),
     "redistribution doubles": lambda: patch.object(Redistribution, "forward", _forward_twice),
     "redistribution forgets deliveries": lambda: patch.object(Redistribution, "forward", _forward_uncounted),
     "a lost link loses what was on it": lambda: patch.object(Store, "give_back", _forget_unanswered),
@@ -130,11 +135,11 @@ CLUSTER_BUGS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "groups go the ordinary way": lambda: patch.object(Grouping, "route", _choose_anew),
     "pins are forgotten at a restart": lambda: patch.object(Pins, "load", _load_no_pins),
     "nothing is redistributed": lambda: patch.object(Redistribution, "look", _never),
-    "the turn never changes": lambda: patch.object(Group, "_turn", _same_turn),
+    "the turn never changes": lambda: patch.object(ClusterQueue, "_turn", _same_turn),
     "a late consumer elsewhere finds nothing": lambda: patch.object(Redistribution, "look", _not_for_newcomers),
     "redistribution waits for the wall clock": lambda: patch.object(Redistribution, "run", _wait_for_the_clock),
     "one copy for all subscriptions of a node": lambda: patch.object(Forwarding, "queues_for", _one_for_each_node),
-    "subscriptions behind a lost link are skipped": lambda: patch.object(Group, "members", _connected_only),
+    "subscriptions behind a lost link are skipped": lambda: patch.object(ClusterQueue, "members", _connected_only),
     "only the last arrivals are known": lambda: patch.object(arrivals, "IDS_MAX", 5),
 }
 

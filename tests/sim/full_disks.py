@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 from functools import partial
 
-from mqbroker.node.values.inputs import Space
+from mqbroker.node.values.inputs import JournalSpace
 
 from tests.sim.world import SimNode, World
 
@@ -49,7 +49,7 @@ def tell(node: SimNode, is_low: bool) -> None:
     if is_low == (node.low_since_ns is not None):
         return
     node.low_since_ns = node.world.now_ns if is_low else None
-    node.give(Space(is_low, 0))
+    node.give(JournalSpace(is_low, 0))
 
 
 def fill(node: SimNode, copies: bool, *, has_spare: bool) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.node.values import inputs as given
-from mqbroker.node.values.effects import Close, Connect, JoinGroup, SendDatagram
+from mqbroker.node.values.effects import CloseConnection, Connect, JoinGroup, SendDatagram
 
 from tests.sim.world import SimNode
 
@@ -40,7 +40,7 @@ class Wire:
     def _end_of(self, node: SimNode) -> int:
         return 0 if self.ends[0] is node else 1
 
-    def _pass(self, item: given.Received | given.Closed, to: int) -> None:
+    def _pass(self, item: given.BytesReceived | given.Closed, to: int) -> None:
         """Something is under way."""
         world = self.network.world
         delay_ms = world.rng.random() * 2
@@ -48,21 +48,21 @@ class Wire:
         self._due_ns[to] = max(self._due_ns[to], due_ns) + int(delay_ms * NS_PER_MS)
         world.after((self._due_ns[to] - world.now_ns) / NS_PER_MS, lambda: self._arrive(item, to))
 
-    def _arrive(self, item: given.Received | given.Closed, to: int) -> None:
+    def _arrive(self, item: given.BytesReceived | given.Closed, to: int) -> None:
         is_held = self.network.is_held(self.ends[1 - to], self.ends[to])
-        if is_held or self._held[to] or (self._is_paused[to] and isinstance(item, given.Received)):
+        if is_held or self._held[to] or (self._is_paused[to] and isinstance(item, given.BytesReceived)):
             self._held[to].append(item)
         else:
             self._hand_over(item, to)
 
-    def _hand_over(self, item: given.Received | given.Closed, to: int) -> None:
+    def _hand_over(self, item: given.BytesReceived | given.Closed, to: int) -> None:
         node, conn = self.ends[to], self.conns[to]
         if node.wires.get(conn) is not self:
             return
         if isinstance(item, given.Closed):
             del node.wires[conn]
         elif self.bytes_left is not None:
-            item = given.Received(conn, item.data[: self.bytes_left])
+            item = given.BytesReceived(conn, item.data[: self.bytes_left])
             self.bytes_left -= len(item.data)
         node.give(item)
         if self.bytes_left == 0:
@@ -72,20 +72,20 @@ class Wire:
         """So many bytes of what one end has sent get through a clogged way."""
         to = 1 - self._end_of(source)
         held = self._held[to]
-        while held and size > 0 and isinstance(held[0], given.Received) and not self._is_paused[to]:
+        while held and size > 0 and isinstance(held[0], given.BytesReceived) and not self._is_paused[to]:
             conn, data = held[0].conn, held[0].data
             if len(data) > size:
-                held[0] = given.Received(conn, data[size:])
+                held[0] = given.BytesReceived(conn, data[size:])
             else:
                 del held[0]
-            self._hand_over(given.Received(conn, data[:size]), to)
+            self._hand_over(given.BytesReceived(conn, data[:size]), to)
             size -= len(data)
 
     def look(self) -> None:
         """A cut or a pause may be over."""
         for to in (0, 1):
             while self._held[to] and not self.network.is_held(self.ends[1 - to], self.ends[to]):
-                if self._is_paused[to] and isinstance(self._held[to][0], given.Received):
+                if self._is_paused[to] and isinstance(self._held[to][0], given.BytesReceived):
                     break
                 self._hand_over(self._held[to].pop(0), to)
 
@@ -95,7 +95,7 @@ class Wire:
         start = 0
         while start < len(data):
             size = len(data) - start if rng.random() < 0.8 else rng.randrange(1, len(data) - start + 1)
-            self._pass(given.Received(self.conns[to], data[start : start + size]), to)
+            self._pass(given.BytesReceived(self.conns[to], data[start : start + size]), to)
             start += size
 
     def pause(self, node: SimNode, is_paused: bool) -> None:
@@ -176,10 +176,10 @@ class Network:
         wire = Wire(self, (source, target), (effect.conn, conn))
         source.wires[effect.conn] = target.wires[conn] = wire
         entropy = self.world.rng.randbytes(32)
-        target.give(given.Accepted(conn, "cluster", f"{source.name}:1", entropy))
+        target.give(given.ConnectionAccepted(conn, "cluster", f"{source.name}:1", entropy))
         source.give(given.Connected(effect.conn, self.world.rng.randbytes(32)))
 
-    def close(self, node: SimNode, effect: Close) -> None:
+    def close(self, node: SimNode, effect: CloseConnection) -> None:
         """A node closes a connection to another one, or gives up an attempt."""
         wire = node.wires.get(effect.conn)
         if wire is not None:

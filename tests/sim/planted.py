@@ -23,7 +23,7 @@ from mqbroker.core.store.store import Store
 from mqbroker.journal.plan import Journal
 from mqbroker.node.amqp.accepted_peer import AcceptedPeer
 from mqbroker.node.amqp.peer import Peer
-from mqbroker.node.broker.broker import termini
+from mqbroker.node.broker import termini
 from mqbroker.node.broker.containment import Containment
 
 from tests.sim.histories import Simulation, Verdict

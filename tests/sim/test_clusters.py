@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 from mqbroker.core.cluster import arrivals, handed_over
-from mqbroker.node.cluster.cluster import forwards
+from mqbroker.node.cluster import forwards
 
 from tests.sim.cluster_bugs import CLUSTER_BUGS, FOUND_BY, GROUP_BUGS
 from tests.sim.cluster_shapes import CHAIN, DISCOVERED, MESH, MODES, RING

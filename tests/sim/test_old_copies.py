@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 import pytest
 from mqbroker.cluster.notices import Member
-from mqbroker.cluster.topology import Change, Kind, Topology
+from mqbroker.cluster.topology import Topology, TopologyChange, TopologyChangeKind
 from mqbroker.core.cluster.marks import Marks
 from mqbroker.core.store.store import Store
 from mqbroker.journal.recovered import Recovered
@@ -30,10 +30,10 @@ def _never_past(self: Topology, boot_id: str) -> bool:
     return False
 
 
-def _silent(self: Topology, notice: Member) -> Change | None:
+def _silent(self: Topology, notice: Member) -> TopologyChange | None:
     """Who does not know that a node has left is not told."""
     change = _TOLD(self, notice)
-    return None if change is not None and change.kind is Kind.PAST else change
+    return None if change is not None and change.kind is TopologyChangeKind.PAST else change
 
 
 # With a history that found it: the search begins there.

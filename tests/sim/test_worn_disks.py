@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 import pytest
 from mqbroker.io.segment_stock import SegmentStock
-from mqbroker.journal.damage import Facts, Row, Verdict, decide
+from mqbroker.journal.damage import DamageFacts, DamageRow, DamageVerdict, decide
 
 from tests.sim.worn_disks import LYING, MISDIRECTED, REUSED, WornDisks, worn_of
 
@@ -48,10 +48,10 @@ def _unwiped(self: SegmentStock) -> None:
     self._clean.append(self._unclean.popleft())
 
 
-def _cut_always(facts: Facts) -> Row:
+def _cut_always(facts: DamageFacts) -> DamageRow:
     """What is damaged is cut off without a word."""
     row = decide(facts)
-    return row._replace(verdict=Verdict.CUT) if row.verdict is Verdict.FAULT else row
+    return row._replace(verdict=DamageVerdict.CUT) if row.verdict is DamageVerdict.FAULT else row
 
 
 FOUND_BY = {"stale bytes": 6, "damage is cut off": 34}  # the search begins there

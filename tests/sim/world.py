@@ -19,7 +19,7 @@ from mqbroker.admin.operations import perform
 from mqbroker.base.time import NS_PER_MS, At
 from mqbroker.config.options import default_listener, defaults
 from mqbroker.config.slices import BrokerOptions
-from mqbroker.config.users import Verifier, make_verifier
+from mqbroker.config.users import UserVerifier, make_verifier
 from mqbroker.core.address.settings import Settings
 from mqbroker.core.paging.paging import leave_of
 from mqbroker.journal.append import Append
@@ -28,7 +28,7 @@ from mqbroker.node.broker.broker import Broker, Setup
 from mqbroker.node.values import inputs as given
 from mqbroker.node.values.effects import (
     AdminReply,
-    Close,
+    CloseConnection,
     Connect,
     DeleteLarge,
     DeleteSegment,
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 MARKER = re.compile(rb"(node\d+-q\d+-p\d+-\d+)\|")
 SLOW_STEP_MS = 0.05  # of one step, where it is not taken for nothing
 PASSWORD = "simulated-password"
-USERS: dict[str, Verifier] = {"sim": make_verifier(PASSWORD, b"0123456789abcdef", ("client",))}
+USERS: dict[str, UserVerifier] = {"sim": make_verifier(PASSWORD, b"0123456789abcdef", ("client",))}
 
 
 def options_for(file_size: int, memory: int, credit: int) -> BrokerOptions:
@@ -217,7 +217,7 @@ class SimNode:
         self.given_up.clear()
         self._life += 1
         if self.low_since_ns is not None:
-            self.give(given.Space(True, 0))
+            self.give(given.JournalSpace(True, 0))
         self._wake(0)
 
     def crash(self, *, power_cut: bool) -> None:
@@ -290,7 +290,7 @@ class SimNode:
         pipe = self.pipes[conn] = Pipe(conn, to_client, closed)
         listener = self.options.listeners[0].name
         entropy = self.world.rng.randbytes(32)
-        self.give(given.Accepted(self._conn, listener, f"client-{self._conn}", entropy))
+        self.give(given.ConnectionAccepted(self._conn, listener, f"client-{self._conn}", entropy))
         return pipe
 
     def next_conn(self) -> int:
@@ -320,14 +320,14 @@ class SimNode:
         if pipe.is_paused:
             pipe.not_read.append(data)
             return
-        self.give(given.Received(pipe.conn, data))
+        self.give(given.BytesReceived(pipe.conn, data))
 
     def _pause(self, pipe: Pipe, is_paused: bool) -> None:
         pipe.is_paused = is_paused
         if not is_paused:
             pieces, pipe.not_read = pipe.not_read, []
             for piece in pieces:
-                self.give(given.Received(pipe.conn, piece))
+                self.give(given.BytesReceived(pipe.conn, piece))
 
     def reset(self, pipe: Pipe) -> None:
         """The connection breaks: whatever is under way is gone."""
@@ -420,7 +420,7 @@ class SimNode:
             case Connect():
                 assert self.network is not None
                 self.network.connect(self, effect)
-            case Close(conn, _):
+            case CloseConnection(conn, _):
                 pipe = self.pipes.get(conn)
                 if pipe is not None:
                     self.world.after(1, lambda: self.reset(pipe))

@@ -24,7 +24,7 @@ from mqbroker.config.options import BrokerFile, default_listener, to_slices
 from mqbroker.config.slices import BrokerOptions, ClusterConnectionOptions, ConnectorOptions
 from mqbroker.node.cluster.bridge import Bridge
 from mqbroker.node.values import inputs as given
-from mqbroker.node.values.effects import Close, Connect, Derive, JoinGroup, PauseReading, Send, SendDatagram
+from mqbroker.node.values.effects import CloseConnection, Connect, Derive, JoinGroup, PauseReading, Send, SendDatagram
 
 from tests.support.derived import key_of
 from tests.support.stage import ROUNDS_MAX, Stage, options_with
@@ -57,7 +57,7 @@ class Pipe:
         """The other end."""
         return self.ends[1] if self.ends[0] == (node, conn) else self.ends[0]
 
-    def deliver(self, node: ClusterNode, item: given.Received | given.Closed) -> None:
+    def deliver(self, node: ClusterNode, item: given.BytesReceived | given.Closed) -> None:
         """Something has come to this end."""
         if node.pipes.get(item.conn) is self and node.is_up:
             if isinstance(item, given.Closed):
@@ -136,10 +136,10 @@ class ClusterNode(Stage):
                 self.cluster.dial(self, effect)
             case Send(conn, chunks) if conn in self.pipes:
                 self.cluster.send(self, conn, b"".join(bytes(chunk) for chunk in chunks))
-            case Close(conn, _) if conn in self.pipes:
+            case CloseConnection(conn, _) if conn in self.pipes:
                 self.cluster.hang_up(self, conn, "closed by the other end")
                 self.give(given.Closed(conn, "closed here"))
-            case Close(conn, _) if conn < 0:
+            case CloseConnection(conn, _) if conn < 0:
                 self.give(given.Closed(conn, "closed by us while connecting"))
             case PauseReading(conn) if conn in self.pipes:
                 pass
@@ -226,7 +226,7 @@ class ClusterStage:
         pipe = Pipe((node, effect.conn), (far, far._ids))
         node.pipes[effect.conn] = far.pipes[far._ids] = pipe
         node.give(given.Connected(effect.conn, b"d" * 32))
-        far.give(given.Accepted(far._ids, "cluster", f"{node.name}:40000", b"e" * 32))
+        far.give(given.ConnectionAccepted(far._ids, "cluster", f"{node.name}:40000", b"e" * 32))
 
     def send(self, node: ClusterNode, conn: int, data: bytes) -> None:
         """Bytes go over."""
@@ -234,7 +234,7 @@ class ClusterStage:
         pipe = node.pipes[conn]
         far, far_conn = pipe.far(node, conn)
         if node.name not in pipe.unheard:
-            self._pass_on(pipe, node, far, given.Received(far_conn, data))
+            self._pass_on(pipe, node, far, given.BytesReceived(far_conn, data))
 
     def hang_up(self, node: ClusterNode, conn: int, why: str) -> None:
         """One end closes; the other one is told."""
@@ -242,7 +242,9 @@ class ClusterStage:
         far, far_conn = pipe.far(node, conn)
         self._pass_on(pipe, node, far, given.Closed(far_conn, why))
 
-    def _pass_on(self, pipe: Pipe, node: ClusterNode, far: ClusterNode, item: given.Received | given.Closed) -> None:
+    def _pass_on(
+        self, pipe: Pipe, node: ClusterNode, far: ClusterNode, item: given.BytesReceived | given.Closed
+    ) -> None:
         if frozenset((node.name, far.name)) in self.held_up:
             pipe.held.append((far, item))
         else:

@@ -48,7 +48,7 @@ class FalseNode(ClusterStage):
         """Bytes for the node on its latest connection; what it says to them."""
         conn = self.conn
         before = len(self.dialler.sent[conn])
-        self.dialler.give(given.Received(conn, data))
+        self.dialler.give(given.BytesReceived(conn, data))
         self.run()
         return bytes(self.dialler.sent[conn][before:])
 
@@ -60,14 +60,14 @@ class FalseNode(ClusterStage):
 
     def answers_login(self) -> None:
         """It is a node after all: it knows the secret of the cluster."""
-        server = sasl.Server(("SCRAM-SHA-256",), {CLUSTER_USER: VERIFIER}, b"e" * 32)
+        server = sasl.SaslServer(("SCRAM-SHA-256",), {CLUSTER_USER: VERIFIER}, b"e" * 32)
         offer = frames.sasl(SaslMechanisms(sasl_server_mechanisms=(Symbol("SCRAM-SHA-256"),)))
         (init,) = frames.of_kind(self.says(wire.SASL_HEADER + offer), SaslInit)
         step = server.init(str(init.mechanism), init.initial_response)
         assert isinstance(step, sasl.Challenge)
         (answer,) = frames.of_kind(self.says(frames.sasl(SaslChallenge(challenge=step.data))), SaslResponse)
         verdict = server.respond(answer.response)
-        assert isinstance(verdict, sasl.Verdict)
+        assert isinstance(verdict, sasl.LoginVerdict)
         assert verdict.is_good
         self.says(frames.sasl(SaslOutcome(code=0, additional_data=verdict.data)))
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from mqctl.multicast_matrix import Finding, Group, Wanted, findings_of, groups_of
+from mqctl.multicast_matrix import GroupMatrix, MulticastFinding, ProbeOrder, findings_of, groups_of
 
 from tests.support.networks import NetworkHost
 
@@ -66,9 +66,9 @@ class Probes:
             self._say(host, said)
         return {host: self._answer(host, "report") for host in self._processes}
 
-    def judged(self) -> tuple[Group, list[Finding]]:
+    def judged(self) -> tuple[GroupMatrix, list[MulticastFinding]]:
         """The matrix and the findings."""
-        wanted, reports = Wanted(self.places), self.reports()
+        wanted, reports = ProbeOrder(self.places), self.reports()
         groups = groups_of(wanted, reports)
         (group,) = groups
         return group, findings_of(wanted, reports, groups)

@@ -26,7 +26,7 @@ from mqbroker.base.notice import Notice
 from mqbroker.base.time import NS_PER_MS, At
 from mqbroker.config.options import default_listener, defaults
 from mqbroker.config.slices import AddressMatch, AddressSettingsOptions, BrokerOptions, SecuritySettings
-from mqbroker.config.users import Verifier
+from mqbroker.config.users import UserVerifier
 from mqbroker.core.address.settings import Settings
 from mqbroker.core.paging.paging import leave_of
 from mqbroker.journal.append import Append
@@ -35,7 +35,7 @@ from mqbroker.node.values import inputs as given
 from mqbroker.node.values.effects import (
     AdminReply,
     Batch,
-    Close,
+    CloseConnection,
     DeleteLarge,
     DeleteSegment,
     Derive,
@@ -85,7 +85,7 @@ def options_with(listener: Mapping[str, Any] | None = None, **tables: Mapping[st
 class Talker:
     """A client: the other half of our AMQP machine. `lines` is what happened to it, for people."""
 
-    def __init__(self, stage: Stage, name: str, conn: int, login: sasl.Client, open_: Open) -> None:
+    def __init__(self, stage: Stage, name: str, conn: int, login: sasl.SaslClient, open_: Open) -> None:
         self.stage = stage
         self.name = name
         self.conn = conn
@@ -145,7 +145,7 @@ class Stage:
     def __init__(
         self,
         options: BrokerOptions | None = None,
-        users: dict[str, Verifier] | None = None,
+        users: dict[str, UserVerifier] | None = None,
         identity: Mapping[str, Any] | None = None,
     ) -> None:
         self.options = options or options_with()
@@ -175,7 +175,7 @@ class Stage:
         self.batches: list[Batch] = []
         self.talkers: dict[int, Talker] = {}
         self.sent: dict[int, bytearray] = {}  # bytes to connections that have no Talker
-        self.closed: dict[int, Close] = {}
+        self.closed: dict[int, CloseConnection] = {}
         self.paused: dict[int, bool] = {}
         self.derives: list[Derive] = []
         self.replies: dict[int, AdminReply] = {}
@@ -265,10 +265,10 @@ class Stage:
 
     # -- connections ---------------------------------------------------------------------------------------------------
 
-    def connect(self, name: str, login: sasl.Client | None = None, open_: Open | None = None) -> Talker:
+    def connect(self, name: str, login: sasl.SaslClient | None = None, open_: Open | None = None) -> Talker:
         """A client connects, logs in, opens and begins a session."""
         conn = self.accept()
-        login = login or sasl.Client(None, "", b"n" * 32)
+        login = login or sasl.SaslClient(None, "", b"n" * 32)
         talker = Talker(self, name, conn, login, open_ or Open(container_id=name, max_frame_size=65536))
         self.talkers[conn] = talker
         del self.sent[conn]
@@ -281,13 +281,13 @@ class Stage:
         self.sent[self._ids] = bytearray()
         name = self.options.listeners[0].name
         is_tls, peer = certificate is not None, peer or f"peer-{self._ids}"
-        self.give(given.Accepted(self._ids, name, peer, b"e" * 32, is_loopback, is_tls, certificate))
+        self.give(given.ConnectionAccepted(self._ids, name, peer, b"e" * 32, is_loopback, is_tls, certificate))
         return self._ids
 
     def talk(self, conn: int, data: bytes) -> bytes:
         """Bytes of a bare connection; what the node says to them."""
         before = len(self.sent[conn])
-        self.give(given.Received(conn, data))
+        self.give(given.BytesReceived(conn, data))
         self.run()
         return bytes(self.sent[conn][before:])
 
@@ -340,7 +340,7 @@ class Stage:
             for talker in list(self.talkers.values()):
                 out = talker.take_out()
                 if out and self.is_up:
-                    self.give(given.Received(talker.conn, out))
+                    self.give(given.BytesReceived(talker.conn, out))
             if not self.is_disk_held:
                 self.sync()
             if not self.is_large_held:
@@ -379,7 +379,7 @@ class Stage:
                     self.talkers[conn].receive(data)
                 elif conn in self.sent:
                     self.sent[conn] += data
-            case Close(conn, _):
+            case CloseConnection(conn, _):
                 self.closed[conn] = effect
                 self.give(given.Closed(conn, "closed here"))
                 if conn in self.talkers:

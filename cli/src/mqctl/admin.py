@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from mqctl.errors import CommandError
-from mqctl.ssh.shell import Stream
+from mqctl.ssh.shell import PipeStream
 
 LINE_BYTES_MAX = 64 * 2**20
 ANSWER_TIME_S = 30.0
@@ -42,10 +42,10 @@ class AdminLost(CommandError):
     """The stream ended or fell silent."""
 
 
-class AdminSession:
+class AdminClient:
     """One session. Closing it puts everything that was received and not settled back into its queue."""
 
-    def __init__(self, node: str, stream: Stream, answer_time_s: float = ANSWER_TIME_S) -> None:
+    def __init__(self, node: str, stream: PipeStream, answer_time_s: float = ANSWER_TIME_S) -> None:
         self.node = node
         self._stream = stream
         self._answer_time_s = answer_time_s
@@ -122,7 +122,7 @@ class AdminSession:
         """End the session."""
         self._stream.close()
 
-    def __enter__(self) -> AdminSession:
+    def __enter__(self) -> AdminClient:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -16,7 +16,7 @@ from mqctl.declare import ReaderOptions
 from mqctl.errors import CommandError, UsageError
 from mqctl.exits import Exit
 from mqctl.fanout import on_each
-from mqctl.nodes import Node, NodeOptions, choose, nodes_of, open_admin
+from mqctl.nodes import Node, NodeCommandOptions, choose, nodes_of, open_admin
 from mqctl.output import Column, Rows, write
 from mqctl.progress import counting
 from mqctl.world import World
@@ -26,7 +26,7 @@ LONG_WORK_S = 3600.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class AskOptions(ReaderOptions, NodeOptions):
+class AskOptions(ReaderOptions, NodeCommandOptions):
     """Which nodes."""
 
     host: Annotated[
@@ -35,7 +35,7 @@ class AskOptions(ReaderOptions, NodeOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ActOptions(ReaderOptions, NodeOptions):
+class ActOptions(ReaderOptions, NodeCommandOptions):
     """Which node."""
 
     host: Annotated[
@@ -47,7 +47,7 @@ class ActOptions(ReaderOptions, NodeOptions):
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class ListOperation:
     """A list of rows: the operation, the name of the list in its answer, and how its fields are called here."""
 
     schema: str
@@ -65,7 +65,7 @@ def nodes_meant(world: World, options: AskOptions | ActOptions) -> list[Node]:
     return [choose(nodes, options.host)] if options.host else nodes
 
 
-def show(world: World, options: AskOptions, listing: Listing) -> int:
+def show(world: World, options: AskOptions, listing: ListOperation) -> int:
     """Ask all nodes and write what they say. Exit code 3 if a node does not answer."""
     rows, is_whole = gather(world, options, listing)
     columns = (*PLACE, *listing.columns)
@@ -74,7 +74,7 @@ def show(world: World, options: AskOptions, listing: Listing) -> int:
 
 
 def gather(
-    world: World, options: AskOptions, listing: Listing, told: set[str] | None = None
+    world: World, options: AskOptions, listing: ListOperation, told: set[str] | None = None
 ) -> tuple[list[dict[str, Any]], bool]:
     """The rows of all nodes, and whether they are all. What is in `told` was told before, and is not told again."""
     nodes = nodes_meant(world, options)
@@ -98,7 +98,7 @@ def gather(
     return rows, is_whole
 
 
-def _ask(world: World, node: Node, listing: Listing) -> dict[str, Any]:
+def _ask(world: World, node: Node, listing: ListOperation) -> dict[str, Any]:
     with open_admin(world, node) as session:
         answer: dict[str, Any] = session.call(listing.operation, **listing.arguments)
     return answer
@@ -115,7 +115,7 @@ def the_node(world: World, options: ActOptions) -> Node:
     return the_only_node(world, options, options.host)
 
 
-def the_only_node(world: World, options: NodeOptions, name: str) -> Node:
+def the_only_node(world: World, options: NodeCommandOptions, name: str) -> Node:
     """The node of that name; without a name there must be no choice."""
     nodes = nodes_of(world, options)
     if not name and len(nodes) > 1:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from mqctl.admin import AdminError, AdminSession
+from mqctl.admin import AdminClient, AdminError
 from mqctl.errors import CommandError
 from mqctl.fanout import on_each
 from mqctl.nodes import Node, open_admin
@@ -17,7 +17,7 @@ NOT_FOUND: Final = "amqp:not-found"
 EVERY_S: Final = 1.0
 
 
-def crossed(session: AdminSession, timeout_s: float) -> list[dict[str, Any]]:
+def crossed(session: AdminClient, timeout_s: float) -> list[dict[str, Any]]:
     """What became of a canary over each link of a node, within so many seconds; a broker that knows none has none."""
     try:
         found: dict[str, list[dict[str, Any]]] = session.call(
@@ -51,14 +51,16 @@ def trouble(row: Mapping[str, Any]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class CanaryPatience:
     """Seconds that a canary may take, and that are waited for links that do not take one."""
 
     canary_s: float = 5.0
     wait_s: float = 60.0
 
 
-def troubles(world: World, nodes: Sequence[Node], ids: Collection[str], patience: Patience) -> tuple[list[str], bool]:
+def troubles(
+    world: World, nodes: Sequence[Node], ids: Collection[str], patience: CanaryPatience
+) -> tuple[list[str], bool]:
     """Every link of these nodes that no canary has crossed, and whether one of them is between nodes of these ids.
 
     Only for those it is waited: what is wrong with others has another cause.

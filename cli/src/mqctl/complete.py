@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
-    from mqctl.inventory import Cluster
+    from mqctl.inventory import InventoryCluster
 
 
 def clusters(context: typer.Context, incomplete: str) -> list[str]:
@@ -39,7 +39,9 @@ def nodes(context: typer.Context, incomplete: str) -> list[str]:
     )
 
 
-def _offered(context: typer.Context, incomplete: str, names: Callable[[list[Cluster]], list[str]]) -> list[str]:
+def _offered(
+    context: typer.Context, incomplete: str, names: Callable[[list[InventoryCluster]], list[str]]
+) -> list[str]:
     # Imported only when a key is pressed: the declarations of all commands import this module.
     from mqctl.declare import InventoryOptions
     from mqctl.inventory import load_all

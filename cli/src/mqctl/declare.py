@@ -17,7 +17,7 @@ import typer
 
 from mqctl import complete
 from mqctl.exits import Exit, NagiosCode
-from mqctl.output import Format, Shape
+from mqctl.output import Format, OutputShape
 from mqctl.world import World, real_world
 
 
@@ -42,10 +42,10 @@ class ReaderOptions(CommonOptions):
     columns: Annotated[str, typer.Option(help="Names of the columns to show, separated by commas.")] = ""
 
     @property
-    def shape(self) -> Shape:
+    def shape(self) -> OutputShape:
         """How to write rows."""
         names = tuple(name.strip() for name in self.columns.split(",") if name.strip())
-        return Shape(Format.JSON if self.json else self.output, names)
+        return OutputShape(Format.JSON if self.json else self.output, names)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

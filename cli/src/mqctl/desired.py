@@ -16,7 +16,7 @@ from mqctl.bundle.manifest import Manifest
 from mqctl.errors import CommandError
 from mqctl.inventory import Host
 from mqctl.places import Given, places_of
-from mqctl.plan import Seen, User, Wanted, WantedInstance
+from mqctl.plan import PlannedUser, Seen, WantedHost, WantedInstance
 
 NOTHING = Given()
 
@@ -27,7 +27,7 @@ def wanted_of(
     unit_file: str | None,
     seen: Seen,
     given: Given = NOTHING,
-) -> Wanted:
+) -> WantedHost:
     """The wanted state. `seen` is needed for one thing: the address of the network card that the inventory names."""
     try:
         variables = host_variables(host.variables)
@@ -46,13 +46,13 @@ def wanted_of(
         for one in variables.mq_instances
     }
     places, has_filter = places_of(variables, given), variables.mq_firewall
-    return Wanted(manifest.release, instances, variables.mq_uid, unit_file, places, has_filter, kept)
+    return WantedHost(manifest.release, instances, variables.mq_uid, unit_file, places, has_filter, kept)
 
 
-def users_of(variables: HostVariables) -> dict[str, User]:
+def users_of(variables: HostVariables) -> dict[str, PlannedUser]:
     """Users of the inventory by their names as a broker keeps them, and the one that the nodes log in with."""
-    users = {user_name(one.name): User(tuple(one.roles), one.password) for one in variables.mq_users}
-    return users | {CLUSTER_USER: User(("cluster",), variables.mq_cluster_secret)}
+    users = {user_name(one.name): PlannedUser(tuple(one.roles), one.password) for one in variables.mq_users}
+    return users | {CLUSTER_USER: PlannedUser(("cluster",), variables.mq_cluster_secret)}
 
 
 def address_of(host: Host, variables: HostVariables, seen: Seen) -> str | None:

@@ -18,13 +18,13 @@ HOSTS_AT_ONCE = 20
 SIGNAL_LATENCY_S = 0.2
 WAITING_MAX = 1000  # values that nobody has taken yet; a host that says more has to wait
 
-Item = TypeVar("Item")
-Value = TypeVar("Value")
+_Item = TypeVar("_Item")
+_Value = TypeVar("_Value")
 
 
 def on_each(
-    items: Sequence[Item], work: Callable[[Item], Value], done: Callable[[Item], None] | None = None
-) -> Iterator[tuple[Item, Value | CommandError]]:
+    items: Sequence[_Item], work: Callable[[_Item], _Value], done: Callable[[_Item], None] | None = None
+) -> Iterator[tuple[_Item, _Value | CommandError]]:
     """Do `work` for all items, twenty at a time; (item, result or error) in the order of `items`.
 
     Ctrl-C does not wait for hosts that do not answer: what runs is left behind, what waits is dropped.
@@ -41,7 +41,9 @@ def on_each(
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _settled(work: Callable[[Item], Value], item: Item, done: Callable[[Item], None] | None) -> Value | CommandError:
+def _settled(
+    work: Callable[[_Item], _Value], item: _Item, done: Callable[[_Item], None] | None
+) -> _Value | CommandError:
     try:
         return work(item)
     except CommandError as error:
@@ -54,14 +56,14 @@ def _settled(work: Callable[[Item], Value], item: Item, done: Callable[[Item], N
 
 
 def as_it_comes(
-    items: Sequence[Item], said: Callable[[Item], Iterator[Value]]
-) -> Iterator[tuple[Item, Value | CommandError]]:
+    items: Sequence[_Item], said: Callable[[_Item], Iterator[_Value]]
+) -> Iterator[tuple[_Item, _Value | CommandError]]:
     """What all items say, in the order in which it comes; ends when the last has ended, for each may end by an error.
 
     `said` makes contact, twenty at a time, and its result is what is said from then on. Ctrl-C waits for nobody:
     the threads are left behind, and end with the process.
     """
-    values: queue.Queue[tuple[Item, Value | CommandError | None]] = queue.Queue(WAITING_MAX)
+    values: queue.Queue[tuple[_Item, _Value | CommandError | None]] = queue.Queue(WAITING_MAX)
     entrance = threading.BoundedSemaphore(HOSTS_AT_ONCE)
     for item in items:
         threading.Thread(target=_speak, args=(item, said, values, entrance), daemon=True).start()
@@ -79,9 +81,9 @@ def as_it_comes(
 
 
 def _speak(
-    item: Item,
-    said: Callable[[Item], Iterator[Value]],
-    values: queue.Queue[tuple[Item, Value | CommandError | None]],
+    item: _Item,
+    said: Callable[[_Item], Iterator[_Value]],
+    values: queue.Queue[tuple[_Item, _Value | CommandError | None]],
     entrance: threading.BoundedSemaphore,
 ) -> None:
     try:

@@ -15,11 +15,11 @@ from mqbroker.config.variables import LOOPBACK, HostVariables, Instance
 
 from mqctl.inventory import node_name
 
-Row = dict[str, Any]
+GraphRow = dict[str, Any]
 SENDS, HEARS, LINKS = "broadcast-group", "discovery-group", "cluster-connection"
 
 
-def rows_of(cluster: str, host: str, address: str, variables: HostVariables) -> Iterator[Row]:
+def rows_of(cluster: str, host: str, address: str, variables: HostVariables) -> Iterator[GraphRow]:
     """Everything of one host. `on` is the network card or address that a thing is bound to."""
     common = str(variables.mq_local_bind_address or variables.mq_cluster_interface or LOOPBACK)
     for instance in variables.mq_instances:
@@ -28,7 +28,7 @@ def rows_of(cluster: str, host: str, address: str, variables: HostVariables) -> 
             yield {**place, **thing}
 
 
-def _things(variables: HostVariables, instance: Instance, common: str) -> Iterator[Row]:
+def _things(variables: HostVariables, instance: Instance, common: str) -> Iterator[GraphRow]:
     for row in variables.mq_listeners:
         on = str(row.get("local_bind_address", common))
         yield _thing("listener", row["name"], _port(row, instance), on)
@@ -63,7 +63,7 @@ def _meeting_place(row: Mapping[str, Any], common: str, instance: Instance) -> t
     return f"{row.get('group_address')}:{row.get('group_port')}", bound_to or "routes of the host"
 
 
-def _thing(what: str, name: Any, place: str, on: str) -> Row:
+def _thing(what: str, name: Any, place: str, on: str) -> GraphRow:
     return {"what": what, "name": str(name), "place": place, "on": on, "connector": None}
 
 
@@ -71,12 +71,18 @@ def _port(row: Mapping[str, Any], instance: Instance) -> str:
     return str(int(row["port"]) + instance.port_offset)
 
 
-def meetings(rows: Sequence[Row]) -> list[Row]:
+def meetings(rows: Sequence[GraphRow]) -> list[GraphRow]:
     """The places where instances meet, with who announces itself there and who listens."""
-    found: dict[tuple[str, str], Row] = {}
+    found: dict[tuple[str, str], GraphRow] = {}
     for row in rows:
         if row["what"] in (SENDS, HEARS):
-            empty: Row = {"cluster": row["cluster"], "place": row["place"], "names": [], "senders": [], "receivers": []}
+            empty: GraphRow = {
+                "cluster": row["cluster"],
+                "place": row["place"],
+                "names": [],
+                "senders": [],
+                "receivers": [],
+            }
             one = found.setdefault((row["cluster"], row["place"]), empty)
             if row["name"] not in one["names"]:
                 one["names"].append(row["name"])
@@ -84,12 +90,12 @@ def meetings(rows: Sequence[Row]) -> list[Row]:
     return list(found.values())
 
 
-def node_of(row: Row) -> str:
+def node_of(row: GraphRow) -> str:
     """A node as `--host` takes it."""
     return node_name(str(row["host"]), str(row["instance"]))
 
 
-def dot(rows: Sequence[Row]) -> str:
+def dot(rows: Sequence[GraphRow]) -> str:
     """The same for Graphviz: a box for each cluster and host, an ellipse for each place where nodes meet."""
     lines = ["graph inventory {", "  rankdir=LR;", "  node [shape=box];"]
     for number, cluster in enumerate(dict.fromkeys(row["cluster"] for row in rows)):
@@ -114,7 +120,7 @@ def dot(rows: Sequence[Row]) -> str:
     return "\n".join([*lines, "}"]) + "\n"
 
 
-def _lists(rows: Sequence[Row]) -> Iterator[str]:
+def _lists(rows: Sequence[GraphRow]) -> Iterator[str]:
     """From each node to those of its lists of first nodes; who is none of the inventory is the place itself."""
     groups = {(row["cluster"], node_of(row), row["name"]) for row in rows if row["what"] == HEARS}
     at: dict[str, str] = {}
@@ -133,7 +139,7 @@ def _lists(rows: Sequence[Row]) -> Iterator[str]:
                 yield f"  {_quoted(key)} -- {_quoted(target)} [dir=forward, label={_quoted(row['name'])}];"
 
 
-def _label(name: str, rows: Sequence[Row]) -> str:
+def _label(name: str, rows: Sequence[GraphRow]) -> str:
     own = [row for row in rows if node_of(row) == name]
     lines = [name, *dict.fromkeys(row["address"] for row in own)]
     lines += [f"{row['what']} {row['name']} {row['on']}:{row['place']}" for row in own if row["what"] in _PORTS]

@@ -54,7 +54,7 @@ class Host:
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class InventoryCluster:
     """One cluster. `hosts` are in the order of the inventory."""
 
     name: str
@@ -100,7 +100,7 @@ def sources_of(world: World, options: InventoryOptions) -> tuple[Path, ...]:
     return tuple(paths)
 
 
-def load_all(world: World, options: InventoryOptions) -> list[Cluster]:
+def load_all(world: World, options: InventoryOptions) -> list[InventoryCluster]:
     """Every cluster of the inventory, by name."""
     sources = sources_of(world, options)
     secret = options.vault_password_file
@@ -122,12 +122,12 @@ def _fill_in(world: World, listing: Mapping[str, Any], sources: tuple[Path, ...]
             hostvars[host].update(values)
 
 
-def load(world: World, options: InventoryOptions) -> Cluster:
+def load(world: World, options: InventoryOptions) -> InventoryCluster:
     """The one cluster that the command is about."""
     return choose(load_all(world, options), options.cluster)
 
 
-def choose(clusters: Sequence[Cluster], name: str) -> Cluster:
+def choose(clusters: Sequence[InventoryCluster], name: str) -> InventoryCluster:
     """By name, or the only one."""
     names = ", ".join(one.name for one in clusters)
     if name:
@@ -147,7 +147,7 @@ def clusters_of(
     settings: Mapping[str, Any],
     sources: tuple[Path, ...] = (),
     vault_arguments: tuple[str, ...] = (),
-) -> list[Cluster]:
+) -> list[InventoryCluster]:
     """Clusters out of what `ansible-inventory --list` says. Pure."""
     variables: Mapping[str, Mapping[str, Any]] = listing.get("_meta", {}).get("hostvars", {})
     hosts: dict[str, list[Host]] = {}
@@ -156,7 +156,7 @@ def clusters_of(
         cluster = own.get("mq_cluster_name")
         if cluster:
             hosts.setdefault(str(cluster), []).append(Host(name, str(cluster), own, settings))
-    return [Cluster(name, tuple(members), sources, vault_arguments) for name, members in sorted(hosts.items())]
+    return [InventoryCluster(name, tuple(members), sources, vault_arguments) for name, members in sorted(hosts.items())]
 
 
 def ordered_hosts(listing: Mapping[str, Any]) -> list[str]:

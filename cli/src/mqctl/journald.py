@@ -43,7 +43,7 @@ def followed(world: World, nodes: Sequence[Node], count: int, since: str) -> Ite
     return _entries(remote.open_stream(shell(world, access), command), nodes)
 
 
-def _entries(stream: remote.Stream, nodes: Sequence[Node]) -> Iterator[dict[str, Any]]:
+def _entries(stream: remote.PipeStream, nodes: Sequence[Node]) -> Iterator[dict[str, Any]]:
     host, rest = nodes[0].host, b""
     try:
         stream.settimeout(None)

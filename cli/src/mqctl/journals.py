@@ -24,10 +24,10 @@ CHUNK_BYTES = 1 << 16
 LAST_ROW_BYTES_MAX = 4096
 IN_USE = "uses this data directory"
 
-Row = dict[str, Any]
+JournalRow = dict[str, Any]
 
 
-def ask(world: World, node: Node, action: str) -> Row:
+def ask(world: World, node: Node, action: str) -> JournalRow:
     """What `mqbroker journal ACTION --json` prints; also that of a check which found damage."""
     stream = open_broker_command(world, node, ["journal", action, "--json"])
     try:
@@ -43,7 +43,7 @@ def ask(world: World, node: Node, action: str) -> Row:
     return found
 
 
-def take(world: World, node: Node, write_chunk: Callable[[bytes], object]) -> tuple[int, Row]:
+def take(world: World, node: Node, write_chunk: Callable[[bytes], object]) -> tuple[int, JournalRow]:
     """Export the journal of a node: its bytes go to `write_chunk`. Their number, and the last row."""
     size, tail = 0, b""
     stream = open_broker_command(world, node, ["journal", "export"])
@@ -63,7 +63,7 @@ def take(world: World, node: Node, write_chunk: Callable[[bytes], object]) -> tu
     return size, last
 
 
-def bring(world: World, node: Node, chunks: Iterable[bytes]) -> Row:
+def bring(world: World, node: Node, chunks: Iterable[bytes]) -> JournalRow:
     """Import such bytes as the journal of a node; what the host says that it took."""
     stream = open_broker_command(world, node, ["journal", "import", "--json"])
     try:
@@ -108,7 +108,7 @@ def _output(node: Node, stream: CommandStream) -> bytes:
     return bytes(out)
 
 
-def _document(text: bytes) -> Row:
+def _document(text: bytes) -> JournalRow:
     try:
         found = json.loads(text)
     except ValueError:
@@ -129,8 +129,8 @@ def _refusal(node: Node, stream: CommandStream) -> CommandError:
 
 
 def show(
-    world: World, options: AskOptions, action: str, rows: Rows, row_of: Callable[[Mapping[str, Any]], Row]
-) -> list[Row]:
+    world: World, options: AskOptions, action: str, rows: Rows, row_of: Callable[[Mapping[str, Any]], JournalRow]
+) -> list[JournalRow]:
     """Ask all nodes and write what they say; the rows. Where none has a journal to look into, that is an error."""
     nodes = nodes_meant(world, options)
     errors: list[CommandError] = []

@@ -15,7 +15,7 @@ from mqbroker.base.errors import ConfigFault
 from mqbroker.config import users as broker_users
 
 from mqctl.places import FILTER_PLACE, UNIT_FILE, strangers
-from mqctl.plan import Seen, Wanted
+from mqctl.plan import Seen, WantedHost
 
 DATA = "/var/lib/mq/"
 OPTIONS = "/etc/mq/"
@@ -32,7 +32,7 @@ class LeftOver:
     remedy: str
 
 
-def left_overs(host: str, wanted: Wanted, seen: Seen) -> list[LeftOver]:
+def left_overs(host: str, wanted: WantedHost, seen: Seen) -> list[LeftOver]:
     """Everything on one host that is of us and that neither the inventory nor a rollout has to do with."""
     names = sorted({*seen.traces, *seen.running} - set(wanted.instances))
     names = [name for name in names if not _is_in_use(f"{OPTIONS}{name}/", wanted)]
@@ -49,7 +49,7 @@ def left_overs(host: str, wanted: Wanted, seen: Seen) -> list[LeftOver]:
     ]
 
 
-def _is_in_use(path: str, wanted: Wanted) -> bool:
+def _is_in_use(path: str, wanted: WantedHost) -> bool:
     """Whether options name it, or what is in it: a certificate of the operator's own, say."""
     return any(f'"{path}' in instance.options for instance in wanted.instances.values())
 
@@ -91,13 +91,13 @@ def _unit_file(host: str, name: str, seen: Seen) -> Iterator[LeftOver]:
         yield LeftOver(host, name, f"a unit file of its own, {instance.fragment}, that stands for the role's", remedy)
 
 
-def _rules(host: str, wanted: Wanted, seen: Seen) -> Iterator[LeftOver]:
+def _rules(host: str, wanted: WantedHost, seen: Seen) -> Iterator[LeftOver]:
     """Rules whose files are gone."""
     if not wanted.has_filter and seen.filter.loaded is not None and FILTER_PLACE not in seen.places:
         yield LeftOver(host, "", "rules of the packet filter in force", "sudo nft delete table inet mq")
 
 
-def _users(host: str, name: str, wanted: Wanted, seen: Seen) -> Iterator[LeftOver]:
+def _users(host: str, name: str, wanted: WantedHost, seen: Seen) -> Iterator[LeftOver]:
     """Where the inventory does not say who the users are, a rollout keeps them."""
     instance = seen.instances.get(name)
     if wanted.instances[name].has_all_users or instance is None or instance.users is None:

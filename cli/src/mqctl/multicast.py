@@ -16,8 +16,8 @@ from mqbroker.config.inventory import host_variables
 
 from mqctl.errors import CommandError, Unreachable
 from mqctl.fanout import on_each
-from mqctl.inventory import Cluster, Host
-from mqctl.multicast_matrix import Finding, Group, Wanted, findings_of, groups_of, places_of
+from mqctl.inventory import Host, InventoryCluster
+from mqctl.multicast_matrix import GroupMatrix, MulticastFinding, ProbeOrder, findings_of, groups_of, places_of
 from mqctl.nodes import shell
 from mqctl.progress import counting
 from mqctl.remote_program import command_of
@@ -34,8 +34,8 @@ LINE_BYTES_MAX = 16 * 2**20
 class Heard:
     """The outcome: the matrix of each group, what is wrong, and why hosts could not be asked."""
 
-    groups: list[Group] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
+    groups: list[GroupMatrix] = field(default_factory=list)
+    findings: list[MulticastFinding] = field(default_factory=list)
     unreached: dict[str, CommandError] = field(default_factory=dict)
 
 
@@ -51,9 +51,9 @@ def places(host: Host) -> list[dict[str, Any]]:
     )
 
 
-def probe(world: World, cluster: Cluster, hosts: Sequence[Host], away: Container[str] = ()) -> Heard:
+def probe(world: World, cluster: InventoryCluster, hosts: Sequence[Host], away: Container[str] = ()) -> Heard:
     """Probe all groups between the hosts; those that are away are not tried. Without groups no host is asked."""
-    wanted = Wanted({host.name: places(host) for host in hosts}, is_whole=len(hosts) == len(cluster.hosts))
+    wanted = ProbeOrder({host.name: places(host) for host in hosts}, is_whole=len(hosts) == len(cluster.hosts))
     heard = Heard()
     if not any(wanted.hosts.values()):
         return heard
@@ -73,7 +73,7 @@ def probe(world: World, cluster: Cluster, hosts: Sequence[Host], away: Container
     return heard
 
 
-def _requests(cluster: Cluster, wanted: Wanted) -> dict[str, dict[str, Any]]:
+def _requests(cluster: InventoryCluster, wanted: ProbeOrder) -> dict[str, dict[str, Any]]:
     """What each host is told. The name and the key are those of this run alone."""
     common = {"cluster": cluster.name, "run": secrets.token_hex(8), "key": secrets.token_hex(32)}
     life_s = READY_S + HOST_S * len(wanted.hosts)

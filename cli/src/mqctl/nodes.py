@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from mqctl import inventory
-from mqctl.admin import AdminSession, SocketStream
+from mqctl.admin import AdminClient, SocketStream
 from mqctl.declare import InventoryOptions
 from mqctl.dev import state
 from mqctl.errors import UsageError
@@ -26,7 +26,7 @@ BROKER = "/opt/mq/current/bin/mqbroker"
 
 
 @dataclass(frozen=True, kw_only=True)
-class NodeOptions(InventoryOptions):
+class NodeCommandOptions(InventoryOptions):
     """A command that talks to running brokers, of an inventory or of `mqctl dev`."""
 
     dev: Annotated[bool, typer.Option("--dev", help="The brokers of `mqctl dev` instead of an inventory.")] = False
@@ -50,7 +50,7 @@ class Node:
         return inventory.node_name(self.host, self.instance)
 
 
-def nodes_of(world: World, options: NodeOptions) -> list[Node]:
+def nodes_of(world: World, options: NodeCommandOptions) -> list[Node]:
     """All nodes that the options are about, in the order of the inventory."""
     if options.dev:
         folder = state.folder(world.environ, options.directory)
@@ -58,7 +58,7 @@ def nodes_of(world: World, options: NodeOptions) -> list[Node]:
     return nodes_in(inventory.load(world, options))
 
 
-def nodes_in(cluster: inventory.Cluster) -> list[Node]:
+def nodes_in(cluster: inventory.InventoryCluster) -> list[Node]:
     """All nodes of one cluster."""
     return [Node(host.name, instance, host.access) for host in cluster.hosts for instance in host.instances]
 
@@ -85,12 +85,12 @@ def shell(world: World, access: Access) -> Shell:
     return world.connector.shell(access)
 
 
-def open_admin(world: World, node: Node, answer_time_s: float = 30.0) -> AdminSession:
+def open_admin(world: World, node: Node, answer_time_s: float = 30.0) -> AdminClient:
     """An admin session with a node."""
     if node.access is None:
-        return AdminSession(node.name, SocketStream(node.socket), answer_time_s)
+        return AdminClient(node.name, SocketStream(node.socket), answer_time_s)
     command = [BROKER, "admin", "--stdio", "--instance", node.instance]
-    return AdminSession(node.name, open_stream(shell(world, node.access), command), answer_time_s)
+    return AdminClient(node.name, open_stream(shell(world, node.access), command), answer_time_s)
 
 
 def open_broker_command(world: World, node: Node, words: Sequence[str]) -> CommandStream:

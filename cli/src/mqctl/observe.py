@@ -12,8 +12,8 @@ from typing import Any
 from mqctl.errors import CommandError, Unreachable
 from mqctl.inventory import Host
 from mqctl.nodes import shell
-from mqctl.places import Place
-from mqctl.plan import Account, Filter, Loaded, Seen, SeenInstance
+from mqctl.places import HostPlace
+from mqctl.plan import Account, Loaded, PacketFilter, Seen, SeenInstance
 from mqctl.ssh import shell as remote
 from mqctl.world import World
 
@@ -54,8 +54,8 @@ def seen_of(found: Mapping[str, Any]) -> Seen:
         release=found["release"],
         account=None if found["user"] is None else Account(**found["user"], gid=found["gid"]),
         releases={name: bool(is_complete) for name, is_complete in found["releases"]},
-        filter=Filter(**{**found["filter"], "origin": tuple(found["filter"]["origin"])}),
-        places={path: Place(*one) for path, one in found["places"].items()},
+        filter=PacketFilter(**{**found["filter"], "origin": tuple(found["filter"]["origin"])}),
+        places={path: HostPlace(*one) for path, one in found["places"].items()},
         unit_file=text(found["unit_file"]),
         addresses={card: tuple(some) for card, some in found["addresses"].items()},
         traces={name: tuple(places) for name, places in found["traces"].items()},

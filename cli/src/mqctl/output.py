@@ -60,14 +60,14 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class OutputShape:
     """What the user asked for."""
 
     format: Format = Format.TABLE
     columns: tuple[str, ...] = ()
 
 
-def chosen_columns(rows: Rows, shape: Shape) -> list[Column]:
+def chosen_columns(rows: Rows, shape: OutputShape) -> list[Column]:
     """The columns to show, in the order that the user named them in."""
     if not shape.columns:
         return [one for one in rows.columns if shape.format is not Format.TABLE or not one.wide_only]
@@ -94,7 +94,7 @@ def counted(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
-def write(rows: Rows, shape: Shape, console: Console) -> None:
+def write(rows: Rows, shape: OutputShape, console: Console) -> None:
     """Write all rows to the file of `console`."""
     columns = chosen_columns(rows, shape)
     if shape.format is Format.JSON:

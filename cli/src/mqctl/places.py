@@ -22,7 +22,7 @@ SECRET = "cluster-secret"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class HostPlace:
     """One of them. `kind`: file, folder or link. `content`: SHA-256 of a file, where a link leads; None: any will do.
 
     `is_told`: another line of the plan says where it is missing or what is in it. `is_replaced`: a rollout sets aside
@@ -73,51 +73,51 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def places_of(variables: HostVariables, given: Given) -> dict[str, Place]:
+def places_of(variables: HostVariables, given: Given) -> dict[str, HostPlace]:
     """Path -> what is wanted there."""
     found = {
-        "/opt/mq": Place("folder", is_told=True),
-        "/opt/mq/releases": Place("folder", is_told=True),
-        "/etc/mq": Place("folder"),
-        "/var/lib/mq": Place("folder"),
-        UNIT_FILE: Place("file", mode="0644", is_told=True),
+        "/opt/mq": HostPlace("folder", is_told=True),
+        "/opt/mq/releases": HostPlace("folder", is_told=True),
+        "/etc/mq": HostPlace("folder"),
+        "/var/lib/mq": HostPlace("folder"),
+        UNIT_FILE: HostPlace("file", mode="0644", is_told=True),
     }
     for one in variables.mq_instances:
         found |= _of_instance(one.name, variables, given)
     return found if given.rules is None else found | _of_filter(given.rules)
 
 
-def _of_filter(rules: Rules) -> dict[str, Place]:
+def _of_filter(rules: Rules) -> dict[str, HostPlace]:
     """What was tried and what was confirmed are the same in the end."""
     content = digest(rules.ruleset)
     return {
-        FILTER_PLACE: Place("folder"),
-        f"{FILTER_PLACE}/candidate.nft": Place("file", mode="0644", content=content),
-        f"{FILTER_PLACE}/ruleset.nft": Place("file", mode="0644", content=content),
-        FILTER_UNIT: Place("file", mode="0644", content=digest(rules.unit)),
+        FILTER_PLACE: HostPlace("folder"),
+        f"{FILTER_PLACE}/candidate.nft": HostPlace("file", mode="0644", content=content),
+        f"{FILTER_PLACE}/ruleset.nft": HostPlace("file", mode="0644", content=content),
+        FILTER_UNIT: HostPlace("file", mode="0644", content=digest(rules.unit)),
     }
 
 
-def _of_instance(name: str, variables: HostVariables, given: Given) -> dict[str, Place]:
+def _of_instance(name: str, variables: HostVariables, given: Given) -> dict[str, HostPlace]:
     etc, data, settings = f"/etc/mq/{name}", f"/var/lib/mq/{name}", f"{UNITS}mqbroker@{name}.service.d"
-    ours = Place("file", "mq", "mq", "0600")
+    ours = HostPlace("file", "mq", "mq", "0600")
     found = {
-        etc: Place("folder", group="mq", mode="0750"),
-        f"{etc}/broker.toml": Place("file", group="mq", mode="0640", is_told=True),
-        data: Place("folder", "mq", "mq", "0700"),
-        settings: Place("folder"),
-        f"{settings}/stop-timeout.conf": Place("file", mode="0644", content=digest(stop_timeout(variables))),
+        etc: HostPlace("folder", group="mq", mode="0750"),
+        f"{etc}/broker.toml": HostPlace("file", group="mq", mode="0640", is_told=True),
+        data: HostPlace("folder", "mq", "mq", "0700"),
+        settings: HostPlace("folder"),
+        f"{settings}/stop-timeout.conf": HostPlace("file", mode="0644", content=digest(stop_timeout(variables))),
         **{f"{data}/{one}": replace(ours, is_told=True, is_replaced=one == "users.json") for one in KEPT},
     }
     if variables.mq_broadcast_groups or variables.mq_discovery_groups or variables.mq_cluster_connections:
         content = digest(f"{variables.mq_cluster_secret}\n")
         found[f"{data}/{SECRET}"] = replace(ours, content=content, is_secret=True)
     if given.certificates:
-        found[f"{etc}/tls"] = Place("folder", group="mq", mode="0750", is_told=True)
+        found[f"{etc}/tls"] = HostPlace("folder", group="mq", mode="0750", is_told=True)
         for one in ("server.pem", "ca.pem"):
-            found[f"{etc}/tls/{one}"] = Place("file", group="mq", mode="0640", is_told=True)
+            found[f"{etc}/tls/{one}"] = HostPlace("file", group="mq", mode="0640", is_told=True)
         key = given.keys.get(name)
-        found[f"{etc}/tls/server.key"] = Place("file", group="mq", mode="0640", content=key, is_secret=True)
+        found[f"{etc}/tls/server.key"] = HostPlace("file", group="mq", mode="0640", content=key, is_secret=True)
     return found
 
 
@@ -128,7 +128,7 @@ def stop_timeout(variables: HostVariables) -> str:
     return f"{why}[Service]\nTimeoutStopSec={int(ms) // 1000 + STOP_MARGIN_S}\n"
 
 
-def differences(wanted: Mapping[str, Place], seen: Mapping[str, Place]) -> Iterator[Difference]:
+def differences(wanted: Mapping[str, HostPlace], seen: Mapping[str, HostPlace]) -> Iterator[Difference]:
     """Those that are not as wanted, in the order in which they are wanted. What is below a missing one is left out."""
     absent: list[str] = []
     for path, place in wanted.items():
@@ -144,7 +144,7 @@ def differences(wanted: Mapping[str, Place], seen: Mapping[str, Place]) -> Itera
             yield from _attributes(path, place, found)
 
 
-def _attributes(path: str, wanted: Place, seen: Place) -> Iterator[Difference]:
+def _attributes(path: str, wanted: HostPlace, seen: HostPlace) -> Iterator[Difference]:
     before, after = [], []
     for name in ("owner", "group", "mode"):
         old, new = getattr(seen, name), getattr(wanted, name)
@@ -158,7 +158,7 @@ def _attributes(path: str, wanted: Place, seen: Place) -> Iterator[Difference]:
         yield Difference(path, wanted.kind, "change", " ".join(before), " ".join(after))
 
 
-def strangers(wanted: Mapping[str, Place], seen: Mapping[str, Place]) -> list[str]:
+def strangers(wanted: Mapping[str, HostPlace], seen: Mapping[str, HostPlace]) -> list[str]:
     """What lies in folders where roles write, and is none of theirs; not what is in such a thing."""
     found: list[str] = []
     for path, place in sorted(seen.items()):

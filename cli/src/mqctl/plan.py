@@ -14,12 +14,12 @@ from typing import Any
 
 from mqbroker.base.errors import ConfigFault
 from mqbroker.config import users as broker_users
-from mqbroker.config.compare import Verdict, changes, due
+from mqbroker.config.compare import OptionsVerdict, changes, due
 from mqbroker.config.load import parse
 from mqbroker.config.release_variables import KEPT
 from mqbroker.config.slices import BrokerOptions
 
-from mqctl.places import FILTER_PLACE, FILTER_UNIT, MOVE_AWAY, SECRET, UNIT_FILE, Place, differences
+from mqctl.places import FILTER_PLACE, FILTER_UNIT, MOVE_AWAY, SECRET, UNIT_FILE, HostPlace, differences
 from mqctl.places import digest as digest_of
 
 HASH_CHARACTERS = 16
@@ -29,7 +29,7 @@ BY_HAND = {MOVE_AWAY, "by hand"}
 
 
 @dataclass(frozen=True, slots=True)
-class User:
+class PlannedUser:
     """A user that the inventory wants."""
 
     roles: tuple[str, ...]
@@ -44,13 +44,13 @@ class WantedInstance:
     """
 
     options: str
-    users: Mapping[str, User]
+    users: Mapping[str, PlannedUser]
     certificates: Mapping[str, str | None] = field(default_factory=dict)
     has_all_users: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedHost:
     """A host as the inventory has it. `uid` and `unit_file` are None where any will do.
 
     `releases_kept`: how many there may be, the current one among them.
@@ -60,13 +60,13 @@ class Wanted:
     instances: Mapping[str, WantedInstance]
     uid: int | None = None
     unit_file: str | None = None
-    places: Mapping[str, Place] = field(default_factory=dict)
+    places: Mapping[str, HostPlace] = field(default_factory=dict)
     has_filter: bool = False
     releases_kept: int = KEPT
 
 
 @dataclass(frozen=True, slots=True)
-class Filter:
+class PacketFilter:
     """The packet filter of a host. `origin`: where mqctl comes from, as ssh says it.
 
     `loaded`: rules in force; `meant`: what those in the file come to when they are; None where there are none.
@@ -144,8 +144,8 @@ class Seen:
     running: tuple[str, ...] = ()
     releases: Mapping[str, bool] = field(default_factory=dict)
     release_faults: tuple[str, ...] = ()
-    places: Mapping[str, Place] = field(default_factory=dict)
-    filter: Filter = Filter()
+    places: Mapping[str, HostPlace] = field(default_factory=dict)
+    filter: PacketFilter = PacketFilter()
     instances: Mapping[str, SeenInstance] = field(default_factory=dict)
 
 
@@ -163,7 +163,7 @@ class Change:
     needs: str = "none"
 
 
-def diff_host(host: str, wanted: Wanted, seen: Seen) -> list[Change]:
+def diff_host(host: str, wanted: WantedHost, seen: Seen) -> list[Change]:
     """Every change that a rollout would make on one host, in the order in which it makes them."""
     is_running = {name: one.active in ACTIVE for name, one in seen.instances.items()}
     found = [*_host_changes(host, wanted, seen), *_all_instances(host, wanted, seen), *_filter(host, wanted, seen)]
@@ -176,7 +176,7 @@ def diff_host(host: str, wanted: Wanted, seen: Seen) -> list[Change]:
     ]
 
 
-def _host_changes(host: str, wanted: Wanted, seen: Seen) -> Iterator[Change]:
+def _host_changes(host: str, wanted: WantedHost, seen: Seen) -> Iterator[Change]:
     yield from _account(host, wanted, seen.account)
     if seen.release != wanted.release:
         yield Change(host, "", "release", _action(seen.release), seen.release or "", wanted.release, "restart")
@@ -201,14 +201,14 @@ def _host_changes(host: str, wanted: Wanted, seen: Seen) -> Iterator[Change]:
             yield Change(host, "", f"{one.kind} {one.path}", one.action, one.before, one.after, needs)
 
 
-def _is_news(path: str, wanted: Wanted, seen: Seen) -> bool:
+def _is_news(path: str, wanted: WantedHost, seen: Seen) -> bool:
     """Whether a process has taken this file with another content: not where it was changed behind its back alone."""
     meant = wanted.places[path].content
     processes = [one.loaded.files for one in seen.instances.values() if one.loaded is not None]
     return meant is not None and any(files.get(path, meant) != meant for files in processes)
 
 
-def _filter(host: str, wanted: Wanted, seen: Seen) -> Iterator[Change]:
+def _filter(host: str, wanted: WantedHost, seen: Seen) -> Iterator[Change]:
     """Rules can change without a file, and files without the rules."""
     found = seen.filter
     if not wanted.has_filter:
@@ -225,7 +225,7 @@ def _filter(host: str, wanted: Wanted, seen: Seen) -> Iterator[Change]:
         yield Change(host, "", "unit of the packet filter", "start", found.active, "active")
 
 
-def _account(host: str, wanted: Wanted, seen: Account | None) -> Iterator[Change]:
+def _account(host: str, wanted: WantedHost, seen: Account | None) -> Iterator[Change]:
     what, uid = "system user mq", wanted.uid
     if seen is None:
         yield Change(host, "", what, "create", after="" if uid is None else f"uid {uid}")
@@ -241,7 +241,7 @@ def _account(host: str, wanted: Wanted, seen: Account | None) -> Iterator[Change
             yield Change(host, "", what, "change", f"{name} {old}", f"{name} {new}")
 
 
-def _all_instances(host: str, wanted: Wanted, seen: Seen) -> Iterator[Change]:
+def _all_instances(host: str, wanted: WantedHost, seen: Seen) -> Iterator[Change]:
     for name, instance in wanted.instances.items():
         found = seen.instances.get(name, SeenInstance())
         yield from _instance_changes(host, name, instance, found)
@@ -303,7 +303,7 @@ def _option_changes(host: str, name: str, wanted: str, seen: str | None) -> Iter
     if not found and skeleton(seen) != skeleton(wanted):
         yield Change(host, name, "text of broker.toml", "replace", short_hash(seen))
     for one in found:
-        needs = "none" if one.needs is Verdict.NONE else one.needs.value
+        needs = "none" if one.needs is OptionsVerdict.NONE else one.needs.value
         action = "add" if one.old is None else "remove" if one.new is None else "change"
         yield Change(host, name, f"option {one.path}", action, shown(one.old), shown(one.new), needs)
 
@@ -338,21 +338,21 @@ def _certificate_changes(
         yield Change(host, name, f"certificate {file}", "remove", short(seen[file]))
 
 
-def _unused_tls(host: str, name: str, wanted: Wanted, seen: Seen) -> Iterator[Change]:
+def _unused_tls(host: str, name: str, wanted: WantedHost, seen: Seen) -> Iterator[Change]:
     """The folder goes with all that is in it."""
     folder = f"/etc/mq/{name}/tls"
     if folder in seen.places and folder not in wanted.places:
         yield Change(host, name, f"folder {folder}", "remove")
 
 
-def _unused_secret(host: str, name: str, wanted: Wanted, seen: Seen) -> Iterator[Change]:
+def _unused_secret(host: str, name: str, wanted: WantedHost, seen: Seen) -> Iterator[Change]:
     """Where nodes neither find others nor are found."""
     path = f"/var/lib/mq/{name}/{SECRET}"
     if path in seen.places and path not in wanted.places:
         yield Change(host, name, f"file {path}", "remove")
 
 
-def _stale_files(host: str, name: str, wanted: Wanted, seen: SeenInstance, loaded: Loaded) -> Iterator[Change]:
+def _stale_files(host: str, name: str, wanted: WantedHost, seen: SeenInstance, loaded: Loaded) -> Iterator[Change]:
     """On disk as they are to be, and not in the process. One that is still to be written has a line of its own."""
     users, folder = f"/var/lib/mq/{name}/users.json", f"/etc/mq/{name}/tls/"
     certificates = {f"{folder}{file}": one for file, one in wanted.instances[name].certificates.items()}

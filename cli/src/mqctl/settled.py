@@ -21,7 +21,7 @@ from mqbroker.config.inventory import host_variables
 from mqctl.bundle.manifest import Manifest
 from mqctl.errors import CommandError
 from mqctl.fanout import on_each
-from mqctl.inventory import Cluster, Host
+from mqctl.inventory import Host, InventoryCluster
 from mqctl.nodes import shell
 from mqctl.ssh import shell as remote
 from mqctl.world import World
@@ -31,7 +31,7 @@ TIME_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class RolloutInputs:
     """What a rollout of any host is made from: the bundle, a digest of the collection, further files."""
 
     manifest: Manifest
@@ -39,7 +39,7 @@ class Made:
     files: Sequence[Path] = ()
 
 
-def inputs_of(cluster: Cluster, host: Host, made: Made) -> str:
+def inputs_of(cluster: InventoryCluster, host: Host, made: RolloutInputs) -> str:
     """A digest of all that a rollout of the host is made from: inventory, bundle, collection, and further files.
 
     The variables of all members count, since roles look at them. It holds no secret that can be guessed: the key is

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from mqctl.ssh.variables import Access
 
 
-class Connector(Protocol):
+class ShellConnector(Protocol):
     """Opens shells on hosts."""
 
     def shell(self, access: Access) -> Shell:
@@ -51,7 +51,7 @@ class World:
     sleep_s: Callable[[float], None] = time.sleep
     is_interactive: bool = False
     verbosity: int = 0
-    connector: Connector | None = field(default=None)
+    connector: ShellConnector | None = field(default=None)
 
     def note(self, text: str) -> None:
         """One line for people, on standard error."""

@@ -18,7 +18,7 @@ from mqctl.errors import UsageError
 from mqctl.exits import Exit
 from mqctl.inventory import choose, load_all
 from mqctl.main import COMMANDS, execute, make_app, wanted
-from mqctl.output import Format, Shape
+from mqctl.output import Format, OutputShape
 from mqctl.world import real_world
 from rich.console import Console
 
@@ -216,6 +216,6 @@ def test_what_is_hardly_meant_is_a_warning_and_holds_up_nobody(place: Path, caps
     world = real_world()
     plan = Plan("main", [], {}, [], doubts=doubts_in(choose(load_all(world, options), "")))
     out = io.StringIO()
-    show(world, plan, Shape(Format.JSON), Console(file=out))
+    show(world, plan, OutputShape(Format.JSON), Console(file=out))
     assert json.loads(out.getvalue())["doubts"] == [doubt]
     assert f"warning: {doubt['path']} {doubt['why']}\n" in capsys.readouterr().err

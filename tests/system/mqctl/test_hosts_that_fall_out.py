@@ -22,8 +22,8 @@ import yaml
 from mqctl.bundle.manifest import describe, parse_target
 from mqctl.commands.rollout import MARK, report
 from mqctl.exits import Exit
-from mqctl.inventory import Cluster, Host
-from mqctl.output import Format, Shape, data_console
+from mqctl.inventory import Host, InventoryCluster
+from mqctl.output import Format, OutputShape, data_console
 from mqctl.playbook.events import RunState
 from mqctl.playbook.run import Play, run_play, verdict
 from mqctl.world import World
@@ -104,7 +104,7 @@ class Site:
         inventory.write_text(json.dumps({"all": {"vars": common, "hosts": dict(hosts)}}))
         for old in self.folder.glob("*.log"):
             old.unlink()
-        cluster = Cluster(
+        cluster = InventoryCluster(
             "main", tuple(Host(name, "main", common | dict(own), {}) for name, own in hosts.items()), (inventory,)
         )
         play = Play("rollout", variables, is_check=True, mark=MARK)
@@ -221,7 +221,7 @@ def test_a_failure_while_hosts_are_prepared_stops_all_of_them(site: Site) -> Non
     assert "broker: Make the identities" not in state.hosts["mq2"].changes
     assert verdict(state) is Exit.FAILED
     site.out.truncate(0)
-    report(site.world, state, Shape(Format.JSON))
+    report(site.world, state, OutputShape(Format.JSON))
     rows = json.loads(site.out.getvalue().lstrip("\0"))["rows"]
     assert [row["state"] for row in rows] == ["failed", "stopped"]
     assert "release: Copy the bundle" in rows[1]["changes"]

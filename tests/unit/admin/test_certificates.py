@@ -12,7 +12,7 @@ from hypothesis import strategies as some
 from mqbroker.admin.certificates import Warnings, level_of, lives_in
 from mqbroker.base.notice import Level
 from mqbroker.config.lifetimes import DAY_S
-from mqbroker.node.values.inputs import Ending
+from mqbroker.node.values.inputs import CertificateExpiry
 
 NOW_S = 1_800_000_000
 UTC_TIME, GENERALIZED_TIME = 0x17, 0x18
@@ -111,16 +111,16 @@ def test_levels_of_a_short_life_go_by_what_part_of_it_is_left(life_days: int) ->
     assert list(looked.values()) == [None, None, Level.WARNING, Level.WARNING, Level.ERROR, Level.ERROR, Level.ERROR]
 
 
-def life(days: int, left_s: int, listener: str = "clients") -> Ending:
+def life(days: int, left_s: int, listener: str = "clients") -> CertificateExpiry:
     end_s = NOW_S + left_s
-    return Ending(listener, "tls-certificate-file", "/c.pem", end_s - days * DAY_S, end_s)
+    return CertificateExpiry(listener, "tls-certificate-file", "/c.pem", end_s - days * DAY_S, end_s)
 
 
 def test_what_ended_before_it_began_has_ended() -> None:
     assert level_of(life(-10, -1), NOW_S) is Level.ERROR
 
 
-def ending(days: int, listener: str = "clients") -> Ending:
+def ending(days: int, listener: str = "clients") -> CertificateExpiry:
     return life(365, days * DAY_S, listener)
 
 

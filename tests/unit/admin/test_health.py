@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 from mqbroker.admin import health
-from mqbroker.admin.health import CHECKS, Space, Surroundings, readiness, space_free_bytes_min
+from mqbroker.admin.health import CHECKS, DiskSpace, Surroundings, readiness, space_free_bytes_min
 from mqbroker.config.options import defaults
 from mqbroker.node.values import inputs as given
 
 from tests.support.stage import Stage, options_with
 
 NODE = health.of_node(Stage().broker)
-AROUND = Surroundings(True, 0, Space(1 << 40, 1 << 39), 1 << 30, {"clients": "", "cluster": ""})
+AROUND = Surroundings(True, 0, DiskSpace(1 << 40, 1 << 39), 1 << 30, {"clients": "", "cluster": ""})
 
 
 @pytest.mark.parametrize("name", CHECKS)
@@ -28,7 +28,7 @@ def test_all_is_well(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "node", "around", "word"),
     [
-        ("disk-space", {}, {"space": Space(1 << 40, (1 << 30) - 1)}, "make room"),
+        ("disk-space", {}, {"space": DiskSpace(1 << 40, (1 << 30) - 1)}, "make room"),
         ("journal", {}, {"is_disk_alive": False}, "see the log"),
         ("listeners", {}, {"listeners": {"clients": "", "cluster": "closed"}}, "cluster (closed)"),
         ("memory", {"has_room": False, "holds_back": True}, {}, "limits.global-max-size-bytes"),
@@ -56,8 +56,8 @@ def test_room_on_the_disk_follows_the_options() -> None:
 
 
 def test_a_file_system_that_says_nothing_counts_as_full() -> None:
-    assert Space(0, 0).used_share == 1
-    assert Space(100, 25).used_share == 0.75
+    assert DiskSpace(0, 0).used_share == 1
+    assert DiskSpace(100, 25).used_share == 0.75
 
 
 @pytest.mark.parametrize("policy", ["BLOCK", "PAGE"])

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from mqbroker import __version__
 from mqbroker.admin import metrics
-from mqbroker.admin.health import Space
+from mqbroker.admin.health import DiskSpace
 from mqbroker.admin.metrics import FAMILIES, Measured, Values
 from mqbroker.base.histogram import Histogram
 from mqbroker.base.native import NATIVE
@@ -23,10 +23,10 @@ from tests.support.stage import Stage, options_with
 
 GO = frames.anonymous() + frames.opened() + frames.begun(incoming_window=1 << 30)
 ENDINGS = (
-    given.Ending("clients", "tls-certificate-file", "/c.pem", 0, 1_900_000_000),
-    given.Ending("clients", "tls-client-ca-file", "/ca.pem", 0, 2_000_000_000),
+    given.CertificateExpiry("clients", "tls-certificate-file", "/c.pem", 0, 1_900_000_000),
+    given.CertificateExpiry("clients", "tls-client-ca-file", "/ca.pem", 0, 2_000_000_000),
 )
-AROUND = Measured(5, 3, 1000, Histogram((0.1, 1.0)), 7, 2_000_000_000, 11, 12, Space(1000, 250))
+AROUND = Measured(5, 3, 1000, Histogram((0.1, 1.0)), 7, 2_000_000_000, 11, 12, DiskSpace(1000, 250))
 
 
 def values_of(stage: Stage, *, per_object: bool = False) -> Values:

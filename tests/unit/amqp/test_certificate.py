@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from mqbroker.amqp.certificate import Certificate, Identity, identity_in
+from mqbroker.amqp.certificate import Certificate, CertificateIdentity, identity_in
 
 COMMON, ALTERNATIVE = "common-name", "subject-alternative-name"
 
@@ -18,7 +18,7 @@ COMMON, ALTERNATIVE = "common-name", "subject-alternative-name"
     ],
 )
 def test_exactly_one_name_of_the_chosen_kind_is_the_user(certificate: Certificate, user_from: str, user: str) -> None:
-    assert identity_in(certificate, user_from) == Identity(user)
+    assert identity_in(certificate, user_from) == CertificateIdentity(user)
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,20 @@ from typing import Any
 
 import pytest
 from mqbroker.amqp import states
+from mqbroker.amqp.states import ConnectionState, LinkState, SessionState
 from mqbroker.base.errors import Bug, PeerFault, Scope
 
 TABLES: list[tuple[str, type[Enum], type[Enum], dict[Any, Any], Callable[[Any, Any], Any], Scope]] = [
-    ("connection", states.Conn, states.ConnEvent, states.CONN_NEXT, states.next_conn, Scope.CONNECTION),
-    ("session", states.Sess, states.SessEvent, states.SESS_NEXT, states.next_sess, Scope.CONNECTION),
-    ("link", states.Link, states.LinkEvent, states.LINK_NEXT, states.next_link, Scope.SESSION),
+    (
+        "connection",
+        states.ConnectionState,
+        states.ConnectionStateEvent,
+        states.CONN_NEXT,
+        states.next_conn,
+        Scope.CONNECTION,
+    ),
+    ("session", states.SessionState, states.SessionStateEvent, states.SESS_NEXT, states.next_sess, Scope.CONNECTION),
+    ("link", states.LinkState, states.LinkStateEvent, states.LINK_NEXT, states.next_link, Scope.SESSION),
 ]
 PAIRS = [
     pytest.param(table, step, scope, state, event, id=f"{name}: {event.value} in {state.value}")
@@ -44,7 +52,8 @@ def test_every_event_says_whose_it_is(row: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("row", "start"), list(zip(TABLES, [states.Conn.START, states.Sess.UNMAPPED, states.Link.DETACHED], strict=True)),
+    ("row", "start"),
+    list(zip(TABLES, (ConnectionState.START, SessionState.UNMAPPED, LinkState.DETACHED), strict=True)),
     ids=[row[0] for row in TABLES],
 )  # fmt: skip
 def test_every_state_can_be_reached_and_left(row: Any, start: Enum) -> None:
@@ -54,11 +63,11 @@ def test_every_state_can_be_reached_and_left(row: Any, start: Enum) -> None:
         reached |= more
     assert reached == set(kinds)
     ends = set(kinds) - {state for state, _ in table}
-    assert ends <= {states.Conn.END}
+    assert ends <= {states.ConnectionState.END}
 
 
-@pytest.mark.parametrize("state", states.Conn)
-def test_frames_are_for_open_connections_only(state: states.Conn) -> None:
-    is_fine = (state, states.ConnEvent.GOT_FRAME) in states.CONN_NEXT
+@pytest.mark.parametrize("state", states.ConnectionState)
+def test_frames_are_for_open_connections_only(state: states.ConnectionState) -> None:
+    is_fine = (state, states.ConnectionStateEvent.GOT_FRAME) in states.CONN_NEXT
     names = ("OPENED", "OPEN_RCVD", "CLOSE_SENT", "DISCARDING")
     assert is_fine == (state.name in names)

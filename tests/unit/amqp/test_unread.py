@@ -40,7 +40,7 @@ class Counted(bytes):
 
 def opened() -> Connection:
     """A server's end with a session, and a link that has little credit."""
-    server = sasl.Server(("ANONYMOUS",), {}, bytes(32))
+    server = sasl.SaslServer(("ANONYMOUS",), {}, bytes(32))
     connection = Connection(ConnectionLimits(65536, 65536, 60_000, 64, 1024, 1 << 30), server=server)
     connection.is_gradual = True
 

@@ -15,7 +15,7 @@ def test_a_filter_that_is_no_selector_is_found_before_a_reload_by_a_signal_too(t
     assert callable(read)
     file = tmp_path / "broker.toml"
     file.write_text(DIVERT.format("color ="))
-    with pytest.raises(source.Unusable) as found:
+    with pytest.raises(source.UnusableOptions) as found:
         read(file, file.read_text())
     assert [fault.path for fault in found.value.faults] == ["diverts.0.filter"]
     file.write_text(DIVERT.format("color = 'red'"))

@@ -7,7 +7,7 @@ from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 from mqbroker.base import native
-from mqbroker.node.broker.broker import broker
+from mqbroker.node.broker import broker
 
 
 def test_the_mark_says_what_the_core_was_loaded_from() -> None:

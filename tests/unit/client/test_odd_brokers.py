@@ -51,7 +51,7 @@ class Odd:
         target = parse_uri(uri)
         settings = replace(target.settings, container_id="app")
         self.machine = Machine(settings, Places(target.endpoints, first_element, settings))
-        self.broker = Connection(LIMITS, server=sasl.Server(("ANONYMOUS",), {}, b"e" * 32))
+        self.broker = Connection(LIMITS, server=sasl.SaslServer(("ANONYMOUS",), {}, b"e" * 32))
         self.links: dict[str, Any] = {}
         self.got: list[Any] = []
         self.effects: list[effects.Effect] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from mqbroker.amqp.redirect import Place, failover_servers, place_of
+from mqbroker.amqp.redirect import RedirectPlace, failover_servers, place_of
 from mqbroker.client.errors import UriFault
 from mqbroker.client.options import Settings
 from mqbroker.client.places import REDIRECTS_MAX, Places
@@ -122,9 +122,9 @@ def test_redirects_are_next_and_end() -> None:
     found = places(A)
     found.begin_round()
     assert found.next() == A
-    assert found.redirect(Place("z", 9), False)
+    assert found.redirect(RedirectPlace("z", 9), False)
     assert found.next() == Endpoint("z", 9)
-    assert [found.redirect(Place("z", 9), False) for _ in range(REDIRECTS_MAX)][-1] is False
+    assert [found.redirect(RedirectPlace("z", 9), False) for _ in range(REDIRECTS_MAX)][-1] is False
 
 
 def test_delays_grow_to_their_bound() -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from mqbroker.base.notice import Notice as Logged
+from mqbroker.base.notice import Notice
 from mqbroker.cluster import notices as n
-from mqbroker.cluster.address_match import AddressMatch
+from mqbroker.cluster.address_match import AddressPrefixes
 from mqbroker.cluster.remote_table import Around, RemoteTable, counts_of
 from mqbroker.core.cluster.remote_binding import RemoteBinding
 
@@ -21,7 +21,7 @@ def short(cluster_name: str) -> str:
     return f"{cluster_name[:-36]}@{name_of(cluster_name[-36:])}"
 
 
-def line(notice: n.Notice | None) -> str:
+def line(notice: n.ClusterNotice | None) -> str:
     """A notice as a line of a conversation."""
     match notice:
         case n.Member():
@@ -85,10 +85,10 @@ class Hearer:
 
     def __init__(self, node_id: str = A, max_hops: int = 1, address: str = "") -> None:
         self.routing = Routing()
-        self.logged: list[Logged] = []
+        self.logged: list[Notice] = []
         self.now_ns = 0
         self.around = Around(
-            node_id, max_hops, AddressMatch(address), self.routing, self.logged.append, lambda: self.now_ns
+            node_id, max_hops, AddressPrefixes(address), self.routing, self.logged.append, lambda: self.now_ns
         )
 
     def table(self, neighbour: str = B) -> RemoteTable:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mqbroker.cluster.address_match import AddressMatch, is_internal
+from mqbroker.cluster.address_match import AddressPrefixes, is_internal
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ from mqbroker.cluster.address_match import AddressMatch, is_internal
     ],
 )
 def test_matches(option: str, address: str, is_so: bool) -> None:
-    assert AddressMatch(option).matches(address) is is_so
+    assert AddressPrefixes(option).matches(address) is is_so
 
 
 def test_internal_names() -> None:
@@ -54,4 +54,4 @@ def test_exclusions_win_over_inclusions(items: list[str], address: str) -> None:
     included = [item for item in stripped if item and not item.startswith("!")]
     is_out = any(item and address.startswith(item) for item in excluded) or address.startswith("$.")
     is_in = not included or any(address.startswith(item) for item in included)
-    assert AddressMatch(",".join(items)).matches(address) is (is_in and not is_out)
+    assert AddressPrefixes(",".join(items)).matches(address) is (is_in and not is_out)

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mqbroker.base.notice import Notice as Logged
+from mqbroker.base.notice import Notice
 from mqbroker.cluster import announcer as announcing
 from mqbroker.cluster import notices as n
-from mqbroker.cluster.address_match import AddressMatch
+from mqbroker.cluster.address_match import AddressPrefixes
 from mqbroker.cluster.announcer import Announcer, Subscriber
 from mqbroker.cluster.fields import Connector
 from mqbroker.core.cluster.remote_binding import RemoteBinding
@@ -29,7 +29,7 @@ class Teller:
     """Node B, with what it logs and how often it has woken its subscribers."""
 
     def __init__(self) -> None:
-        self.logged: list[Logged] = []
+        self.logged: list[Notice] = []
         self.woken = 0
         self.announcer = Announcer(B, lambda: MEMBERS, self.logged.append)
 
@@ -37,7 +37,7 @@ class Teller:
         self.woken += 1
 
     def subscribe(self, node_id: str = A, max_hops: int = 1, address: str = "") -> Subscriber:
-        return self.announcer.subscribe(node_id, max_hops, AddressMatch(address), self.wake)
+        return self.announcer.subscribe(node_id, max_hops, AddressPrefixes(address), self.wake)
 
     def live(self, **wish: Any) -> Subscriber:
         """One that has taken everything."""

@@ -6,18 +6,26 @@ from itertools import product
 
 import pytest
 from mqbroker.base.errors import PeerFault, Scope
-from mqbroker.cluster.hearing import NEXT, Event, State, after
+from mqbroker.cluster.hearing import NEXT, TableEvent, TableState, after
 
 EXPECTED = {
-    State.UNSYNCED: {Event.RESET: State.RESETTING, Event.CHANGE: State.UNSYNCED, Event.COMPLETE: State.UNSYNCED},
-    State.RESETTING: {Event.RESET: State.RESETTING, Event.CHANGE: State.RESETTING, Event.COMPLETE: State.LIVE},
-    State.LIVE: {Event.RESET: State.RESETTING, Event.CHANGE: State.LIVE},
+    TableState.UNSYNCED: {
+        TableEvent.RESET: TableState.RESETTING,
+        TableEvent.CHANGE: TableState.UNSYNCED,
+        TableEvent.COMPLETE: TableState.UNSYNCED,
+    },
+    TableState.RESETTING: {
+        TableEvent.RESET: TableState.RESETTING,
+        TableEvent.CHANGE: TableState.RESETTING,
+        TableEvent.COMPLETE: TableState.LIVE,
+    },
+    TableState.LIVE: {TableEvent.RESET: TableState.RESETTING, TableEvent.CHANGE: TableState.LIVE},
 }
 
 
-@pytest.mark.parametrize(("state", "event"), list(product(State, Event)))
-def test_every_pair(state: State, event: Event) -> None:
-    expected = State.UNSYNCED if event is Event.LOST else EXPECTED[state].get(event)
+@pytest.mark.parametrize(("state", "event"), list(product(TableState, TableEvent)))
+def test_every_pair(state: TableState, event: TableEvent) -> None:
+    expected = TableState.UNSYNCED if event is TableEvent.LOST else EXPECTED[state].get(event)
     if expected is not None:
         assert after(state, event) is expected
         return

@@ -7,7 +7,7 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 from mqbroker.cluster import notices as n
-from mqbroker.cluster.address_match import AddressMatch
+from mqbroker.cluster.address_match import AddressPrefixes
 from mqbroker.cluster.announcer import Announcer, Subscriber
 from mqbroker.cluster.remote_table import Around, RemoteTable, counts_of
 from mqbroker.core.cluster.remote_binding import RemoteBinding
@@ -27,7 +27,7 @@ class Node:
         self.max_hops = max_hops
         self.routing = Routing()
         self.announcer = Announcer(IDS[name], list, lambda _logged: None)
-        self.around = Around(IDS[name], max_hops, AddressMatch(""), self, lambda _logged: None, lambda: 0)
+        self.around = Around(IDS[name], max_hops, AddressPrefixes(""), self, lambda _logged: None, lambda: 0)
         self.tables: dict[str, RemoteTable] = {}  # by neighbour
         self.subscribers: dict[str, Subscriber] = {}
         self.announcer.queue_added(name, name, "anycast", "")
@@ -49,7 +49,7 @@ class Node:
         if other.name not in self.tables:
             self.tables[other.name] = RemoteTable(self.around, IDS[other.name])
         other.subscribers[self.name] = other.announcer.subscribe(
-            IDS[self.name], self.max_hops, AddressMatch(""), lambda: None
+            IDS[self.name], self.max_hops, AddressPrefixes(""), lambda: None
         )
 
     def disconnect(self, other: Node, *, is_given_up: bool) -> None:

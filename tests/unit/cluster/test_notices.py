@@ -15,7 +15,7 @@ from mqbroker.cluster.notices import decode, encode
 
 NODE = "00000002-0000-4000-8000-000000000000"
 OWN = Connector("own", "amqps", "mq2.example.org", 5673)
-ALL: list[tuple[n.Notice, str]] = [
+ALL: list[tuple[n.ClusterNotice, str]] = [
     (
         n.Member(NODE, "0" * 32, "mq2", (OWN,), n.Version(7, 1)),
         f'{{"kind":"member","node_id":"{NODE}","boot_id":"{"0" * 32}","name":"mq2","connectors":[{{"name":"own",'
@@ -66,13 +66,13 @@ ALL: list[tuple[n.Notice, str]] = [
 
 
 @pytest.mark.parametrize(("notice", "text"), ALL)
-def test_form(notice: n.Notice, text: str) -> None:
+def test_form(notice: n.ClusterNotice, text: str) -> None:
     assert encode(notice).decode() == text
     assert decode(text.encode()) == notice
 
 
 def test_every_kind_is_told_and_heard() -> None:
-    assert {type(notice) for notice, _ in ALL} == set(get_args(n.Notice)) == set(n.KINDS)
+    assert {type(notice) for notice, _ in ALL} == set(get_args(n.ClusterNotice)) == set(n.KINDS)
 
 
 texts = st.text(max_size=20)
@@ -95,7 +95,7 @@ versions = st.builds(n.Version, st.integers(0, n.VERSION_MAX), st.integers(0, n.
                   st.integers(0, n.DISTANCE_MAX)),
     )
 )  # fmt: skip
-def test_what_is_encoded_comes_back(notice: n.Notice) -> None:
+def test_what_is_encoded_comes_back(notice: n.ClusterNotice) -> None:
     assert decode(encode(notice)) == notice
 
 
@@ -108,7 +108,7 @@ def test_keys_that_are_not_known_are_passed_over() -> None:
     assert decode(b'{"kind":"reset","zone":"a"}') == n.Reset()
 
 
-CHANGES: list[tuple[n.Notice, dict[str, Any]]] = [
+CHANGES: list[tuple[n.ClusterNotice, dict[str, Any]]] = [
     (ALL[-1][0], {"act": "other"}), (ALL[-1][0], {"to": "mq2"}), (ALL[-1][0], {"distance": n.DISTANCE_MAX + 1}),
     (ALL[-2][0], {"cluster_name": "orders"}), (ALL[0][0], {"grouping": "BOTH"}),
     (ALL[0][0], {"clients": [5]}), (ALL[0][0], {"clients": None}), (ALL[0][0], {"clients": [{}] * 9}),
@@ -123,7 +123,7 @@ CHANGES: list[tuple[n.Notice, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("notice", "change"), CHANGES)
-def test_what_is_malformed_is_the_fault_of_the_link(notice: n.Notice, change: dict[str, Any]) -> None:
+def test_what_is_malformed_is_the_fault_of_the_link(notice: n.ClusterNotice, change: dict[str, Any]) -> None:
     row = json.loads(encode(notice)) | change
     with pytest.raises(PeerFault, match="a notice of the cluster is malformed: ") as found:
         decode(json.dumps(row).encode())

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from mqbroker.base.errors import PeerFault, Scope
 from mqbroker.cluster import notices as n
 from mqbroker.cluster import remote_table
-from mqbroker.cluster.hearing import State
+from mqbroker.cluster.hearing import TableState
 from mqbroker.cluster.remote_table import BindingNotice, PassedOver, RemoteTable
 
 from tests.unit.cluster.neighbours import A, B, C, D, E, Hearer
@@ -68,7 +68,7 @@ def test_a_neighbour_tells_of_everything_and_then_of_changes() -> None:
         "remove q@b",
         "add s@b via b distance 1 up",
     ]
-    assert (table.state, hearer.logged) == (State.LIVE, [])
+    assert (table.state, hearer.logged) == (TableState.LIVE, [])
 
 
 def test_a_queue_is_deleted_where_its_owner_says_so_and_else_only_forgotten() -> None:
@@ -107,7 +107,7 @@ def test_what_comes_before_reset_counts_for_nothing() -> None:
     hearer = Hearer()
     table = hearer.table()
     tell(table, added(), created(), removed(), COMPLETE)
-    assert (hearer.routing.taken(), table.state) == ([], State.UNSYNCED)
+    assert (hearer.routing.taken(), table.state) == ([], TableState.UNSYNCED)
 
 
 def test_what_is_not_told_again_ends_and_the_rest_stays_the_same() -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import itertools
 
-from mqbroker.cluster.rivals import Start, yields
+from mqbroker.cluster.rivals import ProcessStart, yields
 
-STARTS = [Start(at_ms, boot_id) for at_ms in (0, 1, 2, 1_700_000_000_000) for boot_id in ("a" * 32, "b" * 32)]
+STARTS = [ProcessStart(at_ms, boot_id) for at_ms in (0, 1, 2, 1_700_000_000_000) for boot_id in ("a" * 32, "b" * 32)]
 
 
 def test_of_two_starts_exactly_one_yields_and_none_to_itself() -> None:
@@ -15,9 +15,9 @@ def test_of_two_starts_exactly_one_yields_and_none_to_itself() -> None:
 
 
 def test_the_later_one_yields() -> None:
-    early, late = Start(1000, "f" * 32), Start(1001, "0" * 32)
+    early, late = ProcessStart(1000, "f" * 32), ProcessStart(1001, "0" * 32)
     assert (yields(early, late), yields(late, early)) == (False, True)
 
 
 def test_who_does_not_say_when_it_was_started_stays() -> None:
-    assert yields(Start(1, "0" * 32), Start(0, "f" * 32))
+    assert yields(ProcessStart(1, "0" * 32), ProcessStart(0, "f" * 32))

@@ -12,7 +12,7 @@ from mqbroker.base.notice import Level
 from mqbroker.cluster import topology as t
 from mqbroker.cluster.fields import Connector
 from mqbroker.cluster.notices import VERSION_MAX, Member, MemberGone, Version
-from mqbroker.cluster.topology import Change, Kind, Topology, logged
+from mqbroker.cluster.topology import Topology, TopologyChange, TopologyChangeKind, logged
 
 from tests.unit.cluster.neighbours import A, B, C
 
@@ -29,7 +29,7 @@ def topology(*heard: Member | MemberGone) -> Topology:
     return made
 
 
-def kind_of(change: Change | None) -> Kind | None:
+def kind_of(change: TopologyChange | None) -> TopologyChangeKind | None:
     return None if change is None else change.kind
 
 
@@ -38,7 +38,7 @@ def kind_of(change: Change | None) -> Kind | None:
 
 def test_who_is_heard_of_for_the_first_time_is_added_and_spread() -> None:
     made = topology()
-    assert made.hear(OTHER) == Change(Kind.ADDED, OTHER, OTHER)
+    assert made.hear(OTHER) == TopologyChange(TopologyChangeKind.ADDED, OTHER, OTHER)
     assert (made.members, made.others, made.get(B), made.get(C)) == ([OWN, OTHER], [OTHER], OTHER, None)
     assert made.hear(OTHER) is None
 
@@ -46,12 +46,12 @@ def test_who_is_heard_of_for_the_first_time_is_added_and_spread() -> None:
 # (version, is another process, connectors) of what is said; then the kind, and the connectors from then on.
 NEWER, SAME, OLDER = Version(5, 4), Version(5, 3), Version(4, 9)
 SAID = [
-    (NEWER, False, HERE, Kind.REFRESHED, HERE),
-    (NEWER, False, THERE, Kind.CHANGED, THERE),
-    (NEWER, False, (), Kind.REFRESHED, HERE),
-    (NEWER, True, HERE, Kind.RESTARTED, HERE),
-    (NEWER, True, THERE, Kind.RESTARTED, THERE),
-    (NEWER, True, (), Kind.RESTARTED, ()),
+    (NEWER, False, HERE, TopologyChangeKind.REFRESHED, HERE),
+    (NEWER, False, THERE, TopologyChangeKind.CHANGED, THERE),
+    (NEWER, False, (), TopologyChangeKind.REFRESHED, HERE),
+    (NEWER, True, HERE, TopologyChangeKind.RESTARTED, HERE),
+    (NEWER, True, THERE, TopologyChangeKind.RESTARTED, THERE),
+    (NEWER, True, (), TopologyChangeKind.RESTARTED, ()),
     *[(*said, None, HERE) for said in product((SAME, OLDER), (False, True), (HERE, THERE, ()))],
 ]
 
@@ -61,7 +61,7 @@ def test_what_is_newer_wins(
     version: Version,
     is_other: bool,
     connectors: tuple[Connector, ...],
-    kind: Kind | None,
+    kind: TopologyChangeKind | None,
     after: tuple[Connector, ...],
 ) -> None:
     made = topology(OTHER)
@@ -78,7 +78,7 @@ def test_what_is_newer_wins(
 def test_how_to_reach_a_node_is_filled_in_whatever_the_version(version: Version, is_filled: bool) -> None:
     made = topology(replace(OTHER, connectors=()))
     change = made.hear(replace(OTHER, version=version))
-    assert (kind_of(change), made.others[0].connectors == HERE) == (Kind.CHANGED, is_filled)
+    assert (kind_of(change), made.others[0].connectors == HERE) == (TopologyChangeKind.CHANGED, is_filled)
     assert made.others[0].version == max(version, OTHER.version)
 
 
@@ -86,7 +86,7 @@ def test_how_to_reach_a_node_is_filled_in_whatever_the_version(version: Version,
 def test_where_clients_go_is_filled_in_and_kept_where_a_node_between_does_not_pass_it_on(version: Version) -> None:
     made = topology(OTHER)
     change = made.hear(replace(OTHER, version=version, clients=THERE))
-    assert (kind_of(change), made.others[0].clients) == (Kind.CHANGED, THERE)
+    assert (kind_of(change), made.others[0].clients) == (TopologyChangeKind.CHANGED, THERE)
     made.hear(replace(OTHER, version=Version(5, 9)))
     assert made.others[0].clients == THERE
     made.hear(replace(OTHER, version=Version(6, 0), boot_id="c" * 32))
@@ -99,7 +99,7 @@ def test_what_an_earlier_process_was_reached_by_fills_in_nothing() -> None:
 
 
 def test_a_new_name_is_a_change() -> None:
-    assert kind_of(topology(OTHER).hear(replace(OTHER, version=NEWER, name="mq9"))) is Kind.CHANGED
+    assert kind_of(topology(OTHER).hear(replace(OTHER, version=NEWER, name="mq9"))) is TopologyChangeKind.CHANGED
 
 
 # -- who has left ------------------------------------------------------------------------------------------------------
@@ -109,7 +109,7 @@ def test_a_new_name_is_a_change() -> None:
 def test_who_has_left_is_gone_unless_newer_news_are_known(version: Version, is_gone: bool) -> None:
     made, notice = topology(OTHER), MemberGone(B, version)
     change = made.hear(notice)
-    assert change == (Change(Kind.GONE, OTHER, notice) if is_gone else None)
+    assert change == (TopologyChange(TopologyChangeKind.GONE, OTHER, notice) if is_gone else None)
     assert made.others == ([] if is_gone else [OTHER])
 
 
@@ -118,22 +118,24 @@ def test_older_news_do_not_bring_back_who_has_left(is_known: bool) -> None:
     made = topology(*[OTHER] * is_known, MemberGone(B, NEWER))
     for version in (OLDER, SAME, NEWER):
         notice = replace(OTHER, version=version)
-        assert made.hear(notice) == Change(Kind.PAST, notice, MemberGone(B, NEWER)), "who tells it is told of the end"
+        assert made.hear(notice) == TopologyChange(TopologyChangeKind.PAST, notice, MemberGone(B, NEWER)), (
+            "who tells it is told of the end"
+        )
         assert made.others == []
-    assert kind_of(made.hear(replace(OTHER, version=Version(6, 0)))) is Kind.ADDED
+    assert kind_of(made.hear(replace(OTHER, version=Version(6, 0)))) is TopologyChangeKind.ADDED
 
 
 def test_of_two_ends_the_later_one_counts() -> None:
     made = topology(MemberGone(B, NEWER), MemberGone(B, OLDER))
-    assert kind_of(made.hear(replace(OTHER, version=SAME))) is Kind.PAST
+    assert kind_of(made.hear(replace(OTHER, version=SAME))) is TopologyChangeKind.PAST
 
 
 def test_who_is_given_up_comes_back_with_newer_news_only() -> None:
     made = topology(OTHER)
-    assert made.remove(B) == Change(Kind.GONE, OTHER, MemberGone(B, SAME))
+    assert made.remove(B) == TopologyChange(TopologyChangeKind.GONE, OTHER, MemberGone(B, SAME))
     assert made.remove(B) is None
-    assert kind_of(made.hear(OTHER)) is Kind.PAST
-    assert kind_of(made.hear(replace(OTHER, version=NEWER))) is Kind.ADDED
+    assert kind_of(made.hear(OTHER)) is TopologyChangeKind.PAST
+    assert kind_of(made.hear(replace(OTHER, version=NEWER))) is TopologyChangeKind.ADDED
 
 
 def test_those_who_left_are_remembered_within_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,17 +143,17 @@ def test_those_who_left_are_remembered_within_a_bound(monkeypatch: pytest.Monkey
     ids = [f"{number:08x}-0000-4000-8000-000000000000" for number in range(3)]
     made = topology(*[MemberGone(node_id, SAME) for node_id in ids])
     assert [kind_of(made.hear(replace(OTHER, node_id=node_id))) for node_id in ids] == [
-        Kind.ADDED, Kind.PAST, Kind.PAST
+        TopologyChangeKind.ADDED, TopologyChangeKind.PAST, TopologyChangeKind.PAST
     ]  # fmt: skip
 
 
 def test_members_are_bounded_and_that_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(t, "MEMBERS_MAX", 1)
     made, more = topology(OTHER), replace(OTHER, node_id=C)
-    assert made.hear(more) == Change(Kind.FULL, more, None)
+    assert made.hear(more) == TopologyChange(TopologyChangeKind.FULL, more, None)
     assert made.hear(more) is None
     made.remove(B)
-    assert kind_of(made.hear(more)) is Kind.ADDED
+    assert kind_of(made.hear(more)) is TopologyChangeKind.ADDED
 
 
 # -- this node ---------------------------------------------------------------------------------------------------------
@@ -176,7 +178,7 @@ def test_who_says_that_we_have_left_is_told_otherwise(version: Version, then: Ve
     made = topology()
     change = made.hear(MemberGone(A, version))
     assert change is not None
-    assert (change.kind, change.spread) == (Kind.OURS, replace(OWN, version=then))
+    assert (change.kind, change.spread) == (TopologyChangeKind.OURS, replace(OWN, version=then))
     assert made.own == change.spread
 
 
@@ -198,7 +200,10 @@ def test_what_was_said_of_us_and_is_newer_is_jumped_over(past: Member | MemberGo
     made = topology()
     change = made.hear(past)
     assert change is not None
-    assert (change.kind, change.spread) == (Kind.OURS, replace(OWN, version=Version(past.version.epoch + 1, 0)))
+    assert (change.kind, change.spread) == (
+        TopologyChangeKind.OURS,
+        replace(OWN, version=Version(past.version.epoch + 1, 0)),
+    )
     assert made.own == change.spread
     assert made.hear(past) is None
     assert (made.claims, logged(change)) == ({}, None)
@@ -211,19 +216,19 @@ def test_several_earlier_processes_are_jumped_over() -> None:
 
 def test_of_two_processes_that_live_one_tells_of_the_other_once_and_they_come_to_an_end() -> None:
     made, other = topology(), Topology(PAST)
-    kinds: list[Kind] = []
+    kinds: list[TopologyChangeKind] = []
     for _ in range(50):
         heard = made.hear(other.own), other.hear(made.own)
         kinds += [change.kind for change in heard if change is not None]
-    assert kinds.count(Kind.SPLIT_BRAIN) == 1
-    assert kinds.count(Kind.OURS) == 2 * t.JUMPS_MAX
+    assert kinds.count(TopologyChangeKind.SPLIT_BRAIN) == 1
+    assert kinds.count(TopologyChangeKind.OURS) == 2 * t.JUMPS_MAX
     assert [*made.claims, *other.claims] in ([PAST.boot_id], [OWN.boot_id])
 
 
 def test_a_version_that_nothing_is_above_is_refused_and_told_once() -> None:
     highest = replace(PAST, version=Version(VERSION_MAX, 0))
     made = topology()
-    assert kind_of(made.hear(highest)) is Kind.SPLIT_BRAIN
+    assert kind_of(made.hear(highest)) is TopologyChangeKind.SPLIT_BRAIN
     assert made.hear(highest) is None
     assert (made.own, len(made.claims)) == (OWN, 1)
 
@@ -236,16 +241,16 @@ def test_claims_and_what_was_jumped_over_are_bounded() -> None:
 
 
 def test_what_the_log_says() -> None:
-    notice = logged(Change(Kind.ADDED, OTHER, OTHER))
+    notice = logged(TopologyChange(TopologyChangeKind.ADDED, OTHER, OTHER))
     assert notice is not None
     assert (notice.level, notice.event) == (Level.INFO, "cluster-member-added")
     assert notice.fields == {
         "node_id": B, "node": "mq2", "boot_id": "b" * 32, "connector": "amqp://192.0.2.2:5673"
     }  # fmt: skip
-    claim = logged(Change(Kind.SPLIT_BRAIN, replace(OWN, connectors=()), None))
+    claim = logged(TopologyChange(TopologyChangeKind.SPLIT_BRAIN, replace(OWN, connectors=()), None))
     assert claim is not None
     assert (claim.level, "identity new --even-if-original" in str(claim.fields["remedy"])) == (Level.ERROR, True)
-    assert logged(Change(Kind.REFRESHED, OTHER, OTHER)) is None
+    assert logged(TopologyChange(TopologyChangeKind.REFRESHED, OTHER, OTHER)) is None
 
 
 # -- all together ------------------------------------------------------------------------------------------------------

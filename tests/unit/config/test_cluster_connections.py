@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mqbroker.config.cluster_connections import address_items, overlap
 from mqbroker.config.clustering import doubts
-from mqbroker.config.compare import Verdict, changes, verdict
+from mqbroker.config.compare import OptionsVerdict, changes, verdict
 from mqbroker.config.inventory import check_inventory
 from mqbroker.config.load import parse
 from mqbroker.config.slices import BrokerOptions, ClusterConnectionOptions
@@ -232,7 +232,7 @@ def test_overlaps_are_names_that_both_match(one: str, other: str) -> None:
 def test_a_change_needs_a_restart() -> None:
     found = changes(good(AROUND + connection()), good(AROUND + connection("max-hops = 2")))
     assert [change.path for change in found] == ["cluster-connections.all.max-hops"]
-    assert verdict(found) is Verdict.RESTART
+    assert verdict(found) is OptionsVerdict.RESTART
 
 
 # -- inventories -------------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from mqbroker.config.clustering import doubts
-from mqbroker.config.compare import Verdict, changes, verdict
+from mqbroker.config.compare import OptionsVerdict, changes, verdict
 from mqbroker.config.inventory import check_inventory
 from mqbroker.config.load import parse
 from mqbroker.config.slices import BrokerOptions
@@ -116,7 +116,7 @@ def test_a_change_of_groups_needs_a_restart() -> None:
     old, new = good(CONNECTOR + BROADCAST), good(CONNECTOR + BROADCAST + "broadcast-period = 500\n" + DISCOVERY)
     found = changes(old, new)
     assert [change.path for change in found] == ["broadcast-groups.lan.broadcast-period", "discovery-groups.lan"]
-    assert verdict(found) is Verdict.RESTART
+    assert verdict(found) is OptionsVerdict.RESTART
 
 
 # -- kinds of discovery ------------------------------------------------------------------------------------------------

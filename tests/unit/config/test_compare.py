@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from mqbroker.config.compare import Verdict, changes, due, refusals, taken, verdict
+from mqbroker.config.compare import OptionsVerdict, changes, due, refusals, taken, verdict
 from mqbroker.config.load import parse
 from mqbroker.config.options import defaults
 from mqbroker.config.slices import AddressOptions, BrokerOptions
@@ -33,49 +33,54 @@ def options(text: str) -> BrokerOptions:
 @pytest.mark.parametrize(
     ("old", "new", "expected", "paths"),
     [
-        ("", "", Verdict.NONE, []),
-        ("", "[limits]\nlink-credit = 2000\n", Verdict.NONE, []),
-        (CLIENTS + CLUSTER, CLUSTER + CLIENTS, Verdict.NONE, []),
-        ("", "[node]\nstop-timeout-ms = 400\n", Verdict.RELOAD, ["node.stop-timeout-ms"]),
-        (CLIENTS, CLIENTS + "connections-max = 5\n", Verdict.RELOAD, ["listeners.clients.connections-max"]),
-        ("", "[limits]\nlink-credit = 3\n", Verdict.RESTART, ["limits.link-credit"]),
-        (CLIENTS, CLIENTS + "backlog = 5\n", Verdict.RESTART, ["listeners.clients.backlog"]),
-        (CLIENTS, "", Verdict.RESTART, ["listeners.clients"]),
-        (CLIENTS + TLS, CLIENTS + TLS.replace("/k", "/k2"), Verdict.RELOAD, ["listeners.clients.tls-key-file"]),
-        (CLIENTS + TLS, CLIENTS + TLS.replace("/c", "/c2"), Verdict.RELOAD, ["listeners.clients.tls-certificate-file"]),
-        (CLIENTS, CLIENTS + TLS, Verdict.RESTART, [f"listeners.clients.{name}" for name in TLS_NAMES]),
-        (CLIENTS + TLS, CLIENTS, Verdict.RESTART, [f"listeners.clients.{name}" for name in TLS_NAMES]),
-        (CLIENTS, CLIENTS + CLUSTER, Verdict.RESTART, ["listeners.cluster"]),
-        ("", ORDERS.format(1), Verdict.RELOAD, ["address-settings.orders"]),
-        (ORDERS.format(1), "", Verdict.RELOAD, ["address-settings.orders"]),
-        ("", SECURITY.format("a"), Verdict.RELOAD, ["security-settings.orders"]),
-        (SECURITY.format("a"), SECURITY.format("b"), Verdict.RELOAD, ["security-settings.orders.send"]),
-        (SECURITY.format("a"), "", Verdict.RESTART, ["security-settings.orders"]),
-        ("", DIVERT.format("a"), Verdict.RELOAD, ["diverts.d"]),
-        (DIVERT.format("a"), DIVERT.format("b"), Verdict.RELOAD, ["diverts.d.forwarding-address"]),
-        (DIVERT.format("a"), "", Verdict.RESTART, ["diverts.d"]),
-        (DIVERT.format("a") + ENDS.format("FORCE"), ENDS.format("FORCE"), Verdict.RELOAD, ["diverts.d"]),
+        ("", "", OptionsVerdict.NONE, []),
+        ("", "[limits]\nlink-credit = 2000\n", OptionsVerdict.NONE, []),
+        (CLIENTS + CLUSTER, CLUSTER + CLIENTS, OptionsVerdict.NONE, []),
+        ("", "[node]\nstop-timeout-ms = 400\n", OptionsVerdict.RELOAD, ["node.stop-timeout-ms"]),
+        (CLIENTS, CLIENTS + "connections-max = 5\n", OptionsVerdict.RELOAD, ["listeners.clients.connections-max"]),
+        ("", "[limits]\nlink-credit = 3\n", OptionsVerdict.RESTART, ["limits.link-credit"]),
+        (CLIENTS, CLIENTS + "backlog = 5\n", OptionsVerdict.RESTART, ["listeners.clients.backlog"]),
+        (CLIENTS, "", OptionsVerdict.RESTART, ["listeners.clients"]),
+        (CLIENTS + TLS, CLIENTS + TLS.replace("/k", "/k2"), OptionsVerdict.RELOAD, ["listeners.clients.tls-key-file"]),
+        (
+            CLIENTS + TLS,
+            CLIENTS + TLS.replace("/c", "/c2"),
+            OptionsVerdict.RELOAD,
+            ["listeners.clients.tls-certificate-file"],
+        ),
+        (CLIENTS, CLIENTS + TLS, OptionsVerdict.RESTART, [f"listeners.clients.{name}" for name in TLS_NAMES]),
+        (CLIENTS + TLS, CLIENTS, OptionsVerdict.RESTART, [f"listeners.clients.{name}" for name in TLS_NAMES]),
+        (CLIENTS, CLIENTS + CLUSTER, OptionsVerdict.RESTART, ["listeners.cluster"]),
+        ("", ORDERS.format(1), OptionsVerdict.RELOAD, ["address-settings.orders"]),
+        (ORDERS.format(1), "", OptionsVerdict.RELOAD, ["address-settings.orders"]),
+        ("", SECURITY.format("a"), OptionsVerdict.RELOAD, ["security-settings.orders"]),
+        (SECURITY.format("a"), SECURITY.format("b"), OptionsVerdict.RELOAD, ["security-settings.orders.send"]),
+        (SECURITY.format("a"), "", OptionsVerdict.RESTART, ["security-settings.orders"]),
+        ("", DIVERT.format("a"), OptionsVerdict.RELOAD, ["diverts.d"]),
+        (DIVERT.format("a"), DIVERT.format("b"), OptionsVerdict.RELOAD, ["diverts.d.forwarding-address"]),
+        (DIVERT.format("a"), "", OptionsVerdict.RESTART, ["diverts.d"]),
+        (DIVERT.format("a") + ENDS.format("FORCE"), ENDS.format("FORCE"), OptionsVerdict.RELOAD, ["diverts.d"]),
         # What holds is said by the new file, and by its most specific match.
         (
             DIVERT.format("a") + ENDS.format("FORCE"),
             ENDS.format("FORCE") + '[[address-settings]]\nmatch = "orders"\nconfig-delete-diverts = "OFF"\n',
-            Verdict.RESTART,
+            OptionsVerdict.RESTART,
             ["address-settings.orders", "diverts.d"],
         ),
-        ("", ADDRESS.format(5), Verdict.RELOAD, ["addresses.orders"]),
-        (ADDRESS.format(5), ADDRESS.format(6), Verdict.RELOAD, ["addresses.orders.anycast"]),
-        (ADDRESS.format(5), "", Verdict.RELOAD, ["addresses.orders"]),
-        ("", FULL, Verdict.RESTART, ["address-settings.orders", "address-settings.orders.max-size-bytes"]),
-        (FULL, "", Verdict.RESTART, ["address-settings.orders", "address-settings.orders.max-size-bytes"]),
+        ("", ADDRESS.format(5), OptionsVerdict.RELOAD, ["addresses.orders"]),
+        (ADDRESS.format(5), ADDRESS.format(6), OptionsVerdict.RELOAD, ["addresses.orders.anycast"]),
+        (ADDRESS.format(5), "", OptionsVerdict.RELOAD, ["addresses.orders"]),
+        ("", FULL, OptionsVerdict.RESTART, ["address-settings.orders", "address-settings.orders.max-size-bytes"]),
+        (FULL, "", OptionsVerdict.RESTART, ["address-settings.orders", "address-settings.orders.max-size-bytes"]),
         (
             "",
             '[node]\nlog-format = "json"\n[journal]\njournal-sync = false\n',
-            Verdict.RESTART,
+            OptionsVerdict.RESTART,
             ["node.log-format", "journal.journal-sync"],
         ),
     ],
 )
-def test_verdict_and_options(old: str, new: str, expected: Verdict, paths: list[str]) -> None:
+def test_verdict_and_options(old: str, new: str, expected: OptionsVerdict, paths: list[str]) -> None:
     found = changes(options(old), options(new))
     assert (verdict(found), [change.path for change in found]) == (expected, paths)
     assert all(change.why for change in found)
@@ -107,20 +112,22 @@ CREDIT, JSON = "[limits]\nlink-credit = {}\n", '[node]\nlog-format = "json"\n'
     ("started", "before", "after", "expected"),
     [
         ("", "", "", {}),
-        ("", "", JSON, {"node.log-format": Verdict.RELOAD}),
+        ("", "", JSON, {"node.log-format": OptionsVerdict.RELOAD}),
         ("", JSON, JSON, {}),
-        ("", JSON, "", {"node.log-format": Verdict.RELOAD}),
+        ("", JSON, "", {"node.log-format": OptionsVerdict.RELOAD}),
         # What waits for a restart is as the process was started, whatever it was told since.
-        ("", CREDIT.format(3), CREDIT.format(3), {"limits.link-credit": Verdict.RESTART}),
-        ("", CREDIT.format(3), CREDIT.format(4), {"limits.link-credit": Verdict.RESTART}),
+        ("", CREDIT.format(3), CREDIT.format(3), {"limits.link-credit": OptionsVerdict.RESTART}),
+        ("", CREDIT.format(3), CREDIT.format(4), {"limits.link-credit": OptionsVerdict.RESTART}),
         ("", CREDIT.format(3), "", {}),
-        (CREDIT.format(3), "", CREDIT.format(3) + JSON, {"node.log-format": Verdict.RELOAD}),
+        (CREDIT.format(3), "", CREDIT.format(3) + JSON, {"node.log-format": OptionsVerdict.RELOAD}),
         # A divert that a reload brought, and a restart alone ends.
-        ("", DIVERT.format("a"), "", {"diverts.d": Verdict.RESTART}),
-        ("", SECURITY.format("a"), "", {"security-settings.orders": Verdict.RESTART}),
+        ("", DIVERT.format("a"), "", {"diverts.d": OptionsVerdict.RESTART}),
+        ("", SECURITY.format("a"), "", {"security-settings.orders": OptionsVerdict.RESTART}),
     ],
 )
-def test_what_has_to_be_done_after_reloads(started: str, before: str, after: str, expected: dict[str, Verdict]) -> None:
+def test_what_has_to_be_done_after_reloads(
+    started: str, before: str, after: str, expected: dict[str, OptionsVerdict]
+) -> None:
     found = due(options(started), options(before), options(after))
     assert {one.path: one.needs for one in found} == expected
     assert len(found) == len(expected)

@@ -32,7 +32,7 @@ KINDS: dict[str, object] = {"string": str, "integer": int, "boolean": bool, "arr
          "tables": tuple[slices.QueueOptions, ...]}  # fmt: skip
 
 
-def kind_of(entry: catalogue.Entry) -> object:
+def kind_of(entry: catalogue.OptionEntry) -> object:
     kind = KINDS[entry.kind]
     return kind if entry.required or entry.default is not None else kind | None  # what nobody need say
 
@@ -63,7 +63,7 @@ def test_every_table_has_a_slice() -> None:
 
 
 @pytest.mark.parametrize("entry", catalogue.entries(), ids=lambda entry: entry.path)
-def test_declaration_is_complete(entry: catalogue.Entry) -> None:
+def test_declaration_is_complete(entry: catalogue.OptionEntry) -> None:
     assert entry.sentence.endswith(".")
     assert entry.name == toml_name(entry.yaml_name)
     assert entry.yaml_name == yaml_name(entry.name)

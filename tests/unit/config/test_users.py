@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mqbroker.base.errors import ConfigFault
 from mqbroker.config.users import (
-    Verifier,
+    UserVerifier,
     check_roles,
     completed,
     make_verifier,
@@ -90,7 +90,7 @@ def test_secrets_do_not_show_in_reprs() -> None:
     assert repr(verifier) == "Verifier(iterations=4096, roles=('client',))"
 
 
-def two_users() -> dict[str, Verifier]:
+def two_users() -> dict[str, UserVerifier]:
     return {"zoë": make_verifier("pw-1", SALT, ("client",)), "app": make_verifier("pw-2", SALT, ("cluster",))}
 
 

@@ -6,7 +6,7 @@ import random
 
 from mqbroker.core.address.address import ANYCAST
 from mqbroker.core.cluster import arrivals
-from mqbroker.core.cluster.arrivals import Arrival, Arrivals, Ranges
+from mqbroker.core.cluster.arrivals import Arrival, Arrivals, ArrivedRanges
 from mqbroker.core.cluster.remote_binding import RemoteBinding
 from mqbroker.wire.run import Run, single
 from mqbroker.wire.sections import build_message
@@ -19,7 +19,7 @@ SOURCE = "00000001-0000-4000-8000-000000000000.$.sf.c.1"
 
 
 def test_only_what_has_not_arrived_is_fresh() -> None:
-    ranges = Ranges()
+    ranges = ArrivedRanges()
     ranges.add(1, 10, 5)
     ranges.add(2, 20, 5)
     assert ranges.fresh(25, 3) == [(0, 3)]
@@ -30,7 +30,7 @@ def test_only_what_has_not_arrived_is_fresh() -> None:
 
 def test_fresh_agrees_with_a_set_of_ids() -> None:
     rng = random.Random(7)
-    ranges, seen = Ranges(), set[int]()
+    ranges, seen = ArrivedRanges(), set[int]()
     for number in range(1, 200):
         first, count = rng.randrange(500), rng.randrange(1, 20)
         wanted = [each for each in range(first, first + count) if each not in seen]
@@ -45,7 +45,7 @@ def test_what_was_interleaved_is_found_among_many_as_among_few() -> None:
     """Two queues of a source share its ids: each has every second one, and all of them may come again."""
 
     def cost(total: int) -> int:
-        ranges = Ranges()
+        ranges = ArrivedRanges()
         for number in range(1, total + 1):
             ranges.add(number, number * 2, 1)
         work = Bytecodes()
@@ -57,7 +57,7 @@ def test_what_was_interleaved_is_found_among_many_as_among_few() -> None:
 
 
 def test_what_is_remembered_of_a_source_is_bounded() -> None:
-    ranges = Ranges()
+    ranges = ArrivedRanges()
     for number in range(1, 30_001):
         ranges.add(number, number * 2, 1)
     assert ranges.count == arrivals.IDS_MAX

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
+from mqbroker.core.queue import backlog as module
 from mqbroker.core.queue.backlog import Backlog, Segment, rank_of
-from mqbroker.core.queue.queue import backlog as module
-from mqbroker.wire.run import Layout, Run, single
+from mqbroker.wire.run import FrameLayout, Run, single
 
 _SAMPLE = single(b"")
 
@@ -14,7 +14,7 @@ _SAMPLE = single(b"")
 def run_of(first_id: int, count: int, priority: int = 4) -> Run:
     """Empty messages with these ids."""
     section = _SAMPLE.section._replace(priority=priority)
-    found = Run(_SAMPLE.buffer, range(count), 1, Layout(29, 17, 27, section))
+    found = Run(_SAMPLE.buffer, range(count), 1, FrameLayout(29, 17, 27, section))
     found.first_id = first_id
     return found
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from mqbroker.base.errors import ConfigFault
+from mqbroker.core.store import exchange_bodies
 from mqbroker.core.store.exchange import Importer, rows_of
-from mqbroker.core.store.store import exchange_bodies
 from mqbroker.journal.plan import Journal
 from mqbroker.journal.recovered import Recovered
 

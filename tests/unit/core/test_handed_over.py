@@ -6,7 +6,7 @@ import random
 
 import pytest
 from mqbroker.core.cluster import arrivals, handed_over
-from mqbroker.core.cluster.arrivals import Ranges
+from mqbroker.core.cluster.arrivals import ArrivedRanges
 from mqbroker.core.cluster.handed_over import HandedOver
 
 WINDOW = handed_over.WINDOW
@@ -38,7 +38,7 @@ def test_what_is_sent_again_is_known_whatever_is_lost(seed: int, monkeypatch: py
     monkeypatch.setattr(arrivals, "IDS_MAX", 20)
     monkeypatch.setattr(handed_over, "WINDOW", 10)
     rng = random.Random(seed)
-    handed, there, taken = HandedOver(), Ranges(), dict[int, int]()
+    handed, there, taken = HandedOver(), ArrivedRanges(), dict[int, int]()
     waiting = rng.sample(range(1, 500), 499)  # as priorities would have it
     for number in range(1, 10_000):
         again = [each for first, end in handed.ids for each in range(first, end)]

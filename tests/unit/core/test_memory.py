@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from mqbroker.base.errors import Bug
 from mqbroker.config.options import defaults
+from mqbroker.core.queue import memory
 from mqbroker.core.queue.large import LargeFiles
 from mqbroker.core.queue.memory import SWEPT_MAX, Memory
-from mqbroker.core.queue.queue import memory
 from mqbroker.journal.plan import Journal
 from mqbroker.journal.recovered import Recovered
 from mqbroker.wire.run import Run, parse_run

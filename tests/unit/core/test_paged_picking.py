@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from mqbroker.admin import moves
-from mqbroker.core.paging.paging import page_look
+from mqbroker.core.paging import page_look
 
 from tests.unit.admin.site import Site
 

@@ -6,17 +6,17 @@ import random
 from itertools import pairwise
 
 import pytest
-from mqbroker.core.queue.pages import Pages, Piece, Shape, moved
+from mqbroker.core.queue.pages import PagePiece, Pages, PageShape, moved
 from mqbroker.journal.places import EXTENDED_BYTES_MAX, Slice, Written
 
 HERE, THERE, ELSEWHERE = Slice(1, 64, 100, 7), Slice(2, 64, 50, 8), Slice(3, 0, 1, 9)
 
 
-def piece(first_id: int, n: int, place: Slice = HERE) -> Piece:
-    return Piece(first_id, n, 3, True, place)
+def piece(first_id: int, n: int, place: Slice = HERE) -> PagePiece:
+    return PagePiece(first_id, n, 3, True, place)
 
 
-def ids(pieces: list[Piece]) -> list[int]:
+def ids(pieces: list[PagePiece]) -> list[int]:
     return [each for one in pieces for each in range(one.first_id, one.end)]
 
 
@@ -40,12 +40,12 @@ def written(first_id: int, count: int, segment: int = 1) -> Written:
         ),
     ],
 )
-def test_a_piece_is_cut_where_messages_were_moved(moves: list[tuple[int, int, Slice]], left: list[Piece]) -> None:
+def test_a_piece_is_cut_where_messages_were_moved(moves: list[tuple[int, int, Slice]], left: list[PagePiece]) -> None:
     assert list(moved(piece(10, 10), moves)) == left
 
 
 def test_pages_end_at_their_size_and_at_their_count_but_take_one_piece_always() -> None:
-    pages = Pages(Shape(100, 4))
+    pages = Pages(PageShape(100, 4))
     for first_id, count, size_bytes in [(1, 1, 500), (2, 3, 30), (5, 1, 30), (6, 9, 10), (15, 1, 10)]:
         pages.add(written(first_id, count), count, size_bytes, first_id)
     assert (pages.count, pages.size_bytes) == (15, 580)
@@ -60,7 +60,7 @@ def test_pages_end_at_their_size_and_at_their_count_but_take_one_piece_always() 
 
 
 def test_a_sealed_page_takes_no_more() -> None:
-    pages = Pages(Shape(1000, 1000))
+    pages = Pages(PageShape(1000, 1000))
     one = written(1, 2)
     pages.add(one, 2, 20, 5)
     assert pages.ends_with(one)
@@ -86,7 +86,7 @@ def test_neighbours_of_one_append_are_one_place_up_to_a_size() -> None:
 def test_nothing_is_lost_or_disordered_by_any_sequence_of_calls() -> None:
     rng = random.Random(8)
     for _ in range(60):
-        pages, next_id, expected, got = Pages(Shape(rng.choice((50, 400)), 30)), 1, [], []
+        pages, next_id, expected, got = Pages(PageShape(rng.choice((50, 400)), 30)), 1, [], []
         place_of: dict[int, Slice] = {}
         for _ in range(80):
             dice = rng.random()

@@ -7,14 +7,14 @@ from hypothesis import strategies as st
 from mqbroker.core.queue.backlog import Segment
 from mqbroker.core.queue.picking import Budget, Picker
 from mqbroker.core.queue.queue import Queue, QueueKind
-from mqbroker.wire.run import Layout, Run, single
+from mqbroker.wire.run import FrameLayout, Run, single
 from mqbroker.wire.sections import Header, build_message
 
 
 def run_of(first_id: int, count: int, priority: int) -> Run:
     """`count` messages of one shape under ids from `first_id` on."""
     one = single(build_message("body", header=Header(priority=priority)))
-    layout = Layout(one.head_size, one.vary_start, one.vary_end, one.section)
+    layout = FrameLayout(one.head_size, one.vary_start, one.vary_end, one.section)
     run = Run(one.buffer * count, range(0, one.stride * count, one.stride), one.stride, layout)
     run.first_id = first_id
     return run

@@ -12,13 +12,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from mqbroker.core.cluster.handed_over import HandedOver
 from mqbroker.core.queue.dispatch import DROPPED_MAX
 from mqbroker.core.queue.queue import Filter, Queue, QueueKind, Segment
-from mqbroker.wire.run import Layout, Run, single
+from mqbroker.wire.run import FrameLayout, Run, single
 
 from tests.support.values import replaced
 from tests.unit.wire.strategies import steady, steady_few
 
 _BUFFER = single(b"").buffer
-_LAYOUT = Layout(29, 17, 27, single(b"").section)
+_LAYOUT = FrameLayout(29, 17, 27, single(b"").section)
 
 
 def run_of(first_id: int, count: int) -> Run:

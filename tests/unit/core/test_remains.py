@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from mqbroker.amqp import work
 from mqbroker.core.paging.upkeep import live_of_ids
+from mqbroker.core.queue import memory
 from mqbroker.core.queue.leaving_reasons import PURGED
-from mqbroker.core.queue.queue import memory
 from mqbroker.core.queue.remains import AT_ONCE
 from mqbroker.node.amqp.turns import ALONE_WORK
-from mqbroker.node.values.inputs import AdminRequest, Received
+from mqbroker.node.values.inputs import AdminRequest, BytesReceived
 from mqbroker.wire.composites import encode_composite
 from mqbroker.wire.run import single
 from mqbroker.wire.scan import MESSAGE_ANNOTATIONS
@@ -212,7 +212,7 @@ def test_the_last_consumer_of_a_queue_that_is_purged_then_holds_nobody_up() -> N
     for _ in range(COUNT):
         store.publish(store.addresses["orders"], single(build_message(b"x")))
     stage.step()
-    stage.give(Received(conn, frames.detach(0)))
+    stage.give(BytesReceived(conn, frames.detach(0)))
     stage.turn()
     assert store.remains.is_due
     assert store.queues["orders"].message_count == 0

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from mqbroker.base.errors import PeerFault, Refused
+from mqbroker.core.selector import selector as s
 from mqbroker.core.selector.selector import compile_selector
-from mqbroker.core.selector.selector import selector as s
 
 from tests.unit.core.selector_reference import Held, Tree, Values, conditions, meant, values, written
 

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 from mqbroker.core.paging.upkeep import live_of_ids
+from mqbroker.core.queue import memory
 from mqbroker.core.queue.backlog import Segment
-from mqbroker.core.queue.queue import Queue, memory
+from mqbroker.core.queue.queue import Queue
 from mqbroker.wire.run import single
 from mqbroker.wire.sections import Header, build_message
 

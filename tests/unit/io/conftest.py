@@ -20,7 +20,7 @@ from mqbroker.io.listeners import Acceptor, open_listener
 from mqbroker.io.log import Log, LogShape
 from mqbroker.io.loop import NodeLoop
 from mqbroker.journal.append import Append
-from mqbroker.node.values.effects import Batch, Close, Connect, PauseReading, Send
+from mqbroker.node.values.effects import Batch, CloseConnection, Connect, PauseReading, Send
 from mqbroker.node.values.inputs import Input
 
 from tests.support.broker_process import free_port
@@ -85,7 +85,7 @@ class Bench:
     def start(self) -> None:
         handlers: dict[type[Any], Callable[[Any], None]] = {
             Send: self.connections.send,
-            Close: self.connectors.close,
+            CloseConnection: self.connectors.close,
             PauseReading: self.connections.pause_reading,
             Connect: self.connectors.connect,
         }

@@ -14,7 +14,7 @@ from mqbroker.cluster.discovery.note import to_note
 from mqbroker.config.clustering import DiscoveryGroupTable, discovery_group
 from mqbroker.io import announced_files
 from mqbroker.io.announced_files import FileEar, FileMouth
-from mqbroker.io.broadcast_endpoints import Unreachable
+from mqbroker.io.broadcast_endpoints import EndpointUnreachable
 
 from tests.unit.cluster.discovery.sayings import KEY, NODES, said
 from tests.unit.cluster.discovery.test_broadcaster import OPTIONS as BROADCAST
@@ -121,9 +121,9 @@ def test_an_ear_looks_again_and_again_and_tells_of_trouble_when_it_changes(tmp_p
 def test_a_directory_that_is_not_there_is_unreachable(tmp_path: Path) -> None:
     async def work() -> None:
         one, two = ear(tmp_path / "no"), mouth(tmp_path / "no")
-        with pytest.raises(Unreachable, match="cannot be read: No such file"):
+        with pytest.raises(EndpointUnreachable, match="cannot be read: No such file"):
             await one.join(Ears())
-        with pytest.raises(Unreachable, match="cannot be written: No such file"):
+        with pytest.raises(EndpointUnreachable, match="cannot be written: No such file"):
             await two.send(seal(said(1), KEY))
         one.close()
         two.close()
@@ -152,7 +152,7 @@ def test_too_many_files_are_told_of(tmp_path: Path) -> None:
         for number in range(announced_files.FILES_MAX + 1):
             (tmp_path / f"{number:08x}-0000-4000-8000-000000000000.json").touch()
         one = ear(tmp_path)
-        with pytest.raises(Unreachable, match="holds 1002 files of nodes, and 1001 may be; remove those"):
+        with pytest.raises(EndpointUnreachable, match="holds 1002 files of nodes, and 1001 may be; remove those"):
             await one.join(Ears())
         one.close()
 

@@ -11,7 +11,7 @@ from mqbroker.config.lifetimes import DAY_S
 from mqbroker.io import certificate_watch
 from mqbroker.io.certificate_watch import CertificateWatch
 from mqbroker.io.log import Log, LogShape
-from mqbroker.node.values.inputs import CertificatesInUse, Ending, Input
+from mqbroker.node.values.inputs import CertificateExpiry, CertificatesInUse, Input
 
 from tests.unit.io.conftest import until
 
@@ -20,9 +20,9 @@ def test_what_ends_later_is_found_by_a_later_look(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(certificate_watch, "LOOK_PERIOD_S", 0.01)
     text, looks = io.StringIO(), 0
     posted: list[Input] = []
-    endings = [Ending("clients", "tls-certificate-file", "/c.pem", 0, int(time.time()) + 31 * DAY_S)]
+    endings = [CertificateExpiry("clients", "tls-certificate-file", "/c.pem", 0, int(time.time()) + 31 * DAY_S)]
 
-    def in_use() -> list[Ending]:
+    def in_use() -> list[CertificateExpiry]:
         nonlocal looks
         looks += 1
         return endings

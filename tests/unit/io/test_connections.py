@@ -16,8 +16,8 @@ from mqbroker.base.errors import ConfigFault
 from mqbroker.config.options import default_listener
 from mqbroker.io.connections import WRITE_HELD_BYTES
 from mqbroker.io.listeners import AT_ONCE_MAX, BURST_GAP_S, open_listener
-from mqbroker.node.values.effects import Batch, Close, Connect, PauseReading, Send
-from mqbroker.node.values.inputs import Accepted, Closed, Connected, Input, Received, WriteBlocked
+from mqbroker.node.values.effects import Batch, CloseConnection, Connect, PauseReading, Send
+from mqbroker.node.values.inputs import BytesReceived, Closed, Connected, ConnectionAccepted, Input, WriteBlocked
 
 from tests.support.broker_process import free_port
 from tests.unit.io.conftest import Bench, ScriptedCore, bench, until
@@ -29,13 +29,13 @@ def echo(inputs: list[Input]) -> Batch:
     """Sends everything back, one Send for each connection."""
     chunks: dict[int, list[bytes | bytearray | memoryview]] = {}
     for item in inputs:
-        if isinstance(item, Received):
+        if isinstance(item, BytesReceived):
             chunks.setdefault(item.conn, []).append(item.data)
     return Batch(effects=[Send(conn, parts) for conn, parts in chunks.items()])
 
 
 def received_bytes(core: ScriptedCore) -> int:
-    return sum(len(item.data) for item in core.of(Received))
+    return sum(len(item.data) for item in core.of(BytesReceived))
 
 
 def test_bytes_go_both_ways_in_order(run: Runner) -> None:
@@ -46,7 +46,7 @@ def test_bytes_go_both_ways_in_order(run: Runner) -> None:
             sent = bytes(range(256)) * 8192
             writer.write(sent)
             assert await asyncio.wait_for(reader.readexactly(len(sent)), 20) == sent
-            assert all(type(item.data) is bytes for item in core.of(Received))
+            assert all(type(item.data) is bytes for item in core.of(BytesReceived))
             writer.close()
             await until(lambda: core.of(Closed))
 
@@ -58,13 +58,13 @@ def test_accepted_says_where_from_and_has_fresh_entropy(run: Runner) -> None:
         core = ScriptedCore()
         async with bench(core) as made:
             writers = [(await made.client())[1] for _ in range(3)]
-            await until(lambda: len(core.of(Accepted)) == 3)
-            first = core.of(Accepted)[0]
+            await until(lambda: len(core.of(ConnectionAccepted)) == 3)
+            first = core.of(ConnectionAccepted)[0]
             host, port = writers[0].get_extra_info("sockname")
             assert (first.listener, first.peer, first.is_loopback) == ("clients", f"{host}:{port}", True)
-            assert [item.conn for item in core.of(Accepted)] == [1, 2, 3]
-            assert len({item.entropy for item in core.of(Accepted)}) == 3
-            assert {len(item.entropy) for item in core.of(Accepted)} == {32}
+            assert [item.conn for item in core.of(ConnectionAccepted)] == [1, 2, 3]
+            assert len({item.entropy for item in core.of(ConnectionAccepted)}) == 3
+            assert {len(item.entropy) for item in core.of(ConnectionAccepted)} == {32}
             for writer in writers:
                 writer.close()
 
@@ -73,7 +73,7 @@ def test_accepted_says_where_from_and_has_fresh_entropy(run: Runner) -> None:
 
 def test_a_burst_is_accepted_in_few_turns_and_single_connections_one_by_one(run: Runner) -> None:
     def together(core: ScriptedCore) -> list[int]:
-        return [count for step in core.steps if (count := sum(isinstance(item, Accepted) for item in step))]
+        return [count for step in core.steps if (count := sum(isinstance(item, ConnectionAccepted) for item in step))]
 
     async def scenario() -> None:
         core = ScriptedCore()
@@ -84,7 +84,7 @@ def test_a_burst_is_accepted_in_few_turns_and_single_connections_one_by_one(run:
                 core.steps.clear()
                 for _ in range(burst):
                     stack.enter_context(socket.create_connection(("127.0.0.1", made.listener.port)))
-                await until(lambda burst=burst: len(core.of(Accepted)) == burst)
+                await until(lambda burst=burst: len(core.of(ConnectionAccepted)) == burst)
                 counts = together(core)
                 assert counts[0] == 1, counts
                 assert max(counts) <= AT_ONCE_MAX, counts
@@ -116,8 +116,8 @@ def test_closed_comes_once_and_last(run: Runner, end: str) -> None:
 def test_a_peer_that_floods_us_still_reads_the_error_before_the_end(run: Runner) -> None:
     async def scenario() -> None:
         def react(inputs: list[Input]) -> Batch:
-            bad = [item.conn for item in inputs if isinstance(item, Received)]
-            return Batch(effects=[Send(bad[0], [b"the error"]), Close(bad[0], 3000)] if bad else [])
+            bad = [item.conn for item in inputs if isinstance(item, BytesReceived)]
+            return Batch(effects=[Send(bad[0], [b"the error"]), CloseConnection(bad[0], 3000)] if bad else [])
 
         core = ScriptedCore(react)
         async with bench(core) as made:
@@ -136,10 +136,12 @@ def test_a_peer_that_floods_us_still_reads_the_error_before_the_end(run: Runner)
 
 def test_a_peer_that_never_ends_is_cut_off_after_the_linger(run: Runner) -> None:
     async def scenario() -> None:
-        core = ScriptedCore(lambda inputs: Batch(effects=[Close(item.conn, 100) for item in core_closes(inputs)]))
+        core = ScriptedCore(
+            lambda inputs: Batch(effects=[CloseConnection(item.conn, 100) for item in core_closes(inputs)])
+        )
 
-        def core_closes(inputs: list[Input]) -> list[Accepted]:
-            return [item for item in inputs if isinstance(item, Accepted)]
+        def core_closes(inputs: list[Input]) -> list[ConnectionAccepted]:
+            return [item for item in inputs if isinstance(item, ConnectionAccepted)]
 
         async with bench(core) as made:
             sock = socket.create_connection(("127.0.0.1", made.listener.port))
@@ -155,7 +157,9 @@ def test_a_slow_reader_blocks_and_unblocks(run: Runner) -> None:
     async def scenario() -> None:
         def react(inputs: list[Input]) -> Batch:
             return Batch(
-                effects=[Send(item.conn, [bytes(3 << 20)] * 4) for item in inputs if isinstance(item, Accepted)]
+                effects=[
+                    Send(item.conn, [bytes(3 << 20)] * 4) for item in inputs if isinstance(item, ConnectionAccepted)
+                ]
             )
 
         core = ScriptedCore(react)
@@ -181,7 +185,7 @@ def test_what_is_sent_arrives_in_its_order_also_when_the_socket_takes_a_part(run
         async with bench(core) as made:
             sock = socket.create_connection(("127.0.0.1", made.listener.port))
             sock.setblocking(False)
-            await until(lambda: core.of(Accepted))
+            await until(lambda: core.of(ConnectionAccepted))
             got = bytearray()
             behind, direct = 0, 0
 
@@ -215,7 +219,7 @@ def test_a_peer_that_asks_and_never_reads_is_not_read_either(run: Runner) -> Non
     async def scenario() -> None:
         # Each received byte costs a hundred in answers, and the core ignores that writing is blocked.
         def react(inputs: list[Input]) -> Batch:
-            asked = sum(len(item.data) for item in inputs if isinstance(item, Received))
+            asked = sum(len(item.data) for item in inputs if isinstance(item, BytesReceived))
             return Batch(effects=[Send(1, [bytes(asked * 100)])] if asked else [])
 
         core = ScriptedCore(react)
@@ -248,18 +252,18 @@ def test_a_paused_connection_is_not_read_until_resumed(run: Runner) -> None:
         core = ScriptedCore(react)
         async with bench(core) as made:
             _, writer = await made.client()
-            await until(lambda: core.of(Accepted))
+            await until(lambda: core.of(ConnectionAccepted))
             effects += [PauseReading(1, True), PauseReading(1, True)]
             made.node._schedule()
             await until(lambda: not effects)
             writer.write(b"hello")
             await asyncio.sleep(0.1)
-            assert core.of(Received) == []
+            assert core.of(BytesReceived) == []
             effects += [PauseReading(1, False), PauseReading(1, False)]
             made.node._schedule()
-            await until(lambda: core.of(Received))
+            await until(lambda: core.of(BytesReceived))
             # A paused connection can still be closed by us, and by the peer.
-            effects += [PauseReading(1, True), Close(1, 1000)]
+            effects += [PauseReading(1, True), CloseConnection(1, 1000)]
             made.node._schedule()
             writer.close()
             await until(lambda: core.of(Closed))
@@ -269,7 +273,9 @@ def test_a_paused_connection_is_not_read_until_resumed(run: Runner) -> None:
 
 def test_effects_on_a_lost_connection_do_nothing(run: Runner) -> None:
     async def scenario() -> None:
-        core = ScriptedCore(lambda inputs: Batch(effects=[Send(99, [b"x"]), Close(99), PauseReading(99, True)]))
+        core = ScriptedCore(
+            lambda inputs: Batch(effects=[Send(99, [b"x"]), CloseConnection(99), PauseReading(99, True)])
+        )
         async with bench(core) as made:
             await until(lambda: core.steps)
             assert not made.node.ended.done()
@@ -282,17 +288,17 @@ def test_connections_over_the_bound_are_closed_at_once_and_told_once(run: Runner
         core = ScriptedCore()
         async with bench(core, connections_max=2) as made:
             kept = [await made.client() for _ in range(2)]
-            await until(lambda: len(core.of(Accepted)) == 2)
+            await until(lambda: len(core.of(ConnectionAccepted)) == 2)
             for _ in range(3):
                 reader, writer = await made.client()
                 assert await asyncio.wait_for(_end_of(reader), 5) == b""
                 writer.close()
-            assert len(core.of(Accepted)) == 2
+            assert len(core.of(ConnectionAccepted)) == 2
             assert made.log_text.getvalue().count("connections-full") == 1
             kept[0][1].close()
             await until(lambda: core.of(Closed))
             _, writer = await made.client()
-            await until(lambda: len(core.of(Accepted)) == 3)
+            await until(lambda: len(core.of(ConnectionAccepted)) == 3)
             writer.close()
             kept[1][1].close()
 
@@ -315,7 +321,7 @@ def test_running_out_of_descriptors_is_told_once_and_heals(run: Runner) -> None:
             finally:
                 resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
                 free.close()
-            await until(lambda: len(core.of(Accepted)) == 4)
+            await until(lambda: len(core.of(ConnectionAccepted)) == 4)
             assert made.log_text.getvalue().count("accept-failed") == 1
             assert made.log_text.getvalue().count("accept-resumed") == 1
             for client in clients:
@@ -329,7 +335,7 @@ def test_hundreds_of_connections_at_once(run: Runner) -> None:
         core = ScriptedCore(echo)
         async with bench(core) as made:
             clients = [socket.create_connection(("127.0.0.1", made.listener.port)) for _ in range(400)]
-            await until(lambda: len(core.of(Accepted)) == 400, 20)
+            await until(lambda: len(core.of(ConnectionAccepted)) == 400, 20)
             for client in clients:
                 client.close()
             await until(lambda: len(core.of(Closed)) == 400, 20)
@@ -395,7 +401,7 @@ def test_connect_comes_back_as_connected_from_the_asked_address(run: Runner) -> 
             effects.append(Send(-1, [b"hel", b"lo"]))
             await _serve(made, effects)
             await until(lambda: core.of(Closed))
-            assert core.of(Received)[0].data == b"hello"
+            assert core.of(BytesReceived)[0].data == b"hello"
             assert peers[0][0] == "127.0.0.9"
             assert len(core.of(Closed)) == 1
         server.close()
@@ -438,7 +444,7 @@ def test_an_attempt_is_bounded_in_time_and_can_be_closed(run: Runner) -> None:
         core = connecting(effects)
         async with bench(core) as made:
             await until(lambda: not effects)
-            effects.append(Close(-2))
+            effects.append(CloseConnection(-2))
             await _serve(made, effects)
             await until(lambda: len(core.of(Closed)) == 2)
             why = {item.conn: item.why for item in core.of(Closed)}

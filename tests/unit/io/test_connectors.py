@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from mqbroker.node.values.effects import Batch, Close, Connect, Send
-from mqbroker.node.values.inputs import Closed, Connected, Input, Received
+from mqbroker.node.values.effects import Batch, CloseConnection, Connect, Send
+from mqbroker.node.values.inputs import BytesReceived, Closed, Connected, Input
 
 from tests.support.certificates import Authority
 from tests.unit.io.conftest import ScriptedCore, bench, until
@@ -65,7 +65,7 @@ def dialling(*effects: Any) -> ScriptedCore:
     def react(inputs: list[Input]) -> Batch:
         now, waiting[:] = list(waiting), []
         now += [Send(each.conn, [b"hello"]) for each in inputs if isinstance(each, Connected)]
-        now += [Close(each.conn) for each in inputs if isinstance(each, Received)]
+        now += [CloseConnection(each.conn) for each in inputs if isinstance(each, BytesReceived)]
         return Batch(effects=now)
 
     return ScriptedCore(react)
@@ -77,7 +77,7 @@ def test_both_ends_show_certificates_of_their_listeners(run: Runner, authority: 
         core = dialling(Connect(-1, "127.0.0.1", port, is_tls=True, listener="clients"))
         async with bench(core, **listener(authority)):
             await until(lambda: core.of(Closed))
-            assert b"".join(each.data for each in core.of(Received)) == b"hello2"
+            assert b"".join(each.data for each in core.of(BytesReceived)) == b"hello2"
             assert [each.why for each in core.of(Closed)] == ["closed by us"]
         server.close()
 
@@ -183,7 +183,7 @@ def test_an_attempt_may_be_given_up_at_any_turn_of_the_loop(
                 for _ in range(turn):
                     await asyncio.sleep(0)
                 if end == "close":
-                    made.connectors.close(Close(conn, 100))
+                    made.connectors.close(CloseConnection(conn, 100))
                 elif end == "halt":
                     made.connectors.abort_all()
                     made.connections.close_all(100)

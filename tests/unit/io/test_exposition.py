@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from mqbroker.admin import metrics
-from mqbroker.admin.health import Space
+from mqbroker.admin.health import DiskSpace
 from mqbroker.admin.metrics import Measured
 from mqbroker.base.histogram import Histogram
 from mqbroker.io.exposition import render
@@ -24,7 +24,7 @@ def rendered(form: str = "", *, per_object: bool = False) -> tuple[str, str]:
     stage = Stage()
     stage.admin("queue-create", name='a"b\\c\nd', address="orders")
     values = metrics.of_node(stage.broker, per_object=per_object)
-    around = metrics.of_world("default", Measured(5, 3, 1000, syncs, 7, 2_000_000_000, 11, 12, Space(1000, 250)))
+    around = metrics.of_world("default", Measured(5, 3, 1000, syncs, 7, 2_000_000_000, 11, 12, DiskSpace(1000, 250)))
     text, content_type = render(values | around, form)
     return text.decode(), content_type
 

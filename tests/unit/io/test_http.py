@@ -12,7 +12,7 @@ import pytest
 from mqbroker.io import http
 from mqbroker.io.http import HttpServer
 from mqbroker.io.http_head import Head, Response, refusal
-from mqbroker.io.listeners import Place, open_listener
+from mqbroker.io.listeners import ListeningPlace, open_listener
 
 from tests.support.broker_process import free_port
 from tests.unit.io.conftest import until
@@ -50,7 +50,7 @@ async def served(connections_max: int = 10) -> AsyncIterator[Served]:
         return Response(200, head.path.encode())
 
     port = free_port()
-    server = HttpServer(open_listener(Place("metrics", "127.0.0.1", port, 100), "metrics"), connections_max)
+    server = HttpServer(open_listener(ListeningPlace("metrics", "127.0.0.1", port, 100), "metrics"), connections_max)
     await server.start(answer)
     try:
         yield Served(port, server)
@@ -221,7 +221,7 @@ def test_stop_ends_also_what_is_not_answered_yet(run: Runner) -> None:
 
 def test_before_the_start_nothing_is_promised(run: Runner) -> None:
     async def scenario() -> None:
-        sock = open_listener(Place("metrics", "127.0.0.1", free_port(), 1), "metrics")
+        sock = open_listener(ListeningPlace("metrics", "127.0.0.1", free_port(), 1), "metrics")
         server = HttpServer(sock, 1)
         found = await server.answer(Head("GET", "/livez", False))
         assert found == refusal(503, "the broker starts")

@@ -11,7 +11,7 @@ import pytest
 from mqbroker.base.errors import StorageFault
 from mqbroker.io.files import Files
 from mqbroker.io.large_directory import LargeDirectory
-from mqbroker.io.large_messages import LargeMessages
+from mqbroker.io.large_messages import LargeMessageFiles
 from mqbroker.node.values.effects import DeleteLarge, FinishLarge, ReadLarge, WriteLarge
 from mqbroker.node.values.inputs import Done, Failed, Input
 
@@ -25,7 +25,7 @@ class Desk:
 
     def __init__(self, path: Path, files: Files | None = None) -> None:
         self.said: queue.Queue[Input | StorageFault] = queue.Queue()
-        self.large = LargeMessages(LargeDirectory(path, files), self.said.put, self.said.put)
+        self.large = LargeMessageFiles(LargeDirectory(path, files), self.said.put, self.said.put)
 
     def next(self) -> Input | StorageFault:
         return self.said.get(timeout=WAIT_S)

@@ -17,7 +17,16 @@ from mqbroker.io.log import Log, LogShape
 from mqbroker.io.loop import BURST_READ_BYTES, NodeLoop
 from mqbroker.journal.append import Append
 from mqbroker.node.values.effects import Batch, Halt, Send
-from mqbroker.node.values.inputs import Accepted, Closed, Disk, Done, Input, Received, Stop, Synced
+from mqbroker.node.values.inputs import (
+    BytesReceived,
+    Closed,
+    ConnectionAccepted,
+    Done,
+    Input,
+    Stop,
+    Synced,
+    UnsyncedBytes,
+)
 
 from tests.unit.io.conftest import PENDING_BYTES_MAX, CountingDisk, ScriptedCore, bench, until
 
@@ -30,14 +39,14 @@ def test_all_reads_of_a_turn_make_one_step(run: Runner) -> None:
         core = ScriptedCore()
         async with bench(core) as made:
             clients = [await made.client() for _ in range(10)]
-            await until(lambda: len(core.of(Accepted)) == 10)
+            await until(lambda: len(core.of(ConnectionAccepted)) == 10)
             steps_before = len(core.steps)
             for _, writer in clients:
                 writer.write(b"x")
             # The loop is held until the kernel has all ten, so that one look of the selector reports them.
             await asyncio.sleep(0)
             time.sleep(0.05)
-            await until(lambda: len(core.of(Received)) == 10)
+            await until(lambda: len(core.of(BytesReceived)) == 10)
             assert len([step for step in core.steps[steps_before:] if step]) == 1
 
     run(scenario())
@@ -90,10 +99,10 @@ def test_who_is_alone_is_not_made_to_wait_for_others(run: Runner) -> None:
             await until(lambda: len(core.steps) == 1)
 
             async def runs_within(conn: int, size_bytes: int = 1) -> bool:
-                steps, reads = len(core.steps), len(core.of(Received))
+                steps, reads = len(core.steps), len(core.of(BytesReceived))
                 made.node.post_received(conn, bytes(size_bytes))
                 is_done = len(core.steps) > steps
-                await until(lambda: len(core.of(Received)) > reads)
+                await until(lambda: len(core.of(BytesReceived)) > reads)
                 return is_done
 
             assert [await runs_within(1) for _ in range(loop_module.LONE_READS + 3)][-3:] == [False, True, True]
@@ -245,7 +254,7 @@ def test_a_disk_that_falls_behind_is_told_once_and_its_recovery_once(run: Runner
                 made.node.post(Synced(pending_bytes))
                 await until(lambda: not made.node._inputs)
             await until(lambda: len(core.of(Synced)) == 6)
-            assert core.of(Disk) == [Disk(1001), Disk(500)]
+            assert core.of(UnsyncedBytes) == [UnsyncedBytes(1001), UnsyncedBytes(500)]
 
     run(scenario())
 
@@ -277,7 +286,7 @@ def test_notices_are_logged(run: Runner) -> None:
 def test_an_exception_in_the_core_ends_the_node_with_70_and_nothing_is_sent_any_more(run: Runner) -> None:
     async def scenario() -> None:
         def react(inputs: list[Input]) -> Batch:
-            if any(isinstance(item, Received) for item in inputs):
+            if any(isinstance(item, BytesReceived) for item in inputs):
                 raise KeyError("wrong")
             return Batch()
 

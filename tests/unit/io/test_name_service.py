@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from mqbroker.cluster.discovery.srv import NoAnswer
 from mqbroker.config.clustering import DiscoveryGroupTable, discovery_group
-from mqbroker.io.broadcast_endpoints import Unreachable
+from mqbroker.io.broadcast_endpoints import EndpointUnreachable
 from mqbroker.io.name_service import NameEar, ask, servers_of_host
 
 from tests.unit.cluster.discovery.test_srv import name, target
@@ -154,7 +154,7 @@ def test_names_that_never_led_anywhere_are_unreachable(server: NameServer) -> No
     async def work() -> None:
         server.flags = 0x8183
         ears, one = Ears(), ear(server, SERVICE)
-        with pytest.raises(Unreachable, match=r"there is no such name; see names and /etc/resolv\.conf"):
+        with pytest.raises(EndpointUnreachable, match=r"there is no such name; see names and /etc/resolv\.conf"):
             await one.join(ears)
         assert ears.found == []
         one.close()

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from mqbroker.node.values.effects import Batch, Close, Send
-from mqbroker.node.values.inputs import Closed, Input, Received
+from mqbroker.node.values.effects import Batch, CloseConnection, Send
+from mqbroker.node.values.inputs import BytesReceived, Closed, Input
 
 from tests.support.certificates import Authority
 from tests.support.cycles import nothing_to_collect
@@ -22,8 +22,8 @@ BAD, BYE = b"bad", b"bye"
 
 def answer(inputs: list[Input]) -> Batch:
     """Whoever says something bad is told so and closed."""
-    said = [item for item in inputs if isinstance(item, Received)]
-    ends = [Close(item.conn, 500) for item in said if item.data.startswith(BAD)]
+    said = [item for item in inputs if isinstance(item, BytesReceived)]
+    ends = [CloseConnection(item.conn, 500) for item in said if item.data.startswith(BAD)]
     return Batch(effects=[*(Send(item.conn, [item.data]) for item in said), *ends])
 
 

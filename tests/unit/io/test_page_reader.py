@@ -54,7 +54,7 @@ def wait_for(node: Node, done: Callable[[], bool]) -> None:
 
 def bodies(found: list[bytes]) -> list[bytes]:
     runs = [record for data in found for record in records.decode(memoryview(data))]
-    return [bytes(run.frames) for run in runs if isinstance(run, records.Run)]
+    return [bytes(run.frames) for run in runs if isinstance(run, records.RunRecord)]
 
 
 def test_places_are_where_the_journal_says(tmp_path: Path) -> None:

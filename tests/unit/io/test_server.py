@@ -28,7 +28,7 @@ from mqbroker.io.server import Reloaded, Server
 from mqbroker.node.values.effects import (
     AdminReply,
     Batch,
-    Close,
+    CloseConnection,
     DeleteSegment,
     Derive,
     Halt,
@@ -37,10 +37,10 @@ from mqbroker.node.values.effects import (
     Send,
 )
 from mqbroker.node.values.inputs import (
-    Accepted,
     AdminRequest,
     ClusterKeyChanged,
     Configuration,
+    ConnectionAccepted,
     Done,
     Failed,
     Input,
@@ -144,8 +144,8 @@ def test_ready_is_told_when_everything_is_bound_and_the_watchdog_is_fed(run: Run
                 socket.create_connection(("127.0.0.1", listener.port)).close()
             socket.socket(socket.AF_UNIX).connect(it.options.node.admin_socket)
             await until(lambda: it.told.drain().count("WATCHDOG=1") >= 3)
-            await until(lambda: len(it.core.of(Accepted)) == 2)
-            assert [item.listener for item in it.core.of(Accepted)] == ["clients", "others"]
+            await until(lambda: len(it.core.of(ConnectionAccepted)) == 2)
+            assert [item.listener for item in it.core.of(ConnectionAccepted)] == ["clients", "others"]
 
     run(scenario())
 
@@ -157,11 +157,11 @@ def test_a_signal_stops_gracefully(run: Runner, number: signal.Signals) -> None:
             if Stop() not in inputs:
                 return Batch()
             # As the core does: the halt is decided first, the last frames follow in the same batch.
-            return Batch(effects=[Halt(), Send(1, [b"goodbye"]), Close(1)])
+            return Batch(effects=[Halt(), Send(1, [b"goodbye"]), CloseConnection(1)])
 
         async with running(ScriptedCore(react)) as (it, task):
             reader, writer = await it.client()
-            await until(lambda: it.core.of(Accepted))
+            await until(lambda: it.core.of(ConnectionAccepted))
             os.kill(os.getpid(), number)
             assert await asyncio.wait_for(reader.read(), 5) == b"goodbye"
             writer.close()
@@ -240,7 +240,7 @@ def test_reload_takes_users_and_what_may_change(run: Runner) -> None:
                 "options": 1,
             }
             kept = await it.client()
-            await until(lambda: len(it.core.of(Accepted)) == 1)
+            await until(lambda: len(it.core.of(ConnectionAccepted)) == 1)
             reader, writer = await it.client()
             assert await asyncio.wait_for(reader.read(), 5) == b""
             kept[1].close()
@@ -341,10 +341,10 @@ def test_effects_reach_the_disk_the_pool_and_the_admin_socket(run: Runner) -> No
 def test_a_bug_aborts_connections_without_flushing(run: Runner) -> None:
     async def scenario() -> None:
         def react(inputs: list[Input]) -> Batch:
-            if any(isinstance(item, Accepted) for item in inputs):
+            if any(isinstance(item, ConnectionAccepted) for item in inputs):
                 # More than the sockets hold, so a part is still in our buffer when the node fails.
                 return Batch(effects=[Send(1, [bytes(64 << 20)])], more=True)
-            if core.of(Accepted):
+            if core.of(ConnectionAccepted):
                 raise ZeroDivisionError
             return Batch()
 

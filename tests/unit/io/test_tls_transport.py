@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from mqbroker.io.connections import WRITE_HELD_BYTES
 from mqbroker.io.tls_transport import TLS_HEADER
-from mqbroker.node.values.effects import Batch, Close, Send
-from mqbroker.node.values.inputs import Accepted, Closed, Input, Received, WriteBlocked
+from mqbroker.node.values.effects import Batch, CloseConnection, Send
+from mqbroker.node.values.inputs import BytesReceived, Closed, ConnectionAccepted, Input, WriteBlocked
 
 from tests.support.certificates import Authority
 from tests.unit.io.conftest import Bench, ScriptedCore, bench, until
@@ -36,7 +36,7 @@ def tls(authority: Authority, client_auth: str = "none", **changes: Any) -> dict
 def echo(inputs: list[Input]) -> Batch:
     chunks: dict[int, list[bytes | bytearray | memoryview]] = {}
     for item in inputs:
-        if isinstance(item, Received):
+        if isinstance(item, BytesReceived):
             chunks.setdefault(item.conn, []).append(item.data)
     return Batch(effects=[Send(conn, parts) for conn, parts in chunks.items()])
 
@@ -60,12 +60,12 @@ def test_bytes_go_both_ways_in_order(run: Runner, authority: Authority, version:
         core = ScriptedCore(echo)
         async with bench(core, **tls(authority)) as made:
             reader, writer = await connect(made, within(version, authority))
-            await until(lambda: core.of(Accepted))
-            assert core.of(Accepted)[0].is_tls
+            await until(lambda: core.of(ConnectionAccepted))
+            assert core.of(ConnectionAccepted)[0].is_tls
             sent = bytes(range(256)) * 8192
             writer.write(sent)
             assert await asyncio.wait_for(reader.readexactly(len(sent)), 20) == sent
-            assert all(type(item.data) is bytes for item in core.of(Received))
+            assert all(type(item.data) is bytes for item in core.of(BytesReceived))
             writer.close()
             await until(lambda: core.of(Closed))
             assert len(made.connections) == 0
@@ -76,8 +76,8 @@ def test_bytes_go_both_ways_in_order(run: Runner, authority: Authority, version:
 def test_a_peer_that_floods_us_still_reads_the_error_before_the_end(run: Runner, authority: Authority) -> None:
     async def scenario() -> None:
         def react(inputs: list[Input]) -> Batch:
-            bad = [item.conn for item in inputs if isinstance(item, Received)]
-            return Batch(effects=[Send(bad[0], [b"the error"]), Close(bad[0], 3000)] if bad else [])
+            bad = [item.conn for item in inputs if isinstance(item, BytesReceived)]
+            return Batch(effects=[Send(bad[0], [b"the error"]), CloseConnection(bad[0], 3000)] if bad else [])
 
         core = ScriptedCore(react)
         async with bench(core, **tls(authority)) as made:
@@ -96,7 +96,7 @@ def test_a_peer_that_floods_us_still_reads_the_error_before_the_end(run: Runner,
 def test_a_peer_that_does_not_read_is_told_and_held(run: Runner, authority: Authority) -> None:
     async def scenario() -> None:
         def react(inputs: list[Input]) -> Batch:
-            asked = [item.conn for item in inputs if isinstance(item, Received)]
+            asked = [item.conn for item in inputs if isinstance(item, BytesReceived)]
             return Batch(effects=[Send(asked[0], [bytes(2 * WRITE_HELD_BYTES)])] if asked else [])
 
         core = ScriptedCore(react)
@@ -119,7 +119,7 @@ def test_closed_comes_once_and_last(run: Runner, authority: Authority, end: str)
         async with bench(core, **tls(authority)) as made:
             _, writer = await connect(made, authority.client())
             writer.write(b"last words")
-            await until(lambda: core.of(Received))
+            await until(lambda: core.of(BytesReceived))
             if end == "close":
                 writer.close()
             else:
@@ -144,7 +144,7 @@ def test_a_record_that_was_changed_ends_the_connection(run: Runner, authority: A
             reader, writer = await asyncio.open_connection("127.0.0.1", made.listener.port)
             incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
             client = authority.client().wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")
-            while not core.of(Accepted):
+            while not core.of(ConnectionAccepted):
                 try:
                     client.do_handshake()
                 except ssl.SSLWantReadError:
@@ -152,14 +152,14 @@ def test_a_record_that_was_changed_ends_the_connection(run: Runner, authority: A
                     incoming.write(await reader.read(65536))
                 else:
                     writer.write(outgoing.read())
-                    await until(lambda: core.of(Accepted))
+                    await until(lambda: core.of(ConnectionAccepted))
             client.write(b"a message")
             record = bytearray(outgoing.read())
             record[-1] ^= 1
             writer.write(bytes(record))
             await until(lambda: core.of(Closed))
             assert "TLS: " in core.of(Closed)[0].why
-            assert not core.of(Received)
+            assert not core.of(BytesReceived)
             (line,) = made.log_text.getvalue().splitlines()
             assert "tls-failed" in line
             assert f"peer=127.0.0.1:{writer.get_extra_info('sockname')[1]}" in line
@@ -202,7 +202,7 @@ def test_what_is_no_tls_gets_one_line_in_the_log(run: Runner, authority: Authori
             assert len(lines) == 1
             assert "tls-handshake-failed" in lines[0]
             assert why in lines[0]
-            assert not core.of(Accepted)
+            assert not core.of(ConnectionAccepted)
 
     run(scenario())
 
@@ -295,7 +295,7 @@ def test_certificates_of_clients(
             except (ssl.SSLError, ConnectionError):
                 heard = b""
             assert (heard == b"hello") == is_good
-            assert (len(core.of(Accepted)) == 1) == is_good
+            assert (len(core.of(ConnectionAccepted)) == 1) == is_good
             assert ("tls-handshake-failed" in made.log_text.getvalue()) == (not is_good)
 
     run(scenario())

@@ -9,7 +9,7 @@ import zlib
 import pytest
 from mqbroker.base.errors import Bug, StorageFault
 from mqbroker.base.notice import Level
-from mqbroker.journal.damage import TABLE, Facts, Verdict, decide, gather, matches
+from mqbroker.journal.damage import TABLE, DamageFacts, DamageVerdict, decide, gather, matches
 from mqbroker.journal.entry import ENTRY_HEADER_BYTES
 from mqbroker.journal.format import (
     FILE_HEADER_BYTES,
@@ -27,18 +27,18 @@ from tests.support.values import replaced
 
 from .disk_image import NODE_ID, DiskImage, options, take
 
-ALL_FACTS = [Facts(*bits) for bits in itertools.product((False, True), repeat=5)]
+ALL_FACTS = [DamageFacts(*bits) for bits in itertools.product((False, True), repeat=5)]
 
 
-def verdicts() -> dict[Facts, Verdict]:
+def verdicts() -> dict[DamageFacts, DamageVerdict]:
     return {facts: next(row for row in TABLE if matches(row, facts)).verdict for facts in ALL_FACTS}
 
 
 @pytest.mark.parametrize("facts", ALL_FACTS, ids=lambda facts: "".join("NY"[fact] for fact in facts))
-def test_every_combination_of_facts_has_exactly_one_row(facts: Facts) -> None:
+def test_every_combination_of_facts_has_exactly_one_row(facts: DamageFacts) -> None:
     rows = [row for row in TABLE if matches(row, facts)]
     assert len(rows) == 1
-    if rows[0].verdict is Verdict.IMPOSSIBLE:
+    if rows[0].verdict is DamageVerdict.IMPOSSIBLE:
         with pytest.raises(Bug):
             decide(facts)
     else:
@@ -48,7 +48,7 @@ def test_every_combination_of_facts_has_exactly_one_row(facts: Facts) -> None:
 def test_what_was_proven_to_be_on_disk_is_never_cut() -> None:
     for facts, verdict in verdicts().items():
         if facts.is_covered or not facts.is_last or not facts.is_torn:
-            assert verdict is not Verdict.CUT
+            assert verdict is not DamageVerdict.CUT
 
 
 def test_no_row_is_useless() -> None:
@@ -85,7 +85,7 @@ class Image:
         """(offset, end), counted from the first entry."""
         return self.disk.entries[number][1:3]
 
-    def facts(self, number: int, is_last: bool = True) -> Facts:
+    def facts(self, number: int, is_last: bool = True) -> DamageFacts:
         header = decode_file_header(bytes(self.buffer))
         assert header is not None
         return gather(
@@ -99,15 +99,15 @@ class Image:
 def test_facts_of_a_flipped_bit_that_a_later_entry_covers() -> None:
     image = Image()
     image.buffer[image.entry(0)[0] + 50] ^= 1
-    assert image.facts(0) == Facts(False, True, False, True, True)
+    assert image.facts(0) == DamageFacts(False, True, False, True, True)
 
 
 def test_facts_of_a_flipped_bit_in_the_last_group() -> None:
     image = Image()
     image.buffer[image.entry(2)[0] + 50] ^= 1
-    assert image.facts(2) == Facts(False, True, False, True, False)
+    assert image.facts(2) == DamageFacts(False, True, False, True, False)
     image.zero(image.entry(3)[0], len(image.buffer))
-    assert image.facts(2) == Facts(False, True, False, False, False)
+    assert image.facts(2) == DamageFacts(False, True, False, False, False)
 
 
 def test_a_header_that_is_gone_while_the_rest_of_its_sector_is_there_is_not_torn() -> None:
@@ -116,7 +116,7 @@ def test_a_header_that_is_gone_while_the_rest_of_its_sector_is_there_is_not_torn
     offset, end = image.entry(4)
     assert offset + ENTRY_HEADER_BYTES < (offset // SECTOR_BYTES + 1) * SECTOR_BYTES < end
     image.zero(offset, offset + ENTRY_HEADER_BYTES)
-    assert image.facts(4) == Facts(False, True, False, False, False)
+    assert image.facts(4) == DamageFacts(False, True, False, False, False)
 
 
 @pytest.mark.parametrize("missing_bytes", [1, 100])
@@ -125,26 +125,26 @@ def test_an_entry_that_ends_behind_its_file_is_not_torn(missing_bytes: int) -> N
     image = Image()
     _, end = image.entry(4)
     del image.buffer[end - missing_bytes :]
-    assert image.facts(4) == Facts(False, True, False, False, False)
+    assert image.facts(4) == DamageFacts(False, True, False, False, False)
 
 
 def test_facts_of_lost_sectors() -> None:
     image = Image()
     offset, end = image.entry(4)
     image.zero(offset // SECTOR_BYTES * SECTOR_BYTES + SECTOR_BYTES, end)
-    assert image.facts(4) == Facts(False, True, True, False, False)
+    assert image.facts(4) == DamageFacts(False, True, True, False, False)
     image = Image()
     offset, end = image.entry(2)
     sector = (offset // SECTOR_BYTES + 1) * SECTOR_BYTES
     image.zero(offset, sector)
-    assert image.facts(2) == Facts(False, True, True, True, False)
-    assert image.facts(2, is_last=False) == Facts(False, False, True, True, False)
+    assert image.facts(2) == DamageFacts(False, True, True, True, False)
+    assert image.facts(2, is_last=False) == DamageFacts(False, False, True, True, False)
 
 
 def test_facts_of_a_write_that_never_happened() -> None:
     image = Image()
     image.zero(image.entry(2)[0], len(image.buffer))
-    assert image.facts(2) == Facts(True, True, False, False, False)
+    assert image.facts(2) == DamageFacts(True, True, False, False, False)
 
 
 def live_ids(found: Recovered) -> list[int]:
@@ -557,7 +557,7 @@ def test_a_journal_file_sent_as_a_message_does_not_confuse_recovery() -> None:
     image.disk.write(append, image.synced)
     offset, end = image.entry(5)
     image.zero(offset + 2600, end)
-    assert image.facts(5) == Facts(False, True, True, False, False)
+    assert image.facts(5) == DamageFacts(False, True, True, False, False)
 
 
 @pytest.mark.parametrize("seed", range(20))

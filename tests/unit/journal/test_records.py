@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mqbroker.journal import message_records, records
-from mqbroker.journal.records import Kind, Malformed
+from mqbroker.journal.records import MalformedRecord, RecordKind
 
 u64 = st.integers(0, 2**64 - 1)
 u32 = st.integers(0, 2**32 - 1)
 ids = st.integers(0, 2**62)
 
 
-NAMES = {kind.name.title().replace("_", ""): kind for kind in Kind}
+NAMES = {kind.name.title().replace("_", ""): kind for kind in RecordKind}
 
 
 def decode(payload: bytes) -> list[records.Record]:
@@ -26,7 +26,7 @@ def decode(payload: bytes) -> list[records.Record]:
 @given(ids, u32, st.lists(u64, min_size=1, max_size=50), st.binary(max_size=200))
 def test_run(first_id: int, n: int, queue_ids: list[int], frames: bytes) -> None:
     (run,) = decode(message_records.encode_run_head(first_id, n, queue_ids, len(frames), 77) + frames)
-    assert isinstance(run, records.Run)
+    assert isinstance(run, records.RunRecord)
     assert run == (first_id, n, 77, tuple(queue_ids), frames)
 
 
@@ -49,29 +49,35 @@ def test_settle(queue_id: int, ranges: list[tuple[int, int]]) -> None:
 
 @given(u64, st.binary(max_size=100))
 def test_queue(queue_id: int, attributes: bytes) -> None:
-    assert decode(records.encode_queue(queue_id, attributes)) == [records.Queue(queue_id, attributes)]
+    assert decode(records.encode_queue(queue_id, attributes)) == [records.QueueRecord(queue_id, attributes)]
 
 
 @given(u64)
 def test_single_numbers(number: int) -> None:
     payload = b"".join(
-        records.encode_number(kind, number) for kind in (Kind.QUEUE_DROP, Kind.CONSUMED, Kind.START, Kind.TRIM)
+        records.encode_number(kind, number)
+        for kind in (RecordKind.QUEUE_DROP, RecordKind.CONSUMED, RecordKind.START, RecordKind.TRIM)
     )
     found = decode(payload)
     assert found == [(number,)] * 4
-    assert [type(record) for record in found] == [records.QueueDrop, records.Consumed, records.Start, records.Trim]
+    assert [type(record) for record in found] == [
+        records.QueueDrop,
+        records.Consumed,
+        records.StartRecord,
+        records.Trim,
+    ]
 
 
 @given(u64, st.lists(st.tuples(u64, u64), max_size=3))
 def test_start(boot: int, missing: list[tuple[int, int]]) -> None:
     forgone = [records.Forgone(*each) for each in missing]
-    assert decode(records.encode_start(boot, forgone)) == [*forgone, records.Start(boot)]
+    assert decode(records.encode_start(boot, forgone)) == [*forgone, records.StartRecord(boot)]
 
 
 @given(u64, u64, u32, u32, u64)
 def test_count(queue_id: int, first_id: int, n: int, delivery_count: int, due_ms: int) -> None:
     count = records.Count(queue_id, first_id, n, delivery_count, due_ms)
-    assert decode(records.encode_count(count) + records.encode_stop()) == [count, records.Stop()]
+    assert decode(records.encode_count(count) + records.encode_stop()) == [count, records.StopRecord()]
 
 
 def test_a_count_without_a_due_time_is_what_it_always_was_and_one_with_it_begins_alike() -> None:
@@ -90,25 +96,25 @@ def test_checkpoint(boot: int, next_id: int, trim: int, queues: dict[int, tuple[
 
 @given(st.text(max_size=50), u64, st.lists(st.tuples(u64, st.binary(max_size=100)), max_size=20))
 def test_duplicates(address: str, oldest: int, ids: list[tuple[int, bytes]]) -> None:
-    duplicates = records.Duplicates(address, oldest, ids)
+    duplicates = records.DuplicateIdsRecord(address, oldest, ids)
     assert decode(records.encode_duplicates(duplicates)) == [duplicates]
 
 
 @given(st.text(max_size=50), st.binary(max_size=100))
 def test_address(name: str, attributes: bytes) -> None:
     payload = records.encode_address(name, attributes) + records.encode_address_drop(name)
-    assert decode(payload) == [records.Address(name, attributes), records.AddressDrop(name)]
+    assert decode(payload) == [records.AddressRecord(name, attributes), records.AddressDrop(name)]
 
 
 @given(st.binary(max_size=200))
 def test_any_bytes_are_records_or_malformed(payload: bytes) -> None:
-    with contextlib.suppress(Malformed):
+    with contextlib.suppress(MalformedRecord):
         assert all(type(record).__name__ in NAMES for record in decode(payload))
 
 
-@given(st.sampled_from(Kind), st.binary(max_size=80))
-def test_any_body_is_a_record_or_malformed(kind: Kind, body: bytes) -> None:
-    with contextlib.suppress(Malformed):
+@given(st.sampled_from(RecordKind), st.binary(max_size=80))
+def test_any_body_is_a_record_or_malformed(kind: RecordKind, body: bytes) -> None:
+    with contextlib.suppress(MalformedRecord):
         (record,) = decode(struct.pack(">BI", kind, len(body)) + body)
         assert NAMES[type(record).__name__] == kind
 
@@ -128,5 +134,5 @@ def test_any_body_is_a_record_or_malformed(kind: Kind, body: bytes) -> None:
     ],
 )
 def test_malformed_says_what(payload: bytes, why: str) -> None:
-    with pytest.raises(Malformed, match=why):
+    with pytest.raises(MalformedRecord, match=why):
         decode(payload)

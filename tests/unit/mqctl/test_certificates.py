@@ -14,16 +14,16 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from mqbroker.admin.certificates import level_of, lives_in
 from mqbroker.config.inventory import host_variables
-from mqbroker.node.values.inputs import Ending
+from mqbroker.node.values.inputs import CertificateExpiry
 from mqctl.certificates.authority import Issuer, Span, general_name, issue, names_of, new_authority, permits
 from mqctl.certificates.folder import NEXT, Folder, Phase, Step
 from mqctl.certificates.issuing import Missing, digests, make, missing_of, state_of
-from mqctl.certificates.names import NodeName, nodes_of
+from mqctl.certificates.names import InstanceNames, nodes_of
 from mqctl.errors import CommandError, UsageError
 from mqctl.inventory import Host
 
 NOW = datetime.datetime(2031, 5, 1, 12, tzinfo=datetime.UTC)
-NODE = NodeName("mq1", "default", ("mq1", "192.0.2.11", "2001:db8::1"))
+NODE = InstanceNames("mq1", "default", ("mq1", "192.0.2.11", "2001:db8::1"))
 DAY = datetime.timedelta(days=1)
 
 
@@ -34,14 +34,16 @@ def folder(tmp_path: Path) -> Folder:
     return made
 
 
-def signed(folder: Folder, node: NodeName = NODE, days: int = 365, at: datetime.datetime = NOW) -> x509.Certificate:
+def signed(
+    folder: Folder, node: InstanceNames = NODE, days: int = 365, at: datetime.datetime = NOW
+) -> x509.Certificate:
     make(folder, [Missing(node, "")], Span(at, days), lambda _: None)
     found = folder.node(node.host, node.instance)
     assert found is not None
     return found
 
 
-def why(folder: Folder, node: NodeName = NODE, at: datetime.datetime = NOW) -> list[str]:
+def why(folder: Folder, node: InstanceNames = NODE, at: datetime.datetime = NOW) -> list[str]:
     return [one.why for one in missing_of(folder, [node], at)]
 
 
@@ -154,8 +156,8 @@ def test_nothing_is_missing_that_is_good_for_long_enough(folder: Folder) -> None
     assert why(folder, at=NOW + 334 * DAY) == []
     assert why(folder, at=NOW + 336 * DAY) == ["expires soon"]
     assert why(folder, at=NOW + 366 * DAY) == ["expired"]
-    assert why(folder, NodeName("mq1", "default", (*NODE.names, "new"))) == ["it lacks new"]
-    assert why(folder, NodeName("mq1", "default", NODE.names[:1])) == []
+    assert why(folder, InstanceNames("mq1", "default", (*NODE.names, "new"))) == ["it lacks new"]
+    assert why(folder, InstanceNames("mq1", "default", NODE.names[:1])) == []
     folder.write_authority(new_authority("main", Span(NOW, 3650)))
     assert why(folder) == ["another CA signed it"]
 
@@ -169,7 +171,7 @@ def test_a_short_life_is_not_always_nearly_over(folder: Folder) -> None:
 def test_a_broker_warns_of_what_is_shown_as_ending_and_of_nothing_else(folder: Folder, days: int) -> None:
     made = signed(folder, days=days)
     ((begin_s, end_s),) = lives_in(made.public_bytes(Encoding.PEM))
-    ending = Ending("clients", "tls-certificate-file", "/c.pem", begin_s, end_s)
+    ending = CertificateExpiry("clients", "tls-certificate-file", "/c.pem", begin_s, end_s)
     said = set()
     for hour in range(-days * 24, 2):
         now = made.not_valid_after_utc + datetime.timedelta(hours=hour)

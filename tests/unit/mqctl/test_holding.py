@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 from mqctl.errors import CommandError
-from mqctl.inventory import Cluster, Host
+from mqctl.inventory import Host, InventoryCluster
 from mqctl.output import data_console
 from mqctl.playbook import holding
 from mqctl.playbook.events import RunState
 from mqctl.remote import give_back
 from mqctl.ssh.local import LocalShell
-from mqctl.ssh.shell import Result
+from mqctl.ssh.shell import CommandResult
 from mqctl.ssh.variables import Access
 from mqctl.world import World
 from rich.console import Console
@@ -43,7 +43,7 @@ class HostShell(LocalShell):
 
     folder = Path()
 
-    def run_plain(self, command: str, stdin: bytes, timeout_s: float) -> Result:
+    def run_plain(self, command: str, stdin: bytes, timeout_s: float) -> CommandResult:
         if not (self.folder / self.name).exists():
             raise CommandError(f"{self.name} is not reached")
         for own, place in (("/run/", self.folder / self.name / "run"), ("/proc", self.folder / self.name / "proc")):
@@ -114,7 +114,7 @@ def test_what_a_run_has_held_to_its_end_is_given_back(tmp_path: Path, world: Wor
     for name in ("early", "busy"):
         state.apply(event("runner_on_start", name))
     (tmp_path / "away").rename(tmp_path / "cut")
-    holding.let_go(world, Cluster("main", tuple(hosts), ()), state)
+    holding.let_go(world, InventoryCluster("main", tuple(hosts), ()), state)
     assert [place_of(tmp_path, name).read_text() for name in ("own", "failed", "early")] == [""] * 3
     assert json.loads(place_of(tmp_path, "other").read_text()) == OTHER
     assert json.loads(place_of(tmp_path, "busy").read_text()) == HOLDER
@@ -132,7 +132,7 @@ def test_who_has_taken_nothing_gives_nothing_back(tmp_path: Path, world: World) 
     state = RunState()
     state.apply(event("runner_on_ok", "mq1", held_as=None, refusal="somebody"))
     state.apply(event("runner_on_failed", "mq1", msg="somebody"))
-    holding.let_go(world, Cluster("main", (host,), ()), state)
+    holding.let_go(world, InventoryCluster("main", (host,), ()), state)
     assert json.loads(place_of(tmp_path, "mq1").read_text()) == HOLDER
     assert told(world) == []
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import paramiko
 import pytest
-from mqctl.ssh.hostkeys import HostKeyRefused, Policy, known_keys, matches
+from mqctl.ssh.hostkeys import HostKeyPolicy, HostKeyRefused, known_keys, matches
 from mqctl.ssh.settings import Hop
 
 KEY = paramiko.ECDSAKey.generate()
@@ -48,16 +48,16 @@ def test_a_revoked_key_is_no_key() -> None:
     assert known.keys == []
     hop = Hop("mq1", 22, "deploy", host_keys="no")
     with pytest.raises(HostKeyRefused, match="@revoked"):
-        Policy(hop, known).missing_host_key(paramiko.SSHClient(), "mq1", KEY)
+        HostKeyPolicy(hop, known).missing_host_key(paramiko.SSHClient(), "mq1", KEY)
 
 
 def test_a_certificate_authority_is_named_when_it_would_have_helped() -> None:
     known = known_keys([line("*", OTHER, "@cert-authority")], "mq1")
     with pytest.raises(HostKeyRefused, match="@cert-authority"):
-        Policy(Hop("mq1", 22, "deploy"), known).missing_host_key(paramiko.SSHClient(), "mq1", KEY)
+        HostKeyPolicy(Hop("mq1", 22, "deploy"), known).missing_host_key(paramiko.SSHClient(), "mq1", KEY)
 
 
 def test_no_password_for_a_server_whose_key_has_changed() -> None:
-    policy = Policy(Hop("mq1", 22, "deploy", host_keys="no"), known_keys([line("mq1", OTHER)], "mq1"))
+    policy = HostKeyPolicy(Hop("mq1", 22, "deploy", host_keys="no"), known_keys([line("mq1", OTHER)], "mq1"))
     policy.missing_host_key(paramiko.SSHClient(), "mq1", KEY)
     assert not policy.may_send_password

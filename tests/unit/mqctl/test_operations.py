@@ -16,11 +16,11 @@ from mqbroker.config.lifetimes import DAY_S
 from mqbroker.config.load import parse
 from mqbroker.config.slices import BrokerOptions
 from mqbroker.config.users import make_verifier
-from mqbroker.node.values.inputs import CertificatesInUse, Ending
+from mqbroker.node.values.inputs import CertificateExpiry, CertificatesInUse
 from mqbroker.wire.performatives import Attach, Target
 from mqbroker.wire.sections import Properties
 from mqbroker.wire.types import Symbol
-from mqctl.admin import AdminSession
+from mqctl.admin import AdminClient
 from mqctl.commands import cluster_forget, events, queue_stat, rollout
 from mqctl.dev.log import last_lines
 from mqctl.errors import CommandError, UsageError
@@ -331,16 +331,16 @@ def test_a_receive_of_a_mistyped_name_is_an_error_and_makes_no_queue(cluster: Cl
 
 
 def test_a_queue_that_goes_when_it_is_empty_ends_a_receive(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    settle = AdminSession.call
+    settle = AdminClient.call
 
-    def settle_and_delete(session: AdminSession, operation: str, wait_s: float = 0, **arguments: Any) -> dict[str, Any]:
+    def settle_and_delete(session: AdminClient, operation: str, wait_s: float = 0, **arguments: Any) -> dict[str, Any]:
         answer = settle(session, operation, wait_s, **arguments)
         if operation == "settle":
             settle(session, "queue-delete", name="orders")
         return answer
 
     cluster.run("send", "orders", "one", "two", "--host", "dev-1")
-    monkeypatch.setattr(AdminSession, "call", settle_and_delete)
+    monkeypatch.setattr(AdminClient, "call", settle_and_delete)
     assert cluster.run("receive", "orders", "--host", "dev-1")[0] == "one\ntwo\n"
 
 
@@ -445,7 +445,7 @@ def test_status_and_check_judge_certificates_as_the_broker_does(
     stage = cluster.first.stage
     now_s = stage.at.wall_ms // 1000
     life_s = (now_s + left_s - life_days * DAY_S, now_s + left_s)
-    stage.give(CertificatesInUse((Ending("clients", "tls-certificate-file", "/etc/c.pem", *life_s),)))
+    stage.give(CertificatesInUse((CertificateExpiry("clients", "tls-certificate-file", "/etc/c.pem", *life_s),)))
     stage.run()
     first, second = cluster.rows("status")
     assert (second["certificates"], second["note"]) == ([], "")

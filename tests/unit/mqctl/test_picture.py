@@ -12,8 +12,8 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from mqctl.picture.cluster import Answer, Cluster, Link, Look, Node, cluster_of
-from mqctl.picture.layout import Box, Wanted, lay_out
+from mqctl.picture.cluster import ClusterPicture, DrawingClass, LinkPicture, NodeAnswer, NodePicture, cluster_of
+from mqctl.picture.layout import Box, WantedCurve, lay_out
 from mqctl.picture.svg import LABEL_HEIGHT, box_size, svg, text_width
 
 GOLDEN = Path(__file__).parent / "pictures" / "clusters.svg"
@@ -30,38 +30,41 @@ def link(number: int, state: str = "up", **more: Any) -> dict[str, Any]:
     return {**row, "state": state, "depth": 0, "lag_ms": 0, "why": None, **more}
 
 
-def answer(number: int, links: Sequence[dict[str, Any]], count: int = 3) -> Answer:
+def answer(number: int, links: Sequence[dict[str, Any]], count: int = 3) -> NodeAnswer:
     members = [member(each, is_self=each == number) for each in range(1, count + 1)]
     clients = [{"container_id": f"id-{each}"} for each in range(1, count + 1)] + [{"container_id": "shop"}]
     status = {"version": "0.1.0", "queues": 2, "messages": 1 if number == 1 else 1200}
     topology = {"node_id": f"id-{number}", "members": members, "links": list(links)}
-    return Answer(f"mq{number}", f"192.0.2.{10 + number}", "", status, topology, clients)
+    return NodeAnswer(f"mq{number}", f"192.0.2.{10 + number}", "", status, topology, clients)
 
 
-def whole(name: str = "main") -> Cluster:
+def whole(name: str = "main") -> ClusterPicture:
     """Three nodes, all well, but that a little waits from the second to the third."""
     second = answer(2, [link(1), link(3, depth=17, lag_ms=40)])
     return cluster_of(name, [answer(1, [link(2), link(3)]), second, answer(3, [link(1), link(2)])])
 
 
-def cut(name: str = "west") -> Cluster:
+def cut(name: str = "west") -> ClusterPicture:
     """The second has lost its card, the third does not answer at all."""
     why = {"why": "silent for 30000 ms"}
     first = answer(1, [link(2, "resting", depth=1200, lag_ms=4200, **why), link(3, "dialling")])
     second = answer(2, [link(1, "resting", **why), link(3, "resting", **why)])
-    return cluster_of(name, [first, second, Answer("mq3", "192.0.2.13", "mq3: no answer in time")])
+    return cluster_of(name, [first, second, NodeAnswer("mq3", "192.0.2.13", "mq3: no answer in time")])
 
 
-def mesh(count: int, state: str = "up", broken: int | None = None) -> Cluster:
+def mesh(count: int, state: str = "up", broken: int | None = None) -> ClusterPicture:
     """All linked to all; the links of one of them may be broken."""
     nodes = tuple(
-        Node(f"id-{n}", f"host-{n}", Look.FINE, ("198.51.100.100:5673", "1,200 messages")) for n in range(count)
+        NodePicture(f"id-{n}", f"host-{n}", DrawingClass.FINE, ("198.51.100.100:5673", "1,200 messages"))
+        for n in range(count)
     )
     links = tuple(
-        Link(f"id-{a}", f"id-{b}", "all", "resting" if broken in (a, b) else state, 10_000, 100, "no route to host")
+        LinkPicture(
+            f"id-{a}", f"id-{b}", "all", "resting" if broken in (a, b) else state, 10_000, 100, "no route to host"
+        )
         for a, b in itertools.permutations(range(count), 2)
     )  # fmt: skip
-    return Cluster("main", nodes, links)
+    return ClusterPicture("main", nodes, links)
 
 
 def boxes_of(picture: str, kind: str) -> list[Box]:
@@ -85,7 +88,7 @@ def texts_of(picture: str) -> list[str]:
 
 def test_nodes_have_the_names_of_the_inventory_and_what_is_on_them() -> None:
     first, second, third = whole().nodes
-    assert (first.key, first.name, first.look) == ("id-1", "mq1", Look.FINE)
+    assert (first.key, first.name, first.look) == ("id-1", "mq1", DrawingClass.FINE)
     assert first.lines == ("198.51.100.11:5673", "1 client, 2 queues", "1 message")
     assert second.lines[-1] == "1,200 messages"
     assert third.note == "node id-3, release 0.1.0"
@@ -93,13 +96,13 @@ def test_nodes_have_the_names_of_the_inventory_and_what_is_on_them() -> None:
 
 def test_who_does_not_answer_is_the_one_that_others_tell_of() -> None:
     _, second, third = cut().nodes
-    assert (second.look, third.look, third.key) == (Look.FINE, Look.BROKEN, "id-3")
+    assert (second.look, third.look, third.key) == (DrawingClass.FINE, DrawingClass.BROKEN, "id-3")
     assert third.lines == ("198.51.100.13:5673", "does not answer")
 
 
 def test_who_is_told_of_and_who_was_never_reached_are_there_too() -> None:
     """Two do not answer, so neither can be matched but by its address; a listed place has no node yet."""
-    silent = [Answer("mq3", "192.0.2.13", "no"), Answer("mq4", "198.51.100.14", "no")]
+    silent = [NodeAnswer("mq3", "192.0.2.13", "no"), NodeAnswer("mq4", "198.51.100.14", "no")]
     links = [link(4, "resting"), link(9, "dialling", node_id=None, connector="amqp://198.51.100.99:5673")]
     found = cluster_of("main", [answer(1, links, count=4), *silent])
     assert [(node.name, node.look.value) for node in found.nodes] == [
@@ -118,7 +121,7 @@ def test_a_place_that_is_a_member_by_now_is_no_node_of_its_own() -> None:
 
 def test_names_are_in_the_order_of_their_numbers() -> None:
     found = cluster_of("main", [answer(number, [], count=10) for number in (10, 9, 1)])
-    assert [node.name for node in found.nodes if node.look is Look.FINE] == ["mq1", "mq9", "mq10"]
+    assert [node.name for node in found.nodes if node.look is DrawingClass.FINE] == ["mq1", "mq9", "mq10"]
 
 
 @pytest.mark.parametrize(
@@ -138,7 +141,7 @@ def test_nothing_overlaps(count: int, state: str) -> None:
 @pytest.mark.parametrize("count", range(2, 21))
 def test_curves_pass_no_other_box_and_end_at_theirs(count: int) -> None:
     pairs = list(itertools.permutations(range(count), 2))
-    wanted = [Wanted(a, b, side) for a, b in pairs for side in (0, 1)]
+    wanted = [WantedCurve(a, b, side) for a, b in pairs for side in (0, 1)]
     layout = lay_out(count, box_size(mesh(count).nodes), wanted, LABEL_HEIGHT)
     for one, curve in zip(wanted, layout.curves, strict=True):
         for point in curve.points():

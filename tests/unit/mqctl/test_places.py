@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from mqbroker.config.inventory import host_variables
 from mqctl.left_over import left_overs
-from mqctl.places import FILTER_PLACE, FILTER_UNIT, Given, Place, Rules, differences, places_of, strangers
-from mqctl.plan import Account, Filter, Seen, Wanted, diff_host
+from mqctl.places import FILTER_PLACE, FILTER_UNIT, Given, HostPlace, Rules, differences, places_of, strangers
+from mqctl.plan import Account, PacketFilter, Seen, WantedHost, diff_host
 from mqctl.remote import observe as program
 
-FILE = Place("file", "root", "mq", "0640", "aaaaaaaa-1")
-WANTED = {"/etc/mq": Place("folder"), "/etc/mq/motto": FILE}
+FILE = HostPlace("file", "root", "mq", "0640", "aaaaaaaa-1")
+WANTED = {"/etc/mq": HostPlace("folder"), "/etc/mq/motto": FILE}
 
 
 @pytest.mark.parametrize(
@@ -35,15 +35,15 @@ def test_owner_group_mode_and_content_are_compared(change: dict[str, Any], befor
 def test_what_is_missing_or_of_another_kind() -> None:
     assert list(differences(WANTED, WANTED)) == []
     assert [(one.path, one.action) for one in differences(WANTED, {})] == [("/etc/mq", "create")]
-    assert [(one.path, one.action) for one in differences(WANTED, {"/etc/mq": Place("folder")})] == [
+    assert [(one.path, one.action) for one in differences(WANTED, {"/etc/mq": HostPlace("folder")})] == [
         ("/etc/mq/motto", "create")
     ]
-    (found,) = differences(WANTED, WANTED | {"/etc/mq/motto": Place("link", content="/etc/passwd")})
+    (found,) = differences(WANTED, WANTED | {"/etc/mq/motto": HostPlace("link", content="/etc/passwd")})
     assert (found.action, found.before) == ("move away", "link")
 
 
 def test_what_is_below_a_missing_folder_is_not_told_once_more_and_what_is_beside_it_is() -> None:
-    folder = Place("folder")
+    folder = HostPlace("folder")
     wanted = {"/etc/mq/a": folder, "/etc/mq/a/b": folder, "/etc/mq/a/b/c": FILE, "/etc/mq/ab": FILE}
     assert [one.path for one in differences(wanted, {})] == ["/etc/mq/a", "/etc/mq/ab"]
     # A line of another kind tells of the folder, and so of what would be in it.
@@ -74,8 +74,8 @@ def test_a_secret_is_wanted_where_a_node_has_to_prove_who_it_is(own: dict[str, A
 
 def test_what_a_rollout_sets_aside_is_told_as_something_else() -> None:
     wanted = {"/u": replace(FILE, is_told=True, is_replaced=True)}
-    assert list(differences(wanted, {"/u": Place("folder")})) == []
-    (found,) = differences(wanted, {"/u": Place("link", content="/etc/passwd")})
+    assert list(differences(wanted, {"/u": HostPlace("folder")})) == []
+    (found,) = differences(wanted, {"/u": HostPlace("link", content="/etc/passwd")})
     assert found.action == "move away"
 
 
@@ -87,15 +87,16 @@ def test_a_secret_is_compared_and_not_shown() -> None:
 
 def test_what_nobody_put_there_is_named_and_messages_are_not() -> None:
     seen = WANTED | {
-        "/etc/mq/notes": FILE, "/etc/mq/other": Place("folder"), "/etc/mq/other/x": FILE, "/var/lib/mq/default/y": FILE,
+        "/etc/mq/notes": FILE, "/etc/mq/other": HostPlace("folder"), "/etc/mq/other/x": FILE,
+        "/var/lib/mq/default/y": FILE,
     }  # fmt: skip
-    assert strangers(WANTED | {"/var/lib/mq/default": Place("folder")}, seen) == ["/etc/mq/notes"]
-    drop_ins = {"/etc/systemd/system/mqbroker@a.service.d": Place("folder")}
+    assert strangers(WANTED | {"/var/lib/mq/default": HostPlace("folder")}, seen) == ["/etc/mq/notes"]
+    drop_ins = {"/etc/systemd/system/mqbroker@a.service.d": HostPlace("folder")}
     edited = drop_ins | {"/etc/systemd/system/mqbroker@a.service.d/override.conf": FILE}
     assert strangers(WANTED | drop_ins, WANTED | edited) == []
 
 
-HOST = Wanted("1", {}, places={}, releases_kept=2)
+HOST = WantedHost("1", {}, places={}, releases_kept=2)
 SEEN = Seen("1", Account(990), releases={"1": True})
 
 
@@ -109,8 +110,8 @@ SEEN = Seen("1", Account(990), releases={"1": True})
         (replace(SEEN, account=Account(990, home="/")), "system user mq", "change"),
         (replace(SEEN, account=Account(990, shell="/bin/sh")), "system user mq", "change"),
         (replace(SEEN, account=Account(990, comment="")), "system user mq", "change"),
-        (replace(SEEN, places={FILTER_PLACE: Place("folder")}), "packet filter", "remove"),
-        (replace(SEEN, places={FILTER_UNIT: Place("file")}), "packet filter", "remove"),
+        (replace(SEEN, places={FILTER_PLACE: HostPlace("folder")}), "packet filter", "remove"),
+        (replace(SEEN, places={FILTER_UNIT: HostPlace("file")}), "packet filter", "remove"),
     ],
 )
 def test_the_host_itself(seen: Seen, what: str, action: str) -> None:
@@ -126,7 +127,7 @@ def test_the_release_before_is_kept_whatever_is_asked_for(kept: int, removed: li
     assert [(one.what, one.action) for one in changes] == [(f"release {one}", "remove") for one in removed]
 
 
-FILTER = Filter("table", "table", "active", "enabled")
+FILTER = PacketFilter("table", "table", "active", "enabled")
 
 
 @pytest.mark.parametrize(
@@ -166,7 +167,7 @@ def test_a_host_says_what_lies_there(tmp_path: Path) -> None:
     (folder / "broker.toml").write_text("x")
     (folder / "broker.toml").chmod(0o4640)
     (folder / "away").symlink_to("/etc/passwd")
-    found = {path: Place(*one) for path, one in program.places(str(tmp_path)).items()}  # type: ignore[arg-type]
+    found = {path: HostPlace(*one) for path, one in program.places(str(tmp_path)).items()}  # type: ignore[arg-type]
     assert {path: (one.kind, one.mode) for path, one in found.items() if one.kind != "link"} == {
         "/etc/mq": ("folder", "0755"), "/etc/mq/default": ("folder", "0755"),
         "/etc/mq/default/broker.toml": ("file", "4640"),

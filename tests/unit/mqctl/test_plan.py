@@ -15,8 +15,19 @@ from mqctl.bundle.manifest import Manifest
 from mqctl.desired import wanted_of
 from mqctl.inventory import Host
 from mqctl.left_over import left_overs
-from mqctl.places import Place, digest
-from mqctl.plan import Account, Change, Loaded, Seen, SeenInstance, User, Wanted, WantedInstance, diff_host, plan_hash
+from mqctl.places import HostPlace, digest
+from mqctl.plan import (
+    Account,
+    Change,
+    Loaded,
+    PlannedUser,
+    Seen,
+    SeenInstance,
+    WantedHost,
+    WantedInstance,
+    diff_host,
+    plan_hash,
+)
 from mqctl.remote import observe as program
 
 OPTIONS = """\
@@ -28,11 +39,11 @@ link-credit = 500
 name = "clients"
 port = 5672
 """
-USERS = {"app": User(("client",), "s3cret-canary"), "mq-cluster": User(("cluster",), "another-canary")}
+USERS = {"app": PlannedUser(("client",), "s3cret-canary"), "mq-cluster": PlannedUser(("cluster",), "another-canary")}
 VERIFIERS = broker_users.users_to_text(
     {name: broker_users.make_verifier(one.password, b"salt-salt-salt-s", one.roles) for name, one in USERS.items()}
 )
-WANTED = Wanted("0.1.0-aaaaaaaa", {"default": WantedInstance(OPTIONS, USERS)}, unit_file="[Unit]\n")
+WANTED = WantedHost("0.1.0-aaaaaaaa", {"default": WantedInstance(OPTIONS, USERS)}, unit_file="[Unit]\n")
 USERS_FILE = "/var/lib/mq/default/users.json"
 LOADED = Loaded("0.1.0-aaaaaaaa", OPTIONS, "[Unit]\n", OPTIONS, {USERS_FILE: digest(VERIFIERS)})
 INSTANCE = SeenInstance(OPTIONS, VERIFIERS, "3f7b3477-82ab-4e4c-b798-496ae3a82787", "active", "enabled", LOADED)
@@ -122,7 +133,8 @@ def test_verifiers_of_an_older_release_are_completed() -> None:
 
 def test_a_new_password_is_seen_without_showing_it() -> None:
     wanted = replace(
-        WANTED, instances={"default": WantedInstance(OPTIONS, USERS | {"app": User(("client",), "new-canary-pw")})}
+        WANTED,
+        instances={"default": WantedInstance(OPTIONS, USERS | {"app": PlannedUser(("client",), "new-canary-pw")})},
     )
     change = only(diff_host("mq1", wanted, SEEN))
     assert change.what == "password of app"
@@ -132,7 +144,9 @@ def test_a_new_password_is_seen_without_showing_it() -> None:
 def test_roles_are_compared() -> None:
     wanted = replace(
         WANTED,
-        instances={"default": WantedInstance(OPTIONS, USERS | {"app": User(("client", "ops"), "s3cret-canary")})},
+        instances={
+            "default": WantedInstance(OPTIONS, USERS | {"app": PlannedUser(("client", "ops"), "s3cret-canary")})
+        },
     )
     change = only(diff_host("mq1", wanted, SEEN))
     assert (change.what, change.before, change.after) == ("user app", "client", "client ops")
@@ -179,7 +193,7 @@ def test_instances_that_the_inventory_no_longer_has_are_left_over() -> None:
         ("c", "messages and identity of instance c", "sudo rm -r /var/lib/mq/c"),
         ("ghost", "instance ghost, which runs", "sudo systemctl disable --now mqbroker@ghost.service"),
     ]  # fmt: skip
-    found = replace(SEEN, traces={"a b": ("/etc/mq/a b",)}, places={"/etc/mq/a b/broker.toml": Place("file")})
+    found = replace(SEEN, traces={"a b": ("/etc/mq/a b",)}, places={"/etc/mq/a b/broker.toml": HostPlace("file")})
     assert [(one.instance, one.what, one.remedy) for one in left_overs("mq1", WANTED, found)] == [
         ("a b", "instance a b, which does not run",
          "sudo systemctl disable --now 'mqbroker@a b.service' && sudo rm -r '/etc/mq/a b'"),
@@ -190,8 +204,8 @@ def test_what_options_name_is_not_left_over() -> None:
     """A certificate of the operator's own, in a folder beside those of instances or in theirs."""
     options = OPTIONS + 'tls-certificate-file = "/etc/mq/tls/server.pem"\ntls-key-file = "/etc/mq/key"\n'
     wanted = replace(WANTED, instances={"default": replace(WANTED.instances["default"], options=options)},
-                     places={"/etc/mq": Place("folder")})  # fmt: skip
-    places = {"/etc/mq": Place("folder"), "/etc/mq/key": Place("file"), "/etc/mq/notes": Place("file")}
+                     places={"/etc/mq": HostPlace("folder")})  # fmt: skip
+    places = {"/etc/mq": HostPlace("folder"), "/etc/mq/key": HostPlace("file"), "/etc/mq/notes": HostPlace("file")}
     found = replace(SEEN, traces={"tls": ("/etc/mq/tls",), "other": ("/etc/mq/other",)}, places=places)
     assert [one.what for one in left_overs("mq1", wanted, found)] == [
         "folder /etc/mq/other, which is no instance's", "file /etc/mq/notes",
@@ -318,7 +332,7 @@ def test_whatever_a_process_has_taken_is_compared_with_what_is_there(
     path: str, meant: str | None, now: str, taken: str, lines: list[tuple[str, str]]
 ) -> None:
     loaded = replace(LOADED, files={**LOADED.files, path: taken})
-    wanted = replace(WANTED, places={path: Place("file", content=meant)} if meant else {})
+    wanted = replace(WANTED, places={path: HostPlace("file", content=meant)} if meant else {})
     found = seen(loaded=loaded, files={path: now})
     changes = [one for one in diff_host("mq1", wanted, found) if one.what.startswith("running")]
     assert [(one.what, one.action) for one in changes] == [(what.format(path=path), action) for what, action in lines]
@@ -340,8 +354,8 @@ def test_a_file_that_a_process_has_taken_is_reloaded_where_it_becomes_another(
     path: str, meant: str, now: str, taken: str | None, needs: str
 ) -> None:
     files = LOADED.files if taken is None else {**LOADED.files, path: taken}
-    wanted = replace(WANTED, places={path: Place("file", content=meant, is_secret=True)})
-    found = replace(seen(loaded=replace(LOADED, files=files)), places={path: Place("file", content=now)})
+    wanted = replace(WANTED, places={path: HostPlace("file", content=meant, is_secret=True)})
+    found = replace(seen(loaded=replace(LOADED, files=files)), places={path: HostPlace("file", content=now)})
     lines = [(one.what, one.action, one.needs) for one in diff_host("mq1", wanted, found)]
     assert lines == [(f"file {path}", "change", needs)]
 
@@ -392,9 +406,10 @@ def test_the_hash_stands_for_cluster_and_changes() -> None:
 
 
 def test_a_secret_that_nobody_reads_any_more_is_removed() -> None:
-    there = replace(SEEN, places={SECRET_FILE: Place("file", "mq", "mq", "0600", "old")})
+    there = replace(SEEN, places={SECRET_FILE: HostPlace("file", "mq", "mq", "0600", "old")})
     change = only(diff_host("mq1", WANTED, there))
     assert (change.what, change.action, change.needs) == (f"file {SECRET_FILE}", "remove", "none")
     assert (
-        diff_host("mq1", replace(WANTED, places={SECRET_FILE: Place("file", "mq", "mq", "0600", "old")}), there) == []
+        diff_host("mq1", replace(WANTED, places={SECRET_FILE: HostPlace("file", "mq", "mq", "0600", "old")}), there)
+        == []
     )

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from mqctl.bundle.manifest import describe, parse_target
-from mqctl.remote.release_files import FAULTS_MAX, Place, _record_hash, faults
+from mqctl.remote.release_files import FAULTS_MAX, ReleasePlace, _record_hash, faults
 
 pytestmark = pytest.mark.slow  # pip installs something
 
@@ -29,7 +29,7 @@ FILES = {
 }
 
 
-HERE = Place(f"{sys.base_prefix}/bin", os.getuid())
+HERE = ReleasePlace(f"{sys.base_prefix}/bin", os.getuid())
 
 
 def wheel(place: Path) -> None:

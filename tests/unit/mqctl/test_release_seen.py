@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from mqctl.plan import Account, Seen, Wanted, diff_host
+from mqctl.plan import Account, Seen, WantedHost, diff_host
 from mqctl.remote import release_files
 from mqctl.remote.observe import RELEASE_FILES, is_whole, link_of
 
@@ -58,7 +58,7 @@ def test_the_role_looks_for_the_same_files() -> None:
 def test_a_link_to_a_folder_of_the_same_name_elsewhere_is_another_release(current: Path, tmp_path: Path) -> None:
     assert link_of(str(current)) == NAME
     assert link_of(str(tmp_path / "nothing")) is None
-    wanted = Wanted(NAME, {})
+    wanted = WantedHost(NAME, {})
 
     def lines() -> list[tuple[str, str, str, str]]:
         seen = Seen(link_of(str(current)), Account(990), releases={NAME: True})

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 from mqctl.bundle.manifest import File, Manifest
-from mqctl.inventory import Cluster, Host
+from mqctl.inventory import Host, InventoryCluster
 from mqctl.remote import footprint
-from mqctl.settled import Made, inputs_of, is_skippable, tree
+from mqctl.settled import RolloutInputs, inputs_of, is_skippable, tree
 
 FILES = (
     "etc/mq/default/broker.toml", "etc/mq/default/tls/server.key", "etc/systemd/system/mqbroker@.service",
@@ -101,27 +101,27 @@ MANIFEST = Manifest(
 SECRET = {"mq_cluster_secret": "a secret of the cluster", "mq_cluster_name": "main"}
 
 
-def cluster(**other: Any) -> Cluster:
+def cluster(**other: Any) -> InventoryCluster:
     hosts = (Host("mq1", "main", dict(SECRET), {}), Host("mq2", "main", SECRET | other, {}))
-    return Cluster("main", hosts, (), ())
+    return InventoryCluster("main", hosts, (), ())
 
 
-def digest(of: Cluster, made: Made) -> str:
+def digest(of: InventoryCluster, made: RolloutInputs) -> str:
     return inputs_of(of, of.hosts[0], made)
 
 
 def test_all_that_goes_into_a_rollout_counts(tmp_path: Path) -> None:
     key = tmp_path / "server.key"
     key.write_text("key")
-    made = Made(MANIFEST, "tree", [key])
+    made = RolloutInputs(MANIFEST, "tree", [key])
     first = digest(cluster(), made)
     assert digest(cluster(), made) == first
     others = [
         inputs_of(cluster(), cluster().hosts[1], made),
         digest(cluster(mq_tls="off"), made),
-        digest(cluster(), Made(replace(MANIFEST, release="1.0-abd"), "tree", [key])),
-        digest(cluster(), Made(MANIFEST, "another tree", [key])),
-        digest(cluster(), Made(MANIFEST, "tree")),
+        digest(cluster(), RolloutInputs(replace(MANIFEST, release="1.0-abd"), "tree", [key])),
+        digest(cluster(), RolloutInputs(MANIFEST, "another tree", [key])),
+        digest(cluster(), RolloutInputs(MANIFEST, "tree")),
     ]
     key.write_text("another key")
     others.append(digest(cluster(), made))

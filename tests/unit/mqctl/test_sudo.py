@@ -60,7 +60,7 @@ def tried(folder: Path) -> list[str]:
 
 def test_the_right_password_leaves_all_of_the_payload_to_the_command(tmp_path: Path) -> None:
     way = shell_with(tmp_path, RIGHT)
-    assert shell.run(way, ["cat"], PAYLOAD) == shell.Result(0, PAYLOAD, b"")
+    assert shell.run(way, ["cat"], PAYLOAD) == shell.CommandResult(0, PAYLOAD, b"")
     stream = shell.open_stream(way, ["cat"])
     stream.sendall(PAYLOAD)
     stream.end_input()

@@ -172,7 +172,7 @@ class Walk:
         if chance.random() < 0.06 or not self._clients:
             conn, client = stage.accept(), Client(chance)
             self._clients[conn] = client
-            stage.give(given.Received(conn, client.greeting()))
+            stage.give(given.BytesReceived(conn, client.greeting()))
         conn = chance.choice(list(self._clients))
         if conn in stage.closed:
             del self._clients[conn]
@@ -180,7 +180,7 @@ class Walk:
         self._clients[conn].hears(bytes(stage.sent[conn]))
         stage.sent[conn].clear()
         if not stage.paused.get(conn):
-            stage.give(given.Received(conn, self._clients[conn].says()))
+            stage.give(given.BytesReceived(conn, self._clients[conn].says()))
         self._disturb(conn)
         stage.is_disk_held, stage.is_large_held = chance.random() < 0.3, chance.random() < 0.3
         stage.turn()
@@ -197,7 +197,7 @@ class Walk:
         elif drawn < 0.2:
             self.stage.give(given.WriteBlocked(conn, is_blocked=drawn < 0.1))
         elif drawn < 0.26:
-            self.stage.give(given.Disk(1 << 40 if drawn < 0.22 else 0))
+            self.stage.give(given.UnsyncedBytes(1 << 40 if drawn < 0.22 else 0))
         elif drawn < 0.28:
             self.stage.ask("queue-delete", name=f"q{self._chance.randrange(6)}", force=drawn < 0.27)
         elif drawn < 0.29:
@@ -210,7 +210,7 @@ class Walk:
         for conn in self._clients:
             if conn not in stage.closed:
                 stage.give(given.Closed(conn, "reset"))
-        stage.give(given.Disk(0))
+        stage.give(given.UnsyncedBytes(0))
         stage.run()
         stage.wait(70_000)
         return stage.broker

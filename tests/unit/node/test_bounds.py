@@ -157,8 +157,8 @@ def test_readers_that_do_not_read_take_no_steps_of_others() -> None:
     stage.batches.clear()
     # All ask in one step for all that there is, and the bystander's message comes last. Their transports are full after
     # the first bytes, and say so before the next step.
-    asked = [given.Received(conn, frames.flow(1, 100_000, window=1 << 30)) for conn in readers]
-    first = stage.broker.step([*asked, given.Received(sender, frames.transfer(0, b"x"))], stage.at)
+    asked = [given.BytesReceived(conn, frames.flow(1, 100_000, window=1 << 30)) for conn in readers]
+    first = stage.broker.step([*asked, given.BytesReceived(sender, frames.transfer(0, b"x"))], stage.at)
     second = stage.broker.step([given.WriteBlocked(conn, True) for conn in readers], stage.at)
     stage.batches += [first, second]
     assert max(sent_by_step(stage)) < OUT_BYTES_MIN + 200_000
@@ -248,7 +248,7 @@ def test_a_disk_that_is_nearly_full_takes_nothing_in_and_gives_everything_out(po
     conn = stage.accept()
     stage.talk(conn, GO + frames.sender())
     stage.talk(conn, frames.transfer(0, b"first", settled=False))
-    stage.give(given.Space(True, 1000))
+    stage.give(given.JournalSpace(True, 1000))
     stage.run()
     before = len(stage.sent[conn])
     said = stage.talk(conn, b"".join(frames.transfer(n, b"more", settled=False) for n in (1, 2, 3)))
@@ -258,7 +258,7 @@ def test_a_disk_that_is_nearly_full_takes_nothing_in_and_gives_everything_out(po
     assert stage.admin("queues")["queues"][0]["message_count"] == 1
     answer = stage.admin("receive", address="orders")
     assert stage.admin("settle", tag=answer["tag"]) == {}
-    stage.give(given.Space(False, 1 << 40))
+    stage.give(given.JournalSpace(False, 1 << 40))
     stage.run()
     assert frames.of_kind(bytes(stage.sent[conn][before:]), Flow)[-1].link_credit == 4
     assert stage.admin("send", address="orders", messages=[{"body": "more"}]) == {"accepted": 1}

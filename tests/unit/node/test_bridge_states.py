@@ -6,13 +6,13 @@ from itertools import product
 
 import pytest
 from mqbroker.base.errors import Bug
-from mqbroker.node.values.bridge_states import NEXT, State, Turn, next_state
+from mqbroker.node.values.bridge_states import NEXT, BridgeState, Turn, next_state
 
-EVERY = list(product(State, Turn))
+EVERY = list(product(BridgeState, Turn))
 
 
 @pytest.mark.parametrize(("state", "turn"), EVERY, ids=lambda each: each.value)
-def test_every_pair(state: State, turn: Turn) -> None:
+def test_every_pair(state: BridgeState, turn: Turn) -> None:
     if (state, turn) in NEXT:
         assert next_state(state, turn) is NEXT[state, turn]
     else:
@@ -21,12 +21,12 @@ def test_every_pair(state: State, turn: Turn) -> None:
 
 
 def test_every_state_can_end_and_what_has_ended_stays_so() -> None:
-    assert [state for state in State if (state, Turn.END) not in NEXT] == [State.ENDED]
-    assert [turn for state, turn in NEXT if state is State.ENDED] == []
+    assert [state for state in BridgeState if (state, Turn.END) not in NEXT] == [BridgeState.ENDED]
+    assert [turn for state, turn in NEXT if state is BridgeState.ENDED] == []
 
 
 def test_every_state_is_reached() -> None:
-    reached = {State.IDLE}
+    reached = {BridgeState.IDLE}
     while more := {NEXT[state, turn] for state, turn in NEXT if state in reached} - reached:
         reached |= more
-    assert reached == set(State)
+    assert reached == set(BridgeState)

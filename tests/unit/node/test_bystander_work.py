@@ -84,7 +84,7 @@ class Site:
         stage.broker.step = lambda inputs, at: work.of(lambda: step(inputs, at))  # type: ignore[method-assign]
         for each in others:
             stage.give(each)
-        stage.give(given.Received(self.bystander, frames.transfer(self.count, b"x" * 10, durable=True)))
+        stage.give(given.BytesReceived(self.bystander, frames.transfer(self.count, b"x" * 10, durable=True)))
         stage.turn()
         stage.sync()
         stage.turn()
@@ -92,7 +92,7 @@ class Site:
         heard = frames.heard(bytes(stage.sent[self.bystander][before:]))
         assert [each.state for each in heard if isinstance(each, Disposition)] == [Accepted()]
         assert sum(isinstance(each, tuple) and isinstance(each[0], Transfer) for each in heard) == 1
-        stage.give(given.Received(self.bystander, frames.disposition(self.count, self.count, Accepted())))
+        stage.give(given.BytesReceived(self.bystander, frames.disposition(self.count, self.count, Accepted())))
         stage.turn()
         del stage.broker.step
         assert stage.broker.store.queues["others"].message_count == 0
@@ -115,7 +115,7 @@ def test_the_count_is_steady_and_counts_what_is_in_the_way(site: Site) -> None:
     assert alone > 2000
     peer = site.standing(SESSION)
     good = b"".join(frames.transfer(number, b"x" * number, settled=True) for number in range(100))
-    assert site.work_of_message(given.Received(peer, good)) > 3 * alone
+    assert site.work_of_message(given.BytesReceived(peer, good)) > 3 * alone
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -123,5 +123,5 @@ def test_bad_input_costs_a_bystander_no_more_than_its_own_message(site: Site, ca
     said, data = CASES[case]
     alone = site.work_of_message()
     peer = site.standing(said)
-    assert alone < site.work_of_message(given.Received(peer, data)) <= 2 * alone
+    assert alone < site.work_of_message(given.BytesReceived(peer, data)) <= 2 * alone
     assert site.work_of_message() < (1 + STEADY) * alone, "nothing of it stays"

@@ -93,11 +93,11 @@ def test_other_nodes_hear_of_it_and_send_it_messages() -> None:
     cluster.run()
     (remote,) = a.broker.store.remotes.by_name.values()
     consumer = Subscription(b, wanted=compile_selector("colour = 'red'"))
-    b.give(given.Disk(0))
+    b.give(given.UnsyncedBytes(0))
     cluster.run()
     assert (remote.binding.consumers_count, list(remote.binding.consumer_filters)) == (1, ["colour = 'red'"])
     consumer.end("", "")
-    b.give(given.Disk(0))
+    b.give(given.UnsyncedBytes(0))
     cluster.run()
     assert remote.binding.consumers_count == 0
 

@@ -18,9 +18,9 @@ from mqbroker.core.address.settings import Settings
 from mqbroker.core.store.store import Store
 from mqbroker.node.amqp import accepted_peer
 from mqbroker.node.amqp.turns import STEP_WORK
-from mqbroker.node.broker.broker import termini
+from mqbroker.node.broker import termini
 from mqbroker.node.broker.containment import CONDITION, TOLD_MAX, TOLD_NS, place_of
-from mqbroker.node.values.inputs import Datagram, Received, Slipped
+from mqbroker.node.values.inputs import BytesReceived, Datagram, Slipped
 from mqbroker.node.values.timers import Timers
 from mqbroker.wire.performatives import Accepted, Attach, Begin, Disposition, SaslInit
 from mqbroker.wire.types import Symbol
@@ -217,7 +217,7 @@ def test_a_bug_gives_nobody_else_more_of_the_step(monkeypatch: pytest.MonkeyPatc
     stage.talk(conn, LOGIN)
     planted = Planted(amqp_connection, "decode_performative", monkeypatch, lambda: KeyError("x"))
     planted.is_armed = True
-    stage.give(Received(conn, frames.opened()))
+    stage.give(BytesReceived(conn, frames.opened()))
     stage.turn()
     assert planted.raised
     assert stage.broker.turns.left <= STEP_WORK

@@ -52,7 +52,7 @@ def test_a_step_hands_out_so_many_pieces_and_all_go_out_in_the_end() -> None:
     stage = Stage()
     fill(stage, UNLIKE)
     conn = consumer(stage)
-    stage.give(given.Received(conn, frames.flow(1, UNLIKE, window=1 << 30)))
+    stage.give(given.BytesReceived(conn, frames.flow(1, UNLIKE, window=1 << 30)))
     went, total = [], 0
     while total < UNLIKE:
         before = len(stage.sent[conn])
@@ -68,7 +68,7 @@ def test_a_bystander_waits_for_a_few_of_what_another_queue_hands_out() -> None:
     alone = site.work_of_message(is_answered=True)
     fill(site.stage, UNLIKE)
     conn = consumer(site.stage)
-    site.stage.give(given.Received(conn, frames.flow(1, UNLIKE, window=1 << 30)))
+    site.stage.give(given.BytesReceived(conn, frames.flow(1, UNLIKE, window=1 << 30)))
     site.stage.turn()
     site.work_of_message(is_answered=True)  # until then nobody else had a message
     few = DISPATCH_BESIDE_MAX // PIECE_COST + PIECES_MAX
@@ -123,7 +123,7 @@ class Loaded(Site):
 
     def said(self, data: bytes) -> given.Input:
         """The consumer says this; nothing: it is gone."""
-        return given.Received(self.conn, data) if data else given.Closed(self.conn, "reset")
+        return given.BytesReceived(self.conn, data) if data else given.Closed(self.conn, "reset")
 
 
 @pytest.mark.parametrize("run", [1, 100])

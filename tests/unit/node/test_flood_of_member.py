@@ -9,7 +9,14 @@ from typing import Any
 
 import pytest
 from mqbroker.amqp import work
-from mqbroker.cluster.notices import BindingAdded, BindingRemoved, ConsumerClosed, ConsumerCreated, Notice, encode
+from mqbroker.cluster.notices import (
+    BindingAdded,
+    BindingRemoved,
+    ClusterNotice,
+    ConsumerClosed,
+    ConsumerCreated,
+    encode,
+)
 from mqbroker.node.amqp.turns import CALM_WORK, FEW_WORK
 from mqbroker.node.cluster.notice_links import NOTICES, _section
 from mqbroker.node.values import inputs as given
@@ -34,7 +41,7 @@ def _frame(performative: Any) -> bytes:
     return frames.frame(performative)
 
 
-def _told(*said: Notice, first: int = FIRST_ID) -> bytes:
+def _told(*said: ClusterNotice, first: int = FIRST_ID) -> bytes:
     """Notices, each settled. Those that are alike make a run."""
     return b"".join(
         frames.frame(
@@ -97,10 +104,10 @@ def test_a_flood_of_a_node_that_was_dialled_costs_a_bystander_one_turn_of_it(kin
     site, flood = Linked(), FLOODS[kind]
     alone = site.work_of_message(is_answered=True)
     at = ONE_READ_BYTES // len(flood.piece(0)) + 1
-    site.stage.give(given.Received(site.far.conn, flood.bytes_of(at)))
+    site.stage.give(given.BytesReceived(site.far.conn, flood.bytes_of(at)))
     site.stage.turn()
     for each in range(6):
-        more = given.Received(site.far.conn, flood.piece(at + each))
+        more = given.BytesReceived(site.far.conn, flood.piece(at + each))
         assert site.work_of_message(more, is_answered=True) <= alone + MEMBER_TURN_BYTECODES
     connection = site.stage.broker.peers[site.far.conn].connection
     assert connection.unread_bytes > ONE_READ_BYTES // 4, "most of it waits"
@@ -117,7 +124,7 @@ def test_a_node_that_was_dialled_has_a_message_s_worth_where_others_have_used_up
         site.stage.talk(conn, flow)  # and are calm
     wanted = CALM_WORK // (work.FLOW + work.ECHO) + 1
     for conn in (*calm, site.far.conn):
-        site.stage.give(given.Received(conn, flow * wanted))
+        site.stage.give(given.BytesReceived(conn, flow * wanted))
     site.stage.turn()
     taken_in = wanted - site.stage.broker.peers[site.far.conn].connection.unread_bytes // len(flow)
     assert taken_in == FEW_WORK // (work.FLOW + work.ECHO) + 1 < wanted

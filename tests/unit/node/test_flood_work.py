@@ -51,15 +51,15 @@ class Flooding:
         for conn in self.conns:
             if not is_reading:
                 site.stage.give(given.WriteBlocked(conn, True))
-            site.stage.give(given.Received(conn, data))
+            site.stage.give(given.BytesReceived(conn, data))
         site.stage.turn()
         site.stage.sync()
         site.stage.turn()
 
-    def more(self) -> given.Received:
+    def more(self) -> given.BytesReceived:
         """The next piece of the first of them."""
         self.at += 1
-        return given.Received(self.conns[0], self.flood.piece(self.at))
+        return given.BytesReceived(self.conns[0], self.flood.piece(self.at))
 
     def end(self) -> None:
         """They are gone, and what they left is done."""
@@ -115,7 +115,7 @@ def test_who_sends_more_than_is_taken_in_is_not_read_until_half_of_it_is() -> No
     stage = Stage(options_with())
     conn = stage.accept()
     stage.talk(conn, GO)
-    stage.give(given.Received(conn, EMPTY_FRAME * (2 * UNREAD_BYTES_MAX // len(EMPTY_FRAME))))
+    stage.give(given.BytesReceived(conn, EMPTY_FRAME * (2 * UNREAD_BYTES_MAX // len(EMPTY_FRAME))))
     batch = stage.turn()
     assert stage.paused[conn]
     connection = stage.broker.peers[conn].connection
@@ -137,7 +137,7 @@ def test_who_does_not_read_what_it_is_answered_is_taken_in_no_further() -> None:
     stage.give(given.WriteBlocked(conn, True))
     before, rounds = len(stage.sent[conn]), 0
     while not stage.paused.get(conn):
-        stage.give(given.Received(conn, asked.bytes_of(1000)))
+        stage.give(given.BytesReceived(conn, asked.bytes_of(1000)))
         stage.step()
         rounds += 1
         assert rounds < 200
@@ -158,7 +158,7 @@ def test_what_one_that_is_gone_sent_is_taken_in_by_turns_or_up_to_a_bound(is_in_
     conn = stage.accept()
     stage.talk(conn, GO + frames.sender(FLOODED))
     said = FLOODS["begin, end"].bytes_of(3000) + frames.transfer(5, durable=True)
-    stage.give(given.Received(conn, said + frames.close() if is_in_order else said))
+    stage.give(given.BytesReceived(conn, said + frames.close() if is_in_order else said))
     stage.turn()
     before = len(stage.batches)
     stage.give(given.Closed(conn, "closed by the peer"))
@@ -176,10 +176,10 @@ def test_who_has_just_come_and_sends_much_is_soon_taken_in() -> None:
     site = Site()
     flooding = Flooding(site, FLOODS["empty frames"], AT_ONCE)
     conn = site.standing(GO + frames.sender("newcomer"))
-    more = [given.Received(each, flooding.flood.bytes_of(flooding.at)) for each in flooding.conns]
+    more = [given.BytesReceived(each, flooding.flood.bytes_of(flooding.at)) for each in flooding.conns]
     messages = b"".join(frames.transfer(number, b"x" * 100) for number in range(500))
     given_back = len(site.stage.sent[conn])
-    site.stage.give(given.Received(conn, messages))
+    site.stage.give(given.BytesReceived(conn, messages))
     connection = site.stage.broker.peers[conn].connection
     rounds = 0
     while not rounds or connection.unread_bytes:
@@ -200,7 +200,7 @@ def test_connections_that_come_and_go_cost_a_bystander_little(site: Site) -> Non
     alone = site.work_of_message(is_answered=True)
     for _ in range(6):
         came = [site.stage.accept() for _ in range(AT_ONCE)]
-        said = [given.Received(conn, CONVERSATION) for conn in came]
+        said = [given.BytesReceived(conn, CONVERSATION) for conn in came]
         gone = [given.Closed(conn, "closed by the peer") for conn in came]
         assert site.work_of_message(*said, *gone, is_answered=True) <= alone + 2 * TURN_BYTECODES
         site.stage.run()

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from mqbroker.config.slices import DivertOptions
-from mqbroker.core.address.address import gathering
+from mqbroker.core.address import gathering
 from mqbroker.core.address.diverts import Diverts
 from mqbroker.core.address.gathering import BYTES_MAX, COUNT_MAX, MESSAGE_BYTES_MAX
 from mqbroker.node.values import inputs as given
@@ -366,7 +366,7 @@ def test_a_rollback_of_very_many_goes_piece_by_piece_and_leaves_nothing() -> Non
 def test_a_crash_right_behind_a_commit_finds_all_of_it_or_nothing(is_synced: bool) -> None:
     site = Site()
     site.post(many(1000) + many(3, "with properties") + many(500, target="invoices"))
-    site.stage.give(given.Received(site.conn, transactions.request(1, Discharge(txn_id=TXN, fail=False), CONTROL)))
+    site.stage.give(given.BytesReceived(site.conn, transactions.request(1, Discharge(txn_id=TXN, fail=False), CONTROL)))
     site.stage.turn()
     if is_synced:
         site.stage.sync()

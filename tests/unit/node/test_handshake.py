@@ -6,7 +6,15 @@ from typing import Any
 
 import pytest
 from mqbroker.cluster.discovery.announcement import Connector
-from mqbroker.node.values.handshake import TTL_MS_MAX, TTL_MS_MIN, Hello, Verdict, connector_of, hello_of, verdict
+from mqbroker.node.values.handshake import (
+    TTL_MS_MAX,
+    TTL_MS_MIN,
+    HandshakeVerdict,
+    Hello,
+    connector_of,
+    hello_of,
+    verdict,
+)
 from mqbroker.wire.performatives import Open
 from mqbroker.wire.types import Symbol
 
@@ -86,16 +94,16 @@ def hello(node_id: str, boot_id: str = "b") -> Hello:
 @pytest.mark.parametrize(
     ("dialled", "answer", "meaning"),
     [
-        ("", None, Verdict.NO_NODE),
-        (THEIRS, None, Verdict.NO_NODE),
-        ("", hello(OURS, "ours"), Verdict.OURSELVES),
-        (THEIRS, hello(OURS, "ours"), Verdict.OURSELVES),
-        ("", hello(OURS), Verdict.CONFLICT),
-        (THEIRS, hello(OURS), Verdict.CONFLICT),
-        ("", hello(THEIRS), Verdict.GOOD),
-        (THEIRS, hello(THEIRS), Verdict.GOOD),
-        (THEIRS, hello(OTHER), Verdict.ANOTHER),
+        ("", None, HandshakeVerdict.NO_NODE),
+        (THEIRS, None, HandshakeVerdict.NO_NODE),
+        ("", hello(OURS, "ours"), HandshakeVerdict.OURSELVES),
+        (THEIRS, hello(OURS, "ours"), HandshakeVerdict.OURSELVES),
+        ("", hello(OURS), HandshakeVerdict.CONFLICT),
+        (THEIRS, hello(OURS), HandshakeVerdict.CONFLICT),
+        ("", hello(THEIRS), HandshakeVerdict.GOOD),
+        (THEIRS, hello(THEIRS), HandshakeVerdict.GOOD),
+        (THEIRS, hello(OTHER), HandshakeVerdict.ANOTHER),
     ],
 )
-def test_verdicts(dialled: str, answer: Hello | None, meaning: Verdict) -> None:
+def test_verdicts(dialled: str, answer: Hello | None, meaning: HandshakeVerdict) -> None:
     assert verdict(dialled, answer, OURS, "ours") is meaning

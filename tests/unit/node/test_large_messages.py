@@ -298,7 +298,7 @@ def test_what_waited_for_a_file_and_is_taken_in_then_has_its_socket_read_again()
         producer.send(content(number, size))
     data = producer.talker.take_out()
     for at in range(0, len(data), 1 << 18):
-        stage.give(given.Received(producer.talker.conn, data[at : at + (1 << 18)]))
+        stage.give(given.BytesReceived(producer.talker.conn, data[at : at + (1 << 18)]))
         stage.run()
     peer = stage.broker.peers[producer.talker.conn]
     assert (peer.is_full, stage.paused[peer.conn]) == (True, True)

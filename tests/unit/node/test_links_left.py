@@ -71,7 +71,7 @@ def test_a_subscription_that_goes_with_them_is_made_anew_for_who_wants_it(how: s
     sender = crowd(stage, frames.sender("news"), "sender")
     other = bystander(stage)
     end(stage, conn, how, at_once=at_once)
-    stage.give(given.Received(other, subscriber(5, "sub|2")))
+    stage.give(given.BytesReceived(other, subscriber(5, "sub|2")))
     stage.run()
     assert not frames.errors(bytes(stage.sent[other]))
     assert len(stage.broker.store.queues["crowd.sub:shared-volatile"].consumers) == 1
@@ -86,7 +86,7 @@ def test_a_subscription_may_have_other_terms_when_all_its_subscribers_are_going(
     conn = crowd(stage, OTHERS + subscriber(LAST, "sub|1", durable=True))
     other = bystander(stage)
     end(stage, conn, how, at_once=at_once)
-    stage.give(given.Received(other, subscriber(5, "sub|2", durable=True, selector="a = 1")))
+    stage.give(given.BytesReceived(other, subscriber(5, "sub|2", durable=True, selector="a = 1")))
     stage.run()
     assert not frames.errors(bytes(stage.sent[other]))
     assert stage.broker.store.queues["crowd.sub"].kind.selector == "a = 1"
@@ -99,7 +99,7 @@ def test_a_subscription_ends_when_all_its_subscribers_are_going(how: str) -> Non
     other = bystander(stage)
     asking = subscriber(5, "sub", is_asking=True)
     end(stage, conn, how, at_once=False)
-    stage.give(given.Received(other, asking + frames.detach(5)))
+    stage.give(given.BytesReceived(other, asking + frames.detach(5)))
     stage.run()
     assert not frames.errors(bytes(stage.sent[other]))
     assert "crowd.sub" not in stage.broker.store.queues
@@ -155,7 +155,7 @@ def test_what_they_make_when_somebody_wants_their_place_is_the_brokers_own() -> 
     stage.talk(sender, frames.transfer(1, b"m1"))
     other = bystander(stage)
     end(stage, conn, "lost", at_once=False)
-    stage.give(given.Received(other, frames.receiver("orders", handle=5, credit=10)))
+    stage.give(given.BytesReceived(other, frames.receiver("orders", handle=5, credit=10)))
     stage.run()
     assert not frames.errors(bytes(stage.sent[other]))
     assert stage.broker.store.queues["DLQ.orders"].message_count == 1
@@ -180,7 +180,7 @@ def test_what_their_transactions_hold_comes_in_its_place(how: str, is_closed_bef
         stage.talk(conn, frames.detach(LAST))
     other = bystander(stage)
     end(stage, conn, how, at_once=False)
-    stage.give(given.Received(other, frames.receiver("orders", handle=5, credit=100)))
+    stage.give(given.BytesReceived(other, frames.receiver("orders", handle=5, credit=100)))
     stage.run()
     assert bodies(stage, other) == [b"m%d" % each for each in range(10)]
 
@@ -195,17 +195,17 @@ def test_who_waits_for_room_gets_no_credit_on_links_that_are_over(how: bytes, wo
     stage = Stage(options_with(limits={"link_credit": 10}))
     conn = crowd(stage, OTHERS)
     stage.talk(conn, frames.begun(1) + b"".join(frames.sender(f"s{each}", each, 1) for each in range(COUNT)))
-    stage.give(given.Disk(1 << 40))
+    stage.give(given.UnsyncedBytes(1 << 40))
     messages = [frames.transfer(8 * each + n, handle=each, channel=1) for each in range(COUNT) for n in range(8)]
     stage.talk(conn, b"".join(messages))
     assert len(stage.broker.starved) == COUNT
     stage.wait(1000)
     stage.talk(conn, EMPTY_FRAME)
     before = len(stage.sent[conn])
-    stage.give(given.Received(conn, how))
+    stage.give(given.BytesReceived(conn, how))
     stage.turn()
     assert stage.broker.starved
-    stage.give(given.Disk(0))
+    stage.give(given.UnsyncedBytes(0))
     stage.run()
     said = frames.heard(bytes(stage.sent[conn][before:]))
     assert [type(each).__name__ for each in said] == [word]

@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 from mqbroker.amqp import events as told
 from mqbroker.amqp.certificate import Certificate
-from mqbroker.amqp.sasl import Client
-from mqbroker.config.users import Verifier, make_verifier
+from mqbroker.amqp.sasl import SaslClient
+from mqbroker.config.users import UserVerifier, make_verifier
 from mqbroker.node.values import inputs as given
 from mqbroker.node.values.login_delays import DELAY_MS, WAITING_MAX
 from mqbroker.wire.performatives import Begin, Open, SaslMechanisms, SaslOutcome
@@ -18,7 +18,7 @@ from mqbroker.wire.performatives import Begin, Open, SaslMechanisms, SaslOutcome
 from tests.support import frames
 from tests.support.stage import Stage, Talker, options_with
 
-USERS: dict[str, Verifier] = {
+USERS: dict[str, UserVerifier] = {
     "app": make_verifier("right", b"0123456789abcdef", ("client",)),
     "link": make_verifier("right", b"fedcba9876543210", ("cluster",)),
 }
@@ -40,8 +40,8 @@ def logged_in(talker: Talker) -> bool:
 def test_only_what_the_listener_allows_is_offered(mechanisms: tuple[str, ...]) -> None:
     stage = Stage(options_with({"sasl_mechanisms": mechanisms}), USERS)
     assert offered(stage) == mechanisms
-    assert logged_in(stage.connect("c", Client(None, "", b"n" * 32))) == ("ANONYMOUS" in mechanisms)
-    assert logged_in(stage.connect("c", Client("app", "right", b"n" * 32))) == ("SCRAM-SHA-256" in mechanisms)
+    assert logged_in(stage.connect("c", SaslClient(None, "", b"n" * 32))) == ("ANONYMOUS" in mechanisms)
+    assert logged_in(stage.connect("c", SaslClient("app", "right", b"n" * 32))) == ("SCRAM-SHA-256" in mechanisms)
 
 
 @pytest.mark.option("listeners.allow-plaintext")
@@ -57,7 +57,7 @@ def test_plain_is_not_offered_where_others_can_listen(is_allowed: bool) -> None:
 def test_users_of_the_cluster_log_in_on_cluster_listeners_and_nobody_else_does(kind: str, user: str) -> None:
     stage = Stage(options_with({"sasl_mechanisms": BOTH, "kind": kind}), USERS)
     for name in USERS:
-        assert logged_in(stage.connect(name, Client(name, "right", b"n" * 32))) == (name == user)
+        assert logged_in(stage.connect(name, SaslClient(name, "right", b"n" * 32))) == (name == user)
     assert [notice.fields["user"] for notice in stage.notices if notice.event == "login-failed"] == [
         name for name in USERS if name != user
     ]
@@ -69,7 +69,7 @@ def test_sha_512_is_offered_where_everybody_can_use_it(old: str, is_offered: boo
     users = {name: replace(user, sha512=None) if name == old else user for name, user in USERS.items()}
     stage = Stage(options_with({"sasl_mechanisms": ("SCRAM-SHA-512", *BOTH)}), users)
     assert ("SCRAM-SHA-512" in offered(stage)) == is_offered
-    assert logged_in(stage.connect("c", Client("app", "right", b"n" * 32)))
+    assert logged_in(stage.connect("c", SaslClient("app", "right", b"n" * 32)))
     stage.give(given.UsersChanged(USERS))
     assert "SCRAM-SHA-512" in offered(stage)
 
@@ -144,8 +144,8 @@ def test_users_that_were_read_again_count_for_new_connections() -> None:
     stage = Stage(options_with({"sasl_mechanisms": BOTH}), USERS)
     stage.give(given.UsersChanged({"new": make_verifier("other", b"0123456789abcdef", ("client",))}))
     stage.run()
-    assert not logged_in(stage.connect("app", Client("app", "right", b"n" * 32)))
-    assert logged_in(stage.connect("new", Client("new", "other", b"n" * 32)))
+    assert not logged_in(stage.connect("app", SaslClient("app", "right", b"n" * 32)))
+    assert logged_in(stage.connect("new", SaslClient("new", "other", b"n" * 32)))
 
 
 # -- guessing ---------------------------------------------------------------------------------------------------------

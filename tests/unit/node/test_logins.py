@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 
 import pytest
-from mqbroker.config.users import Verifier, make_verifier
+from mqbroker.config.users import UserVerifier, make_verifier
 from mqbroker.node.values import inputs as given
 from mqbroker.node.values.effects import Derive
 from mqbroker.node.values.login_delays import DELAY_MS
@@ -15,7 +15,7 @@ from tests.support import frames
 from tests.support.stage import Stage, options_with
 
 SALT = b"0123456789abcdef"
-USERS: dict[str, Verifier] = {
+USERS: dict[str, UserVerifier] = {
     "app": make_verifier("right", SALT, ("client",)),
     "link": make_verifier("right", b"fedcba9876543210", ("cluster",)),
 }
@@ -179,7 +179,7 @@ def test_users_that_are_read_again_are_verified_again_even_if_nothing_changed() 
     assert site.derived == 2
 
 
-def _change(site: Site, users: dict[str, Verifier], *, is_reload: bool) -> None:
+def _change(site: Site, users: dict[str, UserVerifier], *, is_reload: bool) -> None:
     if is_reload:
         site.stage.users = users
         site.stage.admin("config-reload")

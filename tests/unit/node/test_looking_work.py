@@ -37,7 +37,7 @@ def test_a_step_looks_at_a_piece_of_what_is_there(mode: str, is_run: bool) -> No
     stage.step()
     conn = stage.accept()
     stage.talk(conn, GO)
-    stage.give(given.Received(conn, wanting_nothing(mode)))
+    stage.give(given.BytesReceived(conn, wanting_nothing(mode)))
     stage.turn()
     stage.sync()
     steps, more = 0, True

@@ -48,7 +48,7 @@ def crowd(stage: Stage, links: bytes, container: str = "crowd") -> int:
 
 def begin_end(stage: Stage, conn: int, how: str) -> None:
     """The next step begins to end it."""
-    stage.give(given.Received(conn, ENDS[how]) if ENDS[how] else given.Closed(conn, "reset"))
+    stage.give(given.BytesReceived(conn, ENDS[how]) if ENDS[how] else given.Closed(conn, "reset"))
 
 
 @pytest.mark.parametrize("how", ENDS)
@@ -103,7 +103,7 @@ def test_who_wants_a_temporary_queue_that_is_going_is_told_that_it_is_gone(how: 
     begin_end(stage, conn, how)
     stage.turn()
     assert name in stage.broker.store.queues
-    stage.give(given.Received(other, frames.sender(name) + frames.receiver(name)))
+    stage.give(given.BytesReceived(other, frames.sender(name) + frames.receiver(name)))
     stage.turn()
     assert name in stage.broker.store.queues
     stage.step()
@@ -125,7 +125,7 @@ def test_who_is_back_at_once_has_what_it_had(how: str) -> None:
     last = COUNT - 1
     held = stage.broker.store.queues[f"crowd.s{last}"]
     assert (len(held.consumers), held.delivering_count) == (1, 1), "not handed back so far"
-    stage.give(given.Received(back, durable(last)))
+    stage.give(given.BytesReceived(back, durable(last)))
     stage.turn()
     assert stage.broker.turns.parting
     stage.run()
@@ -145,7 +145,7 @@ def test_a_queue_with_room_for_one_consumer_has_it_when_the_last_one_is_going() 
     begin_end(stage, conn, "lost")
     stage.turn()
     assert stage.broker.turns.parting
-    stage.give(given.Received(other, frames.receiver(f"q{COUNT - 1}", handle=3)))
+    stage.give(given.BytesReceived(other, frames.receiver(f"q{COUNT - 1}", handle=3)))
     stage.step()
     assert not frames.errors(bytes(stage.sent[other]))
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 from mqbroker.amqp import sasl
 from mqbroker.config.users import make_verifier
-from mqbroker.core.selector.selector import selector_grammar
+from mqbroker.core.selector import selector_grammar
 from mqbroker.node.values import inputs as given
 from mqbroker.wire.performatives import (
     Accepted,
@@ -133,9 +133,9 @@ HAVE: dict[str, bytes] = {
     "sessions that ended": DELIVERED + frames.end() + frames.begun() + DELIVERED + frames.end(),
 }  # fmt: skip
 ENDS: dict[str, Callable[[Stage, int], None]] = {
-    "it closes": lambda stage, conn: stage.give(given.Received(conn, frames.close())),
+    "it closes": lambda stage, conn: stage.give(given.BytesReceived(conn, frames.close())),
     "it is lost": lambda stage, conn: None,
-    "it says nonsense": lambda stage, conn: stage.give(given.Received(conn, BROKEN)),
+    "it says nonsense": lambda stage, conn: stage.give(given.BytesReceived(conn, BROKEN)),
     "it falls silent": lambda stage, conn: stage.wait(FOR_LONG_MS),
     "an administrator closes it": lambda stage, conn: stage.admin("connection-close", container_id="raw"),
     "its queue is deleted": lambda stage, conn: stage.admin("queue-delete", name=QUEUE, force=True),
@@ -174,7 +174,7 @@ def test_strangers_and_users_who_are_gone_leave_nothing_to_look_for() -> None:
             stage.talk(conn, said)
             stage.wait(FOR_LONG_MS)
         for password in ("right", "wrong"):
-            stage.connect(password, sasl.Client("app", password, b"n" * 32))
+            stage.connect(password, sasl.SaslClient("app", password, b"n" * 32))
         stage.give(given.UsersChanged({}))
         stage.run()
         stage.wait(FOR_LONG_MS)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from mqbroker.amqp.events import Dead, Opened
-from mqbroker.amqp.redirect import Place, redirect_of
+from mqbroker.amqp.redirect import RedirectPlace, redirect_of
 from mqbroker.config.load import parse
 from mqbroker.wire.performatives import Open
 
@@ -34,7 +34,7 @@ def test_a_listener_may_send_its_clients_on() -> None:
     (dead,) = [event for event in talker.events if isinstance(event, Dead)]
     assert opened.open.properties["amqp:connection-establishment-failed"] is True
     assert dead.condition == "amqp:connection:redirect"
-    assert redirect_of(dead.error) == Place("b2.example", 5671)
+    assert redirect_of(dead.error) == RedirectPlace("b2.example", 5671)
     assert stage.admin("status")["connections"] == 0
 
 

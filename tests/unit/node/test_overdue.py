@@ -143,7 +143,7 @@ def test_what_is_in_the_way_of_a_consumer_is_dropped_piece_by_piece() -> None:
     stage.now_ns += HOUR_MS * NS_PER_MS
     stage.broker.timers.add(stage.broker.peers[conn])
     stage.broker.peers[conn].due_ns = 0
-    stage.give(given.Received(conn, frames.flow(1, 10)))
+    stage.give(given.BytesReceived(conn, frames.flow(1, 10)))
     left = COUNT + 1
     while stage.turn().more:
         most = DROPPED_MAX + ALONE_WORK // work.DROPPED + 1

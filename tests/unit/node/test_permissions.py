@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from mqbroker.amqp.sasl import Client
+from mqbroker.amqp.sasl import SaslClient
 from mqbroker.base.errors import Refused
 from mqbroker.config.users import make_verifier
 from mqbroker.core.address.permissions import Actor, Permissions
@@ -191,7 +191,7 @@ def test_users_have_their_roles_as_they_are_when_a_link_is_attached() -> None:
     script.stage = ScriptStage(script, listener=listener, security_settings={"#": grants(*ALL)})
     script.stage.give(given.UsersChanged(users))
     script.stage.run()
-    script.talkers["c"] = script.stage.connect("c", Client("app", "right", b"n" * 32))
+    script.talkers["c"] = script.stage.connect("c", SaslClient("app", "right", b"n" * 32))
     said = script.run("attach c to orders")
     assert any("user 'app' has no permission send at address 'orders'" in line for line in said)
     script.stage.give(given.UsersChanged({"app": make_verifier("right", b"0123456789abcdef", ("shop",))}))

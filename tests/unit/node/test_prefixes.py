@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from mqbroker.config.load import parse
 from mqbroker.config.slices import BrokerOptions
-from mqbroker.node.values.prefixes import Place, Prefixes
+from mqbroker.node.values.prefixes import Prefixes, TerminusPlace
 from mqbroker.wire.performatives import (
     Accepted,
     Attach,
@@ -86,7 +86,7 @@ def test_several_prefixes(option: str, said: str, prefixes: tuple[str, ...]) -> 
     found = Prefixes.of(options.listeners[0])
     assert getattr(found, option) == prefixes
     for prefix in prefixes:
-        assert found.place_of(f"{prefix}orders") == Place("orders", option)
+        assert found.place_of(f"{prefix}orders") == TerminusPlace("orders", option)
         stage, conn = site({f"{option}_prefix": prefixes})
         stage.talk(conn, frames.receiver(f"{prefix}orders"))
         assert list(routing(stage).values()) == [option]
@@ -193,16 +193,16 @@ def test_a_commit_makes_what_was_asked_for(default: str, prefix: str) -> None:
 @pytest.mark.parametrize(
     ("name", "place"),
     [
-        ("orders", Place("orders")),
-        ("jms.orders", Place("orders", "anycast")),
-        ("jms.topic.news", Place("news", "multicast")),
-        ("a jms.orders", Place("a jms.orders")),
-        ("", Place("")),
+        ("orders", TerminusPlace("orders")),
+        ("jms.orders", TerminusPlace("orders", "anycast")),
+        ("jms.topic.news", TerminusPlace("news", "multicast")),
+        ("a jms.orders", TerminusPlace("a jms.orders")),
+        ("", TerminusPlace("")),
     ],
 )
-def test_the_longer_prefix_counts(name: str, place: Place) -> None:
+def test_the_longer_prefix_counts(name: str, place: TerminusPlace) -> None:
     assert Prefixes(("jms.",), ("jms.topic.",)).place_of(name) == place
-    assert Prefixes().place_of(name) == Place(name)
+    assert Prefixes().place_of(name) == TerminusPlace(name)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from mqbroker.amqp.sasl import Client
+from mqbroker.amqp.sasl import SaslClient
 from mqbroker.base.errors import Refused
 from mqbroker.config.options import BrokerFile, to_slices
 from mqbroker.config.users import make_verifier
@@ -44,8 +44,8 @@ class UserStage(ScriptStage):
         self.crash()
         self.start()
 
-    def connect(self, name: str, login: Client | None = None, open_: Open | None = None) -> Talker:
-        return super().connect(name, login or Client(name, "right", b"n" * 32), open_)
+    def connect(self, name: str, login: SaslClient | None = None, open_: Open | None = None) -> Talker:
+        return super().connect(name, login or SaslClient(name, "right", b"n" * 32), open_)
 
 
 def talk(*clients: str, **limits: int) -> Conversation:

@@ -62,11 +62,11 @@ def test_a_pause_is_no_silence_and_other_reasons_for_it_hold() -> None:
     stage.wait(90_000)  # longer than the idle timeout
     assert stage.paused[conn]
     assert conn not in stage.closed
-    stage.give(given.Disk(1 << 40))
+    stage.give(given.UnsyncedBytes(1 << 40))
     stage.step()
     stage.wait(20_000)
     assert stage.paused[conn], "the disk is behind"
-    stage.give(given.Disk(0))
+    stage.give(given.UnsyncedBytes(0))
     stage.step()
     assert not stage.paused[conn]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from mqbroker.amqp.redirect import Place, redirect_of
+from mqbroker.amqp.redirect import RedirectPlace, redirect_of
 from mqbroker.config.load import parse
 from mqbroker.wire.performatives import (
     Attach,
@@ -35,7 +35,7 @@ def talk(stage: Stage, said: bytes) -> bytes:
     return stage.talk(stage.accept(), frames.anonymous() + frames.opened() + frames.begun() + said)
 
 
-def place_in(said: bytes) -> Place | None:
+def place_in(said: bytes) -> RedirectPlace | None:
     """Where the one detach sends the peer."""
     (detach,) = frames.of_kind(said, Detach)
     assert detach.closed
@@ -47,14 +47,14 @@ def place_in(said: bytes) -> Place | None:
 def test_both_directions_are_sent_on(address: str) -> None:
     stage = Stage(options_with(address_settings=MOVED))
     said = talk(stage, frames.sender(address))
-    assert place_in(said) == Place("b2.example", 5671, address)
+    assert place_in(said) == RedirectPlace("b2.example", 5671, address)
     (detach,) = frames.of_kind(said, Detach)
     assert detach.error.condition == "amqp:link:redirect"
     assert detach.error.info[Symbol("hostname")] == "b2.example"
     (attach,) = frames.of_kind(said, Attach)
     assert attach.target is None
     said = talk(stage, frames.receiver(address, credit=1))
-    assert place_in(said) == Place("b2.example", 5671, address)
+    assert place_in(said) == RedirectPlace("b2.example", 5671, address)
     (attach,) = frames.of_kind(said, Attach)
     assert attach.source is None
     # Nothing was made here for them.
@@ -66,13 +66,13 @@ def test_both_directions_are_sent_on(address: str) -> None:
 def test_subscribers_and_browsers_are_sent_on_as_well(fields: dict[str, Any]) -> None:
     stage = Stage(options_with(address_settings=MOVED))
     attach = Attach(name="r", handle=0, role=True, source=Source(address="moved.news", **fields), target=Target())
-    assert place_in(talk(stage, frames.frame(attach))) == Place("b2.example", 5671, "moved.news")
+    assert place_in(talk(stage, frames.frame(attach))) == RedirectPlace("b2.example", 5671, "moved.news")
 
 
 def test_a_queue_is_where_its_address_is_and_others_stay() -> None:
     stage = Stage(options_with(address_settings=MOVED))
     stage.admin("queue-create", name="jobs", address="moved.jobs")
-    assert place_in(talk(stage, frames.receiver("jobs"))) == Place("b2.example", 5671, "jobs")
+    assert place_in(talk(stage, frames.receiver("jobs"))) == RedirectPlace("b2.example", 5671, "jobs")
     for address in ("moved.back", "orders"):
         assert frames.errors(talk(stage, frames.sender(address) + frames.receiver(address))) == []
 

@@ -112,7 +112,7 @@ def test_who_comes_to_a_queue_that_is_about_to_go_is_told_too() -> None:
     reloading(stage, declaring(stage.options, 0))
     stage.turn()
     assert 0 < len(stage.broker.store.queues["declared.0"].consumers) < COUNT
-    stage.give(given.Received(late, frames.receiver("declared.0", handle=0)))
+    stage.give(given.BytesReceived(late, frames.receiver("declared.0", handle=0)))
     stage.run()
     assert "declared.0" not in stage.broker.store.queues
     assert frames.errors(bytes(stage.sent[late])) == [("Detach", "amqp:resource-deleted")]
@@ -120,7 +120,7 @@ def test_who_comes_to_a_queue_that_is_about_to_go_is_told_too() -> None:
 
 def receivers(stage: Stage, conn: int, count: int) -> None:
     for number in range(count):
-        stage.give(given.Received(conn, frames.receiver("orders", handle=number)))
+        stage.give(given.BytesReceived(conn, frames.receiver("orders", handle=number)))
     stage.run()
 
 
@@ -135,7 +135,7 @@ def test_links_that_may_receive_no_more_end_piece_by_piece_and_no_new_one_comes(
         stage, replace(stage.options, security_settings=options_with(security_settings={"#": {}}).security_settings)
     )
     stage.turn()
-    stage.give(given.Received(conn, frames.receiver("orders", handle=COUNT)))
+    stage.give(given.BytesReceived(conn, frames.receiver("orders", handle=COUNT)))
     for _ in steps_of(stage):
         assert left - len(stage.broker.store.queues["orders"].consumers) <= 2 * PIECE_MAX // work.REVOKED + 1
         left = len(stage.broker.store.queues["orders"].consumers)

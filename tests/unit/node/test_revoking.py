@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from mqbroker.amqp.events import Dead
-from mqbroker.amqp.sasl import Client
-from mqbroker.config.users import CLUSTER_ROLE, Verifier, make_verifier
+from mqbroker.amqp.sasl import SaslClient
+from mqbroker.config.users import CLUSTER_ROLE, UserVerifier, make_verifier
 from mqbroker.node.values import inputs as given
 
 from tests.support import frames
@@ -20,12 +20,12 @@ LISTENER = {"sasl_mechanisms": ("SCRAM-SHA-256", "ANONYMOUS", "PLAIN"), "anonymo
 UNAUTHORIZED = "amqp:unauthorized-access"
 
 
-def user(password: str = "right", *roles: str) -> Verifier:
+def user(password: str = "right", *roles: str) -> UserVerifier:
     return make_verifier(password, SALT, roles or ("client",))
 
 
 def login(stage: Stage, name: str, password: str = "right") -> Talker:
-    talker = stage.connect(name, Client(name, password, b"n" * 32))
+    talker = stage.connect(name, SaslClient(name, password, b"n" * 32))
     assert fate(talker) == ""
     return talker
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from mqbroker.amqp import sasl
 from mqbroker.amqp.events import Dead, Opened
-from mqbroker.amqp.redirect import Place, redirect_of
+from mqbroker.amqp.redirect import RedirectPlace, redirect_of
 from mqbroker.cluster.discovery.announcement import Announcement, Connector
 from mqbroker.cluster.discovery.datagram import derive_key, seal
 from mqbroker.cluster.routing import router
@@ -19,7 +19,7 @@ from mqbroker.config.options import BrokerFile, to_slices
 from mqbroker.config.routing import ConnectionRouterTable, connection_router
 from mqbroker.config.slices import ConnectorOptions
 from mqbroker.config.users import make_verifier
-from mqbroker.core.address.address import routes
+from mqbroker.core.address import routes
 from mqbroker.core.store.exchange import Importer, rows_of
 from mqbroker.journal.plan import Journal
 from mqbroker.journal.recovered import Recovered
@@ -62,7 +62,7 @@ def stage_with(
 NODES = [f"{number:08x}-0000-4000-8000-000000000000" for number in range(4)]
 
 
-def outcome(stage: Stage, name: str = "app", login: sasl.Client | None = None) -> str:
+def outcome(stage: Stage, name: str = "app", login: sasl.SaslClient | None = None) -> str:
     """Where a client ends up: `here`, a host, or the condition of its close."""
     talker = stage.connect(name, login)
     dead = [event for event in talker.events if isinstance(event, Dead)]
@@ -183,7 +183,7 @@ def test_a_connection_waits_for_the_quorum_and_what_it_sent_ahead_is_taken_then(
     stage.wait(101)
     whole = bytes(stage.sent[conn])
     (close,) = frames.of_kind(whole, Close)
-    assert (redirect_of(close.error) == Place("mq1", 5672)) is comes
+    assert (redirect_of(close.error) == RedirectPlace("mq1", 5672)) is comes
     assert str(close.error.condition) == ("amqp:connection:redirect" if comes else "amqp:connection:forced")
     assert frames.of_kind(whole, Begin) == []
 
@@ -355,7 +355,7 @@ def test_connections_that_wait_go_on_when_a_member_comes() -> None:
     member(cluster, "b", ["a"])
     cluster.wait(2000)
     (close,) = frames.of_kind(bytes(a.sent[conn]), Close)
-    assert redirect_of(close.error) == Place("b.clients", 5672)
+    assert redirect_of(close.error) == RedirectPlace("b.clients", 5672)
 
 
 # -- a cache that is persisted -----------------------------------------------------------------------------------------
@@ -494,7 +494,7 @@ def test_a_kept_broker_is_waited_for_where_others_are_found_before_it() -> None:
     stage.places_there = set(THERE)
     stage.wait(100)
     (close,) = frames.of_kind(bytes(stage.sent[conn]), Close)
-    assert redirect_of(close.error) == Place("mq2", 5672)
+    assert redirect_of(close.error) == RedirectPlace("mq2", 5672)
 
 
 def test_a_kept_broker_that_does_not_come_is_replaced_once_the_time_for_a_quorum_is_over() -> None:
@@ -508,7 +508,7 @@ def test_a_kept_broker_that_does_not_come_is_replaced_once_the_time_for_a_quorum
     assert frames.of_kind(bytes(stage.sent[conn]), Close) == []
     stage.wait(200)
     (close,) = frames.of_kind(bytes(stage.sent[conn]), Close)
-    assert redirect_of(close.error) == Place("mq1", 5672)
+    assert redirect_of(close.error) == RedirectPlace("mq1", 5672)
     restart(stage, is_clean=True)
     assert outcome(stage, "b") == "mq1"
 

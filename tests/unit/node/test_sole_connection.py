@@ -62,9 +62,9 @@ def test_the_name_is_free_while_what_its_owner_sent_before_it_left_is_taken_in()
     last = b"".join(frames.transfer(2 * number, settled=True) for number in range(1000))
     second = stage.accept()
     stage.step()
-    stage.give(given.Received(first, last + frames.close()))
+    stage.give(given.BytesReceived(first, last + frames.close()))
     stage.give(given.Closed(first, "closed by the peer"))
-    stage.give(given.Received(second, opened))
+    stage.give(given.BytesReceived(second, opened))
     while not (said := frames.of_kind(bytes(stage.sent[second]), Open)):
         stage.turn()
     assert first in stage.broker.peers, "still to be worked off"

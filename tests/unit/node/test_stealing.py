@@ -95,7 +95,7 @@ def test_only_its_own_user_steals_a_link() -> None:
 
     def subscribed(user: str) -> list[str | None]:
         """Ends of the links of a new connection of the user, each in one session."""
-        talker = stage.connect(user, sasl.Client(user, "pw", b"n" * 32), Open(container_id="app"))
+        talker = stage.connect(user, sasl.SaslClient(user, "pw", b"n" * 32), Open(container_id="app"))
         assert talker.session is not None
         source = Source(address="topic", **NEWS)
         talker.session.attach_receiver(Attach(name="news", handle=0, role=True, source=source))

@@ -69,7 +69,7 @@ def test_nothing_comes_behind_the_end_of_the_journal(said: dict[str, Any], steps
 
 def test_what_arrives_behind_the_end_of_the_journal_makes_none_of_it() -> None:
     stage = busy({})
-    end(stage, given.AdminRequest(9999, 1, "status", {}), given.Space(True, 1), given.Closed(1, "reset"))
+    end(stage, given.AdminRequest(9999, 1, "status", {}), given.JournalSpace(True, 1), given.Closed(1, "reset"))
     assert [batch.append is None for batch in stage.batches][-2:] == [False, True]
     stage.start()
     assert [each.deliveries for each in stage.broker.store.queues["kept"].segments()] == [0]

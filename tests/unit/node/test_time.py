@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from mqbroker.amqp.sasl import Client
+from mqbroker.amqp.sasl import SaslClient
 from mqbroker.node.values import inputs as given
 from mqbroker.wire.frames import EMPTY_FRAME
 from mqbroker.wire.performatives import Close, Open
@@ -91,12 +91,12 @@ def test_a_peer_that_we_do_not_read_is_not_called_silent() -> None:
     conn = stage.accept()
     stage.talk(conn, GO + frames.sender())
     limit = stage.options.journal.disk_pending_bytes_max
-    stage.give(given.Disk(limit + 1))
+    stage.give(given.UnsyncedBytes(limit + 1))
     stage.run()
     assert stage.paused == {conn: True}
     stage.wait(5000)
     assert conn not in stage.closed
-    stage.give(given.Disk(0))
+    stage.give(given.UnsyncedBytes(0))
     stage.run()
     assert stage.paused == {conn: False}
     stage.wait(900)
@@ -107,13 +107,13 @@ def test_a_peer_that_we_do_not_read_is_not_called_silent() -> None:
 
 def test_publishers_that_arrive_while_the_disk_is_behind_wait_for_credit() -> None:
     stage = Stage()
-    stage.give(given.Disk(stage.options.journal.disk_pending_bytes_max + 1))
+    stage.give(given.UnsyncedBytes(stage.options.journal.disk_pending_bytes_max + 1))
     stage.run()
     conn = stage.accept()
     said = stage.talk(conn, GO + frames.sender())
     assert frames.heard(said)[-1].__class__.__name__ == "Attach"
     before = len(stage.sent[conn])
-    stage.give(given.Disk(0))
+    stage.give(given.UnsyncedBytes(0))
     stage.run()
     assert [each.link_credit for each in frames.heard(bytes(stage.sent[conn][before:]))] == [2000]
 
@@ -121,7 +121,7 @@ def test_publishers_that_arrive_while_the_disk_is_behind_wait_for_credit() -> No
 def test_nothing_is_left_of_a_connection_that_is_gone() -> None:
     stage = Stage()
     for _ in range(50):
-        talker = stage.connect("c", Client(None, "", b"n" * 32))
+        talker = stage.connect("c", SaslClient(None, "", b"n" * 32))
         stage.drop(talker)
     stage.wait(200_000)
     assert stage.broker.timers.wake_at_ns is None

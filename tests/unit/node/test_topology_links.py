@@ -8,7 +8,7 @@ import pytest
 from mqbroker.amqp import events as told
 from mqbroker.amqp.links import ReceiverLink
 from mqbroker.client.message import decode_message
-from mqbroker.node.cluster.cluster import elsewhere
+from mqbroker.node.cluster import elsewhere
 from mqbroker.node.values import inputs as given
 from mqbroker.wire.performatives import Attach, Detach, Open, Source, Target
 

@@ -207,7 +207,7 @@ def test_no_step_has_the_commits_of_two() -> None:
     assert [each.state for each in site.talk(transactions.request(0, Declare(), CONTROL))] == [Declared(txn_id=TXN)]
     site.talk(posted(count))
     for conn in (first, site.conn):
-        site.stage.give(given.Received(conn, discharge()))
+        site.stage.give(given.BytesReceived(conn, discharge()))
     seen, more = [site.counts()[2]], True
     while more:
         more = site.stage.turn().more

@@ -63,7 +63,7 @@ def sent_to(conn: int, batch: Batch) -> bytes:
 def test_what_was_sent_ahead_takes_several_steps_and_is_answered_in_one_piece() -> None:
     stage = Stage()
     conn = bare(stage)
-    batches = steps(stage, given.Received(conn, AHEAD))
+    batches = steps(stage, given.BytesReceived(conn, AHEAD))
     answers = [sent_to(conn, batch) for batch in batches]
     assert len(answers) == STEPS
     assert not any(answers[:-1])
@@ -74,7 +74,7 @@ def test_what_was_sent_ahead_takes_several_steps_and_is_answered_in_one_piece() 
 def test_each_step_takes_one_thing_of_one_peer() -> None:
     stage = Stage()
     conns = [bare(stage) for _ in range(3)]
-    batches = steps(stage, *(given.Received(conn, AHEAD) for conn in conns))
+    batches = steps(stage, *(given.BytesReceived(conn, AHEAD) for conn in conns))
     assert len(batches) == len(conns) * STEPS
     ended = [next(at for at, batch in enumerate(batches) if sent_to(conn, batch)) for conn in conns]
     assert ended == [12, 13, 14]  # in turn, in the order in which they came
@@ -83,7 +83,7 @@ def test_each_step_takes_one_thing_of_one_peer() -> None:
 def test_a_crowd_gets_in_together() -> None:
     stage = Stage()
     conns = [bare(stage) for _ in range(100)]
-    batches = steps(stage, *(given.Received(conn, AHEAD) for conn in conns))
+    batches = steps(stage, *(given.BytesReceived(conn, AHEAD) for conn in conns))
     answered = [sum(bool(sent_to(conn, batch)) for conn in conns) for batch in batches]
     assert sum(answered) == len(conns)
     assert 10 < max(answered) <= len(conns) // 2
@@ -94,8 +94,8 @@ def test_other_work_goes_first_once_and_not_twice() -> None:
     stage = Stage()
     conn, other = bare(stage), bare(stage)
     stage.talk(other, AHEAD)
-    busy = given.Received(other, frames.flow(None, 0, echo=True))
-    assert stage.broker.step([given.Received(conn, AHEAD)], stage.at).more
+    busy = given.BytesReceived(other, frames.flow(None, 0, echo=True))
+    assert stage.broker.step([given.BytesReceived(conn, AHEAD)], stage.at).more
     states = []
     for _ in range(2 * (STEPS - 1)):
         assert len(stage.broker.peers) == 2
@@ -107,9 +107,9 @@ def test_other_work_goes_first_once_and_not_twice() -> None:
 def test_what_comes_together_with_other_work_goes_after_it() -> None:
     stage = Stage()
     other = stage.connect("busy")
-    busy = given.Received(other.conn, frames.flow(None, 0, echo=True))
-    came = given.Accepted(77, "clients", "203.0.113.1:5", bytes(32), True)
-    assert stage.broker.step([came, given.Received(77, frames.SASL_HEADER), busy], stage.at).more
+    busy = given.BytesReceived(other.conn, frames.flow(None, 0, echo=True))
+    came = given.ConnectionAccepted(77, "clients", "203.0.113.1:5", bytes(32), True)
+    assert stage.broker.step([came, given.BytesReceived(77, frames.SASL_HEADER), busy], stage.at).more
     assert 77 not in stage.broker.peers
     stage.broker.step([busy], stage.at)
     assert 77 in stage.broker.peers
@@ -120,15 +120,15 @@ def test_what_comes_together_with_other_work_goes_after_it() -> None:
 def test_who_came_and_left_before_its_turn_is_told_of_as_everybody() -> None:
     stage = Stage()
     other = stage.connect("busy")
-    busy = given.Received(other.conn, frames.flow(None, 0, echo=True))
+    busy = given.BytesReceived(other.conn, frames.flow(None, 0, echo=True))
     said = AHEAD + frames.transfer(0, durable=True) + frames.close()
-    came = given.Accepted(77, "clients", "203.0.113.1:5", bytes(32), True)
+    came = given.ConnectionAccepted(77, "clients", "203.0.113.1:5", bytes(32), True)
     before = stage.broker.counters.connections
     stage.give(came)
-    stage.give(given.Received(77, said[:40]))
+    stage.give(given.BytesReceived(77, said[:40]))
     stage.give(busy)
     stage.step()
-    stage.give(given.Received(77, said[40:]))
+    stage.give(given.BytesReceived(77, said[40:]))
     stage.give(given.Closed(77, "closed by the peer"))
     stage.run()
     assert stage.broker.counters.connections == before + 1
@@ -144,15 +144,15 @@ def test_who_waits_for_answers_has_them_at_once() -> None:
         (frames.SASL_HEADER, SaslMechanisms), (login, SaslOutcome), (frames.opened(), Open), (frames.begun(), Begin)
     )  # fmt: skip
     for said, answer in said_and_answers:
-        (batch,) = steps(stage, given.Received(conn, said))
+        (batch,) = steps(stage, given.BytesReceived(conn, said))
         assert frames.of_kind(sent_to(conn, batch), answer)
 
 
 def test_bytes_that_come_meanwhile_stay_behind_those_that_wait() -> None:
     stage = Stage()
     conn = bare(stage)
-    first = stage.broker.step([given.Received(conn, AHEAD[:-20])], stage.at)
-    rest = steps(stage, given.Received(conn, AHEAD[-20:]))
+    first = stage.broker.step([given.BytesReceived(conn, AHEAD[:-20])], stage.at)
+    rest = steps(stage, given.BytesReceived(conn, AHEAD[-20:]))
     answers = b"".join(sent_to(conn, batch) for batch in (first, *rest))
     assert not frames.errors(answers)
     assert len(frames.of_kind(answers, Attach)) == 1
@@ -162,7 +162,7 @@ def test_what_a_peer_sent_before_it_left_is_taken_in() -> None:
     stage = Stage()
     conn = bare(stage)
     said = AHEAD + frames.transfer(0, durable=True) + frames.close()
-    stage.give(given.Received(conn, said))
+    stage.give(given.BytesReceived(conn, said))
     stage.give(given.Closed(conn, "closed by the peer"))
     stage.run()
     assert stage.broker.store.queues["orders"].message_count == 1
@@ -182,10 +182,10 @@ def test_a_client_that_writes_all_at_once_gets_in_while_others_keep_the_node_bus
     stage = Stage(options_with(listener={"login_timeout_ms": 1000}))
     talker = stage.connect("busy")
     conn = bare(stage)
-    stage.give(given.Received(conn, AHEAD))
+    stage.give(given.BytesReceived(conn, AHEAD))
     for _ in range(10):
         stage.now_ns += NS_PER_MS
-        stage.give(given.Received(talker.conn, frames.flow(None, 0, echo=True)))
+        stage.give(given.BytesReceived(talker.conn, frames.flow(None, 0, echo=True)))
         stage.step()
     assert frames.of_kind(bytes(stage.sent[conn]), Flow)
     assert stage.broker.peers[conn].connection.peer_open is not None
@@ -196,12 +196,12 @@ def test_a_crowd_that_takes_longer_than_a_login_may_gets_in_all_the_same() -> No
     talker = stage.connect("busy")
     conns = [stage.accept() for _ in range(100)]
     for conn in conns:
-        stage.give(given.Received(conn, AHEAD))
+        stage.give(given.BytesReceived(conn, AHEAD))
     silent = stage.accept()
-    stage.give(given.Received(silent, frames.SASL_HEADER))
+    stage.give(given.BytesReceived(silent, frames.SASL_HEADER))
     started_ns = stage.now_ns
     while not all(frames.of_kind(bytes(stage.sent[conn]), Flow) for conn in conns):
-        stage.give(given.Received(talker.conn, frames.flow(None, 0, echo=True)))
+        stage.give(given.BytesReceived(talker.conn, frames.flow(None, 0, echo=True)))
         stage.turn()
         stage.now_ns += NS_PER_MS
         assert stage.now_ns - started_ns < 2000 * NS_PER_MS
@@ -228,7 +228,7 @@ def test_who_begins_sessions_faster_than_they_are_taken_in_is_not_read_meanwhile
     assert len(sent) > UNREAD_BYTES_MAX
     seen: list[bool] = []
     answered = 0
-    batch = stage.broker.step([given.Received(conn, sent)], stage.at)
+    batch = stage.broker.step([given.BytesReceived(conn, sent)], stage.at)
     while True:
         for is_paused in pauses(batch, conn):
             seen.append(is_paused)
@@ -247,7 +247,7 @@ def test_answers_to_who_stays_behind_do_not_pile_up() -> None:
     conn = bare(stage)
     stage.talk(conn, AHEAD)
     piled = []
-    batch = stage.broker.step([given.Received(conn, begun_and_ended(1000))], stage.at)
+    batch = stage.broker.step([given.BytesReceived(conn, begun_and_ended(1000))], stage.at)
     while batch.more:
         piled.append(len(stage.broker.peers[conn].connection.out))
         batch = stage.broker.step([], stage.at)
@@ -258,20 +258,20 @@ def test_answers_to_who_stays_behind_do_not_pile_up() -> None:
 def test_who_is_not_let_in_so_far_is_not_read_beyond_a_bound_and_loses_nothing() -> None:
     stage = Stage()
     other = stage.connect("busy")
-    busy = given.Received(other.conn, frames.flow(None, 0, echo=True))
+    busy = given.BytesReceived(other.conn, frames.flow(None, 0, echo=True))
     conns = range(77, 85)
     asking = frames.flow(None, 0, echo=True)
     said = {conn: frames.opened() + frames.begun() + asking * 6000 for conn in conns}
     for conn in conns:
         stage.sent[conn] = bytearray()
-        stage.give(given.Accepted(conn, "clients", "203.0.113.1:5", bytes(32), True))
+        stage.give(given.ConnectionAccepted(conn, "clients", "203.0.113.1:5", bytes(32), True))
     read = dict.fromkeys(conns, 0)
     piece_bytes = UNREAD_BYTES_MAX // 4
     for _ in range(4 * len(conns)):
         for conn in conns:
             piece = said[conn][read[conn] : read[conn] + piece_bytes]
             if not stage.paused.get(conn) and piece:
-                stage.give(given.Received(conn, piece))
+                stage.give(given.BytesReceived(conn, piece))
                 read[conn] += len(piece)
         stage.give(busy)
         stage.turn()
@@ -279,7 +279,7 @@ def test_who_is_not_let_in_so_far_is_not_read_beyond_a_bound_and_loses_nothing()
     assert not any(conn not in stage.broker.peers for conn in conns)
     stage.now_ns += 100 * NS_PER_MS  # and then nobody is busy
     for conn in conns:
-        stage.give(given.Received(conn, said[conn][read[conn] :]))
+        stage.give(given.BytesReceived(conn, said[conn][read[conn] :]))
     stage.run()
     assert not any(stage.paused.get(conn) for conn in conns)
     assert {len(frames.of_kind(bytes(stage.sent[conn]), Flow)) for conn in conns} == {6000}
@@ -291,8 +291,8 @@ def test_who_is_lost_and_was_far_ahead_costs_little() -> None:
     stage.talk(conn, AHEAD)
     stage.talk(other, AHEAD)
     connection = stage.broker.peers[conn].connection
-    gone = [given.Received(conn, begun_and_ended(50_000)), given.Closed(conn, "connection lost")]
-    batches = steps(stage, *gone, given.Received(other, frames.begun(1)))
+    gone = [given.BytesReceived(conn, begun_and_ended(50_000)), given.Closed(conn, "connection lost")]
+    batches = steps(stage, *gone, given.BytesReceived(other, frames.begun(1)))
     taken_in = frames.of_kind(b"".join(map(bytes, connection.out)), Begin)
     assert 1 < len(taken_in) <= (LOST_WORK + TURN_WORK) // work.GENERAL[Begin] + 1
     assert conn not in stage.broker.peers
@@ -312,14 +312,14 @@ def test_who_reads_again_is_taken_in_again_and_has_the_whole_bound_next_time(mon
         """So many times, while nothing is read; how many of them were answered."""
         before = len(frames.of_kind(bytes(stage.sent[conn]), Flow))
         stage.now_ns += 1000 * NS_PER_MS
-        steps_of(stage, given.WriteBlocked(conn, True), given.Received(conn, asking * number))
+        steps_of(stage, given.WriteBlocked(conn, True), given.BytesReceived(conn, asking * number))
         return len(frames.of_kind(bytes(stage.sent[conn]), Flow)) - before
 
     for _ in range(2):
         answered = asks(count)
         assert 0 < answered < count
         assert peer.is_unhearing
-        stage.give(given.Received(conn, EMPTY_FRAME))
+        stage.give(given.BytesReceived(conn, EMPTY_FRAME))
         assert not stage.turn().more, "nobody has a turn who is not taken in"
         rest = len(frames.of_kind(bytes(stage.sent[conn]), Flow))
         steps_of(stage, given.WriteBlocked(conn, False))
@@ -339,9 +339,9 @@ def test_who_is_gone_is_worked_off_whatever_it_asks_and_gets_no_messages(monkeyp
     stage.now_ns += 1000 * NS_PER_MS
     for each in (conn, other, sender):
         stage.talk(each, EMPTY_FRAME)
-    stage.give(given.Received(conn, frames.flow(None, 0, echo=True) * 2500 + frames.close()))
+    stage.give(given.BytesReceived(conn, frames.flow(None, 0, echo=True) * 2500 + frames.close()))
     stage.give(given.Closed(conn, "closed by the peer"))
-    stage.give(given.Received(sender, b"".join(frames.transfer(2 * each) for each in range(2))))
+    stage.give(given.BytesReceived(sender, b"".join(frames.transfer(2 * each) for each in range(2))))
     stage.turn()
     assert conn in stage.broker.peers, "not worked off so far"
     assert len(frames.of_kind(bytes(stage.sent[other]), tuple)) == 2
@@ -374,8 +374,8 @@ def test_who_is_lost_beside_others_that_wait_costs_less() -> None:
     conn, other = bare(stage), bare(stage)
     stage.talk(conn, AHEAD)
     stage.talk(other, AHEAD + frames.receiver("orders", handle=1, credit=10))
-    stage.broker.step([given.Received(conn, begun_and_ended(5000))], stage.at)
-    stage.broker.step([given.Received(other, frames.transfer(1 << 16))], stage.at)
+    stage.broker.step([given.BytesReceived(conn, begun_and_ended(5000))], stage.at)
+    stage.broker.step([given.BytesReceived(other, frames.transfer(1 << 16))], stage.at)
     connection = stage.broker.peers[conn].connection
     before = len(frames.of_kind(b"".join(map(bytes, connection.out)), Begin))
     stage.broker.step([given.Closed(conn, "connection lost")], stage.at)
@@ -389,10 +389,10 @@ def test_who_is_lost_later_has_a_bound_of_its_own() -> None:
     first, second = bare(stage), bare(stage)
     for conn in (first, second):
         stage.talk(conn, AHEAD)
-    steps(stage, given.Received(first, begun_and_ended(5000)), given.Closed(first, "connection lost"))
+    steps(stage, given.BytesReceived(first, begun_and_ended(5000)), given.Closed(first, "connection lost"))
     assert list(stage.broker.peers) == [second]
     messages = b"".join(frames.transfer(2 * number, settled=True) for number in range(30))  # no two make a run
-    steps(stage, given.Received(second, messages), given.Closed(second, "connection lost"))
+    steps(stage, given.BytesReceived(second, messages), given.Closed(second, "connection lost"))
     assert stage.broker.store.queues["orders"].message_count == 30
     assert not stage.broker.peers
 
@@ -414,7 +414,9 @@ def test_a_flood_of_one_connection_is_taken_in_by_turns(flood: bytes) -> None:
     stage.talk(conn, AHEAD)
     stage.talk(other, AHEAD)
     connection = stage.broker.peers[conn].connection
-    batches = [stage.broker.step([given.Received(conn, flood), given.Received(other, frames.transfer(0))], stage.at)]
+    batches = [
+        stage.broker.step([given.BytesReceived(conn, flood), given.BytesReceived(other, frames.transfer(0))], stage.at)
+    ]
     assert frames.of_kind(sent_to(other, batches[0]), Disposition)  # in the very step
     while batches[-1].more:
         before = connection.unread_bytes
@@ -430,7 +432,7 @@ def test_those_that_are_behind_have_their_turns_one_after_the_other_within_the_w
     for conn in conns:
         stage.talk(conn, AHEAD)
     flood = FLOODS["flows that ask for an answer"]
-    stage.broker.step([given.Received(conn, flood) for conn in conns], stage.at)
+    stage.broker.step([given.BytesReceived(conn, flood) for conn in conns], stage.at)
     connections = [stage.broker.peers[conn].connection for conn in conns]
     turns = dict.fromkeys(conns, 0)
     for _ in range(100):
@@ -451,7 +453,7 @@ def always_behind(stage: Stage, conn: int, duration_ms: int) -> list[int]:
     for now_ms in range(duration_ms):
         waits = stage.broker.peers[conn].connection.unread_bytes
         if waits < UNREAD_BYTES_MAX // 2:
-            stage.give(given.Received(conn, EMPTY_FRAME * 20_000))
+            stage.give(given.BytesReceived(conn, EMPTY_FRAME * 20_000))
         before = len(stage.sent[conn])
         assert stage.turn().more
         if len(stage.sent[conn]) > before:
@@ -473,7 +475,7 @@ def test_who_is_always_behind_is_told_outcomes_meanwhile() -> None:
     stage = Stage()
     conn = bare(stage)
     stage.talk(conn, AHEAD)
-    stage.give(given.Received(conn, EMPTY_FRAME * 20_000 + frames.transfer(0, durable=True)))
+    stage.give(given.BytesReceived(conn, EMPTY_FRAME * 20_000 + frames.transfer(0, durable=True)))
     always_behind(stage, conn, 100)
     stage.sync()
     said = bytes(stage.sent[conn])

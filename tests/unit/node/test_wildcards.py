@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from mqbroker.amqp import events as told
 from mqbroker.amqp import work
-from mqbroker.core.address.address import wildcards
+from mqbroker.core.address import wildcards
 from mqbroker.core.queue.kinds import TEMPORARY_PREFIX
 from mqbroker.node.amqp.revoking import revoke
 from mqbroker.wire.performatives import Accepted, Attach, Target

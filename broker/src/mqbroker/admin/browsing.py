@@ -34,10 +34,10 @@ _PLACE = re.compile(f"({READY}|{SCHEDULED}|{PAGED}):([0-9]{{1,20}}):([0-9]{{1,20
 
 # Where a page begins: among the deliverable messages, behind them among the scheduled ones (due time, then rank), or
 # behind those among what is on disk alone (id).
-Place = tuple[str, int, int]
+BrowsePlace = tuple[str, int, int]
 
 
-class Page:
+class BrowsedPage:
     """What one answer shows."""
 
     def __init__(self, selector: Selector | None, limit: int) -> None:
@@ -66,8 +66,8 @@ def browse(broker: Broker, request: AdminRequest) -> None:
     check_names(request, ("queue", "selector", "from", "limit"))
     queue = queue_named(broker, request, "queue")
     place = _place_of(request)
-    page = Page(selector_of(request), number(request, "limit", LIMIT, (1, LIMIT_MAX)))
-    following: Place | None = place
+    page = BrowsedPage(selector_of(request), number(request, "limit", LIMIT, (1, LIMIT_MAX)))
+    following: BrowsePlace | None = place
     if place[0] == READY:
         following = _ready(queue, page, place) or (SCHEDULED, 0, 0)
     if following is not None and following[0] == SCHEDULED:
@@ -80,12 +80,12 @@ def browse(broker: Broker, request: AdminRequest) -> None:
         broker.jobs.add(Browse(broker, request, page, PageLook(broker.store, queue, _ids(broker, following))))
 
 
-def _answer(broker: Broker, request: AdminRequest, page: Page, following: Place | None) -> None:
+def _answer(broker: Broker, request: AdminRequest, page: BrowsedPage, following: BrowsePlace | None) -> None:
     place = None if following is None else ":".join(map(str, following))
     broker.reply(request.id, {"messages": page.messages, "next": place})
 
 
-def _ids(broker: Broker, place: Place) -> tuple[int, int]:
+def _ids(broker: Broker, place: BrowsePlace) -> tuple[int, int]:
     return place[2], broker.store.next_id
 
 
@@ -161,7 +161,7 @@ def _first_id(found: tuple[Segment, str]) -> int:
 class Browse(Looking):
     """`browse` where it comes to what is paged."""
 
-    def __init__(self, broker: Broker, request: AdminRequest, page: Page, look: PageLook) -> None:
+    def __init__(self, broker: Broker, request: AdminRequest, page: BrowsedPage, look: PageLook) -> None:
         super().__init__(broker, request, look)
         self._page = page
 
@@ -180,7 +180,7 @@ class Browse(Looking):
         return True
 
 
-def _ready(queue: Queue, page: Page, place: Place) -> Place | None:
+def _ready(queue: Queue, page: BrowsedPage, place: BrowsePlace) -> BrowsePlace | None:
     for segment in queue.backlog.from_rank(place[2]):
         for rank in range(max(segment.rank, place[2]), segment.rank + segment.n):
             if page.is_full:
@@ -189,7 +189,7 @@ def _ready(queue: Queue, page: Page, place: Place) -> Place | None:
     return None
 
 
-def _scheduled(queue: Queue, page: Page, place: Place) -> Place | None:
+def _scheduled(queue: Queue, page: BrowsedPage, place: BrowsePlace) -> BrowsePlace | None:
     for due_ms, rank, segment in sorted(queue.scheduled, key=lambda entry: entry[:2]):
         for each in range(rank, rank + segment.n):
             if (due_ms, each) < place[1:]:
@@ -200,7 +200,7 @@ def _scheduled(queue: Queue, page: Page, place: Place) -> Place | None:
     return None
 
 
-def _place_of(request: AdminRequest) -> Place:
+def _place_of(request: AdminRequest) -> BrowsePlace:
     text: str = argument(request, "from", str, f"{READY}:0:0")
     place = _PLACE.fullmatch(text)
     if place is None:

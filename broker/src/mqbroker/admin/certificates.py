@@ -16,7 +16,7 @@ from typing import Any
 
 from mqbroker.base.notice import Level, Notice
 from mqbroker.config.lifetimes import DAY_S, error_s, warning_s
-from mqbroker.node.values.inputs import Ending
+from mqbroker.node.values.inputs import CertificateExpiry
 
 REMEDY = "replace the file, as `mqctl tls rotate` and `mqctl rollout` do, and reload the broker"
 
@@ -76,7 +76,7 @@ def _value(der: bytes, at: int) -> tuple[int, int, int]:
     return tag, start, start + size
 
 
-def level_of(ending: Ending, now_s: int) -> Level | None:
+def level_of(ending: CertificateExpiry, now_s: int) -> Level | None:
     """How bad it is; None where there is time enough."""
     left_s, life_s = ending.not_after_s - now_s, ending.not_after_s - ending.not_before_s
     if left_s < max(0, error_s(life_s)):
@@ -84,7 +84,7 @@ def level_of(ending: Ending, now_s: int) -> Level | None:
     return Level.WARNING if left_s < warning_s(life_s) else None
 
 
-def row_of(ending: Ending, now_s: int) -> dict[str, Any]:
+def row_of(ending: CertificateExpiry, now_s: int) -> dict[str, Any]:
     """What administrators are told of one."""
     level = level_of(ending, now_s)
     return {
@@ -101,9 +101,9 @@ class Warnings:
     """Which certificates were told of. Remembers those of the last look alone."""
 
     def __init__(self) -> None:
-        self._told: dict[Ending, tuple[Level, int]] = {}
+        self._told: dict[CertificateExpiry, tuple[Level, int]] = {}
 
-    def due(self, endings: Iterable[Ending], now_s: int) -> list[Notice]:
+    def due(self, endings: Iterable[CertificateExpiry], now_s: int) -> list[Notice]:
         """What to say of the certificates that are in use now."""
         before, self._told, notices = self._told, {}, []
         for ending in endings:
@@ -120,6 +120,6 @@ class Warnings:
         return notices
 
 
-def _notice(level: Level, ending: Ending, now_s: int) -> Notice:
+def _notice(level: Level, ending: CertificateExpiry, now_s: int) -> Notice:
     fields = {name: value for name, value in row_of(ending, now_s).items() if name != "state"}
     return Notice(level, "certificate-expires", fields | {"remedy": REMEDY})

@@ -8,7 +8,7 @@ from typing import Any
 
 from mqbroker.admin.arguments import check_names
 from mqbroker.config.catalogue import REPEATED_TABLES
-from mqbroker.config.compare import Verdict, changes
+from mqbroker.config.compare import OptionsVerdict, changes
 from mqbroker.config.declaring import toml_name
 from mqbroker.config.slices import AddressMatch, AddressSettingsOptions, BrokerOptions
 from mqbroker.node.broker.broker import Broker
@@ -23,7 +23,7 @@ def show(broker: Broker, request: AdminRequest) -> None:
     }
     for change in changes(broker.options, broker.offered):
         row = rows.setdefault(change.path, {"option": change.path, "value": change.old, "pending": None})
-        row["value" if change.needs is Verdict.RELOAD else "pending"] = change.new
+        row["value" if change.needs is OptionsVerdict.RELOAD else "pending"] = change.new
     broker.reply(request.id, {"options": list(rows.values())})
 
 

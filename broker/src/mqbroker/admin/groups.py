@@ -7,7 +7,7 @@ from typing import Any
 
 from mqbroker.admin.arguments import argument, check_names, number
 from mqbroker.base.time import NS_PER_MS
-from mqbroker.core.cluster.pins import PINS_MAX, Key, Pin
+from mqbroker.core.cluster.pins import PINS_MAX, GroupKey, Pin
 from mqbroker.node.broker.broker import Broker
 from mqbroker.node.cluster.grouping import NODE_ID_SIZE, GroupingHandler
 from mqbroker.node.values.inputs import AdminRequest
@@ -36,7 +36,7 @@ def show(broker: Broker, request: AdminRequest) -> None:
     )
 
 
-def _row(broker: Broker, handler: GroupingHandler, key: Key, pin: Pin) -> dict[str, Any]:
+def _row(broker: Broker, handler: GroupingHandler, key: GroupKey, pin: Pin) -> dict[str, Any]:
     node_id = pin.owner[-NODE_ID_SIZE:]
     members = [each.topology.get(node_id) for each in broker.cluster.connections.values()]
     own = broker.options.node.name if node_id == broker.node_id else None

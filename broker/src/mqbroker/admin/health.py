@@ -17,11 +17,11 @@ from mqbroker.node.broker.broker import Broker
 ACTIVE, STOPPING = "active", "stopping"
 JOURNAL_FILES_FREE_MIN = 2  # the next one is made while the current one fills
 
-Facts = dict[str, Any]
+HealthFacts = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Space:
+class DiskSpace:
     """The file system that the journal is on, in bytes; what only root may use is not free."""
 
     size_bytes: int
@@ -39,21 +39,21 @@ class Surroundings:
 
     is_disk_alive: bool
     disk_pending_bytes: int
-    space: Space
+    space: DiskSpace
     space_free_bytes_min: int
     listeners: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class HealthVerdict:
     """The outcome of a check. `why` is a sentence without its full stop."""
 
     is_good: bool
     why: str
-    facts: Facts = field(default_factory=dict)
+    facts: HealthFacts = field(default_factory=dict)
 
 
-def of_node(broker: Broker) -> Facts:
+def of_node(broker: Broker) -> HealthFacts:
     """What the node itself knows; cheap, however many queues there are."""
     store, memory = broker.store, broker.store.memory
     is_full = not memory.has_room and not memory.is_shut  # a full disk is another check's
@@ -80,56 +80,56 @@ def space_free_bytes_min(journal: JournalOptions) -> int:
     return max(needed, journal.min_disk_free_bytes)
 
 
-def _disk_space(node: Facts, around: Surroundings) -> Verdict:
+def _disk_space(node: HealthFacts, around: Surroundings) -> HealthVerdict:
     space, needed = around.space, around.space_free_bytes_min
     facts = {"free_bytes": space.free_bytes, "size_bytes": space.size_bytes, "free_bytes_min": needed}
     if space.free_bytes >= needed:
-        return Verdict(True, f"{space.free_bytes} bytes are free, at least {needed} are needed", facts)
+        return HealthVerdict(True, f"{space.free_bytes} bytes are free, at least {needed} are needed", facts)
     why = f"only {space.free_bytes} bytes are free, {needed} are needed to take messages in; make room on the disk"
-    return Verdict(False, why, facts)
+    return HealthVerdict(False, why, facts)
 
 
-def _journal(node: Facts, around: Surroundings) -> Verdict:
+def _journal(node: HealthFacts, around: Surroundings) -> HealthVerdict:
     facts = {name: node[name] for name in ("journal_position", "synced_position", "journal_segments")}
     facts["pending_bytes"] = around.disk_pending_bytes
     if around.is_disk_alive:
-        return Verdict(True, "the journal takes writes", facts)
-    return Verdict(False, "the disk failed, or hangs in a write or sync; see the log and the disk", facts)
+        return HealthVerdict(True, "the journal takes writes", facts)
+    return HealthVerdict(False, "the disk failed, or hangs in a write or sync; see the log and the disk", facts)
 
 
-def _memory(node: Facts, around: Surroundings) -> Verdict:
+def _memory(node: HealthFacts, around: Surroundings) -> HealthVerdict:
     facts = {name: node[name] for name in ("held_bytes", "global_max_size_bytes")}
     held = f"messages hold {node['held_bytes']} of {node['global_max_size_bytes']} bytes"
     if node["has_room"]:
-        return Verdict(True, held, facts)
+        return HealthVerdict(True, held, facts)
     if not node["holds_back"]:
-        return Verdict(True, f"{held}; all addresses page, so what is too much stays on disk", facts)
+        return HealthVerdict(True, f"{held}; all addresses page, so what is too much stays on disk", facts)
     why = f"{held}, so publishers get no credit; consume messages or raise limits.global-max-size-bytes"
-    return Verdict(False, why, facts)
+    return HealthVerdict(False, why, facts)
 
 
-def _listeners(node: Facts, around: Surroundings) -> Verdict:
+def _listeners(node: HealthFacts, around: Surroundings) -> HealthVerdict:
     troubled = [f"{name} ({why})" for name, why in around.listeners.items() if why]
     facts = {"listeners": {name: why or "accepting" for name, why in around.listeners.items()}}
     if troubled:
-        return Verdict(False, f"not accepting: {', '.join(troubled)}", facts)
-    return Verdict(True, f"{len(around.listeners)} listeners accept connections", facts)
+        return HealthVerdict(False, f"not accepting: {', '.join(troubled)}", facts)
+    return HealthVerdict(True, f"{len(around.listeners)} listeners accept connections", facts)
 
 
-def _node_id(node: Facts, around: Surroundings) -> Verdict:
-    facts: Facts = {"node_id": node["node_id"]}
+def _node_id(node: HealthFacts, around: Surroundings) -> HealthVerdict:
+    facts: HealthFacts = {"node_id": node["node_id"]}
     if node["has_yielded"]:
-        return Verdict(False, f"{WHY}; {REMEDY}", facts)
+        return HealthVerdict(False, f"{WHY}; {REMEDY}", facts)
     if not node["has_rival"]:
-        return Verdict(True, "no other broker is heard with this node id", facts)
+        return HealthVerdict(True, "no other broker is heard with this node id", facts)
     why = (
         f"another broker runs with this node id and was started later; stop it, run {NEW_ID} where the data was "
         "copied, and start it"
     )
-    return Verdict(True, why, facts | {"warning": True})
+    return HealthVerdict(True, why, facts | {"warning": True})
 
 
-CHECKS: dict[str, Callable[[Facts, Surroundings], Verdict]] = {
+CHECKS: dict[str, Callable[[HealthFacts, Surroundings], HealthVerdict]] = {
     "disk-space": _disk_space,
     "journal": _journal,
     "listeners": _listeners,
@@ -138,12 +138,12 @@ CHECKS: dict[str, Callable[[Facts, Surroundings], Verdict]] = {
 }
 
 
-def readiness(node: Facts | None, is_disk_alive: bool) -> Verdict:
+def readiness(node: HealthFacts | None, is_disk_alive: bool) -> HealthVerdict:
     """Whether clients should be sent here. `node` is None when it does not answer any more."""
     if node is None or node["state"] != ACTIVE:
-        return Verdict(False, "the broker stops")
+        return HealthVerdict(False, "the broker stops")
     if node["has_yielded"]:
-        return Verdict(False, WHY)
+        return HealthVerdict(False, WHY)
     if not is_disk_alive:
-        return Verdict(False, "the journal does not take writes")
-    return Verdict(True, "ready")
+        return HealthVerdict(False, "the journal does not take writes")
+    return HealthVerdict(True, "ready")

@@ -14,11 +14,11 @@ from mqbroker.node.values.inputs import AdminRequest
 
 PIECE_ROWS = 500
 
-Item = TypeVar("Item")
-Row = dict[str, Any]
+_Item = TypeVar("_Item")
+ListingRow = dict[str, Any]
 
 
-class Listing(Generic[Item]):
+class Listing(Generic[_Item]):
     """One answer under way, as a `node.jobs.Job`. `rows_of`: none for an item that is gone."""
 
     is_waiting = False
@@ -26,10 +26,10 @@ class Listing(Generic[Item]):
 
     def __init__(
         self,
-        reply: Callable[[Row], None],
+        reply: Callable[[ListingRow], None],
         name: str,
-        items: Sequence[Item],
-        rows_of: Callable[[Item], Iterable[Row]],
+        items: Sequence[_Item],
+        rows_of: Callable[[_Item], Iterable[ListingRow]],
         rows_max: int | None,
     ) -> None:
         self._reply = reply
@@ -37,7 +37,7 @@ class Listing(Generic[Item]):
         self._items = items
         self._rows_of = rows_of
         self._rows_max = rows_max
-        self._rows: list[Row] = []
+        self._rows: list[ListingRow] = []
         self._next = 0
 
     def run(self) -> bool:
@@ -51,7 +51,7 @@ class Listing(Generic[Item]):
         is_too_long = self._rows_max is not None and len(rows) > self._rows_max
         if not has_all and not is_too_long:
             return True
-        answer: Row = {self._name: rows[: self._rows_max]}
+        answer: ListingRow = {self._name: rows[: self._rows_max]}
         if self._rows_max is not None:
             answer["is_whole"] = not is_too_long
         self._reply(answer)
@@ -66,8 +66,8 @@ class Listing(Generic[Item]):
 def answer(
     broker: Broker,
     request: AdminRequest,
-    items: Sequence[Item],
-    rows_of: Callable[[Item], Iterable[Row]],
+    items: Sequence[_Item],
+    rows_of: Callable[[_Item], Iterable[ListingRow]],
     *,
     rows_max: int | None = None,
 ) -> None:

@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from mqbroker import __version__
-from mqbroker.admin.health import Space
+from mqbroker.admin.health import DiskSpace
 from mqbroker.base.errors import Refused
 from mqbroker.base.histogram import Histogram
 from mqbroker.base.native import NATIVE
 from mqbroker.base.time import NS_PER_S
 from mqbroker.cluster.discovery.datagram import Drop
 from mqbroker.node.broker.broker import Broker
-from mqbroker.node.values.bridge_states import State
-from mqbroker.node.values.inputs import Ending
+from mqbroker.node.values.bridge_states import BridgeState
+from mqbroker.node.values.inputs import CertificateExpiry
 
 OBJECTS_MAX = 100_000  # queues and addresses that one answer names; above, only sums are given
 
@@ -221,8 +221,8 @@ class Measured:
     steps_ns_total: int
     received_bytes_total: int
     sent_bytes_total: int
-    space: Space | None = None
-    endings: tuple[Ending, ...] = ()
+    space: DiskSpace | None = None
+    endings: tuple[CertificateExpiry, ...] = ()
 
 
 def of_node(broker: Broker, *, per_object: bool) -> Values:
@@ -285,7 +285,7 @@ def _of_discovery(broker: Broker) -> dict[str, float]:
 def _of_cluster(broker: Broker) -> dict[str, float]:
     store, connections = broker.store, list(broker.cluster.connections.values())
     bridges = [bridge for each in connections for bridge in [*each.bridges.values(), *each.probes]]
-    up = sum(bridge.state is State.UP for bridge in bridges)
+    up = sum(bridge.state is BridgeState.UP for bridge in bridges)
     return {
         "mqbroker_cluster_members": max((len(each.topology.members) for each in connections), default=0),
         "mqbroker_cluster_links_up": up,

@@ -15,7 +15,8 @@ from mqbroker.admin.arguments import (
     queue_named,
 )
 from mqbroker.base.errors import Refused
-from mqbroker.core.address.address import FULLY_QUALIFIED, consuming
+from mqbroker.core.address import consuming
+from mqbroker.core.address.address import FULLY_QUALIFIED
 from mqbroker.core.queue.kinds import kind_of
 from mqbroker.core.queue.queue import Queue, QueueKind
 from mqbroker.node.amqp import eviction

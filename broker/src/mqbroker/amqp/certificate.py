@@ -24,23 +24,27 @@ class Certificate:
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class CertificateIdentity:
     """The prepared name of the user, or why there is none."""
 
     user: str
     fault: str = ""
 
 
-def identity_in(certificate: Certificate, user_from: str) -> Identity:
+def identity_in(certificate: Certificate, user_from: str) -> CertificateIdentity:
     """The user that the certificate names. `user_from`: common-name or subject-alternative-name."""
     if certificate.unreadable:
-        return Identity("", f"the names in the certificate cannot be read ({certificate.unreadable})")
+        return CertificateIdentity("", f"the names in the certificate cannot be read ({certificate.unreadable})")
     is_common = user_from == "common-name"
     names = certificate.common_names if is_common else certificate.alternative_names
     kind = "common name" if is_common else "alternative name (DNS, e-mail, URI)"
     if len(names) != 1:
-        return Identity("", f"the certificate has {len(names) or 'no'} {kind}{'s' if len(names) > 1 else ''}, not one")
+        return CertificateIdentity(
+            "", f"the certificate has {len(names) or 'no'} {kind}{'s' if len(names) > 1 else ''}, not one"
+        )
     try:
-        return Identity(user_name(names[0]))
+        return CertificateIdentity(user_name(names[0]))
     except ConfigFault as fault:
-        return Identity("", f"the {kind} {names[0][:SHOWN_CHARACTERS_MAX]!r} cannot be a user's: it {fault.why}")
+        return CertificateIdentity(
+            "", f"the {kind} {names[0][:SHOWN_CHARACTERS_MAX]!r} cannot be a user's: it {fault.why}"
+        )

@@ -19,7 +19,16 @@ from mqbroker.amqp.login import WAITING_BYTES_MAX, Login
 from mqbroker.amqp.numbers import Numbers
 from mqbroker.amqp.parting import Piecemeal
 from mqbroker.amqp.session import Session
-from mqbroker.amqp.states import OPENED, Conn, ConnEvent, Link, Sess, SessEvent, next_conn, next_sess
+from mqbroker.amqp.states import (
+    OPENED,
+    ConnectionState,
+    ConnectionStateEvent,
+    LinkState,
+    SessionState,
+    SessionStateEvent,
+    next_conn,
+    next_sess,
+)
 from mqbroker.amqp.unread import Unread
 from mqbroker.base.errors import PeerFault, Scope
 from mqbroker.base.look import LOOK
@@ -48,8 +57,8 @@ CONTAINER_ID_SIZE_MAX: Final = 1024
 class Connection(Login):
     """One end of one connection."""
 
-    def __init__(self, limits: ConnectionLimits, *, server: sasl.Server | None = None,
-                 client: sasl.Client | None = None) -> None:  # fmt: skip
+    def __init__(self, limits: ConnectionLimits, *, server: sasl.SaslServer | None = None,
+                 client: sasl.SaslClient | None = None) -> None:  # fmt: skip
         super().__init__(server, client)
         self.limits = limits
         self.frame_size_max = limits.frame_size_before_open_max
@@ -176,8 +185,8 @@ class Connection(Login):
         if self.state is OPENED:
             return False
         if self._is_sasl and not self._is_logged_in:
-            return self.state is Conn.START
-        return self.state in (Conn.START, Conn.HDR_SENT, Conn.OPEN_PIPE)
+            return self.state is ConnectionState.START
+        return self.state in (ConnectionState.START, ConnectionState.HDR_SENT, ConnectionState.OPEN_PIPE)
 
     def _frame(self, buffer: bytes, frame: frames.Frame, offset: int, limit: int) -> int:
         if self._is_sasl and not self._is_logged_in:
@@ -221,7 +230,7 @@ class Connection(Login):
     def _on(self, frame: frames.Frame) -> Session:
         """The session of a frame."""
         if self.state is not OPENED:
-            self.state = next_conn(self.state, ConnEvent.GOT_FRAME)
+            self.state = next_conn(self.state, ConnectionStateEvent.GOT_FRAME)
         session = self._by_peer_channel.get(frame.channel)
         if session is None:
             raise PeerFault("amqp:not-allowed", f"a frame on channel {frame.channel}, on which no session began")
@@ -253,7 +262,7 @@ class Connection(Login):
     def _header(self, header: bytes) -> None:
         wants_sasl = self._is_sasl and not self._is_logged_in
         if header == frames.SASL_HEADER and wants_sasl:
-            self.state = Conn.HDR_EXCH
+            self.state = ConnectionState.HDR_EXCH
             self.is_behind = self.is_gradual
             if self._server is not None:
                 self.out.append(frames.SASL_HEADER)
@@ -274,24 +283,24 @@ class Connection(Login):
         self._die("amqp:not-implemented", f"{what}: not the protocol header of AMQP 1.0 that is expected here")
 
     def _amqp_header(self) -> None:
-        self.state = next_conn(self.state, ConnEvent.GOT_HEADER)
-        if self.state is Conn.HDR_RCVD:
+        self.state = next_conn(self.state, ConnectionStateEvent.GOT_HEADER)
+        if self.state is ConnectionState.HDR_RCVD:
             self.out.append(frames.AMQP_HEADER)
-            self.state = next_conn(self.state, ConnEvent.SENT_HEADER)
+            self.state = next_conn(self.state, ConnectionStateEvent.SENT_HEADER)
 
     # -- open and close ------------------------------------------------------------------------------------------------
 
     def open(self, open_: Open) -> None:
         """Send our open: a server's answer to Opened, a client's first word (it sends the header itself)."""
-        if self.state is Conn.START:
+        if self.state is ConnectionState.START:
             self.out.append(frames.AMQP_HEADER)
-            self.state = next_conn(self.state, ConnEvent.SENT_HEADER)
-        self.state = next_conn(self.state, ConnEvent.SENT_OPEN)
+            self.state = next_conn(self.state, ConnectionStateEvent.SENT_HEADER)
+        self.state = next_conn(self.state, ConnectionStateEvent.SENT_OPEN)
         self.frame_size_max = open_.max_frame_size or self.limits.frame_size_max
         self.out.append(frames.encode_frame(0, encode(open_)))
 
     def _opened(self, open_: Open) -> None:
-        self.state = next_conn(self.state, ConnEvent.GOT_OPEN)
+        self.state = next_conn(self.state, ConnectionStateEvent.GOT_OPEN)
         size = 0xFFFFFFFF if open_.max_frame_size is None else open_.max_frame_size
         if size < frames.FRAME_SIZE_MAX_LOWEST:
             raise PeerFault("amqp:invalid-field", f"max-frame-size {size} is below {frames.FRAME_SIZE_MAX_LOWEST}")
@@ -312,27 +321,27 @@ class Connection(Login):
 
     def close(self, condition: str | None = None, description: str = "", info: dict[Symbol, Any] | None = None) -> None:
         """Send our close; the transport is closed when the peer's has come, or at once after an error."""
-        if self.is_dead or self.state in (Conn.CLOSE_SENT, Conn.DISCARDING, Conn.END):
+        if self.is_dead or self.state in (ConnectionState.CLOSE_SENT, ConnectionState.DISCARDING, ConnectionState.END):
             return
-        if self.state not in (Conn.OPEN_SENT, Conn.OPENED, Conn.CLOSE_RCVD):
+        if self.state not in (ConnectionState.OPEN_SENT, ConnectionState.OPENED, ConnectionState.CLOSE_RCVD):
             self._die(condition, description)
             return
         for session in self._by_channel.values():
             session.flush()
         error = None if condition is None else Error(Symbol(condition), description, info)
-        event = ConnEvent.SENT_CLOSE if condition is None else ConnEvent.SENT_CLOSE_ERROR
+        event = ConnectionStateEvent.SENT_CLOSE if condition is None else ConnectionStateEvent.SENT_CLOSE_ERROR
         self.state = next_conn(self.state, event)
         self.out.append(frame_within(0, Close(error=error), self.peer_frame_size))
         if condition is not None:
             self._die(condition, description)
 
     def _closed(self, close: Close) -> None:
-        self.state = next_conn(self.state, ConnEvent.GOT_CLOSE)
-        is_orderly = self.state is Conn.CLOSE_RCVD  # else it answers our close
+        self.state = next_conn(self.state, ConnectionStateEvent.GOT_CLOSE)
+        is_orderly = self.state is ConnectionState.CLOSE_RCVD  # else it answers our close
         if is_orderly:
             for session in self._by_channel.values():
                 session.flush()
-            self.state = next_conn(self.state, ConnEvent.SENT_CLOSE)
+            self.state = next_conn(self.state, ConnectionStateEvent.SENT_CLOSE)
             self.out.append(frames.encode_frame(0, encode(Close())))
         error = close.error
         condition, description = (None, "") if error is None else (str(error.condition), error.description or "")
@@ -395,7 +404,7 @@ class Connection(Login):
 
     def unmap(self, session: Session) -> None:
         """Its channels are free, if both ends said so."""
-        if session.state is Sess.UNMAPPED and self._by_channel.get(session.channel) is session:
+        if session.state is SessionState.UNMAPPED and self._by_channel.get(session.channel) is session:
             del self._by_channel[session.channel]
             self._by_peer_channel.pop(session.peer_channel, None)
             self._channels.give_back(session.channel)
@@ -412,7 +421,7 @@ class Connection(Login):
 
     def _begin(self, channel: int, begin: Begin) -> None:
         if self.state is not OPENED:
-            self.state = next_conn(self.state, ConnEvent.GOT_FRAME)
+            self.state = next_conn(self.state, ConnectionStateEvent.GOT_FRAME)
         if channel in self._by_peer_channel:
             raise PeerFault("amqp:not-allowed", f"begin on channel {channel}, on which a session is")
         if begin.remote_channel is not None:
@@ -425,13 +434,13 @@ class Connection(Login):
                 raise PeerFault("amqp:connection:framing-error", f"channel {channel} is above channel-max")
             session = Session(self, self._free_channel(), self.limits.links_max)
             self._by_channel[session.channel] = session
-        session.state = next_sess(session.state, SessEvent.GOT_BEGIN)
+        session.state = next_sess(session.state, SessionStateEvent.GOT_BEGIN)
         self._by_peer_channel[channel] = session
         session.peer_channel = channel
         session.next_incoming_id = begin.next_outgoing_id
         session.peer_window = begin.incoming_window
         session.peer_handle_max = begin.handle_max if begin.handle_max is not None else 0xFFFFFFFF
-        if session.state is Sess.BEGIN_RCVD:
+        if session.state is SessionState.BEGIN_RCVD:
             session.begin()
         self.events.append(Began(session))
 
@@ -453,15 +462,17 @@ class Connection(Login):
         scope, link, session = fault.scope, self._blamed, self._session
         if self.is_dead:
             return False
-        if scope is Scope.LINK and link is not None and link.state is not Link.ATTACHED:
+        if scope is Scope.LINK and link is not None and link.state is not LinkState.ATTACHED:
             return True  # its end was told already
-        if scope is Scope.LINK and link is not None and link.state is Link.ATTACHED:
+        if scope is Scope.LINK and link is not None and link.state is LinkState.ATTACHED:
             link.break_off(fault)
             return True
-        if scope is not Scope.CONNECTION and session is not None and session.state is Sess.MAPPED:
+        if scope is not Scope.CONNECTION and session is not None and session.state is SessionState.MAPPED:
             session.break_off(fault)
             return True
-        if self.state in (Conn.HDR_EXCH, Conn.OPEN_RCVD) and (self._is_logged_in or not self._is_sasl):
+        if self.state in (ConnectionState.HDR_EXCH, ConnectionState.OPEN_RCVD) and (
+            self._is_logged_in or not self._is_sasl
+        ):
             # §2.7.1: an error can only be told in a close, and a close only after an open.
             self.open(Open(container_id="", max_frame_size=self.limits.frame_size_max))
         self.close(fault.condition, fault.description)

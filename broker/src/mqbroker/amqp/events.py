@@ -49,7 +49,7 @@ class Unposted(NamedTuple):
     txn_id: bytes
 
 
-class Piece(NamedTuple):
+class MessagePiece(NamedTuple):
     """A piece of a message that is too large for memory. The first one brings its `head`, all before the body."""
 
     link: ReceiverLink
@@ -225,7 +225,7 @@ class LinksLeft:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class WorkDone:
     """What took a while and was left to the connection is done: `then` is what follows from it."""
 
     then: Callable[[], None]
@@ -249,8 +249,8 @@ class Dead:
         LOOK.has_touched = True
 
 
-Event = (
-    Incoming | Posted | Unposted | Piece | Whole | Aborted | Empty | Settled | Retired | Numbered | SenderSettled
+ConnectionEvent = (
+    Incoming | Posted | Unposted | MessagePiece | Whole | Aborted | Empty | Settled | Retired | Numbered | SenderSettled
     | CreditGiven | CreditUsed | SaslDerive | LoggedIn | LoginDecided | Opened | Began | Attaching | Attached
-    | Returned | Detached | LinksLeft | Done | Ended | Dead
+    | Returned | Detached | LinksLeft | WorkDone | Ended | Dead
 )  # fmt: skip

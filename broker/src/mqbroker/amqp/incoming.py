@@ -9,10 +9,10 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING, Final
 
 from mqbroker.amqp import work
-from mqbroker.amqp.events import Aborted, Empty, Incoming, Piece, Posted, Unposted, Whole
+from mqbroker.amqp.events import Aborted, Empty, Incoming, MessagePiece, Posted, Unposted, Whole
 from mqbroker.amqp.links import RUN_MAX, LinkBase, Partial, ReceiverLink
 from mqbroker.amqp.outgoing import OutgoingTransfers
-from mqbroker.amqp.states import ATTACHED, MAPPED, LinkEvent, Sess, SessEvent, next_sess
+from mqbroker.amqp.states import ATTACHED, MAPPED, LinkStateEvent, SessionState, SessionStateEvent, next_sess
 from mqbroker.base.errors import PeerFault, Scope
 from mqbroker.wire.frames import Frame
 from mqbroker.wire.performatives import TransactionalState, Transfer, decode_performative
@@ -31,7 +31,7 @@ class IncomingTransfers(OutgoingTransfers):
 
     def __init__(self, connection: Connection, channel: int) -> None:
         super().__init__(connection, channel)
-        self.state = Sess.UNMAPPED
+        self.state = SessionState.UNMAPPED
         self.by_peer_handle: dict[int, LinkBase] = {}
         self.next_incoming_id = 0
         self._run_max = RUN_MAX  # messages that are looked for at once
@@ -91,7 +91,7 @@ class IncomingTransfers(OutgoingTransfers):
 
     def _pass_over(self, link: LinkBase, parsed: Parsed) -> int:
         """Messages of a link that has ended here, which the peer may not know yet."""
-        link.move(LinkEvent.GOT_FRAME)
+        link.move(LinkStateEvent.GOT_FRAME)
         self.next_incoming_id += parsed.run.count
         self.connection.allowance -= work.TRANSFER + (parsed.run.count >> work.MESSAGES_SHIFT)
         return parsed.next_offset
@@ -117,9 +117,9 @@ class IncomingTransfers(OutgoingTransfers):
         self.next_incoming_id += 1
         link = self._peer_link(transfer.handle) if self.state is MAPPED else None
         if link is None:
-            self.state = next_sess(self.state, SessEvent.GOT_FRAME)
+            self.state = next_sess(self.state, SessionStateEvent.GOT_FRAME)
         else:
-            link.move(LinkEvent.GOT_FRAME)
+            link.move(LinkStateEvent.GOT_FRAME)
         if link is None or link.state is not ATTACHED:
             if isinstance(transfer.state, TransactionalState):
                 self.connection.events.append(Unposted(transfer.state.txn_id))
@@ -149,7 +149,7 @@ class IncomingTransfers(OutgoingTransfers):
         if partial.is_large:
             partial.add(payload)
             if payload:
-                events.append(Piece(link, b"", payload))
+                events.append(MessagePiece(link, b"", payload))
             return
         self.connection.grow_partial(len(payload))
         partial.add(payload)
@@ -159,8 +159,8 @@ class IncomingTransfers(OutgoingTransfers):
             if head_and_rest is not None:
                 self.connection.shrink_partial(partial.size_bytes)
                 head, rest = head_and_rest
-                events.append(Piece(link, head, rest[0]))
-                events.extend(Piece(link, b"", part) for part in rest[1:])
+                events.append(MessagePiece(link, head, rest[0]))
+                events.extend(MessagePiece(link, b"", part) for part in rest[1:])
 
     def _whole(self, link: ReceiverLink, partial: Partial) -> None:
         events, place = self.connection.events, (link, partial.delivery_id, partial.is_settled)

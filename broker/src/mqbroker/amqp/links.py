@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from mqbroker.amqp.states import ATTACHED, Link, LinkEvent, next_link
+from mqbroker.amqp.states import ATTACHED, LinkState, LinkStateEvent, next_link
 from mqbroker.base.errors import PeerFault, Refused, Scope
 from mqbroker.base.serial import unwrap, wrap
 from mqbroker.wire.frames import encode_frame
@@ -75,7 +75,7 @@ class LinkBase:
         self.peer_handle = -1
         self.is_ours = is_ours  # we asked for it
         self.is_closed = False  # the peer ended it for good, not only for now
-        self.state = Link.DETACHED
+        self.state = LinkState.DETACHED
         self.credit = 0
         self.delivery_count = 0
         self.end: Any = None  # what becomes of its events: of whoever uses the connection
@@ -85,7 +85,7 @@ class LinkBase:
         self.farewell: Detach | None = None  # that answer, while it waits
         self.follows: LinkBase | None = None  # the last one of its name, whose end may have to be answered before
 
-    def move(self, event: LinkEvent) -> None:
+    def move(self, event: LinkStateEvent) -> None:
         """Advance the state by its table."""
         self.state = next_link(self.state, event)
 
@@ -111,7 +111,7 @@ class LinkBase:
         self._begin(frame, is_held=is_held)
 
     def _begin(self, frame: bytes, *, is_held: bool = False) -> None:
-        self.move(LinkEvent.SENT_ATTACH)
+        self.move(LinkStateEvent.SENT_ATTACH)
         self.unsaid = frame
         if not is_held:
             self.say()
@@ -168,7 +168,7 @@ class LinkBase:
         Without `is_closed` its terminus lives on, as that of a durable subscription does (§2.6.4).
         """
         error = None if condition is None else Error(Symbol(condition), description, info)
-        self.move(LinkEvent.SENT_DETACH)
+        self.move(LinkStateEvent.SENT_DETACH)
         self.say()
         self.session.flush()
         self.session.send(Detach(handle=self.handle, closed=is_closed, error=error))

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from mqbroker.amqp import sasl
-from mqbroker.amqp.events import Event, LoggedIn, LoginDecided, SaslDerive
-from mqbroker.amqp.states import Conn, ConnEvent, next_conn
+from mqbroker.amqp.events import ConnectionEvent, LoggedIn, LoginDecided, SaslDerive
+from mqbroker.amqp.states import ConnectionState, ConnectionStateEvent, next_conn
 from mqbroker.amqp.unread import Unread
 from mqbroker.base.errors import PeerFault
 from mqbroker.wire import frames
@@ -37,10 +37,10 @@ PASSING: Final = ("amqp:internal-error", "amqp:connection:forced", "amqp:resourc
 class Login(ABC):
     """See the module's docstring."""
 
-    def __init__(self, server: sasl.Server | None, client: sasl.Client | None) -> None:
+    def __init__(self, server: sasl.SaslServer | None, client: sasl.SaslClient | None) -> None:
         self.out: list[bytes | bytearray | memoryview] = []
-        self.events: list[Event] = []
-        self.state = Conn.START
+        self.events: list[ConnectionEvent] = []
+        self.state = ConnectionState.START
         self.is_dead = False
         self.is_gradual = False  # its owner: what opens it is taken in one thing at a time
         self.is_behind = False  # there is more to be taken in, by the next `receive`
@@ -50,7 +50,7 @@ class Login(ABC):
         self._is_logged_in = False
         self._is_deriving = False  # a login waits for its key or outcome: nothing is taken in, and little is kept
         self._is_outcome_told = False
-        self._verdict: sasl.Verdict | None = None
+        self._verdict: sasl.LoginVerdict | None = None
         self._unread = Unread()
         if client is not None:
             self.out.append(frames.SASL_HEADER)
@@ -67,7 +67,7 @@ class Login(ABC):
 
     def _refuse_login(self, condition: str) -> None:
         """Tell whoever waits for the outcome of its login that it comes to nothing, and whether later it may."""
-        is_due = self._server is not None and self.state is Conn.HDR_EXCH and not self._is_logged_in
+        is_due = self._server is not None and self.state is ConnectionState.HDR_EXCH and not self._is_logged_in
         if is_due and not self._is_outcome_told:
             self._outcome(SASL_TEMPORARY if condition in PASSING else SASL_AUTH)
 
@@ -94,18 +94,18 @@ class Login(ABC):
         else:
             raise PeerFault("amqp:not-allowed", f"{type(body).__name__} during the login")
 
-    def _sasl_step(self, step: sasl.Challenge | sasl.Derive | sasl.Verdict) -> None:
+    def _sasl_step(self, step: sasl.Challenge | sasl.KeyDerivation | sasl.LoginVerdict) -> None:
         server = self._server
         assert server is not None
         if isinstance(step, sasl.Challenge):
             self._sasl_send(SaslChallenge(challenge=step.data))
-        elif isinstance(step, sasl.Derive):
+        elif isinstance(step, sasl.KeyDerivation):
             self._derive(server.user, step)
         else:
             self._verdict, self._is_deriving = step, True
             self.events.append(LoginDecided(server.user, server.mechanism, step.is_good, step.why))
 
-    def _derive(self, user: str, step: sasl.Derive) -> None:
+    def _derive(self, user: str, step: sasl.KeyDerivation) -> None:
         self._is_deriving = True
         self.events.append(SaslDerive(user, step.tag, step.password, step.salt, step.iterations, step.hash_name))
 
@@ -146,7 +146,7 @@ class Login(ABC):
             self._sasl_step(verdict)
         return verdict is not None
 
-    def _sasl_outcome(self, client: sasl.Client, outcome: SaslOutcome) -> None:
+    def _sasl_outcome(self, client: sasl.SaslClient, outcome: SaslOutcome) -> None:
         if outcome.code != SASL_OK:
             # 2 to 4 are faults of the server's own, which may pass (§5.3.3.6).
             condition = "amqp:unauthorized-access" if outcome.code == SASL_AUTH else "amqp:internal-error"
@@ -156,9 +156,9 @@ class Login(ABC):
         else:
             self._logged_in(None, client.mechanism)
             self.out.append(frames.AMQP_HEADER)
-            self.state = next_conn(self.state, ConnEvent.SENT_HEADER)
+            self.state = next_conn(self.state, ConnectionStateEvent.SENT_HEADER)
 
     def _logged_in(self, user: str | None, mechanism: str) -> None:
         self._is_logged_in = True
-        self.state = Conn.START
+        self.state = ConnectionState.START
         self.events.append(LoggedIn(user, mechanism))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from mqbroker.amqp import work
 from mqbroker.amqp.events import Ended
-from mqbroker.amqp.states import Sess
+from mqbroker.amqp.states import SessionState
 
 if TYPE_CHECKING:
     from mqbroker.amqp.links import LinkBase
@@ -58,7 +58,7 @@ class Parting:
             return not (self._links or self._ends)
         if self._ends:
             connection.events.append(Ended(session, self.error))
-            if session.state is Sess.END_RCVD and not connection.is_dead:
+            if session.state is SessionState.END_RCVD and not connection.is_dead:
                 session.end()
             connection.unmap(session)
         return True

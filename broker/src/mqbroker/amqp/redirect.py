@@ -21,7 +21,7 @@ SCHEME, ADDRESS = Symbol("scheme"), Symbol("address")
 PORT_MAX = 65535
 
 
-class Place(NamedTuple):
+class RedirectPlace(NamedTuple):
     """A host and its TCP port; `address`: where a link should attach there, empty for a whole connection."""
 
     host: str
@@ -29,25 +29,25 @@ class Place(NamedTuple):
     address: str = ""
 
 
-def place_of(text: str) -> Place:
+def place_of(text: str) -> RedirectPlace:
     """A place written `host:port`, or `[::1]:port`."""
     host, _, port = text.rpartition(":")
-    return Place(host.removeprefix("[").removesuffix("]"), int(port))
+    return RedirectPlace(host.removeprefix("[").removesuffix("]"), int(port))
 
 
-def redirect_info(place: Place) -> dict[Symbol, Any]:
+def redirect_info(place: RedirectPlace) -> dict[Symbol, Any]:
     """What the error of a redirect says besides its condition."""
     info: dict[Symbol, Any] = {HOSTNAME: place.host, NETWORK_HOST: place.host, PORT: UShort(place.port)}
     return info | ({ADDRESS: place.address} if place.address else {})
 
 
-def failover_servers(places: Iterable[Place], *, has_tls: bool) -> list[dict[Symbol, Any]]:
+def failover_servers(places: Iterable[RedirectPlace], *, has_tls: bool) -> list[dict[Symbol, Any]]:
     """The list for an open's properties."""
     scheme = "amqps" if has_tls else "amqp"
     return [{**redirect_info(each), SCHEME: scheme} for each in places]
 
 
-def redirect_of(error: Error | None) -> Place | None:
+def redirect_of(error: Error | None) -> RedirectPlace | None:
     """Where an error sends us, None where it is no redirect, or one that does not say where."""
     if error is None or error.condition not in (CONNECTION_REDIRECT, LINK_REDIRECT):
         return None
@@ -55,4 +55,4 @@ def redirect_of(error: Error | None) -> Place | None:
     host, port, address = info.get(NETWORK_HOST), info.get(PORT), info.get(ADDRESS)
     if not isinstance(host, str) or not host or not isinstance(port, int) or not 0 < port <= PORT_MAX:
         return None
-    return Place(host, int(port), address if isinstance(address, str) else "")
+    return RedirectPlace(host, int(port), address if isinstance(address, str) else "")

@@ -16,7 +16,7 @@ import hmac
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from mqbroker.amqp.certificate import Identity
+from mqbroker.amqp.certificate import CertificateIdentity
 from mqbroker.amqp.verified_passwords import VerifiedPasswords
 from mqbroker.base.errors import ConfigFault, PeerFault
 from mqbroker.config.users import HASH_NAME, ITERATIONS, ITERATIONS_MAX, KEY_BYTES, Keys, password_bytes, user_name
@@ -26,7 +26,7 @@ SCRAM = {"SCRAM-SHA-512": "sha512", "SCRAM-SHA-256": "sha256"}
 """Mechanism -> hash, best first."""
 
 
-class Verifier(Protocol):
+class ScramVerifier(Protocol):
     """What is stored of a user: never the password."""
 
     @property
@@ -44,7 +44,7 @@ class Challenge:
 
 
 @dataclass(frozen=True, slots=True)
-class Derive:
+class KeyDerivation:
     """PBKDF2-HMAC is needed; go on with `derived`, or where that may be, `recalled`. Equal `tag`, equal key."""
 
     tag: bytes
@@ -55,7 +55,7 @@ class Derive:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class LoginVerdict:
     """The end. `data` is the additional data of a good outcome (SCRAM's server signature); `why` is for the log."""
 
     is_good: bool
@@ -64,14 +64,15 @@ class Verdict:
     why: str = ""
 
 
-class Server:
+class SaslServer:
     """The server's half of one login. Raises PeerFault for messages that are not of the mechanism's form.
 
     `passwords` are of the process; `external`: whom the peer's certificate names, where it presented one that is good.
     """
 
     def __init__(self, mechanisms: tuple[str, ...], users: dict[str, Any], entropy: bytes,
-                 passwords: VerifiedPasswords | None = None, external: Identity | None = None) -> None:  # fmt: skip
+                 passwords: VerifiedPasswords | None = None,
+                 external: CertificateIdentity | None = None) -> None:  # fmt: skip
         self.mechanisms = mechanisms
         self.mechanism = ""
         self.user = ""
@@ -82,13 +83,13 @@ class Server:
         self._external = external
         self._scram: _ScramServer | None = None
 
-    def init(self, mechanism: str, response: bytes | None) -> Challenge | Derive | Verdict:
+    def init(self, mechanism: str, response: bytes | None) -> Challenge | KeyDerivation | LoginVerdict:
         """The client chose a mechanism."""
         if mechanism not in self.mechanisms or self.mechanism:
-            return Verdict(False, None)
+            return LoginVerdict(False, None)
         self.mechanism = mechanism
         if mechanism == "ANONYMOUS":
-            return Verdict(True, None)
+            return LoginVerdict(True, None)
         if mechanism == "PLAIN":
             return self._plain(response)
         if mechanism == "EXTERNAL":
@@ -97,7 +98,7 @@ class Server:
         self._scram = _ScramServer(nonce, SCRAM[mechanism])
         return self.respond(response) if response else Challenge(b"")
 
-    def respond(self, response: bytes) -> Challenge | Derive | Verdict:
+    def respond(self, response: bytes) -> Challenge | KeyDerivation | LoginVerdict:
         """The client answered a challenge."""
         if self.mechanism == "EXTERNAL":
             return self._as_in_certificate(response)
@@ -106,47 +107,49 @@ class Server:
         if not self._scram.first_bare:
             self.user = self._scram.first(response)
             if self._scram.authzid not in ("", self.user):
-                return Verdict(False, self.user)
+                return LoginVerdict(False, self.user)
             verifier = self._verifier()
             return Challenge(self._scram.challenge(verifier.salt, verifier.iterations))
         keys, is_known = self._keys(self._scram.hash_name)
         signature = self._scram.final(response, keys)
-        return Verdict(is_known and signature is not None, self.user, signature)
+        return LoginVerdict(is_known and signature is not None, self.user, signature)
 
-    def derived(self, salted: bytes) -> Verdict:
-        """The key that `Derive` asked for is there."""
+    def derived(self, salted: bytes) -> LoginVerdict:
+        """The key that `KeyDerivation` asked for is there."""
         stored = hashlib.sha256(hmac.digest(salted, b"Client Key", HASH_NAME)).digest()
         keys, is_known = self._keys(HASH_NAME)
         is_good = hmac.compare_digest(stored, keys.stored_key) and is_known
         if is_good:
             self._passwords.add(self.user, self._tag)
-        return Verdict(is_good, self.user)
+        return LoginVerdict(is_good, self.user)
 
-    def recalled(self) -> Verdict | None:
-        """The verdict without the key that `Derive` asked for: a good one, where this password was right before.
+    def recalled(self) -> LoginVerdict | None:
+        """The verdict without the key that `KeyDerivation` asked for: a good one, where this password was right before.
 
         It comes sooner than a bad one can. So whoever may not tell a good one at once must not ask.
         """
         if not self._passwords.holds(self.user, self._tag) or self.user not in self._users:
             return None
-        return Verdict(True, self.user)
+        return LoginVerdict(True, self.user)
 
-    def _as_in_certificate(self, response: bytes | None) -> Challenge | Verdict:
+    def _as_in_certificate(self, response: bytes | None) -> Challenge | LoginVerdict:
         """The client says as whom it wants to act: nothing, or the very user that its certificate names."""
         if response is None:
             return Challenge(b"")
         authzid = _text(response)
-        identity = self._external or Identity("", "the peer presented no certificate")
+        identity = self._external or CertificateIdentity("", "the peer presented no certificate")
         self.user = identity.user
         if identity.fault:
-            return Verdict(False, None, why=identity.fault)
+            return LoginVerdict(False, None, why=identity.fault)
         if authzid and _prepared(authzid) != identity.user:
-            return Verdict(False, identity.user, why="the certificate does not name the user as whom it wants to act")
+            return LoginVerdict(
+                False, identity.user, why="the certificate does not name the user as whom it wants to act"
+            )
         if identity.user not in self._users:
-            return Verdict(False, identity.user, why="the certificate is good, but there is no such user here")
-        return Verdict(True, identity.user)
+            return LoginVerdict(False, identity.user, why="the certificate is good, but there is no such user here")
+        return LoginVerdict(True, identity.user)
 
-    def _plain(self, response: bytes | None) -> Challenge | Derive | Verdict:
+    def _plain(self, response: bytes | None) -> Challenge | KeyDerivation | LoginVerdict:
         if response is None:
             return Challenge(b"")
         parts = response.split(b"\x00")
@@ -154,20 +157,20 @@ class Server:
             raise PeerFault("amqp:decode-error", "a PLAIN response is authzid NUL name NUL password")
         self.user = _prepared(_text(parts[1]))
         if parts[0] and parts[0] != parts[1]:
-            return Verdict(False, self.user)
+            return LoginVerdict(False, self.user)
         if not parts[2]:
-            return Verdict(False, self.user)
+            return LoginVerdict(False, self.user)
         verifier = self._verifier()
         try:
             password = password_bytes(_text(parts[2]))
         except ConfigFault:
-            return Verdict(False, self.user)
+            return LoginVerdict(False, self.user)
         keys, _ = self._keys(HASH_NAME)
         self._tag = self._passwords.tag(self.user, verifier.salt, verifier.iterations, keys, password)
-        return Derive(self._tag, password, verifier.salt, verifier.iterations)
+        return KeyDerivation(self._tag, password, verifier.salt, verifier.iterations)
 
-    def _verifier(self) -> Verifier:
-        known: Verifier | None = self._users.get(self.user)
+    def _verifier(self) -> ScramVerifier:
+        known: ScramVerifier | None = self._users.get(self.user)
         if known is not None:
             return known
         # One salt whatever the mechanism, as those have whom we know.
@@ -279,7 +282,7 @@ class _ScramServer:
         return b"v=" + base64.b64encode(hmac.digest(keys.server_key, authentication, self.hash_name))
 
 
-class Client:
+class SaslClient:
     """The client's half: the best that the server offers. `has_certificate`: EXTERNAL is better than a password."""
 
     def __init__(self, user: str | None, password: str, entropy: bytes, *, allow_plain: bool = True,
@@ -324,7 +327,7 @@ class Client:
         self._first_bare = f"n={name},r={self._nonce}"
         return f"n,,{self._first_bare}".encode()
 
-    def respond(self, challenge: bytes) -> Derive:
+    def respond(self, challenge: bytes) -> KeyDerivation:
         """The server's challenge: what has to be derived for its answer, which `derived` makes.
 
         Raises PeerFault for a second one, and for more work than a login may cost: whoever answers at an address need
@@ -341,7 +344,7 @@ class Client:
         if not ITERATIONS <= iterations <= ITERATIONS_MAX:
             bounds = f"{ITERATIONS} to {ITERATIONS_MAX} are accepted"
             raise PeerFault("amqp:not-allowed", f"the server asks for {count[:20]} SCRAM iterations; {bounds}")
-        return Derive(b"", self._password_bytes(), _decoded(salt), iterations, hash_name)
+        return KeyDerivation(b"", self._password_bytes(), _decoded(salt), iterations, hash_name)
 
     def _password_bytes(self) -> bytes:
         try:
@@ -350,7 +353,7 @@ class Client:
             raise PeerFault("amqp:unauthorized-access", str(fault)) from None
 
     def derived(self, salted: bytes) -> bytes:
-        """The answer to the challenge, by the key that `Derive` asked for."""
+        """The answer to the challenge, by the key that `KeyDerivation` asked for."""
         name = SCRAM[self.mechanism]
         client_key = hmac.digest(salted, b"Client Key", name)
         without_proof = f"c=biws,r={_leading(self._challenge, 'r')[0]}"

@@ -29,7 +29,7 @@ from mqbroker.amqp.links import ROLE_RECEIVER, ROLE_SENDER, LinkBase, ReceiverLi
 from mqbroker.amqp.numbers import Numbers
 from mqbroker.amqp.parting import Parting
 from mqbroker.amqp.settling import MOVED, RETURNED, Settling
-from mqbroker.amqp.states import ATTACHED, MAPPED, Link, LinkEvent, Sess, SessEvent, next_sess
+from mqbroker.amqp.states import ATTACHED, MAPPED, LinkState, LinkStateEvent, SessionState, SessionStateEvent, next_sess
 from mqbroker.base.errors import PeerFault, Scope
 from mqbroker.base.serial import unwrap, wrap
 from mqbroker.wire.flat import decode_disposition_flat, encode_disposition_accepted
@@ -86,7 +86,7 @@ class Session(IncomingTransfers):
 
     def begin(self) -> None:
         """Send our begin, as its first half or as the answer."""
-        self.state = next_sess(self.state, SessEvent.SENT_BEGIN)
+        self.state = next_sess(self.state, SessionStateEvent.SENT_BEGIN)
         self.send(Begin(
             remote_channel=self.peer_channel if self.peer_channel >= 0 else None,
             next_outgoing_id=self.next_outgoing_id, incoming_window=INCOMING_WINDOW,
@@ -95,7 +95,7 @@ class Session(IncomingTransfers):
 
     def end(self, condition: str | None = None, description: str = "") -> None:
         """Send our end; with a condition everything but the peer's end is discarded from here on."""
-        event = SessEvent.SENT_END if condition is None else SessEvent.SENT_END_ERROR
+        event = SessionStateEvent.SENT_END if condition is None else SessionStateEvent.SENT_END_ERROR
         self.state = next_sess(self.state, event)
         self.send(End(error=None if condition is None else Error(condition=Symbol(condition), description=description)))
 
@@ -181,7 +181,7 @@ class Session(IncomingTransfers):
             role, first, maybe_last, settled, state = told.role, told.first, told.last, bool(told.settled), told.state
         last = first if maybe_last is None else maybe_last
         if self.state is not MAPPED:
-            self.state = next_sess(self.state, SessEvent.GOT_FRAME)
+            self.state = next_sess(self.state, SessionStateEvent.GOT_FRAME)
             return
         if role is not ROLE_RECEIVER:
             self._sender_disposition(first, last, settled)
@@ -214,7 +214,7 @@ class Session(IncomingTransfers):
     def flow(self, flow: Flow) -> None:
         """Windows and credit."""
         if self.state is not MAPPED:
-            self.state = next_sess(self.state, SessEvent.GOT_FRAME)
+            self.state = next_sess(self.state, SessionStateEvent.GOT_FRAME)
             return
         self.connection.allowance -= work.FLOW + (len(self.by_handle) >> work.ENTRIES_SHIFT)
         # Who has not seen our begin counts from its first id (§2.5.6).
@@ -232,7 +232,7 @@ class Session(IncomingTransfers):
                 self.send_flow()
             return
         link = self._peer_link(flow.handle)
-        link.move(LinkEvent.GOT_FRAME)
+        link.move(LinkStateEvent.GOT_FRAME)
         if link.state is not ATTACHED:
             return
         if isinstance(link, SenderLink):
@@ -265,7 +265,7 @@ class Session(IncomingTransfers):
     def attach(self, attach: Attach) -> None:
         """The peer attaches, or answers our attach."""
         if self.state is not MAPPED:
-            self.state = next_sess(self.state, SessEvent.GOT_FRAME)
+            self.state = next_sess(self.state, SessionStateEvent.GOT_FRAME)
             return
         if len(attach.name) > NAME_SIZE_MAX:
             # Not the link alone: to refuse it takes its name, which would be kept until the peer detaches.
@@ -290,14 +290,14 @@ class Session(IncomingTransfers):
         self.by_handle[link.handle] = link
         self.by_peer_handle[attach.handle] = link
         self.by_name[(link.name, link.role)] = link
-        link.move(LinkEvent.GOT_ATTACH)
+        link.move(LinkStateEvent.GOT_ATTACH)
         self.connection.events.append(Attaching(link, attach))
 
     def _attached(self, link: LinkBase, attach: Attach) -> None:
         link.peer_handle = attach.handle
         self.by_peer_handle[attach.handle] = link
         link.follows = None  # the peer answers in order
-        link.move(LinkEvent.GOT_ATTACH)
+        link.move(LinkStateEvent.GOT_ATTACH)
         if isinstance(link, ReceiverLink):
             link.delivery_count = attach.initial_delivery_count or 0
         elif isinstance(link, SenderLink):
@@ -307,11 +307,11 @@ class Session(IncomingTransfers):
     def detach(self, detach: Detach) -> None:
         """The peer detaches, or answers our detach."""
         if self.state is not MAPPED:
-            self.state = next_sess(self.state, SessEvent.GOT_FRAME)
+            self.state = next_sess(self.state, SessionStateEvent.GOT_FRAME)
             return
         link = self._peer_link(detach.handle)
-        was_ours, link.is_closed = link.state is Link.DETACH_SENT, bool(detach.closed)
-        link.move(LinkEvent.GOT_DETACH)
+        was_ours, link.is_closed = link.state is LinkState.DETACH_SENT, bool(detach.closed)
+        link.move(LinkStateEvent.GOT_DETACH)
         if was_ours:
             self._forget(link)
             return
@@ -327,7 +327,7 @@ class Session(IncomingTransfers):
     def part(self, link: LinkBase) -> None:
         """Answer the peer's detach."""
         assert link.farewell is not None
-        link.move(LinkEvent.SENT_DETACH)
+        link.move(LinkStateEvent.SENT_DETACH)
         link.say()
         self.flush()
         self.send(link.farewell)
@@ -382,9 +382,9 @@ class Session(IncomingTransfers):
 
     def got_end(self, end: End) -> None:
         """The peer ends the session, or answers our end."""
-        was_ended_here = self.state is Sess.END_SENT
-        self.state = next_sess(self.state, SessEvent.GOT_END)
-        if self.state is Sess.END_RCVD:
+        was_ended_here = self.state is SessionState.END_SENT
+        self.state = next_sess(self.state, SessionStateEvent.GOT_END)
+        if self.state is SessionState.END_RCVD:
             self.release(end.error, is_orderly=True)  # and then it is answered
         elif was_ended_here:
             self.release(end.error)
@@ -401,10 +401,10 @@ class Session(IncomingTransfers):
         self._accepts.clear()
         links: list[LinkBase] = []
         for link in self.by_handle.values():
-            if link.state is Link.DETACH_RCVD:
-                link.state, link.farewell = Link.DETACHED, None
-            elif link.state is not Link.DETACH_SENT:
-                link.state = Link.DETACHED
+            if link.state is LinkState.DETACH_RCVD:
+                link.state, link.farewell = LinkState.DETACHED, None
+            elif link.state is not LinkState.DETACH_SENT:
+                link.state = LinkState.DETACHED
                 links.append(link)
         self.connection.allowance -= len(links)
         self.by_handle.clear()
@@ -432,7 +432,7 @@ class Session(IncomingTransfers):
 
 def _is_unanswered(link: LinkBase) -> bool:
     """Whether the peer's half of a link that we asked for is still to come."""
-    return link.is_ours and link.peer_handle < 0 and link.state in (Link.ATTACH_SENT, Link.DETACH_SENT)
+    return link.is_ours and link.peer_handle < 0 and link.state in (LinkState.ATTACH_SENT, LinkState.DETACH_SENT)
 
 
 def _numbered(link: ReceiverLink, said: dict[Symbol, Any]) -> Numbered:

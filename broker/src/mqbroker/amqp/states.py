@@ -12,13 +12,13 @@ from typing import Final
 from mqbroker.base.errors import Bug, PeerFault, Scope
 
 
-class Member(enum.Enum):
+class StateMember(enum.Enum):
     """Each is there once, so its identity does for a hash; that of Enum would be a call in Python for each look-up."""
 
     __hash__ = object.__hash__
 
 
-class Conn(Member):
+class ConnectionState(StateMember):
     """Where a connection stands. `PIPE` states have sent ahead of what they have received."""
 
     START = "start"
@@ -35,7 +35,7 @@ class Conn(Member):
     END = "end"
 
 
-class ConnEvent(Member):
+class ConnectionStateEvent(StateMember):
     """What moves a connection."""
 
     SENT_HEADER = "sent header"
@@ -48,38 +48,38 @@ class ConnEvent(Member):
     GOT_FRAME = "got frame"
 
 
-CONN_NEXT: dict[tuple[Conn, ConnEvent], Conn] = {
-    (Conn.START, ConnEvent.SENT_HEADER): Conn.HDR_SENT,
-    (Conn.START, ConnEvent.GOT_HEADER): Conn.HDR_RCVD,
-    (Conn.HDR_RCVD, ConnEvent.SENT_HEADER): Conn.HDR_EXCH,
-    (Conn.HDR_SENT, ConnEvent.GOT_HEADER): Conn.HDR_EXCH,
-    (Conn.HDR_SENT, ConnEvent.SENT_OPEN): Conn.OPEN_PIPE,
-    (Conn.OPEN_PIPE, ConnEvent.GOT_HEADER): Conn.OPEN_SENT,
-    (Conn.HDR_EXCH, ConnEvent.SENT_OPEN): Conn.OPEN_SENT,
-    (Conn.HDR_EXCH, ConnEvent.GOT_OPEN): Conn.OPEN_RCVD,
-    (Conn.OPEN_RCVD, ConnEvent.SENT_OPEN): Conn.OPENED,
-    (Conn.OPEN_RCVD, ConnEvent.GOT_FRAME): Conn.OPEN_RCVD,
-    (Conn.OPEN_RCVD, ConnEvent.GOT_CLOSE): Conn.CLOSE_RCVD,
-    (Conn.OPEN_SENT, ConnEvent.GOT_OPEN): Conn.OPENED,
-    (Conn.OPEN_SENT, ConnEvent.SENT_CLOSE): Conn.CLOSE_SENT,
-    (Conn.OPEN_SENT, ConnEvent.SENT_CLOSE_ERROR): Conn.DISCARDING,
-    (Conn.OPENED, ConnEvent.GOT_FRAME): Conn.OPENED,
-    (Conn.OPENED, ConnEvent.SENT_CLOSE): Conn.CLOSE_SENT,
-    (Conn.OPENED, ConnEvent.SENT_CLOSE_ERROR): Conn.DISCARDING,
-    (Conn.OPENED, ConnEvent.GOT_CLOSE): Conn.CLOSE_RCVD,
-    (Conn.CLOSE_RCVD, ConnEvent.SENT_CLOSE): Conn.END,
-    (Conn.CLOSE_RCVD, ConnEvent.SENT_CLOSE_ERROR): Conn.END,
-    (Conn.CLOSE_RCVD, ConnEvent.SENT_OPEN): Conn.CLOSE_RCVD,
-    (Conn.CLOSE_SENT, ConnEvent.GOT_FRAME): Conn.CLOSE_SENT,
-    (Conn.CLOSE_SENT, ConnEvent.GOT_OPEN): Conn.CLOSE_SENT,
-    (Conn.CLOSE_SENT, ConnEvent.GOT_CLOSE): Conn.END,
-    (Conn.DISCARDING, ConnEvent.GOT_FRAME): Conn.DISCARDING,
-    (Conn.DISCARDING, ConnEvent.GOT_OPEN): Conn.DISCARDING,
-    (Conn.DISCARDING, ConnEvent.GOT_CLOSE): Conn.END,
+CONN_NEXT: dict[tuple[ConnectionState, ConnectionStateEvent], ConnectionState] = {
+    (ConnectionState.START, ConnectionStateEvent.SENT_HEADER): ConnectionState.HDR_SENT,
+    (ConnectionState.START, ConnectionStateEvent.GOT_HEADER): ConnectionState.HDR_RCVD,
+    (ConnectionState.HDR_RCVD, ConnectionStateEvent.SENT_HEADER): ConnectionState.HDR_EXCH,
+    (ConnectionState.HDR_SENT, ConnectionStateEvent.GOT_HEADER): ConnectionState.HDR_EXCH,
+    (ConnectionState.HDR_SENT, ConnectionStateEvent.SENT_OPEN): ConnectionState.OPEN_PIPE,
+    (ConnectionState.OPEN_PIPE, ConnectionStateEvent.GOT_HEADER): ConnectionState.OPEN_SENT,
+    (ConnectionState.HDR_EXCH, ConnectionStateEvent.SENT_OPEN): ConnectionState.OPEN_SENT,
+    (ConnectionState.HDR_EXCH, ConnectionStateEvent.GOT_OPEN): ConnectionState.OPEN_RCVD,
+    (ConnectionState.OPEN_RCVD, ConnectionStateEvent.SENT_OPEN): ConnectionState.OPENED,
+    (ConnectionState.OPEN_RCVD, ConnectionStateEvent.GOT_FRAME): ConnectionState.OPEN_RCVD,
+    (ConnectionState.OPEN_RCVD, ConnectionStateEvent.GOT_CLOSE): ConnectionState.CLOSE_RCVD,
+    (ConnectionState.OPEN_SENT, ConnectionStateEvent.GOT_OPEN): ConnectionState.OPENED,
+    (ConnectionState.OPEN_SENT, ConnectionStateEvent.SENT_CLOSE): ConnectionState.CLOSE_SENT,
+    (ConnectionState.OPEN_SENT, ConnectionStateEvent.SENT_CLOSE_ERROR): ConnectionState.DISCARDING,
+    (ConnectionState.OPENED, ConnectionStateEvent.GOT_FRAME): ConnectionState.OPENED,
+    (ConnectionState.OPENED, ConnectionStateEvent.SENT_CLOSE): ConnectionState.CLOSE_SENT,
+    (ConnectionState.OPENED, ConnectionStateEvent.SENT_CLOSE_ERROR): ConnectionState.DISCARDING,
+    (ConnectionState.OPENED, ConnectionStateEvent.GOT_CLOSE): ConnectionState.CLOSE_RCVD,
+    (ConnectionState.CLOSE_RCVD, ConnectionStateEvent.SENT_CLOSE): ConnectionState.END,
+    (ConnectionState.CLOSE_RCVD, ConnectionStateEvent.SENT_CLOSE_ERROR): ConnectionState.END,
+    (ConnectionState.CLOSE_RCVD, ConnectionStateEvent.SENT_OPEN): ConnectionState.CLOSE_RCVD,
+    (ConnectionState.CLOSE_SENT, ConnectionStateEvent.GOT_FRAME): ConnectionState.CLOSE_SENT,
+    (ConnectionState.CLOSE_SENT, ConnectionStateEvent.GOT_OPEN): ConnectionState.CLOSE_SENT,
+    (ConnectionState.CLOSE_SENT, ConnectionStateEvent.GOT_CLOSE): ConnectionState.END,
+    (ConnectionState.DISCARDING, ConnectionStateEvent.GOT_FRAME): ConnectionState.DISCARDING,
+    (ConnectionState.DISCARDING, ConnectionStateEvent.GOT_OPEN): ConnectionState.DISCARDING,
+    (ConnectionState.DISCARDING, ConnectionStateEvent.GOT_CLOSE): ConnectionState.END,
 }
 
 
-class Sess(Member):
+class SessionState(StateMember):
     """Where a session stands."""
 
     UNMAPPED = "unmapped"
@@ -91,7 +91,7 @@ class Sess(Member):
     DISCARDING = "discarding"
 
 
-class SessEvent(Member):
+class SessionStateEvent(StateMember):
     """What moves a session."""
 
     SENT_BEGIN = "sent begin"
@@ -102,29 +102,29 @@ class SessEvent(Member):
     GOT_FRAME = "got frame"
 
 
-SESS_NEXT: dict[tuple[Sess, SessEvent], Sess] = {
-    (Sess.UNMAPPED, SessEvent.SENT_BEGIN): Sess.BEGIN_SENT,
-    (Sess.UNMAPPED, SessEvent.GOT_BEGIN): Sess.BEGIN_RCVD,
-    (Sess.BEGIN_SENT, SessEvent.GOT_BEGIN): Sess.MAPPED,
-    (Sess.BEGIN_RCVD, SessEvent.SENT_BEGIN): Sess.MAPPED,
-    (Sess.MAPPED, SessEvent.GOT_FRAME): Sess.MAPPED,
-    (Sess.MAPPED, SessEvent.SENT_END): Sess.END_SENT,
-    (Sess.MAPPED, SessEvent.SENT_END_ERROR): Sess.DISCARDING,
-    (Sess.MAPPED, SessEvent.GOT_END): Sess.END_RCVD,
-    (Sess.BEGIN_SENT, SessEvent.SENT_END): Sess.END_SENT,
-    (Sess.BEGIN_SENT, SessEvent.SENT_END_ERROR): Sess.DISCARDING,
-    (Sess.END_SENT, SessEvent.GOT_BEGIN): Sess.END_SENT,
-    (Sess.END_SENT, SessEvent.GOT_FRAME): Sess.END_SENT,
-    (Sess.END_SENT, SessEvent.GOT_END): Sess.UNMAPPED,
-    (Sess.DISCARDING, SessEvent.GOT_BEGIN): Sess.DISCARDING,
-    (Sess.DISCARDING, SessEvent.GOT_FRAME): Sess.DISCARDING,
-    (Sess.DISCARDING, SessEvent.GOT_END): Sess.UNMAPPED,
-    (Sess.END_RCVD, SessEvent.SENT_END): Sess.UNMAPPED,
-    (Sess.END_RCVD, SessEvent.SENT_END_ERROR): Sess.UNMAPPED,
+SESS_NEXT: dict[tuple[SessionState, SessionStateEvent], SessionState] = {
+    (SessionState.UNMAPPED, SessionStateEvent.SENT_BEGIN): SessionState.BEGIN_SENT,
+    (SessionState.UNMAPPED, SessionStateEvent.GOT_BEGIN): SessionState.BEGIN_RCVD,
+    (SessionState.BEGIN_SENT, SessionStateEvent.GOT_BEGIN): SessionState.MAPPED,
+    (SessionState.BEGIN_RCVD, SessionStateEvent.SENT_BEGIN): SessionState.MAPPED,
+    (SessionState.MAPPED, SessionStateEvent.GOT_FRAME): SessionState.MAPPED,
+    (SessionState.MAPPED, SessionStateEvent.SENT_END): SessionState.END_SENT,
+    (SessionState.MAPPED, SessionStateEvent.SENT_END_ERROR): SessionState.DISCARDING,
+    (SessionState.MAPPED, SessionStateEvent.GOT_END): SessionState.END_RCVD,
+    (SessionState.BEGIN_SENT, SessionStateEvent.SENT_END): SessionState.END_SENT,
+    (SessionState.BEGIN_SENT, SessionStateEvent.SENT_END_ERROR): SessionState.DISCARDING,
+    (SessionState.END_SENT, SessionStateEvent.GOT_BEGIN): SessionState.END_SENT,
+    (SessionState.END_SENT, SessionStateEvent.GOT_FRAME): SessionState.END_SENT,
+    (SessionState.END_SENT, SessionStateEvent.GOT_END): SessionState.UNMAPPED,
+    (SessionState.DISCARDING, SessionStateEvent.GOT_BEGIN): SessionState.DISCARDING,
+    (SessionState.DISCARDING, SessionStateEvent.GOT_FRAME): SessionState.DISCARDING,
+    (SessionState.DISCARDING, SessionStateEvent.GOT_END): SessionState.UNMAPPED,
+    (SessionState.END_RCVD, SessionStateEvent.SENT_END): SessionState.UNMAPPED,
+    (SessionState.END_RCVD, SessionStateEvent.SENT_END_ERROR): SessionState.UNMAPPED,
 }
 
 
-class Link(Member):
+class LinkState(StateMember):
     """Where a link stands. DETACHED is both its beginning and its end."""
 
     DETACHED = "detached"
@@ -135,7 +135,7 @@ class Link(Member):
     DETACH_RCVD = "detach-rcvd"
 
 
-class LinkEvent(Member):
+class LinkStateEvent(StateMember):
     """What moves a link."""
 
     SENT_ATTACH = "sent attach"
@@ -145,32 +145,32 @@ class LinkEvent(Member):
     GOT_FRAME = "got frame"
 
 
-LINK_NEXT: dict[tuple[Link, LinkEvent], Link] = {
-    (Link.DETACHED, LinkEvent.SENT_ATTACH): Link.ATTACH_SENT,
-    (Link.DETACHED, LinkEvent.GOT_ATTACH): Link.ATTACH_RCVD,
-    (Link.ATTACH_SENT, LinkEvent.GOT_ATTACH): Link.ATTACHED,
-    (Link.ATTACH_SENT, LinkEvent.SENT_DETACH): Link.DETACH_SENT,
-    (Link.ATTACH_RCVD, LinkEvent.SENT_ATTACH): Link.ATTACHED,
-    (Link.ATTACH_RCVD, LinkEvent.GOT_FRAME): Link.ATTACH_RCVD,
-    (Link.ATTACH_RCVD, LinkEvent.GOT_DETACH): Link.DETACH_RCVD,
-    (Link.ATTACHED, LinkEvent.GOT_FRAME): Link.ATTACHED,
-    (Link.ATTACHED, LinkEvent.SENT_DETACH): Link.DETACH_SENT,
-    (Link.ATTACHED, LinkEvent.GOT_DETACH): Link.DETACH_RCVD,
-    (Link.DETACH_SENT, LinkEvent.GOT_FRAME): Link.DETACH_SENT,
-    (Link.DETACH_SENT, LinkEvent.GOT_ATTACH): Link.DETACH_SENT,
-    (Link.DETACH_SENT, LinkEvent.GOT_DETACH): Link.DETACHED,
-    (Link.DETACH_RCVD, LinkEvent.SENT_ATTACH): Link.DETACH_RCVD,
-    (Link.DETACH_RCVD, LinkEvent.SENT_DETACH): Link.DETACHED,
+LINK_NEXT: dict[tuple[LinkState, LinkStateEvent], LinkState] = {
+    (LinkState.DETACHED, LinkStateEvent.SENT_ATTACH): LinkState.ATTACH_SENT,
+    (LinkState.DETACHED, LinkStateEvent.GOT_ATTACH): LinkState.ATTACH_RCVD,
+    (LinkState.ATTACH_SENT, LinkStateEvent.GOT_ATTACH): LinkState.ATTACHED,
+    (LinkState.ATTACH_SENT, LinkStateEvent.SENT_DETACH): LinkState.DETACH_SENT,
+    (LinkState.ATTACH_RCVD, LinkStateEvent.SENT_ATTACH): LinkState.ATTACHED,
+    (LinkState.ATTACH_RCVD, LinkStateEvent.GOT_FRAME): LinkState.ATTACH_RCVD,
+    (LinkState.ATTACH_RCVD, LinkStateEvent.GOT_DETACH): LinkState.DETACH_RCVD,
+    (LinkState.ATTACHED, LinkStateEvent.GOT_FRAME): LinkState.ATTACHED,
+    (LinkState.ATTACHED, LinkStateEvent.SENT_DETACH): LinkState.DETACH_SENT,
+    (LinkState.ATTACHED, LinkStateEvent.GOT_DETACH): LinkState.DETACH_RCVD,
+    (LinkState.DETACH_SENT, LinkStateEvent.GOT_FRAME): LinkState.DETACH_SENT,
+    (LinkState.DETACH_SENT, LinkStateEvent.GOT_ATTACH): LinkState.DETACH_SENT,
+    (LinkState.DETACH_SENT, LinkStateEvent.GOT_DETACH): LinkState.DETACHED,
+    (LinkState.DETACH_RCVD, LinkStateEvent.SENT_ATTACH): LinkState.DETACH_RCVD,
+    (LinkState.DETACH_RCVD, LinkStateEvent.SENT_DETACH): LinkState.DETACHED,
 }
 
 
 # What every frame asks for: a member of an Enum by its class costs ten times as much to read.
-OPENED: Final = Conn.OPENED
-MAPPED: Final = Sess.MAPPED
-ATTACHED: Final = Link.ATTACHED
+OPENED: Final = ConnectionState.OPENED
+MAPPED: Final = SessionState.MAPPED
+ATTACHED: Final = LinkState.ATTACHED
 
 
-def next_conn(state: Conn, event: ConnEvent) -> Conn:
+def next_conn(state: ConnectionState, event: ConnectionStateEvent) -> ConnectionState:
     """The state after `event`. Raises PeerFault (connection scope) or Bug, by who made the event."""
     found = CONN_NEXT.get((state, event))
     if found is None:
@@ -180,7 +180,7 @@ def next_conn(state: Conn, event: ConnEvent) -> Conn:
     return found
 
 
-def next_sess(state: Sess, event: SessEvent) -> Sess:
+def next_sess(state: SessionState, event: SessionStateEvent) -> SessionState:
     """The state after `event`. Raises PeerFault (connection scope: the channel itself is in doubt) or Bug."""
     found = SESS_NEXT.get((state, event))
     if found is None:
@@ -190,7 +190,7 @@ def next_sess(state: Sess, event: SessEvent) -> Sess:
     return found
 
 
-def next_link(state: Link, event: LinkEvent) -> Link:
+def next_link(state: LinkState, event: LinkStateEvent) -> LinkState:
     """The state after `event`. Raises PeerFault (session scope: the handle itself is in doubt) or Bug."""
     found = LINK_NEXT.get((state, event))
     if found is None:

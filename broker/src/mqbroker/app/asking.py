@@ -16,7 +16,7 @@ from mqbroker.app import source
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class OperationResult:
     """What an operation came to."""
 
     result: Any
@@ -50,7 +50,7 @@ def unreachable(path: str, args: argparse.Namespace, fault: OSError) -> str:
     return f"mqbroker {args.command}: no broker answers at {path}: {why}"
 
 
-def ask(args: argparse.Namespace, operation: str, arguments: dict[str, Any]) -> Answer | None:
+def ask(args: argparse.Namespace, operation: str, arguments: dict[str, Any]) -> OperationResult | None:
     """The result; None where the broker refuses or does not answer, which was said on standard error then."""
     path = path_of(args)
     try:
@@ -62,7 +62,7 @@ def ask(args: argparse.Namespace, operation: str, arguments: dict[str, Any]) -> 
         return None
     error = row.get("error")
     if error is None:
-        return Answer(row.get("result"))
+        return OperationResult(row.get("result"))
     # Each reason is a line of its own.
     first, *others = str(error.get("description")).splitlines() or [""]
     condition = f" ({error.get('condition')})" if not others else ""

@@ -15,13 +15,13 @@ from mqbroker.app import source
 from mqbroker.base.errors import ConfigFault
 from mqbroker.config import compare, whole
 from mqbroker.config.slices import BrokerOptions
-from mqbroker.config.users import Verifier
+from mqbroker.config.users import UserVerifier
 from mqbroker.io import cluster_secret, tls, users_file
-from mqbroker.io.in_force import Record, digests_of
+from mqbroker.io.in_force import OptionsInForce, digests_of
 from mqbroker.io.log import Log
 from mqbroker.io.server import Reloaded
 
-Found = TypeVar("Found")
+_Found = TypeVar("_Found")
 Fault = tuple[str, str]  # file, why
 
 
@@ -36,9 +36,9 @@ class Reloading:
         self._has_users = False
         self._files: dict[str, str] = {}  # of users and of the secret: digests of what is in force
         self._log = log
-        self._record = Record(record, log)
+        self._record = OptionsInForce(record, log)
 
-    def begin(self) -> dict[str, Verifier]:
+    def begin(self) -> dict[str, UserVerifier]:
         """All users, with whom the process starts; none where there is no file yet. Raises ConfigFault.
 
         Everything else was checked by then, or ends the start: so what it starts with is on record from here on.
@@ -58,7 +58,7 @@ class Reloading:
     def _secrets(self) -> list[str]:
         return [self._running.node.cluster_secret_file] if cluster_secret.is_needed(self._running) else []
 
-    def _users(self) -> dict[str, Verifier]:
+    def _users(self) -> dict[str, UserVerifier]:
         file = Path(self._running.node.users_file)
         found = dict(users_file.read(file))
         if self._has_users and not found and not file.exists():
@@ -80,7 +80,7 @@ class Reloading:
             options = (source.checked if is_whole else source.sound)(self._file, text)
             self._check(text, options)
             reloaded.options = options
-        except source.Unusable as error:
+        except source.UnusableOptions as error:
             faults += [(str(self._file), str(fault)) for fault in error.faults]
         reloaded.users = _tried(self._users, node.users_file, faults)
         # Some ten ms of the loop, where there are groups; nothing where there are none.
@@ -110,7 +110,7 @@ class Reloading:
         if cut is not None:
             found.append(cut)
         if found:
-            raise source.Unusable(self._file, found)
+            raise source.UnusableOptions(self._file, found)
 
     def _told(self, faults: list[Fault]) -> tuple[str, ...]:
         """The faults as an administrator reads them; each is in the log as well."""
@@ -124,7 +124,7 @@ class Reloading:
             self._log.warning("restart-needed", option=change.path, running=str(change.old), file=str(change.new))
 
 
-def _tried(read: Callable[[], Found], path: str, faults: list[Fault]) -> Found | None:
+def _tried(read: Callable[[], _Found], path: str, faults: list[Fault]) -> _Found | None:
     try:
         return read()
     except ConfigFault as fault:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 CONFIG_DIRECTORY = Path("/etc/mq")
 
 
-class Unusable(MqError):
+class UnusableOptions(MqError):
     """The file of options cannot be used; `faults` has everything that is wrong with it."""
 
     def __init__(self, file: Path, faults: list[ConfigFault]) -> None:
@@ -68,7 +68,7 @@ def text_of(file: Path, *, may_wait: bool = True) -> str:
             # However much there is: one character too many is enough for `parse` to say so.
             return io.TextIOWrapper(stream, encoding="utf-8", newline="").read(TEXT_CHARACTERS_MAX + 1)
     except (OSError, UnicodeDecodeError) as error:
-        raise Unusable(
+        raise UnusableOptions(
             file, [ConfigFault("file", f"cannot be read ({error}); name another one with --config")]
         ) from None
 
@@ -79,7 +79,7 @@ def understood(file: Path, text: str) -> BrokerOptions:
 
     options = parse(text)
     if isinstance(options, list):
-        raise Unusable(file, options)
+        raise UnusableOptions(file, options)
     return options
 
 
@@ -88,7 +88,7 @@ def sound(file: Path, text: str) -> BrokerOptions:
     options = understood(file, text)
     found = _selector_faults(options)
     if found:
-        raise Unusable(file, found)
+        raise UnusableOptions(file, found)
     return options
 
 
@@ -107,12 +107,12 @@ def checked(file: Path, text: str | None = None) -> BrokerOptions:
     found = [emptied] if emptied else []
     found += tls.faults_of(options) + _selector_faults(options) + cluster_secret.faults_of(options)
     if found:
-        raise Unusable(file, found)
+        raise UnusableOptions(file, found)
     return options
 
 
 def _selector_faults(options: BrokerOptions) -> list[ConfigFault]:
-    from mqbroker.core.address.address import configured, diverts
+    from mqbroker.core.address import configured, diverts
 
     return configured.faults_of(options.addresses) + diverts.faults_of(options.diverts)
 
@@ -129,7 +129,7 @@ def say(text: str, *, to_errors: bool = False) -> None:
 
 def complain(error: MqError) -> None:
     """One plain line on standard error for each thing that is wrong."""
-    if isinstance(error, Unusable):
+    if isinstance(error, UnusableOptions):
         _lines(f"mqbroker: {error.file}: {fault}" for fault in error.faults)
     else:
         _lines([f"mqbroker: {error}"])

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from mqbroker.amqp.events import Attached, Detached
 from mqbroker.amqp.links import ReceiverLink, SenderLink
 from mqbroker.amqp.redirect import redirect_of
-from mqbroker.amqp.states import ATTACHED, Link
+from mqbroker.amqp.states import ATTACHED, LinkState
 from mqbroker.amqp.unsettled import Taken
 from mqbroker.base.errors import PeerFault, Refused
 from mqbroker.base.time import NS_PER_MS
@@ -125,7 +125,7 @@ class End(ABC):
     def _let_go(self, is_closed: bool) -> None:
         """Nobody wants its link any more. One that has no answer yet would be there, with nobody, once that comes."""
         self.is_closing = True
-        if self.link is not None and self.link.state in (ATTACHED, Link.ATTACH_SENT):
+        if self.link is not None and self.link.state in (ATTACHED, LinkState.ATTACH_SENT):
             self.link.detach(is_closed=is_closed)
             self.machine.handle_events()
 

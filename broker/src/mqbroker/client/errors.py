@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 from mqbroker.base.errors import MqError
 
 if TYPE_CHECKING:
-    from mqbroker.amqp.redirect import Place
+    from mqbroker.amqp.redirect import RedirectPlace
     from mqbroker.client.message import Message
 
 
@@ -78,7 +78,7 @@ class NothingMore(Closed):
 class LinkFailed(ClientError):
     """A sender or receiver that was refused, or that the broker ended. `place`: where the broker sends it instead."""
 
-    place: Place | None = None
+    place: RedirectPlace | None = None
 
 
 class SendFailed(ClientError):

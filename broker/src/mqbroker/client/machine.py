@@ -15,13 +15,13 @@ from mqbroker.amqp.events import (
     Attached,
     Attaching,
     Began,
+    ConnectionEvent,
     CreditGiven,
     CreditUsed,
     Dead,
     Detached,
     Empty,
     Ended,
-    Event,
     Incoming,
     LoggedIn,
     Opened,
@@ -289,7 +289,7 @@ HANDLERS: Final[dict[type, Callable[[Machine, Any], None]]] = {
     given.Shut: Machine._shut,
 }
 
-EVENTS: Final[dict[type[Event], Callable[[Machine, Any], None]]] = {
+EVENTS: Final[dict[type[ConnectionEvent], Callable[[Machine, Any], None]]] = {
     SaslDerive: Machine._derive,
     LoggedIn: Machine._logged_in,
     Opened: Machine._opened,

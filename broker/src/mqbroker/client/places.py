@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from mqbroker.amqp.redirect import FAILOVER_SERVER_LIST, NETWORK_HOST, PORT, PORT_MAX, SCHEME, Place
+from mqbroker.amqp.redirect import FAILOVER_SERVER_LIST, NETWORK_HOST, PORT, PORT_MAX, SCHEME, RedirectPlace
 from mqbroker.client.options import FOREVER, Settings
 from mqbroker.client.uri import Endpoint
 
@@ -66,7 +66,7 @@ class Places:
         """The connection to it ended by itself."""
         self._failed = endpoint
 
-    def redirect(self, place: Place, has_tls: bool) -> bool:
+    def redirect(self, place: RedirectPlace, has_tls: bool) -> bool:
         """Go there next. False: the chain is too long, or leads in a circle."""
         self._redirects += 1
         self._queue.insert(0, Endpoint(place.host, place.port, has_tls))

@@ -12,7 +12,7 @@ from mqbroker.amqp import sasl
 from mqbroker.amqp.connection import Connection
 from mqbroker.amqp.events import Began, Dead, LoggedIn, Opened, SaslDerive
 from mqbroker.amqp.limits import ConnectionLimits
-from mqbroker.amqp.redirect import Place, redirect_of
+from mqbroker.amqp.redirect import RedirectPlace, redirect_of
 from mqbroker.amqp.session import Session
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.client import inputs as given
@@ -118,7 +118,7 @@ class Reaching(Intake):
         self._move(Turn.DIALLED)
         limits = ConnectionLimits(settings.max_frame_size, FRAME_BEFORE_OPEN, settings.idle_timeout_ms, 1, LINKS_MAX,
                                   settings.max_message_size + settings.max_frame_size)  # fmt: skip
-        login = sasl.Client(settings.user, settings.password, event.entropy, has_certificate=event.has_certificate,
+        login = sasl.SaslClient(settings.user, settings.password, event.entropy, has_certificate=event.has_certificate,
                             allow_plain=settings.allow_plain or event.is_private)  # fmt: skip
         self._plug(Connection(limits, client=login))
 
@@ -211,7 +211,7 @@ class Reaching(Intake):
         self._tell(f"{endpoint} sends us to {host}:{port}")
         if stage is Stage.UP:
             self.places.begin_round()
-        if self.places.redirect(Place(host, port), endpoint.has_tls):
+        if self.places.redirect(RedirectPlace(host, port), endpoint.has_tls):
             self._dial_next()
         else:
             self._give_up(ConnectionFailed(f"{endpoint}: brokers redirect us in a circle; check redirect-to"))

@@ -18,7 +18,7 @@ def is_internal(name: str) -> bool:
     return name.startswith(INTERNAL)
 
 
-class AddressMatch:
+class AddressPrefixes:
     """An option `address`, read once."""
 
     __slots__ = ("_excluded", "_included", "text")

@@ -16,19 +16,18 @@ from itertools import chain, repeat
 from typing import Final
 
 from mqbroker.base.look import LOOK
-from mqbroker.base.notice import Level
-from mqbroker.base.notice import Notice as Logged
-from mqbroker.cluster.address_match import AddressMatch, is_internal
+from mqbroker.base.notice import Level, Notice
+from mqbroker.cluster.address_match import AddressPrefixes, is_internal
 from mqbroker.cluster.notices import (
     NOTICE_BYTES_MAX,
     BindingAdded,
     BindingRemoved,
+    ClusterNotice,
     ConsumerClosed,
     ConsumerCreated,
     GroupNotice,
     Member,
     MemberGone,
-    Notice,
     Reset,
     ResetComplete,
     encode,
@@ -41,7 +40,7 @@ BACKLOG_BYTES_MAX: Final = 4 * 2**20
 
 
 @dataclass(slots=True)
-class Told:
+class ToldBinding:
     """A binding that is told of. Numbers grow in the order in which bindings came."""
 
     number: int
@@ -54,7 +53,7 @@ class Subscriber:
     """A neighbour that is told. `more` is called when there is something to take again."""
 
     def __init__(
-        self, announcer: Announcer, node_id: str, max_hops: int, address: AddressMatch, more: Callable[[], None]
+        self, announcer: Announcer, node_id: str, max_hops: int, address: AddressPrefixes, more: Callable[[], None]
     ) -> None:
         self.node_id = node_id
         self.max_hops = max_hops
@@ -88,7 +87,7 @@ class Subscriber:
         """Changes that it has not taken yet."""
         return len(self._backlog)
 
-    def wants(self, told: Told) -> bool:
+    def wants(self, told: ToldBinding) -> bool:
         """Whether it is told of this binding."""
         added = told.added
         return (
@@ -147,17 +146,17 @@ class Subscriber:
 class Announcer:
     """See the module's docstring. `members` are those of the cluster, this node among them."""
 
-    def __init__(self, node_id: str, members: Callable[[], Iterable[Member]], log: Callable[[Logged], None]) -> None:
+    def __init__(self, node_id: str, members: Callable[[], Iterable[Member]], log: Callable[[Notice], None]) -> None:
         self._node_id = node_id
         self._members = members
         self._log = log
         self._number = 0
-        self.told: dict[str, Told] = {}
+        self.told: dict[str, ToldBinding] = {}
         self.subscribers: list[Subscriber] = []
 
     # -- who is told ---------------------------------------------------------------------------------------------------
 
-    def subscribe(self, node_id: str, max_hops: int, address: AddressMatch, more: Callable[[], None]) -> Subscriber:
+    def subscribe(self, node_id: str, max_hops: int, address: AddressPrefixes, more: Callable[[], None]) -> Subscriber:
         """A neighbour wants to know; it may take from now on."""
         subscriber = Subscriber(self, node_id, max_hops, address, more)
         LOOK.has_touched = True
@@ -177,7 +176,7 @@ class Announcer:
     def restarted(self, subscriber: Subscriber) -> None:
         """One of them fell behind."""
         fields: dict[str, str | int] = {"node_id": subscriber.node_id, "restarts": subscriber.restarts_total}
-        self._log(Logged(Level.WARNING, "cluster-subscriber-behind", fields))
+        self._log(Notice(Level.WARNING, "cluster-subscriber-behind", fields))
 
     # -- what there is -------------------------------------------------------------------------------------------------
 
@@ -247,12 +246,12 @@ class Announcer:
         if len(text) > NOTICE_BYTES_MAX:
             why = f"its names and selector make {len(text)} bytes; {NOTICE_BYTES_MAX} can be told to other nodes"
             fields: dict[str, str | int] = {"queue": added.queue[:100], "why": why}
-            self._log(Logged(Level.WARNING, "cluster-queue-not-told", fields))
+            self._log(Notice(Level.WARNING, "cluster-queue-not-told", fields))
             return
         self._remove(added.cluster_name)
         LOOK.has_touched = True
         self._number += 1
-        told = self.told[added.cluster_name] = Told(self._number, added, via, {})
+        told = self.told[added.cluster_name] = ToldBinding(self._number, added, via, {})
         self._spread(told, text, 1)
         self._consumers(added.cluster_name, consumers)
 
@@ -279,15 +278,15 @@ class Announcer:
                 del told.consumers[selector]
             self._spread(told, text, abs(difference))
 
-    def _spread(self, told: Told, text: bytes, count: int) -> None:
+    def _spread(self, told: ToldBinding, text: bytes, count: int) -> None:
         for subscriber in list(self.subscribers):
             if subscriber.wants(told):
                 for _ in range(count):
                     subscriber.change(text, told.number)
 
 
-def _texts(told: Told) -> Iterator[bytes]:
+def _texts(told: ToldBinding) -> Iterator[bytes]:
     """A binding and its consumers, as they are now."""
-    rows: list[tuple[Notice, int]] = [(told.added, 1)]
+    rows: list[tuple[ClusterNotice, int]] = [(told.added, 1)]
     rows += [(ConsumerCreated(told.added.cluster_name, name), count) for name, count in told.consumers.items()]
     return chain.from_iterable(repeat(encode(notice), count) for notice, count in rows)

@@ -17,7 +17,7 @@ HOST: Final = re.compile(r"[A-Za-z0-9:][A-Za-z0-9:._-]{0,252}")
 ANY: Final = re.compile(r".*", re.DOTALL)
 
 
-class Malformed(Exception):
+class MalformedField(Exception):
     """Not what it should be; the text says what is wrong."""
 
 
@@ -47,9 +47,9 @@ def object_in(text: bytes) -> dict[str, Any]:
     try:
         row = _DECODER.decode(text.decode())
     except (ValueError, RecursionError):
-        raise Malformed("is not JSON") from None
+        raise MalformedField("is not JSON") from None
     if not isinstance(row, dict):
-        raise Malformed("is no object")
+        raise MalformedField("is no object")
     return row
 
 
@@ -57,7 +57,7 @@ def text_of(row: dict[str, Any], key: str, form: re.Pattern[str] = ANY) -> str:
     """A text of this form."""
     value = row.get(key)
     if not isinstance(value, str) or not form.fullmatch(value) or not _is_unicode(value):
-        raise Malformed(f"{key} is missing or not well-formed")
+        raise MalformedField(f"{key} is missing or not well-formed")
     return value
 
 
@@ -66,7 +66,7 @@ def number_of(row: dict[str, Any], key: str, maximum: int, minimum: int = 1) -> 
     value = row.get(key)
     # True is an int to Python, and a lie here.
     if type(value) is not int or not minimum <= value <= maximum:
-        raise Malformed(f"{key} must be a number from {minimum} to {maximum}")
+        raise MalformedField(f"{key} must be a number from {minimum} to {maximum}")
     return value
 
 
@@ -74,7 +74,7 @@ def flag_of(row: dict[str, Any], key: str) -> bool:
     """Yes or no; no where it is not said."""
     value = row.get(key, False)
     if not isinstance(value, bool):
-        raise Malformed(f"{key} must be true or false")
+        raise MalformedField(f"{key} must be true or false")
     return value
 
 
@@ -84,7 +84,7 @@ def connectors_of(
     """The list of connectors."""
     found = row.get(key)
     if not isinstance(found, list) or not minimum <= len(found) <= maximum:
-        raise Malformed(f"{key} must be a list of {minimum} to {maximum}")
+        raise MalformedField(f"{key} must be a list of {minimum} to {maximum}")
     return tuple(_connector(one) for one in found)
 
 
@@ -95,9 +95,9 @@ def connector_rows(connectors: tuple[Connector, ...]) -> list[dict[str, Any]]:
 
 def _connector(row: Any) -> Connector:
     if not isinstance(row, dict):
-        raise Malformed("a connector must be an object")
+        raise MalformedField("a connector must be an object")
     if row.get("scheme") not in SCHEMES:
-        raise Malformed(f"scheme must be one of {', '.join(SCHEMES)}")
+        raise MalformedField(f"scheme must be one of {', '.join(SCHEMES)}")
     return Connector(
         text_of(row, "name", NAME), row["scheme"], text_of(row, "host", HOST), number_of(row, "port", PORT_MAX)
     )

@@ -13,7 +13,7 @@ from typing import Final
 from mqbroker.base.errors import PeerFault, Scope
 
 
-class State(enum.Enum):
+class TableState(enum.Enum):
     """How far a neighbour has told."""
 
     UNSYNCED = "unsynced"
@@ -21,7 +21,7 @@ class State(enum.Enum):
     LIVE = "live"
 
 
-class Event(enum.Enum):
+class TableEvent(enum.Enum):
     """What it tells, and what happens to its link."""
 
     RESET = "reset"
@@ -30,22 +30,22 @@ class Event(enum.Enum):
     LOST = "lost"
 
 
-NEXT: Final[dict[tuple[State, Event], State]] = {
-    (State.UNSYNCED, Event.RESET): State.RESETTING,
-    (State.UNSYNCED, Event.CHANGE): State.UNSYNCED,
-    (State.UNSYNCED, Event.COMPLETE): State.UNSYNCED,
-    (State.UNSYNCED, Event.LOST): State.UNSYNCED,
-    (State.RESETTING, Event.RESET): State.RESETTING,
-    (State.RESETTING, Event.CHANGE): State.RESETTING,
-    (State.RESETTING, Event.COMPLETE): State.LIVE,
-    (State.RESETTING, Event.LOST): State.UNSYNCED,
-    (State.LIVE, Event.RESET): State.RESETTING,
-    (State.LIVE, Event.CHANGE): State.LIVE,
-    (State.LIVE, Event.LOST): State.UNSYNCED,
+NEXT: Final[dict[tuple[TableState, TableEvent], TableState]] = {
+    (TableState.UNSYNCED, TableEvent.RESET): TableState.RESETTING,
+    (TableState.UNSYNCED, TableEvent.CHANGE): TableState.UNSYNCED,
+    (TableState.UNSYNCED, TableEvent.COMPLETE): TableState.UNSYNCED,
+    (TableState.UNSYNCED, TableEvent.LOST): TableState.UNSYNCED,
+    (TableState.RESETTING, TableEvent.RESET): TableState.RESETTING,
+    (TableState.RESETTING, TableEvent.CHANGE): TableState.RESETTING,
+    (TableState.RESETTING, TableEvent.COMPLETE): TableState.LIVE,
+    (TableState.RESETTING, TableEvent.LOST): TableState.UNSYNCED,
+    (TableState.LIVE, TableEvent.RESET): TableState.RESETTING,
+    (TableState.LIVE, TableEvent.CHANGE): TableState.LIVE,
+    (TableState.LIVE, TableEvent.LOST): TableState.UNSYNCED,
 }
 
 
-def after(state: State, event: Event) -> State:
+def after(state: TableState, event: TableEvent) -> TableState:
     """The next state. Raises PeerFault of the link where a pair is missing: only the neighbour can bring that about."""
     try:
         return NEXT[state, event]

@@ -19,7 +19,7 @@ from mqbroker.cluster.fields import (
     NAME,
     NODE_ID,
     Connector,
-    Malformed,
+    MalformedField,
     connector_rows,
     connectors_of,
     flag_of,
@@ -148,7 +148,7 @@ class GroupNotice:
     distance: int = 0
 
 
-Notice = (
+ClusterNotice = (
     Member | MemberGone | Reset | BindingAdded | BindingRemoved | ConsumerCreated | ConsumerClosed | ResetComplete
     | GroupNotice
 )  # fmt: skip
@@ -171,7 +171,7 @@ _LATER: Final = ("grouping", "clients", "deleted", "volatile")
 _CONNECTORS: Final = ("connectors", "clients")
 
 
-def encode(notice: Notice) -> bytes:
+def encode(notice: ClusterNotice) -> bytes:
     """As compact as it gets. Long names make more than NOTICE_BYTES_MAX, and that must not be sent."""
     row: dict[str, Any] = {"kind": KINDS[type(notice)]}
     for name in notice.__slots__:
@@ -183,20 +183,20 @@ def encode(notice: Notice) -> bytes:
     return _ENCODER.encode(row).encode()
 
 
-def decode(data: bytes) -> Notice | None:
+def decode(data: bytes) -> ClusterNotice | None:
     """The notice, None for a kind that is not known. Raises PeerFault of the link, whatever the bytes are."""
     try:
         if len(data) > NOTICE_BYTES_MAX:
-            raise Malformed(f"has {len(data)} bytes; {NOTICE_BYTES_MAX} are allowed")
+            raise MalformedField(f"has {len(data)} bytes; {NOTICE_BYTES_MAX} are allowed")
         row = object_in(data)
         kind = text_of(row, "kind")
         read = _READ.get(kind)
         return None if read is None else read(row)
-    except Malformed as fault:
+    except MalformedField as fault:
         raise PeerFault("amqp:decode-error", f"a notice of the cluster {_said(fault)}", Scope.LINK) from None
 
 
-def _said(fault: Malformed) -> str:
+def _said(fault: MalformedField) -> str:
     text = str(fault)
     return text if text.startswith(("is", "has")) else f"is malformed: {text}"
 
@@ -216,7 +216,7 @@ def _member(row: dict[str, Any]) -> Member:
 def _version(row: dict[str, Any]) -> Version:
     pair = row.get("version")
     if not isinstance(pair, list) or len(pair) != 2:
-        raise Malformed("version must be a list of two numbers")
+        raise MalformedField("version must be a list of two numbers")
     both = {"epoch": pair[0], "counter": pair[1]}
     return Version(number_of(both, "epoch", VERSION_MAX, 0), number_of(both, "counter", VERSION_MAX, 0))
 
@@ -250,7 +250,7 @@ def _group(row: dict[str, Any]) -> GroupNotice:
     )
 
 
-_READ: Final[dict[str, Callable[[dict[str, Any]], Notice]]] = {
+_READ: Final[dict[str, Callable[[dict[str, Any]], ClusterNotice]]] = {
     "member": _member,
     "member-gone": lambda row: MemberGone(text_of(row, "node_id", NODE_ID), _version(row)),
     "reset": lambda _row: Reset(),

@@ -1,8 +1,8 @@
 """Bindings of one neighbour, as it tells of them: its own queues, and those that it reaches further on.
 
-What routing sees of it goes through `Remotes`. While everything is told anew, what is known stays in force: a binding
-that is not told again ends with RESET_COMPLETE, and consumers that are counted anew take the place of the old ones
-then. Queues of ours, internal ones and those that were not asked for are passed over without a word.
+What routing sees of it goes through `RemoteBindings`. While everything is told anew, what is known stays in force: a
+binding that is not told again ends with RESET_COMPLETE, and consumers that are counted anew take the place of the old
+ones then. Queues of ours, internal ones and those that were not asked for are passed over without a word.
 
 Of several neighbours that lead to one queue, routing knows the nearest of those whose links stand; the others wait. Of
 two that are as near, the first one stays as long as its link does. This also ends circles, but for one: two neighbours
@@ -20,10 +20,9 @@ from typing import Final, Protocol
 
 from mqbroker.base.errors import PeerFault, Scope
 from mqbroker.base.look import LOOK
-from mqbroker.base.notice import Level
-from mqbroker.base.notice import Notice as Logged
-from mqbroker.cluster.address_match import AddressMatch, is_internal
-from mqbroker.cluster.hearing import Event, State, after
+from mqbroker.base.notice import Level, Notice
+from mqbroker.cluster.address_match import AddressPrefixes, is_internal
+from mqbroker.cluster.hearing import TableEvent, TableState, after
 from mqbroker.cluster.notices import (
     BindingAdded,
     BindingRemoved,
@@ -54,7 +53,7 @@ class PassedOver(enum.Enum):
     UNREADABLE = "the node has a selector that this release cannot read; nothing matches it here"
 
 
-class Remotes(Protocol):
+class RemoteBindings(Protocol):
     """Who routes to bindings."""
 
     def add(self, binding: RemoteBinding) -> None:
@@ -78,9 +77,9 @@ class Around:
 
     node_id: str
     max_hops: int
-    address: AddressMatch
-    remotes: Remotes
-    log: Callable[[Logged], None]
+    address: AddressPrefixes
+    remotes: RemoteBindings
+    log: Callable[[Notice], None]
     now_ns: Callable[[], int]
     known: dict[str, list[RemoteTable]] = field(default_factory=dict)
     withdrawn: dict[str, dict[str, tuple[int, int]]] = field(default_factory=dict)
@@ -92,7 +91,7 @@ class RemoteTable:
     def __init__(self, around: Around, neighbour: str) -> None:
         self._around = around
         self.neighbour = neighbour
-        self.state = State.UNSYNCED
+        self.state = TableState.UNSYNCED
         self.bindings: dict[str, RemoteBinding] = {}
         self.passed_over = dict.fromkeys(PassedOver, 0)
         self._told: set[PassedOver] = set()
@@ -105,27 +104,27 @@ class RemoteTable:
     @property
     def is_live(self) -> bool:
         """Whether all that the neighbour has is known."""
-        return self.state is State.LIVE
+        return self.state is TableState.LIVE
 
     def hear(self, notice: BindingNotice) -> None:
         """What the neighbour tells. Raises PeerFault of the link."""
         LOOK.has_touched = True
         if isinstance(notice, Reset):
-            self.state = after(self.state, Event.RESET)
+            self.state = after(self.state, TableEvent.RESET)
             self._begin()
         elif isinstance(notice, ResetComplete):
-            before, self.state = self.state, after(self.state, Event.COMPLETE)
-            if before is State.RESETTING:
+            before, self.state = self.state, after(self.state, TableEvent.COMPLETE)
+            if before is TableState.RESETTING:
                 self._complete()
         else:
-            self.state = after(self.state, Event.CHANGE)
-            if self.state is not State.UNSYNCED:
+            self.state = after(self.state, TableEvent.CHANGE)
+            if self.state is not TableState.UNSYNCED:
                 self._change(notice)
 
     def lost(self) -> None:
         """The link is gone. What is known stays, unconnected, until it is told again or given up."""
         LOOK.has_touched = True
-        self.state = after(self.state, Event.LOST)
+        self.state = after(self.state, TableEvent.LOST)
         self._stale.clear()
         self._recounted.clear()
         for name, binding in self.bindings.items():
@@ -385,7 +384,7 @@ class RemoteTable:
             fields: dict[str, str | int] = {"node_id": self.neighbour, "queue": queue, "why": why.value}
             if fault:
                 fields["fault"] = fault
-            self._around.log(Logged(Level.WARNING, "cluster-notice-passed-over", fields))
+            self._around.log(Notice(Level.WARNING, "cluster-notice-passed-over", fields))
 
 
 def counts_of(binding: RemoteBinding) -> Counts:

@@ -29,14 +29,14 @@ REMEDY: Final = (
 )
 
 
-class Start(NamedTuple):
+class ProcessStart(NamedTuple):
     """The start of a process: by the clock of its host, in ms since 1970 (0: it does not say), and its boot id."""
 
     started_ms: int
     boot_id: str
 
 
-def yields(own: Start, other: Start) -> bool:
+def yields(own: ProcessStart, other: ProcessStart) -> bool:
     """Whether a process leaves the node id to the other. Equal times are decided by the boot ids.
 
     Who does not say when it was started is of a release that never yields.

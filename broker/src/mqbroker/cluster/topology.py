@@ -8,8 +8,8 @@ back, and whoever still tells them is told of the end.
 Nobody else speaks for this node. Its starts are counted in its journal, which may be wiped or be an old copy: then what
 its past processes said of it is newer than what it says. So it takes the version above whatever it hears of itself,
 and says itself anew. A process that lives and has its id does the same, so one that comes back again and again is
-refused, and told. Whoever holds the table spreads `Change.spread` to all neighbours; what comes back is no news, so it
-ends. Source: docs/adr/0014-message-identity.md.
+refused, and told. Whoever holds the table spreads `TopologyChange.spread` to all neighbours; what comes back is no
+news, so it ends. Source: docs/adr/0014-message-identity.md.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from mqbroker.base.look import LOOK
-from mqbroker.base.notice import Level
-from mqbroker.base.notice import Notice as Logged
+from mqbroker.base.notice import Level, Notice
 from mqbroker.cluster.notices import VERSION_MAX, Member, MemberGone, Version
 from mqbroker.cluster.rivals import NEW_ID
 
@@ -31,7 +30,7 @@ JUMPS_MAX: Final = 3  # over what one process said; one that says more is alive
 JUMPED_MAX: Final = 100  # processes of which that is counted
 
 
-class Kind(enum.Enum):
+class TopologyChangeKind(enum.Enum):
     """What has changed."""
 
     ADDED = "added"
@@ -46,30 +45,30 @@ class Kind(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class TopologyChange:
     """`spread` is what neighbours have to know of, if anything; `member` whom it is about."""
 
-    kind: Kind
+    kind: TopologyChangeKind
     member: Member
     spread: Member | MemberGone | None
 
 
 # Notices: level, event, and what to do where somebody should.
 _LOGGED: Final = {
-    Kind.ADDED: (Level.INFO, "cluster-member-added", ""),
-    Kind.RESTARTED: (Level.INFO, "cluster-member-restarted", ""),
-    Kind.CHANGED: (Level.INFO, "cluster-member-changed", ""),
-    Kind.GONE: (Level.INFO, "cluster-member-gone", ""),
-    Kind.SPLIT_BRAIN: (
+    TopologyChangeKind.ADDED: (Level.INFO, "cluster-member-added", ""),
+    TopologyChangeKind.RESTARTED: (Level.INFO, "cluster-member-restarted", ""),
+    TopologyChangeKind.CHANGED: (Level.INFO, "cluster-member-changed", ""),
+    TopologyChangeKind.GONE: (Level.INFO, "cluster-member-gone", ""),
+    TopologyChangeKind.SPLIT_BRAIN: (
         Level.ERROR, "cluster-split-brain",
         f"another broker runs with the node id of this one: stop the one whose data was copied, run {NEW_ID} there and "
         "start it",
     ),
-    Kind.FULL: (Level.ERROR, "cluster-members-full", f"more than {MEMBERS_MAX} nodes; it is passed over"),
+    TopologyChangeKind.FULL: (Level.ERROR, "cluster-members-full", f"more than {MEMBERS_MAX} nodes; it is passed over"),
 }  # fmt: skip
 
 
-def logged(change: Change) -> Logged | None:
+def logged(change: TopologyChange) -> Notice | None:
     """What the log says of it, if anything."""
     row = _LOGGED.get(change.kind)
     if row is None:
@@ -81,7 +80,7 @@ def logged(change: Change) -> Logged | None:
         fields["connector"] = member.connectors[0].uri
     if remedy:
         fields["remedy"] = remedy
-    return Logged(level, event, fields)
+    return Notice(level, event, fields)
 
 
 class Topology:
@@ -109,13 +108,13 @@ class Topology:
         """A member."""
         return self.own if node_id == self.own.node_id else self._others.get(node_id)
 
-    def hear(self, notice: Member | MemberGone) -> Change | None:
+    def hear(self, notice: Member | MemberGone) -> TopologyChange | None:
         """What somebody says; None where that is no news."""
         if notice.node_id == self.own.node_id:
             return self._of_ours(notice)
         return self._told(notice) if isinstance(notice, Member) else self._left(notice)
 
-    def remove(self, node_id: str) -> Change | None:
+    def remove(self, node_id: str) -> TopologyChange | None:
         """This node knows by itself that another has left, or gives it up. News that are newer bring it back."""
         known = self._others.get(node_id)
         return None if known is None else self._left(MemberGone(node_id, known.version))
@@ -131,7 +130,7 @@ class Topology:
         """This node leaves."""
         return MemberGone(self.own.node_id, self.again().version)
 
-    def _of_ours(self, notice: Member | MemberGone) -> Change | None:
+    def _of_ours(self, notice: Member | MemberGone) -> TopologyChange | None:
         own, version = self.own, notice.version
         if version < own.version or (isinstance(notice, Member) and notice.boot_id == own.boot_id):
             return None  # what we said ourselves, or an earlier process of ours did
@@ -140,7 +139,7 @@ class Topology:
         is_said_of_us = isinstance(notice, MemberGone) and version.epoch == own.version.epoch
         LOOK.has_touched = True
         self.own = replace(own, version=version if is_said_of_us else Version(version.epoch + 1, -1))
-        return Change(Kind.OURS, self.own, self.again())
+        return TopologyChange(TopologyChangeKind.OURS, self.own, self.again())
 
     def _may_jump(self, boot_id: str) -> bool:
         """Whether what this process said may be past; counts how often it was taken so."""
@@ -151,34 +150,34 @@ class Topology:
             del self._jumps[next(iter(self._jumps))]
         return count <= JUMPS_MAX
 
-    def _claimed(self, member: Member) -> Change | None:
+    def _claimed(self, member: Member) -> TopologyChange | None:
         """Told once for each process."""
         if member.boot_id in self.claims or len(self.claims) >= CLAIMS_MAX:
             return None
         LOOK.has_touched = True
         self.claims[member.boot_id] = member
-        return Change(Kind.SPLIT_BRAIN, member, None)
+        return TopologyChange(TopologyChangeKind.SPLIT_BRAIN, member, None)
 
-    def _told(self, notice: Member) -> Change | None:
+    def _told(self, notice: Member) -> TopologyChange | None:
         node_id = notice.node_id
         known, tombstone = self._others.get(node_id), self._tombstones.get(node_id)
         LOOK.has_touched = True
         if known is None:
             if tombstone is not None and notice.version <= tombstone:
-                return Change(Kind.PAST, notice, MemberGone(node_id, tombstone))
+                return TopologyChange(TopologyChangeKind.PAST, notice, MemberGone(node_id, tombstone))
             if len(self._others) >= MEMBERS_MAX:
                 is_news, self._is_full_told = not self._is_full_told, True
-                return Change(Kind.FULL, notice, None) if is_news else None
+                return TopologyChange(TopologyChangeKind.FULL, notice, None) if is_news else None
             self._tombstones.pop(node_id, None)
             self._others[node_id] = notice
-            return Change(Kind.ADDED, notice, notice)
+            return TopologyChange(TopologyChangeKind.ADDED, notice, notice)
         merged = _merged(known, notice)
         if merged == known:
             return None
         self._others[node_id] = merged
-        return Change(_difference(known, merged), merged, merged)
+        return TopologyChange(_difference(known, merged), merged, merged)
 
-    def _left(self, notice: MemberGone) -> Change | None:
+    def _left(self, notice: MemberGone) -> TopologyChange | None:
         node_id, known = notice.node_id, self._others.get(notice.node_id)
         if known is not None and notice.version < known.version:
             return None
@@ -191,7 +190,7 @@ class Topology:
             return None
         del self._others[node_id]
         self._is_full_told = False
-        return Change(Kind.GONE, known, notice)
+        return TopologyChange(TopologyChangeKind.GONE, known, notice)
 
 
 def _merged(known: Member, told: Member) -> Member:
@@ -202,8 +201,8 @@ def _merged(known: Member, told: Member) -> Member:
     return replace(newer, connectors=newer.connectors or older.connectors, clients=newer.clients or older.clients)
 
 
-def _difference(known: Member, now: Member) -> Kind:
+def _difference(known: Member, now: Member) -> TopologyChangeKind:
     if known.boot_id != now.boot_id:
-        return Kind.RESTARTED
+        return TopologyChangeKind.RESTARTED
     is_same = (known.connectors, known.clients, known.name) == (now.connectors, now.clients, now.name)
-    return Kind.REFRESHED if is_same else Kind.CHANGED
+    return TopologyChangeKind.REFRESHED if is_same else TopologyChangeKind.CHANGED

@@ -9,21 +9,21 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from mqbroker.config.declaring import NodeName, OptionalPlace, Roles, Table, distinct, option, qualified, setting
+from mqbroker.config.declaring import NodeName, OptionalPlace, OptionTable, Roles, distinct, option, qualified, setting
 
 FullPolicy = Literal["DROP", "FAIL", "BLOCK", "PAGE"]
 RateUnit = Literal["MESSAGES_PER_SECOND", "MESSAGES_PER_MINUTE", "MESSAGES_PER_HOUR", "MESSAGES_PER_DAY"]
 RoutingType = Literal["ANYCAST", "MULTICAST"]
 RoutingTypes = Annotated[list[RoutingType], Field(max_length=2), AfterValidator(distinct)]
 Deletion = Literal["OFF", "FORCE"]
-Name = Annotated[str, Field(max_length=1024)]
+EntityName = Annotated[str, Field(max_length=1024)]
 FullName = Annotated[str, Field(min_length=1, max_length=1024)]
-TargetName = Annotated[Name, AfterValidator(qualified)]
+TargetName = Annotated[EntityName, AfterValidator(qualified)]
 FullTargetName = Annotated[FullName, AfterValidator(qualified)]
 LONG_MS = 10 * 365 * 86_400_000
 
 
-class AddressSettingsTable(Table):
+class AddressSettingsTable(OptionTable):
     """What holds at the addresses that match. The table may be repeated: option by option the most specific match wins.
 
     Words of an address are separated by dots; `*` stands for one word, `#` for any number of them.
@@ -61,7 +61,7 @@ class AddressSettingsTable(Table):
     default_max_consumers: int | None = setting(-1, "Consumers of one queue; -1: no bound.", ge=-1, le=1_000_000)
     default_exclusive_queue: bool | None = setting(False, "One consumer gets all messages, the others stand by.")
     default_last_value_queue: bool | None = setting(False, "Keep only the last message of each `_AMQ_LVQ_NAME`.")
-    default_last_value_key: Name | None = setting(
+    default_last_value_key: EntityName | None = setting(
         "", "Property by which last-value queues tell messages apart instead; naming one makes such queues."
     )
     default_non_destructive: bool | None = setting(
@@ -80,7 +80,7 @@ class AddressSettingsTable(Table):
     default_group_buckets: int | None = setting(
         -1, "Number of classes that groups are put into, to bound memory; -1: each group for itself.", ge=-1, le=65536
     )
-    default_group_first_key: Name | None = setting(
+    default_group_first_key: EntityName | None = setting(
         "", "Property that is set to true on the first message of a group that a consumer gets; empty: none."
     )
     default_purge_on_no_consumers: bool | None = setting(False, "Drop what is in a queue as its last consumer leaves.")
@@ -95,8 +95,8 @@ class AddressSettingsTable(Table):
     auto_create_dead_letter_resources: bool | None = setting(
         False, "Keep the dead letters of each address in a queue of their own at the dead-letter address."
     )
-    dead_letter_queue_prefix: Name | None = setting("DLQ.", "What the names of those queues begin with.")
-    dead_letter_queue_suffix: Name | None = setting("", "What they end with.")
+    dead_letter_queue_prefix: EntityName | None = setting("DLQ.", "What the names of those queues begin with.")
+    dead_letter_queue_suffix: EntityName | None = setting("", "What they end with.")
     send_to_dla_on_no_route: bool | None = setting(
         False, "Send messages that reach no queue of their address to the dead-letter address, else they are dropped."
     )
@@ -119,8 +119,8 @@ class AddressSettingsTable(Table):
     auto_create_expiry_resources: bool | None = setting(
         False, "Keep the expired messages of each address in a queue of their own at the expiry address."
     )
-    expiry_queue_prefix: Name | None = setting("EXP.", "What the names of those queues begin with.")
-    expiry_queue_suffix: Name | None = setting("", "What they end with.")
+    expiry_queue_prefix: EntityName | None = setting("EXP.", "What the names of those queues begin with.")
+    expiry_queue_suffix: EntityName | None = setting("", "What they end with.")
     slow_consumer_threshold: int | None = setting(
         -1, "Messages that a consumer should at least settle in a unit of time while messages wait; -1: any number.",
         unit="messages", ge=-1, le=2**40,
@@ -218,7 +218,7 @@ class AddressSettingsTable(Table):
     )  # fmt: skip
 
 
-class QueueTable(Table):
+class QueueTable(OptionTable):
     """A queue of a declared address. What is left out is as the settings of the address say."""
 
     name: FullName = option(..., "Name of the queue, distinct among all queues of the file.", reload=True)
@@ -229,7 +229,7 @@ class QueueTable(Table):
     max_consumers: int | None = option(None, "Consumers; -1: no bound.", reload=True, ge=-1, le=1_000_000)
     exclusive: bool | None = option(None, "One consumer gets all messages, the others stand by.", reload=True)
     last_value: bool | None = option(None, "Keep only the last message of each `_AMQ_LVQ_NAME`.", reload=True)
-    last_value_key: Name | None = option(
+    last_value_key: EntityName | None = option(
         None,
         "Property by which a last-value queue tells messages apart instead; naming one makes it such.",
         reload=True,
@@ -252,13 +252,13 @@ class QueueTable(Table):
     group_buckets: int | None = option(
         None, "Number of classes that groups are put into; -1: each group for itself.", reload=True, ge=-1, le=65536
     )
-    group_first_key: Name | None = option(
+    group_first_key: EntityName | None = option(
         None, "Property that is set to true on the first message of a group that a consumer gets.", reload=True
     )
     purge_on_no_consumers: bool | None = option(None, "Drop what is in it as its last consumer leaves.", reload=True)
 
 
-class AddressTable(Table):
+class AddressTable(OptionTable):
     """An address that is there from the start. The table may be repeated; its queues are tables of their own.
 
     What is missing is made at start and on reload, queues that are there get the options of the file. What is gone from
@@ -277,7 +277,7 @@ class AddressTable(Table):
     )
 
 
-class SecuritySettingsTable(Table):
+class SecuritySettingsTable(OptionTable):
     """Roles that may do something at the addresses that match. The table may be repeated: the most specific match wins.
 
     It holds as a whole, nothing is added from others. Without any table everybody who is logged in may do everything.
@@ -308,7 +308,7 @@ class SecuritySettingsTable(Table):
     )
 
 
-class DivertTable(Table):
+class DivertTable(OptionTable):
     """Messages of an address that go to another as well, or instead. The table may be repeated."""
 
     name: NodeName = option(..., "Name of the divert, distinct within the file.", reload=True)

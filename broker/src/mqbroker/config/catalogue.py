@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mqbroker.config.address_options import QueueTable
-from mqbroker.config.declaring import Table, toml_name, yaml_name
+from mqbroker.config.declaring import OptionTable, toml_name, yaml_name
 from mqbroker.config.options import BrokerFile
 
 # Tables that may be repeated, each with the option that tells one from another.
@@ -21,7 +21,7 @@ REPEATED_TABLES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class OptionEntry:
     """One option. `name` is as in TOML; `default` is None where `required`, or where the settings of an address say.
 
     `kind` is the type in JSON's words, or `tables` for an array of tables.
@@ -50,9 +50,9 @@ class Entry:
         return yaml_name(self.name)
 
 
-def tables() -> dict[str, type[Table]]:
+def tables() -> dict[str, type[OptionTable]]:
     """Name of each table and its model, in the order of the file."""
-    found: dict[str, type[Table]] = {}
+    found: dict[str, type[OptionTable]] = {}
     for name, info in BrokerFile.model_fields.items():
         annotation = info.annotation
         model = annotation if isinstance(annotation, type) else annotation.__args__[0]  # type: ignore[union-attr]
@@ -60,13 +60,13 @@ def tables() -> dict[str, type[Table]]:
     return found
 
 
-def nested(table: str) -> dict[str, type[Table]]:
+def nested(table: str) -> dict[str, type[OptionTable]]:
     """Tables inside of a table, by the first of the options that hold them."""
     return {"addresses.anycast": QueueTable} if table == "addresses" else {}
 
 
 @functools.cache
-def entries() -> tuple[Entry, ...]:
+def entries() -> tuple[OptionEntry, ...]:
     """All options, in the order of declaration; those of tables inside of a table behind its own.
 
     To find them takes as long as a thousand messages, and a broker compares options while it serves.
@@ -75,17 +75,17 @@ def entries() -> tuple[Entry, ...]:
     return tuple(entry for name, model in models.items() for entry in _entries_of(name, model))
 
 
-def _entries_of(table: str, model: type[Table]) -> list[Entry]:
+def _entries_of(table: str, model: type[OptionTable]) -> list[OptionEntry]:
     schema = model.model_json_schema(by_alias=True)
     required = set(schema.get("required", ()))
     return [_entry(table, name, row, name in required) for name, row in schema["properties"].items()]
 
 
-def _entry(table: str, name: str, row: dict[str, Any], required: bool) -> Entry:
+def _entry(table: str, name: str, row: dict[str, Any], required: bool) -> OptionEntry:
     # A setting that may be left out is "this type or null"; its default is what holds where nobody says.
     typed = row["anyOf"][0] if "anyOf" in row else row
     holder = typed.get("items", typed)
-    return Entry(
+    return OptionEntry(
         table=table,
         name=name,
         kind="tables" if "$ref" in typed.get("items", {}) else typed["type"],

@@ -14,8 +14,8 @@ from pydantic import Field
 
 from mqbroker.base.errors import ConfigFault
 from mqbroker.config import patterns
-from mqbroker.config.declaring import MIB, NodeName, Table, option
-from mqbroker.config.repeated import Rows, missing, names_twice
+from mqbroker.config.declaring import MIB, NodeName, OptionTable, option
+from mqbroker.config.repeated import TableRows, missing, names_twice
 from mqbroker.config.slices import BrokerOptions, ClusterConnectionOptions
 
 DEAD_LETTERS: Final = "dead_letter_address"
@@ -38,7 +38,7 @@ REFUSED: Final = {
 }
 
 
-class ClusterConnectionTable(Table):
+class ClusterConnectionTable(OptionTable):
     """Links to the other nodes of a cluster, over which messages reach queues and consumers there. May be repeated."""
 
     name: NodeName = option(..., "Name of the connection, the same on all nodes and distinct within the file.")
@@ -136,7 +136,7 @@ def address_items(address: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return included, tuple(item for item in excluded if item)
 
 
-def faults(tables: Mapping[str, Rows], unknown: object) -> Iterator[ConfigFault]:
+def faults(tables: Mapping[str, TableRows], unknown: object) -> Iterator[ConfigFault]:
     """What is wrong between the options of these tables, in a file as TOML has it."""
     rows = tables[HEAD]
     yield from names_twice(HEAD, rows, unknown)
@@ -153,7 +153,7 @@ def faults(tables: Mapping[str, Rows], unknown: object) -> Iterator[ConfigFault]
 
 
 def _first_nodes(
-    path: str, row: Mapping[str, Any], tables: Mapping[str, Rows], unknown: object
+    path: str, row: Mapping[str, Any], tables: Mapping[str, TableRows], unknown: object
 ) -> Iterator[ConfigFault]:
     group, static = row.get("discovery-group-ref"), row.get("static-connectors")
     if bool(group) == bool(static):

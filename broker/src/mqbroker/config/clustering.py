@@ -16,7 +16,7 @@ from pydantic_core import PydanticCustomError
 
 from mqbroker.base.errors import ConfigFault
 from mqbroker.config import cluster_connections, group_kinds, grouping, patterns
-from mqbroker.config.declaring import NodeName, OptionalPath, Table, option, toml_name
+from mqbroker.config.declaring import NodeName, OptionalPath, OptionTable, option, toml_name
 from mqbroker.config.repeated import missing, names_twice, rows_of
 from mqbroker.config.slices import BroadcastGroupOptions, BrokerOptions, ConnectorOptions, DiscoveryGroupOptions
 from mqbroker.config.variables import LOOPBACK
@@ -69,19 +69,19 @@ MulticastAddress = Annotated[str, AfterValidator(_multicast_address)]
 OptionalIpv4 = Annotated[str, AfterValidator(_optional_ipv4)]
 Peers = Annotated[list[Annotated[str, Field(pattern=patterns.PLACE)]], Field(max_length=64)]
 DnsNames = Annotated[list[Annotated[str, Field(pattern=patterns.DNS_NAME)]], Field(max_length=64)]
-Host = Annotated[str, Field(pattern=patterns.HOST), AfterValidator(_reachable)]
+HostName = Annotated[str, Field(pattern=patterns.HOST), AfterValidator(_reachable)]
 
 
-class ConnectorTable(Table):
+class ConnectorTable(OptionTable):
     """How a node is reached: this one, or for static-connectors another. May be repeated; others name them."""
 
     name: NodeName = option(..., "Name of the connector, distinct within the file.")
-    host: Host = option(..., "IP address or name by which other nodes reach the host.")
+    host: HostName = option(..., "IP address or name by which other nodes reach the host.")
     port: int = option(..., "TCP port of the listener that the connector leads to.", ge=1, le=65535)
     tls_enabled: bool = option(False, "Whether that listener has TLS; others are told so.")
 
 
-class BroadcastGroupTable(Table):
+class BroadcastGroupTable(OptionTable):
     """Where this node announces itself. The table may be repeated."""
 
     name: NodeName = option(..., "Name of the group, distinct within the file.")
@@ -118,7 +118,7 @@ class BroadcastGroupTable(Table):
     )
 
 
-class DiscoveryGroupTable(Table):
+class DiscoveryGroupTable(OptionTable):
     """Where this node looks for others. The table may be repeated."""
 
     name: NodeName = option(..., "Name of the group, distinct within the file.")

@@ -20,7 +20,7 @@ SWITCHES = frozenset({"listeners.tls-certificate-file"})
 SAME_ROWS = 16  # of a piece, where they are looked at and no others
 
 
-class Verdict(enum.Enum):
+class OptionsVerdict(enum.Enum):
     """What makes the new file hold, weakest first."""
 
     NONE = "none"
@@ -29,28 +29,28 @@ class Verdict(enum.Enum):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Change:
+class OptionChange:
     """One option that differs. `old` or `new` is None where the whole table is missing on that side."""
 
     path: str
     old: Any
     new: Any
-    needs: Verdict
+    needs: OptionsVerdict
 
     @property
     def why(self) -> str:
         """One sentence for a plan."""
-        if self.needs is Verdict.RELOAD:
+        if self.needs is OptionsVerdict.RELOAD:
             return "a running broker takes it on reload"
         return "it is read at start only"
 
 
-def changes(old: BrokerOptions, new: BrokerOptions) -> list[Change]:
+def changes(old: BrokerOptions, new: BrokerOptions) -> list[OptionChange]:
     """Every option that differs, in the order of declaration."""
     return [one for piece in pieces(old, new) for one in piece]
 
 
-def pieces(old: BrokerOptions, new: BrokerOptions) -> Iterator[list[Change]]:
+def pieces(old: BrokerOptions, new: BrokerOptions) -> Iterator[list[OptionChange]]:
     """The same piece by piece: a table, or a row of those of which there may be very many."""
     reloadable = {entry.path for entry in catalogue.entries() if entry.reload}
     for table in catalogue.tables():
@@ -68,27 +68,27 @@ def pieces(old: BrokerOptions, new: BrokerOptions) -> Iterator[list[Change]]:
         yield from rows
 
 
-def restarts(old: BrokerOptions, new: BrokerOptions) -> list[Change]:
+def restarts(old: BrokerOptions, new: BrokerOptions) -> list[OptionChange]:
     """Those that need one. None is of an address that the file declares, of which there may be ten thousand."""
     like = dataclasses.replace(old, addresses=new.addresses)
-    return [one for one in changes(like, new) if one.needs is Verdict.RESTART]
+    return [one for one in changes(like, new) if one.needs is OptionsVerdict.RESTART]
 
 
-def _kept_permissions(found: list[Change], new: BrokerOptions) -> list[Change]:
+def _kept_permissions(found: list[OptionChange], new: BrokerOptions) -> list[OptionChange]:
     """The last security settings do not go by a reload (`refusals`)."""
     if new.security_settings:
         return found
     return [
-        dataclasses.replace(one, needs=Verdict.RESTART) if one.path.startswith("security-settings.") else one
+        dataclasses.replace(one, needs=OptionsVerdict.RESTART) if one.path.startswith("security-settings.") else one
         for one in found
     ]
 
 
-def _kept_diverts(found: list[Change], old: BrokerOptions, new: BrokerOptions) -> list[Change]:
+def _kept_diverts(found: list[OptionChange], old: BrokerOptions, new: BrokerOptions) -> list[OptionChange]:
     """Diverts that are gone from the file and stay all the same: a restart alone ends them."""
     kept = {f"diverts.{one.name}" for one in old.diverts if not ends(one, new)}
     return [
-        dataclasses.replace(one, needs=Verdict.RESTART) if one.new is None and one.path in kept else one
+        dataclasses.replace(one, needs=OptionsVerdict.RESTART) if one.new is None and one.path in kept else one
         for one in found
     ]  # fmt: skip
 
@@ -119,7 +119,7 @@ def ends(divert: DivertOptions, new: BrokerOptions) -> bool:
     return bool(matching.setting_at(new.address_settings, divert.address, "config_delete_diverts") == "FORCE")
 
 
-def taken(started: BrokerOptions, before: BrokerOptions, after: BrokerOptions) -> list[Change]:
+def taken(started: BrokerOptions, before: BrokerOptions, after: BrokerOptions) -> list[OptionChange]:
     """What the reload of `after` changes in a process that has read `before` last and began with `started`.
 
     What waits for a restart is not among it: it has not come into force and cannot change.
@@ -127,7 +127,7 @@ def taken(started: BrokerOptions, before: BrokerOptions, after: BrokerOptions) -
     return [one for piece in taken_pieces(started, before, after) for one in piece]
 
 
-def taken_pieces(started: BrokerOptions, before: BrokerOptions, after: BrokerOptions) -> Iterator[list[Change]]:
+def taken_pieces(started: BrokerOptions, before: BrokerOptions, after: BrokerOptions) -> Iterator[list[OptionChange]]:
     """The same piece by piece."""
     names = {listener.name for listener in started.listeners}
 
@@ -138,16 +138,16 @@ def taken_pieces(started: BrokerOptions, before: BrokerOptions, after: BrokerOpt
     first, last = of_process(before), of_process(after)
     waiting = {one.path for other in (first, last) for one in restarts(started, other)}
     for piece in pieces(first, last):
-        yield [one for one in piece if one.needs is Verdict.RELOAD and one.path not in waiting]
+        yield [one for one in piece if one.needs is OptionsVerdict.RELOAD and one.path not in waiting]
 
 
-def due(started: BrokerOptions, before: BrokerOptions, after: BrokerOptions) -> list[Change]:
+def due(started: BrokerOptions, before: BrokerOptions, after: BrokerOptions) -> list[OptionChange]:
     """What has to be done for `after` to hold in a process that began with `started` and has taken `before` last.
 
     What waits for a restart is as the process was started, whatever it has taken since.
     """
-    fixed = [one for one in changes(started, after) if one.needs is Verdict.RESTART]
-    waiting = {one.path for one in (*fixed, *changes(started, before)) if one.needs is Verdict.RESTART}
+    fixed = [one for one in changes(started, after) if one.needs is OptionsVerdict.RESTART]
+    waiting = {one.path for one in (*fixed, *changes(started, before)) if one.needs is OptionsVerdict.RESTART}
     return fixed + [one for one in changes(before, after) if one.path not in waiting]
 
 
@@ -164,11 +164,11 @@ def in_force(started: AddressSettingsOptions, new: AddressSettingsOptions) -> Ad
     return AddressSettingsOptions(new.built_in, tuple(AddressMatch(match, said) for match, said in values.items()))
 
 
-def verdict(found: list[Change]) -> Verdict:
+def verdict(found: list[OptionChange]) -> OptionsVerdict:
     """The strongest need among the changes."""
-    if any(change.needs is Verdict.RESTART for change in found):
-        return Verdict.RESTART
-    return Verdict.RELOAD if found else Verdict.NONE
+    if any(change.needs is OptionsVerdict.RESTART for change in found):
+        return OptionsVerdict.RESTART
+    return OptionsVerdict.RELOAD if found else OptionsVerdict.NONE
 
 
 def _rows(held: Any) -> tuple[Any, ...]:
@@ -179,7 +179,9 @@ def _values(row: Any) -> dict[str, Any]:
     return dict(row.values) if isinstance(row, AddressMatch) else dataclasses.asdict(row)
 
 
-def _fields(place: str, table: str, pair: tuple[dict[str, Any], dict[str, Any]], reloadable: set[str]) -> list[Change]:
+def _fields(
+    place: str, table: str, pair: tuple[dict[str, Any], dict[str, Any]], reloadable: set[str]
+) -> list[OptionChange]:
     before, after = pair
     found = []
     for name in {**before, **after}:
@@ -189,24 +191,26 @@ def _fields(place: str, table: str, pair: tuple[dict[str, Any], dict[str, Any]],
         path = f"{toml_name(table)}.{toml_name(name)}"
         # TLS itself does not come or go on reload: the address that the listener is bound to was chosen with it.
         is_switch = path in SWITCHES and not (old and new)
-        needs = Verdict.RELOAD if path in reloadable and not is_switch else Verdict.RESTART
-        found.append(Change(f"{place}.{toml_name(name)}", old, new, needs))
+        needs = OptionsVerdict.RELOAD if path in reloadable and not is_switch else OptionsVerdict.RESTART
+        found.append(OptionChange(f"{place}.{toml_name(name)}", old, new, needs))
     return found
 
 
-def _repeated(table: str, old: tuple[Any, ...], new: tuple[Any, ...], reloadable: set[str]) -> Iterator[list[Change]]:
+def _repeated(
+    table: str, old: tuple[Any, ...], new: tuple[Any, ...], reloadable: set[str]
+) -> Iterator[list[OptionChange]]:
     """Row by row."""
     key = catalogue.REPEATED_TABLES[table]
     head = toml_name(table)
     before = {getattr(item, key): item for item in old}
     after = {getattr(item, key): item for item in new}
-    whole = Verdict.RELOAD if f"{head}.{key}" in reloadable else Verdict.RESTART
+    whole = OptionsVerdict.RELOAD if f"{head}.{key}" in reloadable else OptionsVerdict.RESTART
     same_count = 0
     for name, item in before.items():
         if name not in after:
             place = f"{head}.{name}"
-            rest = _not_reloadable(place, head, item, reloadable) if whole is Verdict.RELOAD else []
-            yield [Change(place, name, None, whole), *rest]
+            rest = _not_reloadable(place, head, item, reloadable) if whole is OptionsVerdict.RELOAD else []
+            yield [OptionChange(place, name, None, whole), *rest]
         elif item != after[name]:  # there may be ten thousand, of which none is another one
             yield _fields(f"{head}.{name}", table, (_values(item), _values(after[name])), reloadable)
         else:
@@ -216,14 +220,14 @@ def _repeated(table: str, old: tuple[Any, ...], new: tuple[Any, ...], reloadable
     for name, item in after.items():
         if name not in before:
             place = f"{head}.{name}"
-            rest = _not_reloadable(place, head, item, reloadable) if whole is Verdict.RELOAD else []
+            rest = _not_reloadable(place, head, item, reloadable) if whole is OptionsVerdict.RELOAD else []
             added = [dataclasses.replace(one, old=None, new=one.old) for one in rest] if rest else rest
-            yield [Change(place, None, name, whole), *added]
+            yield [OptionChange(place, None, name, whole), *added]
 
 
-def _not_reloadable(place: str, head: str, row: Any, reloadable: set[str]) -> list[Change]:
+def _not_reloadable(place: str, head: str, row: Any, reloadable: set[str]) -> list[OptionChange]:
     """What goes with a table that a reload takes away, and needs a restart all the same."""
     said = row.values if isinstance(row, AddressMatch) else row.__slots__
     names = [name for name in said if f"{head}.{toml_name(name)}" not in reloadable]
     values = _values(row) if names else {}
-    return [Change(f"{place}.{toml_name(name)}", values[name], None, Verdict.RESTART) for name in names]
+    return [OptionChange(f"{place}.{toml_name(name)}", values[name], None, OptionsVerdict.RESTART) for name in names]

@@ -80,8 +80,8 @@ IpAddress = Annotated[str, AfterValidator(_ip_address)]
 IpNetwork = Annotated[str, AfterValidator(_ip_network)]
 RoleName = Annotated[str, Field(pattern=patterns.ROLE)]
 Roles = Annotated[list[RoleName], Field(max_length=1000)]
-Places = Annotated[list[Annotated[str, Field(pattern=patterns.PLACE)]], Field(max_length=64)]
-Prefixes = Annotated[
+PlaceList = Annotated[list[Annotated[str, Field(pattern=patterns.PLACE)]], Field(max_length=64)]
+PrefixList = Annotated[
     list[Annotated[str, Field(pattern=patterns.PREFIX)]],
     Field(max_length=16),
     AfterValidator(distinct),
@@ -91,7 +91,7 @@ Prefixes = Annotated[
     ),
 ]
 OptionalPlace = Annotated[str, Field(pattern=patterns.OPTIONAL_PLACE)]
-SaslMechanisms = Annotated[list[SaslMechanism], Field(min_length=1), AfterValidator(distinct)]
+SaslMechanismList = Annotated[list[SaslMechanism], Field(min_length=1), AfterValidator(distinct)]
 
 
 def option(default: Any, sentence: str, *, unit: str = "", reload: bool = False, **bounds: Any) -> Any:
@@ -99,7 +99,7 @@ def option(default: Any, sentence: str, *, unit: str = "", reload: bool = False,
     return Field(default, description=sentence, json_schema_extra={"unit": unit, "reload": reload}, **bounds)
 
 
-class Table(BaseModel):
+class OptionTable(BaseModel):
     """What all tables share: hyphens in TOML, no unknown keys, no silent conversions."""
 
     model_config = ConfigDict(alias_generator=toml_name, extra="forbid", strict=True, frozen=True)

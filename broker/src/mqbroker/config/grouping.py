@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field
 
 from mqbroker.base.errors import ConfigFault
-from mqbroker.config.declaring import NodeName, Table, option
+from mqbroker.config.declaring import NodeName, OptionTable, option
 from mqbroker.config.slices import BrokerOptions
 
 HEAD: Final = "grouping-handler"
@@ -19,7 +19,7 @@ LOCAL, REMOTE = "LOCAL", "REMOTE"
 PERIOD_MS_MAX: Final = 86_400_000
 
 
-class GroupingHandlerTable(Table):
+class GroupingHandlerTable(OptionTable):
     """Keeps each group of messages at one node of the cluster. One node is LOCAL and decides, all others are REMOTE."""
 
     name: NodeName = option("grouping", "Name of the handler, for people.")

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from mqbroker.base.errors import ConfigFault
 from mqbroker.config import catalogue, clustering, faults, grouping, release_variables, routing, suggest
 from mqbroker.config.as_written import broker_faults
-from mqbroker.config.declaring import Table, toml_name, yaml_name
+from mqbroker.config.declaring import OptionTable, toml_name, yaml_name
 from mqbroker.config.faults import merged
 from mqbroker.config.group_kinds import HAVE_LOCAL_ADDRESS
 from mqbroker.config.hosts import second_names
@@ -364,7 +364,7 @@ def _together_faults(path: str, row: Mapping[str, Any]) -> list[ConfigFault]:
     ]
 
 
-def _row_faults(path: str, model: type[Table], row: Mapping[str, Any]) -> list[ConfigFault]:
+def _row_faults(path: str, model: type[OptionTable], row: Mapping[str, Any]) -> list[ConfigFault]:
     """Faults of a table that is written with underscores."""
     found = [ConfigFault(f"{path}.{name}", f"is written {yaml_name(name)} here") for name in row if "-" in name]
     try:

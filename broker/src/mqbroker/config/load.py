@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from mqbroker.base.errors import ConfigFault
 from mqbroker.config import clustering, faults, routing, whole
 from mqbroker.config.address_options import AddressTable, DivertTable
-from mqbroker.config.declaring import SOCKET_PATH_BYTES_MAX, Table
+from mqbroker.config.declaring import SOCKET_PATH_BYTES_MAX, OptionTable
 from mqbroker.config.matching import DELIMITER, same_for_all
 from mqbroker.config.monitoring import MetricTable
 from mqbroker.config.options import BrokerFile, LimitTable, ListenerTable, to_slices
@@ -24,7 +24,7 @@ from mqbroker.config.slices import BrokerOptions, NodeOptions
 
 TEXT_CHARACTERS_MAX = 1024 * 1024
 
-AnyTable = TypeVar("AnyTable", bound=Table)
+AnyTable = TypeVar("AnyTable", bound=OptionTable)
 
 
 def parse(text: str) -> BrokerOptions | list[ConfigFault]:

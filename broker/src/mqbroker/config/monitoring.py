@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from mqbroker.config.declaring import IpAddress, Table, option
+from mqbroker.config.declaring import IpAddress, OptionTable, option
 
 
-class MetricTable(Table):
+class MetricTable(OptionTable):
     """Metrics and health over HTTP. They show names and numbers, never messages; whoever reaches the port is served."""
 
     local_bind_address: IpAddress = option(

@@ -23,10 +23,10 @@ from mqbroker.config.declaring import (
     NodeName,
     OptionalPath,
     OptionalPlace,
-    Places,
-    Prefixes,
-    SaslMechanisms,
-    Table,
+    OptionTable,
+    PlaceList,
+    PrefixList,
+    SaslMechanismList,
     option,
 )
 from mqbroker.config.grouping import GroupingHandlerTable
@@ -49,7 +49,7 @@ from mqbroker.config.slices import (
 )
 
 
-class NodeTable(Table):
+class NodeTable(OptionTable):
     """The process itself: its name and its places in the file system."""
 
     name: NodeName = option("default", "Name of this node in logs, in status output and as its AMQP container id.")
@@ -78,7 +78,7 @@ class NodeTable(Table):
     log_format: Literal["text", "json"] = option("text", "Form of the log lines on standard error.", reload=True)
 
 
-class ListenerTable(Table):
+class ListenerTable(OptionTable):
     """A socket that the broker accepts connections on. The table may be repeated."""
 
     name: NodeName = option(..., "Name of the listener in logs and errors, distinct within the file.")
@@ -114,7 +114,7 @@ class ListenerTable(Table):
     tls_handshake_timeout_ms: int = option(
         5_000, "Time that a peer has for its TLS handshake.", unit="ms", reload=True, ge=100, le=600_000
     )
-    sasl_mechanisms: SaslMechanisms = option(
+    sasl_mechanisms: SaslMechanismList = option(
         ["SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"],
         "SASL mechanisms that are offered; ANONYMOUS lets everybody in without a password, EXTERNAL whom a verified "
         "client certificate names.",
@@ -122,7 +122,7 @@ class ListenerTable(Table):
     anonymous_role: Annotated[str, Field(pattern=patterns.OPTIONAL_ROLE)] = option(
         "", "Role of those who log in by ANONYMOUS, for the permissions of security settings; empty means none."
     )
-    failover_server_list: Places = option(
+    failover_server_list: PlaceList = option(
         [],
         "Other brokers, each as `host:port`, that clients are told of for the case that this one is gone; empty: "
         "members of the cluster that have client-connector-ref.",
@@ -133,10 +133,10 @@ class ListenerTable(Table):
     router: routing.OptionalName = option(
         "", "Name of the connection router that says which broker the clients of this listener are sent to."
     )
-    anycast_prefix: Prefixes = option(
+    anycast_prefix: PrefixList = option(
         [], "Beginnings of names that ask for a queue, as `queue://` does; or one text, with commas between several."
     )
-    multicast_prefix: Prefixes = option(
+    multicast_prefix: PrefixList = option(
         [], "Beginnings of names that ask for a topic, as `topic://` does; or one text, with commas between several."
     )
     link_stealing: Literal["none", "durable", "all"] = option(
@@ -172,7 +172,7 @@ class ListenerTable(Table):
     backlog: int = option(1024, "Connections that may wait in the kernel to be accepted.", ge=1, le=65535)
 
 
-class JournalTable(Table):
+class JournalTable(OptionTable):
     """Durable storage on this host's disk."""
 
     journal_file_size_bytes: int = option(
@@ -220,7 +220,7 @@ class JournalTable(Table):
     )
 
 
-class LimitTable(Table):
+class LimitTable(OptionTable):
     """Bounds of memory and of counts."""
 
     global_max_size_bytes: int = option(
@@ -318,7 +318,7 @@ class LimitTable(Table):
     )
 
 
-class BrokerFile(Table):
+class BrokerFile(OptionTable):
     """A whole `broker.toml`."""
 
     node: NodeTable = Field(default_factory=NodeTable)

@@ -7,7 +7,7 @@ from inspect import cleandoc
 from typing import Any
 
 from mqbroker.config import catalogue
-from mqbroker.config.catalogue import Entry
+from mqbroker.config.catalogue import OptionEntry
 from mqbroker.config.declaring import toml_name
 from mqbroker.config.options import BrokerFile
 
@@ -49,7 +49,7 @@ def schema() -> dict[str, Any]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **made, "title": "broker.toml"}
 
 
-def bounds(entry: Entry) -> str:
+def bounds(entry: OptionEntry) -> str:
     """Choices or the range that an option allows, in words."""
     if entry.choices:
         return " \\| ".join(f"`{choice}`" for choice in entry.choices)
@@ -58,7 +58,7 @@ def bounds(entry: Entry) -> str:
     return f"{entry.minimum} to {entry.maximum}"
 
 
-def _row(entry: Entry) -> str:
+def _row(entry: OptionEntry) -> str:
     unit = f", {entry.unit}" if entry.unit else ""
     default = "required" if entry.required else "none" if entry.default is None else f"`{json.dumps(entry.default)}`"
     change = "reload" if entry.reload else "restart"

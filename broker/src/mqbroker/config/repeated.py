@@ -7,16 +7,16 @@ from typing import Any
 
 from mqbroker.base.errors import ConfigFault
 
-Rows = Sequence[tuple[int, Mapping[str, Any]]]
+TableRows = Sequence[tuple[int, Mapping[str, Any]]]
 
 
-def rows_of(tables: object) -> Rows:
+def rows_of(tables: object) -> TableRows:
     """Those that are tables, each with its number."""
     found = enumerate(tables if isinstance(tables, list) else [])
     return [(number, item) for number, item in found if isinstance(item, dict)]
 
 
-def names_twice(head: str, rows: Rows, unknown: object) -> Iterator[ConfigFault]:
+def names_twice(head: str, rows: TableRows, unknown: object) -> Iterator[ConfigFault]:
     """Faults of names that two tables have. Nothing is said of the value `unknown`."""
     seen: dict[str, int] = {}
     for number, row in rows:
@@ -29,7 +29,7 @@ def names_twice(head: str, rows: Rows, unknown: object) -> Iterator[ConfigFault]
         seen.setdefault(name, number)
 
 
-def missing(path: str, kind: str, wanted: object, rows: Rows, unknown: object) -> Iterator[ConfigFault]:
+def missing(path: str, kind: str, wanted: object, rows: TableRows, unknown: object) -> Iterator[ConfigFault]:
     """The fault of a reference to a table `kind` that is not there."""
     names = [row.get("name") for _, row in rows]
     if isinstance(wanted, str) and wanted not in names and unknown not in (wanted, *names):

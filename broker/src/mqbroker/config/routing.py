@@ -13,7 +13,7 @@ from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
 from mqbroker.base.errors import ConfigFault
-from mqbroker.config.declaring import NodeName, Table, option
+from mqbroker.config.declaring import NodeName, OptionTable, option
 from mqbroker.config.slices import ConnectionRouterOptions
 
 HEAD: Final = "connection-routers"
@@ -41,23 +41,23 @@ def _pattern(value: str) -> str:
     return value
 
 
-Pattern = Annotated[str, Field(max_length=1000), AfterValidator(_pattern)]
+RegularExpression = Annotated[str, Field(max_length=1000), AfterValidator(_pattern)]
 OptionalName = Annotated[str, Field(pattern=r"^([A-Za-z0-9][A-Za-z0-9._-]{0,62})?$")]
-Names = Annotated[list[NodeName], Field(max_length=64)]
+NodeNames = Annotated[list[NodeName], Field(max_length=64)]
 
 
-class ConnectionRouterTable(Table):
+class ConnectionRouterTable(OptionTable):
     """Which broker clients are sent to when they connect. The table may be repeated; listeners name one."""
 
     name: NodeName = option(..., "Name of the router, distinct within the file.")
     key_type: KeyType = option("SOURCE_IP", "What of a connection is its key, by which its broker is chosen.")
-    key_filter: Pattern = option(
+    key_filter: RegularExpression = option(
         "", "Regular expression: what it finds in the key first is the key; empty takes the key as it is."
     )
-    local_target_filter: Pattern = option(
+    local_target_filter: RegularExpression = option(
         "", "Regular expression: connections whose whole key matches it stay here; empty: none."
     )
-    static_connectors: Names = option([], "Names of connectors that lead to the brokers that are chosen among.")
+    static_connectors: NodeNames = option([], "Names of connectors that lead to the brokers that are chosen among.")
     discovery_group_ref: OptionalName = option(
         "", "Name of the discovery group whose brokers are chosen among, in place of static-connectors."
     )

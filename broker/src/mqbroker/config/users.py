@@ -46,7 +46,7 @@ class Keys:
 
 
 @dataclass(frozen=True, slots=True)
-class Verifier:
+class UserVerifier:
     """What is kept of one user. `sha512` is None where an older release set the password."""
 
     salt: bytes = field(repr=False)
@@ -85,23 +85,23 @@ def _keys(hash_name: str, password: str, salt: bytes, iterations: int) -> Keys:
     return Keys(hashlib.new(hash_name, client_key).digest(), hmac.digest(salted, b"Server Key", hash_name))
 
 
-def make_verifier(password: str, salt: bytes, roles: tuple[str, ...], iterations: int = ITERATIONS) -> Verifier:
+def make_verifier(password: str, salt: bytes, roles: tuple[str, ...], iterations: int = ITERATIONS) -> UserVerifier:
     """A verifier for `password`; `salt` must be random. Raises ConfigFault."""
     if not ITERATIONS <= iterations <= ITERATIONS_MAX:
         raise ConfigFault("iterations", f"must be {ITERATIONS} to {ITERATIONS_MAX}, is {iterations}")
     keys = _keys(HASH_NAME, password, salt, iterations)
     sha512 = _keys("sha512", password, salt, iterations)
-    return Verifier(salt, iterations, keys.stored_key, keys.server_key, check_roles(roles), sha512)
+    return UserVerifier(salt, iterations, keys.stored_key, keys.server_key, check_roles(roles), sha512)
 
 
-def completed(verifier: Verifier, password: str) -> Verifier:
+def completed(verifier: UserVerifier, password: str) -> UserVerifier:
     """With keys for every hash; the very same where it has them. `password` must be the one that matches."""
     if verifier.sha512 is not None:
         return verifier
     return replace(verifier, sha512=_keys("sha512", password, verifier.salt, verifier.iterations))
 
 
-def password_matches(verifier: Verifier, password: str) -> bool:
+def password_matches(verifier: UserVerifier, password: str) -> bool:
     """Whether this is the password, in constant time for one number of iterations, which is what it costs."""
     try:
         keys = _keys(HASH_NAME, password, verifier.salt, verifier.iterations)
@@ -122,13 +122,13 @@ def check_roles(roles: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(sorted(set(roles)))
 
 
-def users_to_text(users: Mapping[str, Verifier]) -> str:
+def users_to_text(users: Mapping[str, UserVerifier]) -> str:
     """Content of `users.json`."""
     rows = {name: _verifier_to_json(users[name]) for name in sorted(users)}
     return json.dumps({"format": FORMAT, "users": rows}, indent=2, ensure_ascii=False) + "\n"
 
 
-def users_from_text(text: str) -> dict[str, Verifier]:
+def users_from_text(text: str) -> dict[str, UserVerifier]:
     """Users of a `users.json`. Raises ConfigFault at its first fault: nobody edits this file by hand."""
     try:
         raw = json.loads(text)
@@ -142,7 +142,7 @@ def users_from_text(text: str) -> dict[str, Verifier]:
     return {user_name(name): _verifier_from_json(f"users.{name}", row) for name, row in rows.items()}
 
 
-def _verifier_to_json(verifier: Verifier) -> dict[str, Any]:
+def _verifier_to_json(verifier: UserVerifier) -> dict[str, Any]:
     row = {
         "mechanism": "SCRAM-SHA-256",
         "salt": base64.b64encode(verifier.salt).decode(),
@@ -157,7 +157,7 @@ def _keys_to_json(keys: Keys) -> dict[str, str]:
     return {name: base64.b64encode(getattr(keys, name)).decode() for name in ("stored_key", "server_key")}
 
 
-def _verifier_from_json(path: str, row: object) -> Verifier:
+def _verifier_from_json(path: str, row: object) -> UserVerifier:
     if not isinstance(row, dict) or row.get("mechanism") != "SCRAM-SHA-256":
         raise ConfigFault(path, "has no SCRAM-SHA-256 verifier; set the user's password again")
     iterations, roles = row.get("iterations"), row.get("roles")
@@ -170,7 +170,7 @@ def _verifier_from_json(path: str, row: object) -> Verifier:
         raise ConfigFault(path, "has a salt that is too short; set the user's password again")
     keys = _keys_from_json(path, row, HASH_NAME)
     sha512 = _keys_from_json(f"{path}.sha512", row["sha512"], "sha512") if "sha512" in row else None
-    return Verifier(salt, iterations, keys.stored_key, keys.server_key, check_roles(tuple(roles)), sha512)
+    return UserVerifier(salt, iterations, keys.stored_key, keys.server_key, check_roles(tuple(roles)), sha512)
 
 
 def _keys_from_json(path: str, row: object, hash_name: str) -> Keys:

@@ -58,7 +58,7 @@ class Instance(Variables):
     )
 
 
-class User(Variables):
+class InventoryUser(Variables):
     """One user of the cluster."""
 
     name: str = _declared(..., "Name of the user.", min_length=1)
@@ -121,7 +121,7 @@ class HostVariables(Variables):
         min_length=SECRET_CHARACTERS_MIN,
         repr=False,
     )
-    mq_users: list[User] = _declared(
+    mq_users: list[InventoryUser] = _declared(
         [],
         "Users that may log in. Others that a host has are removed; where this is not set at all, they stay.",
         max_length=10_000,

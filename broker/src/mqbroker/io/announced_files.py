@@ -15,7 +15,7 @@ from pathlib import Path
 from mqbroker.cluster.discovery.entries import ENTRIES_MAX
 from mqbroker.cluster.discovery.note import NAME, NOTE_BYTES_MAX, file_name, to_datagram, to_note
 from mqbroker.config.slices import BroadcastGroupOptions, DiscoveryGroupOptions
-from mqbroker.io.broadcast_endpoints import Listener, PollingEar, Unreachable
+from mqbroker.io.broadcast_endpoints import EndpointUnreachable, Listener, PollingEar
 from mqbroker.io.worker import Worker
 
 FILES_MAX = ENTRIES_MAX + 1  # of one directory, our own included
@@ -39,7 +39,7 @@ class FileMouth:
         try:
             await self._worker.run(lambda: _put(file, to_note(data)))
         except OSError as error:
-            raise Unreachable(_why(error, file, "written")) from None
+            raise EndpointUnreachable(_why(error, file, "written")) from None
 
     def close(self) -> None:
         """Our file goes: who stops in order need not be waited for."""
@@ -65,7 +65,7 @@ class FileEar(PollingEar):
         try:
             found = await self._worker.run(lambda: _contents(self._directory))
         except OSError as error:
-            raise Unreachable(_why(error, self._directory, "read")) from None
+            raise EndpointUnreachable(_why(error, self._directory, "read")) from None
         seen, self._seen = self._seen, found
         for name, content in found.items():
             if seen is not None and seen.get(name) != content:

@@ -11,7 +11,7 @@ from collections.abc import Coroutine
 from typing import Any, Protocol
 
 
-class Unreachable(Exception):
+class EndpointUnreachable(Exception):
     """It cannot be sent to or listened at now; the text says why and what to do."""
 
 
@@ -85,7 +85,7 @@ class PollingEar(ABC):
             why = ""
             try:
                 await self.look(listener)
-            except Unreachable as fault:
+            except EndpointUnreachable as fault:
                 why = str(fault)
             if bool(why) != is_failing:
                 is_failing = bool(why)

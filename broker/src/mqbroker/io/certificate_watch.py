@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 
 from mqbroker.admin.certificates import Warnings
 from mqbroker.io.log import Log
-from mqbroker.node.values.inputs import CertificatesInUse, Ending, Input
+from mqbroker.node.values.inputs import CertificateExpiry, CertificatesInUse, Input
 
 # More often than it is told, so that a host that slept, or whose clock was set, does not lose a day.
 LOOK_PERIOD_S = 3600.0
@@ -22,7 +22,9 @@ LOOK_PERIOD_S = 3600.0
 class CertificateWatch:
     """See the module's docstring. `endings`: of what is in use now."""
 
-    def __init__(self, endings: Callable[[], Iterable[Ending]], post: Callable[[Input], None], log: Log) -> None:
+    def __init__(
+        self, endings: Callable[[], Iterable[CertificateExpiry]], post: Callable[[Input], None], log: Log
+    ) -> None:
         self._endings = endings
         self._post = post
         self._log = log

@@ -18,8 +18,8 @@ from mqbroker.base.errors import Bug
 from mqbroker.io.loop import NodeLoop
 from mqbroker.io.tls import certificate_of, server_name_of
 from mqbroker.io.writes import IOV_MAX
-from mqbroker.node.values.effects import Close, PauseReading, Send
-from mqbroker.node.values.inputs import Accepted, Closed, Connected, WriteBlocked
+from mqbroker.node.values.effects import CloseConnection, PauseReading, Send
+from mqbroker.node.values.inputs import Closed, Connected, ConnectionAccepted, WriteBlocked
 
 ENTROPY_BYTES: Final = 32
 # WriteBlocked marks. Above: one full run of 1 KiB messages fits, so a consumer that keeps up is never seen as blocked.
@@ -34,7 +34,7 @@ _writev: Final = os.writev
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class ListenerOrigin:
     """Where an accepted connection came in."""
 
     listener: str
@@ -42,13 +42,15 @@ class Origin:
     is_loopback: bool
 
 
-class Connection(asyncio.Protocol):
+class TcpConnection(asyncio.Protocol):
     """One TCP connection. `origin` is None for one that we opened."""
 
     __slots__ = ("_discarded_bytes", "_fd", "_is_ending", "_is_held", "_is_paused", "_linger", "_node", "_on_lost",
                  "_origin", "_transport", "_why", "id", "is_announced")  # fmt: skip
 
-    def __init__(self, conn: int, node: NodeLoop, origin: Origin | None, on_lost: Callable[[int], None]) -> None:
+    def __init__(
+        self, conn: int, node: NodeLoop, origin: ListenerOrigin | None, on_lost: Callable[[int], None]
+    ) -> None:
         self.id = conn
         self._node = node
         self._origin = origin
@@ -80,7 +82,7 @@ class Connection(asyncio.Protocol):
         else:
             certificate = None if tls is None else certificate_of(tls)
             self._node.post(
-                Accepted(
+                ConnectionAccepted(
                     self.id,
                     origin.listener,
                     origin.peer,
@@ -189,33 +191,33 @@ class Connections:
     def __init__(self, node: NodeLoop) -> None:
         self._node = node
         self._next_id = 1
-        self._connections: dict[int, Connection] = {}
+        self._connections: dict[int, TcpConnection] = {}
 
     def __len__(self) -> int:
         return len(self._connections)
 
-    def accepted(self, origin: Origin, on_lost: Callable[[], None]) -> Connection:
+    def accepted(self, origin: ListenerOrigin, on_lost: Callable[[], None]) -> TcpConnection:
         """A connection with the next id. It is in the table from now on, and announced when its transport stands."""
         conn = self._next_id
         self._next_id += 1
         return self._enter(conn, origin, on_lost)
 
-    def outgoing(self, conn: int) -> Connection:
+    def outgoing(self, conn: int) -> TcpConnection:
         """The core chose `conn`: below zero, so that it never meets an id of an accepted connection."""
         if conn >= 0 or conn in self._connections:
             raise Bug(f"Connect: {conn} is not a free id below zero")
         return self._enter(conn, None, lambda: None)
 
-    def _enter(self, conn: int, origin: Origin | None, on_lost: Callable[[], None]) -> Connection:
+    def _enter(self, conn: int, origin: ListenerOrigin | None, on_lost: Callable[[], None]) -> TcpConnection:
         def lost(conn: int) -> None:
             self._connections.pop(conn, None)
             on_lost()
 
-        connection = Connection(conn, self._node, origin, lost)
+        connection = TcpConnection(conn, self._node, origin, lost)
         self._connections[conn] = connection
         return connection
 
-    def forget(self, connection: Connection) -> None:
+    def forget(self, connection: TcpConnection) -> None:
         """Its transport never stood, so no `connection_lost` will come."""
         self._connections.pop(connection.id, None)
 
@@ -226,7 +228,7 @@ class Connections:
         if connection is not None:
             connection.send(effect.chunks)
 
-    def close(self, effect: Close) -> None:
+    def close(self, effect: CloseConnection) -> None:
         connection = self._connections.get(effect.conn)
         if connection is not None:
             connection.close(effect.linger_ms)

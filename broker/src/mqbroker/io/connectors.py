@@ -15,9 +15,9 @@ from typing import Final
 from mqbroker.base.errors import ConfigFault
 from mqbroker.config.slices import ListenerOptions
 from mqbroker.io import tls
-from mqbroker.io.connections import Connection, Connections, without_delay
+from mqbroker.io.connections import Connections, TcpConnection, without_delay
 from mqbroker.io.loop import NodeLoop
-from mqbroker.node.values.effects import Close, Connect
+from mqbroker.node.values.effects import CloseConnection, Connect
 from mqbroker.node.values.inputs import Closed
 
 CLOSED_EARLY: Final = "closed by us while connecting"
@@ -27,7 +27,7 @@ CLOSED_EARLY: Final = "closed by us while connecting"
 class _Attempt:
     """One that is neither given up nor over."""
 
-    connection: Connection
+    connection: TcpConnection
     task: asyncio.Task[None]
     timer: asyncio.TimerHandle
 
@@ -55,7 +55,7 @@ class Connectors:
         timer = loop.call_later(effect.timeout_ms / 1000, self.give_up, effect.conn, why)
         self._attempts[effect.conn] = _Attempt(connection, task, timer)
 
-    def close(self, effect: Close) -> None:
+    def close(self, effect: CloseConnection) -> None:
         if not self.give_up(effect.conn, CLOSED_EARLY):
             self._connections.close(effect)
 
@@ -78,7 +78,7 @@ class Connectors:
         self._end(conn, attempt, why)
         return True
 
-    async def _attempt(self, effect: Connect, connection: Connection) -> None:
+    async def _attempt(self, effect: Connect, connection: TcpConnection) -> None:
         try:
             why = await _connect(effect, connection, self._context(effect))
         except ConfigFault as fault:
@@ -108,7 +108,7 @@ def _where(effect: Connect) -> str:
     return f"{effect.host} port {effect.port}"
 
 
-async def _connect(effect: Connect, connection: Connection, context: ssl.SSLContext | None) -> str:
+async def _connect(effect: Connect, connection: TcpConnection, context: ssl.SSLContext | None) -> str:
     """Why it failed, or nothing when the connection stands (its protocol has announced it by then)."""
     local = (effect.local_bind_address, 0) if effect.local_bind_address else None
     try:

@@ -9,7 +9,7 @@ import asyncio
 
 from mqbroker.config.slices import BroadcastGroupOptions, BrokerOptions, DiscoveryGroupOptions
 from mqbroker.io.announced_files import FileEar, FileMouth
-from mqbroker.io.broadcast_endpoints import Ear, Mouth, Unreachable, Work
+from mqbroker.io.broadcast_endpoints import Ear, EndpointUnreachable, Mouth, Work
 from mqbroker.io.gossip import GossipEar, GossipMouth, GossipPlace
 from mqbroker.io.loop import NodeLoop
 from mqbroker.io.multicast import MulticastReceiver, MulticastSender
@@ -106,7 +106,7 @@ class DiscoveryEndpoints:
     async def _answered(self, effect_id: int, work: Work) -> None:
         try:
             await work
-        except Unreachable as why:
+        except EndpointUnreachable as why:
             self._node.post(Failed(effect_id, str(why)))
         else:
             self._node.post(Done(effect_id))

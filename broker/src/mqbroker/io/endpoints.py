@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from mqbroker.admin import health, metrics
-from mqbroker.admin.health import CHECKS, Facts, Space, Surroundings, Verdict
+from mqbroker.admin.health import CHECKS, DiskSpace, HealthFacts, HealthVerdict, Surroundings
 from mqbroker.admin.metrics import Measured
 from mqbroker.base.histogram import Histogram
 from mqbroker.config.slices import BrokerOptions
@@ -156,7 +156,7 @@ class Endpoints:
     async def _livez(self, head: Head) -> Response:
         """The loop turns, or this would not be answered."""
         is_alive = self._sources.disk.is_alive()
-        return _plain(Verdict(is_alive, "alive" if is_alive else "the disk thread has failed, or hangs"))
+        return _plain(HealthVerdict(is_alive, "alive" if is_alive else "the disk thread has failed, or hangs"))
 
     async def _readyz(self, head: Head) -> Response:
         return _plain(health.readiness(await self._node_or_none(), self._sources.disk.is_alive()))
@@ -164,10 +164,10 @@ class Endpoints:
     async def _primary(self, head: Head) -> Response:
         node = await self._node_or_none()
         is_active = node is not None and node["state"] == health.ACTIVE
-        return _plain(Verdict(is_active, "this node is active" if is_active else "the broker stops"))
+        return _plain(HealthVerdict(is_active, "this node is active" if is_active else "the broker stops"))
 
     async def _backup(self, head: Head) -> Response:
-        return _plain(Verdict(False, "this node is no backup"))
+        return _plain(HealthVerdict(False, "this node is no backup"))
 
     async def _check(self, head: Head) -> Response:
         name = head.path.removeprefix(CHECK_PREFIX)
@@ -200,19 +200,19 @@ class Endpoints:
                 return row["result"]
         raise Silent("the broker stops")
 
-    async def _node_or_none(self) -> Facts | None:
+    async def _node_or_none(self) -> HealthFacts | None:
         try:
-            facts: Facts = await self._ask("health")
+            facts: HealthFacts = await self._ask("health")
         except Silent:
             return None
         return facts
 
-    def _space(self) -> Space:
+    def _space(self) -> DiskSpace:
         """Of the file system below the journal. May hang with it, so it runs in the worker."""
         found = os.statvfs(self._sources.options.node.data_directory)
-        return Space(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
+        return DiskSpace(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
 
-    def _around(self, space: Space) -> Surroundings:
+    def _around(self, space: DiskSpace) -> Surroundings:
         sources = self._sources
         return Surroundings(
             is_disk_alive=sources.disk.is_alive(),
@@ -223,5 +223,5 @@ class Endpoints:
         )
 
 
-def _plain(verdict: Verdict) -> Response:
+def _plain(verdict: HealthVerdict) -> Response:
     return Response(200 if verdict.is_good else 503, f"{verdict.why}\n".encode())

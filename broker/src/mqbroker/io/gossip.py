@@ -14,18 +14,18 @@ import time
 
 from mqbroker.cluster.discovery.gossip import HEAD_BYTES, LENGTH_BYTES, count_of, length_of, pieces
 from mqbroker.config.slices import BroadcastGroupOptions, DiscoveryGroupOptions
-from mqbroker.io.broadcast_endpoints import Listener, PollingEar, Unreachable
+from mqbroker.io.broadcast_endpoints import EndpointUnreachable, Listener, PollingEar
 
 GUESTS_MAX = 32  # peers that are answered at once; further ones are closed
 EXCHANGE_S = 5.0
 BUFFER_BYTES = 16 * 1024
-Options = BroadcastGroupOptions | DiscoveryGroupOptions
+GossipGroupOptions = BroadcastGroupOptions | DiscoveryGroupOptions
 
 
 class GossipPlace:
     """What a broadcast and a discovery group at one place share."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: GossipGroupOptions) -> None:
         self._host = options.local_bind_address
         self._port = options.local_bind_port
         self._peers: dict[str, None] = {}
@@ -39,7 +39,7 @@ class GossipPlace:
         self.records: dict[str, bytes] = {}  # those of others, by node id
         self.add(options)
 
-    def add(self, options: Options) -> None:
+    def add(self, options: GossipGroupOptions) -> None:
         """One more group: its peers count for both."""
         own = f"{self._host}:{self._port}"
         self._peers.update(dict.fromkeys(peer for peer in options.peers if peer != own))
@@ -55,7 +55,9 @@ class GossipPlace:
                 )
             except OSError as error:
                 why = f"{self._host}:{self._port} cannot be listened at: {error.strerror or error}"
-                raise Unreachable(f"{why}; see local-bind-address and local-bind-port; it is tried again") from None
+                raise EndpointUnreachable(
+                    f"{why}; see local-bind-address and local-bind-port; it is tried again"
+                ) from None
 
     async def exchange(self) -> None:
         """Exchange with all peers; enough when one has answered. Raises Unreachable where none did."""
@@ -72,7 +74,7 @@ class GossipPlace:
                 return
             whys += results
         if whys:
-            raise Unreachable(f"no peer can be reached ({whys[0]}); see peers; it is tried again")
+            raise EndpointUnreachable(f"no peer can be reached ({whys[0]}); see peers; it is tried again")
 
     def is_idle_since(self, period_s: float) -> bool:
         """Whether the last exchange began longer ago than this."""

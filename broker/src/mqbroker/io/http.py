@@ -25,7 +25,7 @@ UNREAD_BYTES_MAX = 64 << 20
 # Connections over the bound that are told so; further ones are closed without a word.
 REFUSED_MAX = 16
 
-Answer = Callable[[Head], Awaitable[Response]]
+Responder = Callable[[Head], Awaitable[Response]]
 
 
 class HttpConnection(asyncio.Protocol):
@@ -196,7 +196,7 @@ class HttpServer:
     def __init__(self, sock: socket.socket, connections_max: int) -> None:
         self._socket = sock
         self._connections_max = connections_max
-        self.answer: Answer = _not_started
+        self.answer: Responder = _not_started
         self._server: asyncio.Server | None = None
         self._connections: dict[HttpConnection, None] = {}
 
@@ -214,7 +214,7 @@ class HttpServer:
         """Take the option; connections over a lowered bound stay until they end."""
         self._connections_max = connections_max
 
-    async def start(self, answer: Answer) -> None:
+    async def start(self, answer: Responder) -> None:
         """Serve. `answer` must not raise."""
         self.answer = answer
         loop = asyncio.get_running_loop()

@@ -33,7 +33,7 @@ class IdentityMismatch(ConfigFault):
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class NodeIdentity:
     """What `identity.json` says."""
 
     node_id: str
@@ -58,7 +58,7 @@ def machine_id(file: Path = MACHINE_ID_FILE) -> str:
     return text if re.fullmatch(r"[0-9a-f]{32}", text) else MACHINE_ID_UNKNOWN
 
 
-def load(data_directory: Path) -> Identity | None:
+def load(data_directory: Path) -> NodeIdentity | None:
     """The identity that is written down, whether it matches or not. None: there is none. Raises StorageFault."""
     file = data_directory / FILE_NAME
     try:
@@ -75,13 +75,13 @@ def load(data_directory: Path) -> Identity | None:
     return _parsed(file, content)
 
 
-def _parsed(file: Path, content: bytes) -> Identity:
+def _parsed(file: Path, content: bytes) -> NodeIdentity:
     try:
         raw = json.loads(content)
         if raw["format"] != FORMAT:
             why = f"has format {raw['format']!r}, this release reads {FORMAT}"
             raise Unusable(str(file), -1, why, "start the release that wrote it")
-        return Identity(
+        return NodeIdentity(
             node_id=str(uuid.UUID(raw["node_id"])),
             created=str(raw["created"]),
             machine_id=str(raw["machine_id"]),
@@ -93,7 +93,7 @@ def _parsed(file: Path, content: bytes) -> Identity:
         raise Unusable(str(file), -1, "is not an identity", RESTORE) from None
 
 
-def mismatches(identity: Identity, data_directory: Path, machine: str) -> list[str]:
+def mismatches(identity: NodeIdentity, data_directory: Path, machine: str) -> list[str]:
     """In words, what does not fit between an identity and the place where it is."""
     path = os.path.abspath(data_directory)
     found = []
@@ -104,7 +104,7 @@ def mismatches(identity: Identity, data_directory: Path, machine: str) -> list[s
     return found
 
 
-def check(data_directory: Path, machine: str) -> Identity:
+def check(data_directory: Path, machine: str) -> NodeIdentity:
     """The identity that a node may run with. Raises ConfigFault (none), IdentityMismatch, or StorageFault."""
     identity = load(data_directory)
     if identity is None:
@@ -124,7 +124,7 @@ def check(data_directory: Path, machine: str) -> Identity:
     return identity
 
 
-def init(data_directory: Path, machine: str) -> tuple[Identity, bool]:
+def init(data_directory: Path, machine: str) -> tuple[NodeIdentity, bool]:
     """Make an identity unless a fitting one exists; True if made. Raises ConfigFault or StorageFault."""
     if load(data_directory) is not None:
         return check(data_directory, machine), False
@@ -146,7 +146,7 @@ def init(data_directory: Path, machine: str) -> tuple[Identity, bool]:
     return identity, True
 
 
-def adopt(data_directory: Path, machine: str) -> tuple[Identity, bool]:
+def adopt(data_directory: Path, machine: str) -> tuple[NodeIdentity, bool]:
     """Bind the identity to this machine and path; True if that changed it. Only right if the original is gone."""
     identity = load(data_directory)
     if identity is None:
@@ -159,7 +159,7 @@ def adopt(data_directory: Path, machine: str) -> tuple[Identity, bool]:
     return adopted, True
 
 
-def new(data_directory: Path, machine: str, *, even_if_original: bool = False) -> tuple[Identity, Path | None]:
+def new(data_directory: Path, machine: str, *, even_if_original: bool = False) -> tuple[NodeIdentity, Path | None]:
     """Make a node of its own out of a copy. Its messages belong to the original, so the journal is set aside, and the
     files of large messages with it.
 
@@ -213,18 +213,18 @@ def _set_aside(data_directory: Path, origin: str) -> Path | None:
     raise ConfigFault(str(data_directory), f"holds {ASIDE_MAX} journals of {origin} set aside already; remove some")
 
 
-def _made(node_id: str, data_directory: Path, machine: str) -> Identity:
+def _made(node_id: str, data_directory: Path, machine: str) -> NodeIdentity:
     place = data_directory.stat()
     created = datetime.now(UTC).isoformat(timespec="seconds")
-    return Identity(node_id, created, machine, os.path.abspath(data_directory), place.st_dev, place.st_ino)
+    return NodeIdentity(node_id, created, machine, os.path.abspath(data_directory), place.st_dev, place.st_ino)
 
 
-def _write(data_directory: Path, identity: Identity) -> None:
+def _write(data_directory: Path, identity: NodeIdentity) -> None:
     try:
         placing.replace(data_directory / FILE_NAME, _text(identity))
     except OSError as error:
         raise ConfigFault(str(data_directory / FILE_NAME), f"cannot be written: {error.strerror}") from None
 
 
-def _text(identity: Identity) -> bytes:
+def _text(identity: NodeIdentity) -> bytes:
     return (json.dumps({"format": FORMAT, **asdict(identity)}, indent=2) + "\n").encode()

@@ -35,7 +35,7 @@ def digests_of(files: Iterable[str]) -> dict[str, str]:
     return found
 
 
-class Record:
+class OptionsInForce:
     """The directory. Without one nothing is kept."""
 
     def __init__(self, directory: Path | None, log: Log) -> None:

@@ -26,7 +26,7 @@ CLOSE_S_MAX = 10.0
 RECENT_MAX = 1024
 
 
-class LargeMessages:
+class LargeMessageFiles:
     """`post` and `on_fatal` are called from the threads; the other methods belong to one thread, the loop's."""
 
     def __init__(

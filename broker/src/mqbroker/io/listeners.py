@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from mqbroker.base.errors import ConfigFault
 from mqbroker.config.slices import ListenerOptions
-from mqbroker.io.connections import Connection, Connections, Origin, without_delay
+from mqbroker.io.connections import Connections, ListenerOrigin, TcpConnection, without_delay
 from mqbroker.io.in_force import digests_of
 from mqbroker.io.log import Log
 from mqbroker.io.tls import context_of, endings_of, files_of
@@ -27,7 +27,7 @@ STARVED_RETRY_S = 0.25
 _STARVED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
-class Place(NamedTuple):
+class ListeningPlace(NamedTuple):
     """Where to listen, for what is no listener of the options. `name` is for messages."""
 
     name: str
@@ -36,7 +36,7 @@ class Place(NamedTuple):
     backlog: int
 
 
-def open_listener(settings: ListenerOptions | Place, path: str) -> socket.socket:
+def open_listener(settings: ListenerOptions | ListeningPlace, path: str) -> socket.socket:
     """Bound and listening. Raises ConfigFault; `path` is where the listener stands in the file (`listeners.0`)."""
     address, port = settings.local_bind_address, settings.port
     family = socket.AF_INET6 if ipaddress.ip_address(address).version == 6 else socket.AF_INET
@@ -51,7 +51,7 @@ def open_listener(settings: ListenerOptions | Place, path: str) -> socket.socket
     return sock
 
 
-def _fault_of(settings: ListenerOptions | Place, path: str, fault: OSError) -> ConfigFault:
+def _fault_of(settings: ListenerOptions | ListeningPlace, path: str, fault: OSError) -> ConfigFault:
     where = f"listener {settings.name} can't listen on {settings.local_bind_address} port {settings.port}"
     if fault.errno == errno.EADDRINUSE:
         remedy = f"the port is in use; see who has it with `ss -ltnp sport = :{settings.port}`, or choose another port"
@@ -177,12 +177,12 @@ class Acceptor:
         host, port = address[0], address[1]
         is_loopback = host == "::1" or host.startswith("127.")  # as the kernel writes addresses
         peer = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        connection = self._connections.accepted(Origin(self.name, peer, is_loopback), self._closed)
+        connection = self._connections.accepted(ListenerOrigin(self.name, peer, is_loopback), self._closed)
         task = self._loop.create_task(self._adopt(sock, connection, self._secured(connection, peer)))
         self._adoptions.add(task)
         task.add_done_callback(self._adoptions.discard)
 
-    def _secured(self, connection: Connection, peer: str) -> TlsTransport | None:
+    def _secured(self, connection: TcpConnection, peer: str) -> TlsTransport | None:
         """What stands between the socket and the connection, where the listener has TLS."""
         if self._context is None:
             return None
@@ -200,7 +200,7 @@ class Acceptor:
         self._handshakes.add(secured)
         return secured
 
-    async def _adopt(self, sock: socket.socket, connection: Connection, secured: TlsTransport | None) -> None:
+    async def _adopt(self, sock: socket.socket, connection: TcpConnection, secured: TlsTransport | None) -> None:
         try:
             await self._loop.connect_accepted_socket(lambda: secured or connection, sock)
         except OSError:

@@ -20,7 +20,7 @@ from mqbroker.base.time import NS_PER_MS, At
 from mqbroker.io.log import Log
 from mqbroker.journal.append import Append
 from mqbroker.node.values.effects import Batch, Halt
-from mqbroker.node.values.inputs import Disk, Input, Received
+from mqbroker.node.values.inputs import BytesReceived, Input, UnsyncedBytes
 
 EXIT_HARD_STOP: Final = 1
 EXIT_BUG: Final = 70  # EX_SOFTWARE of sysexits(3)
@@ -114,7 +114,7 @@ class NodeLoop:
             self._lone_reads += 1
         else:
             self._lone_conn, self._lone_reads = conn, 0
-        self._inputs.append(Received(conn, data))
+        self._inputs.append(BytesReceived(conn, data))
         self._gathered_bytes += size_bytes
         self.received_bytes_total += size_bytes
         if size_bytes >= BURST_READ_BYTES:
@@ -215,7 +215,7 @@ class NodeLoop:
         """Tell the core when the disk falls behind and when it has caught up by half: in between nothing changes."""
         if not self._is_disk_full or pending_bytes <= self._pending_bytes_max // 2:
             self._is_disk_full = not self._is_disk_full
-            inputs.append(Disk(pending_bytes))
+            inputs.append(UnsyncedBytes(pending_bytes))
 
     def _carry_out(self, batch: Batch, is_burst: bool) -> None:
         if batch.append is not None:

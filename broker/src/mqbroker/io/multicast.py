@@ -14,7 +14,7 @@ import socket
 
 from mqbroker.cluster.discovery.datagram import DATAGRAM_BYTES_MAX
 from mqbroker.config.slices import BroadcastGroupOptions, DiscoveryGroupOptions
-from mqbroker.io.broadcast_endpoints import Listener, Unreachable
+from mqbroker.io.broadcast_endpoints import EndpointUnreachable, Listener
 
 READS_MAX = 64  # datagrams of one group in one loop turn
 IP_MULTICAST_ALL = 49  # of linux/in.h; the socket module has no name for it
@@ -36,7 +36,7 @@ class MulticastSender:
         except OSError as error:
             self.close()
             place = f"{options.group_address}:{options.group_port}"
-            raise Unreachable(_why(error, place, options.local_bind_address, "sent to")) from None
+            raise EndpointUnreachable(_why(error, place, options.local_bind_address, "sent to")) from None
 
     def close(self) -> None:
         if self._socket is not None:
@@ -59,7 +59,7 @@ class MulticastReceiver:
         except OSError as error:
             self.close()
             place = f"{options.group_address}:{options.group_port}"
-            raise Unreachable(_why(error, place, options.local_bind_address, "listened at")) from None
+            raise EndpointUnreachable(_why(error, place, options.local_bind_address, "listened at")) from None
         # The old one last, so that nothing is missed in between.
         self.close()
         self._socket = made

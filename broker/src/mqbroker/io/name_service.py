@@ -17,7 +17,7 @@ from typing import Final
 
 from mqbroker.cluster.discovery import srv
 from mqbroker.config.slices import DiscoveryGroupOptions
-from mqbroker.io.broadcast_endpoints import Listener, PollingEar, Unreachable
+from mqbroker.io.broadcast_endpoints import EndpointUnreachable, Listener, PollingEar
 from mqbroker.io.worker import Worker
 
 RESOLV_CONF: Final = Path("/etc/resolv.conf")
@@ -26,7 +26,7 @@ ANSWER_S: Final = 2.0  # for each server
 PORT: Final = 53
 DATAGRAM_BYTES: Final = 4096
 Servers = Callable[[], list[tuple[str, int]]]
-Places = list[tuple[str, str, int]]
+ResolvedPlaces = list[tuple[str, str, int]]
 
 
 class NameEar(PollingEar):
@@ -37,7 +37,7 @@ class NameEar(PollingEar):
         self._names = options.names
         self._servers = servers or servers_of_host
         self._worker: Worker | None = None
-        self._known: dict[str, Places] = {}
+        self._known: dict[str, ResolvedPlaces] = {}
 
     async def look(self, listener: Listener) -> None:
         """See PollingEar. Tells what there is also where some of it is what was there before."""
@@ -52,7 +52,7 @@ class NameEar(PollingEar):
         if len(whys) < len(self._names) or self._known:
             listener.resolved(tuple(place for name in self._names for place in self._known.get(name, ())))
         if whys:
-            raise Unreachable(f"{'; '.join(whys[:3])}; see names and /etc/resolv.conf; it is tried again")
+            raise EndpointUnreachable(f"{'; '.join(whys[:3])}; see names and /etc/resolv.conf; it is tried again")
 
     def close(self) -> None:
         """See Ear."""
@@ -61,7 +61,7 @@ class NameEar(PollingEar):
             self._worker.close()
             self._worker = None
 
-    def _resolved(self, name: str) -> Places:
+    def _resolved(self, name: str) -> ResolvedPlaces:
         if not name.startswith("_"):
             host, _, port = name.rpartition(":")
             return _addresses(name, host.strip("[]"), int(port))
@@ -75,26 +75,26 @@ def servers_of_host() -> list[tuple[str, int]]:
     return found[:SERVERS_MAX] or [("127.0.0.1", PORT)]
 
 
-def ask(name: str, servers: list[tuple[str, int]]) -> list[srv.Target]:
+def ask(name: str, servers: list[tuple[str, int]]) -> list[srv.ServicePlace]:
     """Where a service is, from the first server that answers. Raises OSError or NoAnswer of the last one."""
     last: OSError | srv.NoAnswer = srv.NoAnswer("there is no name server")
     for server in servers:
         asked = srv.question(secrets.randbits(16), name)
         try:
             found = _by_datagram(asked, server)
-            return _by_stream(asked, server) if isinstance(found, srv.Cut) else found
+            return _by_stream(asked, server) if isinstance(found, srv.Truncated) else found
         except (OSError, srv.NoAnswer) as error:
             what = "no answer" if isinstance(error, TimeoutError) else error
             last = srv.NoAnswer(f"name server {server[0]}: {what}")
     raise last
 
 
-def _addresses(name: str, host: str, port: int) -> Places:
+def _addresses(name: str, host: str, port: int) -> ResolvedPlaces:
     rows = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return [(name, address, port) for address in dict.fromkeys(str(row[4][0]) for row in rows)]
 
 
-def _by_datagram(asked: bytes, server: tuple[str, int]) -> list[srv.Target] | srv.Cut:
+def _by_datagram(asked: bytes, server: tuple[str, int]) -> list[srv.ServicePlace] | srv.Truncated:
     with socket.socket(_family(server), socket.SOCK_DGRAM) as sock:
         sock.connect(server)  # so that the kernel takes answers of this server alone
         sock.settimeout(ANSWER_S)
@@ -102,13 +102,13 @@ def _by_datagram(asked: bytes, server: tuple[str, int]) -> list[srv.Target] | sr
         return srv.targets(asked, sock.recv(DATAGRAM_BYTES))
 
 
-def _by_stream(asked: bytes, server: tuple[str, int]) -> list[srv.Target]:
+def _by_stream(asked: bytes, server: tuple[str, int]) -> list[srv.ServicePlace]:
     deadline_s = time.monotonic() + ANSWER_S
     with socket.create_connection(server, ANSWER_S) as sock:
         sock.sendall(struct.pack(">H", len(asked)) + asked)
         (size,) = struct.unpack(">H", _exactly(sock, 2, deadline_s))
         found = srv.targets(asked, _exactly(sock, size, deadline_s))
-    if isinstance(found, srv.Cut):
+    if isinstance(found, srv.Truncated):
         raise srv.NoAnswer("its answer is cut")
     return found
 

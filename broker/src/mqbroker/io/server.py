@@ -19,7 +19,7 @@ from typing import Any, Protocol
 from mqbroker.base.errors import ConfigFault
 from mqbroker.config.slices import BrokerOptions, ListenerOptions
 from mqbroker.core.queue.large import DIRECTORY
-from mqbroker.core.selector.selector import selector_grammar
+from mqbroker.core.selector import selector_grammar
 from mqbroker.io.admin_socket import AdminServer
 from mqbroker.io.certificate_watch import CertificateWatch
 from mqbroker.io.collector import Collector
@@ -29,8 +29,8 @@ from mqbroker.io.discovery import DiscoveryEndpoints
 from mqbroker.io.endpoints import Endpoints, Sources, Vital
 from mqbroker.io.http import HttpConnection, HttpServer
 from mqbroker.io.large_directory import LargeDirectory
-from mqbroker.io.large_messages import LargeMessages
-from mqbroker.io.listeners import Acceptor, Place, open_listener
+from mqbroker.io.large_messages import LargeMessageFiles
+from mqbroker.io.listeners import Acceptor, ListeningPlace, open_listener
 from mqbroker.io.log import Log
 from mqbroker.io.loop import EXIT_HARD_STOP, AppendQueue, Core, Handlers, NodeLoop
 from mqbroker.io.notify import Notifier, Watchdog
@@ -40,7 +40,7 @@ from mqbroker.io.space_watch import SpaceWatch
 from mqbroker.node.broker.containment import place_of
 from mqbroker.node.values.effects import (
     AdminReply,
-    Close,
+    CloseConnection,
     Connect,
     DeleteLarge,
     DeleteSegment,
@@ -58,10 +58,10 @@ from mqbroker.node.values.effects import (
     WriteLarge,
 )
 from mqbroker.node.values.inputs import (
+    CertificateExpiry,
     ClusterKeyChanged,
     Configuration,
     Done,
-    Ending,
     Failed,
     OptionsChanged,
     Slipped,
@@ -112,7 +112,7 @@ class Server:
         self._admin = AdminServer(options.node.admin_socket, self.node, log)
         self._pool = DerivePool(self.node.post_from_thread)
         directory = LargeDirectory(Path(options.node.data_directory) / DIRECTORY)
-        self.large = LargeMessages(directory, self.node.post_from_thread, self.node.storage_failed)
+        self.large = LargeMessageFiles(directory, self.node.post_from_thread, self.node.storage_failed)
         self._discovery = DiscoveryEndpoints(options, self.node, self._loop)
         self._probes = Probes(self.node)
         self._acceptors: list[Acceptor] = []
@@ -133,7 +133,7 @@ class Server:
         await self._admin.start()
         metrics = self._options.metrics
         if metrics.port:
-            place = Place("metrics", metrics.local_bind_address, metrics.port, metrics.connections_max)
+            place = ListeningPlace("metrics", metrics.local_bind_address, metrics.port, metrics.connections_max)
             self._http = HttpServer(open_listener(place, "metrics"), metrics.connections_max)
 
     async def run(self, core: Core, disk: DiskThread, reload: Reload, keep: Keep) -> int:
@@ -241,13 +241,13 @@ class Server:
         self._certificates.look()
         self._keep({file: digest for acceptor in self._acceptors for file, digest in acceptor.files.items()})
 
-    def _endings(self) -> list[Ending]:
+    def _endings(self) -> list[CertificateExpiry]:
         return [ending for acceptor in self._acceptors for ending in acceptor.endings]
 
     def _handlers(self, disk: DiskThread) -> Handlers:
         return {
             Send: self._connections.send,
-            Close: self._connectors.close,
+            CloseConnection: self._connectors.close,
             PauseReading: self._connections.pause_reading,
             Connect: self._connectors.connect,
             Derive: self._pool.submit,

@@ -14,7 +14,7 @@ from functools import partial
 
 from mqbroker.io.files import free_bytes
 from mqbroker.io.worker import Worker
-from mqbroker.node.values.inputs import Space
+from mqbroker.node.values.inputs import JournalSpace
 
 SCAN_PERIOD_S = 5.0
 
@@ -27,7 +27,7 @@ def roomy_bytes(free_bytes_min: int) -> int:
 class SpaceWatch:
     """See the module's docstring. `path`: something on that file system."""
 
-    def __init__(self, post: Callable[[Space], None], path: str, free_bytes_min: int) -> None:
+    def __init__(self, post: Callable[[JournalSpace], None], path: str, free_bytes_min: int) -> None:
         self._post = post
         self._path = path
         self._free_bytes_min = free_bytes_min
@@ -57,4 +57,4 @@ class SpaceWatch:
         enough = roomy_bytes(self._free_bytes_min) if self._is_low else self._free_bytes_min
         if (free_bytes < enough) != self._is_low:
             self._is_low = not self._is_low
-            self._post(Space(self._is_low, free_bytes))
+            self._post(JournalSpace(self._is_low, free_bytes))

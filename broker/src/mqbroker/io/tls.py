@@ -17,7 +17,7 @@ from mqbroker.amqp.certificate import Certificate
 from mqbroker.base.errors import ConfigFault
 from mqbroker.config.slices import BrokerOptions, ListenerOptions
 from mqbroker.io import regular
-from mqbroker.node.values.inputs import Ending
+from mqbroker.node.values.inputs import CertificateExpiry
 
 FILE_BYTES_MAX = 1 << 20
 ALTERNATIVE_NAMES = ("DNS", "email", "URI")
@@ -48,7 +48,7 @@ def context_of(listener: ListenerOptions, path: str) -> ssl.SSLContext | None:
     return context
 
 
-def endings_of(listener: ListenerOptions, path: str) -> tuple[Ending, ...]:
+def endings_of(listener: ListenerOptions, path: str) -> tuple[CertificateExpiry, ...]:
     """When what `context_of` loads ends; connections that we open show and trust the same. Raises ConfigFault.
 
     A chain ends with the first of its certificates. Of several CAs the last one counts: those of the past may stay in
@@ -63,7 +63,7 @@ def endings_of(listener: ListenerOptions, path: str) -> tuple[Ending, ...]:
     for option, file, choose in files:
         lives = lives_in(_certificates(file, f"{path}.{option}"))
         if lives:
-            found.append(Ending(listener.name, option, file, *choose(lives, key=itemgetter(1))))
+            found.append(CertificateExpiry(listener.name, option, file, *choose(lives, key=itemgetter(1))))
     return tuple(found)
 
 

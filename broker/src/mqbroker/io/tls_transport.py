@@ -17,7 +17,7 @@ import ssl
 from collections.abc import Callable
 from typing import Any, cast
 
-from mqbroker.io.connections import DISCARDED_BYTES_MAX, WRITE_HELD_BYTES, Connection
+from mqbroker.io.connections import DISCARDED_BYTES_MAX, WRITE_HELD_BYTES, TcpConnection
 from mqbroker.io.tls import reason_of
 
 TLS_HEADER = b"AMQP\x02\x01\x00\x00"
@@ -50,7 +50,7 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
     def __init__(
         self,
         context: ssl.SSLContext,
-        connection: Connection,
+        connection: TcpConnection,
         timeout_ms: int,
         shaken: Callable[[str], None],
         broken: Callable[[str], None],

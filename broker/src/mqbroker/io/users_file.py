@@ -12,14 +12,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from mqbroker.base.errors import ConfigFault
-from mqbroker.config.users import Verifier, users_from_text, users_to_text
+from mqbroker.config.users import UserVerifier, users_from_text, users_to_text
 from mqbroker.io import placing, regular
 
 FILE_BYTES_MAX = 16 * 1024 * 1024
 ASIDE_MAX = 100
 
 
-def read(file: Path) -> dict[str, Verifier]:
+def read(file: Path) -> dict[str, UserVerifier]:
     """All users; none where there is no file yet. Raises ConfigFault."""
     try:
         with regular.opened(file) as stream:
@@ -71,7 +71,7 @@ def locked(file: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def write(file: Path, users: dict[str, Verifier]) -> None:
+def write(file: Path, users: dict[str, UserVerifier]) -> None:
     """Replace the file. Call it inside `locked`. Raises ConfigFault; then the old file still stands."""
     try:
         placing.replace(file, users_to_text(users).encode())

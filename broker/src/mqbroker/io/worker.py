@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-Result = TypeVar("Result")
+_Result = TypeVar("_Result")
 
 
 class Worker:
@@ -24,13 +24,13 @@ class Worker:
         self._queue: queue.SimpleQueue[tuple[Callable[[], Any], asyncio.Future[Any]] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
 
-    async def run(self, work: Callable[[], Result]) -> Result:
+    async def run(self, work: Callable[[], _Result]) -> _Result:
         """What `work` returns or raises, done in the thread."""
         if self._thread is None:
             # A daemon: a file system that hangs must not hold up the end of the process.
             self._thread = threading.Thread(target=self._work, name="observer", daemon=True)
             self._thread.start()
-        future: asyncio.Future[Result] = self._loop.create_future()
+        future: asyncio.Future[_Result] = self._loop.create_future()
         self._queue.put((work, future))
         return await future
 

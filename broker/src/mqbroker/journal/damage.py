@@ -24,14 +24,14 @@ CRC32_POLYNOMIAL = 0xEDB88320
 ONE_BIT_BYTES_MAX = 4 << 20
 
 
-class Verdict(enum.Enum):
+class DamageVerdict(enum.Enum):
     END = "end of what was written"
     CUT = "cut off what was never acknowledged"
     FAULT = "damaged"
     IMPOSSIBLE = "facts that exclude each other"
 
 
-class Facts(NamedTuple):
+class DamageFacts(NamedTuple):
     """About the first offset of a segment where no good entry begins."""
 
     is_blank: bool
@@ -41,11 +41,11 @@ class Facts(NamedTuple):
     is_covered: bool
 
 
-class Row(NamedTuple):
+class DamageRow(NamedTuple):
     """`pattern` has a letter for each fact: Y it holds, N it does not, - either."""
 
     pattern: str
-    verdict: Verdict
+    verdict: DamageVerdict
     why: str
 
 
@@ -62,42 +62,44 @@ NOT_TORN = "what lies here is no whole entry, and does not look like a write tha
 #   C  covered   a later valid entry's watermark says that what belongs here was on disk
 TABLE = (
     #    BLTVC
-    Row("Y-NNN", Verdict.END, "nothing was written from here on"),
-    Row("Y-Y--", Verdict.IMPOSSIBLE, "zeros only are no torn entry"),
-    Row("Y-NY-", Verdict.IMPOSSIBLE, "zeros only hold no later entry"),
-    Row("Y-NNY", Verdict.IMPOSSIBLE, "zeros only hold no later entry"),
-    Row("N--NY", Verdict.IMPOSSIBLE, "only a later entry can cover this one"),
-    Row("NN-NN", Verdict.FAULT, LATER_FILE),
-    Row("NN-Y-", Verdict.FAULT, LATER_FILE),
-    Row("NY-YY", Verdict.FAULT, LATER_ENTRY),
-    Row("NYYNN", Verdict.CUT, "a write was cut short here before anything of it was acknowledged"),
-    Row("NYYYN", Verdict.CUT, "a group of writes was cut short here before anything of it was acknowledged"),
-    Row("NYNNN", Verdict.FAULT, NOT_TORN),
-    Row("NYNYN", Verdict.FAULT, NOT_TORN),
+    DamageRow("Y-NNN", DamageVerdict.END, "nothing was written from here on"),
+    DamageRow("Y-Y--", DamageVerdict.IMPOSSIBLE, "zeros only are no torn entry"),
+    DamageRow("Y-NY-", DamageVerdict.IMPOSSIBLE, "zeros only hold no later entry"),
+    DamageRow("Y-NNY", DamageVerdict.IMPOSSIBLE, "zeros only hold no later entry"),
+    DamageRow("N--NY", DamageVerdict.IMPOSSIBLE, "only a later entry can cover this one"),
+    DamageRow("NN-NN", DamageVerdict.FAULT, LATER_FILE),
+    DamageRow("NN-Y-", DamageVerdict.FAULT, LATER_FILE),
+    DamageRow("NY-YY", DamageVerdict.FAULT, LATER_ENTRY),
+    DamageRow("NYYNN", DamageVerdict.CUT, "a write was cut short here before anything of it was acknowledged"),
+    DamageRow(
+        "NYYYN", DamageVerdict.CUT, "a group of writes was cut short here before anything of it was acknowledged"
+    ),
+    DamageRow("NYNNN", DamageVerdict.FAULT, NOT_TORN),
+    DamageRow("NYNYN", DamageVerdict.FAULT, NOT_TORN),
 )
 
 
-def decide(facts: Facts) -> Row:
+def decide(facts: DamageFacts) -> DamageRow:
     """The one row that matches. No row or a row of facts that exclude each other is our own fault."""
     for row in TABLE:
         if matches(row, facts):
-            if row.verdict is Verdict.IMPOSSIBLE:
+            if row.verdict is DamageVerdict.IMPOSSIBLE:
                 raise Bug(f"recovery found {facts}: {row.why}")
             return row
     raise Bug(f"recovery has no row for {facts}")
 
 
-def matches(row: Row, facts: Facts) -> bool:
+def matches(row: DamageRow, facts: DamageFacts) -> bool:
     return all(letter in ("-", "NY"[fact]) for letter, fact in zip(row.pattern, facts, strict=True))
 
 
-def gather(buffer: bytes, offset: int, seed: int, place: tuple[int, bool]) -> Facts:
+def gather(buffer: bytes, offset: int, seed: int, place: tuple[int, bool]) -> DamageFacts:
     """The facts about `offset`. `place`: position of the last good entry before it, whether later files are empty."""
     position_before, is_last = place
     if is_blank(buffer, offset):
-        return Facts(True, is_last, False, False, False)
+        return DamageFacts(True, is_last, False, False, False)
     watermarks = _later_watermarks(buffer, offset + ENTRY_HEADER_BYTES, seed, position_before)
-    return Facts(
+    return DamageFacts(
         is_blank=False,
         is_last=is_last,
         is_torn=_looks_torn(buffer, offset, seed),

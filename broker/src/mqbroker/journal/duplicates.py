@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from mqbroker.base.look import LOOK
-from mqbroker.journal.ledger import Segment
+from mqbroker.journal.ledger import JournalSegment
 from mqbroker.journal.ranges import forgotten
-from mqbroker.journal.records import DUPLICATE_HEAD_BYTES, Duplicates, encode_duplicates
+from mqbroker.journal.records import DUPLICATE_HEAD_BYTES, DuplicateIdsRecord, encode_duplicates
 from mqbroker.journal.recovered import StoredId
 
 FREED_SHARE: Final = 4
@@ -27,14 +27,14 @@ class _Ids:
 
     oldest: int = 0
     ids: dict[int, bytes] = field(default_factory=dict)
-    places: dict[int, Segment] = field(default_factory=dict)
+    places: dict[int, JournalSegment] = field(default_factory=dict)
     pending: list[int] = field(default_factory=list)
 
 
 class DuplicateIds:
     """All addresses."""
 
-    def __init__(self, recovered: Mapping[str, Sequence[StoredId]], segments: Sequence[Segment]) -> None:
+    def __init__(self, recovered: Mapping[str, Sequence[StoredId]], segments: Sequence[JournalSegment]) -> None:
         self._addresses: dict[str, _Ids] = {}
         self._dropped: dict[str, None] = {}
         self._changed: dict[str, None] = {}
@@ -93,19 +93,19 @@ class DuplicateIds:
         """What is new since the last call, for the append that `place` is called for."""
         if not self._changed and not self._dropped:
             return []
-        found = [encode_duplicates(Duplicates(address, 0, [])) for address in self._dropped]
+        found = [encode_duplicates(DuplicateIdsRecord(address, 0, [])) for address in self._dropped]
         LOOK.has_touched = True
         for address in self._changed:
             held = self._addresses[address]
             pairs = [(number, held.ids[number]) for number in held.pending if number in held.ids]
             if pairs:
-                found.append(encode_duplicates(Duplicates(address, held.oldest, pairs)))
+                found.append(encode_duplicates(DuplicateIdsRecord(address, held.oldest, pairs)))
                 self._written.append((held, [number for number, _ in pairs]))
             held.pending = []
         self._dropped, self._changed = {}, {}
         return found
 
-    def place(self, segment: Segment) -> None:
+    def place(self, segment: JournalSegment) -> None:
         """The records went into this segment."""
         if not self._written:
             return
@@ -120,7 +120,7 @@ class DuplicateIds:
 
     # -- deletion ------------------------------------------------------------------------------------------------------
 
-    def needed_from(self, segments: Sequence[Segment], number: int) -> int:
+    def needed_from(self, segments: Sequence[JournalSegment], number: int) -> int:
         """The first segment that must stay, where messages need none before `number`. May write ids again."""
         before = [segment for segment in segments if segment.number < number]
         held = [segment for segment in before if segment.id_bytes]

@@ -16,7 +16,7 @@ from mqbroker.journal.ranges import RangeMap
 
 
 @dataclass(slots=True, eq=False)
-class Segment:
+class JournalSegment:
     """One file. `refs` is the sum of `refs_by_queue`; `id_bytes` are those of duplicate ids that are still wanted.
 
     `pins` are places in it that somebody will read (journal/places.py), `loose_bytes` those of places without `refs`.
@@ -60,15 +60,15 @@ class Ledger:
     """All segments in their order, and the segment of every stored id."""
 
     def __init__(self) -> None:
-        self.segments: list[Segment] = []
-        self._segment_of: RangeMap[Segment] = RangeMap()
+        self.segments: list[JournalSegment] = []
+        self._segment_of: RangeMap[JournalSegment] = RangeMap()
         self._placed_end = 0
 
     @property
-    def current(self) -> Segment | None:
+    def current(self) -> JournalSegment | None:
         return self.segments[-1] if self.segments else None
 
-    def by_number(self, number: int) -> Segment:
+    def by_number(self, number: int) -> JournalSegment:
         """Their numbers follow one another, so this is one look, but where a start went on without some files."""
         index = max(min(number - self.segments[0].number, len(self.segments) - 1), 0)
         while index and self.segments[index].number > number:
@@ -78,14 +78,14 @@ class Ledger:
             raise Bug(f"journal segment {number} is not where it should be")
         return segment
 
-    def store(self, first_id: int, segment: Segment, refs: dict[int, int]) -> None:
+    def store(self, first_id: int, segment: JournalSegment, refs: dict[int, int]) -> None:
         """Ids from `first_id` on, all of them new, are in `segment`."""
         LOOK.has_touched = True
         self._segment_of.append(first_id, segment)
         for queue_id, n in refs.items():
             segment.add(queue_id, n)
 
-    def restore(self, bounds: tuple[int, int], queue_ids: Sequence[int], segment: Segment) -> None:
+    def restore(self, bounds: tuple[int, int], queue_ids: Sequence[int], segment: JournalSegment) -> None:
         """Move what is live of an id range to another segment."""
         first, end = bounds
         LOOK.has_touched = True
@@ -96,7 +96,7 @@ class Ledger:
                     segment.add(queue_id, high - low)
         self._segment_of.assign(first, end, segment)
 
-    def place(self, first: int, end: int, segment: Segment) -> None:
+    def place(self, first: int, end: int, segment: JournalSegment) -> None:
         """These ids are in `segment`, as recovery found them: mostly ascending, none twice in two segments."""
         LOOK.has_touched = True
         if first >= self._placed_end:
@@ -106,7 +106,7 @@ class Ledger:
             self._segment_of.assign(first, end, segment)
             self._placed_end = max(self._placed_end, end)
 
-    def claim(self, first: int, end: int, segment: Segment) -> None:
+    def claim(self, first: int, end: int, segment: JournalSegment) -> None:
         """An id range of which nothing is live elsewhere: one piece instead of many."""
         self._segment_of.assign(first, end, segment)
 
@@ -129,7 +129,7 @@ class Ledger:
         for segment in self.segments:
             segment.refs -= segment.refs_by_queue.pop(queue_id, 0)
 
-    def ranges_of(self, segment: Segment, next_id: int) -> list[tuple[int, int]]:
+    def ranges_of(self, segment: JournalSegment, next_id: int) -> list[tuple[int, int]]:
         """(first, end) of the ids that belong to a segment."""
         return [(first, next_id if end is None else end) for first, end in self._segment_of.owned_by(segment)]
 

@@ -22,14 +22,14 @@ from mqbroker.journal.append import Append
 from mqbroker.journal.duplicates import DuplicateIds
 from mqbroker.journal.entry import ENTRY_HEADER_BYTES, Chunk, entry_bytes
 from mqbroker.journal.format import FILE_HEADER_BYTES, PAYLOAD_BYTES_MAX
-from mqbroker.journal.ledger import Ledger, Segment
+from mqbroker.journal.ledger import JournalSegment, Ledger
 from mqbroker.journal.message_records import encode_run_head, encode_settle
 from mqbroker.journal.places import Slice, Written
 from mqbroker.journal.ranges import merge
 from mqbroker.journal.records import (
     Checkpoint,
     Count,
-    Kind,
+    RecordKind,
     encode_address,
     encode_address_drop,
     encode_checkpoint,
@@ -54,7 +54,7 @@ class Journal:
         self._chunks: list[Chunk] = []
         self._size_bytes = 0
         self._settles: dict[int, list[int]] = {}
-        self._deferred: list[Settled | Restored] = []
+        self._deferred: list[SettledIds | Restored] = []
         self._new_from: int | None = None
         self._new_refs: dict[int, int] = {}
         self._new_run_bytes = 0
@@ -72,7 +72,7 @@ class Journal:
 
         self._trim_position: int | None = None
         self._to_delete: list[int] = list(recovered.obsolete)
-        self._compacting: Segment | None = None
+        self._compacting: JournalSegment | None = None
         self._to_compact: list[tuple[int, int]] = []
         self._handed_out: list[tuple[int, int]] = []
         self._is_compaction_due = True
@@ -227,13 +227,13 @@ class Journal:
         LOOK.has_touched = True
         self._settles.pop(queue_id, None)
         for item in self._deferred:
-            if isinstance(item, Settled):
+            if isinstance(item, SettledIds):
                 item.bounds_by_queue.pop(queue_id, None)
         self._new_refs.pop(queue_id, None)
         self._queues.pop(queue_id, None)
         self._consumed.pop(queue_id, None)
         self._ledger.drop(queue_id)
-        self._add(encode_number(Kind.QUEUE_DROP, queue_id))
+        self._add(encode_number(RecordKind.QUEUE_DROP, queue_id))
 
     def declare_address(self, name: str, attributes: dict[str, Any]) -> None:
         """An administrator said this of an address, or something else than before. It must be JSON."""
@@ -252,7 +252,7 @@ class Journal:
         LOOK.has_touched = True
         if queue_id not in self._consumed:
             self._consumed[queue_id] = None
-            self._add(encode_number(Kind.CONSUMED, queue_id))
+            self._add(encode_number(RecordKind.CONSUMED, queue_id))
 
     def count(self, queue_id: int, first_id: int, n: int, delivery_count: int, due_ms: int = 0) -> None:
         """These messages were delivered in vain so often, and are not to be delivered before they are due."""
@@ -347,10 +347,10 @@ class Journal:
         for queue_id, bounds in merged.items():
             self._add(encode_settle(queue_id, bounds))
         LOOK.has_touched = True
-        self._deferred.append(Settled(merged))
+        self._deferred.append(SettledIds(merged))
         self._settles = {}
 
-    def _segment_for(self) -> Segment:
+    def _segment_for(self) -> JournalSegment:
         """The segment for what was gathered: the current one, or a new one with its checkpoint put first."""
         if self._size_bytes > PAYLOAD_BYTES_MAX:
             raise Bug(f"one append of {self._size_bytes} bytes")
@@ -366,19 +366,19 @@ class Journal:
             return segment
         number = segment.number + 1 if segment is not None else self._trim
         needed = FILE_HEADER_BYTES + entry_bytes(self._size_bytes)
-        segment = Segment(number, max(self._options.journal_file_size_bytes, needed))
+        segment = JournalSegment(number, max(self._options.journal_file_size_bytes, needed))
         self._ledger.segments.append(segment)
         self._is_compaction_due = True
         return segment
 
-    def _fits(self, segment: Segment) -> bool:
+    def _fits(self, segment: JournalSegment) -> bool:
         return segment.used_bytes + entry_bytes(self._size_bytes) <= segment.size_bytes
 
     def _checkpoint(self) -> Checkpoint:
         queues = {queue_id: (attributes, queue_id in self._consumed) for queue_id, attributes in self._queues.items()}
         return Checkpoint(self._boot, max(self._next_id, self._reserved), self._trim, queues)
 
-    def _place(self, segment: Segment) -> None:
+    def _place(self, segment: JournalSegment) -> None:
         """Tell the ledger where the messages of this Append are, and then what was settled, in the order of calls."""
         LOOK.has_touched = True
         if self._new_from is not None:
@@ -400,7 +400,7 @@ class Journal:
         self._new_run_bytes = 0
         self._new_stored_refs = 0
 
-    def _place_written(self, segment: Segment, start: int) -> None:
+    def _place_written(self, segment: JournalSegment, start: int) -> None:
         LOOK.has_touched = True
         for written in self._written:
             written.segment = segment.number
@@ -419,7 +419,7 @@ class Journal:
             return
         self._trim = number
         self._trim_position = self._position
-        self._add(encode_number(Kind.TRIM, self._trim))
+        self._add(encode_number(RecordKind.TRIM, self._trim))
 
     def _forget_trimmed(self) -> list[int]:
         numbers = [segment.number for segment in self._ledger.segments if segment.number < self._trim]
@@ -462,7 +462,7 @@ class Journal:
         self._is_compaction_due = True
 
 
-class Settled(NamedTuple):
+class SettledIds(NamedTuple):
     """What left its queues: queue id -> flat bounds (first id, id behind the last, …)."""
 
     bounds_by_queue: dict[int, list[int]]
@@ -486,7 +486,7 @@ def _encode(attributes: dict[str, Any]) -> bytes:
 def _ledger_of(recovered: Recovered) -> Ledger:
     ledger = Ledger()
     for use in recovered.segments:
-        ledger.segments.append(Segment(*use))
+        ledger.segments.append(JournalSegment(*use))
     segments = {segment.number: segment for segment in ledger.segments}
     pieces: list[tuple[int, int, int]] = []
     for run in recovered.runs:

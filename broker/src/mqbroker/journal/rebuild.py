@@ -10,12 +10,12 @@ from mqbroker.base.checksum import crc32
 from mqbroker.journal import records
 from mqbroker.journal.places import Slice
 from mqbroker.journal.ranges import RangeMap, forgotten, subtract
-from mqbroker.journal.records import Malformed
+from mqbroker.journal.records import MalformedRecord
 from mqbroker.journal.recovered import Leave, RecoveredRun, StoredId
 from mqbroker.wire.large import is_large
 
 
-class NoBeginning(Malformed):
+class NoBeginning(MalformedRecord):
     """Nothing of the entry was applied: it can be read, and is none that opens a segment."""
 
 
@@ -24,16 +24,16 @@ def attributes_in(text: bytes, whose: str) -> dict[str, Any]:
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise Malformed(f"what is said of {whose} is no JSON: {error}") from None
+        raise MalformedRecord(f"what is said of {whose} is no JSON: {error}") from None
     if not isinstance(found, dict):
-        raise Malformed(f"what is said of {whose} is no JSON object")
+        raise MalformedRecord(f"what is said of {whose} is no JSON object")
     return found
 
 
 def _check(number: int, maximum: int) -> None:
     """A number that others are counted on from. Raises Malformed where that could not be."""
     if number > maximum:
-        raise Malformed(f"number {number} is above {maximum}")
+        raise MalformedRecord(f"number {number} is above {maximum}")
 
 
 class Rebuild:
@@ -105,7 +105,9 @@ class Rebuild:
                 continue
             for queue_id in run.live:
                 if queue_id not in self._attributes:
-                    raise Malformed(f"messages from {run.first_id} on are for queue {queue_id}, which nothing declares")
+                    raise MalformedRecord(
+                        f"messages from {run.first_id} on are for queue {queue_id}, which nothing declares"
+                    )
             live.append(run)
         live.sort(key=lambda run: run.first_id)
         return live
@@ -132,7 +134,7 @@ class Rebuild:
         }
         return {address: stored for address, stored in found.items() if stored}
 
-    def _run(self, record: records.Run) -> None:
+    def _run(self, record: records.RunRecord) -> None:
         first, count, arrived_ms, queue_ids, frames = record
         end = first + count
         _check(end, records.ID_MAX)
@@ -164,7 +166,7 @@ class Rebuild:
                 if run is not None and queue_id in run.live:
                     self._kill(run, queue_id, low, high)
 
-    def _queue(self, record: records.Queue) -> None:
+    def _queue(self, record: records.QueueRecord) -> None:
         _check(record.queue_id, records.ID_MAX)
         if record.queue_id in self._dropped:
             # The id lives again. Dropping is lazy, so what its former owner held has to go now.
@@ -180,7 +182,7 @@ class Rebuild:
         self._consumed.pop(record.queue_id, None)
         self._counts.pop(record.queue_id, None)
 
-    def _address(self, record: records.Address) -> None:
+    def _address(self, record: records.AddressRecord) -> None:
         self._addresses[record.name] = record.attributes
 
     def _address_drop(self, record: records.AddressDrop) -> None:
@@ -195,7 +197,7 @@ class Rebuild:
         attempts = self._attempts.setdefault(attempts, attempts)
         self._counts.setdefault(queue_id, RangeMap()).assign(first, first + n, attempts)
 
-    def _duplicate_ids(self, record: records.Duplicates) -> None:
+    def _duplicate_ids(self, record: records.DuplicateIdsRecord) -> None:
         address, oldest, ids = record
         if not ids:
             self._duplicates.pop(address, None)
@@ -208,12 +210,12 @@ class Rebuild:
             held.pop(number, None)
         self._duplicates[address] = (max(before, oldest), held)
 
-    def _start(self, record: records.Start) -> None:
+    def _start(self, record: records.StartRecord) -> None:
         _check(record.boot, records.BOOT_MAX)
         self.boot = record.boot
         self._consumed.clear()
 
-    def _stop(self, record: records.Stop) -> None:
+    def _stop(self, record: records.StopRecord) -> None:
         self.was_clean = True
 
     def _trim(self, record: records.Trim) -> None:
@@ -224,7 +226,7 @@ class Rebuild:
 
     def _trim_to(self, segment: int) -> None:
         if segment > self._segment:
-            raise Malformed(
+            raise MalformedRecord(
                 f"segment {self._segment} says that nothing before segment {segment} is needed, not even itself"
             )
         self.trim = max(self.trim, segment)
@@ -280,18 +282,18 @@ class Rebuild:
 
 
 APPLIERS: Final[dict[type[Any], Callable[[Rebuild, Any], None]]] = {
-    records.Run: Rebuild._run,
+    records.RunRecord: Rebuild._run,
     records.Settle: Rebuild._settle,
-    records.Queue: Rebuild._queue,
+    records.QueueRecord: Rebuild._queue,
     records.QueueDrop: Rebuild._queue_drop,
     records.Consumed: Rebuild._queue_consumed,
     records.Count: Rebuild._count,
-    records.Start: Rebuild._start,
-    records.Stop: Rebuild._stop,
+    records.StartRecord: Rebuild._start,
+    records.StopRecord: Rebuild._stop,
     records.Trim: Rebuild._trim,
     records.Checkpoint: Rebuild._checkpoint,
-    records.Duplicates: Rebuild._duplicate_ids,
-    records.Address: Rebuild._address,
+    records.DuplicateIdsRecord: Rebuild._duplicate_ids,
+    records.AddressRecord: Rebuild._address,
     records.AddressDrop: Rebuild._address_drop,
     records.Forgone: Rebuild._forgone,
 }

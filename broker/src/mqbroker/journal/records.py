@@ -34,7 +34,7 @@ from typing import NamedTuple
 from mqbroker.journal import message_records
 
 
-class Kind(enum.IntEnum):
+class RecordKind(enum.IntEnum):
     """Numbers on disk: never reuse one."""
 
     RUN = message_records.RUN
@@ -74,7 +74,7 @@ _NAME = struct.Struct(">H")
 DUPLICATE_HEAD_BYTES = _DUPLICATE.size
 
 
-class Run(NamedTuple):
+class RunRecord(NamedTuple):
     """`n` messages with ascending ids, each of them in all of `queue_ids`. They came at `arrived_ms`, wall clock."""
 
     first_id: int
@@ -91,7 +91,7 @@ class Settle(NamedTuple):
     ranges: list[tuple[int, int]]
 
 
-class Queue(NamedTuple):
+class QueueRecord(NamedTuple):
     """A queue exists, with these attributes (JSON)."""
 
     queue_id: int
@@ -123,11 +123,11 @@ class Count(NamedTuple):
     due_ms: int = 0
 
 
-class Start(NamedTuple):
+class StartRecord(NamedTuple):
     boot: int
 
 
-class Stop(NamedTuple):
+class StopRecord(NamedTuple):
     pass
 
 
@@ -144,7 +144,7 @@ class Checkpoint(NamedTuple):
     queues: dict[int, tuple[bytes, bool]]
 
 
-class Duplicates(NamedTuple):
+class DuplicateIdsRecord(NamedTuple):
     """Ids of messages that were seen at an address, each with its number, and the oldest number that is still kept.
 
     Without ids: the address has forgotten all of them.
@@ -155,7 +155,7 @@ class Duplicates(NamedTuple):
     ids: list[tuple[int, bytes]]
 
 
-class Address(NamedTuple):
+class AddressRecord(NamedTuple):
     """An administrator said of this address what `attributes` hold (JSON)."""
 
     name: str
@@ -174,20 +174,20 @@ class Forgone(NamedTuple):
 
 
 Record = (
-    Run | Settle | Queue | QueueDrop | Consumed | Count | Start | Stop | Trim | Checkpoint | Duplicates | Address
-    | AddressDrop | Forgone
+    RunRecord | Settle | QueueRecord | QueueDrop | Consumed | Count | StartRecord | StopRecord | Trim | Checkpoint
+    | DuplicateIdsRecord | AddressRecord | AddressDrop | Forgone
 )  # fmt: skip
 
 
-class Malformed(Exception):
+class MalformedRecord(Exception):
     """A record that its checksum vouches for makes no sense: written by something newer, or by a bug."""
 
 
 def encode_queue(queue_id: int, attributes: bytes) -> bytes:
-    return _NUMBER.pack(Kind.QUEUE, 8 + len(attributes), queue_id) + attributes
+    return _NUMBER.pack(RecordKind.QUEUE, 8 + len(attributes), queue_id) + attributes
 
 
-def encode_number(kind: Kind, number: int) -> bytes:
+def encode_number(kind: RecordKind, number: int) -> bytes:
     """QUEUE_DROP, CONSUMED, START and TRIM are one number each."""
     return _NUMBER.pack(kind, 8, number)
 
@@ -195,12 +195,12 @@ def encode_number(kind: Kind, number: int) -> bytes:
 def encode_count(count: Count) -> bytes:
     """A due time lies behind the rest, where releases that do not know it look no more."""
     if count.due_ms:
-        return _RECORD.pack(Kind.COUNT, _COUNT_DUE_BODY.size) + _COUNT_DUE_BODY.pack(*count)
-    return _COUNT.pack(Kind.COUNT, _COUNT_BODY.size, *count[:4])
+        return _RECORD.pack(RecordKind.COUNT, _COUNT_DUE_BODY.size) + _COUNT_DUE_BODY.pack(*count)
+    return _COUNT.pack(RecordKind.COUNT, _COUNT_BODY.size, *count[:4])
 
 
 def encode_stop() -> bytes:
-    return _RECORD.pack(Kind.STOP, 0)
+    return _RECORD.pack(RecordKind.STOP, 0)
 
 
 def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
@@ -208,36 +208,36 @@ def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
     for queue_id, (attributes, was_consumed) in checkpoint.queues.items():
         parts.append(_CHECKPOINT_QUEUE.pack(queue_id, was_consumed, len(attributes)))
         parts.append(attributes)
-    parts[0] = _RECORD.pack(Kind.CHECKPOINT, sum(map(len, parts)))
+    parts[0] = _RECORD.pack(RecordKind.CHECKPOINT, sum(map(len, parts)))
     return b"".join(parts)
 
 
 def encode_address(name: str, attributes: bytes) -> bytes:
     """A name has less than 64 KiB."""
     encoded = name.encode()
-    head = _RECORD.pack(Kind.ADDRESS, _NAME.size + len(encoded) + len(attributes))
+    head = _RECORD.pack(RecordKind.ADDRESS, _NAME.size + len(encoded) + len(attributes))
     return head + _NAME.pack(len(encoded)) + encoded + attributes
 
 
 def encode_address_drop(name: str) -> bytes:
     encoded = name.encode()
-    return _RECORD.pack(Kind.ADDRESS_DROP, _NAME.size + len(encoded)) + _NAME.pack(len(encoded)) + encoded
+    return _RECORD.pack(RecordKind.ADDRESS_DROP, _NAME.size + len(encoded)) + _NAME.pack(len(encoded)) + encoded
 
 
 def encode_start(boot: int, forgone: list[Forgone]) -> bytes:
     """A process goes on with this journal, and without these files."""
-    given_up = [_FORGONE.pack(Kind.FORGONE, _FORGONE_BODY.size, *each) for each in forgone]
-    return b"".join(given_up) + encode_number(Kind.START, boot)
+    given_up = [_FORGONE.pack(RecordKind.FORGONE, _FORGONE_BODY.size, *each) for each in forgone]
+    return b"".join(given_up) + encode_number(RecordKind.START, boot)
 
 
-def encode_duplicates(duplicates: Duplicates) -> bytes:
+def encode_duplicates(duplicates: DuplicateIdsRecord) -> bytes:
     """An address and its ids have less than 64 KiB each."""
     address = duplicates.address.encode()
     parts = [b"", _DUPLICATES.pack(duplicates.oldest, len(address)), address]
     for number, duplicate_id in duplicates.ids:
         parts.append(_DUPLICATE.pack(number, len(duplicate_id)))
         parts.append(duplicate_id)
-    parts[0] = _RECORD.pack(Kind.DUPLICATES, sum(map(len, parts)))
+    parts[0] = _RECORD.pack(RecordKind.DUPLICATES, sum(map(len, parts)))
     return b"".join(parts)
 
 
@@ -252,25 +252,25 @@ def decode_places(payload: memoryview) -> Iterator[tuple[int, int, Record]]:
     offset = 0
     while offset < len(payload):
         if offset + _RECORD.size > len(payload):
-            raise Malformed(f"{len(payload) - offset} stray bytes behind the last record")
+            raise MalformedRecord(f"{len(payload) - offset} stray bytes behind the last record")
         kind, length = _RECORD.unpack_from(payload, offset)
         begin, start = offset, offset + _RECORD.size
         offset = start + length
         decoder = _DECODERS.get(kind)
         if decoder is None:
-            raise Malformed(f"unknown kind of record {kind}")
+            raise MalformedRecord(f"unknown kind of record {kind}")
         if offset > len(payload):
-            raise Malformed(f"record of kind {kind} is longer than its entry")
+            raise MalformedRecord(f"record of kind {kind} is longer than its entry")
         try:
             yield begin, offset, decoder(payload[start:offset])
         except struct.error as error:
-            raise Malformed(f"record of kind {kind} is too short: {error}") from error
+            raise MalformedRecord(f"record of kind {kind} is too short: {error}") from error
 
 
-def _decode_run(body: memoryview) -> Run:
+def _decode_run(body: memoryview) -> RunRecord:
     first_id, count, arrived_ms, n = _RUN_BODY.unpack_from(body)
     queue_ids = struct.unpack_from(f">{n}Q", body, _RUN_BODY.size)
-    return Run(first_id, count, arrived_ms, queue_ids, body[_RUN_BODY.size + 8 * n :])
+    return RunRecord(first_id, count, arrived_ms, queue_ids, body[_RUN_BODY.size + 8 * n :])
 
 
 def _decode_settle(body: memoryview) -> Settle:
@@ -278,9 +278,9 @@ def _decode_settle(body: memoryview) -> Settle:
     return Settle(queue_id, [(first, n) for first, n in message_records.RANGE.iter_unpack(body[8:])])
 
 
-def _decode_queue(body: memoryview) -> Queue:
+def _decode_queue(body: memoryview) -> QueueRecord:
     (queue_id,) = _U64.unpack_from(body)
-    return Queue(queue_id, bytes(body[8:]))
+    return QueueRecord(queue_id, bytes(body[8:]))
 
 
 def _decode_count(body: memoryview) -> Count:
@@ -296,41 +296,41 @@ def _decode_checkpoint(body: memoryview) -> Checkpoint:
         offset += _CHECKPOINT_QUEUE.size
         attributes = bytes(body[offset : offset + length])
         if len(attributes) != length:
-            raise Malformed("checkpoint ends inside a queue")
+            raise MalformedRecord("checkpoint ends inside a queue")
         queues[queue_id] = (attributes, bool(was_consumed))
         offset += length
     return Checkpoint(boot, next_id, trim, queues)
 
 
-def _decode_duplicates(body: memoryview) -> Duplicates:
+def _decode_duplicates(body: memoryview) -> DuplicateIdsRecord:
     oldest, length = _DUPLICATES.unpack_from(body)
     offset = _DUPLICATES.size + length
     try:
         address = bytes(body[_DUPLICATES.size : offset]).decode()
     except UnicodeDecodeError as error:
-        raise Malformed(f"the address of duplicate ids is not UTF-8: {error}") from error
+        raise MalformedRecord(f"the address of duplicate ids is not UTF-8: {error}") from error
     if offset > len(body):
-        raise Malformed("the record of duplicate ids ends inside its address")
+        raise MalformedRecord("the record of duplicate ids ends inside its address")
     ids: list[tuple[int, bytes]] = []
     while offset < len(body):
         number, length = _DUPLICATE.unpack_from(body, offset)
         offset += _DUPLICATE.size + length
         if offset > len(body):
-            raise Malformed("the record of duplicate ids ends inside an id")
+            raise MalformedRecord("the record of duplicate ids ends inside an id")
         ids.append((number, bytes(body[offset - length : offset])))
-    return Duplicates(address, oldest, ids)
+    return DuplicateIdsRecord(address, oldest, ids)
 
 
-def _decode_address(body: memoryview) -> Address:
+def _decode_address(body: memoryview) -> AddressRecord:
     (length,) = _NAME.unpack_from(body)
     end = _NAME.size + length
     if end > len(body):
-        raise Malformed("the record of an address ends inside its name")
+        raise MalformedRecord("the record of an address ends inside its name")
     try:
         name = bytes(body[_NAME.size : end]).decode()
     except UnicodeDecodeError as error:
-        raise Malformed(f"the name of an address is not UTF-8: {error}") from error
-    return Address(name, bytes(body[end:]))
+        raise MalformedRecord(f"the name of an address is not UTF-8: {error}") from error
+    return AddressRecord(name, bytes(body[end:]))
 
 
 def _number(body: memoryview) -> int:
@@ -339,18 +339,18 @@ def _number(body: memoryview) -> int:
 
 
 _DECODERS: dict[int, Callable[[memoryview], Record]] = {
-    Kind.RUN: _decode_run,
-    Kind.SETTLE: _decode_settle,
-    Kind.QUEUE: _decode_queue,
-    Kind.QUEUE_DROP: lambda body: QueueDrop(_number(body)),
-    Kind.CONSUMED: lambda body: Consumed(_number(body)),
-    Kind.COUNT: _decode_count,
-    Kind.START: lambda body: Start(_number(body)),
-    Kind.STOP: lambda body: Stop(),
-    Kind.TRIM: lambda body: Trim(_number(body)),
-    Kind.CHECKPOINT: _decode_checkpoint,
-    Kind.DUPLICATES: _decode_duplicates,
-    Kind.ADDRESS: _decode_address,
-    Kind.ADDRESS_DROP: lambda body: AddressDrop(_decode_address(body).name),
-    Kind.FORGONE: lambda body: Forgone(*_FORGONE_BODY.unpack_from(body)),
+    RecordKind.RUN: _decode_run,
+    RecordKind.SETTLE: _decode_settle,
+    RecordKind.QUEUE: _decode_queue,
+    RecordKind.QUEUE_DROP: lambda body: QueueDrop(_number(body)),
+    RecordKind.CONSUMED: lambda body: Consumed(_number(body)),
+    RecordKind.COUNT: _decode_count,
+    RecordKind.START: lambda body: StartRecord(_number(body)),
+    RecordKind.STOP: lambda body: StopRecord(),
+    RecordKind.TRIM: lambda body: Trim(_number(body)),
+    RecordKind.CHECKPOINT: _decode_checkpoint,
+    RecordKind.DUPLICATES: _decode_duplicates,
+    RecordKind.ADDRESS: _decode_address,
+    RecordKind.ADDRESS_DROP: lambda body: AddressDrop(_decode_address(body).name),
+    RecordKind.FORGONE: lambda body: Forgone(*_FORGONE_BODY.unpack_from(body)),
 }

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from mqbroker.base.errors import Unusable
 from mqbroker.base.notice import Level, Notice
-from mqbroker.journal.damage import Verdict, decide, gather, is_blank, misplaced
+from mqbroker.journal.damage import DamageVerdict, decide, gather, is_blank, misplaced
 from mqbroker.journal.entry import ENTRY_HEADER_BYTES, entry_bytes
 from mqbroker.journal.format import (
     FILE_HEADER_BYTES,
@@ -24,7 +24,7 @@ from mqbroker.journal.format import (
     has_whole_payload,
 )
 from mqbroker.journal.rebuild import NoBeginning, Rebuild
-from mqbroker.journal.records import Forgone, Malformed
+from mqbroker.journal.records import Forgone, MalformedRecord
 from mqbroker.journal.recovered import Cut, Leave, Recovered, SegmentUse
 
 RESTORE = "put back the missing file or a backup of the whole directory"
@@ -45,7 +45,7 @@ class Damage(Exception):
         self.remedy = remedy
 
 
-class Entry(NamedTuple):
+class JournalEntry(NamedTuple):
     """One whole Append, as it was handed over."""
 
     offset: int
@@ -144,7 +144,7 @@ class _Recovery:
             raise Damage(expected, -1, why, RESTORE)
         self._unused.append(number)
 
-    def _check_order(self, number: int, entry: Entry) -> None:
+    def _check_order(self, number: int, entry: JournalEntry) -> None:
         if not self._is_gap and entry.position != self._position + 1:
             why = f"entry {entry.position} follows entry {self._position}: what was between them is gone"
             raise Damage(number, entry.offset, why)
@@ -152,28 +152,28 @@ class _Recovery:
         self._watermark = entry.watermark
         self._offsets[entry.position] = entry.offset
 
-    def _apply(self, number: int, entry: Entry) -> None:
+    def _apply(self, number: int, entry: JournalEntry) -> None:
         try:
             is_first = entry.offset == FILE_HEADER_BYTES
             self._rebuild.apply(entry.payload, is_first, entry.offset + ENTRY_HEADER_BYTES)
         except NoBeginning as error:
             why = f"entry {entry.position} lies here, and does not begin the file as what belongs here does"
             raise Damage(number, entry.offset, why) from error
-        except Malformed as error:
+        except MalformedRecord as error:
             why = f"entry {entry.position} holds what this release can't read: {error}"
             raise Damage(number, entry.offset, why, "start the release that wrote it") from error
 
     def _end(self, number: int, offset: int, rest: tuple[bytes, int, bool]) -> None:
         buffer, seed, is_last = rest
         row = decide(gather(buffer, offset, seed, (self._position, is_last)))
-        if row.verdict is not Verdict.END:
+        if row.verdict is not DamageVerdict.END:
             self._check_places(number, buffer, (offset, seed))
         self._seed_before = seed
-        if row.verdict is Verdict.END and offset == FILE_HEADER_BYTES and not is_last:
+        if row.verdict is DamageVerdict.END and offset == FILE_HEADER_BYTES and not is_last:
             raise Damage(number, offset, "nothing is written here, and a later file shows that something was")
-        if row.verdict is Verdict.FAULT:
+        if row.verdict is DamageVerdict.FAULT:
             raise Damage(number, offset, row.why)
-        if row.verdict is Verdict.CUT:
+        if row.verdict is DamageVerdict.CUT:
             self._cuts.append(Cut(number, offset, is_damage=False))
             fields: dict[str, str | int] = {"file": file_name(number), "offset": offset, "why": row.why}
             self._findings.append(Notice(Level.WARNING, "journal-tail-cut", fields))
@@ -251,7 +251,7 @@ class _Recovery:
         try:
             recovered.queues, recovered.addresses = rebuild.queues(), rebuild.addresses()
             recovered.runs = rebuild.live_runs()
-        except Malformed as error:
+        except MalformedRecord as error:
             raise Unusable(file_name(self._numbers[-1]), -1, str(error), RESTORE) from error
         recovered.counts = rebuild.counts(recovered.runs)
         recovered.duplicates = rebuild.duplicates()
@@ -289,11 +289,11 @@ def check_file(number: int, buffer: bytes, node_id: bytes) -> FileHeader:
     return header
 
 
-def _entries(buffer: bytes, seed: int) -> Iterator[Entry]:
+def _entries(buffer: bytes, seed: int) -> Iterator[JournalEntry]:
     """Good entries from the front, up to the first offset where there is none."""
     view = memoryview(buffer)
     offset = FILE_HEADER_BYTES
     while (header := decode_entry_header(buffer, offset, seed)) and has_whole_payload(buffer, offset, header):
         start = offset + ENTRY_HEADER_BYTES
-        yield Entry(offset, header.position, header.watermark, view[start : start + header.length])
+        yield JournalEntry(offset, header.position, header.watermark, view[start : start + header.length])
         offset += entry_bytes(header.length)

@@ -44,7 +44,7 @@ UNFIT = (struct.error, OverflowError, UnicodeEncodeError, TypeError, AttributeEr
 """What writing a value of a wrong type or range raises."""
 
 
-class Kind(NamedTuple):
+class FieldKind(NamedTuple):
     """What a field may hold. `read` starts at the format code, which is not null; `write` gives the code as well."""
 
     name: str
@@ -54,7 +54,7 @@ class Kind(NamedTuple):
 
 class Field(NamedTuple):
     name: str
-    kind: Kind
+    kind: FieldKind
     mandatory: bool
     default: Any
 
@@ -237,7 +237,7 @@ def _unfit_field(codec: Codec, values: tuple[Any, ...]) -> str:
 # -- kinds of fields --------------------------------------------------------------------------------------------------
 
 
-def primitive(name: str, accepted: tuple[int, ...], write: Callable[..., bytes]) -> Kind:
+def primitive(name: str, accepted: tuple[int, ...], write: Callable[..., bytes]) -> FieldKind:
     """Values of one primitive type, without wrappers: the field says the type."""
     readers = {code: READERS[code] for code in accepted}
 
@@ -247,10 +247,10 @@ def primitive(name: str, accepted: tuple[int, ...], write: Callable[..., bytes])
             raise invalid_field(f"{name} expected, got format code 0x{buffer[offset]:02x}", offset)
         return reader(buffer, offset + 1, end, depth)
 
-    return Kind(name, read, write)
+    return FieldKind(name, read, write)
 
 
-def checked(kind: Kind, allowed: Callable[[Any], bool], rule: str) -> Kind:
+def checked(kind: FieldKind, allowed: Callable[[Any], bool], rule: str) -> FieldKind:
     """`kind` with a rule of its own on values; `rule` completes the sentence "must …"."""
 
     def read(buffer: Buffer, offset: int, end: int, depth: int) -> tuple[Any, int]:
@@ -259,16 +259,16 @@ def checked(kind: Kind, allowed: Callable[[Any], bool], rule: str) -> Kind:
             raise invalid_field(f"{str(value)[:80]} must {rule}", offset)
         return value, after
 
-    return Kind(kind.name, read, kind.write)
+    return FieldKind(kind.name, read, kind.write)
 
 
-def one_of(name: str, classes: tuple[type, ...]) -> Kind:
+def one_of(name: str, classes: tuple[type, ...]) -> FieldKind:
     """A nested composite of one of `classes`."""
 
     def read(buffer: Buffer, offset: int, end: int, depth: int) -> tuple[Any, int]:
         return decode_composite(buffer, offset, end, classes, depth)
 
-    return Kind(name, read, encode_composite)
+    return FieldKind(name, read, encode_composite)
 
 
 def _read_symbols(buffer: Buffer, offset: int, end: int, depth: int) -> tuple[tuple[Symbol, ...], int]:
@@ -319,7 +319,7 @@ TIMESTAMP = primitive("timestamp", (codes.TIMESTAMP,), encode_fixed(codes.TIMEST
 BINARY = primitive("binary", (codes.VBIN8, codes.VBIN32), encode_binary)
 STRING = primitive("string", (codes.STR8, codes.STR32), encode_string)
 SYMBOL = primitive("symbol", (codes.SYM8, codes.SYM32), encode_symbol)
-SYMBOLS = Kind("symbols", _read_symbols, _write_symbols)
-FIELDS = Kind("fields", _read_fields, encode_map)
-MAP = Kind("map", _read_keyed, encode_map)
-ANY = Kind("any", decode_value, encode_value)
+SYMBOLS = FieldKind("symbols", _read_symbols, _write_symbols)
+FIELDS = FieldKind("fields", _read_fields, encode_map)
+MAP = FieldKind("map", _read_keyed, encode_map)
+ANY = FieldKind("any", decode_value, encode_value)

@@ -14,7 +14,7 @@ from typing import Final
 from mqbroker.base.errors import PeerFault, Scope
 from mqbroker.wire.header_section import section_of
 from mqbroker.wire.large_file import Large
-from mqbroker.wire.run import Layout, Run
+from mqbroker.wire.run import FrameLayout, Run
 from mqbroker.wire.scan import APPLICATION_PROPERTIES, section_at, skip_value
 
 HEAD_BYTES_MAX: Final = 64 << 10  # a message with a longer head stays in memory as a whole
@@ -48,7 +48,7 @@ def large_run(head: bytes, large: Large) -> Run:
         raise PeerFault("amqp:decode-error", "the message's header section is malformed", Scope.LINK)
     size = _FRAME.size + len(head)
     buffer = _FRAME.pack(size, 2, TYPE, 0, *large) + head
-    run = Run(buffer, range(0, size, size), size, Layout(_FRAME.size, 8, _FRAME.size, section))
+    run = Run(buffer, range(0, size, size), size, FrameLayout(_FRAME.size, 8, _FRAME.size, section))
     run.large = large
     return run
 

@@ -11,7 +11,7 @@ from hashlib import sha256
 from typing import Any, Final
 
 from mqbroker.base.errors import PeerFault
-from mqbroker.wire.run import Layout, Run
+from mqbroker.wire.run import FrameLayout, Run
 from mqbroker.wire.scan import (
     APPLICATION_PROPERTIES,
     DATA,
@@ -64,7 +64,7 @@ def parts_of(run: Run) -> list[Run]:
 
 def part_of(run: Run, begin: int, end: int, traits: Traits = PLAIN) -> Run:
     """Some messages of a run as a run of their own."""
-    layout = Layout(run.head_size, run.vary_start, run.vary_end, run.section)
+    layout = FrameLayout(run.head_size, run.vary_start, run.vary_end, run.section)
     made = Run(run.buffer, run.starts[begin:end], run.stride, layout)
     made.traits = traits
     made.is_plain = run.is_plain

@@ -55,7 +55,7 @@ UInt32 = Annotated[int, UINT]
 OptUInt32 = Annotated[int | None, UINT]
 Text = Annotated[str, STRING]
 OptText = Annotated[str | None, STRING]
-Names = Annotated[tuple[Symbol, ...] | None, SYMBOLS]
+Symbols = Annotated[tuple[Symbol, ...] | None, SYMBOLS]
 Blob = Annotated[bytes, BINARY]
 OptBlob = Annotated[bytes | None, BINARY]
 OptFields = Annotated[dict[Symbol, Any] | None, FIELDS]
@@ -174,8 +174,8 @@ class Source:
     distribution_mode: Annotated[Symbol | None, _DISTRIBUTION] = None
     filter: OptFields = None
     default_outcome: OptOutcome = None
-    outcomes: Names = None
-    capabilities: Names = None
+    outcomes: Symbols = None
+    capabilities: Symbols = None
 
 
 @composite(0x29, "amqp:target:list")
@@ -187,13 +187,13 @@ class Target:
     timeout: UInt32 = 0
     dynamic: Bool = False
     dynamic_node_properties: OptFields = None
-    capabilities: Names = None
+    capabilities: Symbols = None
 
 
 @composite(0x30, "amqp:coordinator:list")
 @dataclass(frozen=True, slots=True)
 class Coordinator:
-    capabilities: Names = None
+    capabilities: Symbols = None
 
 
 OptSource = Annotated[Source | None, one_of("source", (Source,))]
@@ -211,10 +211,10 @@ class Open:
     max_frame_size: Annotated[int, _FRAME_SIZE] = UINT_MAX
     channel_max: Annotated[int, USHORT] = USHORT_MAX
     idle_time_out: OptUInt32 = None
-    outgoing_locales: Names = None
-    incoming_locales: Names = None
-    offered_capabilities: Names = None
-    desired_capabilities: Names = None
+    outgoing_locales: Symbols = None
+    incoming_locales: Symbols = None
+    offered_capabilities: Symbols = None
+    desired_capabilities: Symbols = None
     properties: OptFields = None
 
 
@@ -226,8 +226,8 @@ class Begin:
     incoming_window: UInt32
     outgoing_window: UInt32
     handle_max: UInt32 = UINT_MAX
-    offered_capabilities: Names = None
-    desired_capabilities: Names = None
+    offered_capabilities: Symbols = None
+    desired_capabilities: Symbols = None
     properties: OptFields = None
 
 
@@ -245,8 +245,8 @@ class Attach:
     incomplete_unsettled: Bool = False
     initial_delivery_count: OptUInt32 = None
     max_message_size: Annotated[int | None, ULONG] = None
-    offered_capabilities: Names = None
-    desired_capabilities: Names = None
+    offered_capabilities: Symbols = None
+    desired_capabilities: Symbols = None
     properties: OptFields = None
 
 

@@ -22,7 +22,7 @@ from typing import Final
 from mqbroker.base.value import Value
 from mqbroker.wire.header_section import HEADER_LEAD, Section, section_fault, section_of
 from mqbroker.wire.large_file import Large
-from mqbroker.wire.shape import TAG_SIZE_MAX, Shape, shape_of
+from mqbroker.wire.shape import TAG_SIZE_MAX, RunShape, shape_of
 from mqbroker.wire.traits import PLAIN, Traits
 
 COLUMNS_MIN: Final = 16  # below this many frames a loop over frames is faster than whole columns
@@ -33,7 +33,7 @@ _U32: Final = Struct(">I")
 _BYTE: Final = [bytes([value]) for value in range(256)]
 
 
-class Layout(Value):
+class FrameLayout(Value):
     """What the frames of a run share. Sizes and offsets in bytes, relative to a frame's start.
 
     Delivery id and tag, which differ, lie between `vary_start` and `vary_end`; the message begins at `head_size`.
@@ -76,7 +76,7 @@ class Run:
         "vary_start",
     )
 
-    def __init__(self, buffer: bytes, starts: Sequence[int], stride: int, layout: Layout) -> None:
+    def __init__(self, buffer: bytes, starts: Sequence[int], stride: int, layout: FrameLayout) -> None:
         self.buffer = buffer
         self.starts = starts
         self.count = len(starts)
@@ -193,7 +193,7 @@ def parse_run(buffer: bytes, offset: int, limit: int, count_max: int, size_max: 
     elif count < COLUMNS_MIN or not _columns_agree(buffer, offset, count, first):
         starts = _walk(buffer, (offset, limit), (count_max, size_max), first)
         stride = _common_size(buffer, starts, stride)
-    run = Run(buffer, starts, stride, Layout(first.head_size, first.id_offset, first.tag_end, first.section))
+    run = Run(buffer, starts, stride, FrameLayout(first.head_size, first.id_offset, first.tag_end, first.section))
     return Parsed(run, first.handle, first.delivery_id, first.is_settled, run.end(run.count - 1))
 
 
@@ -217,7 +217,7 @@ def _frame_struct(before: int, id_size: int, between: int, tag: int, behind: int
     return found
 
 
-def _walk(buffer: bytes, span: tuple[int, int], most: tuple[int, int], first: Shape) -> array[int]:
+def _walk(buffer: bytes, span: tuple[int, int], most: tuple[int, int], first: RunShape) -> array[int]:
     """Offsets of the frames in `span` that look like the first, found one frame at a time; `most`: count and size."""
     offset, limit = span
     count_max, size_max = most
@@ -256,7 +256,7 @@ def _begins_without_header(buffer: bytes, offset: int, end: int) -> bool:
     return lead[:2] == b"\x00\x53" and lead != HEADER_LEAD
 
 
-def _columns_agree(buffer: bytes, offset: int, count: int, first: Shape) -> bool:
+def _columns_agree(buffer: bytes, offset: int, count: int, first: RunShape) -> bool:
     """Whether `count` frames of one size share every byte that must be shared: compared column by column."""
     stride = first.size
     end = offset + count * stride
@@ -315,7 +315,9 @@ def single(payload: bytes) -> Run:
     size = CANONICAL_SIZE + len(payload)
     head = _CANONICAL.pack(size, b"\x02\x00\x00\x00", b"\x00\x53\x14\xc0\x10\x05", b"\x52\x00", b"\x70\x00\x00\x00\x00",
                            b"\xa0\x04\x00\x00\x00\x00", b"\x43\x42")  # fmt: skip
-    return Run(b"".join((head, payload)), range(0, size, size), size, Layout(CANONICAL_SIZE, *_CANONICAL_VARY, section))
+    return Run(
+        b"".join((head, payload)), range(0, size, size), size, FrameLayout(CANONICAL_SIZE, *_CANONICAL_VARY, section)
+    )
 
 
 # -- encoding ---------------------------------------------------------------------------------------------------------
@@ -453,7 +455,7 @@ def joined(singles: Sequence[Run]) -> Run | None:
     stride = sizes[0] if sizes.count(sizes[0]) == count else 0
     frames = b"".join([run.buffer for run in singles])
     starts = range(0, len(frames), stride) if stride else array("I", accumulate(sizes[:-1], initial=0))
-    together = Run(frames, starts, stride, Layout(CANONICAL_SIZE, *_CANONICAL_VARY, singles[0].section))
+    together = Run(frames, starts, stride, FrameLayout(CANONICAL_SIZE, *_CANONICAL_VARY, singles[0].section))
     frames = bytes(encode_run(together, 0, count, _NO_LINK, 0))
     parsed = parse_run(frames, 0, len(frames), count, SIZE_MAX)
     return parsed.run if parsed is not None and parsed.run.count == count else None

@@ -22,7 +22,7 @@ from mqbroker.wire.composites import (
     TIMESTAMP,
     UBYTE,
     UINT,
-    Kind,
+    FieldKind,
     checked,
     composite,
     decode_composite,
@@ -78,7 +78,7 @@ def _write_id(value: Any) -> bytes:
 
 
 _IS_ID: Final = checked(ANY, lambda value: type(value) in _ID_TYPES, "be a ulong, uuid, binary or string")
-_MESSAGE_ID: Final = Kind(_IS_ID.name, _IS_ID.read, _write_id)
+_MESSAGE_ID: Final = FieldKind(_IS_ID.name, _IS_ID.read, _write_id)
 
 
 @composite(HEADER, "amqp:header:list")

@@ -16,7 +16,7 @@ COUNT_WITH_STATE: Final = 8  # fields of a transfer whose last one is its delive
 _U32: Final = Struct(">I")
 
 
-class Shape(Value):
+class RunShape(Value):
     """The first frame of a run, taken apart. Sizes and offsets are relative to the frame's start."""
 
     __match_args__ = (
@@ -58,7 +58,7 @@ class Shape(Value):
         self.section: Final = section
 
 
-def shape_of(buffer: bytes, start: int, limit: int, size_max: int) -> Shape | None:
+def shape_of(buffer: bytes, start: int, limit: int, size_max: int) -> RunShape | None:
     """Take a transfer frame apart without recursion; None for whatever is not the usual shape, or incomplete."""
     if limit - start < FRAME_SIZE_MIN:
         return None
@@ -91,7 +91,7 @@ def shape_of(buffer: bytes, start: int, limit: int, size_max: int) -> Shape | No
     return _shape_from_id(buffer, (start, at, list_end, end), handle, field_count)
 
 
-def _shape_from_id(buffer: bytes, places: tuple[int, int, int, int], handle: int, field_count: int) -> Shape | None:
+def _shape_from_id(buffer: bytes, places: tuple[int, int, int, int], handle: int, field_count: int) -> RunShape | None:
     start, at, list_end, end = places
     if at + 2 > list_end:
         return None
@@ -118,5 +118,5 @@ def _shape_from_id(buffer: bytes, places: tuple[int, int, int, int], handle: int
     section = section_of(buffer, list_end, end)
     if section is None:
         return None
-    return Shape(end - start, handle, id_offset, id_size, delivery_id, tag_offset - start, tag_end - start,
+    return RunShape(end - start, handle, id_offset, id_size, delivery_id, tag_offset - start, tag_end - start,
                   list_end - start, settled, section)  # fmt: skip

@@ -90,7 +90,7 @@ _PROPERTY_KEYS: Final = bytes((STR8, STR32))
 _MARKS: Final = frozenset(name.encode() for name in (DELIVERY_TIME, DELIVERY_DELAY, DUPLICATE_ID, LAST_VALUE))
 
 
-class Malformed(NamedTuple):
+class MalformedMessage(NamedTuple):
     """The first message of a run that is none, and why."""
 
     place: int
@@ -172,7 +172,7 @@ class Forms:
     def __init__(self) -> None:
         self._known: Form | None = None
 
-    def malformed(self, run: Run) -> Malformed | None:
+    def malformed(self, run: Run) -> MalformedMessage | None:
         """The first message of the run that is none. Where there is no such, the run knows whether it is plain."""
         skip = run.head_size + run.section.size_bytes
         form = self._known
@@ -187,7 +187,7 @@ class Forms:
                         form = self._formed(run, index)
                         is_plain = is_plain and form.is_plain
         except PeerFault as fault:
-            return Malformed(index, fault.description)
+            return MalformedMessage(index, fault.description)
         run.is_plain = is_plain
         return None
 

@@ -22,8 +22,8 @@ from mqctl.bundle.manifest import (
     LOCK,
     MANIFEST,
     WHEELS,
+    BundleTarget,
     Manifest,
-    Target,
     describe,
     folder_name,
     require_fit,
@@ -42,7 +42,7 @@ NATIVE_BACK_END = (*BACK_END, "mypyc", "setuptools")
 class Recipe:
     """`source` is a checkout; `wheels` are given ones (a folder that pip looks into first instead of the index)."""
 
-    target: Target
+    target: BundleTarget
     output: Path
     source: Path | None
     wheel: Path | None

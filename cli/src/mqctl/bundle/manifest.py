@@ -57,7 +57,7 @@ class Manifest:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class BundleTarget:
     """The hosts that a bundle is for: a version of CPython and the newest glibc that may be needed."""
 
     python: str
@@ -84,12 +84,12 @@ class Target:
         return [*tags, f"linux_{self.machine}"]
 
 
-def folder_name(version: str, target: Target) -> str:
+def folder_name(version: str, target: BundleTarget) -> str:
     """What the folder of a bundle is called."""
     return f"bundle-{version}-{target.abi}-{target.platform}"
 
 
-def parse_target(python: str, platform: str) -> Target:
+def parse_target(python: str, platform: str) -> BundleTarget:
     """`3.11` and `manylinux_2_36_x86_64`, checked."""
     if not re.fullmatch(r"3\.\d{1,2}", python):
         raise UsageError(f"--python {python}: must be a minor version of CPython", "--python 3.11")
@@ -99,7 +99,7 @@ def parse_target(python: str, platform: str) -> Target:
             f"--platform {platform}: must be manylinux_2_<glibc minor>_<x86_64|aarch64>",
             "--platform manylinux_2_36_x86_64",
         )
-    return Target(python, int(matched[1]), matched[2])
+    return BundleTarget(python, int(matched[1]), matched[2])
 
 
 def sha256_of(path: Path) -> str:
@@ -108,7 +108,7 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def describe(folder: Path, version: str, target: Target) -> Manifest:
+def describe(folder: Path, version: str, target: BundleTarget) -> Manifest:
     """The manifest of a folder whose wheels and lock are in place."""
     paths = [folder / LOCK, *sorted((folder / WHEELS).iterdir())]
     files = tuple(File(str(one.relative_to(folder)), sha256_of(one), one.stat().st_size) for one in paths)
@@ -139,7 +139,7 @@ def is_native(wheel: str) -> bool:
     return wheel.startswith("mqbroker-") and not wheel.endswith("-none-any.whl")
 
 
-def require_fit(wheel: str, target: Target) -> None:
+def require_fit(wheel: str, target: BundleTarget) -> None:
     """Refuses a native wheel of the broker that was compiled for other hosts."""
     if is_native(wheel) and not wheel.endswith(tuple(f"-{target.abi}-{tag}.whl" for tag in target.platform_tags())):
         raise UsageError(

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from mqctl.bundle.manifest import Target
+from mqctl.bundle.manifest import BundleTarget
 from mqctl.errors import CommandError
 
 ATTEMPT = "mqctl bundle build"  # without --native
@@ -46,7 +46,7 @@ def here(environ: Mapping[str, str]) -> Builder:
     )
 
 
-def require(builder: Builder, target: Target) -> None:
+def require(builder: Builder, target: BundleTarget) -> None:
     """Refuses what could not be compiled here, or would not run on the hosts."""
     if builder.python != target.python:
         raise CommandError(

@@ -27,7 +27,7 @@ COMMON_NAME_CHARACTERS_MAX = 64  # RFC 5280, ub-common-name
 BACKDATED = datetime.timedelta(hours=1)
 DNS_NAME = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(\.(?!-)[A-Za-z0-9_-]{1,63})*")
 
-Name = x509.DNSName | x509.IPAddress
+SubjectName = x509.DNSName | x509.IPAddress
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ def _usage(*, is_ca: bool) -> x509.KeyUsage:
     )
 
 
-def general_name(text: str) -> Name:
+def general_name(text: str) -> SubjectName:
     """An address or a DNS name as certificates have it."""
     try:
         return x509.IPAddress(ipaddress.ip_address(text))
@@ -145,7 +145,7 @@ def general_name(text: str) -> Name:
         return x509.DNSName(text)
 
 
-def constraint(text: str) -> Name:
+def constraint(text: str) -> SubjectName:
     """What --permit says: a network, or a domain with everything below it."""
     try:
         return x509.IPAddress(ipaddress.ip_network(text))
@@ -158,7 +158,7 @@ def constraint(text: str) -> Name:
         return x509.DNSName(domain)
 
 
-def permits(authority: x509.Certificate, name: Name) -> bool:
+def permits(authority: x509.Certificate, name: SubjectName) -> bool:
     """Whether name constraints of the CA let it sign for a name (RFC 5280 §4.2.1.10): per kind, any one must match."""
     try:
         permitted = authority.extensions.get_extension_for_class(x509.NameConstraints).value.permitted_subtrees or []
@@ -168,7 +168,7 @@ def permits(authority: x509.Certificate, name: Name) -> bool:
     return not same_kind or any(_within(name, one) for one in same_kind)
 
 
-def _within(name: Name, area: object) -> bool:
+def _within(name: SubjectName, area: object) -> bool:
     if isinstance(name, x509.DNSName):
         host, domain = name.value.lower(), str(area).lower()
         return host == domain or host.endswith(f".{domain}")

@@ -16,9 +16,9 @@ from mqbroker.config.variables import HostVariables
 
 from mqctl.certificates.authority import Span, is_signed_by, issue, names_of
 from mqctl.certificates.folder import Folder, no_authority
-from mqctl.certificates.names import NodeName
+from mqctl.certificates.names import InstanceNames
 from mqctl.errors import CommandError, UsageError
-from mqctl.inventory import Cluster
+from mqctl.inventory import InventoryCluster
 from mqctl.world import World
 
 AUTHORITY_DAYS = 3650
@@ -31,11 +31,11 @@ CERTIFICATE, TRUST = "server.pem", "ca.pem"  # below /etc/mq/<instance>/tls
 class Missing:
     """A certificate that has to be made, and why."""
 
-    node: NodeName
+    node: InstanceNames
     why: str
 
 
-def folder_of(world: World, cluster: Cluster) -> Folder:
+def folder_of(world: World, cluster: InventoryCluster) -> Folder:
     """Where the cluster's certificates are: mq_tls_directory, else tls/CLUSTER beside the inventory."""
     named = next((str(one.variables["mq_tls_directory"]) for one in cluster.hosts
                   if one.variables.get("mq_tls_directory")), "")  # fmt: skip
@@ -49,7 +49,7 @@ def needs_certificate(variables: HostVariables) -> bool:
     return any(has_cluster_certificate(row, variables.mq_tls) for row in variables.mq_listeners)
 
 
-def missing_of(folder: Folder, nodes: Sequence[NodeName], now: datetime.datetime) -> list[Missing]:
+def missing_of(folder: Folder, nodes: Sequence[InstanceNames], now: datetime.datetime) -> list[Missing]:
     """Those that are not there, or not good for long enough."""
     if not folder.has_authority:
         raise no_authority(folder.path)
@@ -59,7 +59,7 @@ def missing_of(folder: Folder, nodes: Sequence[NodeName], now: datetime.datetime
 
 
 def why_not(
-    certificate: x509.Certificate | None, node: NodeName, authority: x509.Certificate, now: datetime.datetime
+    certificate: x509.Certificate | None, node: InstanceNames, authority: x509.Certificate, now: datetime.datetime
 ) -> str:
     """Why a certificate cannot stay as it is; empty where it can."""
     if certificate is None:

@@ -15,7 +15,7 @@ from mqctl.inventory import Host
 
 
 @dataclass(frozen=True, slots=True)
-class NodeName:
+class InstanceNames:
     """One broker instance of a host, and the names that its certificate must have."""
 
     host: str
@@ -28,14 +28,14 @@ class NodeName:
         return f"{self.host}/{self.instance}"
 
 
-def nodes_of(host: Host, variables: HostVariables, card_address: str | None) -> list[NodeName]:
+def nodes_of(host: Host, variables: HostVariables, card_address: str | None) -> list[InstanceNames]:
     """All instances of a host. `card_address`: what mq_cluster_interface has, None where the inventory names none."""
     made = []
     for instance in variables.mq_instances:
         tables = tables_of(variables, instance, host.name, card_address)
         wanted = dict.fromkeys([host.name, str(host.variables.get("ansible_host") or ""), *_of_tables(tables)])
         wanted |= dict.fromkeys(variables.mq_tls_names)
-        made.append(NodeName(host.name, instance.name, tuple(one for one in wanted if _can_be_named(one))))
+        made.append(InstanceNames(host.name, instance.name, tuple(one for one in wanted if _can_be_named(one))))
     return made
 
 

@@ -15,7 +15,7 @@ from mqctl.world import World
 COLUMNS = (Column("name"), Column("routing_types"))
 
 
-class Routing(enum.StrEnum):
+class AddressRouting(enum.StrEnum):
     """Of what type its queues may be."""
 
     ANYCAST = "anycast"
@@ -28,14 +28,14 @@ class Options(ActOptions):
     """Which address, and for what."""
 
     address: Annotated[str, typer.Argument(help="Name of the address.")]
-    routing: Annotated[Routing, typer.Option(help="anycast: queues share the messages; multicast: each gets all.")] = (
-        Routing.ANYCAST
-    )
+    routing: Annotated[
+        AddressRouting, typer.Option(help="anycast: queues share the messages; multicast: each gets all.")
+    ] = AddressRouting.ANYCAST
 
 
 def run(world: World, options: Options) -> int:
     """Make an address on a node, without a queue. It stays until it is deleted."""
     node = the_node(world, options)
-    routing = ["anycast", "multicast"] if options.routing is Routing.BOTH else [options.routing.value]
+    routing = ["anycast", "multicast"] if options.routing is AddressRouting.BOTH else [options.routing.value]
     answer = act(world, node, "address-create", name=options.address, routing_types=routing)
     return report(world, options, node, Rows("mqctl.address-create/1", COLUMNS, [answer]))

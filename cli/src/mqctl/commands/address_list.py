@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mqctl.asking import AskOptions, Listing, show
+from mqctl.asking import AskOptions, ListOperation, show
 from mqctl.output import Column
 from mqctl.world import World
 
@@ -27,4 +27,4 @@ class Options(AskOptions):
 
 def run(world: World, options: Options) -> int:
     """List the addresses of all nodes: what is bound to them and what went through. Exit code 3 if a node is silent."""
-    return show(world, options, Listing("mqctl.addresses/1", "addresses", "addresses", COLUMNS, NAMES))
+    return show(world, options, ListOperation("mqctl.addresses/1", "addresses", "addresses", COLUMNS, NAMES))

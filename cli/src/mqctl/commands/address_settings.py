@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from mqctl.asking import AskOptions, Listing, show
+from mqctl.asking import AskOptions, ListOperation, show
 from mqctl.output import Column
 from mqctl.world import World
 
@@ -29,5 +29,7 @@ def run(world: World, options: Options) -> int:
     """Show the settings that hold at an address, and which match says so (none: built in)."""
     arguments = {"address": options.address}
     return show(
-        world, options, Listing("mqctl.settings/1", "address-settings-show", "settings", COLUMNS, arguments=arguments)
+        world,
+        options,
+        ListOperation("mqctl.settings/1", "address-settings-show", "settings", COLUMNS, arguments=arguments),
     )

@@ -14,7 +14,7 @@ from mqctl.declare import CommonOptions
 from mqctl.errors import CommandError, UsageError
 from mqctl.exits import NagiosCode
 from mqctl.fanout import on_each
-from mqctl.nodes import Node, NodeOptions, choose, nodes_of, open_admin
+from mqctl.nodes import Node, NodeCommandOptions, choose, nodes_of, open_admin
 from mqctl.output import counted
 from mqctl.world import World
 
@@ -23,7 +23,7 @@ WORDS = ("OK", "WARNING", "CRITICAL", "UNKNOWN")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(NodeOptions, CommonOptions):
+class Options(NodeCommandOptions, CommonOptions):
     """What is looked at, and from when on it is bad."""
 
     host: Annotated[str, typer.Option("--host", "-H", help="Only this node: a host, or host/instance.")] = ""

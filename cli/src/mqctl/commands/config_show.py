@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from mqctl.asking import AskOptions, Listing, show
+from mqctl.asking import AskOptions, ListOperation, show
 from mqctl.output import Column
 from mqctl.world import World
 
@@ -27,7 +27,7 @@ class Options(AskOptions):
 
 def run(world: World, options: Options) -> int:
     """Show the options that hold on all nodes; pending is what waits for a restart. Exit code 3 if a node is silent."""
-    listing = Listing(
+    listing = ListOperation(
         "mqctl.options/1", "config-show", "options", COLUMNS, keep=lambda row: options.name in row["option"]
     )
     return show(world, options, listing)

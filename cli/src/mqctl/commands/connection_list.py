@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from mqctl.asking import AskOptions, Listing, show
+from mqctl.asking import AskOptions, ListOperation, show
 from mqctl.output import Column
 from mqctl.world import World
 
@@ -35,7 +35,7 @@ class Options(AskOptions):
 
 def run(world: World, options: Options) -> int:
     """List the connections of all nodes. Exit code 3 if a node does not answer."""
-    listing = Listing(
+    listing = ListOperation(
         "mqctl.connections/1", "connections", "connections", COLUMNS,
         keep=lambda row: not options.user or row["user"] == options.user,
     )  # fmt: skip

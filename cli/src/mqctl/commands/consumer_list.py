@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from mqctl.asking import AskOptions, Listing, show
+from mqctl.asking import AskOptions, ListOperation, show
 from mqctl.output import Column
 from mqctl.world import World
 
@@ -45,4 +45,4 @@ def run(world: World, options: Options) -> int:
     arguments = {"connection": options.connection, "user": options.user or None}
     arguments |= {"container_id": options.container_id or None, "queue": options.queue or None}
     said = {name: value for name, value in arguments.items() if value is not None}
-    return show(world, options, Listing("mqctl.consumers/1", "consumers", "consumers", COLUMNS, arguments=said))
+    return show(world, options, ListOperation("mqctl.consumers/1", "consumers", "consumers", COLUMNS, arguments=said))

@@ -14,7 +14,7 @@ from mqctl.dev import process, state
 from mqctl.errors import UsageError
 from mqctl.exits import Exit
 from mqctl.nodes import Node
-from mqctl.output import Column, Rows, Shape, write
+from mqctl.output import Column, OutputShape, Rows, write
 from mqctl.world import World
 
 COLUMNS = (
@@ -42,7 +42,7 @@ def run(world: World, options: Options) -> int:
     return show(world, options.shape, state.folder(world.environ, options.directory))
 
 
-def show(world: World, shape: Shape, place: Path) -> int:
+def show(world: World, shape: OutputShape, place: Path) -> int:
     """Write the table for the brokers under `place`."""
     nodes = state.nodes(place)
     if not nodes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mqctl.asking import AskOptions, Listing, show
+from mqctl.asking import AskOptions, ListOperation, show
 from mqctl.output import Column
 from mqctl.world import World
 
@@ -30,5 +30,5 @@ class Options(AskOptions):
 
 def run(world: World, options: Options) -> int:
     """List the broadcast and discovery groups of all nodes. Exit code 3 if a node does not answer."""
-    listing = Listing("mqctl.discovery-groups/1", "discovery", "groups", COLUMNS)
+    listing = ListOperation("mqctl.discovery-groups/1", "discovery", "groups", COLUMNS)
     return show(world, options, listing)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from mqctl.asking import AskOptions, Listing, show
+from mqctl.asking import AskOptions, ListOperation, show
 from mqctl.output import Column
 from mqctl.world import World
 
@@ -32,7 +32,7 @@ class Options(AskOptions):
 
 def run(world: World, options: Options) -> int:
     """List the nodes that each broker hears. Exit code 3 if a node does not answer."""
-    listing = Listing(
+    listing = ListOperation(
         "mqctl.discovery/1", "discovery", "nodes", COLUMNS,
         keep=lambda row: not options.group or row["group"] == options.group,
     )  # fmt: skip

@@ -13,8 +13,8 @@ from typing import Annotated, Any
 import typer
 from mqbroker.base.text import one_line
 
-from mqctl.admin import AdminSession
-from mqctl.asking import PLACE, AskOptions, Listing, gather, nodes_meant, row_of
+from mqctl.admin import AdminClient
+from mqctl.asking import PLACE, AskOptions, ListOperation, gather, nodes_meant, row_of
 from mqctl.exits import Exit
 from mqctl.nodes import Node, open_admin
 from mqctl.output import Column, Format, Rows, write
@@ -32,7 +32,7 @@ FOLLOW_S = 1.0
 LIMIT_MAX = 2000
 
 
-class Level(enum.StrEnum):
+class EventLevel(enum.StrEnum):
     """From what matters most to what matters least."""
 
     ERROR = "error"
@@ -45,7 +45,7 @@ class Level(enum.StrEnum):
 class Options(AskOptions):
     """Which events, and whether to wait for more."""
 
-    level: Annotated[Level, typer.Option(help="The least that matters.")] = Level.INFO
+    level: Annotated[EventLevel, typer.Option(help="The least that matters.")] = EventLevel.INFO
     name: Annotated[str, typer.Option(help="Only events of this name; it may end in *.")] = "*"
     count: Annotated[int, typer.Option("--count", "-n", help="The last so many of a node.", min=1, max=2000)] = 100
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Show new ones as they happen, until Ctrl-C.")] = False
@@ -59,7 +59,7 @@ def run(world: World, options: Options) -> int:
     arguments = {"level": options.level.value, "name": options.name, "limit": options.count}
     if options.follow:
         return follow(world, options, arguments)
-    rows, is_whole = gather(world, options, Listing(SCHEMA, "events", "events", COLUMNS, arguments=arguments))
+    rows, is_whole = gather(world, options, ListOperation(SCHEMA, "events", "events", COLUMNS, arguments=arguments))
     rows = [shown(row, options.shape.format) for row in sorted(rows, key=lambda row: row["time_ms"])]
     write(Rows(SCHEMA, (*PLACE, *COLUMNS), rows, {"is_whole": is_whole}), options.shape, world.data)
     return Exit.DONE if is_whole else Exit.DEGRADED
@@ -80,7 +80,7 @@ def follow(world: World, options: Options, arguments: dict[str, Any]) -> int:
             world.sleep_s(FOLLOW_S)
 
 
-def _show_new(world: World, options: Options, at: tuple[Node, AdminSession], arguments: dict[str, Any]) -> int:
+def _show_new(world: World, options: Options, at: tuple[Node, AdminClient], arguments: dict[str, Any]) -> int:
     node, session = at
     answer = session.call("events", **arguments)
     if answer["missed"]:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from mqctl.asking import AskOptions, Listing, show
+from mqctl.asking import AskOptions, ListOperation, show
 from mqctl.output import Column
 from mqctl.world import World
 
@@ -35,7 +35,7 @@ def run(world: World, options: Options) -> int:
 
     The node that decides (type LOCAL) knows all of them, others those that they have asked for.
     """
-    listing = Listing(
+    listing = ListOperation(
         "mqctl.groups/1", "groups", "groups", COLUMNS,
         arguments={"queue": options.queue} if options.queue else {},
         keep=lambda row: options.all or row["decides"],

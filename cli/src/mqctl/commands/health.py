@@ -33,7 +33,7 @@ COLUMNS = (
 # Asked of the node by HTTP, on its host. What it says of itself over the admin socket it says without that too.
 CHECKS = ("disk-space", "journal", "listeners", "memory", "node-id")
 CANARY_S = 5.0
-Places = Mapping[tuple[str, str], tuple[str, int]]
+NodePlaces = Mapping[tuple[str, str], tuple[str, int]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +107,7 @@ def _places(world: World, options: Options) -> dict[tuple[str, str], tuple[str, 
     return found
 
 
-def look_at_all(world: World, nodes: Sequence[Node], places: Places, options: Options) -> list[dict[str, Any]]:
+def look_at_all(world: World, nodes: Sequence[Node], places: NodePlaces, options: Options) -> list[dict[str, Any]]:
     """A row for each node, whatever became of its host."""
     looks = on_each(nodes, lambda one: look(world, one, places.get((one.host, one.instance)), options))
     return [row_of(node, found) for node, found in looks]

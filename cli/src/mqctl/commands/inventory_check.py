@@ -14,7 +14,7 @@ from mqctl import inventory
 from mqctl.declare import InventoryOptions, ReaderOptions
 from mqctl.errors import CommandError, UsageError
 from mqctl.exits import Exit
-from mqctl.inventory import Cluster
+from mqctl.inventory import InventoryCluster
 from mqctl.output import Column, Rows, counted, write
 from mqctl.world import World
 
@@ -58,7 +58,7 @@ def run(world: World, options: Options) -> int:
     return Exit.DONE
 
 
-def doubts_in(cluster: Cluster) -> list[dict[str, Any]]:
+def doubts_in(cluster: InventoryCluster) -> list[dict[str, Any]]:
     """What the inventory of a cluster says and hardly means, where nothing in it is wrong."""
     found = doubts_of({host.name: host.variables for host in cluster.hosts})
     return [{"path": one.path, "why": one.why} for one in found]
@@ -70,7 +70,7 @@ def tell(world: World, doubts: Sequence[Mapping[str, Any]]) -> None:
         world.note(f"warning: {one['path']} {one['why']}")
 
 
-def faults_of(clusters: Sequence[Cluster]) -> list[dict[str, Any]]:
+def faults_of(clusters: Sequence[InventoryCluster]) -> list[dict[str, Any]]:
     """What is wrong with the variables, and with the ways to the hosts."""
     hosts = {host.name: host.variables for one in clusters for host in one.hosts}
     found = [{"path": fault.path, "why": fault.why} for fault in check_inventory(hosts)]
@@ -83,7 +83,7 @@ def faults_of(clusters: Sequence[Cluster]) -> list[dict[str, Any]]:
     return found
 
 
-def checked(world: World, options: InventoryOptions) -> Cluster:
+def checked(world: World, options: InventoryOptions) -> InventoryCluster:
     """The cluster that the options name, refused if anything in it is wrong."""
     clusters = inventory.load_all(world, options)
     cluster = inventory.choose(clusters, options.cluster)

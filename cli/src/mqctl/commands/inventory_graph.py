@@ -14,7 +14,7 @@ from mqctl.commands.inventory_check import faults_of
 from mqctl.declare import InventoryOptions, ReaderOptions
 from mqctl.errors import UsageError
 from mqctl.exits import Exit
-from mqctl.inventory import Cluster
+from mqctl.inventory import InventoryCluster
 from mqctl.output import Column, Rows, counted, write
 from mqctl.world import World
 
@@ -60,7 +60,7 @@ def run(world: World, options: Options) -> int:
     return Exit.DONE
 
 
-def all_rows(clusters: Sequence[Cluster]) -> list[dict[str, Any]]:
+def all_rows(clusters: Sequence[InventoryCluster]) -> list[dict[str, Any]]:
     """The rows of all hosts, in the order of the inventory."""
     return [
         row

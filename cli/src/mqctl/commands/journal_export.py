@@ -15,14 +15,14 @@ from mqctl import journals
 from mqctl.asking import the_only_node
 from mqctl.errors import CommandError
 from mqctl.exits import Exit
-from mqctl.nodes import NodeOptions
+from mqctl.nodes import NodeCommandOptions
 from mqctl.output import counted
 from mqctl.progress import counting
 from mqctl.world import World
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(NodeOptions):
+class Options(NodeCommandOptions):
     """Which node, and where to."""
 
     file: Annotated[Path | None, typer.Argument(help="New file to write to. [default: standard output]")] = None

@@ -29,7 +29,7 @@ COLUMNS = (Column("time"), Column("level"), Column("message"))
 SCHEMA = "mqctl.logs/1"
 COUNT_MAX = 10_000
 
-Row = dict[str, Any]
+LogRow = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +57,7 @@ def run(world: World, options: Options) -> int:
         raise UsageError("brokers of `mqctl dev` have no journal, --since does not go with them", "mqctl logs --dev")
     if options.follow:
         return follow(world, nodes, options, matches)
-    rows: list[Row] = []
+    rows: list[LogRow] = []
     is_whole = True
     with counting(world, "hosts asked", len(nodes)) as advance:
         for _, found in on_each(nodes, lambda one: lines_of(world, one, options, matches), lambda _: advance(1)):
@@ -75,7 +75,7 @@ def run(world: World, options: Options) -> int:
     return Exit.DONE if is_whole else Exit.DEGRADED
 
 
-def _matcher(pattern: str) -> Callable[[Row], bool]:
+def _matcher(pattern: str) -> Callable[[LogRow], bool]:
     try:
         found = re.compile(pattern)
     except re.error as fault:
@@ -83,7 +83,7 @@ def _matcher(pattern: str) -> Callable[[Row], bool]:
     return lambda row: found.search(row["message"]) is not None
 
 
-def lines_of(world: World, node: Node, options: Options, matches: Callable[[Row], bool]) -> list[Row]:
+def lines_of(world: World, node: Node, options: Options, matches: Callable[[LogRow], bool]) -> list[LogRow]:
     """The last lines of one node, oldest first."""
     looked_at = COUNT_MAX if options.grep else options.count
     if node.access is None:
@@ -93,7 +93,7 @@ def lines_of(world: World, node: Node, options: Options, matches: Callable[[Row]
     return [row for row in rows if matches(row)][-options.count :]
 
 
-def follow(world: World, nodes: list[Node], options: Options, matches: Callable[[Row], bool]) -> int:
+def follow(world: World, nodes: list[Node], options: Options, matches: Callable[[LogRow], bool]) -> int:
     """All hosts at once, in the order in which their lines come. It ends by itself only when no host is left."""
     write_row = _writer(world, options)
     by_host: dict[str, list[Node]] = {}
@@ -108,14 +108,14 @@ def follow(world: World, nodes: list[Node], options: Options, matches: Callable[
     return Exit.DEGRADED
 
 
-def _followed(world: World, nodes: list[Node], options: Options) -> Iterator[Row]:
+def _followed(world: World, nodes: list[Node], options: Options) -> Iterator[LogRow]:
     first = nodes[0]
     if first.access is None:
         return (_placed(first, row) for row in dev_log.followed(_file(first), options.count))
     return journald.followed(world, nodes, options.count, options.since)
 
 
-def _writer(world: World, options: Options) -> Callable[[Row], None]:
+def _writer(world: World, options: Options) -> Callable[[LogRow], None]:
     """How one row is written at a time."""
     shape = options.shape
     names = [one.name for one in chosen_columns(Rows(SCHEMA, (*PLACE, *COLUMNS)), shape)]
@@ -130,7 +130,7 @@ def _writer(world: World, options: Options) -> Callable[[Row], None]:
     return lambda row: _write_line(world, line_of(row))
 
 
-def _write_json(world: World, row: Row) -> None:
+def _write_json(world: World, row: LogRow) -> None:
     world.out.write(json.dumps({"schema": SCHEMA, **row}, ensure_ascii=False) + "\n")
 
 
@@ -138,13 +138,13 @@ def _write_line(world: World, text: str) -> None:
     world.out.write(printable(text) + "\n")
 
 
-def line_of(row: Row) -> str:
+def line_of(row: LogRow) -> str:
     """One row for people."""
     place = node_name(row["host"], row["instance"])
     return f"{row['time']} {place} {row['level']} {row['message']}"
 
 
-def _placed(node: Node, row: Row) -> Row:
+def _placed(node: Node, row: LogRow) -> LogRow:
     return {"host": node.host, "instance": node.instance} | row
 
 

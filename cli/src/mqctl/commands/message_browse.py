@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from mqctl.admin import AdminSession
+from mqctl.admin import AdminClient
 from mqctl.asking import ActOptions, the_node
 from mqctl.commands.receive import writer_of
 from mqctl.exits import Exit
@@ -44,7 +44,7 @@ def run(world: World, options: Options) -> int:
     return Exit.DONE
 
 
-def messages_of(session: AdminSession, options: Options) -> Iterator[dict[str, Any]]:
+def messages_of(session: AdminClient, options: Options) -> Iterator[dict[str, Any]]:
     """Page after page, until there are enough or all."""
     arguments: dict[str, Any] = {"queue": options.queue, "selector": options.selector}
     left = options.count or -1

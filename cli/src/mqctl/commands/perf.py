@@ -127,7 +127,7 @@ def _run(world: World, node: Node, request: Mapping[str, Any], time_s: float) ->
             done = subprocess.run(command, input=program + line, capture_output=True, timeout=time_s, check=False)
         except subprocess.TimeoutExpired:
             raise CommandError(f"{node.name}: no answer within {time_s:g} s", "mqctl dev status") from None
-        result = remote.Result(done.returncode, done.stdout, done.stderr)
+        result = remote.CommandResult(done.returncode, done.stdout, done.stderr)
     else:
         command, program = command_of(PYTHON, "perf.py")
         result = remote.run(shell(world, node.access), command, program + line, time_s)

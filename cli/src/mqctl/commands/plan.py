@@ -31,10 +31,10 @@ from mqctl.desired import address_of, unit_template, wanted_of
 from mqctl.errors import CommandError
 from mqctl.exits import Exit
 from mqctl.fanout import on_each
-from mqctl.inventory import Cluster, Host
+from mqctl.inventory import Host, InventoryCluster
 from mqctl.left_over import LeftOver, left_overs
 from mqctl.observe import observe
-from mqctl.output import Column, Rows, Shape, counted, write
+from mqctl.output import Column, OutputShape, Rows, counted, write
 from mqctl.places import Given, Rules
 from mqctl.plan import Change, Seen, diff_host, plan_hash
 from mqctl.playbook.place import COLLECTION, collections_path
@@ -91,7 +91,7 @@ def run(world: World, options: Options) -> int:
     return Exit.DEGRADED if plan.changes else Exit.DONE
 
 
-def make(world: World, cluster: Cluster, hosts: Sequence[Host], bundle: Path) -> Plan:
+def make(world: World, cluster: InventoryCluster, hosts: Sequence[Host], bundle: Path) -> Plan:
     """Look at the hosts and compare."""
     manifest = read_whole(bundle)
     root = collections_path(world.environ, world.cwd).split(":", 1)[0]
@@ -123,11 +123,11 @@ class Site:
     unit_file: str | None
     folder: Folder
     collection: Path
-    cluster: Cluster
+    cluster: InventoryCluster
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class HostFindings:
     """What a look at one host came to."""
 
     changes: list[Change]
@@ -135,12 +135,14 @@ class Found:
     missing: list[Missing]
 
 
-def members_of(cluster: Cluster, hosts: Sequence[Host]) -> Sequence[Host]:
+def members_of(cluster: InventoryCluster, hosts: Sequence[Host]) -> Sequence[Host]:
     """Whom to look at for a plan of these hosts: a packet filter lets in all members of the cluster."""
     return cluster.hosts if any(variables_of(one).mq_firewall for one in hosts) else hosts
 
 
-def compare(world: World, host: Host, site: Site, seen: Seen | CommandError, looked: Mapping[str, Seen]) -> Found:
+def compare(
+    world: World, host: Host, site: Site, seen: Seen | CommandError, looked: Mapping[str, Seen]
+) -> HostFindings:
     """What is wanted of one host against what is there. `looked`: what is known of all."""
     if isinstance(seen, CommandError):
         raise seen
@@ -148,7 +150,7 @@ def compare(world: World, host: Host, site: Site, seen: Seen | CommandError, loo
     keys = keys_of(host, site.folder, missing, certificates)
     given = Given(certificates, keys, rules_for(host, site, seen, looked))
     wanted = wanted_of(host, site.manifest, site.unit_file, seen, given)
-    return Found(diff_host(host.name, wanted, seen), left_overs(host.name, wanted, seen), missing)
+    return HostFindings(diff_host(host.name, wanted, seen), left_overs(host.name, wanted, seen), missing)
 
 
 def rules_for(host: Host, site: Site, seen: Seen, looked: Mapping[str, Seen]) -> Rules | None:
@@ -156,11 +158,11 @@ def rules_for(host: Host, site: Site, seen: Seen, looked: Mapping[str, Seen]) ->
     variables = variables_of(host)
     if not variables.mq_firewall:
         return None
-    from mqctl.playbook.rules import Facts, rules_of
+    from mqctl.playbook.rules import HostFacts, rules_of
 
     addresses = [bound_to(one, looked[one.name]) for one in site.cluster.hosts if one.name in looked]
     are_all, loaded = len(addresses) == len(site.cluster.hosts), seen.filter.loaded or ""
-    facts = Facts(bound_to(host, seen), seen.filter.origin, addresses, are_all, loaded)
+    facts = HostFacts(bound_to(host, seen), seen.filter.origin, addresses, are_all, loaded)
     return rules_of(site.collection, host.name, host.variables, facts)
 
 
@@ -198,7 +200,7 @@ def keys_of(host: Host, folder: Folder, missing: Sequence[Missing], instances: I
     return found
 
 
-def show(world: World, plan: Plan, shape: Shape, console: Console) -> None:
+def show(world: World, plan: Plan, shape: OutputShape, console: Console) -> None:
     """The plan on `console`, what people should know about it on standard error."""
     left_over = [asdict(one) for one in plan.left_over]
     extra = {"cluster": plan.cluster, "plan": plan.hash, "unreachable": plan.blind, "left_over": left_over,

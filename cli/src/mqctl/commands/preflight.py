@@ -15,7 +15,7 @@ from mqctl.commands.inventory_check import checked
 from mqctl.declare import InventoryOptions, ReaderOptions
 from mqctl.errors import Unreachable
 from mqctl.exits import Exit
-from mqctl.inventory import Cluster, Host
+from mqctl.inventory import Host, InventoryCluster
 from mqctl.multicast import Heard, probe
 from mqctl.multicast_matrix import drawn
 from mqctl.output import Column, Format, Rows, write
@@ -71,7 +71,7 @@ def run(world: World, options: Options) -> int:
     return verdict_of(state, rows)
 
 
-def _play(world: World, options: Options, cluster: Cluster, hosts: Sequence[Host]) -> RunState:
+def _play(world: World, options: Options, cluster: InventoryCluster, hosts: Sequence[Host]) -> RunState:
     """The playbook without its own matrix: it would take as long as the one here, many times over for many hosts."""
     variables: dict[str, Any] = {"mq_bundle": bundle_of(world, options, cluster), "preflight_multicast": False}
     variables["mq_tls_directory"] = str(folder_of(world, cluster).path)
@@ -106,7 +106,7 @@ def verdict_of(state: RunState, rows: list[dict[str, Any]]) -> Exit:
     return Exit.DEGRADED if "unreachable" in levels else verdict(state)
 
 
-def bundle_of(world: World, options: BundleOptions, cluster: Cluster) -> str:
+def bundle_of(world: World, options: BundleOptions, cluster: InventoryCluster) -> str:
     """--bundle, else mq_bundle of the inventory, else what `bundle build` made."""
     named = options.bundle or next((str(one.variables["mq_bundle"]) for one in cluster.hosts
                                     if one.variables.get("mq_bundle")), "")  # fmt: skip

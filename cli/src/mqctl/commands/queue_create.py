@@ -21,7 +21,7 @@ PASSED = (
 )  # fmt: skip
 
 
-class Routing(enum.StrEnum):
+class QueueRouting(enum.StrEnum):
     """How the queues of an address share its messages."""
 
     ANYCAST = "anycast"
@@ -34,9 +34,9 @@ class Options(ActOptions):
 
     queue: Annotated[str, typer.Argument(help="Name of the queue.")]
     address: Annotated[str | None, typer.Option(help="Address that it is bound to. [default: its name]")] = None
-    routing: Annotated[Routing, typer.Option(help="anycast: queues share the messages; multicast: each gets all.")] = (
-        Routing.ANYCAST
-    )
+    routing: Annotated[
+        QueueRouting, typer.Option(help="anycast: queues share the messages; multicast: each gets all.")
+    ] = QueueRouting.ANYCAST
     durable: Annotated[bool, typer.Option(help="It and its durable messages survive restarts.")] = True
     max_consumers: Annotated[int | None, typer.Option(help="Consumers at a time; -1: any.")] = None
     exclusive: Annotated[bool | None, typer.Option(help="All messages to one consumer at a time.")] = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mqctl.asking import AskOptions, Listing, show
+from mqctl.asking import AskOptions, ListOperation, show
 from mqctl.output import Column
 from mqctl.world import World
 
@@ -35,4 +35,4 @@ class Options(AskOptions):
 
 def run(world: World, options: Options) -> int:
     """List the queues of all nodes with their messages and consumers. Exit code 3 if a node does not answer."""
-    return show(world, options, Listing("mqctl.queues/1", "queues", "queues", COLUMNS, NAMES))
+    return show(world, options, ListOperation("mqctl.queues/1", "queues", "queues", COLUMNS, NAMES))

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from mqctl.asking import PLACE, AskOptions, Listing, gather
+from mqctl.asking import PLACE, AskOptions, ListOperation, gather
 from mqctl.exits import Exit
 from mqctl.output import Column, Rows, write
 from mqctl.world import World
@@ -59,7 +59,7 @@ def run(world: World, options: Options) -> int:
 
     Exit code 3 if a node is silent.
     """
-    listing = Listing(
+    listing = ListOperation(
         "mqctl.queue-stat/1", "queues", "queues", COLUMNS, NAMES, keep=lambda row: options.queue in row["name"]
     )
     told: set[str] = set()

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from mqctl.asking import AskOptions, Listing, show
+from mqctl.asking import AskOptions, ListOperation, show
 from mqctl.output import Column
 from mqctl.world import World
 
@@ -33,7 +33,7 @@ def run(world: World, options: Options) -> int:
     `mqctl connection list --columns connection,user,queues,addresses` shows it of connections. Exit code 3 if a node is
     silent.
     """
-    listing = Listing(
+    listing = ListOperation(
         "mqctl.quotas/1", "quotas", "quotas", COLUMNS,
         keep=lambda row: not options.user or row["user"] == options.user,
     )  # fmt: skip

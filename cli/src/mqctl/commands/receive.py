@@ -12,12 +12,12 @@ import typer
 from mqbroker.base.text import printable
 
 from mqctl import messages
-from mqctl.admin import AdminError, AdminSession
+from mqctl.admin import AdminClient, AdminError
 from mqctl.declare import ReaderOptions
 from mqctl.errors import UsageError
 from mqctl.exits import Exit
-from mqctl.nodes import NodeOptions, choose, nodes_of, open_admin
-from mqctl.output import Format, Shape, cell_text
+from mqctl.nodes import NodeCommandOptions, choose, nodes_of, open_admin
+from mqctl.output import Format, OutputShape, cell_text
 from mqctl.progress import counting
 from mqctl.world import World
 
@@ -29,7 +29,7 @@ CSV_COLUMNS = ("message_id_in_queue", "message_id", "durable", "delivery_count",
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(ReaderOptions, NodeOptions):
+class Options(ReaderOptions, NodeCommandOptions):
     """What to receive, from which node, and when to stop."""
 
     address: Annotated[str, typer.Argument(help="Address to receive from.")]
@@ -71,9 +71,7 @@ def _deliver(
     advance(len(batch))
 
 
-def drain(
-    world: World, session: AdminSession, options: Options, deliver: Callable[[list[dict[str, Any]]], None]
-) -> int:
+def drain(world: World, session: AdminClient, options: Options, deliver: Callable[[list[dict[str, Any]]], None]) -> int:
     """Receive, deliver, settle, until there are enough or nothing has come for long enough."""
     received = 0
     quiet_since_s = world.monotonic_s()
@@ -101,7 +99,7 @@ def drain(
     return received
 
 
-def writer_of(world: World, shape: Shape) -> Callable[[dict[str, Any]], None]:
+def writer_of(world: World, shape: OutputShape) -> Callable[[dict[str, Any]], None]:
     """How one message is written: a line of JSON, a row of CSV, or the body."""
     out = world.out
     if shape.format is Format.JSON:

@@ -25,9 +25,9 @@ from mqctl.declare import ReaderOptions
 from mqctl.errors import CommandError, UsageError
 from mqctl.exits import Exit
 from mqctl.fanout import on_each
-from mqctl.inventory import Cluster, Host
+from mqctl.inventory import Host, InventoryCluster
 from mqctl.nodes import Node
-from mqctl.output import Column, Rows, Shape, counted, write
+from mqctl.output import Column, OutputShape, Rows, counted, write
 from mqctl.plan import BY_HAND, Change
 from mqctl.playbook.events import RunState
 from mqctl.playbook.place import COLLECTION, collections_path
@@ -133,10 +133,10 @@ def untouched(world: World) -> Iterator[None]:
         raise
 
 
-def show_and_ask(world: World, options: Options, cluster: Cluster, plan: planning.Plan) -> None:
+def show_and_ask(world: World, options: Options, cluster: InventoryCluster, plan: planning.Plan) -> None:
     """Go on only with the plan that is agreed to. Raises CommandError where it is another one, or a person's to do."""
     # Standard output belongs to the result; the plan is what people read before they answer.
-    planning.show(world, plan, Shape(), world.err)
+    planning.show(world, plan, OutputShape(), world.err)
     if options.plan and options.plan != plan.hash:
         raise CommandError(f"the plan is {plan.hash} by now, not {options.plan}; nothing was changed", "mqctl plan")
     require_no_hand(plan.changes)
@@ -157,7 +157,9 @@ def require_no_hand(changes: Iterable[Change]) -> None:
         )
 
 
-def inputs_of(world: World, cluster: Cluster, hosts: Sequence[Host], bundle: Path, folder: Folder) -> dict[str, str]:
+def inputs_of(
+    world: World, cluster: InventoryCluster, hosts: Sequence[Host], bundle: Path, folder: Folder
+) -> dict[str, str]:
     """Host -> digest of what a rollout of it is made from. Files of certificates are among it."""
     collection = Path(collections_path(world.environ, world.cwd).split(":", 1)[0]) / COLLECTION
     manifest, files = read(bundle), sorted(each for each in folder.path.rglob("*") if each.is_file())
@@ -169,12 +171,12 @@ def inputs_of(world: World, cluster: Cluster, hosts: Sequence[Host], bundle: Pat
     ]
     common = settled.tree(collection)
     return {
-        host.name: settled.inputs_of(cluster, host, settled.Made(manifest, common, [*files, *provided]))
+        host.name: settled.inputs_of(cluster, host, settled.RolloutInputs(manifest, common, [*files, *provided]))
         for host in hosts
     }
 
 
-def leave_alone(world: World, options: ReaderOptions, cluster: Cluster, hosts: Sequence[Host]) -> Exit:
+def leave_alone(world: World, options: ReaderOptions, cluster: InventoryCluster, hosts: Sequence[Host]) -> Exit:
     """Nothing is to be done: say so, and look at every node."""
     note = "as the last rollout left it"
     rows = [{"host": one.name, "state": "ok", "ok": 1, "changed": 0, "changes": [], "note": note} for one in hosts]
@@ -182,7 +184,9 @@ def leave_alone(world: World, options: ReaderOptions, cluster: Cluster, hosts: S
     return verify(world, cluster, hosts)
 
 
-def carry_out(world: World, options: ReaderOptions, cluster: Cluster, hosts: Sequence[Host], play: Play) -> Exit:
+def carry_out(
+    world: World, options: ReaderOptions, cluster: InventoryCluster, hosts: Sequence[Host], play: Play
+) -> Exit:
     """Run the playbook on the hosts, say how each fared, and look at its nodes."""
     try:
         state = run_play(world, cluster, play)
@@ -198,7 +202,9 @@ def carry_out(world: World, options: ReaderOptions, cluster: Cluster, hosts: Seq
         raise
 
 
-def report_interrupted(world: World, cluster: Cluster, state: RunState, shape: Shape, play: Play) -> Exit:
+def report_interrupted(
+    world: World, cluster: InventoryCluster, state: RunState, shape: OutputShape, play: Play
+) -> Exit:
     """How far each host has come, and what its brokers do now where a task was under way. Another Ctrl-C ends this."""
     report(world, state, shape)
     touched = [one for one in cluster.hosts if one.name in state.hosts and state.hosts[one.name].state == "interrupted"]
@@ -227,7 +233,7 @@ def _went_well(state: RunState, host: Host) -> bool:
     return host.name in state.hosts and state.hosts[host.name].state == "ok"
 
 
-def report(world: World, state: RunState, shape: Shape) -> Exit:
+def report(world: World, state: RunState, shape: OutputShape) -> Exit:
     """One row per host."""
     rows = [
         {
@@ -245,7 +251,7 @@ def report(world: World, state: RunState, shape: Shape) -> Exit:
     return verdict(state)
 
 
-def verify(world: World, cluster: Cluster, hosts: Sequence[Host]) -> Exit:
+def verify(world: World, cluster: InventoryCluster, hosts: Sequence[Host]) -> Exit:
     """Every node of the hosts runs and has a node id of its own."""
     nodes = [Node(host.name, instance, host.access) for host in hosts for instance in host.instances]
     rows: list[dict[str, Any]] = [
@@ -272,7 +278,7 @@ def verify(world: World, cluster: Cluster, hosts: Sequence[Host]) -> Exit:
 
 def check_links(world: World, nodes: Sequence[Node], ids: Collection[str]) -> None:
     """A canary has crossed each link between these nodes; others are only told of. Raises CommandError."""
-    found, is_ours = canary.troubles(world, nodes, ids, canary.Patience())
+    found, is_ours = canary.troubles(world, nodes, ids, canary.CanaryPatience())
     for each in found:
         world.note(each)
     if is_ours:

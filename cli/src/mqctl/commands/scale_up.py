@@ -21,9 +21,9 @@ from mqctl.commands.tls_issue import say
 from mqctl.declare import ReaderOptions
 from mqctl.errors import CommandError
 from mqctl.exits import Exit
-from mqctl.inventory import Cluster, Host
+from mqctl.inventory import Host, InventoryCluster
 from mqctl.multicast import probe
-from mqctl.output import Shape, counted
+from mqctl.output import OutputShape, counted
 from mqctl.playbook.run import Play
 from mqctl.world import World
 
@@ -85,13 +85,13 @@ def is_added(plan: Plan, host: Host) -> bool:
 def _show(world: World, plan: Plan, added: Sequence[Host]) -> None:
     names = {one.name for one in added}
     own = [one for one in plan.changes if one.host in names]
-    planning.show(world, Plan(plan.cluster, own, plan.blind, []), Shape(), world.err)
+    planning.show(world, Plan(plan.cluster, own, plan.blind, []), OutputShape(), world.err)
     others = sorted({one.host for one in plan.changes} - names)
     if others:
         world.note(f"{', '.join(others)} also differ from the inventory and stay as they are; see: mqctl plan")
 
 
-def _check_multicast(world: World, cluster: Cluster, added: Sequence[Host], plan: Plan) -> None:
+def _check_multicast(world: World, cluster: InventoryCluster, added: Sequence[Host], plan: Plan) -> None:
     """The added hosts have to hear the others and be heard by them."""
     heard = probe(world, cluster, cluster.hosts, set(plan.blind))
     names = {one.name for one in added}

@@ -13,11 +13,11 @@ from typing import Annotated, Any
 import typer
 
 from mqctl import messages
-from mqctl.admin import AdminError, AdminLost, AdminSession
+from mqctl.admin import AdminClient, AdminError, AdminLost
 from mqctl.declare import ReaderOptions
 from mqctl.errors import CommandError, UsageError
 from mqctl.exits import Exit
-from mqctl.nodes import Node, NodeOptions, choose, nodes_of, open_admin
+from mqctl.nodes import Node, NodeCommandOptions, choose, nodes_of, open_admin
 from mqctl.output import Column, Rows, write
 from mqctl.progress import counting
 from mqctl.world import World
@@ -29,7 +29,7 @@ NUMBER_FIELDS = ("absolute_expiry_time", "creation_time", "group_sequence")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(ReaderOptions, NodeOptions):
+class Options(ReaderOptions, NodeCommandOptions):
     """What to send, and to which node."""
 
     address: Annotated[str, typer.Argument(help="Address to send to.")]
@@ -72,7 +72,7 @@ def run(world: World, options: Options) -> int:
 def _send(world: World, node: Node, options: Options, bodies: Iterable[bytes], total: int | None) -> int:
     chunks = messages.chunked(bodies, durable=options.durable, said=said_of(options))
     with counting(world, f"sending to {options.address}", total) as advance, open_admin(world, node) as session:
-        flow = Flow(session, options.address, advance)
+        flow = RequestWindow(session, options.address, advance)
         try:
             flow.send_all(chunks)
         except AdminLost as error:
@@ -111,10 +111,10 @@ def _pair(option: str, text: str) -> tuple[str, Any]:
 
 
 @dataclass(slots=True)
-class Flow:
+class RequestWindow:
     """Requests in flight, oldest first. `accepted` counts messages that the broker answered for."""
 
-    session: AdminSession
+    session: AdminClient
     address: str
     advance: Callable[[int], None]
     accepted: int = 0

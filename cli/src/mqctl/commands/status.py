@@ -13,7 +13,7 @@ from mqctl.declare import ReaderOptions
 from mqctl.errors import CommandError, Unreachable, UsageError
 from mqctl.exits import Exit
 from mqctl.fanout import on_each
-from mqctl.nodes import Node, NodeOptions, nodes_of, open_admin, shell
+from mqctl.nodes import Node, NodeCommandOptions, nodes_of, open_admin, shell
 from mqctl.output import Column, Rows, write
 from mqctl.progress import counting
 from mqctl.ssh import shell as remote
@@ -43,7 +43,7 @@ STATES = {"active": "running", "activating": "starting", "reloading": "running",
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(ReaderOptions, NodeOptions):
+class Options(ReaderOptions, NodeCommandOptions):
     """What to look at and how long to wait."""
 
     timeout: Annotated[int, typer.Option(help="Seconds that a host may take to answer.", min=1, max=600)] = 15

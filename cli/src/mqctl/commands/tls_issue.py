@@ -22,7 +22,7 @@ from mqctl.certificates.issuing import (
     needs_certificate,
     row_of,
 )
-from mqctl.certificates.names import NodeName, nodes_of
+from mqctl.certificates.names import InstanceNames, nodes_of
 from mqctl.commands.inventory_check import checked
 from mqctl.commands.tls_init import COLUMNS, SCHEMA, Days
 from mqctl.declare import InventoryOptions, ReaderOptions
@@ -30,7 +30,7 @@ from mqctl.desired import address_of
 from mqctl.errors import CommandError
 from mqctl.exits import Exit
 from mqctl.fanout import on_each
-from mqctl.inventory import Cluster, Host
+from mqctl.inventory import Host, InventoryCluster
 from mqctl.observe import observe
 from mqctl.output import Rows, counted, write
 from mqctl.plan import Seen
@@ -62,7 +62,7 @@ def run(world: World, options: Options) -> int:
     return issue_for(world, cluster, options, is_all=options.renew)
 
 
-def issue_for(world: World, cluster: Cluster, options: HostsOptions, *, is_all: bool) -> Exit:
+def issue_for(world: World, cluster: InventoryCluster, options: HostsOptions, *, is_all: bool) -> Exit:
     """Make and show them."""
     folder = folder_of(world, cluster)
     nodes, blind = reach_nodes(world, cluster.limited(options.limit))
@@ -113,7 +113,7 @@ def managed(host: Host) -> HostVariables | None:
     return variables if variables.mq_tls == "managed" and needs_certificate(variables) else None
 
 
-def reach_nodes(world: World, hosts: Sequence[Host]) -> tuple[list[NodeName], dict[str, str]]:
+def reach_nodes(world: World, hosts: Sequence[Host]) -> tuple[list[InstanceNames], dict[str, str]]:
     """All nodes that need certificates, and the hosts that could not be asked for an address."""
     wanted = [(host, variables) for host in hosts if (variables := managed(host)) is not None]
     asked = [host for host, variables in wanted if variables.mq_cluster_interface]

@@ -16,7 +16,7 @@ from mqctl.commands.tls_issue import HostsOptions, issue_for, managed
 from mqctl.errors import CommandError, UsageError
 from mqctl.exits import Exit
 from mqctl.fanout import on_each
-from mqctl.inventory import Cluster, Host
+from mqctl.inventory import Host, InventoryCluster
 from mqctl.observe import observe
 from mqctl.world import World
 
@@ -62,7 +62,7 @@ def _refuse_wrong_step(phase: Phase, step: Step) -> None:
     raise UsageError(f"--ca {step}: the next step is {possible}", f"mqctl tls rotate --ca {possible}")
 
 
-def _begin(world: World, cluster: Cluster, folder: Folder, options: Options) -> Exit:
+def _begin(world: World, cluster: InventoryCluster, folder: Folder, options: Options) -> Exit:
     made = new_authority(cluster.name, Span(world.now(), AUTHORITY_DAYS), options.permit or [])
     folder.write_authority(made, "ca-next")
     world.note(f"{folder.trust_file} has both CAs now: hand it to clients")
@@ -70,7 +70,7 @@ def _begin(world: World, cluster: Cluster, folder: Folder, options: Options) -> 
     return Exit.DONE
 
 
-def _switch(world: World, cluster: Cluster, folder: Folder, options: Options) -> Exit:
+def _switch(world: World, cluster: InventoryCluster, folder: Folder, options: Options) -> Exit:
     folder.switch()
     world.note("the new CA signs from now on; the old one is trusted until the end")
     code = issue_for(world, cluster, options, is_all=False)
@@ -85,7 +85,7 @@ def _finish(world: World, folder: Folder) -> Exit:
     return Exit.DONE
 
 
-def _refuse_before_rollout(world: World, cluster: Cluster, folder: Folder) -> None:
+def _refuse_before_rollout(world: World, cluster: InventoryCluster, folder: Folder) -> None:
     """Every broker has loaded what is in the folder: else nodes or clients would meet a certificate of a stranger."""
     hosts = [one for one in cluster.hosts if managed(one) is not None]
     behind = []

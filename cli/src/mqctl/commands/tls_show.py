@@ -18,7 +18,7 @@ from mqctl.commands.tls_init import COLUMNS, SCHEMA, authority_row
 from mqctl.commands.tls_issue import node_row, variables_of
 from mqctl.declare import InventoryOptions, ReaderOptions
 from mqctl.exits import Exit
-from mqctl.inventory import Cluster, Host
+from mqctl.inventory import Host, InventoryCluster
 from mqctl.output import Rows, write
 from mqctl.world import World
 
@@ -52,7 +52,7 @@ def _next(phase: Phase) -> str:
     return "switch" if phase is Phase.TRUSTED else "finish"
 
 
-def _rows(world: World, cluster: Cluster, folder: Folder, soon_days: int) -> Iterator[dict[str, Any]]:
+def _rows(world: World, cluster: InventoryCluster, folder: Folder, soon_days: int) -> Iterator[dict[str, Any]]:
     known = [(host, variables_of(host)) for host in cluster.hosts]
     some = [(host, variables) for host, variables in known if needs_certificate(variables)]
     if any(variables.mq_tls == "managed" for _, variables in some):

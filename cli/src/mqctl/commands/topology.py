@@ -17,7 +17,7 @@ from mqctl.exits import Exit
 from mqctl.fanout import on_each
 from mqctl.nodes import Node, nodes_in, open_admin
 from mqctl.output import Column, Rows, write
-from mqctl.picture.cluster import Answer, Cluster, Look, cluster_of
+from mqctl.picture.cluster import ClusterPicture, DrawingClass, NodeAnswer, cluster_of
 from mqctl.picture.svg import svg
 from mqctl.progress import counting
 from mqctl.world import World
@@ -69,7 +69,7 @@ def run(world: World, options: Options) -> int:
             world.data.file.write(printable(line) + "\n")
     else:
         _draw(world, options.svg, svg(clusters))
-    is_whole = not any(node.look is Look.BROKEN for one in clusters for node in one.nodes)
+    is_whole = not any(node.look is DrawingClass.BROKEN for one in clusters for node in one.nodes)
     return Exit.DONE if is_whole else Exit.DEGRADED
 
 
@@ -104,12 +104,12 @@ def _meant(world: World, options: Options) -> list[tuple[str, list[Node], dict[s
     ]
 
 
-def ask(world: World, nodes: Sequence[Node], addresses: Mapping[str, str]) -> list[Answer]:
+def ask(world: World, nodes: Sequence[Node], addresses: Mapping[str, str]) -> list[NodeAnswer]:
     """What each node says of the cluster and of itself; a node that says nothing is told of on standard error."""
     answers = []
     with counting(world, "hosts asked", len(nodes)) as advance:
         for node, found in on_each(nodes, lambda one: _ask(world, one), lambda _: advance(1)):
-            answer = Answer(node.name, addresses.get(node.host, ""))
+            answer = NodeAnswer(node.name, addresses.get(node.host, ""))
             if isinstance(found, CommandError):
                 world.note(f"mqctl: {found.what}")
                 answers.append(replace(answer, fault=found.what))
@@ -124,7 +124,7 @@ def _ask(world: World, node: Node) -> tuple[dict[str, Any], dict[str, Any], list
         return session.call("topology"), session.call("status"), session.call("connections")["connections"]
 
 
-def graph(clusters: Sequence[Cluster]) -> Iterator[str]:
+def graph(clusters: Sequence[ClusterPicture]) -> Iterator[str]:
     """The lines of a directed graph in the language of Graphviz."""
     yield "digraph cluster {"
     for cluster in clusters:
@@ -133,7 +133,7 @@ def graph(clusters: Sequence[Cluster]) -> Iterator[str]:
             yield f"  {names[node.key]};"
         for link in cluster.links:
             label = link.state if not link.depth else f"{link.state}, {link.depth} wait"
-            style = "dashed" if link.look is Look.BROKEN else "solid"
+            style = "dashed" if link.look is DrawingClass.BROKEN else "solid"
             yield f"  {names[link.source]} -> {names[link.target]} [label={json.dumps(label)}, style={style}];"
     yield "}"
 

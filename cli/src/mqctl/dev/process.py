@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from mqctl.admin import AdminSession, SocketStream
+from mqctl.admin import AdminClient, SocketStream
 from mqctl.dev.state import USER, DevNode, running_pid, start_ticks
 from mqctl.errors import CommandError
 from mqctl.world import World
@@ -102,7 +102,7 @@ def wait_ready(world: World, one: DevNode) -> None:
 def answers(one: DevNode) -> bool:
     """Whether the broker answers a request."""
     try:
-        with AdminSession(one.name, SocketStream(str(one.socket)), 5) as session:
+        with AdminClient(one.name, SocketStream(str(one.socket)), 5) as session:
             session.call("status")
     except CommandError:
         return False

@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-Row = Mapping[str, Any]
+PictureRow = Mapping[str, Any]
 UP = "up"
 
 
-class Look(enum.StrEnum):
+class DrawingClass(enum.StrEnum):
     """How a node or a link is drawn; the values are classes of the picture's style."""
 
     FINE = "fine"
@@ -26,18 +26,18 @@ class Look(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class NodePicture:
     """`lines` stand below the name; `note` is for who points at it."""
 
     key: str
     name: str
-    look: Look
+    look: DrawingClass
     lines: tuple[str, ...]
     note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class LinkPicture:
     """One direction. `depth` are messages that wait for it, the first of them for `lag_ms`."""
 
     source: str
@@ -49,9 +49,9 @@ class Link:
     why: str = ""
 
     @property
-    def look(self) -> Look:
+    def look(self) -> DrawingClass:
         """Not up is broken, however little waits."""
-        return Look.BROKEN if self.state != UP else Look.WAITING if self.depth else Look.FINE
+        return DrawingClass.BROKEN if self.state != UP else DrawingClass.WAITING if self.depth else DrawingClass.FINE
 
     @property
     def short(self) -> str:
@@ -60,27 +60,27 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class ClusterPicture:
     """Nodes in the order in which they are drawn, and the links between them."""
 
     name: str
-    nodes: tuple[Node, ...]
-    links: tuple[Link, ...]
+    nodes: tuple[NodePicture, ...]
+    links: tuple[LinkPicture, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class NodeAnswer:
     """What one node of the inventory said; `fault` where it said nothing. `address` is where it was asked."""
 
     name: str
     address: str = ""
     fault: str = ""
-    status: Row | None = None
-    topology: Row | None = None
-    connections: Sequence[Row] = ()
+    status: PictureRow | None = None
+    topology: PictureRow | None = None
+    connections: Sequence[PictureRow] = ()
 
 
-def cluster_of(name: str, answers: Sequence[Answer]) -> Cluster:
+def cluster_of(name: str, answers: Sequence[NodeAnswer]) -> ClusterPicture:
     """One cluster, as its nodes see it."""
     members = {row["node_id"]: row for each in answers if each.topology for row in each.topology["members"]}
     asked = {str(each.topology["node_id"]): each for each in answers if each.topology}
@@ -94,14 +94,14 @@ def cluster_of(name: str, answers: Sequence[Answer]) -> Cluster:
     links = [link if link.target in known else replace(link, target=by_place.get(link.target, link.target))
              for link in links]  # fmt: skip
     places = dict.fromkeys(link.target for link in links if link.target not in known)
-    unknown = [Node(place, _place(place), Look.UNKNOWN, ("not reached yet",)) for place in places]
+    unknown = [NodePicture(place, _place(place), DrawingClass.UNKNOWN, ("not reached yet",)) for place in places]
     drawn = sorted((*nodes, *silent, *strangers, *unknown), key=lambda node: (_natural(node.name), node.key))
     order = {node.key: number for number, node in enumerate(drawn)}
     links.sort(key=lambda link: (order[link.source], order[link.target], link.connection))
-    return Cluster(name, tuple(drawn), tuple(links))
+    return ClusterPicture(name, tuple(drawn), tuple(links))
 
 
-def _running(key: str, answer: Answer, members: Mapping[str, Row]) -> Node:
+def _running(key: str, answer: NodeAnswer, members: Mapping[str, PictureRow]) -> NodePicture:
     status = answer.status or {}
     own = members.get(key)
     clients = sum(row["container_id"] not in members for row in answer.connections)
@@ -110,21 +110,25 @@ def _running(key: str, answer: Answer, members: Mapping[str, Row]) -> Node:
         f"{_counted(clients, 'client')}, {_counted(int(status.get('queues', 0)), 'queue')}",
         _counted(int(status.get("messages", 0)), "message"),
     )
-    return Node(key, answer.name, Look.FINE, lines, f"node {key}, release {status.get('version', 'unknown')}")
+    return NodePicture(
+        key, answer.name, DrawingClass.FINE, lines, f"node {key}, release {status.get('version', 'unknown')}"
+    )
 
 
-def _silent(answer: Answer) -> Node:
-    return Node(f"{answer.name} {answer.address}", answer.name, Look.BROKEN, ("does not answer",), answer.fault)
+def _silent(answer: NodeAnswer) -> NodePicture:
+    return NodePicture(
+        f"{answer.name} {answer.address}", answer.name, DrawingClass.BROKEN, ("does not answer",), answer.fault
+    )
 
 
-def _stranger(key: str, row: Row) -> Node:
+def _stranger(key: str, row: PictureRow) -> NodePicture:
     place = _place(str(row["connector"] or row["node"]))
-    return Node(key, place, Look.UNKNOWN, ("others tell of it",), f"node {key}, called {row['node']}")
+    return NodePicture(key, place, DrawingClass.UNKNOWN, ("others tell of it",), f"node {key}, called {row['node']}")
 
 
 def _matched(
-    silent: Sequence[Node], strangers: Sequence[Node], addresses: Mapping[str, str]
-) -> tuple[list[Node], list[Node]]:
+    silent: Sequence[NodePicture], strangers: Sequence[NodePicture], addresses: Mapping[str, str]
+) -> tuple[list[NodePicture], list[NodePicture]]:
     """Who does not answer is one of those that others tell of: the one at its address, or the only one that is left."""
     left, found = list(strangers), []
     for node in silent:
@@ -138,9 +142,9 @@ def _matched(
     return found, left
 
 
-def _links(source: str, rows: Sequence[Row]) -> list[Link]:
+def _links(source: str, rows: Sequence[PictureRow]) -> list[LinkPicture]:
     return [
-        Link(
+        LinkPicture(
             source, row["node_id"] or row["connector"], row["connection"], row["state"], row["depth"], row["lag_ms"],
             row["why"] or "",
         )

@@ -78,7 +78,7 @@ class Curve:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedCurve:
     """A curve to be drawn from one box to another. `side` is 0 for the middle, 1 to the left of the way there."""
 
     source: int
@@ -88,7 +88,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class PictureLayout:
     """Boxes, curves and labels in the order of what was wanted; what has no label has None."""
 
     boxes: tuple[Box, ...]
@@ -96,7 +96,7 @@ class Layout:
     labels: tuple[Box | None, ...]
 
 
-def lay_out(count: int, box: Point, wanted: Sequence[Wanted], label_height: float) -> Layout:
+def lay_out(count: int, box: Point, wanted: Sequence[WantedCurve], label_height: float) -> PictureLayout:
     """Place `count` boxes of one size, what connects them, and labels."""
     across, down = box[0] * 0.6, box[1] * 0.9
     for _ in range(GROWTHS_MAX):
@@ -105,7 +105,7 @@ def lay_out(count: int, box: Point, wanted: Sequence[Wanted], label_height: floa
             curves = tuple(curve_between(boxes, one) for one in wanted)
             labels = _labels(boxes, curves, wanted, label_height)
             if labels is not None:
-                return Layout(boxes, curves, labels)
+                return PictureLayout(boxes, curves, labels)
         across, down = across * GROWTH, down * GROWTH
     raise CommandError(f"{count} nodes with these links do not fit into a picture", "mqctl topology")
 
@@ -119,7 +119,7 @@ def _on_ellipse(count: int, across: float, down: float) -> list[Point]:
     return [(round(across * math.cos(angle), 3), round(down * math.sin(angle), 3)) for angle in angles]
 
 
-def curve_between(boxes: Sequence[Box], one: Wanted) -> Curve:
+def curve_between(boxes: Sequence[Box], one: WantedCurve) -> Curve:
     """From edge to edge: straight among few nodes, bent to the middle among many."""
     source, target = boxes[one.source], boxes[one.target]
     here, there = (source.x, source.y), (target.x, target.y)
@@ -144,7 +144,7 @@ def _is_clear(boxes: Sequence[Box]) -> bool:
         return False
     for a, b in pairs:
         for side in (-1, 0, 1):
-            curve = curve_between(boxes, Wanted(a, b, side))
+            curve = curve_between(boxes, WantedCurve(a, b, side))
             if len(boxes) < CHORDS_FROM and math.dist(curve.start, curve.end) < LINK_LENGTH_MIN:
                 return False
             others = [box for number, box in enumerate(boxes) if number not in (a, b)]
@@ -154,7 +154,7 @@ def _is_clear(boxes: Sequence[Box]) -> bool:
 
 
 def _labels(
-    boxes: Sequence[Box], curves: Sequence[Curve], wanted: Sequence[Wanted], height: float
+    boxes: Sequence[Box], curves: Sequence[Curve], wanted: Sequence[WantedCurve], height: float
 ) -> tuple[Box | None, ...] | None:
     """Each where it meets nothing, as near to the middle of its curve as that is possible; None if one has no place."""
     placed: list[Box | None] = []

@@ -12,8 +12,8 @@ from xml.sax.saxutils import escape
 
 from mqbroker.base.text import printable
 
-from mqctl.picture.cluster import Cluster, Link, Look, Node
-from mqctl.picture.layout import CHORDS_FROM, Box, Curve, Layout, Wanted, lay_out
+from mqctl.picture.cluster import ClusterPicture, DrawingClass, LinkPicture, NodePicture
+from mqctl.picture.layout import CHORDS_FROM, Box, Curve, PictureLayout, WantedCurve, lay_out
 
 SIZE = 13
 LINE = 18.0
@@ -52,15 +52,15 @@ STYLE = """
   }
 """  # fmt: skip
 SIGNS = {
-    Look.FINE: "M-3.5,0.3 l2.4,2.6 l4.6,-5.4",
-    Look.WAITING: "M-2,-3.5 v7 M2,-3.5 v7",
-    Look.BROKEN: "M-3,-3 l6,6 M3,-3 l-6,6",
-    Look.UNKNOWN: "M-3.5,0 h7",
+    DrawingClass.FINE: "M-3.5,0.3 l2.4,2.6 l4.6,-5.4",
+    DrawingClass.WAITING: "M-2,-3.5 v7 M2,-3.5 v7",
+    DrawingClass.BROKEN: "M-3,-3 l6,6 M3,-3 l-6,6",
+    DrawingClass.UNKNOWN: "M-3.5,0 h7",
 }
 LEGEND = (
-    (Look.FINE, "up, nothing waits"),
-    (Look.WAITING, "up, messages wait"),
-    (Look.BROKEN, "does not stand"),
+    (DrawingClass.FINE, "up, nothing waits"),
+    (DrawingClass.WAITING, "up, messages wait"),
+    (DrawingClass.BROKEN, "does not stand"),
 )
 
 
@@ -69,11 +69,11 @@ class Trouble:
     """A link that has a label, with its number, which its line below the drawing has as well."""
 
     number: int
-    link: Link
+    link: LinkPicture
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class LegendTable:
     """What is said below the drawing: `lines` of rows, the others beside them, each row `width` wide."""
 
     rows: tuple[tuple[str, ...], ...]
@@ -91,7 +91,7 @@ class Panel:
     lines: tuple[str, ...]
 
 
-def svg(clusters: Sequence[Cluster]) -> str:
+def svg(clusters: Sequence[ClusterPicture]) -> str:
     """The whole picture. Clusters stand beside each other while there is room, in the order given."""
     panels = [_panel(one) for one in clusters]
     places, width, height = _places(panels)
@@ -109,10 +109,10 @@ def svg(clusters: Sequence[Cluster]) -> str:
     return "\n".join(parts) + "\n"
 
 
-def summary(cluster: Cluster) -> str:
+def summary(cluster: ClusterPicture) -> str:
     """`3 nodes; of 6 links 5 stand; 120 messages wait`."""
-    silent = sum(node.look is not Look.FINE for node in cluster.nodes)
-    standing = sum(link.look is not Look.BROKEN for link in cluster.links)
+    silent = sum(node.look is not DrawingClass.FINE for node in cluster.nodes)
+    standing = sum(link.look is not DrawingClass.BROKEN for link in cluster.links)
     waiting = sum(link.depth for link in cluster.links)
     said = [f"{len(cluster.nodes)} node{'s' * (len(cluster.nodes) != 1)}{f', {silent} not heard' * bool(silent)}"]
     if cluster.links:
@@ -143,7 +143,7 @@ def _places(panels: Sequence[Panel]) -> tuple[list[tuple[float, float]], float, 
     return places, max(right, LEGEND_WIDTH + 2 * MARGIN), below
 
 
-def _panel(cluster: Cluster) -> Panel:
+def _panel(cluster: ClusterPicture) -> Panel:
     width, height = box_size(cluster.nodes)
     troubles = [Trouble(number, link) for number, link in enumerate(_troubled(cluster.links), 1)]
     drawn = list(_drawn(cluster, troubles))
@@ -171,7 +171,7 @@ def _panel(cluster: Cluster) -> Panel:
     return Panel(full, full_height, tuple(lines))
 
 
-def box_size(nodes: Sequence[Node]) -> tuple[float, float]:
+def box_size(nodes: Sequence[NodePicture]) -> tuple[float, float]:
     """One size for all boxes of a cluster, so that no text is wider than its box."""
     names = [text_width(_cut(node.name, NAME_MAX), is_bold=True) + 24 for node in nodes]
     lines = [text_width(_cut(line, NAME_MAX)) for node in nodes for line in node.lines]
@@ -179,22 +179,24 @@ def box_size(nodes: Sequence[Node]) -> tuple[float, float]:
     return max([*names, *lines]) + 2 * PADDING, count * LINE + 2 * PADDING - 4
 
 
-def _troubled(links: Iterable[Link]) -> list[Link]:
-    return [link for link in links if link.look is not Look.FINE]
+def _troubled(links: Iterable[LinkPicture]) -> list[LinkPicture]:
+    return [link for link in links if link.look is not DrawingClass.FINE]
 
 
-def _drawn(cluster: Cluster, troubles: Sequence[Trouble]) -> Iterator[tuple[Wanted, Look, Trouble | None]]:
+def _drawn(
+    cluster: ClusterPicture, troubles: Sequence[Trouble]
+) -> Iterator[tuple[WantedCurve, DrawingClass, Trouble | None]]:
     """Curves: one for a pair where all is well both ways, else one for each link."""
     order = {node.key: number for number, node in enumerate(cluster.nodes)}
     number_of = {id(each.link): each for each in troubles}
-    pairs: dict[tuple[int, int], list[Link]] = {}
+    pairs: dict[tuple[int, int], list[LinkPicture]] = {}
     for link in cluster.links:
         ends = sorted((order[link.source], order[link.target]))
         pairs.setdefault((ends[0], ends[1]), []).append(link)
     for (a, b), links in sorted(pairs.items()):
         ways = {order[link.source] for link in links}
         if len(ways) == 2 and not _troubled(links):
-            yield Wanted(a, b), Look.FINE, None
+            yield WantedCurve(a, b), DrawingClass.FINE, None
             continue
         sides = {a: 0, b: 0} if len(links) == 1 else {a: 1, b: 1}
         steps: dict[int, int] = {}
@@ -205,32 +207,35 @@ def _drawn(cluster: Cluster, troubles: Sequence[Trouble]) -> Iterator[tuple[Want
             steps[source] = steps.get(source, 0) + 1
             found = number_of.get(id(link))
             width = 0.0 if found is None else text_width(_said(found, troubles), is_bold=True) + 32
-            yield Wanted(source, order[link.target], side, width), link.look, found
+            yield WantedCurve(source, order[link.target], side, width), link.look, found
 
 
 def _said(one: Trouble, troubles: Sequence[Trouble]) -> str:
     return f"{one.number}" if len(troubles) > SAID_MAX else f"{one.number}: {one.link.short}"
 
 
-def _links(layout: Layout, drawn: Sequence[tuple[Wanted, Look, Trouble | None]], cluster: Cluster) -> Iterator[str]:
+def _links(
+    layout: PictureLayout, drawn: Sequence[tuple[WantedCurve, DrawingClass, Trouble | None]], cluster: ClusterPicture
+) -> Iterator[str]:
     """First all lines, then all labels, so that no line goes over a label."""
     names = [_cut(node.name, NAME_MAX) for node in cluster.nodes]
     troubles = [found for _, _, found in drawn if found is not None]
     for curve, (wanted, look, _) in zip(layout.curves, drawn, strict=True):
-        ends = f"{names[wanted.source]} {'→' if wanted.side or look is not Look.FINE else '↔'} {names[wanted.target]}"
-        kind = f"{look} many" if len(names) >= CHORDS_FROM and look is Look.FINE else look
+        arrow = "→" if wanted.side or look is not DrawingClass.FINE else "↔"
+        ends = f"{names[wanted.source]} {arrow} {names[wanted.target]}"
+        kind = f"{look} many" if len(names) >= CHORDS_FROM and look is DrawingClass.FINE else look
         yield (
             f'<path class="link {kind}" d="M{_p(curve.start)} Q{_p(curve.bend)} {_p(curve.end)}">'
             f"<title>{_text(ends)}</title></path>"
         )
-        if wanted.side or look is not Look.FINE:
+        if wanted.side or look is not DrawingClass.FINE:
             yield _tip(curve, look)
     for label, (_, look, found) in zip(layout.labels, drawn, strict=True):
         if label is not None and found is not None:
             yield from _label(label, look, _said(found, troubles))
 
 
-def _tip(curve: Curve, look: Look) -> str:
+def _tip(curve: Curve, look: DrawingClass) -> str:
     """An arrow's head at the end of a curve."""
     (x, y), (bx, by) = curve.end, curve.bend
     length = ((x - bx) ** 2 + (y - by) ** 2) ** 0.5 or 1.0
@@ -240,8 +245,8 @@ def _tip(curve: Curve, look: Look) -> str:
     return f'<path class="tip {look}" d="M{_p(curve.end)} L{_p(left)} L{_p(right)} z"/>'
 
 
-def _label(box: Box, look: Look, said: str) -> Iterator[str]:
-    round_by = box.height / 2 if look is Look.BROKEN else 3
+def _label(box: Box, look: DrawingClass, said: str) -> Iterator[str]:
+    round_by = box.height / 2 if look is DrawingClass.BROKEN else 3
     x, y = box.x - box.width / 2, box.y - box.height / 2
     yield (
         f'<rect class="label {look}" x="{_n(x)}" y="{_n(y)}" width="{_n(box.width)}" height="{_n(box.height)}" '
@@ -251,7 +256,7 @@ def _label(box: Box, look: Look, said: str) -> Iterator[str]:
     yield f'<text class="said" x="{_n(x + 23)}" y="{_n(box.y + 4.3)}">{_text(said)}</text>'
 
 
-def _node(node: Node, box: Box) -> Iterator[str]:
+def _node(node: NodePicture, box: Box) -> Iterator[str]:
     x, y = box.x - box.width / 2, box.y - box.height / 2
     yield f"<g><title>{_text(f'{node.name}: {node.note}' if node.note else node.name)}</title>"
     yield (
@@ -268,7 +273,7 @@ def _node(node: Node, box: Box) -> Iterator[str]:
     yield "</g>"
 
 
-def _rows(cluster: Cluster, troubles: Sequence[Trouble]) -> Iterator[tuple[str, str, str, str]]:
+def _rows(cluster: ClusterPicture, troubles: Sequence[Trouble]) -> Iterator[tuple[str, str, str, str]]:
     """The line of each label below the drawing: ends, state, what waits, and why."""
     names = {node.key: _cut(node.name, NAME_MAX) for node in cluster.nodes}
     has_several = len({link.connection for link in cluster.links}) > 1
@@ -280,7 +285,7 @@ def _rows(cluster: Cluster, troubles: Sequence[Trouble]) -> Iterator[tuple[str, 
         yield ends, link.state, waits, _cut(connection + link.why, WHY_MAX)
 
 
-def _table(rows: Sequence[tuple[str, ...]], room: float) -> Table:
+def _table(rows: Sequence[tuple[str, ...]], room: float) -> LegendTable:
     """Several beside each other where there is room and many rows."""
     widths = [
         max(text_width(cell, is_bold=number == 0) for cell in column) + 18
@@ -288,10 +293,10 @@ def _table(rows: Sequence[tuple[str, ...]], room: float) -> Table:
     ]
     width = sum(widths) + 64
     beside = min(max(1, int(room // width)), -(-len(rows) // ROWS_MIN)) if rows else 1
-    return Table(tuple(rows), tuple(widths), width if rows else 0.0, -(-len(rows) // beside))
+    return LegendTable(tuple(rows), tuple(widths), width if rows else 0.0, -(-len(rows) // beside))
 
 
-def _row_lines(table: Table, troubles: Sequence[Trouble], top: float) -> Iterator[str]:
+def _row_lines(table: LegendTable, troubles: Sequence[Trouble], top: float) -> Iterator[str]:
     for row, each in zip(table.rows, troubles, strict=True):
         column, line = divmod(each.number - 1, table.lines)
         x, y = MARGIN + column * table.width, top + line * ROW_HEIGHT + LABEL_HEIGHT / 2
@@ -307,7 +312,7 @@ def _legend(x: float, y: float) -> Iterator[str]:
     for look, said in LEGEND:
         curve = Curve((x, y), (x + 24, y), (x + 48, y))
         yield f'<path class="link {look}" d="M{_p(curve.start)} L{_p(curve.end)}"/>'
-        if look is not Look.FINE:
+        if look is not DrawingClass.FINE:
             yield from _label(Box(x + 24, y, 26, 18), look, "")
         yield f'<text class="dim" x="{_n(x + 58)}" y="{_n(y + 4.5)}">{said}</text>'
         x += 58 + text_width(said) + 24

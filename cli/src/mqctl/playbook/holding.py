@@ -13,7 +13,7 @@ from typing import Any
 
 from mqctl.errors import CommandError
 from mqctl.fanout import on_each
-from mqctl.inventory import Cluster, Host
+from mqctl.inventory import Host, InventoryCluster
 from mqctl.nodes import shell
 from mqctl.playbook.events import RunState
 from mqctl.ssh import shell as remote
@@ -24,7 +24,7 @@ TIME_S = 30.0
 REMEDY = "mqctl from this machine goes on all the same, from another one with --take-over"
 
 
-def let_go(world: World, cluster: Cluster, state: RunState) -> None:
+def let_go(world: World, cluster: InventoryCluster, state: RunState) -> None:
     """Give back what the run has not. Another Ctrl-C ends this."""
     holder = next((one.held_as for one in state.hosts.values() if one.held_as), None)
     if holder is None:

@@ -23,7 +23,7 @@ ONE_AT_A_TIME = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class HostFacts:
     """What is not in the inventory. `members`: addresses of those that could be asked; `loaded`: rules in force."""
 
     address: str
@@ -33,7 +33,7 @@ class Facts:
     loaded: str
 
 
-def rules_of(collection: Path, host: str, variables: Mapping[str, Any], facts: Facts) -> Rules:
+def rules_of(collection: Path, host: str, variables: Mapping[str, Any], facts: HostFacts) -> Rules:
     """Its files."""
     from ansible.parsing.dataloader import DataLoader  # type: ignore[import-untyped]
     from ansible.template import Templar, trust_as_template  # type: ignore[import-untyped]

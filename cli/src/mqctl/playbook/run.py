@@ -15,7 +15,7 @@ import ansible_runner  # type: ignore[import-untyped]
 
 from mqctl.errors import CommandError
 from mqctl.exits import Exit
-from mqctl.inventory import Cluster
+from mqctl.inventory import InventoryCluster
 from mqctl.playbook.display import Display
 from mqctl.playbook.events import RunState
 from mqctl.playbook.holding import let_go
@@ -63,7 +63,7 @@ class Interrupted(KeyboardInterrupt):
         self.state = state
 
 
-def run_play(world: World, cluster: Cluster, play: Play) -> RunState:
+def run_play(world: World, cluster: InventoryCluster, play: Play) -> RunState:
     """Run it; the state of all hosts. Raises where Ansible itself could not run, and Interrupted."""
     redact = Redactor(host.variables for host in cluster.hosts)
     state = RunState(redact)
@@ -90,7 +90,9 @@ def _take(state: RunState, display: Display, event: dict[str, Any]) -> bool:
     return False  # ansible-runner need not keep the file of the event
 
 
-def _run(world: World, cluster: Cluster, play: Play, folder: Path, take: Callable[[dict[str, Any]], bool]) -> Any:
+def _run(
+    world: World, cluster: InventoryCluster, play: Play, folder: Path, take: Callable[[dict[str, Any]], bool]
+) -> Any:
     stopped = Stopped()
     arguments = [
         *cluster.vault_arguments,

@@ -72,7 +72,7 @@ def place_of(listener: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     return f"amqps://{host}:{listener['port']}", {"tls": tls}
 
 
-class Run:
+class Measurement:
     """One measurement. Times are of the monotonic clock, in seconds."""
 
     def __init__(self, request: dict[str, Any]) -> None:
@@ -166,7 +166,7 @@ def main() -> None:
     request = json.loads(sys.stdin.readline())
     uri, more = place_of(listener_of(request["options_file"]))
     try:
-        found = asyncio.run(Run(request).measure(uri, more))
+        found = asyncio.run(Measurement(request).measure(uri, more))
     except mq.ClientError as fault:
         sys.exit(f"{type(fault).__name__}: {fault}")
     json.dump(found, sys.stdout)

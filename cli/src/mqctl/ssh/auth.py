@@ -16,7 +16,7 @@ from paramiko.auth_strategy import AuthSource, AuthStrategy, InMemoryPrivateKey,
 from paramiko.pkey import PublicBlob, UnknownKeyType
 
 from mqctl.errors import UsageError
-from mqctl.ssh.hostkeys import Policy
+from mqctl.ssh.hostkeys import HostKeyPolicy
 from mqctl.ssh.settings import Hop
 
 
@@ -41,7 +41,7 @@ class Answers(AuthSource):
 class Strategy(AuthStrategy):
     """Everything that `hop` allows to offer."""
 
-    def __init__(self, hop: Hop, password: str, passphrase: str, policy: Policy) -> None:
+    def __init__(self, hop: Hop, password: str, passphrase: str, policy: HostKeyPolicy) -> None:
         super().__init__(ssh_config=paramiko.SSHConfig())
         self.hop = hop
         self.notes: list[str] = []

@@ -13,9 +13,9 @@ import paramiko
 
 from mqctl.errors import Unreachable, UsageError
 from mqctl.ssh.auth import Strategy
-from mqctl.ssh.hostkeys import HostKeyRefused, Policy, read
+from mqctl.ssh.hostkeys import HostKeyPolicy, HostKeyRefused, read
 from mqctl.ssh.settings import Hop
-from mqctl.ssh.shell import EXIT_WAIT_S_MAX, OUTPUT_BYTES_MAX, Result
+from mqctl.ssh.shell import EXIT_WAIT_S_MAX, OUTPUT_BYTES_MAX, CommandResult
 from mqctl.ssh.variables import Access, Become
 
 SESSIONS_MAX = 8  # sshd allows ten on a connection (MaxSessions)
@@ -49,10 +49,10 @@ class ProxyProcess:
             self._child.wait()
 
 
-class Connection:
+class SshConnection:
     """A logged-in SSH connection to one hop."""
 
-    def __init__(self, access: Access, hop: Hop, before: Connection | None) -> None:
+    def __init__(self, access: Access, hop: Hop, before: SshConnection | None) -> None:
         self.access = access
         self.hop = hop
         self._proxy: ProxyProcess | None = None
@@ -64,10 +64,10 @@ class Connection:
             self.close()
             raise
 
-    def _connect(self, before: Connection | None) -> None:
+    def _connect(self, before: SshConnection | None) -> None:
         hop, timeout_s = self.hop, self.access.timeout_s
         known = read(hop)
-        policy = Policy(hop, known)
+        policy = HostKeyPolicy(hop, known)
         strategy = Strategy(hop, self.access.password, self.access.passphrase, policy)
         name, port = (hop.known_as, 22) if hop.known_as else (hop.host, hop.port)
         if hop.host_keys != "no":
@@ -94,7 +94,7 @@ class Connection:
         if transport is not None and hop.keepalive_s:
             transport.set_keepalive(hop.keepalive_s)
 
-    def _socket(self, before: Connection | None) -> Any:
+    def _socket(self, before: SshConnection | None) -> Any:
         hop = self.hop
         if before is not None:
             return before.forward(hop.host, hop.port)
@@ -229,7 +229,7 @@ def dial(hop: Hop, timeout_s: float) -> socket.socket:
 class SshStream:
     """A running command on a channel."""
 
-    def __init__(self, connection: Connection, channel: paramiko.Channel) -> None:
+    def __init__(self, connection: SshConnection, channel: paramiko.Channel) -> None:
         self._connection = connection
         self._channel = channel
         self._is_closed = False
@@ -257,20 +257,20 @@ class SshStream:
         errors = bytearray()
         while self._channel.recv_stderr_ready() and len(errors) < 65536:
             errors += self._channel.recv_stderr(65536)
-        return Result(code, b"", bytes(errors)).complaint
+        return CommandResult(code, b"", bytes(errors)).complaint
 
 
 class SshShell:
     """Runs commands on a host."""
 
-    def __init__(self, connection: Connection, become: Become) -> None:
+    def __init__(self, connection: SshConnection, become: Become) -> None:
         self.name = connection.access.name
         self.become = become
-        self.tried: Result | None = None
+        self.tried: CommandResult | None = None
         self.user = connection.hop.user
         self._connection = connection
 
-    def run_plain(self, command: str, stdin: bytes, timeout_s: float) -> Result:
+    def run_plain(self, command: str, stdin: bytes, timeout_s: float) -> CommandResult:
         """See Shell."""
         channel = self._connection.channel(command)
         deadline = time.monotonic() + timeout_s
@@ -282,7 +282,7 @@ class SshShell:
             self._connection.release(channel)
             writer.join(5)
 
-    def _collect(self, channel: paramiko.Channel, deadline: float, timeout_s: float) -> Result:
+    def _collect(self, channel: paramiko.Channel, deadline: float, timeout_s: float) -> CommandResult:
         out, err = bytearray(), bytearray()
         errors = threading.Thread(target=_drain, args=(channel, err), daemon=True)
         errors.start()
@@ -300,7 +300,7 @@ class SshShell:
         except TimeoutError:
             raise Unreachable(self.name, f"no answer within {timeout_s:g} s") from None
         errors.join(5)
-        return Result(channel.recv_exit_status(), bytes(out), bytes(err))
+        return CommandResult(channel.recv_exit_status(), bytes(out), bytes(err))
 
     def open_plain(self, command: str, prefix: bytes) -> SshStream:
         """See Shell."""

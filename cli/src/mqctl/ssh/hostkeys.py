@@ -92,7 +92,7 @@ def read(hop: Hop) -> KnownKeys:
     return known_keys(lines, hop.known_hosts_name)
 
 
-class Policy(paramiko.MissingHostKeyPolicy):
+class HostKeyPolicy(paramiko.MissingHostKeyPolicy):
     """Decides on a key that the files do not have. `may_send_password` is off once a changed key was let through."""
 
     def __init__(self, hop: Hop, known: KnownKeys) -> None:

@@ -10,7 +10,7 @@ import tempfile
 from typing import IO
 
 from mqctl.errors import CommandError
-from mqctl.ssh.shell import EXIT_WAIT_S_MAX, Result
+from mqctl.ssh.shell import EXIT_WAIT_S_MAX, CommandResult
 from mqctl.ssh.variables import Become
 
 
@@ -45,7 +45,7 @@ class LocalStream:
         """The last line on standard error."""
         code = self.exit_code()  # before the seek: the child writes through the same open file
         self._errors.seek(0)
-        return Result(code, b"", self._errors.read(65536)).complaint
+        return CommandResult(code, b"", self._errors.read(65536)).complaint
 
     def close(self) -> None:
         """End of input; the child is given a moment, then ended."""
@@ -64,10 +64,10 @@ class LocalShell:
     def __init__(self, name: str, become: Become) -> None:
         self.name = name
         self.become = become
-        self.tried: Result | None = None
+        self.tried: CommandResult | None = None
         self.user = pwd.getpwuid(os.geteuid()).pw_name
 
-    def run_plain(self, command: str, stdin: bytes, timeout_s: float) -> Result:
+    def run_plain(self, command: str, stdin: bytes, timeout_s: float) -> CommandResult:
         """See Shell."""
         try:
             done = subprocess.run(
@@ -75,7 +75,7 @@ class LocalShell:
             )
         except subprocess.TimeoutExpired:
             raise CommandError(f"{self.name}: no answer within {timeout_s:g} s") from None
-        return Result(done.returncode, done.stdout, done.stderr)
+        return CommandResult(done.returncode, done.stdout, done.stderr)
 
     def open_plain(self, command: str, prefix: bytes) -> LocalStream:
         """See Shell."""

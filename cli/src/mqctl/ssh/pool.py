@@ -11,7 +11,7 @@ import threading
 from collections.abc import Sequence
 
 from mqctl.errors import Unreachable, UsageError
-from mqctl.ssh.client import Connection, SshShell
+from mqctl.ssh.client import SshConnection, SshShell
 from mqctl.ssh.local import LocalShell
 from mqctl.ssh.settings import Hop, hop_of, jump_arguments, parse
 from mqctl.ssh.shell import Shell
@@ -46,10 +46,10 @@ class SshConnector:
         self._lock = threading.Lock()
         self._locks: dict[tuple[str, ...], threading.Lock] = {}
         self._shells: dict[str, Shell] = {}
-        self._jumps: dict[tuple[str, ...], Connection] = {}
+        self._jumps: dict[tuple[str, ...], SshConnection] = {}
 
     def shell(self, access: Access) -> Shell:
-        """See mqctl.world.Connector."""
+        """See mqctl.world.ShellConnector."""
         with self._lock_of(("host", access.name)):
             if access.name not in self._shells:
                 self._shells[access.name] = self._open(access)
@@ -59,9 +59,9 @@ class SshConnector:
         if access.is_local:
             return LocalShell(access.name, access.become)
         hop = effective_settings(access, access.arguments)
-        return SshShell(Connection(access, hop, self._jump(access, hop, access.arguments, 0)), access.become)
+        return SshShell(SshConnection(access, hop, self._jump(access, hop, access.arguments, 0)), access.become)
 
-    def _jump(self, access: Access, hop: Hop, arguments: Sequence[str], depth: int) -> Connection | None:
+    def _jump(self, access: Access, hop: Hop, arguments: Sequence[str], depth: int) -> SshConnection | None:
         through = jump_arguments(hop, arguments)
         if through is None:
             return None
@@ -74,7 +74,7 @@ class SshConnector:
         with self._lock_of(key):
             connection = self._jumps.get(key)
             if connection is None or not connection.is_alive:
-                connection = self._jumps[key] = Connection(jump_access, next_hop, before)
+                connection = self._jumps[key] = SshConnection(jump_access, next_hop, before)
             return connection
 
     def _lock_of(self, key: tuple[str, ...]) -> threading.Lock:
@@ -82,7 +82,7 @@ class SshConnector:
             return self._locks.setdefault(key, threading.Lock())
 
     def close(self) -> None:
-        """See mqctl.world.Connector."""
+        """See mqctl.world.ShellConnector."""
         for shell in self._shells.values():
             shell.close()
         for connection in self._jumps.values():

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from mqctl.errors import UsageError
 
-Settings = Mapping[str, list[str]]
+SshSettings = Mapping[str, list[str]]
 NONE = {"none", "no", "false", ""}
 # Option -> values that ask for nothing. Any other value is one that paramiko cannot honour.
 REFUSED: dict[str, set[str]] = {
@@ -77,7 +77,7 @@ class Hop:
         return f"{self.user}@{self.host}:{self.port}"
 
 
-def parse(text: str) -> Settings:
+def parse(text: str) -> SshSettings:
     """Lines of `ssh -G` into option -> values, in their order. Some options stand on several lines."""
     settings: dict[str, list[str]] = {}
     for line in text.splitlines():
@@ -87,7 +87,7 @@ def parse(text: str) -> Settings:
     return settings
 
 
-def hop_of(name: str, settings: Settings) -> Hop:
+def hop_of(name: str, settings: SshSettings) -> Hop:
     """What to connect to. `name` is the host of the inventory, for errors."""
     for option, harmless in REFUSED.items():
         if _one(settings, option).lower() not in harmless:
@@ -169,7 +169,7 @@ def _expand(name: str, command: str, tokens: Mapping[str, str]) -> str:
     return re.sub(r"%(.)", value, command)
 
 
-def _methods(settings: Settings) -> tuple[str, ...]:
+def _methods(settings: SshSettings) -> tuple[str, ...]:
     switches = {
         "publickey": "pubkeyauthentication",
         "keyboard-interactive": "kbdinteractiveauthentication",
@@ -180,7 +180,7 @@ def _methods(settings: Settings) -> tuple[str, ...]:
     return tuple(one for one in order if one in switches and _one(settings, switches[one]) not in {"no", "false"})
 
 
-def _known_hosts_files(settings: Settings) -> tuple[str, ...]:
+def _known_hosts_files(settings: SshSettings) -> tuple[str, ...]:
     names = [*_one(settings, "userknownhostsfile").split(), *_one(settings, "globalknownhostsfile").split()]
     return tuple(_path(one) for one in names if one != "none")
 
@@ -190,7 +190,7 @@ def _host_keys(value: str) -> str:
     return {"true": "yes", "false": "no", "off": "no", "": "ask"}.get(value, value)
 
 
-def _one(settings: Settings, name: str) -> str:
+def _one(settings: SshSettings, name: str) -> str:
     return settings.get(name, [""])[0]
 
 

@@ -19,7 +19,7 @@ EXIT_WAIT_S_MAX = 5.0  # from the end of the output of a command to its own
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class CommandResult:
     """How a command ended."""
 
     code: int
@@ -33,7 +33,7 @@ class Result:
         return lines[-1].strip() if lines else f"exit code {self.code}"
 
 
-class Stream(Protocol):
+class PipeStream(Protocol):
     """Both ends of a running command, like a socket."""
 
     def sendall(self, data: bytes, /) -> None: ...
@@ -46,7 +46,7 @@ class Stream(Protocol):
         ...
 
 
-class CommandStream(Stream, Protocol):
+class CommandStream(PipeStream, Protocol):
     """A command that ends by itself."""
 
     def end_input(self) -> None:
@@ -64,9 +64,9 @@ class Shell(Protocol):
     name: str
     become: Become
     user: str
-    tried: Result | None
+    tried: CommandResult | None
 
-    def run_plain(self, command: str, stdin: bytes, timeout_s: float) -> Result:
+    def run_plain(self, command: str, stdin: bytes, timeout_s: float) -> CommandResult:
         """Run a command line of the remote shell as the user that is logged in."""
         ...
 
@@ -108,7 +108,7 @@ def _try_password(shell: Shell, command: Sequence[str], password: bytes) -> None
         )
 
 
-def run(shell: Shell, command: Sequence[str], stdin: bytes = b"", timeout_s: float = 30) -> Result:
+def run(shell: Shell, command: Sequence[str], stdin: bytes = b"", timeout_s: float = 30) -> CommandResult:
     """Run a command with rights, to its end."""
     line, prefix = elevated(shell, command)
     result = shell.run_plain(line, prefix + stdin, timeout_s)
@@ -122,7 +122,7 @@ def open_stream(shell: Shell, command: Sequence[str]) -> CommandStream:
     return shell.open_plain(line, prefix)
 
 
-def _check_rights(shell: Shell, result: Result) -> None:
+def _check_rights(shell: Shell, result: CommandResult) -> None:
     lines = result.err.decode(errors="replace").splitlines()
     if result.code == 1 and any(one.startswith("sudo:") for one in lines):
         raise CommandError(

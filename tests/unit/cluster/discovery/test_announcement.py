@@ -9,7 +9,14 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mqbroker.cluster.discovery.announcement import HEARS_MAX, JSON_BYTES_MAX, Connector, Malformed, from_json, to_json
+from mqbroker.cluster.discovery.announcement import (
+    HEARS_MAX,
+    JSON_BYTES_MAX,
+    Connector,
+    MalformedField,
+    from_json,
+    to_json,
+)
 
 from tests.unit.cluster.discovery.sayings import BOOTS, HERE, THERE, said
 
@@ -74,7 +81,7 @@ FAULTY_CONNECTORS: list[Any] = [
     ],
 )  # fmt: skip
 def test_what_no_announcement_says_is_refused(text: bytes) -> None:
-    with pytest.raises(Malformed):
+    with pytest.raises(MalformedField):
         from_json(text)
 
 
@@ -91,7 +98,7 @@ VALUES = st.recursive(
 def test_any_values_give_an_announcement_or_malformed(changes: dict[str, Any]) -> None:
     try:
         found = from_json(row(**changes))
-    except Malformed:
+    except MalformedField:
         return
     assert from_json(to_json(found)) == found
 
@@ -99,5 +106,5 @@ def test_any_values_give_an_announcement_or_malformed(changes: dict[str, Any]) -
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(st.binary(max_size=1500))
 def test_any_bytes_give_an_announcement_or_malformed(text: bytes) -> None:
-    with pytest.raises(Malformed):
+    with pytest.raises(MalformedField):
         from_json(text)

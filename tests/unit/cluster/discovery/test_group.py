@@ -10,7 +10,7 @@ from mqbroker.cluster.discovery.candidates import CandidateTable
 from mqbroker.cluster.discovery.datagram import Drop, seal
 from mqbroker.cluster.discovery.entries import EntryTable
 from mqbroker.cluster.discovery.group import DiscoveryGroup
-from mqbroker.cluster.discovery.states import State
+from mqbroker.cluster.discovery.states import GroupState
 from mqbroker.config.slices import DiscoveryGroupOptions
 
 from tests.unit.cluster.discovery.sayings import BOOTS, KEY, MS, NODES, Spy, said
@@ -59,7 +59,7 @@ class Staged:
 def test_it_joins_at_once_and_says_where_it_listens() -> None:
     staged = Staged()
     staged.join()
-    assert (staged.spy.joins, staged.group.state) == (["lan"], State.LISTENING)
+    assert (staged.spy.joins, staged.group.state) == (["lan"], GroupState.LISTENING)
     fields = {"group": "lan", "place": "231.7.7.7:9876", "local": "198.51.100.11"}
     assert staged.spy.told == [(Level.INFO, "discovery-listening", fields)]
 
@@ -71,7 +71,7 @@ def test_a_join_that_fails_is_told_once_and_tried_again() -> None:
         staged.wait(at_ms)
         assert len(staged.spy.joins) == at_ms // 5000 + 1
         staged.group.failed("no such card", ns(at_ms))
-        assert (staged.group.state, staged.group.trouble) == (State.FAILED, "no such card")
+        assert (staged.group.state, staged.group.trouble) == (GroupState.FAILED, "no such card")
     staged.wait(15_000)
     staged.group.joined(ns(15_000))
     assert staged.spy.events == ["discovery-join-failed", "discovery-listening"]
@@ -86,7 +86,7 @@ def test_silence_makes_it_join_anew_without_a_word() -> None:
     staged.wait(19_998)
     assert len(staged.spy.joins) == 1
     staged.wait(19_999)
-    assert (len(staged.spy.joins), staged.group.state) == (2, State.REJOINING)
+    assert (len(staged.spy.joins), staged.group.state) == (2, GroupState.REJOINING)
     staged.group.joined(ns(19_999))
     assert staged.spy.events == ["discovery-listening", "discovery-datagram-dropped"]
 
@@ -96,9 +96,9 @@ def test_a_card_that_went_away_is_told_of() -> None:
     staged.join()
     staged.wait(10_000)
     staged.group.failed("no such card", ns(10_000))
-    assert (staged.spy.events[-1], staged.group.state) == ("discovery-join-failed", State.FAILED)
+    assert (staged.spy.events[-1], staged.group.state) == ("discovery-join-failed", GroupState.FAILED)
     staged.wait(15_000)
-    assert staged.group.state is State.JOINING
+    assert staged.group.state is GroupState.JOINING
 
 
 def test_nobody_heard_in_time_is_a_warning() -> None:

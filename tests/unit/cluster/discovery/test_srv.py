@@ -7,7 +7,7 @@ import struct
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mqbroker.cluster.discovery.srv import Cut, NoAnswer, Target, question, targets
+from mqbroker.cluster.discovery.srv import NoAnswer, ServicePlace, Truncated, question, targets
 
 ASKED = question(0x1234, "_mq._tcp.example.org")
 POINTER = b"\xc0\x0c"  # to the name of the question
@@ -41,9 +41,9 @@ def test_targets_come_by_priority_and_then_as_they_are_named() -> None:
     also = target(10, 5675, name("mq3.example.org"))
     alias = record(name("elsewhere.example"), kind=5)
     assert targets(ASKED, answer(second, alias, first, also)) == [
-        Target(10, 5, 5674, "mq1.example.org"),
-        Target(10, 5, 5675, "mq3.example.org"),
-        Target(20, 5, 5673, "mq2.example.org"),
+        ServicePlace(10, 5, 5674, "mq1.example.org"),
+        ServicePlace(10, 5, 5675, "mq3.example.org"),
+        ServicePlace(20, 5, 5673, "mq2.example.org"),
     ]
 
 
@@ -53,7 +53,7 @@ def test_no_such_service_is_no_target() -> None:
 
 
 def test_an_answer_that_is_cut_is_asked_for_again() -> None:
-    assert targets(ASKED, answer(flags=0x8380)) is Cut.CUT
+    assert targets(ASKED, answer(flags=0x8380)) is Truncated.CUT
 
 
 LOOP = target(0, 1, b"\xc0" + bytes([len(ASKED) + 12 + 6]))
@@ -91,4 +91,4 @@ def test_any_bytes_are_an_answer_or_none(rest: bytes) -> None:
             found = targets(ASKED, data)
         except NoAnswer:
             continue
-        assert found is Cut.CUT or all(isinstance(each, Target) for each in found)
+        assert found is Truncated.CUT or all(isinstance(each, ServicePlace) for each in found)

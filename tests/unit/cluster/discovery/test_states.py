@@ -6,11 +6,11 @@ import itertools
 
 import pytest
 from mqbroker.base.errors import Bug
-from mqbroker.cluster.discovery.states import NEXT, Event, State, after
+from mqbroker.cluster.discovery.states import NEXT, GroupEvent, GroupState, after
 
 
-@pytest.mark.parametrize(("state", "event"), list(itertools.product(State, Event)))
-def test_each_pair_leads_somewhere_or_is_our_fault(state: State, event: Event) -> None:
+@pytest.mark.parametrize(("state", "event"), list(itertools.product(GroupState, GroupEvent)))
+def test_each_pair_leads_somewhere_or_is_our_fault(state: GroupState, event: GroupEvent) -> None:
     if (state, event) in NEXT:
         assert after(state, event) is NEXT[state, event]
     else:
@@ -19,6 +19,10 @@ def test_each_pair_leads_somewhere_or_is_our_fault(state: State, event: Event) -
 
 
 def test_only_who_joins_gets_an_answer() -> None:
-    asking = {state for state in State if (state, Event.JOINED) in NEXT}
-    assert asking == {state for state in State if (state, Event.REFUSED) in NEXT}
-    assert asking == {NEXT[pair] for pair in NEXT if pair[1] is Event.TIME} == {State.JOINING, State.REJOINING}
+    asking = {state for state in GroupState if (state, GroupEvent.JOINED) in NEXT}
+    assert asking == {state for state in GroupState if (state, GroupEvent.REFUSED) in NEXT}
+    assert (
+        asking
+        == {NEXT[pair] for pair in NEXT if pair[1] is GroupEvent.TIME}
+        == {GroupState.JOINING, GroupState.REJOINING}
+    )

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from mqbroker.cluster.routing.policies import Policy, Situation, Target, policy_of
+from mqbroker.cluster.routing.policies import RoutingPolicy, RoutingTarget, Situation, policy_of
 
-TARGETS = [Target(f"mq{number}:5672", f"mq{number}", 5672) for number in range(5)]
+TARGETS = [RoutingTarget(f"mq{number}:5672", f"mq{number}", 5672) for number in range(5)]
 KEYS = [f"client-{number}" for number in range(1000)]
 
 
 def chosen(
-    policy: Policy, key: str = "k", targets: list[Target] = TARGETS, counts: dict[str, int] | None = None
+    policy: RoutingPolicy, key: str = "k", targets: list[RoutingTarget] = TARGETS, counts: dict[str, int] | None = None
 ) -> str:
     return policy(key, Situation(targets, counts or {})).host
 

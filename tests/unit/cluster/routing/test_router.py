@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 from mqbroker.base.notice import Level
-from mqbroker.cluster.routing.policies import Target
+from mqbroker.cluster.routing.policies import RoutingTarget
 from mqbroker.cluster.routing.router import CACHED_MAX, STAY, Pool, Router
 from mqbroker.config.routing import ConnectionRouterTable, connection_router
 
 MS = 1_000_000
-A, B = TWO = (Target("a:1", "a", 1), Target("b:2", "b", 2))
+A, B = TWO = (RoutingTarget("a:1", "a", 1), RoutingTarget("b:2", "b", 2))
 DEFAULTS = connection_router(ConnectionRouterTable.model_validate({"name": "r"}))
 
 
@@ -24,7 +24,7 @@ class Spy:
         self.kept: dict[str, str] = {}
         self.keeps = 0
 
-    def probe(self, router: str, target: Target) -> None:
+    def probe(self, router: str, target: RoutingTarget) -> None:
         self.probes.append(target.id)
 
     def tell(self, level: Level, event: str, **fields: str | int) -> None:
@@ -92,7 +92,7 @@ def test_fewer_than_the_quorum_route_nobody() -> None:
 
 
 def test_this_broker_counts_and_is_never_a_redirect() -> None:
-    local = Target("b:2", "", 0, is_local=True)
+    local = RoutingTarget("b:2", "", 0, is_local=True)
     made, _ = router(Pool(TWO, None, local), policy="FIRST_ELEMENT")
     assert made.route("k", MS) == STAY
     made.on_time(MS)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from mqbroker.app import exits, source
 from mqbroker.config import clustering, compare, reference
-from mqbroker.config.compare import Change, Verdict
+from mqbroker.config.compare import OptionChange, OptionsVerdict
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -53,14 +53,14 @@ def _diff(started: Path, old: Path, new: Path, as_json: bool) -> int:
     after = source.read(new)
     try:
         first, before = source.read(started), source.read(old)
-    except source.Unusable as error:
+    except source.UnusableOptions as error:
         # What runs now was started from something that this version does not understand: only a restart is sure.
-        return _show(Verdict.RESTART, [], as_json, f"the old file cannot be used: {error.faults[0]}")
+        return _show(OptionsVerdict.RESTART, [], as_json, f"the old file cannot be used: {error.faults[0]}")
     found = compare.due(first, before, after)
     return _show(compare.verdict(found), found, as_json, "")
 
 
-def _show(verdict: Verdict, found: list[Change], as_json: bool, note: str) -> int:
+def _show(verdict: OptionsVerdict, found: list[OptionChange], as_json: bool, note: str) -> int:
     if as_json:
         rows = [
             {"option": row.path, "old": row.old, "new": row.new, "needs": row.needs.value, "why": row.why}
@@ -73,4 +73,4 @@ def _show(verdict: Verdict, found: list[Change], as_json: bool, note: str) -> in
             source.say(f"{row.path}: {json.dumps(row.old)} -> {json.dumps(row.new)} ({row.needs.value}: {row.why})")
         if note:
             source.say(note)
-    return exits.DONE if verdict is Verdict.NONE else exits.DIFFERENT
+    return exits.DONE if verdict is OptionsVerdict.NONE else exits.DIFFERENT

@@ -13,7 +13,7 @@ from mqbroker.app import exits, source
 from mqbroker.base.errors import ConfigFault
 from mqbroker.io import identity, placing
 from mqbroker.io.data_lock import DataLock
-from mqbroker.io.identity import Identity
+from mqbroker.io.identity import NodeIdentity
 
 LOCK_NAME = "lock"
 
@@ -83,7 +83,7 @@ def _show(directory: Path, machine: str, as_json: bool) -> int:
     return exits.IDENTITY if wrong else exits.DONE
 
 
-def _changed(found: Identity, changed: bool, as_json: bool, note: str = "") -> int:
+def _changed(found: NodeIdentity, changed: bool, as_json: bool, note: str = "") -> int:
     if as_json:
         print(json.dumps({"schema": 1, **asdict(found), "changed": changed, "note": note}))
     else:
@@ -94,6 +94,6 @@ def _changed(found: Identity, changed: bool, as_json: bool, note: str = "") -> i
     return exits.DONE
 
 
-def _print_rows(found: Identity) -> None:
+def _print_rows(found: NodeIdentity) -> None:
     for name, value in asdict(found).items():
         source.say(f"{name}: {value}")

@@ -29,7 +29,7 @@ from mqbroker.core.store.exchange_bodies import Read
 from mqbroker.io import identity, placing
 from mqbroker.io.disk import Disk
 from mqbroker.io.files import MappedFiles
-from mqbroker.io.identity import Identity
+from mqbroker.io.identity import NodeIdentity
 from mqbroker.io.journal_directory import UNNAMED_SUFFIX, JournalDirectory
 from mqbroker.io.journal_directory import fault_of as io_fault_of
 from mqbroker.io.large_directory import LargeDirectory
@@ -94,24 +94,24 @@ def _damage_told(args: argparse.Namespace) -> Iterator[None]:
         raise
 
 
-def _owner(directory: Path) -> Identity:
+def _owner(directory: Path) -> NodeIdentity:
     found = identity.load(directory)
     if found is None:
         raise ConfigFault(str(directory), "has no identity, so it is no data directory; `mqbroker identity init`")
     return found
 
 
-def _look(directory: Path, owner: Identity, options: JournalOptions) -> Recovered:
+def _look(directory: Path, owner: NodeIdentity, options: JournalOptions) -> Recovered:
     if not identity.has_journal(directory):
         raise ConfigFault(str(directory), "has no journal: no broker has run in it yet; `import` makes one")
     return _place(directory, owner, options).look()
 
 
-def _place(directory: Path, owner: Identity, options: JournalOptions) -> JournalDirectory:
+def _place(directory: Path, owner: NodeIdentity, options: JournalOptions) -> JournalDirectory:
     return JournalDirectory(directory / identity.JOURNAL_NAME, owner.node_id_bytes, options, MappedFiles())
 
 
-def _strangers(directory: Path, owner: Identity, options: JournalOptions) -> list[dict[str, str | int]]:
+def _strangers(directory: Path, owner: NodeIdentity, options: JournalOptions) -> list[dict[str, str | int]]:
     """What lies among the files and is none of them; a start passes over it as well."""
     journal = (f"{identity.JOURNAL_NAME}/{name}" for name in _place(directory, owner, options).strangers())
     large = (f"{DIRECTORY}/{name}" for name in LargeDirectory(directory / DIRECTORY).strangers())
@@ -122,7 +122,7 @@ def _strangers(directory: Path, owner: Identity, options: JournalOptions) -> lis
 # -- looking ----------------------------------------------------------------------------------------------------------
 
 
-def _info(args: argparse.Namespace, found: Recovered, owner: Identity) -> int:
+def _info(args: argparse.Namespace, found: Recovered, owner: NodeIdentity) -> int:
     queues = []
     kinds = dict(kinds_in(found))
     for queue_id, contents in sorted(found.queue_contents().items()):
@@ -148,7 +148,9 @@ def _info(args: argparse.Namespace, found: Recovered, owner: Identity) -> int:
     return exits.DONE
 
 
-def _check(args: argparse.Namespace, found: Recovered, owner: Identity, strangers: list[dict[str, str | int]]) -> int:
+def _check(
+    args: argparse.Namespace, found: Recovered, owner: NodeIdentity, strangers: list[dict[str, str | int]]
+) -> int:
     messages = 0
     for row in rows_of(found, owner.node_id):  # each record is taken apart, as a start would
         messages += len(row.get("frames", ()))

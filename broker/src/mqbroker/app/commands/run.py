@@ -22,13 +22,13 @@ from mqbroker.base.errors import ConfigFault, StorageFault, Unusable
 from mqbroker.base.time import NS_PER_MS, At
 from mqbroker.config import clustering
 from mqbroker.config.slices import BrokerOptions
-from mqbroker.config.users import Verifier
+from mqbroker.config.users import UserVerifier
 from mqbroker.core.address.settings import Settings
 from mqbroker.core.paging.paging import leave_of
 from mqbroker.io import cluster_secret, identity
 from mqbroker.io.data_lock import DataLock
 from mqbroker.io.disk import Disk
-from mqbroker.io.identity import Identity, IdentityMismatch
+from mqbroker.io.identity import IdentityMismatch, NodeIdentity
 from mqbroker.io.journal_directory import JournalDirectory, fault_of
 from mqbroker.io.log import Log, shape_for
 from mqbroker.io.notify import Notifier
@@ -124,7 +124,7 @@ def _lock(directory: Path) -> DataLock:
         raise ConfigFault("node.data-directory", str(fault)) from None
 
 
-async def _serve(reloading: Reloading, options: BrokerOptions, owner: Identity, log: Log) -> int:
+async def _serve(reloading: Reloading, options: BrokerOptions, owner: NodeIdentity, log: Log) -> int:
     notifier = Notifier(os.environ)
     server = Server(options, log, notifier)
     try:
@@ -141,7 +141,7 @@ async def _serve(reloading: Reloading, options: BrokerOptions, owner: Identity, 
 
 
 def _assemble(
-    server: Server, options: BrokerOptions, owner: Identity, log: Log, users: dict[str, Verifier]
+    server: Server, options: BrokerOptions, owner: NodeIdentity, log: Log, users: dict[str, UserVerifier]
 ) -> tuple[Broker, Disk]:
     """The core and its disk. What recovery returned stays in here: it would keep whole journal files in memory."""
     journal = JournalDirectory(

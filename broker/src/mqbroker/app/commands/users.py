@@ -14,7 +14,7 @@ from mqbroker.app import exits, source
 from mqbroker.base.errors import ConfigFault
 from mqbroker.base.text import one_line
 from mqbroker.config import users as rules
-from mqbroker.config.users import Verifier
+from mqbroker.config.users import UserVerifier
 from mqbroker.io import users_file
 
 INPUT_BYTES_MAX = 8192
@@ -25,8 +25,8 @@ class Edit:
     """What a command makes of the users. `damaged`: why those that there were could not be read."""
 
     name: str
-    old: dict[str, Verifier]
-    new: dict[str, Verifier]
+    old: dict[str, UserVerifier]
+    new: dict[str, UserVerifier]
     damaged: str = ""
 
 
@@ -76,7 +76,7 @@ def _lock(file: Path, only_check: bool) -> contextlib.AbstractContextManager[Non
     return contextlib.nullcontext() if only_check else users_file.locked(file)
 
 
-def _known(file: Path, args: argparse.Namespace) -> tuple[dict[str, Verifier], str]:
+def _known(file: Path, args: argparse.Namespace) -> tuple[dict[str, UserVerifier], str]:
     """All users, and what was wrong with a file that is set aside: nobody logs in by it any more."""
     try:
         return users_file.read(file), ""
@@ -88,7 +88,7 @@ def _known(file: Path, args: argparse.Namespace) -> tuple[dict[str, Verifier], s
         return {}, str(fault)
 
 
-def _wanted(old: Verifier | None, password: str, roles: tuple[str, ...]) -> Verifier:
+def _wanted(old: UserVerifier | None, password: str, roles: tuple[str, ...]) -> UserVerifier:
     """The verifier that should stand; the old one itself if nothing differs, so that its salt stays.
 
     One that an older release made gets what this release adds, with the salt that it has.

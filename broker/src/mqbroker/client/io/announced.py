@@ -19,7 +19,7 @@ from mqbroker.client.options import Settings
 from mqbroker.client.uri import Endpoint, Group
 from mqbroker.cluster.discovery.announcement import Announcement
 from mqbroker.cluster.discovery.datagram import DATAGRAM_BYTES_MAX, derive_key, unseal
-from mqbroker.cluster.discovery.entries import Change, EntryTable
+from mqbroker.cluster.discovery.entries import EntryChange, EntryTable
 
 READS_MAX: Final = 64  # datagrams in one turn of the loop
 IP_MULTICAST_ALL: Final = 49  # of linux/in.h; the socket module has no name for it
@@ -89,7 +89,7 @@ class Announced:
         if self._timer is None and self._table.due_ns and self._socket is not None:
             self._timer = self._loop.call_later(max(0, self._table.due_ns - time.monotonic_ns()) / 1e9, self._expire)
 
-    def _changed(self, change: Change) -> None:
+    def _changed(self, change: EntryChange) -> None:
         said = [one for entry in self._table.entries for one in entry.announcement.connectors]
         endpoints = tuple(dict.fromkeys(Endpoint(one.host, one.port, one.scheme == "amqps") for one in said))
         self._found(endpoints)

@@ -16,7 +16,7 @@ from mqbroker.cluster.fields import (
     NODE_ID,
     SCHEMES,
     Connector,
-    Malformed,
+    MalformedField,
     connector_rows,
     connectors_of,
     flag_of,
@@ -25,7 +25,7 @@ from mqbroker.cluster.fields import (
     text_of,
 )
 
-__all__ = ["SCHEMES", "Announcement", "Connector", "Malformed", "from_json", "to_json"]
+__all__ = ["SCHEMES", "Announcement", "Connector", "MalformedField", "from_json", "to_json"]
 
 JSON_BYTES_MAX: Final = 1400  # with head and MAC below 1472, so that no Ethernet makes fragments of it
 CONNECTORS_MAX: Final = 8
@@ -90,5 +90,5 @@ def from_json(text: bytes) -> Announcement:
 def _hears_in(row: dict[str, Any]) -> tuple[str, ...]:
     found = row.get("hears", [])
     if not isinstance(found, list) or len(found) > HEARS_MAX:
-        raise Malformed(f"hears must be a list of at most {HEARS_MAX}")
+        raise MalformedField(f"hears must be a list of at most {HEARS_MAX}")
     return tuple(text_of({"hears": each}, "hears", BOOT_ID) for each in found)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from mqbroker.base.notice import Level
 from mqbroker.base.time import NS_PER_MS
-from mqbroker.cluster.discovery.world import World
+from mqbroker.cluster.discovery.world import DiscoveryWorld
 from mqbroker.config.slices import BroadcastGroupOptions
 
 GOSSIP_FAILURES_TOLD = 5  # in a row
@@ -20,7 +20,7 @@ class Broadcaster:
     """`announce` makes the next datagram. Has a deadline like everybody in node/values/timers.py."""
 
     def __init__(
-        self, options: BroadcastGroupOptions, world: World, announce: Callable[[], bytes], now_ns: int
+        self, options: BroadcastGroupOptions, world: DiscoveryWorld, announce: Callable[[], bytes], now_ns: int
     ) -> None:
         self.options = options
         self._world = world

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from mqbroker.base.look import LOOK
 from mqbroker.cluster.discovery.announcement import Announcement, Connector
-from mqbroker.cluster.discovery.entries import ENTRIES_MAX, Change, Entry, EntryTable, Kind
+from mqbroker.cluster.discovery.entries import ENTRIES_MAX, EntryChange, EntryChangeKind, EntryTable, HeardNode
 
 
 class CandidateTable(EntryTable):
@@ -31,7 +31,7 @@ class CandidateTable(EntryTable):
         LOOK.has_touched = True
         for key in [each for each in self._entries if each not in keys]:
             entry = self._entries.pop(key)
-            self._tell(Change(Kind.LOST, entry.announcement, entry.source))
+            self._tell(EntryChange(EntryChangeKind.LOST, entry.announcement, entry.source))
         for key in keys:
             name, connector = wanted[key]
             before = self._entries.get(key)
@@ -39,6 +39,6 @@ class CandidateTable(EntryTable):
                 self._entries[key] = replace(before, source=name, heard_ns=now_ns)
                 continue
             said = Announcement("", "", 0, key, 0, (connector,))
-            self._entries[key] = Entry(said, name, now_ns, now_ns)
-            self._tell(Change(Kind.FOUND, said, name))
+            self._entries[key] = HeardNode(said, name, now_ns, now_ns)
+            self._tell(EntryChange(EntryChangeKind.FOUND, said, name))
         return len(wanted) - len(keys)

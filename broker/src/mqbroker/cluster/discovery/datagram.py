@@ -15,7 +15,7 @@ import struct
 from typing import Final
 
 from mqbroker.base.errors import Bug
-from mqbroker.cluster.discovery.announcement import JSON_BYTES_MAX, Announcement, Malformed, from_json, to_json
+from mqbroker.cluster.discovery.announcement import JSON_BYTES_MAX, Announcement, MalformedField, from_json, to_json
 
 MAGIC: Final = b"MQDG"
 PROBE_MAGIC: Final = b"MQPF"  # `mqctl preflight` looks who hears whom, also while brokers run
@@ -76,5 +76,5 @@ def unseal(data: bytes, key: bytes) -> Announcement | Drop:
         return Drop.MAC
     try:
         return from_json(signed[_HEAD.size :])
-    except Malformed:
+    except MalformedField:
         return Drop.CONTENT

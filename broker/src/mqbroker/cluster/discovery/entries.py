@@ -30,7 +30,7 @@ CONFLICT_PERIODS: Final = 2  # longer than this an earlier process speaks only w
 CALM_PERIODS: Final = 3  # so long without a word of it, and what comes next begins to count anew
 
 
-class Kind(enum.Enum):
+class EntryChangeKind(enum.Enum):
     """What happened to the table."""
 
     FOUND = "found"
@@ -43,7 +43,7 @@ class Kind(enum.Enum):
 
 
 @dataclass(slots=True)
-class Entry:
+class HeardNode:
     """A node that is heard: what it said last, from where, and since when (monotonic)."""
 
     announcement: Announcement
@@ -53,10 +53,10 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class EntryChange:
     """What listeners are told. For a conflict or an echo the announcement is that of the other process."""
 
-    kind: Kind
+    kind: EntryChangeKind
     announcement: Announcement
     source: str
 
@@ -65,7 +65,7 @@ class Change:
 class Contention:
     """An earlier process of an id that speaks beside the later one, or another one that has our own."""
 
-    change: Change
+    change: EntryChange
     since_ns: int
     last_ns: int
     is_conflict: bool = False
@@ -110,13 +110,13 @@ class EntryTable:
         self._own = Known()  # other processes that were heard under our own id
         self._own_from_ns = own_from_ns
         self._timeout_ns = refresh_timeout_ms * NS_PER_MS
-        self._entries: dict[str, Entry] = {}  # in the order in which they were heard last
+        self._entries: dict[str, HeardNode] = {}  # in the order in which they were heard last
         self._known: dict[str, Known] = {}  # likewise
         self._contentions: dict[str, Contention] = {}  # by node id; those for our own id by boot id
-        self.listeners: list[Callable[[Change], None]] = []
+        self.listeners: list[Callable[[EntryChange], None]] = []
 
     @property
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[HeardNode]:
         """All, by node id."""
         return [self._entries[node_id] for node_id in sorted(self._entries)]
 
@@ -181,12 +181,12 @@ class EntryTable:
             if now_ns - entry.heard_ns < self._timeout_ns:
                 break
             del self._entries[node_id]
-            self._tell(Change(Kind.LOST, entry.announcement, entry.source))
+            self._tell(EntryChange(EntryChangeKind.LOST, entry.announcement, entry.source))
         for key, one in list(self._contentions.items()):
             if now_ns - one.last_ns >= self._timeout_ns:
                 del self._contentions[key]
                 if one.is_conflict:
-                    self._tell(Change(Kind.CONFLICT_OVER, one.change.announcement, one.change.source))
+                    self._tell(EntryChange(EntryChangeKind.CONFLICT_OVER, one.change.announcement, one.change.source))
 
     def _remember(self, known: Known | None, announcement: Announcement) -> None:
         node_id, boot_id = announcement.node_id, announcement.boot_id
@@ -206,13 +206,13 @@ class EntryTable:
         LOOK.has_touched = True
         before = self._entries.pop(node_id, None)
         found_ns = now_ns if before is None else before.found_ns
-        self._entries[node_id] = Entry(announcement, source, found_ns, now_ns)
+        self._entries[node_id] = HeardNode(announcement, source, found_ns, now_ns)
         kind = _difference(before, announcement)
-        if kind is Kind.RESTARTED:
+        if kind is EntryChangeKind.RESTARTED:
             # Whoever spoke beside the process that has ended now has to be heard beside the new one first.
             self._calm(node_id)
         if kind is not None:
-            self._tell(Change(kind, announcement, source))
+            self._tell(EntryChange(kind, announcement, source))
 
     def _step_back(self, known: Known | None, announcement: Announcement, now_ns: int) -> None:
         """Another process has the id, and is the one that counts once it is heard. Two still have it."""
@@ -224,7 +224,7 @@ class EntryTable:
 
     def _contend(self, key: str, announcement: Announcement, source: str, now_ns: int) -> None:
         period_ns = announcement.period_ms * NS_PER_MS
-        change = Change(Kind.CONFLICT, announcement, source)
+        change = EntryChange(EntryChangeKind.CONFLICT, announcement, source)
         one = self._contentions.get(key)
         if one is None or (not one.is_conflict and now_ns - one.last_ns > CALM_PERIODS * period_ns):
             one = self._contentions[key] = Contention(change, now_ns, now_ns)
@@ -237,7 +237,7 @@ class EntryTable:
             self._tell(change)
         else:
             one.since_ns = now_ns  # told again after as long
-            self._tell(replace(change, kind=Kind.ECHO))
+            self._tell(replace(change, kind=EntryChangeKind.ECHO))
 
     def _calm(self, node_id: str) -> None:
         one = self._contentions.get(node_id)
@@ -245,15 +245,15 @@ class EntryTable:
         if one is not None and not one.is_conflict:
             del self._contentions[node_id]
 
-    def _tell(self, change: Change) -> None:
+    def _tell(self, change: EntryChange) -> None:
         for listener in self.listeners:
             listener(change)
 
 
-def _difference(before: Entry | None, now: Announcement) -> Kind | None:
+def _difference(before: HeardNode | None, now: Announcement) -> EntryChangeKind | None:
     """What listeners have to know of, if anything: a repeated datagram is none."""
     if before is None:
-        return Kind.FOUND
+        return EntryChangeKind.FOUND
     if before.announcement.boot_id != now.boot_id:
-        return Kind.RESTARTED
-    return Kind.CHANGED if before.announcement.connectors != now.connectors else None
+        return EntryChangeKind.RESTARTED
+    return EntryChangeKind.CHANGED if before.announcement.connectors != now.connectors else None

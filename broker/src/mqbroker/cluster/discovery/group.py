@@ -13,10 +13,10 @@ from mqbroker.base.time import NS_PER_MS, NS_PER_S
 from mqbroker.cluster.discovery.announcement import Announcement, Connector
 from mqbroker.cluster.discovery.candidates import CandidateTable
 from mqbroker.cluster.discovery.datagram import Drop, unseal
-from mqbroker.cluster.discovery.entries import ENTRIES_MAX, Change, EntryTable, Kind
+from mqbroker.cluster.discovery.entries import ENTRIES_MAX, EntryChange, EntryChangeKind, EntryTable
 from mqbroker.cluster.discovery.places import place_of
-from mqbroker.cluster.discovery.states import Event, State, after
-from mqbroker.cluster.discovery.world import World
+from mqbroker.cluster.discovery.states import GroupEvent, GroupState, after
+from mqbroker.cluster.discovery.world import DiscoveryWorld
 from mqbroker.config.slices import DiscoveryGroupOptions
 
 RETRY_NS = 5 * NS_PER_S
@@ -43,12 +43,12 @@ NOBODY = {
 class DiscoveryGroup:
     """Has a deadline like everybody in node/values/timers.py."""
 
-    def __init__(self, options: DiscoveryGroupOptions, world: World, key: bytes, table: EntryTable) -> None:
+    def __init__(self, options: DiscoveryGroupOptions, world: DiscoveryWorld, key: bytes, table: EntryTable) -> None:
         self.options = options
         self.table = table
         self._world = world
         self.key = key
-        self.state = State.IDLE
+        self.state = GroupState.IDLE
         self.trouble = ""  # why the last join failed, where it did
         self.is_waiting = True  # for the first entry
         self.heard_total = 0
@@ -89,15 +89,15 @@ class DiscoveryGroup:
             self._world.tell(Level.WARNING, "discovery-nobody-heard", group=self.options.name, why=why)
         if self._join_ns and now_ns >= self._join_ns:
             self._join_ns = 0
-            self.state = after(self.state, Event.TIME)
+            self.state = after(self.state, GroupEvent.TIME)
             self._world.join(self.options.name)
         self._plan()
 
     def joined(self, now_ns: int) -> None:
         """The place is listened at."""
-        is_news = self.state is not State.REJOINING
+        is_news = self.state is not GroupState.REJOINING
         LOOK.has_touched = True
-        self.state = after(self.state, Event.JOINED)
+        self.state = after(self.state, GroupEvent.JOINED)
         self.trouble = ""
         self._expect_something(now_ns)
         if is_news:
@@ -108,7 +108,7 @@ class DiscoveryGroup:
     def failed(self, why: str, now_ns: int) -> None:
         """It cannot be listened at. Told once; it is tried again."""
         LOOK.has_touched = True
-        self.state = after(self.state, Event.REFUSED)
+        self.state = after(self.state, GroupEvent.REFUSED)
         if not self.trouble:
             self._world.tell(Level.ERROR, "discovery-join-failed", group=self.options.name, why=why)
         self.trouble = why
@@ -118,7 +118,7 @@ class DiscoveryGroup:
     def heard(self, data: bytes, source: str, now_ns: int) -> None:
         """A datagram has come."""
         found = unseal(data, self.key)
-        if self.state is State.LISTENING:
+        if self.state is GroupState.LISTENING:
             self._expect_something(now_ns)
         drop = found if isinstance(found, Drop) else self.table.hear(found, source, now_ns)
         if drop is not None:
@@ -151,8 +151,8 @@ class DiscoveryGroup:
         LOOK.has_touched = True
         self.trouble = why
 
-    def _forget(self, change: Change) -> None:
-        if change.kind is Kind.LOST:
+    def _forget(self, change: EntryChange) -> None:
+        if change.kind is EntryChangeKind.LOST:
             self._world.relay(self.options.name, change.announcement.node_id, b"")
 
     def _found_one(self) -> None:

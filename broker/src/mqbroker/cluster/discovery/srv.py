@@ -33,14 +33,14 @@ class NoAnswer(Exception):
     """The bytes are no answer to the question, or one that says no; the text says which."""
 
 
-class Cut(enum.Enum):
+class Truncated(enum.Enum):
     """The answer is longer than a datagram: ask again by TCP."""
 
     CUT = "cut"
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class ServicePlace:
     """One place where the service is. Lower priorities come first."""
 
     priority: int
@@ -56,7 +56,7 @@ def question(number: int, name: str) -> bytes:
     return head + labels + b"\0" + _TYPE_AND_CLASS.pack(_TYPE_SRV, _CLASS_IN)
 
 
-def targets(asked: bytes, data: bytes) -> list[Target] | Cut:
+def targets(asked: bytes, data: bytes) -> list[ServicePlace] | Truncated:
     """What an answer to `asked` says, by priority and then as it came. Raises NoAnswer, whatever the bytes are."""
     try:
         return _targets(asked, data)
@@ -64,12 +64,12 @@ def targets(asked: bytes, data: bytes) -> list[Target] | Cut:
         raise NoAnswer("its answer is not well-formed") from None
 
 
-def _targets(asked: bytes, data: bytes) -> list[Target] | Cut:
+def _targets(asked: bytes, data: bytes) -> list[ServicePlace] | Truncated:
     number, flags, questions, answers, _, _ = _HEAD.unpack_from(data)
     if number != _HEAD.unpack_from(asked)[0] or not flags & _IS_ANSWER:
         raise NoAnswer("its answer is to another question")
     if flags & _IS_CUT:
-        return Cut.CUT
+        return Truncated.CUT
     if flags & _CODE:
         code = flags & _CODE
         raise NoAnswer(CODES.get(code, f"it answered with code {code}"))
@@ -84,7 +84,7 @@ def _targets(asked: bytes, data: bytes) -> list[Target] | Cut:
             priority, weight, port = _SRV.unpack_from(data, offset)
             host, _ = _name(data, offset + _SRV.size)
             if host and port:  # a target of "." says that there is no such service
-                found.append(Target(priority, weight, port, host))
+                found.append(ServicePlace(priority, weight, port, host))
         offset += size
     return sorted(found, key=lambda one: one.priority)
 

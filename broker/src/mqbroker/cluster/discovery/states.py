@@ -12,7 +12,7 @@ from typing import Final
 from mqbroker.base.errors import Bug
 
 
-class State(enum.Enum):
+class GroupState(enum.Enum):
     """Whether a group hears."""
 
     IDLE = "idle"
@@ -22,7 +22,7 @@ class State(enum.Enum):
     REJOINING = "rejoining"
 
 
-class Event(enum.Enum):
+class GroupEvent(enum.Enum):
     """What happens to it."""
 
     TIME = "time"
@@ -30,18 +30,18 @@ class Event(enum.Enum):
     REFUSED = "refused"
 
 
-NEXT: Final[dict[tuple[State, Event], State]] = {
-    (State.IDLE, Event.TIME): State.JOINING,
-    (State.JOINING, Event.JOINED): State.LISTENING,
-    (State.JOINING, Event.REFUSED): State.FAILED,
-    (State.FAILED, Event.TIME): State.JOINING,
-    (State.LISTENING, Event.TIME): State.REJOINING,
-    (State.REJOINING, Event.JOINED): State.LISTENING,
-    (State.REJOINING, Event.REFUSED): State.FAILED,
+NEXT: Final[dict[tuple[GroupState, GroupEvent], GroupState]] = {
+    (GroupState.IDLE, GroupEvent.TIME): GroupState.JOINING,
+    (GroupState.JOINING, GroupEvent.JOINED): GroupState.LISTENING,
+    (GroupState.JOINING, GroupEvent.REFUSED): GroupState.FAILED,
+    (GroupState.FAILED, GroupEvent.TIME): GroupState.JOINING,
+    (GroupState.LISTENING, GroupEvent.TIME): GroupState.REJOINING,
+    (GroupState.REJOINING, GroupEvent.JOINED): GroupState.LISTENING,
+    (GroupState.REJOINING, GroupEvent.REFUSED): GroupState.FAILED,
 }
 
 
-def after(state: State, event: Event) -> State:
+def after(state: GroupState, event: GroupEvent) -> GroupState:
     """The next state. A pair that is missing is our own fault."""
     try:
         return NEXT[state, event]

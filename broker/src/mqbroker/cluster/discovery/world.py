@@ -7,7 +7,7 @@ from typing import Protocol
 from mqbroker.base.notice import Level
 
 
-class World(Protocol):
+class DiscoveryWorld(Protocol):
     """Each `join` and each `send` is answered once, by `joined`, `sent` or `failed` of who asked."""
 
     def join(self, group: str) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 
-class Target(NamedTuple):
+class RoutingTarget(NamedTuple):
     """A broker that connections may be sent to. `id`: by which all brokers know it."""
 
     id: str
@@ -23,14 +23,14 @@ class Target(NamedTuple):
 class Situation(NamedTuple):
     """What a choice may depend on. `counts`: connections that were routed to a target since it is there, by id."""
 
-    targets: Sequence[Target]
+    targets: Sequence[RoutingTarget]
     counts: Mapping[str, int]
 
 
-Policy = Callable[[str, Situation], Target]
+RoutingPolicy = Callable[[str, Situation], RoutingTarget]
 
 
-def first_element(key: str, now: Situation) -> Target:
+def first_element(key: str, now: Situation) -> RoutingTarget:
     """The first by id."""
     return now.targets[0]
 
@@ -41,33 +41,33 @@ class RoundRobin:
     def __init__(self) -> None:
         self._last = ""
 
-    def __call__(self, key: str, now: Situation) -> Target:
+    def __call__(self, key: str, now: Situation) -> RoutingTarget:
         later = [each for each in now.targets if each.id > self._last]
         chosen = (later or now.targets)[0]
         self._last = chosen.id
         return chosen
 
 
-def consistent_hash(key: str, now: Situation) -> Target:
+def consistent_hash(key: str, now: Situation) -> RoutingTarget:
     """The one with the highest hash of key and id."""
     return max(now.targets, key=lambda each: (_hash(f"{key}\0{each.id}"), each.id))
 
 
-def modulo(number: int) -> Policy:
+def modulo(number: int) -> RoutingPolicy:
     """The same for the number of the group that the key falls into."""
 
-    def choose(key: str, now: Situation) -> Target:
+    def choose(key: str, now: Situation) -> RoutingTarget:
         return consistent_hash(str(_hash(key) % number), now)
 
     return choose
 
 
-def least_connections(key: str, now: Situation) -> Target:
+def least_connections(key: str, now: Situation) -> RoutingTarget:
     """The one that the fewest connections were routed to since it is there; of equals the first by id."""
     return min(now.targets, key=lambda each: (now.counts.get(each.id, 0), each.id))
 
 
-def policy_of(name: str, number: int) -> Policy:
+def policy_of(name: str, number: int) -> RoutingPolicy:
     """A policy by its name in the options; `number` is their modulo."""
     if name == "CONSISTENT_HASH_MODULO":
         return modulo(number)

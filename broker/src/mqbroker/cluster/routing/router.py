@@ -19,29 +19,29 @@ from typing import Final, NamedTuple, Protocol
 from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level
 from mqbroker.base.time import NS_PER_MS
-from mqbroker.cluster.routing.policies import Situation, Target, policy_of
+from mqbroker.cluster.routing.policies import RoutingTarget, Situation, policy_of
 from mqbroker.config.slices import ConnectionRouterOptions
 
 CACHED_MAX: Final = 10_000
 KEY_CHARACTERS_MAX: Final = 256  # of which patterns see no more
 
-Targets = Callable[[], list[Target]]
+Targets = Callable[[], list[RoutingTarget]]
 
 
-class Verdict(NamedTuple):
+class RoutingVerdict(NamedTuple):
     """Stay where `place` is None and `why` is empty; go to the place; or be refused, and why."""
 
-    place: Target | None = None
+    place: RoutingTarget | None = None
     why: str = ""
 
 
-STAY: Final = Verdict()
+STAY: Final = RoutingVerdict()
 
 
-class World(Protocol):
+class RoutingWorld(Protocol):
     """What routers ask of the node. Each probe is answered once, by `probed`."""
 
-    def probe(self, router: str, target: Target) -> None:
+    def probe(self, router: str, target: RoutingTarget) -> None:
         """Find out whether somebody answers there."""
 
     def tell(self, level: Level, event: str, **fields: str | int) -> None:
@@ -60,16 +60,16 @@ class Pool(NamedTuple):
     `members` are probed too, and are other ones from time to time.
     """
 
-    static: tuple[Target, ...] = ()
+    static: tuple[RoutingTarget, ...] = ()
     heard: Targets | None = None
-    local: Target | None = None
+    local: RoutingTarget | None = None
     members: Targets | None = None
 
 
 class Router:
     """See the module's docstring. Has a deadline like everybody in node/values/timers.py."""
 
-    def __init__(self, options: ConnectionRouterOptions, pool: Pool, world: World, now_ns: int) -> None:
+    def __init__(self, options: ConnectionRouterOptions, pool: Pool, world: RoutingWorld, now_ns: int) -> None:
         self.options = options
         self._pool = pool
         self._world = world
@@ -78,8 +78,8 @@ class Router:
         self._stays = re.compile(options.local_target_filter) if options.local_target_filter else None
         is_probed = bool(pool.static) or pool.members is not None
         self._has_pool = is_probed or pool.heard is not None
-        self._answering: dict[Target, bool] = {}  # missing: not known yet
-        self._probing: dict[Target, None] = {}
+        self._answering: dict[RoutingTarget, bool] = {}  # missing: not known yet
+        self._probing: dict[RoutingTarget, None] = {}
         self._counts: dict[str, int] = {}
         self._cache: OrderedDict[str, tuple[str, int]] = OrderedDict()  # key: target id, when it was used last
         self._settled_ns = 0  # until then brokers may come that keys are kept for
@@ -104,10 +104,10 @@ class Router:
             if target not in self._answering:
                 self._probe(target)
 
-    def _probed(self) -> list[Target]:
+    def _probed(self) -> list[RoutingTarget]:
         return [*self._pool.static, *(self._pool.members() if self._pool.members is not None else ())]
 
-    def _probe(self, target: Target) -> None:
+    def _probe(self, target: RoutingTarget) -> None:
         if target not in self._probing:
             self._probing[target] = None
             self._world.probe(self.options.name, target)
@@ -117,7 +117,7 @@ class Router:
         LOOK.has_touched = True
         self.due_ns = 0
 
-    def probed(self, target: Target, why: str) -> None:
+    def probed(self, target: RoutingTarget, why: str) -> None:
         """A probe is over; `why` is empty where somebody answers. Changes are told."""
         LOOK.has_touched = True
         del self._probing[target]
@@ -130,14 +130,14 @@ class Router:
         elif before is not False and not now:
             self._tell_lost(target, why)
 
-    def _tell_lost(self, target: Target, why: str) -> None:
+    def _tell_lost(self, target: RoutingTarget, why: str) -> None:
         self._world.tell(Level.WARNING, "router-target-lost", **self._fields(target), why=why)
 
-    def _fields(self, target: Target) -> dict[str, str | int]:
+    def _fields(self, target: RoutingTarget) -> dict[str, str | int]:
         return {"router": self.options.name, "target": f"{target.host}:{target.port}"}
 
     @property
-    def targets(self) -> list[Target]:
+    def targets(self) -> list[RoutingTarget]:
         """Those that are there, by id."""
         found = [each for each in self._probed() if self._answering.get(each)]
         if self._pool.heard is not None:
@@ -172,26 +172,26 @@ class Router:
                 return text if found is None else found[0]
         return ""
 
-    def route(self, key: str, now_ns: int) -> Verdict:
+    def route(self, key: str, now_ns: int) -> RoutingVerdict:
         """Where a connection with this key belongs."""
         if self._is_of_here(key):
             return STAY
         name = self.options.name
         if not self._has_pool:
-            return Verdict(why=f"router {name!r}: the key {key!r} is not for this broker, and no other is known")
+            return RoutingVerdict(why=f"router {name!r}: the key {key!r} is not for this broker, and no other is known")
         targets = self.targets
         LOOK.has_touched = True
         self._counts = {each.id: self._counts.get(each.id, 0) for each in targets}
         if len(targets) < self.options.quorum_size or not targets:
             wanted = self.options.quorum_size
-            return Verdict(why=f"router {name!r}: {len(targets)} of {wanted} brokers are there; try again later")
+            return RoutingVerdict(why=f"router {name!r}: {len(targets)} of {wanted} brokers are there; try again later")
         kept = self._kept(key, now_ns)
         target = next((each for each in targets if each.id == kept), None)
         if target is None:
             target = self._policy(key, Situation(targets, self._counts))
         self._counts[target.id] += 1
         self._keep(key, target, now_ns)
-        return STAY if target.is_local else Verdict(target)
+        return STAY if target.is_local else RoutingVerdict(target)
 
     def _is_of_here(self, key: str) -> bool:
         return self._stays is not None and self._stays.fullmatch(key) is not None
@@ -205,7 +205,7 @@ class Router:
         timeout_ms = self.options.cache_timeout
         return timeout_ms > 0 and now_ns - used_ns >= timeout_ms * NS_PER_MS
 
-    def _keep(self, key: str, target: Target, now_ns: int) -> None:
+    def _keep(self, key: str, target: RoutingTarget, now_ns: int) -> None:
         if self.options.cache_timeout < 0:
             return
         before = self._cache.get(key)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 ROUTING_TYPES = (ANYCAST, MULTICAST)
 
 
-class Declared:
+class AddressRecords:
     """See the module's docstring."""
 
     def __init__(self, store: Store) -> None:

@@ -18,8 +18,8 @@ from mqbroker.wire.run import CANONICAL_SIZE, Run, joined
 if TYPE_CHECKING:
     from mqbroker.core.store.store import Store
 
-Wanted = tuple[str, str]  # the target of messages, and the routing that is wanted there
-Posted = tuple[Wanted, Run]
+PostTarget = tuple[str, str]  # the target of messages, and the routing that is wanted there
+GatheredPost = tuple[PostTarget, Run]
 
 COUNT_MAX: Final = 256  # messages of a run; to make it of them is done in one go
 BYTES_MAX: Final = 256 << 10  # its bytes, as many as a read may bring
@@ -33,13 +33,13 @@ class Gathering:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self.posted: list[Posted] = []
+        self.posted: list[GatheredPost] = []
         self._count = 0  # of these, the last ones, are to be a run,
         self._size_bytes = 0
-        self._wanted: Wanted = ("", "")  # for this place,
+        self._wanted: PostTarget = ("", "")  # for this place,
         self._section: Section | None = None  # with this header section; None: what came last stays alone
 
-    def joins(self, wanted: Wanted, run: Run) -> bool:
+    def joins(self, wanted: PostTarget, run: Run) -> bool:
         """Whether it would be of one run with those before it."""
         # Sections are known by their bytes, so two that are one have the same, in the same spelling.
         if run.section is not self._section or wanted != self._wanted or not _is_gathered(run):
@@ -48,7 +48,7 @@ class Gathering:
             return False
         return self._count > 1 or not is_taken_apart(self._store, wanted[0])
 
-    def add(self, wanted: Wanted, run: Run) -> int:
+    def add(self, wanted: PostTarget, run: Run) -> int:
         """One more behind the others. Says how many runs there are more."""
         more = 0
         LOOK.has_touched = True

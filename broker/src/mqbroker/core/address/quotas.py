@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mqbroker.core.address.address import Address
     from mqbroker.core.queue.kinds import QueueKind
 
-Key = TypeVar("Key", str, int)
+_Key = TypeVar("_Key", str, int)
 QUEUES: Final = "queues"
 ADDRESSES: Final = "addresses"
 
@@ -138,7 +138,7 @@ class Quotas:
             _count(self.connections, conn, what, count)
 
 
-def _count(shares: dict[Key, Share], key: Key, what: str, count: int) -> Share:
+def _count(shares: dict[_Key, Share], key: _Key, what: str, count: int) -> Share:
     LOOK.has_touched = True
     share = shares.setdefault(key, Share())
     if what == QUEUES:

@@ -24,7 +24,7 @@ PREFIX: Final = INTERNAL_PREFIX + "route."
 NUMBER: Final = 1  # each name holds one id
 
 
-class Route(NamedTuple):
+class RouterRoute(NamedTuple):
     """The connection router `router` has sent `key` to the broker `target`, last at `used_ms`."""
 
     router: str
@@ -33,7 +33,7 @@ class Route(NamedTuple):
     used_ms: int
 
 
-def keep(journal: Journal, route: Route) -> None:
+def keep(journal: Journal, route: RouterRoute) -> None:
     """Keep it in place of what is kept of the same key; on disk with this step's append."""
     said = json.dumps([route.target, route.used_ms], separators=(",", ":"))
     LOOK.has_touched = True
@@ -45,14 +45,14 @@ def drop(journal: Journal, router: str, key: str) -> None:
     journal.duplicates.drop(_name_of(router, key))
 
 
-def routes_of(recovered: Recovered) -> Iterator[Route]:
+def routes_of(recovered: Recovered) -> Iterator[RouterRoute]:
     """All that recovery found. Raises StorageFault."""
     for name, stored in recovered.duplicates.items():
         if name.startswith(PREFIX):
             what = f"route {name!r}"
             router, key = list_in(what, name.removeprefix(PREFIX), (str, str))
             target, used_ms = list_in(what, stored[-1].duplicate_id, (str, int))
-            yield Route(router, key, target, used_ms)
+            yield RouterRoute(router, key, target, used_ms)
 
 
 def _name_of(router: str, key: str) -> str:

@@ -44,18 +44,18 @@ def check_is_one(name: str) -> None:
         raise Refused("amqp:not-allowed", why)
 
 
-class Pattern(NamedTuple):
+class WildcardPattern(NamedTuple):
     """An address with wildcards: its words, and what a name that matches begins with."""
 
     words: list[str]
     stem: str
 
     @staticmethod
-    def of(name: str) -> Pattern:
+    def of(name: str) -> WildcardPattern:
         words = name.split(DELIMITER)
         stem = list(takewhile(lambda word: word not in (ANY_WORD, ANY_WORDS), words))
         # No delimiter behind it: `news.#` matches `news` too.
-        return Pattern(words, DELIMITER.join(stem))
+        return WildcardPattern(words, DELIMITER.join(stem))
 
 
 class Wildcards:
@@ -66,14 +66,14 @@ class Wildcards:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._patterns: dict[Address, Pattern] = {}
+        self._patterns: dict[Address, WildcardPattern] = {}
         self.work = 0
 
     def check(self, name: str) -> None:
         """Whether each copy that a new address brings is within a bound. Raises Refused."""
         if has_wildcards(name):
             full = (each for each in self._store.addresses.values() if len(each.wildcards) >= COPIES_MAX)
-            crowded = next((each.name for each in self._matching(Pattern.of(name), full)), None)
+            crowded = next((each.name for each in self._matching(WildcardPattern.of(name), full)), None)
         else:
             crowded = name if len(self._patterns) > COPIES_MAX and len(self._matched(name)) > COPIES_MAX else None
         if crowded is not None:
@@ -85,13 +85,13 @@ class Wildcards:
         name = address.name
         LOOK.has_touched = True
         if has_wildcards(name):
-            pattern = self._patterns[address] = Pattern.of(name)
+            pattern = self._patterns[address] = WildcardPattern.of(name)
             for other in self._matching(pattern, self._store.addresses.values()):
                 other.wildcards = (*other.wildcards, address)
         elif self._patterns:
             address.wildcards = tuple(self._matched(name))
 
-    def _matching(self, pattern: Pattern, addresses: Iterable[Address]) -> list[Address]:
+    def _matching(self, pattern: WildcardPattern, addresses: Iterable[Address]) -> list[Address]:
         """Those of these addresses that match."""
         near = [other for other in addresses if other.name.startswith(pattern.stem) and _may_match(other.name)]
         LOOK.has_touched = True

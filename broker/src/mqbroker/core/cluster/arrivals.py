@@ -73,7 +73,7 @@ def source_of(key: str) -> str:
     return key if not source or "." in mark else source
 
 
-class Ranges:
+class ArrivedRanges:
     """What arrived of one source: number -> (first id, count), in the order in which it came."""
 
     __slots__ = ("_ids", "count", "known", "next_number")
@@ -112,7 +112,7 @@ class Arrivals:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._ranges: OrderedDict[str, Ranges] = OrderedDict()  # by key
+        self._ranges: OrderedDict[str, ArrivedRanges] = OrderedDict()  # by key
         self._keys: dict[str, list[str]] = {}  # by source; what was heard of last comes last
         self._links: dict[str, int] = {}  # by source, where it has any
         self.node_id = ""
@@ -197,7 +197,7 @@ class Arrivals:
         known = self._ranges.get(key)
         return known is not None and not known.fresh(first_id, count)
 
-    def _known(self, key: str) -> Ranges:
+    def _known(self, key: str) -> ArrivedRanges:
         found = self._ranges.get(key)
         LOOK.has_touched = True
         if found is None:
@@ -208,7 +208,7 @@ class Arrivals:
             while len(keys) >= SOURCE_MARKS_MAX or sum(self._ranges[each].count for each in keys[1:]) >= IDS_MAX:
                 self._forget_key(keys[0])  # none of it is without an answer
             keys.append(key)
-            found = self._ranges[key] = Ranges()
+            found = self._ranges[key] = ArrivedRanges()
             found.next_number = number
         return found
 
@@ -266,7 +266,7 @@ class Arrivals:
         """Take over what recovery found. Raises StorageFault."""
         for key, number, first, count in arrived_in(recovered):
             if key not in self._ranges:
-                self._ranges[key] = Ranges()
+                self._ranges[key] = ArrivedRanges()
                 self._keys.setdefault(source_of(key), []).append(key)
             self._ranges[key].add(number, first, count)
         for keys in self._keys.values():

@@ -32,7 +32,7 @@ PREFIX: Final = INTERNAL_PREFIX + "sf."
 IDS_RESERVED: Final = 1 << 20
 
 
-class Route(NamedTuple):
+class ForwardingRoute(NamedTuple):
     """Where messages of an address go together: bindings of one target and one routing type, by their names in the
     cluster."""
 
@@ -59,7 +59,7 @@ class Remotes:
         self.on_queue: Callable[[Queue], None] = _nobody  # is told of each new store-and-forward queue
         self.connections: dict[str, Forwarding] = {}
         self.by_name: dict[str, Remote] = {}
-        self.queues: dict[Route, Queue] = {}
+        self.queues: dict[ForwardingRoute, Queue] = {}
         self.marks = Marks()
         self.over: dict[str, None] = {}  # queues beyond a neighbour that were deleted, while something waits for them
         self._numbers: dict[tuple[str, str], int] = {}
@@ -108,7 +108,7 @@ class Remotes:
         """How many there are."""
         return sum(route[:2] == (connection, target) for route in self.queues)
 
-    def make(self, route: Route) -> Queue:
+    def make(self, route: ForwardingRoute) -> Queue:
         """A new store-and-forward queue; on disk with this step's append."""
         number = self._numbers.get(route[:2], 0) + 1
         kind = QueueKind(
@@ -181,9 +181,9 @@ class Remotes:
         self.tidy([queue])
 
 
-def _route_of(queue: Queue) -> Route:
+def _route_of(queue: Queue) -> ForwardingRoute:
     kind = queue.kind
-    return Route(kind.connection, kind.forwards_to, kind.address, kind.route, kind.forwards_shared)
+    return ForwardingRoute(kind.connection, kind.forwards_to, kind.address, kind.route, kind.forwards_shared)
 
 
 class Forwarding:
@@ -254,7 +254,7 @@ class Forwarding:
         self._remotes.reserve_ids()
         target = bindings[0].target
         names = tuple(sorted(each.cluster_name for each in bindings))
-        route = Route(self.name, target, address.name, names, bindings[0].routing == ANYCAST)
+        route = ForwardingRoute(self.name, target, address.name, names, bindings[0].routing == ANYCAST)
         found = self._remotes.queues.get(route)
         if found is not None:
             return [found]

@@ -14,8 +14,8 @@ from zlib import crc32
 
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.core.address.address import ANYCAST, UNKNOWN, Address, Part, parts_by
-from mqbroker.core.cluster.pins import Key, Pins
-from mqbroker.core.cluster.reach import Group, Member, Reach, passes, queues_of
+from mqbroker.core.cluster.pins import GroupKey, Pins
+from mqbroker.core.cluster.reach import ClusterQueue, ClusterQueueMember, Reach, passes, queues_of
 from mqbroker.core.cluster.remote_binding import cluster_name_of
 from mqbroker.core.queue.message_view import MessageView, view_at
 from mqbroker.core.queue.queue import Queue
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mqbroker.core.store.store import Store
     from mqbroker.wire.run import Run
 
-Pair = tuple[Group, Queue | None]
+Pair = tuple[ClusterQueue, Queue | None]
 
 
 class Grouping:
@@ -64,7 +64,7 @@ class Grouping:
 
         return parts_by(run.count, queues_for)
 
-    def _members(self, pair: Pair, group_id: str, view: MessageView) -> list[Member]:
+    def _members(self, pair: Pair, group_id: str, view: MessageView) -> list[ClusterQueueMember]:
         """Who gets a message of the group among the bindings of one name: one of them, or none."""
         group, queue = pair
         key = (group.name, group_id)
@@ -79,25 +79,25 @@ class Grouping:
             self.pins.put(key, self._name_of(chosen[0]))
         return chosen
 
-    def _among(self, pair: Pair, owner: str) -> Member | None:
+    def _among(self, pair: Pair, owner: str) -> ClusterQueueMember | None:
         group, queue = pair
         if queue is not None and self._name_of(queue) == owner:
             return queue
         return next((each for each in group.remotes if each.binding.cluster_name == owner), None)
 
-    def _name_of(self, member: Member) -> str:
+    def _name_of(self, member: ClusterQueueMember) -> str:
         if isinstance(member, Queue):
             return cluster_name_of(member.kind.name, self._node_id)
         return member.binding.cluster_name
 
     # -- what has to be asked for --------------------------------------------------------------------------------------
 
-    def wanted(self, address: Address, run: Run) -> dict[Key, str]:
+    def wanted(self, address: Address, run: Run) -> dict[GroupKey, str]:
         """Groups of these messages that cannot be routed yet, each with the queue that would be its owner.
 
         The arbiter decides at once, of as many as it can keep.
         """
-        found: dict[Key, str] = {}
+        found: dict[GroupKey, str] = {}
         for part in parts_of(run):
             group_id = part.traits.group_id
             if group_id:
@@ -108,7 +108,7 @@ class Grouping:
                         self._want(found, pair, group_id, view)
         return found
 
-    def _want(self, found: dict[Key, str], pair: Pair, group_id: str, view: MessageView) -> None:
+    def _want(self, found: dict[GroupKey, str], pair: Pair, group_id: str, view: MessageView) -> None:
         group, queue = pair
         key = (group.name, group_id)
         if key in found or not _needs_pin(pair) or self.is_settled(key):
@@ -119,7 +119,7 @@ class Grouping:
         elif chosen:
             found[key] = self._name_of(chosen[0][1])
 
-    def is_settled(self, key: Key) -> bool:
+    def is_settled(self, key: GroupKey) -> bool:
         """Whether messages of the group can be routed now."""
         pin = self.pins.get(key)
         return pin is not None and self.knows(pin.owner) and (self.is_arbiter or self._holds(pin.told_ns, pin.age))
@@ -138,7 +138,7 @@ class Grouping:
         """Whether it is one of this node's own."""
         return self._store.remotes.queue_here(owner, self._node_id) is not None
 
-    def groups_in(self, address: Address, run: Run, keys: set[Key]) -> Iterator[tuple[int, int, bool]]:
+    def groups_in(self, address: Address, run: Run, keys: set[GroupKey]) -> Iterator[tuple[int, int, bool]]:
         """The run in parts (begin, end, whether one of these groups is concerned)."""
         begin = 0
         for part in parts_of(run):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mqbroker.core.store.store import Store
     from mqbroker.journal.recovered import Recovered
 
-Key = tuple[str, str]  # the name of a queue, the id of a group
+GroupKey = tuple[str, str]  # the name of a queue, the id of a group
 
 PREFIX: Final = INTERNAL_PREFIX + "pin."
 PINS_MAX: Final = 100_000
@@ -45,8 +45,8 @@ class Pins:
     def __init__(self, store: Store, *, is_kept: bool) -> None:
         self._store = store
         self._is_kept = is_kept
-        self._pins: OrderedDict[Key, Pin] = OrderedDict()
-        self._by_owner: dict[str, dict[Key, None]] = {}
+        self._pins: OrderedDict[GroupKey, Pin] = OrderedDict()
+        self._by_owner: dict[str, dict[GroupKey, None]] = {}
 
     def __len__(self) -> int:
         return len(self._pins)
@@ -56,11 +56,11 @@ class Pins:
         """Whether the node that decides can decide of no further group."""
         return len(self._pins) >= PINS_MAX
 
-    def get(self, key: Key) -> Pin | None:
+    def get(self, key: GroupKey) -> Pin | None:
         """The pin of a group."""
         return self._pins.get(key)
 
-    def items(self) -> Iterator[tuple[Key, Pin]]:
+    def items(self) -> Iterator[tuple[GroupKey, Pin]]:
         """All, the one that was used last comes last."""
         return iter(self._pins.items())
 
@@ -68,17 +68,17 @@ class Pins:
         """Names in the cluster of all queues that own a group."""
         return list(self._by_owner)
 
-    def of(self, owner: str) -> list[Key]:
+    def of(self, owner: str) -> list[GroupKey]:
         """The groups of a queue."""
         return list(self._by_owner.get(owner, ()))
 
-    def use(self, key: Key, pin: Pin) -> None:
+    def use(self, key: GroupKey, pin: Pin) -> None:
         """A message of the group is routed."""
         LOOK.has_touched = True
         pin.used_ns = self._store.at.monotonic_ns
         self._pins.move_to_end(key)
 
-    def put(self, key: Key, owner: str, age: int = 0) -> None:
+    def put(self, key: GroupKey, owner: str, age: int = 0) -> None:
         """A group has this owner; on disk with this step's append, where pins are kept. The oldest of too many goes."""
         pin = self._pins.get(key)
         now_ns = self._store.at.monotonic_ns
@@ -96,7 +96,7 @@ class Pins:
         if self._is_kept:
             self._store.journal.duplicates.add(_name_of(key), NUMBER, owner.encode(), NUMBER)
 
-    def drop(self, key: Key) -> None:
+    def drop(self, key: GroupKey) -> None:
         """A group has no owner any more."""
         LOOK.has_touched = True
         pin = self._pins.pop(key, None)
@@ -119,7 +119,7 @@ class Pins:
                 self._store.journal.duplicates.drop(name)
 
 
-def pins_in(recovered: Recovered) -> Iterator[tuple[str, Key, str]]:
+def pins_in(recovered: Recovered) -> Iterator[tuple[str, GroupKey, str]]:
     """What is kept of groups: its name, the group, its owner. Raises StorageFault."""
     for name, stored in recovered.duplicates.items():
         if name.startswith(PREFIX):
@@ -127,5 +127,5 @@ def pins_in(recovered: Recovered) -> Iterator[tuple[str, Key, str]]:
             yield name, (queue, group_id), text_in(f"the owner of group {group_id!r}", stored[-1].duplicate_id)
 
 
-def _name_of(key: Key) -> str:
+def _name_of(key: GroupKey) -> str:
     return PREFIX + json.dumps(key, ensure_ascii=False, separators=(",", ":"))

@@ -34,11 +34,11 @@ class Remote(NamedTuple):
     via: Forwarding
 
 
-Member = Queue | Remote
+ClusterQueueMember = Queue | Remote
 M = TypeVar("M")
 
 
-class Group:
+class ClusterQueue:
     """One queue of the cluster: all bindings of a name at an address."""
 
     __slots__ = ("cursor", "name", "remotes", "routing")
@@ -49,7 +49,7 @@ class Group:
         self.remotes: list[Remote] = []
         self.cursor = 0
 
-    def shares(self, queue: Queue | None, count: int, view: MessageView | None) -> list[tuple[int, Member]]:
+    def shares(self, queue: Queue | None, count: int, view: MessageView | None) -> list[tuple[int, ClusterQueueMember]]:
         """Who gets how many of `count` equal messages, the first ones first. `view`: one of them, if it is looked at.
 
         Nobody gets them where the filters of all bindings reject them.
@@ -87,9 +87,9 @@ class Group:
         self.cursor = first + count
         return members[first:] + members[:first]
 
-    def members(self, queue: Queue | None, view: MessageView | None) -> list[Member]:
+    def members(self, queue: Queue | None, view: MessageView | None) -> list[ClusterQueueMember]:
         """Who may have it at all: the queue that is here, then those that can be reached, then the others."""
-        local: list[Member] = [queue] if queue is not None and passes(queue, view) else []
+        local: list[ClusterQueueMember] = [queue] if queue is not None and passes(queue, view) else []
         open_to: list[Remote] = [
             each
             for each in self.remotes
@@ -97,7 +97,7 @@ class Group:
         ]
         return [*local, *sorted(open_to, key=lambda each: not each.binding.is_connected)]
 
-    def _is_willing(self, member: Member, view: MessageView | None) -> bool:
+    def _is_willing(self, member: ClusterQueueMember, view: MessageView | None) -> bool:
         """Whether a consumer is there that would take it, or none is asked for."""
         if isinstance(member, Queue):
             return self.is_strict or takes(member, view)
@@ -116,7 +116,7 @@ class Reach:
     __slots__ = ("_groups", "_is_choosy")
 
     def __init__(self) -> None:
-        self._groups: dict[tuple[str, str], Group] = {}
+        self._groups: dict[tuple[str, str], ClusterQueue] = {}
         self._is_choosy: bool | None = None  # not known since bindings or consumers have changed
 
     def __bool__(self) -> bool:
@@ -126,7 +126,7 @@ class Reach:
         """Whether there is a binding of this routing type."""
         return any(each == routing for each, _ in self._groups)
 
-    def group_of(self, queue: Queue) -> Group | None:
+    def group_of(self, queue: Queue) -> ClusterQueue | None:
         """The bindings elsewhere of a queue that is here."""
         return self._groups.get((queue.kind.routing, queue.kind.name))
 
@@ -139,7 +139,7 @@ class Reach:
         """A binding is known from now on."""
         key = remote.binding.routing, remote.binding.queue
         LOOK.has_touched = True
-        group = self._groups.setdefault(key, Group(*key))
+        group = self._groups.setdefault(key, ClusterQueue(*key))
         group.remotes.append(remote)
         group.remotes.sort(key=lambda each: each.binding.cluster_name)
         self.look()
@@ -186,27 +186,29 @@ class Reach:
         """Whether messages go one by one where these queues are here."""
         return self._splits(self.pairs(queues, ""))
 
-    def _splits(self, pairs: list[tuple[Group, Queue | None]]) -> bool:
+    def _splits(self, pairs: list[tuple[ClusterQueue, Queue | None]]) -> bool:
         shared_count = sum(group.routing == ANYCAST for group, _ in pairs)
         return self.is_choosy or shared_count > 1 or any(_is_choosy(queue) for _, queue in pairs)
 
-    def pairs(self, open_to: list[Queue], only: str) -> list[tuple[Group, Queue | None]]:
+    def pairs(self, open_to: list[Queue], only: str) -> list[tuple[ClusterQueue, Queue | None]]:
         """Each queue of the cluster with the queue of its name that is here."""
-        pairs: list[tuple[Group, Queue | None]] = []
+        pairs: list[tuple[ClusterQueue, Queue | None]] = []
         known: dict[tuple[str, str], None] = {}
         LOOK.has_touched = True
         for queue in open_to:
             key = queue.kind.routing, queue.kind.name
             known[key] = None
-            pairs.append((self._groups.get(key) or Group(*key), queue))
+            pairs.append((self._groups.get(key) or ClusterQueue(*key), queue))
         pairs += [(group, None) for key, group in self._groups.items() if key not in known]
         return [pair for pair in pairs if not only or pair[0].routing == only]
 
     @staticmethod
-    def _one(address: Address, pairs: list[tuple[Group, Queue | None]], view: MessageView) -> list[Member]:
+    def _one(
+        address: Address, pairs: list[tuple[ClusterQueue, Queue | None]], view: MessageView
+    ) -> list[ClusterQueueMember]:
         """Who gets one message: one of the shared queues, and each of the others."""
         shared = [pair for pair in pairs if pair[0].routing == ANYCAST]
-        found: list[Member] = []
+        found: list[ClusterQueueMember] = []
         LOOK.has_touched = True
         for place in range(len(shared)):
             group, queue = shared[(address.cursor + place) % len(shared)]
@@ -255,7 +257,7 @@ def passes(binding: Queue | RemoteBinding, view: MessageView | None) -> bool:
     return binding.filter is None or view is None or binding.filter.matches(view)
 
 
-def _spread(shares: list[tuple[int, Member]]) -> list[tuple[int, int, Member]]:
+def _spread(shares: list[tuple[int, ClusterQueueMember]]) -> list[tuple[int, int, ClusterQueueMember]]:
     """(begin, end, who) of shares that follow each other."""
     found = []
     begin = 0
@@ -265,7 +267,9 @@ def _spread(shares: list[tuple[int, Member]]) -> list[tuple[int, int, Member]]:
     return found
 
 
-def _joined(parts: list[list[tuple[int, int, Member]]], count: int) -> list[tuple[int, int, list[Member]]]:
+def _joined(
+    parts: list[list[tuple[int, int, ClusterQueueMember]]], count: int
+) -> list[tuple[int, int, list[ClusterQueueMember]]]:
     """What all queues of the cluster get, cut where any of them changes: (begin, count, who)."""
     bounds = sorted({0, count, *(begin for part in parts for begin, _, _ in part)})
     return [
@@ -274,7 +278,7 @@ def _joined(parts: list[list[tuple[int, int, Member]]], count: int) -> list[tupl
     ]
 
 
-def queues_of(address: Address, members: list[Member]) -> list[Queue]:
+def queues_of(address: Address, members: list[ClusterQueueMember]) -> list[Queue]:
     """The queues that keep a message for these: those here, and store-and-forward queues for the others."""
     queues: list[Queue] = []
     bindings: dict[tuple[str, str, str, str], list[Remote]] = {}

@@ -15,7 +15,7 @@ from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.core.address.address import ANYCAST
-from mqbroker.core.cluster.reach import Group, is_choosy, takes
+from mqbroker.core.cluster.reach import ClusterQueue, is_choosy, takes
 from mqbroker.core.queue.backlog import Segment
 from mqbroker.core.queue.leaving_reasons import MOVED
 from mqbroker.core.queue.message_view import MessageView
@@ -126,7 +126,7 @@ class Redistribution:
                 redistributor.seen = rank + count
         return looks
 
-    def _place(self, queue: Queue, group: Group, bounds: tuple[int, int], segment: Segment) -> int:
+    def _place(self, queue: Queue, group: ClusterQueue, bounds: tuple[int, int], segment: Segment) -> int:
         """Messages of a segment (place, count) go where they are wanted; how much work that was."""
         rank, count = bounds
         looks = count * CHOSEN_LOOKS
@@ -151,7 +151,7 @@ class Redistribution:
             else:
                 self._move(queue, group, one, view)
 
-    def _move(self, queue: Queue, group: Group, segment: Segment, view: MessageView | None) -> None:
+    def _move(self, queue: Queue, group: ClusterQueue, segment: Segment, view: MessageView | None) -> None:
         """Messages in delivery go to bindings elsewhere."""
         address = self._store.addresses[queue.kind.address]
         at = segment.start
@@ -201,7 +201,7 @@ class Redistribution:
             if takers:
                 self.forward(address, one, takers)
 
-    def _group_of(self, queue: Queue) -> Group | None:
+    def _group_of(self, queue: Queue) -> ClusterQueue | None:
         if queue.kind.non_destructive:
             return None  # everybody may read it, and nothing leaves it
         address = self._store.addresses.get(queue.kind.address)

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from mqbroker.core.queue.backlog import Segment
-from mqbroker.core.queue.pages import Page, Pages, Piece
+from mqbroker.core.queue.pages import Page, PagePiece, Pages
 from mqbroker.journal.places import Slice
 
 if TYPE_CHECKING:
@@ -113,8 +113,8 @@ class PageLook:
             self._page = page
             self._effect_id = self._store.paging.read_for(self, pieces)
 
-    def _stretch(self, pages: Pages, page: Page) -> list[Piece]:
-        pieces: list[Piece] = []
+    def _stretch(self, pages: Pages, page: Page) -> list[PagePiece]:
+        pieces: list[PagePiece] = []
         places: dict[Slice, None] = {}
         size_bytes = 0
         for piece in page.from_id(self.at):

@@ -18,7 +18,7 @@ from mqbroker.core.paging.restore import run_of
 from mqbroker.core.paging.upkeep import live_of_ids
 from mqbroker.core.queue.backlog import Segment
 from mqbroker.core.queue.compaction import Live, Stored, store_again
-from mqbroker.core.queue.pages import Moved, Piece
+from mqbroker.core.queue.pages import Moved, PagePiece
 from mqbroker.journal import records
 from mqbroker.journal.recovered import RecoveredRun
 
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from mqbroker.core.store.store import Store
     from mqbroker.wire.run import Run
 
-Ranges = list[tuple[int, int]]
+FlatBounds = list[tuple[int, int]]
 
 
 class _Request(NamedTuple):
     """What is read for one piece of compaction; each place once."""
 
-    ranges: Ranges
-    pieces: list[Piece]
+    ranges: FlatBounds
+    pieces: list[PagePiece]
 
 
 class PageMoves:
@@ -72,7 +72,7 @@ class PageMoves:
         self._position = journal.position
         return True
 
-    def _is_ready(self, ranges: Ranges) -> bool:
+    def _is_ready(self, ranges: FlatBounds) -> bool:
         """Whether what is paged of these ids has been read; if not, see to it."""
         if self._runs is not None and self._request is not None and self._request.ranges == ranges:
             return True
@@ -102,7 +102,7 @@ class PageMoves:
             self._paging.pin(piece, -1)
         self._runs = [by_id[first_id] for first_id in sorted(by_id)]
 
-    def _paged(self, ranges: Ranges) -> Iterator[tuple[Queue, Piece]]:
+    def _paged(self, ranges: FlatBounds) -> Iterator[tuple[Queue, PagePiece]]:
         """Each piece once, although it may lie in several of the ranges."""
         low, high = ranges[0][0], ranges[-1][0] + ranges[-1][1]
         for queue in self._paging.queues:
@@ -110,7 +110,7 @@ class PageMoves:
                 if any(first < piece.end and piece.first_id < first + n for first, n in ranges):
                     yield queue, piece
 
-    def _live(self, ranges: Ranges, runs: list[Run]) -> Iterator[Live]:
+    def _live(self, ranges: FlatBounds, runs: list[Run]) -> Iterator[Live]:
         yield from live_of_ids(self._store, ranges)
         for queue, piece in self._paged(ranges):
             due_ms = queue.pages.due_ms(piece.first_id) if queue.pages is not None else 0
@@ -146,24 +146,24 @@ def _first(run: Run) -> int:
     return run.first_id
 
 
-def runs_in(piece: Piece, data: bytes) -> list[Run]:
+def runs_in(piece: PagePiece, data: bytes) -> list[Run]:
     """All runs of a piece's place. Raises StorageFault where they are not there."""
     place = piece.place
     try:
-        found = [one for one in records.decode(memoryview(data)) if isinstance(one, records.Run)]
-    except records.Malformed as error:
+        found = [one for one in records.decode(memoryview(data)) if isinstance(one, records.RunRecord)]
+    except records.MalformedRecord as error:
         raise _fault(piece, str(error)) from error
     runs = [run_of(RecoveredRun(one.first_id, one.n, one.frames, place.segment, {}, one.arrived_ms)) for one in found]
     check_held(piece, runs)
     return runs
 
 
-def check_held(piece: Piece, runs: list[Run]) -> None:
+def check_held(piece: PagePiece, runs: list[Run]) -> None:
     """Raises StorageFault where these runs, which lie in a piece's place, are not its messages."""
     if not runs or runs[0].first_id > piece.first_id or runs[-1].first_id + runs[-1].count < piece.end:
         raise _fault(piece, f"it does not hold the {piece.n} messages from {piece.first_id} on")
 
 
-def _fault(piece: Piece, why: str) -> StorageFault:
+def _fault(piece: PagePiece, why: str) -> StorageFault:
     name, offset = f"journal segment {piece.place.segment}", piece.place.offset
     return StorageFault(name, offset, why, "restore the data directory from a backup")

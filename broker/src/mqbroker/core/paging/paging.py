@@ -18,9 +18,9 @@ from mqbroker.core.paging.restore import hold_again, set_times
 from mqbroker.core.queue.backlog import Segment
 from mqbroker.core.queue.kinds import QueueKind, check_attributes
 from mqbroker.core.queue.meter import PAGE
-from mqbroker.core.queue.pages import Page, Pages, Piece, Shape
+from mqbroker.core.queue.pages import Page, PagePiece, Pages, PageShape
 from mqbroker.journal.places import Slice, Written
-from mqbroker.journal.records import Malformed
+from mqbroker.journal.records import MalformedRecord
 from mqbroker.journal.recovered import Leave
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Paging:
         self.paged_total = 0
         self.moves = PageMoves(store, self)
         self._reads: dict[int, tuple[Queue, Page]] = {}
-        self._looks: dict[int, tuple[PageLook, list[Piece]]] = {}
+        self._looks: dict[int, tuple[PageLook, list[PagePiece]]] = {}
         self._wanting: dict[Queue, None] = {}
         self._held_back: dict[Queue, None] = {}  # they want a page, and the memory is full
         self._unsynced: dict[Queue, None] = {}  # they want a page that is not on disk yet
@@ -103,7 +103,7 @@ class Paging:
             self.queues[queue] = None
         return queue.pages
 
-    def restore(self, queue: Queue, piece: Piece, due_ms: int = 0) -> None:
+    def restore(self, queue: Queue, piece: PagePiece, due_ms: int = 0) -> None:
         """A piece that recovery found, and when it is due."""
         pages = self._pages_of(queue)
         pages.put(piece, piece.place.length)
@@ -213,7 +213,7 @@ class Paging:
         for piece in pieces:
             self.pin(piece, -1)
 
-    def _segments(self, queue: Queue, pieces: list[Piece], found: list[bytes]) -> Iterator[Segment]:
+    def _segments(self, queue: Queue, pieces: list[PagePiece], found: list[bytes]) -> Iterator[Segment]:
         """What was read, ready to be looked at."""
         runs: list[Run] = []
         for piece, runs_here in _with_runs(pieces, dict(zip(_places(pieces), found, strict=True))):
@@ -237,7 +237,7 @@ class Paging:
 
     # -- for those who look at single messages -------------------------------------------------------------------------
 
-    def read_for(self, look: PageLook, pieces: list[Piece]) -> int:
+    def read_for(self, look: PageLook, pieces: list[PagePiece]) -> int:
         """Read pieces that stay where they are; the effect's id. Their segments stay as long."""
         for piece in pieces:
             self.pin(piece, 1)
@@ -263,7 +263,7 @@ class Paging:
             self._end(queue)
         return segment
 
-    def pin(self, piece: Piece, count: int) -> None:
+    def pin(self, piece: PagePiece, count: int) -> None:
         """So many more refer to a piece."""
         self._store.journal.pin(piece.place, count, is_loose=not piece.is_durable)
 
@@ -312,14 +312,14 @@ def _go_on() -> None:
     """What waits for the disk is looked at by `synced`."""
 
 
-def shape_of(settings: AddressSettings) -> Shape:
+def shape_of(settings: AddressSettings) -> PageShape:
     """What a page of an address holds."""
     size_bytes, count = settings.page_size_bytes, UNBOUNDED
     if settings.max_size_bytes >= 0:
         size_bytes = min(size_bytes, settings.max_size_bytes // PAGES_OF_BOUND)
     if settings.max_size_messages >= 0:
         count = settings.max_size_messages // PAGES_OF_BOUND
-    return Shape(size_bytes, count)
+    return PageShape(size_bytes, count)
 
 
 def leave_of(settings: Settings, kept_bytes_max: int) -> Leave:
@@ -329,19 +329,19 @@ def leave_of(settings: Settings, kept_bytes_max: int) -> Leave:
         try:
             check_attributes(attributes)
         except ValueError as error:
-            raise Malformed(str(error)) from None
+            raise MalformedRecord(str(error)) from None
         kind = QueueKind.of(attributes)
         return kind.may_page and settings.of(kind.address).address_full_policy == PAGE
 
     return Leave(may_leave, kept_bytes_max)
 
 
-def _places(pieces: Iterable[Piece]) -> tuple[Slice, ...]:
+def _places(pieces: Iterable[PagePiece]) -> tuple[Slice, ...]:
     """Each once: of a place of which messages in the middle are gone, several pieces are left."""
     return tuple(dict.fromkeys(piece.place for piece in pieces))
 
 
-def _with_runs(pieces: Iterable[Piece], found: Mapping[Slice, bytes]) -> Iterator[tuple[Piece, list[Run]]]:
+def _with_runs(pieces: Iterable[PagePiece], found: Mapping[Slice, bytes]) -> Iterator[tuple[PagePiece, list[Run]]]:
     """Pieces with what is in their places; neighbours in one place have the same runs."""
     place: Slice | None = None
     runs: list[Run] = []
@@ -351,7 +351,7 @@ def _with_runs(pieces: Iterable[Piece], found: Mapping[Slice, bytes]) -> Iterato
         yield piece, runs
 
 
-def segments_in(piece: Piece, runs: list[Run]) -> Iterator[Segment]:
+def segments_in(piece: PagePiece, runs: list[Run]) -> Iterator[Segment]:
     """The messages of a piece, of the runs in its place. Raises StorageFault where they are not there."""
     check_held(piece, runs)
     for run in runs:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from mqbroker.base.errors import StorageFault, Unusable
 from mqbroker.core.queue.backlog import Segment
-from mqbroker.core.queue.pages import Piece
+from mqbroker.core.queue.pages import PagePiece
 from mqbroker.core.queue.times import deliver_at_ms, expires_ms
 from mqbroker.journal.message_records import RANGE_COUNT_MAX
 from mqbroker.journal.ranges import RangeMap
@@ -25,7 +25,7 @@ Range = tuple[int, int, int, int, int]  # queue id, first id, count, delivery co
 FIRST = Attempts(0, 0)
 
 
-class Found:
+class RecordedMessages:
     """Messages of one queue in one record, alike. `runs` are those that were made of records so far."""
 
     __slots__ = ("_record", "_runs", "count", "deliveries", "due_ms", "first_id")
@@ -42,10 +42,10 @@ class Found:
         return self._record.is_left
 
     @property
-    def piece(self) -> Piece | None:
+    def piece(self) -> PagePiece | None:
         """Them as part of a page, None where the queue does not page."""
         place = self._record.place
-        return None if place is None else Piece(self.first_id, self.count, self.deliveries, True, place)
+        return None if place is None else PagePiece(self.first_id, self.count, self.deliveries, True, place)
 
     def large_run(self) -> Run | None:
         """The run, if it is a message whose body is in a file. Raises StorageFault where the record is not a run."""
@@ -128,7 +128,7 @@ def _suspected(store: Store, before: Range | None, after: Range | None) -> Range
     return after
 
 
-def found_in(recovered: Recovered, now_ms: int) -> Iterator[tuple[int, Found, bool]]:
+def found_in(recovered: Recovered, now_ms: int) -> Iterator[tuple[int, RecordedMessages, bool]]:
     """(queue id, messages, whether they count as delivered once because the crash may have come after that)."""
     counts = counts_by_queue(recovered, now_ms)
     runs: dict[int, Run] = {}
@@ -137,7 +137,7 @@ def found_in(recovered: Recovered, now_ms: int) -> Iterator[tuple[int, Found, bo
         for first, count, record in contents:
             for begin, end, (deliveries, due_ms) in by_count(first, first + count, counts.get(queue_id)):
                 bounds = begin, end, Attempts(max(deliveries, at_least), due_ms)
-                yield queue_id, Found(record, bounds, runs), deliveries < at_least
+                yield queue_id, RecordedMessages(record, bounds, runs), deliveries < at_least
 
 
 def delivered_at_least(recovered: Recovered, queue_id: int) -> int:

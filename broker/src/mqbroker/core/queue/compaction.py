@@ -23,7 +23,7 @@ class Live(NamedTuple):
     is_paged: bool = False
 
 
-class Piece(NamedTuple):
+class LiveIds(NamedTuple):
     """Ids from `begin` to before `end` that are live in a queue."""
 
     begin: int
@@ -47,7 +47,7 @@ def store_again(
     high = max(first + count for first, count in ranges)
     by_id = _by_id(sources)
     # By whether it is a source, and the first id: a run, and its pieces.
-    found: dict[tuple[bool, int], tuple[Run, list[Piece]]] = {}
+    found: dict[tuple[bool, int], tuple[Run, list[LiveIds]]] = {}
     for one in live:
         segment = one.segment
         first = segment.first_id
@@ -59,7 +59,7 @@ def store_again(
             begin, end = max(first, start), min(first + segment.n, start + count)
             for at, stop, source in by_id.pieces(begin, end) if begin < end else ():
                 run = source or segment.run
-                found.setdefault((source is not None, run.first_id), (run, []))[1].append(Piece(at, stop, one))
+                found.setdefault((source is not None, run.first_id), (run, []))[1].append(LiveIds(at, stop, one))
     stored: list[Stored] = []
     for run, pieces in found.values():
         stored += _store_pieces(journal, run, pieces)
@@ -73,7 +73,7 @@ def _by_id(sources: Sequence[Run]) -> RangeMap[Run]:
     return by_id
 
 
-def _store_pieces(journal: Journal, run: Run, pieces: list[Piece]) -> list[Stored]:
+def _store_pieces(journal: Journal, run: Run, pieces: list[LiveIds]) -> list[Stored]:
     stored: list[Stored] = []
     cuts = sorted({edge for piece in pieces for edge in (piece.begin, piece.end)})
     for begin, end in pairwise(cuts):

@@ -21,7 +21,7 @@ DIRECTORY: Final = "large-messages"
 BOOT_BITS: Final = 32
 
 
-class Held:
+class HeldFile:
     """One file. `settled_at`: the append with its last settlement so far, 0 where there was none."""
 
     __slots__ = ("holders", "is_stored", "settled_at")
@@ -40,7 +40,7 @@ class LargeFiles:
         self.given_up: dict[int, StorageFault] = {}  # by message id: what a start did without
         self._journal = journal
         self._next_file = (journal.boot << BOOT_BITS) + 1
-        self._held: dict[int, Held] = {}
+        self._held: dict[int, HeldFile] = {}
         self._doomed: list[tuple[int, int]] = []
 
     @property
@@ -61,7 +61,7 @@ class LargeFiles:
         held = self._held.get(file)
         LOOK.has_touched = True
         if held is None:
-            held = self._held[file] = Held()
+            held = self._held[file] = HeldFile()
         held.holders += 1
 
     def stored(self, run: Run) -> None:

@@ -21,14 +21,14 @@ from mqbroker.journal.ranges import RangeMap
 COLUMNS = "QQIIIIIB"
 
 
-class Shape(NamedTuple):
+class PageShape(NamedTuple):
     """What a page holds at most; one piece fits always."""
 
     size_bytes: int
     messages: int
 
 
-class Piece(NamedTuple):
+class PagePiece(NamedTuple):
     """Messages of a queue in one place. `is_durable`: the queue has them in the journal."""
 
     first_id: int
@@ -47,7 +47,7 @@ class Piece(NamedTuple):
 Moved = tuple[int, int, Slice]
 
 
-def moved(piece: Piece, moves: list[Moved]) -> Iterator[Piece]:
+def moved(piece: PagePiece, moves: list[Moved]) -> Iterator[PagePiece]:
     """A piece of which some messages were moved; `moves` ascend and are disjoint."""
     begin = piece.first_id
     at = max(bisect_right(moves, begin, key=_first) - 1, 0)
@@ -69,7 +69,7 @@ def _first(move: Moved) -> int:
     return move[0]
 
 
-def _around(piece: Piece, first: int, end: int) -> Iterator[Piece]:
+def _around(piece: PagePiece, first: int, end: int) -> Iterator[PagePiece]:
     """What is left of a piece without the ids from `first` to before `end`."""
     if piece.first_id < first:
         yield piece._replace(n=min(first, piece.end) - piece.first_id)
@@ -118,19 +118,19 @@ class Page:
         while self.fresh and self.fresh[0].segment:
             one = self.fresh.pop(0)
             is_durable = self._is_durable and bool(one.queue_ids)
-            self.put(Piece(one.first_id, one.count, one.deliveries, is_durable, one.slice))
+            self.put(PagePiece(one.first_id, one.count, one.deliveries, is_durable, one.slice))
 
-    def put(self, piece: Piece) -> None:
+    def put(self, piece: PagePiece) -> None:
         """At the end."""
         LOOK.has_touched = True
         for column, value in zip(self._columns, _row(piece), strict=True):
             column.append(value)
 
-    def pieces(self) -> Iterator[Piece]:
+    def pieces(self) -> Iterator[PagePiece]:
         """All that have their place."""
         return map(_piece, zip(*self._columns, strict=True))
 
-    def from_id(self, first: int) -> Iterator[Piece]:
+    def from_id(self, first: int) -> Iterator[PagePiece]:
         """Those that have their place and ids from `first` on; the first of them may begin before it."""
         at = self._index(first)
         while at < len(self._columns[0]):
@@ -143,10 +143,10 @@ class Page:
         at = bisect_right(starts, first)
         return at - 1 if at and starts[at - 1] + counts[at - 1] > first else at
 
-    def _at(self, index: int) -> Piece:
+    def _at(self, index: int) -> PagePiece:
         return _piece(tuple(column[index] for column in self._columns))
 
-    def take_out(self, first: int, end: int) -> tuple[list[Piece], list[Piece]]:
+    def take_out(self, first: int, end: int) -> tuple[list[PagePiece], list[PagePiece]]:
         """Messages with ids from `first` to before `end` leave: which pieces are no more, and what is left of them."""
         low, high = self._index(first), bisect_left(self._columns[0], end)
         gone = [self._at(index) for index in range(low, high)]
@@ -165,10 +165,10 @@ class Page:
         starts, counts = self._columns[0], self._columns[2]
         return bool(starts) and starts[0] < end and first < starts[-1] + counts[-1]
 
-    def move(self, moves: list[Moved]) -> tuple[list[Piece], list[Piece]]:
+    def move(self, moves: list[Moved]) -> tuple[list[PagePiece], list[PagePiece]]:
         """Which pieces are no more, and which are new."""
-        gone: list[Piece] = []
-        new: list[Piece] = []
+        gone: list[PagePiece] = []
+        new: list[PagePiece] = []
         before = list(self.pieces())
         LOOK.has_touched = True
         self._columns = tuple(array(kind) for kind in COLUMNS)
@@ -182,14 +182,14 @@ class Page:
         return gone, new
 
 
-def _row(piece: Piece) -> tuple[int, ...]:
+def _row(piece: PagePiece) -> tuple[int, ...]:
     first_id, count, deliveries, is_durable, (segment, offset, length, crc) = piece
     return first_id, offset, count, deliveries, segment, length, crc, is_durable
 
 
-def _piece(row: tuple[int, ...]) -> Piece:
+def _piece(row: tuple[int, ...]) -> PagePiece:
     first_id, offset, count, deliveries, segment, length, crc, is_durable = row
-    return Piece(first_id, count, deliveries, bool(is_durable), Slice(segment, offset, length, crc))
+    return PagePiece(first_id, count, deliveries, bool(is_durable), Slice(segment, offset, length, crc))
 
 
 class Pages:
@@ -197,7 +197,7 @@ class Pages:
 
     __slots__ = ("_dues", "_is_durable", "_pages", "count", "low_count", "reading", "shape", "size_bytes")
 
-    def __init__(self, shape: Shape, *, is_durable: bool = True) -> None:
+    def __init__(self, shape: PageShape, *, is_durable: bool = True) -> None:
         self.shape = shape
         self._is_durable = is_durable
         self.count = 0
@@ -230,13 +230,13 @@ class Pages:
         fresh = self._pages[-1].fresh if self._pages else None
         return fresh[-1] if fresh else None
 
-    def put(self, piece: Piece, size_bytes: int) -> None:
+    def put(self, piece: PagePiece, size_bytes: int) -> None:
         """A piece that recovery found; they come in the order of ids."""
         page = self._tail()
         page.put(piece)
         self._count(page, piece.n, size_bytes)
 
-    def hold_back(self, piece: Piece, due_ms: int) -> None:
+    def hold_back(self, piece: PagePiece, due_ms: int) -> None:
         """Its messages are not to be delivered before they are due."""
         LOOK.has_touched = True
         if self._dues is None:
@@ -294,7 +294,7 @@ class Pages:
         """The first page with ids from `first` on, without that which is being read."""
         return next((page for page in self._pages if page.count and first < page.end), None)
 
-    def take_out(self, page: Page, first: int, end: int) -> tuple[list[Piece], list[Piece]]:
+    def take_out(self, page: Page, first: int, end: int) -> tuple[list[PagePiece], list[PagePiece]]:
         """As for a page, which is one of these and is not being read."""
         count, size_bytes = page.count, page.size_bytes
         changed = page.take_out(first, end)
@@ -316,17 +316,17 @@ class Pages:
         self.size_bytes -= page.size_bytes
         self.low_count = page.count // 2
 
-    def within(self, first: int, end: int) -> Iterator[Piece]:
+    def within(self, first: int, end: int) -> Iterator[PagePiece]:
         """Pieces that have their place and ids from `first` to before `end`, without those that are being read."""
         for page in self._pages:
             page.pack()
             if page.reaches(first, end):
                 yield from (piece for piece in page.pieces() if piece.first_id < end and first < piece.end)
 
-    def move(self, moves: list[Moved], position: int) -> tuple[list[Piece], list[Piece]]:
+    def move(self, moves: list[Moved], position: int) -> tuple[list[PagePiece], list[PagePiece]]:
         """As for a page: what was moved is in an append of this position."""
-        gone: list[Piece] = []
-        new: list[Piece] = []
+        gone: list[PagePiece] = []
+        new: list[PagePiece] = []
         LOOK.has_touched = True
         for page in self._pages:
             if page.reaches(moves[0][0], moves[-1][1]):

@@ -25,7 +25,7 @@ AT_ONCE: Final = 100  # segments that are given back with their queue
 WHOLE: Final = 1 << 62
 
 
-class Held:
+class QueueRemains:
     """What one queue held: what was deliverable, and the rest."""
 
     __slots__ = ("_is_purged", "backlog", "emptied_count", "meter", "queue", "rest")
@@ -49,7 +49,7 @@ class Remains:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._held: deque[Held] = deque()
+        self._held: deque[QueueRemains] = deque()
 
     @property
     def is_due(self) -> bool:
@@ -73,7 +73,7 @@ class Remains:
     def _hold(self, queue: Queue, rest: list[Segment], *, is_purged: bool) -> None:
         LOOK.has_touched = True
         rest += [segment for _, _, segment in queue.scheduled]
-        self._held.append(Held(queue, rest, is_purged=is_purged))
+        self._held.append(QueueRemains(queue, rest, is_purged=is_purged))
         queue.backlog, queue.scheduled, queue.scheduled_count = Backlog(), [], 0
         if len(self._held) == 1:
             self.go_on(AT_ONCE * work.GIVEN_BACK)
@@ -96,7 +96,7 @@ class Remains:
                 return
             self._held.popleft()
 
-    def _settle(self, held: Held, left: int) -> int:
+    def _settle(self, held: QueueRemains, left: int) -> int:
         """Of what is purged; what is left of the work."""
         queue, backlog, rest = held.queue, held.backlog, held.rest
         LOOK.has_touched = True
@@ -107,7 +107,7 @@ class Remains:
             self._store.discard(queue, segment, PURGED)
         return left
 
-    def _give_back(self, held: Held, left: int) -> int:
+    def _give_back(self, held: QueueRemains, left: int) -> int:
         """Of what the journal knows no more; what is left of the work."""
         memory, meter, backlog, rest = self._store.memory, held.meter, held.backlog, held.rest
         LOOK.has_touched = True

@@ -13,7 +13,7 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
-from mqbroker.core.selector.selector import selector_terms as terms
+from mqbroker.core.selector import selector_terms as terms
 from mqbroker.core.selector.selector_literals import number, unquoted
 from mqbroker.core.selector.selector_terms import Term, refusal
 

@@ -14,7 +14,7 @@ Matcher = Callable[[str], bool]
 
 ANY_ONE: Final = None  # in a piece: `_`
 
-Piece = tuple[str | None, ...]
+LikePiece = tuple[str | None, ...]
 
 
 def compile_like(pattern: str, escape: str | None) -> Matcher | None:
@@ -46,7 +46,7 @@ def compile_like(pattern: str, escape: str | None) -> Matcher | None:
     return matches
 
 
-def _pieces(pattern: str, escape: str | None) -> list[Piece] | None:
+def _pieces(pattern: str, escape: str | None) -> list[LikePiece] | None:
     pieces: list[list[str | None]] = [[]]
     characters = iter(pattern)
     for character in characters:
@@ -67,7 +67,7 @@ class _Piece:
 
     __slots__ = ("_final", "_literal", "_masks", "_open", "length")
 
-    def __init__(self, piece: Piece) -> None:
+    def __init__(self, piece: LikePiece) -> None:
         self.length = len(piece)
         self._literal = None if ANY_ONE in piece else "".join(each or "" for each in piece)
         self._open = 0  # bits of the places that take any character

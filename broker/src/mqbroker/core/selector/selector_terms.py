@@ -30,10 +30,10 @@ class Message(Protocol):
         """The value of a header field or property, None where there is none."""
 
 
-Value = Any
+TermValue = Any
 Truth = bool | None
 Number = int | float
-Evaluate = Callable[[Message], Value]
+Evaluate = Callable[[Message], TermValue]
 
 ANY, TRUTH, NUMBER, TEXT = "a name", "a condition", "a number", "a text"
 
@@ -55,7 +55,7 @@ def refusal(column: int, why: str) -> Refused:
     return Refused("amqp:invalid-field", f"selector, column {column}: {why}")
 
 
-def constant(kind: str, value: Value, column: int) -> Term:
+def constant(kind: str, value: TermValue, column: int) -> Term:
     return Term(kind, lambda message: value, column)
 
 
@@ -192,7 +192,7 @@ def _compared(sign: str, left: Evaluate, right: Evaluate) -> Evaluate:
     return evaluate
 
 
-def _kind_of(value: Value) -> str:
+def _kind_of(value: TermValue) -> str:
     if isinstance(value, str):
         return TEXT
     if isinstance(value, bool):
@@ -311,7 +311,7 @@ def _check_number(term: Term, sign: str) -> None:
         raise refusal(term.column, f"{sign} calculates with numbers, and {term.kind} is none")
 
 
-def _number(value: Value) -> Number | None:
+def _number(value: TermValue) -> Number | None:
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 

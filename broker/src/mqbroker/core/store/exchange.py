@@ -32,7 +32,7 @@ from typing import Any, Final, NamedTuple
 from mqbroker.base.errors import ConfigFault, PeerFault, Refused, StorageFault
 from mqbroker.core.address.declared import check_attributes, said_in
 from mqbroker.core.address.routes import PREFIX as ROUTES
-from mqbroker.core.address.routes import Route, keep, routes_of
+from mqbroker.core.address.routes import RouterRoute, keep, routes_of
 from mqbroker.core.address.stored import kinds_in
 from mqbroker.core.cluster.arrivals import arrived_in
 from mqbroker.core.cluster.pins import pins_in
@@ -59,7 +59,7 @@ ID_BYTES_MAX: Final = 0xFFFF  # of a name, and of an id
 ROUTE_TEXT_MAX: Final = 1024  # characters of a name or a key, which no router makes as long
 
 
-class Piece(NamedTuple):
+class RecordPiece(NamedTuple):
     """Ids from `first` to before `end` of a record; queue id -> delivery count and due time."""
 
     first: int
@@ -122,10 +122,10 @@ def large_runs(recovered: Recovered) -> Iterator[Run]:
             yield run_of(record)
 
 
-def pieces_of(recovered: Recovered) -> list[Piece]:
+def pieces_of(recovered: Recovered) -> list[RecordPiece]:
     """Everything that is live, in the order of ids, cut where queues, delivery counts or due times change."""
     counts = counts_by_queue(recovered)
-    pieces: list[Piece] = []
+    pieces: list[RecordPiece] = []
     for record in recovered.runs:
         held: list[tuple[int, int, int, Attempts]] = []
         for queue_id, ranges in record.live.items():
@@ -137,7 +137,7 @@ def pieces_of(recovered: Recovered) -> list[Piece]:
         for begin, end in pairwise(cuts):
             queues = {queue_id: attempts for low, high, queue_id, attempts in held if low <= begin and end <= high}
             if queues:
-                pieces.append(Piece(begin, end, record, queues))
+                pieces.append(RecordPiece(begin, end, record, queues))
     pieces.sort(key=lambda piece: piece.first)
     return pieces
 
@@ -182,7 +182,7 @@ class Importer:
             elif kind == "address":
                 self._address(str(row["name"]), dict(row["attributes"]))
             elif kind == "route":
-                self._route(Route(*(row[name] for name in Route._fields)))
+                self._route(RouterRoute(*(row[name] for name in RouterRoute._fields)))
             elif kind == "ids":
                 self._known(str(row["name"]), row["ids"])
             elif kind == "messages":
@@ -237,7 +237,7 @@ class Importer:
         self._addresses.add(name)
         self._journal.declare_address(name, attributes)
 
-    def _route(self, route: Route) -> None:
+    def _route(self, route: RouterRoute) -> None:
         texts, place = (route.router, route.key, route.target), (route.router, route.key)
         if not all(isinstance(text, str) and len(text) <= ROUTE_TEXT_MAX for text in texts) or place in self._routes:
             why = "is there already, or something of it is no text or is too long"

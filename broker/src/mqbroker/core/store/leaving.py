@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mqbroker.core.store.store import Store
     from mqbroker.wire.run import Run
 
-Told = Callable[[str, int, str], None]  # of which queue, how many, and why
+LossListener = Callable[[str, int, str], None]  # of which queue, how many, and why
 HOLD_MS: Final = 60_000
 
 
@@ -37,8 +37,8 @@ class Leaving:
         self.left_totals = dict.fromkeys(LEFT, 0)  # without a consumer's acceptance
         self.lost_totals = dict.fromkeys((EXPIRED, KILLED), 0)  # of these, what went nowhere
         self.held_total = 0  # attempts that the address which was to have them refused
-        self.on_lost: Told = lambda queue, count, reason: None
-        self.on_held: Told = lambda queue, count, reason: None
+        self.on_lost: LossListener = lambda queue, count, reason: None
+        self.on_held: LossListener = lambda queue, count, reason: None
 
     def clear(self, queue: Queue) -> None:
         """Settle what left a queue by itself; expired messages go to the expiry address."""

@@ -17,7 +17,7 @@ from mqbroker.core.address.address import FULLY_QUALIFIED, MULTICAST, UNKNOWN, A
 from mqbroker.core.address.configured import Configured
 from mqbroker.core.address.consuming import join, leave
 from mqbroker.core.address.creation import check_new, make_address
-from mqbroker.core.address.declared import Declared
+from mqbroker.core.address.declared import AddressRecords
 from mqbroker.core.address.deletion import delete, purge
 from mqbroker.core.address.diverts import Diverts
 from mqbroker.core.address.duplicates import Duplicates
@@ -71,7 +71,7 @@ class Store:
         self.idle = Idle(self)
         self.overdue = Overdue(self)
         self.quotas = Quotas(limits)
-        self.declared = Declared(self)
+        self.declared = AddressRecords(self)
         self.configured = Configured(self)
         self.large = LargeFiles(journal)
         self.memory = Memory(limits.global_max_size_bytes, self.large)

@@ -17,7 +17,7 @@ from typing import Any, Final
 from mqbroker.base.errors import Bug, Refused
 from mqbroker.base.look import LOOK
 from mqbroker.core.address.address import UNKNOWN, Address, Origin
-from mqbroker.core.address.gathering import Gathering, Posted, Wanted
+from mqbroker.core.address.gathering import GatheredPost, Gathering, PostTarget
 from mqbroker.core.cluster.grouping import Grouping
 from mqbroker.core.queue.meter import Meter
 from mqbroker.core.queue.queue import Consumer, Queue, Segment
@@ -28,7 +28,7 @@ from mqbroker.wire.parts import part_of, parts_of
 from mqbroker.wire.performatives import Rejected
 from mqbroker.wire.run import Run
 
-Retired = tuple[Queue, Segment, Any, Consumer | None]  # messages, their outcome, and whose deliveries they are
+RetiredSegment = tuple[Queue, Segment, Any, Consumer | None]  # messages, their outcome, and whose deliveries they are
 
 ALL: Final = 1 << 62
 MOVED_MAX: Final = 8  # messages that are given up at a time where each may be moved to another address
@@ -70,7 +70,7 @@ class Transaction:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._gathering = Gathering(store)
-        self._retired: deque[Retired] = deque()
+        self._retired: deque[RetiredSegment] = deque()
         self.state = Tx.OPEN
         self.failure: Refused | None = None
         self.size_bytes = 0  # memory of what was posted
@@ -97,7 +97,7 @@ class Transaction:
     # -- work ----------------------------------------------------------------------------------------------------------
 
     def check(
-        self, size_bytes: int = 0, more_parts: int = 0, *, posted: Posted | None = None, may_page: bool = False
+        self, size_bytes: int = 0, more_parts: int = 0, *, posted: GatheredPost | None = None, may_page: bool = False
     ) -> None:
         """Whether so many more bytes fit, and one more part beside `more_parts` others. Raises Refused.
 
@@ -161,7 +161,7 @@ class Transaction:
         self.parts_count += self._gathering.close()
         return self.parts_count + self._gathering.parts_beyond()
 
-    def prepare(self) -> dict[Wanted, Address]:
+    def prepare(self) -> dict[PostTarget, Address]:
         """The addresses of all that was posted, as they are now; what is to be dropped there is gone then.
 
         Whoever commits may send there by then: a permission that was taken away since is gone for these as well. Raises
@@ -181,18 +181,18 @@ class Transaction:
             self._admit(addresses, tallies)
         return addresses
 
-    def _check_groups(self, grouping: Grouping, addresses: dict[Wanted, Address]) -> None:
+    def _check_groups(self, grouping: Grouping, addresses: dict[PostTarget, Address]) -> None:
         """What was posted was asked for then. Raises Refused where a group has lost its owner since."""
         for wanted, run in self._gathering.posted:
             if grouping.covers(addresses[wanted]) and grouping.wanted(addresses[wanted], run):
                 raise Refused("amqp:precondition-failed", "a group of its messages has lost its node since; try again")
 
-    def _admit(self, addresses: dict[Wanted, Address], tallies: dict[Meter, Tally]) -> None:
+    def _admit(self, addresses: dict[PostTarget, Address], tallies: dict[Meter, Tally]) -> None:
         """Ask addresses with bounds whether they take what was posted. Raises Refused."""
         for queue, segment, outcome, _ in self._retired:
             if queue.meter in tallies and is_final(outcome):
                 tallies[queue.meter].free(segment)
-        kept: list[Posted] = []
+        kept: list[GatheredPost] = []
         cut: list[tuple[Meter, Run, Run | None]] = []
         for wanted, run in self._gathering.posted:
             meter = addresses[wanted].meter
@@ -217,7 +217,7 @@ class Transaction:
         """Whether all of it was seen before, which the commit drops, so that it needs no room."""
         return all(self._store.duplicates.knows(address.name, part) for part in parts_of(run))
 
-    def commit(self, addresses: dict[Wanted, Address], origin: Origin = UNKNOWN) -> bool:
+    def commit(self, addresses: dict[PostTarget, Address], origin: Origin = UNKNOWN) -> bool:
         """Settle and publish everything, in the order in which it came. True: the answer waits for this append."""
         self._move(TxEvent.COMMIT)
         store, must_wait = self._store, False
@@ -280,7 +280,7 @@ class Transaction:
         self.size_bytes = self.parts_count = self.posted_count = 0
 
 
-def _follows(before: Retired, after: Retired) -> bool:
+def _follows(before: RetiredSegment, after: RetiredSegment) -> bool:
     """Whether two retired ranges are one: clients settle message by message what came as one range."""
     (queue, one, outcome, consumer), (other_queue, other, other_outcome, other_consumer) = before, after
     return (

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from mqbroker.amqp import sasl
-from mqbroker.amqp.certificate import Identity, identity_in
+from mqbroker.amqp.certificate import CertificateIdentity, identity_in
 from mqbroker.amqp.connection import Connection
 from mqbroker.amqp.events import Attaching, Dead, LoggedIn, LoginDecided, Opened, SaslDerive
 from mqbroker.amqp.limits import ConnectionLimits
-from mqbroker.amqp.states import Conn
+from mqbroker.amqp.states import ConnectionState
 from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level
 from mqbroker.base.time import NS_PER_MS
@@ -22,8 +22,8 @@ from mqbroker.node.amqp.logins import login_key
 from mqbroker.node.amqp.peer import HANDLERS, Patience, Peer
 from mqbroker.node.amqp.turns import CALM_WORK
 from mqbroker.node.values.handshake import Hello
-from mqbroker.node.values.inputs import Accepted
-from mqbroker.node.values.login_delays import Key
+from mqbroker.node.values.inputs import ConnectionAccepted
+from mqbroker.node.values.login_delays import LoginOrigin
 
 if TYPE_CHECKING:
     from mqbroker.node.broker.broker import Broker
@@ -36,11 +36,13 @@ class AcceptedPeer(Peer):
 
     __slots__ = ("_held", "accepted", "hello", "listener")
 
-    def __init__(self, broker: Broker, accepted: Accepted, listener: ListenerOptions) -> None:
+    def __init__(self, broker: Broker, accepted: ConnectionAccepted, listener: ListenerOptions) -> None:
         self.accepted = accepted
         self.listener = listener
         self.hello: Hello | None = None  # of a node of our cluster
-        self._held: tuple[Key, bool, int] | None = None  # a login whose outcome waits: of whom, which, until when
+        self._held: tuple[LoginOrigin, bool, int] | None = (
+            None  # a login whose outcome waits: of whom, which, until when
+        )
         patience = Patience(listener.login_timeout_ms, listener.idle_timeout_ms)
         super().__init__(broker, accepted.conn, accepted.peer, patience)
         self.in_turns = self.is_new = True  # until it is open
@@ -53,7 +55,7 @@ class AcceptedPeer(Peer):
                 limits.sessions_per_connection_max, limits.links_per_session_max,
                 limits.max_message_size_bytes + listener.max_frame_size_bytes + kept_bytes_max(limits),
             ),
-            server=sasl.Server(
+            server=sasl.SaslServer(
                 self._mechanisms(), broker.accounts.of(listener.kind), self.accepted.entropy,
                 broker.accounts.passwords,
                 self._external(),
@@ -72,7 +74,7 @@ class AcceptedPeer(Peer):
         }
         return tuple(name for name in self.listener.sasl_mechanisms if may_offer.get(name, True))
 
-    def _external(self) -> Identity | None:
+    def _external(self) -> CertificateIdentity | None:
         certificate = self.accepted.certificate
         return None if certificate is None else identity_in(certificate, self.listener.tls_user_from)
 
@@ -155,7 +157,7 @@ class AcceptedPeer(Peer):
             self.broker.login_delays.told(key, is_good and is_told)
 
     def _opened(self, event: Opened) -> None:
-        if self.connection.state is not Conn.OPEN_RCVD:
+        if self.connection.state is not ConnectionState.OPEN_RCVD:
             return
         self._deadline_ns = 0
         opening.answer(self)

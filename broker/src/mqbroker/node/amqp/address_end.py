@@ -19,7 +19,7 @@ from mqbroker.core.store.store import Store
 from mqbroker.node.amqp.full import admitted
 from mqbroker.node.amqp.malformed import take_before
 from mqbroker.node.amqp.refusals import refuse_run
-from mqbroker.node.values.prefixes import Place
+from mqbroker.node.values.prefixes import TerminusPlace
 
 if TYPE_CHECKING:
     from mqbroker.amqp.events import Detached, Posted
@@ -137,11 +137,11 @@ class AddressEnd:
         """Also where messages are for one queue of it."""
         return self.address.name
 
-    def place_of(self, run: Run) -> Place:
+    def place_of(self, run: Run) -> TerminusPlace:
         """Where a message of a transaction goes."""
-        return Place(self.address.target)
+        return TerminusPlace(self.address.target)
 
-    def check_post(self, place: Place, run: Run) -> None:
+    def check_post(self, place: TerminusPlace, run: Run) -> None:
         """Whether whoever acts may send there. Raises Refused."""
         self._store.may_send(place.name)
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from mqbroker.amqp.events import Detached, Incoming, Posted, Retired, Settled, Unposted
 from mqbroker.amqp.links import FEW_MAX, LinkBase, ReceiverLink
 from mqbroker.amqp.session import Session
-from mqbroker.amqp.states import Sess
+from mqbroker.amqp.states import SessionState
 from mqbroker.amqp.unsettled import Taken
 from mqbroker.amqp.work import OTHER
 from mqbroker.base.errors import PeerFault, Refused
@@ -27,7 +27,7 @@ from mqbroker.core.address.address import FULLY_QUALIFIED
 from mqbroker.core.queue.queue import Queue, Segment
 from mqbroker.core.store.transaction import Transaction
 from mqbroker.node.amqp.consumer import outcome_of
-from mqbroker.node.amqp.ends import Made, ReceivingEnd
+from mqbroker.node.amqp.ends import MadeEnd, ReceivingEnd
 from mqbroker.node.amqp.malformed import CONDITION, end_link
 from mqbroker.node.values.ending import Ending
 from mqbroker.node.values.ongoing import Enlistment, Ongoing, Settlement, segment_of
@@ -241,7 +241,7 @@ class Transactions:
         if link.session.connection.is_dead:
             return
         for session, first, last, outcome in settlements:
-            if session.state is Sess.MAPPED:
+            if session.state is SessionState.MAPPED:
                 state = TransactionalState(txn_id=txn_id, outcome=outcome)
                 session.dispose(first, last, state, as_receiver=False)
         self._accept(link, delivery_id)
@@ -453,14 +453,14 @@ class Transactions:
         return dict.fromkeys([*self._ongoing.values(), *(each.ongoing for each in self._endings)])
 
 
-def end_for(peer: AcceptedPeer, link: ReceiverLink, attach: Attach) -> Made | None:
+def end_for(peer: AcceptedPeer, link: ReceiverLink, attach: Attach) -> MadeEnd | None:
     """A peer asks for a link to the coordinator."""
     if not isinstance(attach.target, Coordinator):
         return None
     LOOK.has_touched = True
     link.run_max = FEW_MAX
     peer.connection.is_transactional = True
-    return Made(CoordinatorEnd(attach), Coordinator(capabilities=CAPABILITIES))
+    return MadeEnd(CoordinatorEnd(attach), Coordinator(capabilities=CAPABILITIES))
 
 
 def _request_in(payload: bytes) -> Declare | Discharge:

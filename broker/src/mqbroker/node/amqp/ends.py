@@ -12,7 +12,7 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from mqbroker.node.amqp.refusals import refuse_run
-from mqbroker.node.values.prefixes import Place
+from mqbroker.node.values.prefixes import TerminusPlace
 from mqbroker.wire.performatives import Coordinator, Target
 
 if TYPE_CHECKING:
@@ -83,11 +83,11 @@ class ReceivingEnd(Protocol):
         """Whether messages may be part of a transaction."""
         return False
 
-    def place_of(self, run: Run) -> Place:
+    def place_of(self, run: Run) -> TerminusPlace:
         """Where the one message of a transaction goes; asked of those that take posts."""
-        return Place("")
+        return TerminusPlace("")
 
-    def check_post(self, place: Place, run: Run) -> None:
+    def check_post(self, place: TerminusPlace, run: Run) -> None:
         """Whether whoever acts may send it there. Raises Refused."""
         return
 
@@ -151,7 +151,7 @@ class SendingEnd(Protocol):
         return
 
 
-class Made(NamedTuple):
+class MadeEnd(NamedTuple):
     """An end for a link that is being attached, and how its target is answered."""
 
     end: ReceivingEnd

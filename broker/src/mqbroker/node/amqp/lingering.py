@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
-from mqbroker.amqp.states import Link
+from mqbroker.amqp.states import LinkState
 from mqbroker.base.look import LOOK
 from mqbroker.base.time import NS_PER_S
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     Scope: TypeAlias = Session | Connection
 
-Key = tuple[str | None, str, str]
+TerminusKey = tuple[str | None, str, str]
 SESSION_END, CONNECTION_CLOSE = "session-end", "connection-close"
 
 
@@ -34,7 +34,7 @@ class Kept:
 
     __slots__ = ("_owner", "due_ns", "key", "queue", "scheduled_ns", "timeout_s")
 
-    def __init__(self, owner: Lingering, key: Key, queue: Queue, timeout_s: int) -> None:
+    def __init__(self, owner: Lingering, key: TerminusKey, queue: Queue, timeout_s: int) -> None:
         self._owner = owner
         self.key = key
         self.queue = queue
@@ -54,8 +54,8 @@ class Lingering:
 
     def __init__(self, end: Callable[[Queue], None]) -> None:
         self._end = end
-        self._kept: dict[Key, Kept] = {}
-        self._within: dict[Scope, dict[Key, Kept]] = {}
+        self._kept: dict[TerminusKey, Kept] = {}
+        self._within: dict[Scope, dict[TerminusKey, Kept]] = {}
 
     def keep(self, peer: Peer, consumer: LinkConsumer, *, is_stolen: bool) -> bool:
         """A subscriber's link is gone. Whether its queue stays: not where either end closed it for good.
@@ -68,7 +68,7 @@ class Lingering:
         scope: Scope | None = link.session if source.expiry_policy == SESSION_END else None
         if source.expiry_policy == CONNECTION_CLOSE:
             scope = peer.connection
-        is_over = link.is_closed or link.state is Link.DETACH_SENT or not (scope or source.timeout)
+        is_over = link.is_closed or link.state is LinkState.DETACH_SENT or not (scope or source.timeout)
         if is_over and not is_stolen:
             return False
         key = _key(peer, link.name)
@@ -123,13 +123,13 @@ class Lingering:
         kept.due_ns = peer.broker.at.monotonic_ns + kept.timeout_s * NS_PER_S
         peer.broker.timers.add(kept)
 
-    def _drop(self, key: Key) -> None:
+    def _drop(self, key: TerminusKey) -> None:
         LOOK.has_touched = True
         kept = self._kept.pop(key, None)
         if kept is not None:
             self._end(kept.queue)
 
 
-def _key(peer: Peer, link_name: str) -> Key:
+def _key(peer: Peer, link_name: str) -> TerminusKey:
     """Nobody takes somebody else's by calling himself so."""
     return peer.user, peer.container_id, link_name

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from mqbroker.amqp.events import SaslDerive
 from mqbroker.base.look import LOOK
 from mqbroker.node.values.effects import Derive
-from mqbroker.node.values.login_delays import Key, network_of
+from mqbroker.node.values.login_delays import LoginOrigin, network_of
 
 if TYPE_CHECKING:
     from mqbroker.node.amqp.accepted_peer import AcceptedPeer
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mqbroker.node.broker.broker import Broker
 
 
-def login_key(peer: AcceptedPeer, user: str) -> Key:
+def login_key(peer: AcceptedPeer, user: str) -> LoginOrigin:
     """By what failures are counted."""
     return network_of(peer.far), user
 

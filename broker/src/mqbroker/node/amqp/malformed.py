@@ -14,7 +14,7 @@ from mqbroker.amqp.links import ReceiverLink
 from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level
 from mqbroker.wire.parts import part_of
-from mqbroker.wire.wellformed import Malformed
+from mqbroker.wire.wellformed import MalformedMessage
 
 if TYPE_CHECKING:
     from mqbroker.node.amqp.peer import Peer
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 CONDITION: Final = "amqp:decode-error"
 
 
-def take_before(peer: Peer, event: Incoming, malformed: Malformed) -> None:
+def take_before(peer: Peer, event: Incoming, malformed: MalformedMessage) -> None:
     """Take in what comes before such a message, and end the link there."""
     if malformed.place:
         before = part_of(event.run, 0, malformed.place)

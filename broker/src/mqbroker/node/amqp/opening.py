@@ -9,7 +9,7 @@ from mqbroker.amqp.redirect import (
     CONNECTION_REDIRECT,
     FAILOVER_SERVER_LIST,
     TOPOLOGY,
-    Place,
+    RedirectPlace,
     place_of,
     redirect_info,
 )
@@ -59,7 +59,7 @@ def answer(peer: AcceptedPeer, *, is_late: bool = False) -> None:
         why = f"listener {listener.name!r} sends its clients to {listener.redirect_to}"
         connection.close(CONNECTION_REDIRECT, why, redirect_info(place_of(listener.redirect_to)))
     elif verdict.place is not None:
-        place = Place(verdict.place.host, verdict.place.port)
+        place = RedirectPlace(verdict.place.host, verdict.place.port)
         why = f"router {listener.router!r} sends this connection to {place.host}:{place.port}"
         connection.close(CONNECTION_REDIRECT, why, redirect_info(place))
     elif verdict.why:

@@ -14,18 +14,17 @@ from mqbroker.amqp.connection import Connection
 from mqbroker.amqp.events import (
     Aborted,
     Began,
+    ConnectionEvent,
     CreditGiven,
     CreditUsed,
     Dead,
     Detached,
-    Done,
     Empty,
     Ended,
-    Event,
     Incoming,
     LinksLeft,
+    MessagePiece,
     Numbered,
-    Piece,
     Posted,
     Retired,
     Returned,
@@ -33,6 +32,7 @@ from mqbroker.amqp.events import (
     Settled,
     Unposted,
     Whole,
+    WorkDone,
 )  # fmt: skip
 from mqbroker.amqp.links import LinkBase, ReceiverLink, SenderLink
 from mqbroker.base.errors import Refused
@@ -45,7 +45,7 @@ from mqbroker.node.amqp.consumer import OUT_BYTES_MAX, OUT_BYTES_MIN
 from mqbroker.node.amqp.coordinator import Transactions
 from mqbroker.node.amqp.settlements import take_back, take_outcomes
 from mqbroker.node.amqp.uploads import Uploads
-from mqbroker.node.values.effects import Close, PauseReading
+from mqbroker.node.values.effects import CloseConnection, PauseReading
 from mqbroker.wire.performatives import Error, Rejected
 from mqbroker.wire.types import Symbol
 
@@ -281,7 +281,7 @@ class Peer(ABC):
             self.connection.events = []
             self.act(events)
 
-    def act(self, events: Sequence[Event]) -> None:
+    def act(self, events: Sequence[ConnectionEvent]) -> None:
         """Act on what the connection told."""
         if self.broker.gate is not None:
             self.broker.gate.act(self, events)
@@ -392,7 +392,7 @@ class Peer(ABC):
         self.broker.termini.ended(self, self.connection)
         self.touch()
         if self.conn in self.broker.peers:
-            self.broker.closing[self.conn] = Close(self.conn, LINGER_MS)
+            self.broker.closing[self.conn] = CloseConnection(self.conn, LINGER_MS)
 
 
 def _nothing(peer: Peer, event: Began | SenderSettled) -> None:
@@ -401,7 +401,7 @@ def _nothing(peer: Peer, event: Began | SenderSettled) -> None:
 
 HANDLERS: dict[type, Callable[[Any, Any], None]] = {
     Incoming: Peer.incoming,
-    Piece: lambda peer, event: peer.uploads.piece(event),
+    MessagePiece: lambda peer, event: peer.uploads.piece(event),
     Whole: lambda peer, event: peer.uploads.whole(event),
     Aborted: Peer._aborted,
     Empty: Peer._empty,
@@ -416,7 +416,7 @@ HANDLERS: dict[type, Callable[[Any, Any], None]] = {
     Began: _nothing,
     Returned: take_back,
     Detached: Peer._detached,
-    Done: lambda _peer, event: event.then(),
+    WorkDone: lambda _peer, event: event.then(),
     LinksLeft: lambda peer, _event: peer.broker.turns.parts(peer),
     Ended: lambda peer, event: peer.broker.termini.ended(peer, event.session),
     Dead: Peer._dead,

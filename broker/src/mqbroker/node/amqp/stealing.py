@@ -24,14 +24,14 @@ STOLEN = "amqp:link:stolen"
 ALL, DURABLE = "all", "durable"
 NAME_SIZE_MAX = 200  # characters of a link's name in a notice
 
-Key = tuple[str | None, str, str, bool]
+LinkKey = tuple[str | None, str, str, bool]
 
 
 class Stealing:
     """Which links of which connections have their names for themselves."""
 
     def __init__(self) -> None:
-        self._owners: dict[Key, tuple[Peer, LinkBase]] = {}
+        self._owners: dict[LinkKey, tuple[Peer, LinkBase]] = {}
         self._stolen: LinkBase | None = None  # the one that is told now
 
     def attach(self, peer: AcceptedPeer, link: LinkBase, attach: Attach) -> None:
@@ -62,7 +62,7 @@ class Stealing:
             del self._owners[key]
 
 
-def _key(peer: Peer, link: LinkBase) -> Key:
+def _key(peer: Peer, link: LinkBase) -> LinkKey:
     return peer.user, peer.container_id, link.name, link.role
 
 

@@ -22,7 +22,7 @@ from mqbroker.amqp.unread import ends_in_order
 from mqbroker.base.look import LOOK
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.node.values.effects import PauseReading
-from mqbroker.node.values.inputs import Accepted
+from mqbroker.node.values.inputs import ConnectionAccepted
 
 if TYPE_CHECKING:
     from mqbroker.amqp.links import LinkBase
@@ -55,7 +55,7 @@ UNHEARD_BYTES_MAX: Final = 1 << 20
 class Coming:
     """Who has no peer so far: what it said, and whether its socket is not read any more."""
 
-    accepted: Accepted
+    accepted: ConnectionAccepted
     said: list[bytes] = field(default_factory=list)
     size_bytes: int = 0
     is_full: bool = False
@@ -91,7 +91,7 @@ class Turns:
 
     # -- what comes ----------------------------------------------------------------------------------------------------
 
-    def accepted(self, accepted: Accepted) -> None:
+    def accepted(self, accepted: ConnectionAccepted) -> None:
         """It is there."""
         self._coming[accepted.conn] = Coming(accepted)
         self._line[accepted.conn] = None

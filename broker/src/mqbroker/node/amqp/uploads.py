@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from mqbroker.amqp.events import Incoming, Piece, Whole
+from mqbroker.amqp.events import Incoming, MessagePiece, Whole
 from mqbroker.amqp.links import ReceiverLink
 from mqbroker.base.errors import PeerFault
 from mqbroker.base.look import LOOK
@@ -74,7 +74,7 @@ class Uploads:
         is_much = self._writing_bytes > UPLOAD_BYTES_MAX
         return is_much or self.is_finishing or (self._writing_bytes > 0 and self._broker.large.is_behind)
 
-    def piece(self, event: Piece) -> None:
+    def piece(self, event: MessagePiece) -> None:
         """One more piece."""
         upload = self._by_link.get(event.link)
         LOOK.has_touched = True
@@ -97,7 +97,7 @@ class Uploads:
         self.drop(link)
 
     @staticmethod
-    def _is_well_formed(upload: Upload, event: Piece | Whole) -> bool:
+    def _is_well_formed(upload: Upload, event: MessagePiece | Whole) -> bool:
         """As far as it has come."""
         if upload.check is None:
             return True

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 from mqbroker.base.look import LOOK
 from mqbroker.node.amqp.accepted_peer import AcceptedPeer
 from mqbroker.node.amqp.rated_peer import RatedPeer
-from mqbroker.node.values.effects import Close
+from mqbroker.node.values.effects import CloseConnection
 
 if TYPE_CHECKING:
     from mqbroker.node.broker.broker import Broker
-    from mqbroker.node.values.inputs import Accepted
+    from mqbroker.node.values.inputs import ConnectionAccepted
 
 
-def admit(broker: Broker, accepted: Accepted) -> None:
+def admit(broker: Broker, accepted: ConnectionAccepted) -> None:
     """A connection came to a listener: it is a peer from now on, or is closed again."""
     listener = broker.listeners.get(accepted.listener)
     peer = None
@@ -23,7 +23,7 @@ def admit(broker: Broker, accepted: Accepted) -> None:
         peer = kind(broker, accepted, listener)
     LOOK.has_touched = True
     if peer is None:
-        broker.effects.append(Close(accepted.conn, 0))
+        broker.effects.append(CloseConnection(accepted.conn, 0))
     else:
         broker.counters.connections += 1
         broker.peers[accepted.conn] = peer

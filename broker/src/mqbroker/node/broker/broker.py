@@ -50,12 +50,12 @@ from mqbroker.node.cluster.discovery import Discovery
 from mqbroker.node.cluster.group_gate import GroupGate
 from mqbroker.node.cluster.grouping import GroupingHandler
 from mqbroker.node.cluster.rivals import Rivals
-from mqbroker.node.cluster.routing import Routing
+from mqbroker.node.cluster.routing import ConnectionRouting
 from mqbroker.node.values import inputs as given
 from mqbroker.node.values.accounts import Accounts
 from mqbroker.node.values.activity import Activity
 from mqbroker.node.values.counters import Counters
-from mqbroker.node.values.effects import AdminReply, Batch, Close, DeleteSegment, Effect, ReadPage, Send
+from mqbroker.node.values.effects import AdminReply, Batch, CloseConnection, DeleteSegment, Effect, ReadPage, Send
 from mqbroker.node.values.happenings import Happenings
 from mqbroker.node.values.jobs import Jobs
 from mqbroker.node.values.login_delays import LoginDelays
@@ -132,9 +132,9 @@ class Broker:
         self.touched: dict[int, Peer] = {}
         self.starved: dict[ReceiverLink, Peer] = {}
         self.draining: dict[SenderLink, Peer] = {}
-        self.closing: dict[int, Close] = {}
+        self.closing: dict[int, CloseConnection] = {}
         self.turns, self._several_until_ns = Turns(self), 0  # so long several queues count as having messages
-        self.endings: tuple[given.Ending, ...] = ()  # of certificates
+        self.endings: tuple[given.CertificateExpiry, ...] = ()  # of certificates
         self.containers = Containers()
         self.temporary: dict[str, int] = {}  # temporary queues and addresses: the connections that made them
         self.store.idle.spares = self.termini.ends_itself
@@ -147,7 +147,7 @@ class Broker:
         self.large = LargeMessages(self, setup.large_files)
         self.rivals, self.canaries = Rivals(self), Canaries(self)
         self.discovery = Discovery(self, setup.cluster_key, setup.boot_id)
-        self.routing = Routing(self, recovered)
+        self.routing = ConnectionRouting(self, recovered)
         self.grouping: GroupingHandler | None = None
         self.gate: GroupGate | None = None  # where senders wait for it
         if options.grouping_handler.type:
@@ -161,18 +161,18 @@ class Broker:
     def _handlers_of_inputs(self) -> dict[type, Callable[[Any], None]]:
         return {
             given.Synced: self._synced,
-            given.Accepted: self.turns.accepted,
+            given.ConnectionAccepted: self.turns.accepted,
             given.Connected: self.cluster.connected,
             given.Closed: self._closed,
             given.WriteBlocked: self._write_blocked,
             given.Done: self._done,
             given.Failed: self._failed,
-            given.Disk: self._disk,
+            given.UnsyncedBytes: self._disk,
             given.Datagram: self.containment.heard,
             given.Slipped: self.containment.slipped,
             given.Resolved: self.discovery.resolved,
             given.Looked: self.discovery.looked,
-            given.Space: self._space,
+            given.JournalSpace: self._space,
             given.CertificatesInUse: self._certificates_in_use,
             given.AdminRequest: self._admin,
             given.AdminClosed: self._admin_closed,
@@ -188,7 +188,7 @@ class Broker:
         take_time(self.store, at)
         handlers = self._handlers
         for each in inputs:
-            if isinstance(each, given.Received):
+            if isinstance(each, given.BytesReceived):
                 self._received(each)  # nearly all are: without a look into the table
             else:
                 handlers[type(each)](each)
@@ -303,7 +303,7 @@ class Broker:
 
     # -- inputs --------------------------------------------------------------------------------------------------------
 
-    def _received(self, given_: given.Received) -> None:
+    def _received(self, given_: given.BytesReceived) -> None:
         peer = self.peers.get(given_.conn)
         turns = self.turns
         if peer is None or peer.in_turns or (turns.left <= 0 and not turns.admits(peer)):
@@ -378,7 +378,7 @@ class Broker:
         if not self.logins.failed(given_.id):
             self.notice(Level.WARNING, "effect-failed", id=given_.id, why=given_.why)
 
-    def _disk(self, given_: given.Disk) -> None:
+    def _disk(self, given_: given.UnsyncedBytes) -> None:
         was_full, limit = self.is_disk_full, self.options.journal.disk_pending_bytes_max
         self.is_disk_full = given_.pending_bytes > limit
         if self.is_disk_full != was_full:
@@ -386,7 +386,7 @@ class Broker:
                 peer.pause_if_needed()
         self._relieve()
 
-    def _space(self, given_: given.Space) -> None:
+    def _space(self, given_: given.JournalSpace) -> None:
         self.store.memory.is_shut = given_.is_low
         event = "disk-nearly-full" if given_.is_low else "disk-has-room"
         self.notice(Level.ERROR if given_.is_low else Level.INFO, event, free_bytes=given_.free_bytes)

@@ -20,8 +20,8 @@ from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.node.broker.admission import admit
-from mqbroker.node.values.effects import Close
-from mqbroker.node.values.inputs import Accepted, Datagram, Slipped
+from mqbroker.node.values.effects import CloseConnection
+from mqbroker.node.values.inputs import ConnectionAccepted, Datagram, Slipped
 
 if TYPE_CHECKING:
     from mqbroker.node.amqp.peer import Peer
@@ -51,12 +51,12 @@ class Containment:
             self._tell(error, conn=peer.conn, peer=peer.far, user=peer.user or "")
             self._end(peer)
 
-    def admit(self, accepted: Accepted) -> None:
+    def admit(self, accepted: ConnectionAccepted) -> None:
         """A connection came to a listener. Whoever is given no peer is closed at once."""
         error = self._bug_in(partial(admit, self._broker), accepted)
         if error is not None:
             self._tell(error, conn=accepted.conn, peer=accepted.peer)
-            self._broker.effects.append(Close(accepted.conn, 0))
+            self._broker.effects.append(CloseConnection(accepted.conn, 0))
 
     def heard(self, datagram: Datagram) -> None:
         """A datagram came to a discovery group. It belongs to no connection, so nothing else ends with it."""

@@ -10,15 +10,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from mqbroker.node.amqp import coordinator
-from mqbroker.node.cluster.cluster import arrival_links, notice_links, relay, topology_links
+from mqbroker.node.cluster import arrival_links, notice_links, relay, topology_links
 
 if TYPE_CHECKING:
     from mqbroker.amqp.links import ReceiverLink, SenderLink
     from mqbroker.node.amqp.accepted_peer import AcceptedPeer
-    from mqbroker.node.amqp.ends import Made
+    from mqbroker.node.amqp.ends import MadeEnd
     from mqbroker.wire.performatives import Attach
 
-    ReceivingKind: TypeAlias = Callable[[AcceptedPeer, ReceiverLink, Attach], Made | None]
+    ReceivingKind: TypeAlias = Callable[[AcceptedPeer, ReceiverLink, Attach], MadeEnd | None]
     SendingKind: TypeAlias = Callable[[AcceptedPeer, SenderLink, Attach], bool]
 
 RECEIVING: Final[tuple[ReceivingKind, ...]] = (

@@ -19,7 +19,7 @@ from mqbroker.amqp import work
 from mqbroker.base.errors import Refused
 from mqbroker.config import compare
 from mqbroker.config.slices import BrokerOptions
-from mqbroker.config.users import Verifier
+from mqbroker.config.users import UserVerifier
 from mqbroker.node.amqp.revoking import revoke
 from mqbroker.node.broker.deployment import deploy
 from mqbroker.node.values.effects import LoadConfiguration
@@ -34,11 +34,11 @@ WAITING_MAX: Final = 16  # reloads that administrators asked for and that are no
 STOPS: Final = ("amqp:connection:forced", "config-reload: the broker stops")
 
 
-class Files(NamedTuple):
+class ReadFiles(NamedTuple):
     """What was read. None: that file cannot be used. `request_id`: who is to be answered, 0: nobody."""
 
     options: BrokerOptions | None
-    users: Mapping[str, Verifier] | None
+    users: Mapping[str, UserVerifier] | None
     request_id: int = 0
 
 
@@ -51,7 +51,7 @@ class Reloads:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._requests: dict[int, int] = {}
-        self._waiting: deque[Files] = deque()
+        self._waiting: deque[ReadFiles] = deque()
         self._pieces: Iterator[int] = iter(())  # what is left of the one that is being taken
 
     def ask(self, request_id: int) -> None:
@@ -68,25 +68,25 @@ class Reloads:
         request_id = self._requests.pop(effect_id, None)
         if request_id is None:
             return False
-        self._add(Files(found.options, found.users, request_id))
+        self._add(ReadFiles(found.options, found.users, request_id))
         return True
 
     def users_changed(self, given: UsersChanged) -> None:
         """Take users that were read by a signal, whose options cannot be used."""
-        self._add(Files(None, given.users))
+        self._add(ReadFiles(None, given.users))
 
     def options_changed(self, given: OptionsChanged) -> None:
         """Take what was read by a signal."""
-        self._add(Files(given.options, given.users))
+        self._add(ReadFiles(given.options, given.users))
 
-    def _add(self, files: Files) -> None:
+    def _add(self, files: ReadFiles) -> None:
         if self._broker.is_stopping:
             # What they bring would be journalled behind the journal's end; the next start reads them anyway.
             self._call_off(files)
             return
         if not files.request_id and len(self._waiting) > 1 and not self._waiting[-1].request_id:
             before = self._waiting.pop()  # the newest that nobody asked for holds, but for what cannot be used of it
-            files = Files(files.options or before.options, before.users if files.users is None else files.users)
+            files = ReadFiles(files.options or before.options, before.users if files.users is None else files.users)
         self._waiting.append(files)
         if len(self._waiting) == 1:
             self._pieces = self._taken(files)
@@ -113,11 +113,11 @@ class Reloads:
                 if self._waiting:
                     self._pieces = self._taken(self._waiting[0])
 
-    def _call_off(self, files: Files) -> None:
+    def _call_off(self, files: ReadFiles) -> None:
         if files.request_id:
             self._broker.reply_error(files.request_id, *STOPS)
 
-    def _taken(self, files: Files) -> Iterator[int]:
+    def _taken(self, files: ReadFiles) -> Iterator[int]:
         """Take it; each piece yields what it cost, in units of amqp/work.py."""
         broker, options, before = self._broker, files.options, self._broker.offered
         users = _users_compared(broker.accounts.users, files.users or {})
@@ -169,7 +169,7 @@ class Reloads:
         return True
 
 
-def _users_compared(before: Mapping[str, Verifier], after: Mapping[str, Verifier]) -> dict[str, list[str]]:
+def _users_compared(before: Mapping[str, UserVerifier], after: Mapping[str, UserVerifier]) -> dict[str, list[str]]:
     return {
         "added": sorted(after.keys() - before.keys()),
         "changed": sorted(name for name in after.keys() & before.keys() if after[name] != before[name]),

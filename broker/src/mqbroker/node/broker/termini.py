@@ -22,7 +22,7 @@ from mqbroker.core.selector.source_filters import NO_LOCAL_CODE, NO_LOCAL_NAME, 
 from mqbroker.node.amqp.address_end import AddressEnd
 from mqbroker.node.amqp.clients import join
 from mqbroker.node.amqp.consumer import LinkConsumer
-from mqbroker.node.amqp.ends import Made, answer_to
+from mqbroker.node.amqp.ends import MadeEnd, answer_to
 from mqbroker.node.amqp.lingering import Lingering
 from mqbroker.node.amqp.slow_consumers import SlowConsumers
 from mqbroker.node.amqp.stealing import Stealing
@@ -105,20 +105,20 @@ class Termini:
         end.attached(peer)
         peer.grant(link)
 
-    def _at_address(self, peer: AcceptedPeer, link: ReceiverLink, attach: Attach) -> Made:
+    def _at_address(self, peer: AcceptedPeer, link: ReceiverLink, attach: Attach) -> MadeEnd:
         target, store = attach.target, self._broker.store
         assert isinstance(target, Target)  # a coordinator is a kind of its own
         if target.dynamic:
             name = self._temporary(peer, link, target, SEND)
             answer = Target(address=name, dynamic=True, dynamic_node_properties=NODE_PROPERTIES,
                             capabilities=target.capabilities)  # fmt: skip
-            return Made(AddressEnd(peer, store.addresses[name]), answer)
+            return MadeEnd(AddressEnd(peer, store.addresses[name]), answer)
         answer, target = answer_to(target), Prefixes.of(peer.listener).meant(target)
         address, _ = _parts(target.address)
         store.permit(SEND, address)
         self._check_stays(address)
         check_is_here(self._broker, address, str(answer.address))
-        return Made(AddressEnd(peer, store.target_for(str(target.address), _routing(target))), answer)
+        return MadeEnd(AddressEnd(peer, store.target_for(str(target.address), _routing(target))), answer)
 
     # -- consumers -----------------------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from mqbroker.base.look import LOOK
 from mqbroker.core.cluster.arrivals import Arrival
 from mqbroker.core.queue.meter import Meter
 from mqbroker.core.store.store import Store
-from mqbroker.node.amqp.ends import Made, ReceivingEnd, answer_to
+from mqbroker.node.amqp.ends import MadeEnd, ReceivingEnd, answer_to
 from mqbroker.node.cluster.canary import ADDRESS as CANARY
 from mqbroker.node.cluster.forwards import CLOSES_FOR_GOOD, NOT_FOUND, NUMBERED, ROUTE, SOURCE, STORE_AND_FORWARD
 from mqbroker.wire.parts import part_of
@@ -128,7 +128,7 @@ class CanaryEnd(ReceivingEnd):
         peer.replenish(link)
 
 
-def end_for(peer: AcceptedPeer, link: ReceiverLink, attach: Attach) -> Made | None:
+def end_for(peer: AcceptedPeer, link: ReceiverLink, attach: Attach) -> MadeEnd | None:
     """Another node wants to forward messages of an address. Raises Refused."""
     target = attach.target
     if not isinstance(target, Target) or STORE_AND_FORWARD not in (target.capabilities or ()):
@@ -138,7 +138,7 @@ def end_for(peer: AcceptedPeer, link: ReceiverLink, attach: Attach) -> Made | No
         raise Refused("amqp:unauthorized-access", why)
     LOOK.has_touched = True
     if target.address == CANARY:
-        return Made(CanaryEnd(peer.broker.store), answer_to(target))
+        return MadeEnd(CanaryEnd(peer.broker.store), answer_to(target))
     said = attach.properties or {}
     source, names = said.get(SOURCE), _names(said.get(ROUTE))
     link.is_numbered = said.get(NUMBERED) is not False
@@ -149,7 +149,7 @@ def end_for(peer: AcceptedPeer, link: ReceiverLink, attach: Attach) -> Made | No
     if found is None:
         raise Refused(NOT_FOUND, f"none of the queues is here: {', '.join(names[:5])}")
     end = ArrivalEnd(peer.broker.store, found, closes_for_good=said.get(CLOSES_FOR_GOOD) is True)
-    return Made(end, answer_to(target))
+    return MadeEnd(end, answer_to(target))
 
 
 def _names(value: Any) -> tuple[str, ...]:

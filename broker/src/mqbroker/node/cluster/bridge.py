@@ -14,9 +14,9 @@ from mqbroker.base.notice import Level
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.cluster.discovery.announcement import Connector
 from mqbroker.node.cluster.bridge_peer import BridgePeer
-from mqbroker.node.values.bridge_states import State, Turn, next_state
-from mqbroker.node.values.effects import Close, Connect
-from mqbroker.node.values.handshake import Hello, Verdict, verdict
+from mqbroker.node.values.bridge_states import BridgeState, Turn, next_state
+from mqbroker.node.values.effects import CloseConnection, Connect
+from mqbroker.node.values.handshake import HandshakeVerdict, Hello, verdict
 from mqbroker.node.values.inputs import Connected
 
 if TYPE_CHECKING:
@@ -26,12 +26,14 @@ UNBOUNDED: Final = -1
 # After `topology-scanner-attempts` a listed node that has stopped is dialled on slowly: nobody else may tell of it.
 SLOW_SCAN_MS: Final = 30_000
 REASONS_MAX: Final = 10  # of attempts in vain that are told of before a link stands
-ATTEMPTING: Final = (State.DIALLING, State.OPENING)
+ATTEMPTING: Final = (BridgeState.DIALLING, BridgeState.OPENING)
 REFUSALS: Final = {
-    Verdict.NO_NODE: "it answers, but is no node of a cluster; its connector must lead to a listener of kind cluster",
-    Verdict.OURSELVES: "it is this node itself",
-    Verdict.CONFLICT: "it has our node id",
-    Verdict.ANOTHER: "another node answers there",
+    HandshakeVerdict.NO_NODE: (
+        "it answers, but is no node of a cluster; its connector must lead to a listener of kind cluster"
+    ),
+    HandshakeVerdict.OURSELVES: "it is this node itself",
+    HandshakeVerdict.CONFLICT: "it has our node id",
+    HandshakeVerdict.ANOTHER: "another node answers there",
 }
 
 
@@ -55,7 +57,7 @@ class Bridge:
         self.is_listed = is_listed  # among the static connectors
         self.is_question = is_question  # tried once, and ended by whatever answers
         self.is_look = False  # tried once, and goes on as any other with whoever answers (listed_places.py)
-        self.state = State.IDLE
+        self.state = BridgeState.IDLE
         self.since_ns = of.broker.at.monotonic_ns
         self.why = ""
         self._told_reasons: set[str] = set()  # of attempts in vain
@@ -109,11 +111,11 @@ class Bridge:
         found = verdict(self.node_id, hello, broker.node_id, broker.boot_id)
         if hello is not None:
             self.of.listed_places.answered(self.connector, hello.node_id)
-        if found is not Verdict.GOOD or hello is None:
+        if found is not HandshakeVerdict.GOOD or hello is None:
             self._refuse(found, hello)
             return False
         if self.is_question:
-            self._end(REFUSALS[Verdict.ANOTHER])
+            self._end(REFUSALS[HandshakeVerdict.ANOTHER])
             return False
         if not self.of.adopt(self, hello):
             self._end("another link leads to the same node")
@@ -122,14 +124,14 @@ class Bridge:
         self.boot_id = hello.boot_id
         return True
 
-    def _refuse(self, found: Verdict, hello: Hello | None) -> None:
+    def _refuse(self, found: HandshakeVerdict, hello: Hello | None) -> None:
         LOOK.has_touched = True
         why = REFUSALS[found]
-        if found is Verdict.NO_NODE:
+        if found is HandshakeVerdict.NO_NODE:
             self._fail(why)
-        elif found is Verdict.OURSELVES:
+        elif found is HandshakeVerdict.OURSELVES:
             self._end(why)
-        elif found is Verdict.CONFLICT:
+        elif found is HandshakeVerdict.CONFLICT:
             assert hello is not None
             self.of.broker.rivals.met(hello, self.connector.uri)
             self._fail(why)
@@ -139,7 +141,7 @@ class Bridge:
             self.is_listed = self.is_scanning = False  # what the list says leads to the other one
             self.give_up(f"{why}: {hello.node_id}")
             known = self.of.bridges.get(hello.node_id)
-            if known is None or known.state is not State.UP:  # one that stands is reached as its node says
+            if known is None or known.state is not BridgeState.UP:  # one that stands is reached as its node says
                 self.of.learn(hello.node_id, hello.boot_id, self.connector)
 
     def up(self) -> None:
@@ -160,7 +162,7 @@ class Bridge:
             return
         LOOK.has_touched = True
         self.peer = None
-        if self.state not in (State.OPENING, State.UP):
+        if self.state not in (BridgeState.OPENING, BridgeState.UP):
             return
         if self.of.broker.is_stopping:
             self._end("this node stops")
@@ -172,7 +174,7 @@ class Bridge:
             self._fail(why)
 
     def _stopped(self, why: str) -> None:
-        was_up = self.state is State.UP
+        was_up = self.state is BridgeState.UP
         if was_up:
             self._notice(Level.INFO, "bridge-stopped", why=why[:200])
         self.of.is_gone(self)
@@ -185,12 +187,12 @@ class Bridge:
             self._move(Turn.GIVE_UP)
 
     def _fail(self, why: str) -> None:
-        if self.state not in (State.DIALLING, State.OPENING, State.UP):
+        if self.state not in (BridgeState.DIALLING, BridgeState.OPENING, BridgeState.UP):
             return
         if self.is_tried_once:
             self._end(why)
             return
-        was_up, is_news = self.state is State.UP, self._is_news(why)
+        was_up, is_news = self.state is BridgeState.UP, self._is_news(why)
         LOOK.has_touched = True
         self.why = why
         self.attempts = 0 if was_up else self.attempts + 1
@@ -243,7 +245,7 @@ class Bridge:
     @property
     def is_missing(self) -> bool:
         """Whether the node should be there: it is listed and has stopped, or was lost and given up."""
-        return self.is_scanning or (self.state is State.GONE and (self.is_listed or self.is_missed))
+        return self.is_scanning or (self.state is BridgeState.GONE and (self.is_listed or self.is_missed))
 
     def give_up(self, why: str) -> None:
         """There is to be no further attempt before somebody tells of the node."""
@@ -257,7 +259,7 @@ class Bridge:
 
     def end(self, why: str) -> None:
         """It is not wanted any more."""
-        if self.state is not State.ENDED:
+        if self.state is not BridgeState.ENDED:
             self._end(why)
 
     def _end(self, why: str) -> None:
@@ -275,7 +277,7 @@ class Bridge:
         if peer is not None:
             peer.hang_up()
         elif self.of.broker.cluster.forget(self.conn):
-            self.of.broker.effects.append(Close(self.conn, 0))
+            self.of.broker.effects.append(CloseConnection(self.conn, 0))
 
     # -- news of the node ----------------------------------------------------------------------------------------------
 
@@ -287,10 +289,10 @@ class Bridge:
             self._rest(0)
         LOOK.has_touched = True
         self._told_boot_id = boot_id or self._told_boot_id
-        if self.state is State.GONE or (self.state is State.RESTING and (self.is_scanning or is_restarted)):
+        if self.state is BridgeState.GONE or (self.state is BridgeState.RESTING and (self.is_scanning or is_restarted)):
             self.connector, self.attempts, self.is_scanning = connector, 0, False
             self.dial()
-        elif self.state in (State.RESTING, State.UP) and connector.host:
+        elif self.state in (BridgeState.RESTING, BridgeState.UP) and connector.host:
             self.connector = connector
 
     # -- time ----------------------------------------------------------------------------------------------------------
@@ -299,7 +301,7 @@ class Bridge:
         """The rest is over."""
         LOOK.has_touched = True
         self.due_ns = 0
-        if self.state is State.RESTING:
+        if self.state is BridgeState.RESTING:
             self.dial()
         elif self.peer is not None:
             self.peer.forwards.again()
@@ -307,7 +309,7 @@ class Bridge:
     def again_soon(self) -> None:
         """Something on the link was refused, and may go well later."""
         LOOK.has_touched = True
-        if self.state is State.UP and not self.due_ns:
+        if self.state is BridgeState.UP and not self.due_ns:
             self.due_ns = self.of.broker.at.monotonic_ns + self.of.options.retry_interval * NS_PER_MS
             self.of.broker.timers.add(self)
 

@@ -26,13 +26,13 @@ from mqbroker.amqp.events import (
 from mqbroker.amqp.limits import ConnectionLimits
 from mqbroker.amqp.links import ROLE_RECEIVER
 from mqbroker.amqp.session import Session
-from mqbroker.amqp.states import Conn
+from mqbroker.amqp.states import ConnectionState
 from mqbroker.base.look import LOOK
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.core.address.permissions import Actor
 from mqbroker.node.amqp.opening import ESTABLISHMENT_FAILED
 from mqbroker.node.amqp.peer import HANDLERS, Patience, Peer
-from mqbroker.node.cluster.cluster import notice_links
+from mqbroker.node.cluster import notice_links
 from mqbroker.node.cluster.forwards import Forwards
 from mqbroker.node.values.credentials import CLUSTER_USER, password_of
 from mqbroker.node.values.handshake import hello_of
@@ -66,7 +66,7 @@ class BridgePeer(Peer):
 
     def _connect(self) -> Connection:
         idle_ms, links_max = self.patience.idle_ms, self.broker.options.limits.links_per_session_max
-        login = sasl.Client(CLUSTER_USER, password_of(self.broker.cluster.key), self._entropy, allow_plain=False)
+        login = sasl.SaslClient(CLUSTER_USER, password_of(self.broker.cluster.key), self._entropy, allow_plain=False)
         return Connection(
             ConnectionLimits(FRAME_BYTES, FRAME_BEFORE_OPEN_BYTES, idle_ms, 1, links_max, FRAME_BYTES),
             client=login,
@@ -110,7 +110,7 @@ class BridgePeer(Peer):
         has_failed = ESTABLISHMENT_FAILED in (event.open.properties or {})
         if has_failed and hello is not None and hello.node_id == self.broker.node_id:
             self.bridge.answered(hello)  # it refuses because it has our id
-        if self.connection.state is not Conn.OPENED or has_failed:
+        if self.connection.state is not ConnectionState.OPENED or has_failed:
             return  # who says so closes next, and only then says why
         LOOK.has_touched = True
         if self.bridge.answered(hello):

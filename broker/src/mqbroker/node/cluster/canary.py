@@ -16,10 +16,10 @@ from mqbroker.base.look import LOOK
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.cluster.fields import Connector
 from mqbroker.cluster.notices import Member
-from mqbroker.core.cluster.forwarding import Route
+from mqbroker.core.cluster.forwarding import ForwardingRoute
 from mqbroker.core.queue.kinds import INTERNAL_PREFIX
 from mqbroker.core.queue.queue import Client, Filter, Queue, Segment
-from mqbroker.node.values.bridge_states import State
+from mqbroker.node.values.bridge_states import BridgeState
 from mqbroker.wire.run import single
 from mqbroker.wire.sections import build_message
 
@@ -65,7 +65,7 @@ class Crossing:
 
 
 @dataclass(slots=True, eq=False)
-class Run:
+class CanaryRun:
     """One request, and all links."""
 
     request_id: int
@@ -113,7 +113,7 @@ class Canaries:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self.waiting: dict[Queue, Crossing] = {}
-        self._runs: list[Run] = []
+        self._runs: list[CanaryRun] = []
         self._number = 0
         self._removers: dict[Queue, Remover | None] = {}  # of queues that are to go
         self.due_ns = 0
@@ -139,7 +139,7 @@ class Canaries:
             if not bridge.is_tried_once
         ]
         crossings = [Crossing(each, now_ns) for each in bridges]
-        run = Run(request_id, crossings, now_ns + timeout_ms * NS_PER_MS, self._unlinked())
+        run = CanaryRun(request_id, crossings, now_ns + timeout_ms * NS_PER_MS, self._unlinked())
         LOOK.has_touched = True
         self._runs.append(run)
         for crossing in run.crossings:
@@ -166,20 +166,22 @@ class Canaries:
         if bridge.is_missing:
             crossing.state, crossing.why = MISSING, bridge.why
             return
-        if bridge.state is State.GONE and bridge.node_id in self._broker.cluster.inbound:
+        if bridge.state is BridgeState.GONE and bridge.node_id in self._broker.cluster.inbound:
             crossing.state, crossing.why = MISSING, f"it has a link to this node, and none leads back: {bridge.why}"
             return
-        if bridge.state is State.GONE:
+        if bridge.state is BridgeState.GONE:
             crossing.state, crossing.why = GONE, bridge.why
             return
-        if bridge.state is not State.UP:
+        if bridge.state is not BridgeState.UP:
             crossing.state = FAILED
             crossing.why = f"the link is {bridge.state.value}" + (f": {bridge.why}" if bridge.why else "")
             return
         store.remotes.reserve_ids()
         self._number += 1
         name = f"{ADDRESS}.{self._number}"
-        queue = store.remotes.make(Route(bridge.of.options.name, bridge.node_id, ADDRESS, (name,), is_shared=False))
+        queue = store.remotes.make(
+            ForwardingRoute(bridge.of.options.name, bridge.node_id, ADDRESS, (name,), is_shared=False)
+        )
         run = single(build_message("", durable=True))
         run.arrived_ms = store.at.wall_ms
         store.number(run)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level
 from mqbroker.cluster.remote_table import RemoteTable
-from mqbroker.config.users import Verifier
+from mqbroker.config.users import UserVerifier
 from mqbroker.core.queue.queue import Queue
 from mqbroker.journal.recovered import Recovered
 from mqbroker.node.amqp.accepted_peer import AcceptedPeer
@@ -36,7 +36,7 @@ class Cluster:
         self.broker = broker
         self.key = key
         options = broker.options
-        self.verifier: Verifier | None = None
+        self.verifier: UserVerifier | None = None
         if options.cluster_connections:
             self.verifier = verifier_of(key, broker.node_secret)
         listeners = sorted(

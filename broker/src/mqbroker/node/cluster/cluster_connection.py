@@ -12,25 +12,23 @@ from typing import TYPE_CHECKING, Final
 from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level, Notice
-from mqbroker.cluster.address_match import AddressMatch
+from mqbroker.cluster.address_match import AddressPrefixes
 from mqbroker.cluster.announcer import Announcer
 from mqbroker.cluster.discovery.announcement import Connector
-from mqbroker.cluster.discovery.entries import Change, Kind
+from mqbroker.cluster.discovery.entries import EntryChange, EntryChangeKind
 from mqbroker.cluster.lost_nodes import LostNodes
 from mqbroker.cluster.notices import BindingRemoved, GroupNotice, Member, Reset, ResetComplete, Version
-from mqbroker.cluster.notices import Notice as Told
+from mqbroker.cluster.notices import ClusterNotice as Told
 from mqbroker.cluster.remote_table import BINDING_NOTICES, Around, RemoteTable
 from mqbroker.cluster.self_telling import SelfTelling
-from mqbroker.cluster.topology import Change as TopologyChange
-from mqbroker.cluster.topology import Kind as TopologyKind
-from mqbroker.cluster.topology import Topology, logged
+from mqbroker.cluster.topology import Topology, TopologyChange, TopologyChangeKind, logged
 from mqbroker.config.slices import ClusterConnectionOptions
 from mqbroker.core.cluster.remote_binding import RemoteBinding
 from mqbroker.core.queue.queue import Queue
 from mqbroker.node.cluster.abandoned import Abandoned
 from mqbroker.node.cluster.bridge import Bridge
 from mqbroker.node.cluster.listed_places import ListedPlaces
-from mqbroker.node.values.bridge_states import State
+from mqbroker.node.values.bridge_states import BridgeState
 from mqbroker.node.values.handshake import Hello
 
 if TYPE_CHECKING:
@@ -38,8 +36,8 @@ if TYPE_CHECKING:
     from mqbroker.node.cluster.cluster import Cluster
 
 BRIDGES_MAX: Final = 1000  # nodes that one connection leads to; others are passed over with a notice
-LEARNED: Final = (TopologyKind.ADDED, TopologyKind.RESTARTED, TopologyKind.CHANGED)
-TOLD_BY: Final = (Kind.FOUND, Kind.CHANGED, Kind.RESTARTED)
+LEARNED: Final = (TopologyChangeKind.ADDED, TopologyChangeKind.RESTARTED, TopologyChangeKind.CHANGED)
+TOLD_BY: Final = (EntryChangeKind.FOUND, EntryChangeKind.CHANGED, EntryChangeKind.RESTARTED)
 
 
 class ClusterConnection:
@@ -69,7 +67,7 @@ class ClusterConnection:
         )  # fmt: skip
         self.topology = Topology(own)
         self.announcer = Announcer(self.broker.node_id, lambda: self.topology.members, self._log)
-        address = AddressMatch(options.address)
+        address = AddressPrefixes(options.address)
         self._around = Around(
             self.broker.node_id, options.max_hops, address, self, self._log,
             lambda: self.broker.at.monotonic_ns, cluster.known,
@@ -119,7 +117,7 @@ class ClusterConnection:
         """This node stops: nobody is dialled any more. What stands is closed with all other connections."""
         self.announcer.member_changed(self.topology.leave())
         for bridge in [*self.probes, *self.bridges.values()]:
-            if bridge.state is not State.UP:
+            if bridge.state is not BridgeState.UP:
                 bridge.end("this node stops")
 
     def withdraw(self, why: str) -> None:
@@ -138,11 +136,11 @@ class ClusterConnection:
 
     # -- who is there --------------------------------------------------------------------------------------------------
 
-    def _discovered(self, change: Change) -> None:
+    def _discovered(self, change: EntryChange) -> None:
         said = change.announcement
         if change.kind in TOLD_BY:
             self.learn(said.node_id, said.boot_id, said.connectors[0])
-        elif change.kind is Kind.ECHO and not said.has_yielded:
+        elif change.kind is EntryChangeKind.ECHO and not said.has_yielded:
             self._ask(said.connectors[0])
 
     def _ask(self, connector: Connector) -> None:
@@ -172,7 +170,7 @@ class ClusterConnection:
             found.told(connector, boot_id)
             return
         probe = next((each for each in self.probes if each.connector.place == connector.place), None)
-        if probe is not None and probe.state in (State.DIALLING, State.OPENING) and not probe.is_look:
+        if probe is not None and probe.state in (BridgeState.DIALLING, BridgeState.OPENING) and not probe.is_look:
             return  # it will answer for itself, sooner or later
         if probe is not None:
             probe.end("its node is known by now")
@@ -202,7 +200,7 @@ class ClusterConnection:
             return True
         before = self.bridges.get(hello.node_id)
         LOOK.has_touched = True
-        if before is not None and before.state is State.UP:
+        if before is not None and before.state is BridgeState.UP:
             before.is_listed = True
             return False
         if before is not None:
@@ -266,7 +264,7 @@ class ClusterConnection:
             return None
         if bridge is None:
             self._left(node_id)  # after a restart only the journal may tell of it
-        elif bridge.state is State.UP:
+        elif bridge.state is BridgeState.UP:
             raise Refused("amqp:precondition-failed", f"node {node_id} is connected: stop it before it is forgotten")
         else:
             self.is_gone(bridge)
@@ -314,7 +312,7 @@ class ClusterConnection:
         if change is None:
             return
         told, member = logged(change), change.member
-        if change.kind is TopologyKind.GONE:
+        if change.kind is TopologyChangeKind.GONE:
             self._left(member.node_id)
         self.cluster.changed()
         if told is not None:

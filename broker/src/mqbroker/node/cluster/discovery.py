@@ -16,9 +16,9 @@ from mqbroker.cluster.discovery.announcement import HEARS_MAX, Announcement, Con
 from mqbroker.cluster.discovery.broadcaster import Broadcaster
 from mqbroker.cluster.discovery.candidates import CandidateTable
 from mqbroker.cluster.discovery.datagram import seal
-from mqbroker.cluster.discovery.entries import Change, EntryTable, Kind
+from mqbroker.cluster.discovery.entries import EntryChange, EntryChangeKind, EntryTable
 from mqbroker.cluster.discovery.group import DiscoveryGroup
-from mqbroker.cluster.rivals import CONFLICT_REMEDY, ECHO_REMEDY, Start
+from mqbroker.cluster.rivals import CONFLICT_REMEDY, ECHO_REMEDY, ProcessStart
 from mqbroker.config.slices import BroadcastGroupOptions, DiscoveryGroupOptions
 from mqbroker.node.values.effects import JoinGroup, RelayRecord, SendDatagram
 from mqbroker.node.values.inputs import ClusterKeyChanged, Datagram, Looked, Resolved
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 
 # Notices: level, event, and what to do where somebody should.
 CHANGES = {
-    Kind.FOUND: (Level.INFO, "discovery-node-found", ""),
-    Kind.CHANGED: (Level.INFO, "discovery-node-changed", ""),
-    Kind.RESTARTED: (Level.INFO, "discovery-node-restarted", ""),
-    Kind.LOST: (Level.WARNING, "discovery-node-lost", ""),
-    Kind.CONFLICT: (
+    EntryChangeKind.FOUND: (Level.INFO, "discovery-node-found", ""),
+    EntryChangeKind.CHANGED: (Level.INFO, "discovery-node-changed", ""),
+    EntryChangeKind.RESTARTED: (Level.INFO, "discovery-node-restarted", ""),
+    EntryChangeKind.LOST: (Level.WARNING, "discovery-node-lost", ""),
+    EntryChangeKind.CONFLICT: (
         Level.ERROR, "node-id-conflict",
         CONFLICT_REMEDY,
     ),
-    Kind.CONFLICT_OVER: (Level.INFO, "node-id-conflict-over", ""),
-    Kind.ECHO: (Level.WARNING, "discovery-own-id-heard", ECHO_REMEDY),
+    EntryChangeKind.CONFLICT_OVER: (Level.INFO, "node-id-conflict-over", ""),
+    EntryChangeKind.ECHO: (Level.WARNING, "discovery-own-id-heard", ECHO_REMEDY),
 }  # fmt: skip
 
 
@@ -185,12 +185,12 @@ class Discovery:
 
         return announce
 
-    def _noticer(self, group: str) -> Callable[[Change], None]:
-        def tell(change: Change) -> None:
+    def _noticer(self, group: str) -> Callable[[EntryChange], None]:
+        def tell(change: EntryChange) -> None:
             level, event, remedy = CHANGES[change.kind]
             said = change.announcement
             LOOK.has_touched = True
-            if change.kind is Kind.ECHO:
+            if change.kind is EntryChangeKind.ECHO:
                 if said.boot_id in self._echoed:
                     return
                 self._echoed = [*self._echoed, said.boot_id][-HEARS_MAX:]
@@ -199,7 +199,11 @@ class Discovery:
                 "connector": said.connectors[0].uri, "source": change.source, "remedy": remedy,
             }  # fmt: skip
             self.tell(level, event, **{name: value for name, value in fields.items() if value})
-            if change.kind is Kind.CONFLICT and said.node_id == self._broker.node_id and not said.has_yielded:
-                self._broker.rivals.compare(Start(said.started_ms, said.boot_id), change.source)
+            if (
+                change.kind is EntryChangeKind.CONFLICT
+                and said.node_id == self._broker.node_id
+                and not said.has_yielded
+            ):
+                self._broker.rivals.compare(ProcessStart(said.started_ms, said.boot_id), change.source)
 
         return tell

@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from mqbroker.amqp.redirect import Place, failover_servers, place_of
+from mqbroker.amqp.redirect import RedirectPlace, failover_servers, place_of
 from mqbroker.base.look import LOOK
 from mqbroker.config.slices import ListenerOptions
 from mqbroker.wire.encode import encode_value
@@ -30,7 +30,7 @@ class Elsewhere:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._is_stale = True
-        self._places: dict[bool, tuple[Place, ...]] = {False: (), True: ()}  # by whether they have TLS
+        self._places: dict[bool, tuple[RedirectPlace, ...]] = {False: (), True: ()}  # by whether they have TLS
         self._turn = 0
         self._messages: dict[tuple[bool, int], bytes] = {}  # by the same and who is first, for present places
         self._ends: dict[int, TopologyEnd] = {}  # by connection
@@ -41,7 +41,7 @@ class Elsewhere:
         LOOK.has_touched = True
         self._is_stale = True
 
-    def known(self, listener: ListenerOptions) -> tuple[Place, ...]:
+    def known(self, listener: ListenerOptions) -> tuple[RedirectPlace, ...]:
         """All that clients of the listener may go to, in the way that they reach this node: what the listener says,
         else the other members.
         """
@@ -74,7 +74,7 @@ class Elsewhere:
             found = self._messages[key] = VALUE + encode_value(_servers(places, head, listener))
         return found
 
-    def _next(self, listener: ListenerOptions) -> tuple[tuple[Place, ...], int]:
+    def _next(self, listener: ListenerOptions) -> tuple[tuple[RedirectPlace, ...], int]:
         places = self.known(listener)
         if listener.failover_server_list or not places:
             return places, 0  # what a person wrote has the order that the person chose
@@ -90,7 +90,7 @@ class Elsewhere:
         members = [member for each in self._cluster.connections.values() for member in each.topology.others]
         told = [to for member in members for to in member.clients[:1]]
         for has_tls, scheme in ((False, "amqp"), (True, "amqps")):
-            there = [Place(to.host, to.port) for to in told if to.scheme == scheme]
+            there = [RedirectPlace(to.host, to.port) for to in told if to.scheme == scheme]
             found = tuple(sorted(dict.fromkeys(there)))
             if found != self._places[has_tls]:
                 self._places[has_tls] = found
@@ -125,7 +125,7 @@ class Elsewhere:
         return bool(self._due)
 
 
-def _servers(places: tuple[Place, ...], head: int, listener: ListenerOptions) -> list[dict[Symbol, Any]]:
+def _servers(places: tuple[RedirectPlace, ...], head: int, listener: ListenerOptions) -> list[dict[Symbol, Any]]:
     turned = places[head:] + places[:head]
     if not listener.failover_server_list:
         turned = turned[:ELSEWHERE_MAX]

@@ -19,7 +19,7 @@ from mqbroker.wire.parts import part_of
 
 if TYPE_CHECKING:
     from mqbroker.core.address.address import Address
-    from mqbroker.core.cluster.pins import Key
+    from mqbroker.core.cluster.pins import GroupKey
     from mqbroker.node.amqp.peer import Peer
     from mqbroker.node.cluster.grouping import Failures, GroupingHandler
     from mqbroker.wire.run import Run
@@ -112,7 +112,7 @@ class GroupGate:
     def refusal(self, address: Address, runs: Sequence[Run], then: Callable[[str], None]) -> str | None:
         """For those who have no connection: why their messages are refused, empty where they go, None: `then` is told
         that later."""
-        wanted: dict[Key, str] = {}
+        wanted: dict[GroupKey, str] = {}
         for run in runs if self._core.covers(address) else ():
             wanted |= self._core.wanted(address, run)
         failures = self._handler.ask(wanted, lambda found: then(next(iter(found.values()), ""))) if wanted else {}
@@ -120,14 +120,14 @@ class GroupGate:
 
     # -- what an event holds -------------------------------------------------------------------------------------------
 
-    def _wanted(self, peer: Peer, event: Incoming | Posted) -> dict[Key, str]:
-        found: dict[Key, str] = {}
+    def _wanted(self, peer: Peer, event: Incoming | Posted) -> dict[GroupKey, str]:
+        found: dict[GroupKey, str] = {}
         for address, begin, end in event.link.end.group_parts(peer, event):
             if address is not None and self._core.covers(address):
                 found |= self._core.wanted(address, part_of(event.run, begin, end, event.run.traits))
         return found
 
-    def _ranges(self, peer: Peer, event: Incoming, failed: set[Key]) -> list[tuple[int, int, bool]]:
+    def _ranges(self, peer: Peer, event: Incoming, failed: set[GroupKey]) -> list[tuple[int, int, bool]]:
         """The run in parts (from, to before, whether a group of them has failed)."""
         found: list[tuple[int, int, bool]] = []
         for address, begin, end in event.link.end.group_parts(peer, event):

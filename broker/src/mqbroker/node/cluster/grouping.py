@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Final
 from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level
 from mqbroker.base.time import NS_PER_MS
-from mqbroker.cluster.address_match import AddressMatch
+from mqbroker.cluster.address_match import AddressPrefixes
 from mqbroker.cluster.notices import DISTANCE_MAX, PROPOSAL, RESPONSE, UNPROPOSAL, GroupNotice
 from mqbroker.config.slices import GroupingHandlerOptions
 from mqbroker.core.cluster.grouping import Grouping
-from mqbroker.core.cluster.pins import PINS_MAX, Key
+from mqbroker.core.cluster.pins import PINS_MAX, GroupKey
 from mqbroker.journal.recovered import Recovered
-from mqbroker.node.values.bridge_states import State
+from mqbroker.node.values.bridge_states import BridgeState
 
 if TYPE_CHECKING:
     from mqbroker.node.broker.broker import Broker
@@ -34,14 +34,14 @@ TRIES_MAX: Final = 10
 SEEN_MAX: Final = 10_000  # notices that may come once more on another way
 IDLE_MAX: Final = 1_000  # groups that one look ends
 NODE_ID_SIZE: Final = 36
-Failures = dict[Key, str]
+Failures = dict[GroupKey, str]
 
 
 @dataclass(slots=True)
 class Waiter:
     """Somebody who goes on when all of `left` have an owner, or have failed."""
 
-    left: set[Key]
+    left: set[GroupKey]
     then: Callable[[Failures], None]
     failures: Failures = field(default_factory=dict)
 
@@ -65,11 +65,11 @@ class GroupingHandler:
         is_local = options.type == LOCAL
         told_ms_max = -1 if is_local else options.group_timeout
         self.core = Grouping(
-            broker.store, broker.node_id, AddressMatch(options.address).matches, told_ms_max, is_kept=is_local
+            broker.store, broker.node_id, AddressPrefixes(options.address).matches, told_ms_max, is_kept=is_local
         )
         self.core.pins.load(recovered)
         self.arbiter = broker.node_id if is_local else ""
-        self.asked: dict[Key, Asked] = {}
+        self.asked: dict[GroupKey, Asked] = {}
         self._locals: list[str] = [self.arbiter] if is_local else []
         self._seen: OrderedDict[tuple[str, int], None] = OrderedDict()
         self._number = _beginning(broker.boot_id)
@@ -158,7 +158,7 @@ class GroupingHandler:
         bridges = [each.bridges.get(self.arbiter) for each in self.broker.cluster.connections.values()]
         there = [bridge for bridge in bridges if bridge is not None]
         is_reached = self.core.is_arbiter or (
-            bool(self.arbiter) and (not there or any(bridge.state is State.UP for bridge in there))
+            bool(self.arbiter) and (not there or any(bridge.state is BridgeState.UP for bridge in there))
         )
         if is_reached and not self.core.is_reached:
             self._is_silent = False
@@ -184,7 +184,7 @@ class GroupingHandler:
 
     # -- asking --------------------------------------------------------------------------------------------------------
 
-    def ask(self, wanted: dict[Key, str], then: Callable[[Failures], None]) -> Failures | None:
+    def ask(self, wanted: dict[GroupKey, str], then: Callable[[Failures], None]) -> Failures | None:
         """Find the owners of these groups. None: `then` is called later; else what fails at once, if anything."""
         waiter = Waiter(set(), then)
         LOOK.has_touched = True
@@ -203,7 +203,7 @@ class GroupingHandler:
         self._set_due()
         return None
 
-    def _refusal(self, key: Key) -> str:
+    def _refusal(self, key: GroupKey) -> str:
         """Why it makes no sense to wait, if it does not."""
         if self.core.is_arbiter:
             return self._full() if self.core.pins.get(key) is None else ""
@@ -218,11 +218,11 @@ class GroupingHandler:
         self._tell(Level.ERROR, "groups-full", groups=PINS_MAX, remedy="set group-timeout, or use fewer groups")
         return f"there are {PINS_MAX} groups in the cluster, which is all that its arbiter keeps"
 
-    def _propose(self, key: Key, proposed: str) -> None:
+    def _propose(self, key: GroupKey, proposed: str) -> None:
         if not self.core.is_arbiter and self.arbiter:
             self._send(PROPOSAL, key, proposed, self.arbiter)
 
-    def _send(self, act: str, key: Key, owner: str, to: str) -> None:
+    def _send(self, act: str, key: GroupKey, owner: str, to: str) -> None:
         LOOK.has_touched = True
         self._number += 1
         notice = GroupNotice(act, *key, owner, self.broker.node_id, to, self._number)
@@ -230,7 +230,7 @@ class GroupingHandler:
         for each in [each for each in connections if to and each.topology.get(to) is not None] or connections:
             each.announcer.tell(notice)
 
-    def _look(self, key: Key, *, is_tick: bool = False) -> None:
+    def _look(self, key: GroupKey, *, is_tick: bool = False) -> None:
         """Whether somebody's waiting for a group has an end."""
         asked = self.asked.get(key)
         if asked is None:
@@ -244,7 +244,7 @@ class GroupingHandler:
         elif is_tick:
             self._propose(key, asked.proposed)
 
-    def _give_up(self, key: Key) -> None:
+    def _give_up(self, key: GroupKey) -> None:
         pin = self.core.pins.get(key)
         if pin is None or self.core.knows(pin.owner):
             self._is_silent = self.core.is_reached
@@ -258,7 +258,7 @@ class GroupingHandler:
         self._send(UNPROPOSAL, key, owner, "" if self.core.is_arbiter else self.arbiter)
         self._end(key, "")
 
-    def _end(self, key: Key, why: str) -> None:
+    def _end(self, key: GroupKey, why: str) -> None:
         LOOK.has_touched = True
         for waiter in self.asked.pop(key).waiters:
             waiter.left.discard(key)
@@ -293,7 +293,7 @@ class GroupingHandler:
         LOOK.has_touched = True
         self.core.age += 1
 
-    def _proposal(self, key: Key, notice: GroupNotice) -> None:
+    def _proposal(self, key: GroupKey, notice: GroupNotice) -> None:
         core = self.core
         if not core.is_arbiter:
             return
@@ -311,7 +311,7 @@ class GroupingHandler:
             core.pins.use(key, pin)
             self.broker.store.decisions.wait_for_earlier(self._send, RESPONSE, key, pin.owner, notice.node_id)
 
-    def _response(self, key: Key, notice: GroupNotice) -> None:
+    def _response(self, key: GroupKey, notice: GroupNotice) -> None:
         if self.core.is_arbiter:
             return
         LOOK.has_touched = True
@@ -327,7 +327,7 @@ class GroupingHandler:
         self._has_news = bool(self.asked)
         self._set_due()
 
-    def _unproposal(self, key: Key, notice: GroupNotice) -> None:
+    def _unproposal(self, key: GroupKey, notice: GroupNotice) -> None:
         pin = self.core.pins.get(key)
         if pin is None or pin.owner != notice.cluster_name:
             return
@@ -336,7 +336,7 @@ class GroupingHandler:
         elif not self._is_connected(pin.owner):
             self._unpin(key)
 
-    def _unpin(self, key: Key) -> None:
+    def _unpin(self, key: GroupKey) -> None:
         """The arbiter lets a group go, and all others are to forget its owner."""
         pin = self.core.pins.get(key)
         if pin is not None:
@@ -395,7 +395,7 @@ class GroupingHandler:
     def _reap(self, now_ns: int) -> None:
         """Groups that were not used for `group-timeout`, the oldest first; what is too many comes soon."""
         before_ns = now_ns - self.options.group_timeout * NS_PER_MS
-        idle: list[Key] = []
+        idle: list[GroupKey] = []
         for key, pin in self.core.pins.items():
             if pin.used_ns > before_ns or len(idle) >= IDLE_MAX:
                 break
@@ -411,7 +411,7 @@ def _beginning(boot_id: str) -> int:
     return int.from_bytes(sha256(boot_id.encode()).digest()[:7])
 
 
-ACTS: Final[dict[str, Callable[[GroupingHandler, Key, GroupNotice], None]]] = {
+ACTS: Final[dict[str, Callable[[GroupingHandler, GroupKey, GroupNotice], None]]] = {
     PROPOSAL: GroupingHandler._proposal,
     RESPONSE: GroupingHandler._response,
     UNPROPOSAL: GroupingHandler._unproposal,

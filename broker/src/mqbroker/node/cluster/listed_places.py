@@ -15,13 +15,13 @@ from mqbroker.base.look import LOOK
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.cluster.discovery.announcement import Connector
 from mqbroker.node.cluster.bridge import SLOW_SCAN_MS, Bridge
-from mqbroker.node.values.bridge_states import State
+from mqbroker.node.values.bridge_states import BridgeState
 
 if TYPE_CHECKING:
     from mqbroker.node.cluster.cluster_connection import ClusterConnection
 
-Place = tuple[str, str, int]
-OVER: Final = (State.GONE, State.ENDED)
+ListedPlace = tuple[str, str, int]
+OVER: Final = (BridgeState.GONE, BridgeState.ENDED)
 
 
 class ListedPlaces:
@@ -30,7 +30,7 @@ class ListedPlaces:
     def __init__(self, of: ClusterConnection, listed: list[Connector]) -> None:
         self._of = of
         self._connectors = {each.place: each for each in listed if each.place != of.own.place}
-        self._answered: dict[Place, str] = {}  # node ids
+        self._answered: dict[ListedPlace, str] = {}  # node ids
         self.due_ns = 0
         self.scheduled_ns = 0
 
@@ -74,7 +74,7 @@ class ListedPlaces:
         of = self._of
         attempts = [each for each in [*of.bridges.values(), *of.probes] if not each.is_look]
         dialled = {each.connector.place for each in attempts if each.state not in OVER or each.is_missed}
-        linked = {each.node_id for each in of.bridges.values() if each.state is State.UP}
+        linked = {each.node_id for each in of.bridges.values() if each.state is BridgeState.UP}
         return [
             connector
             for place, connector in self._connectors.items()

@@ -15,7 +15,7 @@ from mqbroker.amqp.work import NOTICE
 from mqbroker.base.errors import PeerFault, Refused
 from mqbroker.base.look import LOOK
 from mqbroker.cluster import notices
-from mqbroker.cluster.address_match import AddressMatch
+from mqbroker.cluster.address_match import AddressPrefixes
 from mqbroker.cluster.announcer import Announcer, Subscriber
 from mqbroker.node.amqp.ends import ReceivingEnd
 from mqbroker.node.cluster.told_links import ToldEnd
@@ -49,7 +49,7 @@ class NoticeEnd(ToldEnd):
         self._announcer = announcer
         self._subscriber: Subscriber | None = None
 
-    def begin(self, node_id: str, max_hops: int, address: AddressMatch) -> None:
+    def begin(self, node_id: str, max_hops: int, address: AddressPrefixes) -> None:
         """Tell a node what it asks for."""
         LOOK.has_touched = True
         self._subscriber = self._announcer.subscribe(node_id, max_hops, address, self.pump)
@@ -105,7 +105,7 @@ def attach(peer: AcceptedPeer, link: SenderLink, attach: Attach) -> bool:
     link.accept(attach, Source(address=NOTICES))
     LOOK.has_touched = True
     end = link.end = NoticeEnd(peer, link, connection.announcer)
-    end.begin(hello.node_id, hops, AddressMatch(addresses))
+    end.begin(hello.node_id, hops, AddressPrefixes(addresses))
     return True
 
 

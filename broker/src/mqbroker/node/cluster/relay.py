@@ -14,11 +14,11 @@ from mqbroker.amqp.links import FEW_MAX
 from mqbroker.amqp.work import NAMED
 from mqbroker.base.errors import PeerFault, Refused
 from mqbroker.core.address.address import FULLY_QUALIFIED, Address, Origin
-from mqbroker.node.amqp.ends import Made, ReceivingEnd, answer_to
+from mqbroker.node.amqp.ends import MadeEnd, ReceivingEnd, answer_to
 from mqbroker.node.amqp.full import is_dropped
 from mqbroker.node.amqp.malformed import take_before
 from mqbroker.node.cluster.redirects import check_is_here
-from mqbroker.node.values.prefixes import Place, Prefixes
+from mqbroker.node.values.prefixes import Prefixes, TerminusPlace
 from mqbroker.wire.parts import part_of
 from mqbroker.wire.performatives import Error, Rejected, Target
 from mqbroker.wire.run import Run
@@ -119,11 +119,11 @@ class Relay(ReceivingEnd):
         except Refused:
             return None
 
-    def place_of(self, run: Run) -> Place:
+    def place_of(self, run: Run) -> TerminusPlace:
         """What the message of a transaction names as its target."""
         return self._prefixes.place_of(target_of(run, 0) or "")
 
-    def check_post(self, place: Place, run: Run) -> None:
+    def check_post(self, place: TerminusPlace, run: Run) -> None:
         """Whether whoever acts may send it there. Raises Refused."""
         self.check(place.name, target_of(run, 0) or "")
 
@@ -136,7 +136,7 @@ class Relay(ReceivingEnd):
         check_is_here(self._broker, target.partition(FULLY_QUALIFIED)[0], named)
 
 
-def end_for(peer: AcceptedPeer, link: ReceiverLink, attach: Attach) -> Made | None:
+def end_for(peer: AcceptedPeer, link: ReceiverLink, attach: Attach) -> MadeEnd | None:
     """A peer asks for a link without an address."""
     target = attach.target
     if not isinstance(target, Target) or target.dynamic or target.address is not None:
@@ -144,7 +144,7 @@ def end_for(peer: AcceptedPeer, link: ReceiverLink, attach: Attach) -> Made | No
     permissions = peer.broker.permissions
     link.run_max = FEW_MAX
     end = Relay(peer.broker, lambda: permissions.acting(peer.actor), Prefixes.of(peer.listener))
-    return Made(end, answer_to(target))
+    return MadeEnd(end, answer_to(target))
 
 
 def target_of(run: Run, index: int) -> str | None:

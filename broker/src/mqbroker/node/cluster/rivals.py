@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level
 from mqbroker.base.time import NS_PER_S
-from mqbroker.cluster.rivals import CONFLICT_REMEDY, NOT_ALLOWED, REMEDY, WHY, Start, yields
+from mqbroker.cluster.rivals import CONFLICT_REMEDY, NOT_ALLOWED, REMEDY, WHY, ProcessStart, yields
 from mqbroker.node.amqp.accepted_peer import AcceptedPeer
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class Rivals:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self.own = Start(broker.started_at.wall_ms, broker.boot_id)
+        self.own = ProcessStart(broker.started_at.wall_ms, broker.boot_id)
         self.has_yielded = False
         self._met_ns = -MET_NS
         self._told: list[str] = []  # boot ids of those that were met
@@ -56,7 +56,7 @@ class Rivals:
         if not other.has_yielded:
             self.compare(other.start, source)
 
-    def compare(self, other: Start, source: str) -> None:
+    def compare(self, other: ProcessStart, source: str) -> None:
         """Another process with our node id is alive, and has not yielded: who goes on."""
         broker = self._broker
         if self.has_yielded or broker.is_stopping or not yields(self.own, other):

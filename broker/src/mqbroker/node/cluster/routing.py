@@ -13,10 +13,10 @@ from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.cluster.notices import Member
-from mqbroker.cluster.routing.policies import Target
-from mqbroker.cluster.routing.router import STAY, Pool, Router, Targets, Verdict
+from mqbroker.cluster.routing.policies import RoutingTarget
+from mqbroker.cluster.routing.router import STAY, Pool, Router, RoutingVerdict, Targets
 from mqbroker.config.slices import ConnectionRouterOptions
-from mqbroker.core.address.address import routes
+from mqbroker.core.address import routes
 from mqbroker.journal.recovered import Recovered
 from mqbroker.node.amqp import opening
 from mqbroker.node.values.effects import Probe
@@ -32,7 +32,7 @@ LOOK_AGAIN_NS: Final = 50 * NS_PER_MS  # while somebody waits: brokers may be he
 class Waiting:
     """Connections that wait for a router's quorum. Has a deadline like everybody in node/values/timers.py."""
 
-    def __init__(self, routing: Routing) -> None:
+    def __init__(self, routing: ConnectionRouting) -> None:
         self._routing = routing
         self.peers: dict[AcceptedPeer, tuple[str, int]] = {}  # with their keys, and until when
         self.due_ns = 0
@@ -59,7 +59,7 @@ class Waiting:
         self.due_ns = min(first_ns, now_ns + LOOK_AGAIN_NS)
 
 
-class Routing:
+class ConnectionRouting:
     """See the module's docstring. It is the World of its routers."""
 
     def __init__(self, broker: Broker, recovered: Recovered) -> None:
@@ -118,7 +118,7 @@ class Routing:
         """Whether a connection is held here."""
         return peer in self._waiting.peers
 
-    def route(self, peer: AcceptedPeer, *, is_late: bool = False) -> Verdict | None:
+    def route(self, peer: AcceptedPeer, *, is_late: bool = False) -> RoutingVerdict | None:
         """Where it belongs; None: it has to wait, and comes back as `opening.resume`. `is_late`: it has waited."""
         if not peer.listener.router:
             return STAY
@@ -138,7 +138,7 @@ class Routing:
 
     # -- World ---------------------------------------------------------------------------------------------------------
 
-    def probe(self, router: str, target: Target) -> None:
+    def probe(self, router: str, target: RoutingTarget) -> None:
         """See World."""
         effect_id = self._broker.expect(lambda why: self.routers[router].probed(target, why))
         LOOK.has_touched = True
@@ -150,7 +150,7 @@ class Routing:
 
     def keep(self, router: str, key: str, target_id: str) -> None:
         """See World."""
-        routes.keep(self._broker.store.journal, routes.Route(router, key, target_id, self._broker.at.wall_ms))
+        routes.keep(self._broker.store.journal, routes.RouterRoute(router, key, target_id, self._broker.at.wall_ms))
 
     def drop(self, router: str, key: str) -> None:
         """See World."""
@@ -165,7 +165,7 @@ class Routing:
         if options.local_target_enabled:
             known = self._connectors.get(options.local_connector_ref)
             local_id = _target(*known).id if known is not None else self._broker.node_id
-            local = Target(local_id, "", 0, is_local=True)
+            local = RoutingTarget(local_id, "", 0, is_local=True)
         members = self._members(options.cluster_connection) if options.cluster_connection else None
         return Pool(static, self._heard(group) if group else None, local, members)
 
@@ -175,24 +175,24 @@ class Routing:
         return [] if found is None else found.topology.others
 
     def _members(self, connection: str) -> Targets:
-        def targets() -> list[Target]:
+        def targets() -> list[RoutingTarget]:
             reached = [(member.node_id, member.clients[0]) for member in self._others(connection) if member.clients]
-            return [Target(node_id, to.host, to.port) for node_id, to in reached]
+            return [RoutingTarget(node_id, to.host, to.port) for node_id, to in reached]
 
         return targets
 
     def _heard(self, group: str) -> Targets:
         table = self._broker.discovery.groups[group].table
 
-        def targets() -> list[Target]:
+        def targets() -> list[RoutingTarget]:
             found = [(entry.announcement, entry.announcement.connectors[0]) for entry in table.entries]
-            return [Target(said.node_id or f"{to.host}:{to.port}", to.host, to.port) for said, to in found]
+            return [RoutingTarget(said.node_id or f"{to.host}:{to.port}", to.host, to.port) for said, to in found]
 
         return targets
 
 
-def _target(host: str, port: int) -> Target:
-    return Target(f"{host}:{port}", host, port)
+def _target(host: str, port: int) -> RoutingTarget:
+    return RoutingTarget(f"{host}:{port}", host, port)
 
 
 def _values(peer: AcceptedPeer, key_type: str) -> Iterator[str]:

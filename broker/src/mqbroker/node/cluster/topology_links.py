@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mqbroker.amqp.links import SETTLE_SETTLED, SenderLink
-from mqbroker.amqp.redirect import TOPOLOGY, Place
+from mqbroker.amqp.redirect import TOPOLOGY, RedirectPlace
 from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
 from mqbroker.node.cluster.notice_links import FRAME_HEAD_BYTES
@@ -32,7 +32,7 @@ class TopologyEnd(ToldEnd):
     def __init__(self, peer: AcceptedPeer, link: SenderLink) -> None:
         self._peer = peer
         self._link = link
-        self._told: tuple[Place, ...] | None = None
+        self._told: tuple[RedirectPlace, ...] | None = None
 
     def pump(self) -> None:
         """Tell what is news to this client, as credit, window and transport let through, and answer a drain."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from mqbroker.amqp.verified_passwords import VerifiedPasswords
-from mqbroker.config.users import CLUSTER_ROLE, Verifier
+from mqbroker.config.users import CLUSTER_ROLE, UserVerifier
 from mqbroker.node.values.credentials import CLUSTER_USER
 
 
@@ -16,7 +16,7 @@ class Accounts:
     other nodes of the cluster log in with, where this one has cluster connections.
     """
 
-    def __init__(self, users: Mapping[str, Verifier], secret: bytes, node: Verifier | None = None) -> None:
+    def __init__(self, users: Mapping[str, UserVerifier], secret: bytes, node: UserVerifier | None = None) -> None:
         self.users = users
         self.passwords = VerifiedPasswords(secret)
         self._of_cluster = {name: user for name, user in users.items() if CLUSTER_ROLE in user.roles}
@@ -27,7 +27,7 @@ class Accounts:
             kind: all(user.sha512 is not None for user in self.of(kind).values()) for kind in ("client", "cluster")
         }
 
-    def of(self, kind: str) -> dict[str, Verifier]:
+    def of(self, kind: str) -> dict[str, UserVerifier]:
         """Those of a listener of this kind."""
         return self._of_cluster if kind == "cluster" else self._others
 

@@ -7,7 +7,7 @@ import enum
 from mqbroker.base.errors import Bug
 
 
-class State(enum.Enum):
+class BridgeState(enum.Enum):
     """The values are what administrators see."""
 
     IDLE = "idle"  # made, and not dialled yet
@@ -30,29 +30,29 @@ class Turn(enum.Enum):
     END = "end"  # it is not wanted any more, or this node stops
 
 
-NEXT: dict[tuple[State, Turn], State] = {
-    (State.IDLE, Turn.DIAL): State.DIALLING,
-    (State.IDLE, Turn.END): State.ENDED,
-    (State.DIALLING, Turn.CONNECTED): State.OPENING,
-    (State.DIALLING, Turn.REST): State.RESTING,
-    (State.DIALLING, Turn.GIVE_UP): State.GONE,
-    (State.DIALLING, Turn.END): State.ENDED,
-    (State.OPENING, Turn.OPENED): State.UP,
-    (State.OPENING, Turn.REST): State.RESTING,
-    (State.OPENING, Turn.GIVE_UP): State.GONE,
-    (State.OPENING, Turn.END): State.ENDED,
-    (State.UP, Turn.REST): State.RESTING,
-    (State.UP, Turn.GIVE_UP): State.GONE,
-    (State.UP, Turn.END): State.ENDED,
-    (State.RESTING, Turn.DIAL): State.DIALLING,
-    (State.RESTING, Turn.GIVE_UP): State.GONE,
-    (State.RESTING, Turn.END): State.ENDED,
-    (State.GONE, Turn.DIAL): State.DIALLING,
-    (State.GONE, Turn.END): State.ENDED,
+NEXT: dict[tuple[BridgeState, Turn], BridgeState] = {
+    (BridgeState.IDLE, Turn.DIAL): BridgeState.DIALLING,
+    (BridgeState.IDLE, Turn.END): BridgeState.ENDED,
+    (BridgeState.DIALLING, Turn.CONNECTED): BridgeState.OPENING,
+    (BridgeState.DIALLING, Turn.REST): BridgeState.RESTING,
+    (BridgeState.DIALLING, Turn.GIVE_UP): BridgeState.GONE,
+    (BridgeState.DIALLING, Turn.END): BridgeState.ENDED,
+    (BridgeState.OPENING, Turn.OPENED): BridgeState.UP,
+    (BridgeState.OPENING, Turn.REST): BridgeState.RESTING,
+    (BridgeState.OPENING, Turn.GIVE_UP): BridgeState.GONE,
+    (BridgeState.OPENING, Turn.END): BridgeState.ENDED,
+    (BridgeState.UP, Turn.REST): BridgeState.RESTING,
+    (BridgeState.UP, Turn.GIVE_UP): BridgeState.GONE,
+    (BridgeState.UP, Turn.END): BridgeState.ENDED,
+    (BridgeState.RESTING, Turn.DIAL): BridgeState.DIALLING,
+    (BridgeState.RESTING, Turn.GIVE_UP): BridgeState.GONE,
+    (BridgeState.RESTING, Turn.END): BridgeState.ENDED,
+    (BridgeState.GONE, Turn.DIAL): BridgeState.DIALLING,
+    (BridgeState.GONE, Turn.END): BridgeState.ENDED,
 }
 
 
-def next_state(state: State, turn: Turn) -> State:
+def next_state(state: BridgeState, turn: Turn) -> BridgeState:
     """Raises Bug where that cannot be."""
     try:
         return NEXT[state, turn]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hmac
 from typing import Final
 
-from mqbroker.config.users import CLUSTER_ROLE, SALT_BYTES, Verifier, make_verifier
+from mqbroker.config.users import CLUSTER_ROLE, SALT_BYTES, UserVerifier, make_verifier
 
 CLUSTER_USER: Final = "mq-cluster"
 _PASSWORD_LABEL: Final = b"mqbroker cluster login 1"
@@ -21,7 +21,7 @@ def password_of(cluster_key: bytes) -> str:
     return hmac.digest(cluster_key, _PASSWORD_LABEL, "sha256").hex()
 
 
-def verifier_of(cluster_key: bytes, node_secret: bytes) -> Verifier:
+def verifier_of(cluster_key: bytes, node_secret: bytes) -> UserVerifier:
     """What a node checks it by, with a salt of this process. Takes some ms."""
     salt = hmac.digest(node_secret, _SALT_LABEL, "sha256")[:SALT_BYTES]
     return make_verifier(password_of(cluster_key), salt, (CLUSTER_ROLE,))

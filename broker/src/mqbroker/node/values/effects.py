@@ -16,7 +16,7 @@ from mqbroker.node.values.traffic import Send as Send
 
 
 @dataclass(frozen=True, slots=True)
-class Close:
+class CloseConnection:
     """Close a connection after what was sent has left (at most `linger_ms`, then hard). `Closed` follows as input."""
 
     conn: int
@@ -188,6 +188,6 @@ class Halt:
 
 
 Effect = (
-    Send | Close | PauseReading | Connect | Derive | DeleteSegment | WriteLarge | FinishLarge | ReadLarge | DeleteLarge
-    | ReadPage | LoadConfiguration | JoinGroup | SendDatagram | RelayRecord | Probe | AdminReply | Halt
+    Send | CloseConnection | PauseReading | Connect | Derive | DeleteSegment | WriteLarge | FinishLarge | ReadLarge
+    | DeleteLarge | ReadPage | LoadConfiguration | JoinGroup | SendDatagram | RelayRecord | Probe | AdminReply | Halt
 )  # fmt: skip

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from mqbroker.amqp import work
-from mqbroker.amqp.events import Done
+from mqbroker.amqp.events import WorkDone
 from mqbroker.base.look import LOOK
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Ending:
                 self._had_turn, connection.allowance = True, 0
                 return False
             connection.allowance -= cost
-        connection.events.append(Done(self._finish))
+        connection.events.append(WorkDone(self._finish))
         return True
 
     def _cost(self) -> int:

@@ -11,7 +11,7 @@ import re
 from typing import Any, Final, NamedTuple
 
 from mqbroker.cluster.discovery.announcement import Connector
-from mqbroker.cluster.rivals import Start
+from mqbroker.cluster.rivals import ProcessStart
 from mqbroker.wire.performatives import Open
 from mqbroker.wire.types import Symbol, UInt, ULong
 
@@ -44,9 +44,9 @@ class Hello(NamedTuple):
     has_yielded: bool = False
 
     @property
-    def start(self) -> Start:
+    def start(self) -> ProcessStart:
         """Of its process."""
-        return Start(self.started_ms, self.boot_id)
+        return ProcessStart(self.started_ms, self.boot_id)
 
     @property
     def properties(self) -> dict[Symbol, Any]:
@@ -87,7 +87,7 @@ def connector_of(uri: str) -> Connector | None:
     return Connector("", found["scheme"], found["six"] or found["host"], int(found["port"]))
 
 
-class Verdict(enum.Enum):
+class HandshakeVerdict(enum.Enum):
     """What an answer means to the one that dialled."""
 
     GOOD = "good"
@@ -97,10 +97,10 @@ class Verdict(enum.Enum):
     ANOTHER = "another"  # not the one that was dialled
 
 
-def verdict(dialled: str, hello: Hello | None, node_id: str, boot_id: str) -> Verdict:
+def verdict(dialled: str, hello: Hello | None, node_id: str, boot_id: str) -> HandshakeVerdict:
     """`dialled`: the node id that was expected, empty where none was known. The others are ours."""
     if hello is None:
-        return Verdict.NO_NODE
+        return HandshakeVerdict.NO_NODE
     if hello.node_id == node_id:
-        return Verdict.OURSELVES if hello.boot_id == boot_id else Verdict.CONFLICT
-    return Verdict.ANOTHER if dialled not in ("", hello.node_id) else Verdict.GOOD
+        return HandshakeVerdict.OURSELVES if hello.boot_id == boot_id else HandshakeVerdict.CONFLICT
+    return HandshakeVerdict.ANOTHER if dialled not in ("", hello.node_id) else HandshakeVerdict.GOOD

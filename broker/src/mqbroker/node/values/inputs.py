@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 
 from mqbroker.amqp.certificate import Certificate
 from mqbroker.config.slices import BrokerOptions
-from mqbroker.node.values.traffic import Received as Received
+from mqbroker.node.values.traffic import BytesReceived as BytesReceived
 from mqbroker.node.values.traffic import Synced as Synced
 
 
 @dataclass(frozen=True, slots=True)
-class Accepted:
+class ConnectionAccepted:
     """A peer connected to a listener of ours. `entropy` are 32 random bytes for nonces of this connection.
 
     `certificate`: the peer's, where it presented one that TLS has verified. `server_name`: what it asked TLS for.
@@ -79,7 +79,7 @@ class Configuration(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Disk:
+class UnsyncedBytes:
     """The disk queue in `io/`: bytes that were handed over in appends and are not synced yet."""
 
     pending_bytes: int
@@ -124,14 +124,14 @@ class Looked:
 
 
 @dataclass(frozen=True, slots=True)
-class Space:
+class JournalSpace:
     """Whether less is free on the file system of the journal than the options want."""
 
     is_low: bool
     free_bytes: int
 
 
-class Ending(NamedTuple):
+class CertificateExpiry(NamedTuple):
     """What ends of a listener: its option, the file that the option named, its life in seconds since 1970."""
 
     listener: str
@@ -145,7 +145,7 @@ class Ending(NamedTuple):
 class CertificatesInUse:
     """What listeners have loaded by now."""
 
-    endings: tuple[Ending, ...]
+    endings: tuple[CertificateExpiry, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +200,7 @@ class Stop:
 
 
 Input = (
-    Received | Synced | Accepted | Connected | Closed | WriteBlocked | Done | Failed | Disk | Datagram
-    | Slipped | Resolved | Looked | Space | CertificatesInUse | AdminRequest | AdminClosed | UsersChanged
-    | ClusterKeyChanged | OptionsChanged | Stop
+    BytesReceived | Synced | ConnectionAccepted | Connected | Closed | WriteBlocked | Done | Failed | UnsyncedBytes |
+    Datagram | Slipped | Resolved | Looked | JournalSpace | CertificatesInUse | AdminRequest | AdminClosed |
+    UsersChanged | ClusterKeyChanged | OptionsChanged | Stop
 )  # fmt: skip

@@ -21,7 +21,7 @@ ENTRIES_MAX = 10_000
 WAITING_MAX = 8
 HOSTS_MAX = 1000  # whose networks are remembered
 
-Key = tuple[str, str]
+LoginOrigin = tuple[str, str]
 """Network and user."""
 
 
@@ -50,17 +50,17 @@ class LoginDelays:
     """The table of recent failures, oldest first."""
 
     def __init__(self) -> None:
-        self._entries: dict[Key, _Entry] = {}
+        self._entries: dict[LoginOrigin, _Entry] = {}
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def is_clear(self, key: Key, now_ns: int) -> bool:
+    def is_clear(self, key: LoginOrigin, now_ns: int) -> bool:
         """Whether a good outcome would be told at once: nobody failed there lately."""
         self._forget(now_ns)
         return key not in self._entries
 
-    def decided(self, key: Key, is_good: bool, now_ns: int) -> int | None:
+    def decided(self, key: LoginOrigin, is_good: bool, now_ns: int) -> int | None:
         """In how many ns the outcome may be told (0: at once); then call `told`. None: it must not be told at all."""
         self._forget(now_ns)
         entry = self._entries.get(key)
@@ -80,7 +80,7 @@ class LoginDelays:
             self._entries[key] = entry
         return delay_ms * NS_PER_MS
 
-    def told(self, key: Key, is_good: bool) -> None:
+    def told(self, key: LoginOrigin, is_good: bool) -> None:
         """The outcome was told, or nobody waits for it any more. A good one that was told forgives."""
         entry = self._entries.get(key)
         if entry is None:

@@ -20,7 +20,7 @@ TOPIC, QUEUE = ("topic", "temporary-topic"), ("queue", "temporary-queue")
 Terminus = TypeVar("Terminus", Source, Target)
 
 
-class Place(NamedTuple):
+class TerminusPlace(NamedTuple):
     """An address, or `address::queue`, and the routing that is wanted there: anycast, multicast, or empty for any."""
 
     name: str
@@ -38,14 +38,14 @@ class Prefixes(NamedTuple):
         """As its options say."""
         return cls(listener.anycast_prefix, listener.multicast_prefix)
 
-    def place_of(self, name: str) -> Place:
+    def place_of(self, name: str) -> TerminusPlace:
         """What a name means. Where several prefixes fit, the longest one counts."""
         size, routing = 0, ""
         for prefixes, kind in ((self.anycast, ANYCAST), (self.multicast, MULTICAST)):
             for prefix in prefixes:
                 if len(prefix) > size and name.startswith(prefix):
                     size, routing = len(prefix), kind
-        return Place(name[size:], routing)
+        return TerminusPlace(name[size:], routing)
 
     def meant(self, terminus: Terminus) -> Terminus:
         """The terminus as it would be without a prefix: with a capability instead, in place of what it said itself."""

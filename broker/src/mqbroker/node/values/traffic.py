@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from mqbroker.node.values.effects import Effect
 
 
-class Received(Value):
+class BytesReceived(Value):
     """Bytes of a connection, in order. The buffer is given away: nobody writes into it afterwards."""
 
     __match_args__ = ("conn", "data")
