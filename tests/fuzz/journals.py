@@ -12,7 +12,7 @@ from typing import Any
 from mqbroker.core.paging.page_moves import runs_in
 from mqbroker.core.paging.paging import segments_in
 from mqbroker.core.queue.pages import PagePiece
-from mqbroker.core.store.exchange import rows_of
+from mqbroker.core.store.journal_export import rows_of
 from mqbroker.journal import records
 from mqbroker.journal.entry import entry_bytes, frame_entry
 from mqbroker.journal.format import FILE_HEADER_BYTES, decode_file_header, encode_file_header

@@ -27,7 +27,7 @@ from mqbroker.cluster.discovery.note import to_datagram, to_note
 from mqbroker.cluster.fields import Connector
 from mqbroker.config.users import make_verifier, users_from_text, users_to_text
 from mqbroker.core.selector.selector import compile_selector
-from mqbroker.core.store.exchange import Importer, rows_of
+from mqbroker.core.store.journal_export import Importer, rows_of
 from mqbroker.io.admin_socket import AdminServer, AdminSession
 from mqbroker.io.gossip import GossipPlace
 from mqbroker.io.http_head import Head, Response, take_head

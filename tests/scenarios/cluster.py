@@ -166,7 +166,7 @@ class Cluster(ClusterStage):
         for name, node in self.nodes.items():
             bridges = node.broker.cluster.connections["cluster"].bridges if node.is_up else {}
             found += [f"{name} to {self._name_of(each)}: {bridges[each].state.value}" for each in sorted(bridges)]
-            if node.is_up and node.broker.rivals.has_yielded:
+            if node.is_up and node.broker.node_id_conflict.has_yielded:
                 found.append(f"{name} has yielded")
         return found
 
@@ -201,7 +201,7 @@ class Cluster(ClusterStage):
     def owners(self, words: list[str]) -> list[str]:
         grouping = self.nodes[words[0]].broker.store.grouping
         assert grouping is not None
-        pins = sorted((key, pin.owner) for key, pin in grouping.pins.items())
+        pins = sorted((key, pin.owner) for key, pin in grouping.owners.items())
         return [f"{words[0]} knows: group {group} of {queue} is at {self._name_of(owner[-36:])}"
                 for (queue, group), owner in pins]  # fmt: skip
 

@@ -16,11 +16,11 @@ from mqbroker.core.paging.restore import hold_again
 from mqbroker.core.paging.upkeep import upkeep
 from mqbroker.core.queue.dispatch import Dispatch
 from mqbroker.core.queue.large import LargeFiles
-from mqbroker.core.queue.moved import moved
+from mqbroker.core.queue.moved_message import moved
 from mqbroker.core.queue.pages import Page, PagePiece, Pages
 from mqbroker.core.queue.queue import Queue, Segment
+from mqbroker.core.store.dead_letters import DeadLetters
 from mqbroker.core.store.decisions import Decisions
-from mqbroker.core.store.leaving import Leaving
 from mqbroker.core.store.retroactive import Retroactive
 from mqbroker.core.store.store import Store
 from mqbroker.core.store.transaction import Transaction
@@ -110,13 +110,15 @@ def _store_without_last(self: Journal, first_id: int, count: int, queue_ids: Any
             self.settle(queue_id, first_id, count)
 
 
-def _drop_what_leaves(self: Leaving, queue: Queue) -> None:
+def _drop_what_leaves(self: DeadLetters, queue: Queue) -> None:
     """Expired messages are settled and gone."""
     for _, segment in queue.take_gone():
         self._store.settle(queue, segment)
 
 
-def _settle_and_note(self: Leaving, queue: Queue, segment: Segment, target: tuple[str, str | None], why: str) -> None:
+def _settle_and_note(
+    self: DeadLetters, queue: Queue, segment: Segment, target: tuple[str, str | None], why: str
+) -> None:
     """Settled now; what is to be stored at the new address is noted for later."""
     origin = (queue.kind.address, queue.kind.name)
     due_ns = self._store.at.monotonic_ns + LATER_NS
@@ -137,7 +139,10 @@ def _store_noted(store: Store) -> bool:
 
 @contextmanager
 def _move_in_two_steps() -> Iterator[None]:
-    with patch.object(Leaving, "_move", _settle_and_note), patch("mqbroker.node.broker.broker.upkeep", _store_noted):
+    with (
+        patch.object(DeadLetters, "_move", _settle_and_note),
+        patch("mqbroker.node.broker.broker.upkeep", _store_noted),
+    ):
         yield
 
 
@@ -173,7 +178,7 @@ def _without_filter(self: Store, queue: Queue, consumer: Any) -> None:
     _JOIN(self, queue, consumer)
 
 
-def _put_back_instead(self: Leaving, queue: Queue, segment: Segment, cause: str) -> None:
+def _put_back_instead(self: DeadLetters, queue: Queue, segment: Segment, cause: str) -> None:
     """A dead letter stays where it is."""
     queue.put_back(segment)
 
@@ -338,7 +343,7 @@ ROOM_BUGS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
 
 # Found in histories whose clients use what queues can do.
 FEATURE_BUGS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
-    "expired messages are dropped": lambda: patch.object(Leaving, "clear", _drop_what_leaves),
+    "expired messages are dropped": lambda: patch.object(DeadLetters, "clear", _drop_what_leaves),
     "a dead letter is settled in one append and stored in another": _move_in_two_steps,
     "returned messages overtake higher priorities": lambda: patch.object(Queue, "put_back", _put_back_in_front),
     "duplicate ids are not journalled": lambda: patch.object(DuplicateIds, "add", _keep_no_ids),
@@ -346,7 +351,7 @@ FEATURE_BUGS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "a browser takes what it sees": lambda: patch.object(LinkConsumer, "deliver", _deliver_to_browser),
     "a selector is forgotten": lambda: patch.object(Store, "join", _without_filter),
     "redelivery is not delayed": lambda: patch("mqbroker.core.store.store.redelivery_delay_ms", lambda *of: 0),
-    "deliveries in vain are without end": lambda: patch.object(Leaving, "reject", _put_back_instead),
+    "deliveries in vain are without end": lambda: patch.object(DeadLetters, "reject", _put_back_instead),
     "a group is with two consumers": lambda: patch.object(Dispatch, "_pin", _pin_nobody),
     "a scheduled message comes at once": lambda: patch.object(Queue, "_schedule", _due_at_once),
     "one of several subscriptions gets nothing": lambda: patch.object(Address, "route", _without_last_queue),

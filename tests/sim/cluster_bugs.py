@@ -11,10 +11,10 @@ from unittest.mock import patch
 from mqbroker.core.address.address import Address, Part
 from mqbroker.core.cluster import arrivals
 from mqbroker.core.cluster.arrivals import Arrival, Arrivals, ArrivedRanges
+from mqbroker.core.cluster.cluster_bindings import ClusterQueue, ClusterQueueMember
 from mqbroker.core.cluster.forwarding import Forwarding
+from mqbroker.core.cluster.group_owners import GroupOwners
 from mqbroker.core.cluster.grouping import Grouping
-from mqbroker.core.cluster.pins import Pins
-from mqbroker.core.cluster.reach import ClusterQueue, ClusterQueueMember
 from mqbroker.core.cluster.redistribution import Redistribution
 from mqbroker.core.cluster.remote_binding import RemoteBinding
 from mqbroker.core.queue.backlog import Segment
@@ -87,7 +87,7 @@ def _choose_anew(self: Grouping, address: Address, run: Run, open_to: list[Queue
     return address.route(run, only=only)
 
 
-def _load_no_pins(self: Pins, recovered: Recovered) -> None:
+def _load_no_pins(self: GroupOwners, recovered: Recovered) -> None:
     """The node that decides forgets by a restart what it has decided."""
 
 
@@ -133,7 +133,7 @@ CLUSTER_BUGS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "a lost link loses what was on it": lambda: patch.object(Store, "give_back", _forget_unanswered),
     "store-and-forward queues are not durable": lambda: patch.object(Store, "add_queue", _in_memory_only),
     "groups go the ordinary way": lambda: patch.object(Grouping, "route", _choose_anew),
-    "pins are forgotten at a restart": lambda: patch.object(Pins, "load", _load_no_pins),
+    "pins are forgotten at a restart": lambda: patch.object(GroupOwners, "load", _load_no_pins),
     "nothing is redistributed": lambda: patch.object(Redistribution, "look", _never),
     "the turn never changes": lambda: patch.object(ClusterQueue, "_turn", _same_turn),
     "a late consumer elsewhere finds nothing": lambda: patch.object(Redistribution, "look", _not_for_newcomers),

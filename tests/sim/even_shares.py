@@ -33,9 +33,9 @@ def _is_known(node: SimNode, count: int) -> bool:
     """Whether a node knows a consumer of the queue at so many others."""
     address = node.broker.store.addresses.get(QUEUE)
     queue = node.broker.store.queues.get(QUEUE)
-    if address is None or queue is None or not queue.consumers or address.reach is None:
+    if address is None or queue is None or not queue.consumers or address.cluster_bindings is None:
         return False
-    group = address.reach.group_of(queue)
+    group = address.cluster_bindings.group_of(queue)
     willing = (
         [each for each in group.remotes if each.binding.is_connected and each.binding.accepts_all] if group else []
     )

@@ -9,7 +9,7 @@ from typing import Any
 from mqbroker.amqp import events as told
 from mqbroker.amqp.links import ReceiverLink, SenderLink
 from mqbroker.amqp.session import Session
-from mqbroker.core.queue.moved import ORIGIN_QUEUE
+from mqbroker.core.queue.moved_message import ORIGIN_QUEUE
 from mqbroker.node.values.effects import AdminReply
 from mqbroker.wire.composites import encode_composite
 from mqbroker.wire.frames import Frame, frame_at

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from mqbroker.base.notice import Level
-from mqbroker.node.values import happenings
+from mqbroker.node.values import event_ring
 from mqbroker.node.values import inputs as given
 
 from tests.unit.admin.site import Site
@@ -52,7 +52,7 @@ def test_whoever_follows_sees_each_once() -> None:
 
 def test_who_is_too_slow_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     site = Site()
-    noticed(site, *(str(number) for number in range(happenings.KEPT_MAX + 5)))
+    noticed(site, *(str(number) for number in range(event_ring.KEPT_MAX + 5)))
     assert site.do("events", after=4)["missed"] is True
     assert site.do("events", after=5)["missed"] is False
     assert site.do("events")["missed"] is False
@@ -61,7 +61,7 @@ def test_who_is_too_slow_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_long_texts_of_peers_are_cut() -> None:
     site = Site()
     site.stage.broker.notice(Level.INFO, "said", why="x" * 10_000)
-    assert len(site.do("events")["events"][0]["fields"]["why"]) == happenings.TEXT_SIZE_MAX
+    assert len(site.do("events")["events"][0]["fields"]["why"]) == event_ring.TEXT_SIZE_MAX
 
 
 def test_the_user_of_an_admin_session_is_in_the_audit() -> None:

@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 from mqbroker.base.errors import PeerFault, Scope
-from mqbroker.cluster.hearing import NEXT, TableEvent, TableState, after
+from mqbroker.cluster.remote_table_states import NEXT, TableEvent, TableState, after
 
 EXPECTED = {
     TableState.UNSYNCED: {

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from mqbroker.base.errors import PeerFault, Scope
 from mqbroker.cluster import notices as n
 from mqbroker.cluster import remote_table
-from mqbroker.cluster.hearing import TableState
 from mqbroker.cluster.remote_table import BindingNotice, PassedOver, RemoteTable
+from mqbroker.cluster.remote_table_states import TableState
 
 from tests.unit.cluster.neighbours import A, B, C, D, E, Hearer
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-from mqbroker.cluster.rivals import ProcessStart, yields
+from mqbroker.cluster.node_id_conflict import ProcessStart, yields
 
 STARTS = [ProcessStart(at_ms, boot_id) for at_ms in (0, 1, 2, 1_700_000_000_000) for boot_id in ("a" * 32, "b" * 32)]
 

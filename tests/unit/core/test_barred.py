@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mqbroker.core.queue.barred import PAIRS_MAX, Barred
 from mqbroker.core.queue.queue import Filter, Queue, Segment
+from mqbroker.core.queue.undeliverable_here import PAIRS_MAX, UndeliverableHere
 from mqbroker.wire.run import parse_run
 
 from tests.support import frames
@@ -34,7 +34,7 @@ def segment(count: int, first_id: int = 1) -> Segment:
 
 
 def test_each_message_of_a_range_is_barred_for_one_consumer_only() -> None:
-    barred, one, two = Barred(), Taker(), Taker()
+    barred, one, two = UndeliverableHere(), Taker(), Taker()
     messages = segment(3)
     assert not barred
     assert barred.add(messages, one) == barred.add(replaced(messages, n=1), one) == []
@@ -44,7 +44,7 @@ def test_each_message_of_a_range_is_barred_for_one_consumer_only() -> None:
 
 
 def test_it_ends_with_the_message_or_the_consumer() -> None:
-    barred, one, two = Barred(), Taker(), Taker()
+    barred, one, two = UndeliverableHere(), Taker(), Taker()
     messages = segment(5)
     barred.add(messages, one)
     barred.add(replaced(messages, start=3, n=2), two)
@@ -57,7 +57,7 @@ def test_it_ends_with_the_message_or_the_consumer() -> None:
 
 
 def test_the_oldest_message_is_forgotten_and_told() -> None:
-    barred, one, two = Barred(), Taker(), Taker()
+    barred, one, two = UndeliverableHere(), Taker(), Taker()
     first, rest = segment(1), segment(PAIRS_MAX - 2, first_id=2)
     assert barred.add(first, one) == barred.add(first, two) == barred.add(rest, one) == []
     assert barred.count == PAIRS_MAX

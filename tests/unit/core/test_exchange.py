@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mqbroker.base.errors import ConfigFault
-from mqbroker.core.store.exchange import Importer, rows_of
+from mqbroker.core.store.journal_export import Importer, rows_of
 from mqbroker.journal.plan import Journal
 from mqbroker.journal.recovered import Recovered
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from mqbroker.base.errors import ConfigFault
-from mqbroker.core.store import exchange_bodies
-from mqbroker.core.store.exchange import Importer, rows_of
+from mqbroker.core.store import exported_bodies
+from mqbroker.core.store.journal_export import Importer, rows_of
 from mqbroker.journal.plan import Journal
 from mqbroker.journal.recovered import Recovered
 
@@ -23,7 +23,7 @@ PIECE = 9_000
 
 def exported(monkeypatch: pytest.MonkeyPatch) -> tuple[Stage, list[dict[str, Any]]]:
     """A node that is gone, with two large messages, one of which is in two queues, and what an export says of it."""
-    monkeypatch.setattr(exchange_bodies, "PIECE_BYTES", PIECE)
+    monkeypatch.setattr(exported_bodies, "PIECE_BYTES", PIECE)
     stage = stage_of()
     for name in ("a", "b"):
         stage.admin("queue-create", name=name, address="news", routing_type="multicast")

@@ -7,7 +7,7 @@ from mqbroker.core.address.address import ANYCAST
 from mqbroker.core.cluster import marks
 from mqbroker.core.cluster.marks import NAME, NONE, Marks
 from mqbroker.core.cluster.remote_binding import RemoteBinding
-from mqbroker.core.store.exchange import Importer, rows_of
+from mqbroker.core.store.journal_export import Importer, rows_of
 from mqbroker.journal.plan import Journal
 from mqbroker.journal.records import Forgone
 from mqbroker.journal.recovered import Recovered

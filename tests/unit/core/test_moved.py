@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mqbroker.core.queue.backlog import Segment
-from mqbroker.core.queue.moved import CAUSE, ORIGIN_ID, ORIGIN_QUEUE, forwarded, forwarded_alike, moved
+from mqbroker.core.queue.moved_message import CAUSE, ORIGIN_ID, ORIGIN_QUEUE, forwarded, forwarded_alike, moved
 from mqbroker.core.queue.times import deliver_at_ms
 from mqbroker.wire.composites import encode_composite
 from mqbroker.wire.parts import DELIVERY_TIME, ORIGIN_ADDRESS, parts_of

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 from mqbroker.core.address.address import Address
 from mqbroker.core.cluster import forwarding
-from mqbroker.core.cluster.reach import ON_DEMAND, STRICT
+from mqbroker.core.cluster.cluster_bindings import ON_DEMAND, STRICT
 from mqbroker.core.cluster.remote_binding import RemoteBinding
 from mqbroker.core.store.store import Store
 from mqbroker.wire.run import Run, parse_run, single

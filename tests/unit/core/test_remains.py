@@ -159,7 +159,7 @@ def test_what_is_purged_is_nobodys_at_once_and_is_settled_piece_by_piece() -> No
     assert steps_until_done(stage) >= COUNT * work.PURGED // (ALONE_WORK + AT_ONCE)
     stage.run()
     assert (queue.message_count, queue.ready_count, queue.delivering_count) == (1, 1, 0)
-    assert store.leaving.left_totals[PURGED] == COUNT
+    assert store.dead_letters.left_totals[PURGED] == COUNT
     assert store.addresses["orders"].meter is not None
     assert store.addresses["orders"].meter.count == 1
     stage.crash()
@@ -218,7 +218,7 @@ def test_the_last_consumer_of_a_queue_that_is_purged_then_holds_nobody_up() -> N
     assert store.queues["orders"].message_count == 0
     stage.talk(conn, frames.receiver("orders", handle=0, credit=10))
     steps_until_done(stage)
-    assert store.leaving.left_totals[PURGED] == COUNT
+    assert store.dead_letters.left_totals[PURGED] == COUNT
     assert store.queues["orders"].message_count == 0
 
 

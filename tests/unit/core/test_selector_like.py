@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mqbroker.core.selector.selector_like import compile_like
+from mqbroker.core.selector.like import compile_like
 
 from tests.unit.core.selector_reference import like
 

@@ -168,7 +168,7 @@ def test_queues_that_are_there_for_a_link_end_with_it_and_not_before() -> None:
     queues = script.stage.broker.store.queues
     (name,) = (name for name in queues if name.startswith("temporary"))
     queue = queues[name]
-    script.stage.broker.store.idle.left(queue)
+    script.stage.broker.store.auto_delete.left(queue)
     script.stage.wait(31_000)
     assert list(queues) == [name], "a durable subscription is a queue that somebody made"
 

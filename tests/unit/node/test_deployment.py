@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from mqbroker.config.load import parse
 from mqbroker.config.slices import BrokerOptions
-from mqbroker.core.address.configured import faults_of
+from mqbroker.core.address.deployed_addresses import faults_of
 from mqbroker.node.values import inputs as given
 
 from tests.golden.conversation import Conversation, ScriptStage

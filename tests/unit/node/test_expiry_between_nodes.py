@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from mqbroker.core.address.address import MULTICAST
 from mqbroker.core.queue.kinds import kind_of
-from mqbroker.core.store.leaving import HOLD_MS
+from mqbroker.core.store.dead_letters import HOLD_MS
 from mqbroker.wire.sections import Header, Properties
 
 from tests.support.cluster_stage import ClusterNode, ClusterStage, node_id_of
@@ -79,7 +79,7 @@ def test_what_another_node_has_expires_there_alone() -> None:
     assert (waiting(a), expired(a, b)) == (3, [0, 3])
     reach(cluster)
     assert (waiting(a), expired(a, b)) == (0, [0, 3])
-    totals = [node.broker.store.leaving.left_totals["expired"] for node in (a, b)]
+    totals = [node.broker.store.dead_letters.left_totals["expired"] for node in (a, b)]
     assert totals == [0, 3]
 
 
@@ -237,4 +237,4 @@ def test_what_the_expiry_address_does_not_take_stays_until_it_does() -> None:
     assert sum(each["count"] for each in a.events("messages-held")) >= 3
     a.admin("queue-create", name="expired")
     cluster.wait(HOLD_MS)
-    assert (waiting(a), expired(a), a.broker.store.leaving.left_totals["expired"]) == (0, [3], 3)
+    assert (waiting(a), expired(a), a.broker.store.dead_letters.left_totals["expired"]) == (0, [3], 3)

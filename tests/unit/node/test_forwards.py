@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from mqbroker.admin.metrics import of_node
-from mqbroker.core.store.leaving import HOLD_MS
+from mqbroker.core.store.dead_letters import HOLD_MS
 from mqbroker.node.cluster.abandoned import TAKEN_MAX
 from mqbroker.node.values import inputs as given
 from mqbroker.wire.performatives import Rejected
@@ -430,12 +430,12 @@ def test_which_stay_where_the_address_does_not_take_them_and_go_once_it_does() -
     for _ in range(3):
         cluster.wait(HOLD_MS)
         assert waiting(a, "b") == 5
-    assert a.broker.store.leaving.lost_totals["killed"] == 0
+    assert a.broker.store.dead_letters.lost_totals["killed"] == 0
     assert sum(each["count"] for each in a.events("messages-held")) >= 5
     a.admin("queue-create", name="letters", address="dead")
     cluster.wait(HOLD_MS)
     assert (waiting(a, "b"), a.broker.store.queues["letters"].message_count) == (0, 5)
-    assert a.broker.store.leaving.left_totals["killed"] == 5
+    assert a.broker.store.dead_letters.left_totals["killed"] == 5
 
 
 def test_which_go_to_the_node_where_it_is_back_first() -> None:
@@ -444,7 +444,7 @@ def test_which_go_to_the_node_where_it_is_back_first() -> None:
     Consumer(b, "again", credit=0)
     cluster.wait(HOLD_MS + 2_500)
     assert (waiting(a, "b"), b.broker.store.queues["orders"].message_count) == (0, 5)
-    assert a.broker.store.leaving.lost_totals["killed"] == 0
+    assert a.broker.store.dead_letters.lost_totals["killed"] == 0
 
 
 def test_a_refused_message_is_not_tried_with_all_that_are_behind_it() -> None:
@@ -464,7 +464,7 @@ def test_a_refused_message_is_not_tried_with_all_that_are_behind_it() -> None:
     cluster.run()
     a.admin("cluster-forget", node_id=node_id_of("b"), action="dead-letter")
     cluster.run()
-    assert 0 < a.broker.store.leaving.held_total <= TAKEN_MAX
+    assert 0 < a.broker.store.dead_letters.held_total <= TAKEN_MAX
     a.admin("queue-create", name="letters", address="dead")
     cluster.wait(HOLD_MS + 2_000)
     assert (waiting(a, "b"), a.broker.store.queues["letters"].message_count) == (0, 3 * TAKEN_MAX)

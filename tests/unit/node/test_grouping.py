@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from mqbroker.amqp import events as told
 from mqbroker.cluster.notices import PROPOSAL, GroupNotice
-from mqbroker.core.cluster import pins
+from mqbroker.core.cluster import group_owners
 from mqbroker.node.cluster.grouping import GroupingHandler
 from mqbroker.wire.performatives import Accepted, Attach, Rejected, Source, Target
 from mqbroker.wire.run import single
@@ -320,7 +320,7 @@ def test_a_queue_that_is_not_known_is_looked_for_ten_times_and_then_messages_go_
     site = Site()
     got = site.consumer("b")
     owner = "orders" + node_id_of("z")
-    site.handler_of("a").core.pins.put(("orders", "g"), owner)
+    site.handler_of("a").core.owners.put(("orders", "g"), owner)
     producer = site.producer(name)
     site.publish(producer, "g")
     site.wait(900)
@@ -335,14 +335,14 @@ def test_a_queue_that_is_not_known_is_looked_for_ten_times_and_then_messages_go_
 def test_the_arbiter_keeps_a_bounded_number_of_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     site = Site()
     site.consumer("b")
-    monkeypatch.setattr(pins, "PINS_MAX", 2)
+    monkeypatch.setattr(group_owners, "PINS_MAX", 2)
     for name in "ab":
         producer = site.producer(name)
         site.publish(producer, *"ghi", "")
         assert sorted(kinds(producer)) == ["Accepted"] * 3 + ["Rejected"]
     assert len(site["a"].events("groups-full")) == 1
     for name in "ab":
-        assert len(site.handler_of(name).core.pins) == 2
+        assert len(site.handler_of(name).core.owners) == 2
 
 
 def test_a_large_message_of_a_group_waits_in_its_file() -> None:
@@ -388,7 +388,7 @@ def test_transactions_ask_as_messages_are_posted() -> None:
 
     assert commit() == "Accepted"
     assert site.owners("b") == {"g": "a"}
-    site.handler_of("b").core.pins.drop(("orders", "g"))
+    site.handler_of("b").core.owners.drop(("orders", "g"))
     site.cluster.silence(site["a"])
     assert commit() == "Rejected"
 

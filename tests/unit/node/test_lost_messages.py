@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from mqbroker.core.store.leaving import HOLD_MS
+from mqbroker.core.store.dead_letters import HOLD_MS
 from mqbroker.wire.performatives import Attach, Source, Target
 from mqbroker.wire.types import Symbol
 
@@ -51,7 +51,7 @@ def end(site: Site, kind: str, count: int = 5) -> None:
 
 
 def leaving(site: Site) -> Any:
-    return site.stage.broker.store.leaving
+    return site.stage.broker.store.dead_letters
 
 
 def told(site: Site, event: str) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 from mqbroker.amqp import sasl
 from mqbroker.config.users import make_verifier
-from mqbroker.core.selector import selector_grammar
+from mqbroker.core.selector import grammar
 from mqbroker.node.values import inputs as given
 from mqbroker.wire.performatives import (
     Accepted,
@@ -49,7 +49,7 @@ def stage() -> Stage:
     settings = {"auto_delete_queues": True, "max_delivery_attempts": 2, "dead_letter_address": "dead"}
     listener = {"frames_per_second_max": 1_000_000}
     made = Stage(options_with(listener, limits=LARGE, address_settings={"#": settings}))
-    selector_grammar.prepare()
+    grammar.prepare()
     made.talk(made.accept(), GO + frames.close())
     made.wait(FOR_LONG_MS)
     return made

@@ -9,7 +9,7 @@ import pytest
 from mqbroker.amqp import work
 from mqbroker.config.slices import AddressOptions, BrokerOptions, QueueOptions
 from mqbroker.config.users import make_verifier
-from mqbroker.core.address.configured import FORCE
+from mqbroker.core.address.deployed_addresses import FORCE
 from mqbroker.node.amqp.turns import ALONE_WORK
 from mqbroker.node.broker.reloads import AT_ONCE, WAITING_MAX
 from mqbroker.node.values import inputs as given

@@ -20,7 +20,7 @@ from mqbroker.config.routing import ConnectionRouterTable, connection_router
 from mqbroker.config.slices import ConnectorOptions
 from mqbroker.config.users import make_verifier
 from mqbroker.core.address import routes
-from mqbroker.core.store.exchange import Importer, rows_of
+from mqbroker.core.store.journal_export import Importer, rows_of
 from mqbroker.journal.plan import Journal
 from mqbroker.journal.recovered import Recovered
 from mqbroker.node.values import inputs as given

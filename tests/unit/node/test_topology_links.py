@@ -8,7 +8,7 @@ import pytest
 from mqbroker.amqp import events as told
 from mqbroker.amqp.links import ReceiverLink
 from mqbroker.client.message import decode_message
-from mqbroker.node.cluster import elsewhere
+from mqbroker.node.cluster import failover_list
 from mqbroker.node.values import inputs as given
 from mqbroker.wire.performatives import Attach, Detach, Open, Source, Target
 
@@ -177,7 +177,7 @@ def test_changes_of_one_step_make_one_message() -> None:
 
 
 def test_many_clients_are_told_over_several_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(elsewhere, "TOLD_MAX", 2)
+    monkeypatch.setattr(failover_list, "TOLD_MAX", 2)
     cluster, a, b = three()
     ears = [Ear(a, f"app{number}") for number in range(5)]
     b.stop()
@@ -197,10 +197,10 @@ def test_each_client_hears_of_another_one_first() -> None:
 def test_so_many_are_told_and_no_more() -> None:
     cluster, a, _ = three()
     ear = Ear(a, max_frame_size=512)  # and the list needs several frames
-    for number in range(elsewhere.ELSEWHERE_MAX + 3):
+    for number in range(failover_list.ELSEWHERE_MAX + 3):
         member(cluster, f"n{number:02}", ["a"])
     cluster.wait(3000)
-    assert len(ear.lists()[-1]) == elsewhere.ELSEWHERE_MAX
+    assert len(ear.lists()[-1]) == failover_list.ELSEWHERE_MAX
 
 
 def test_what_the_listener_says_is_told_once() -> None:
@@ -273,16 +273,16 @@ def test_a_list_that_the_client_has_no_room_for_ends_the_link() -> None:
     a.run()
     ear.grant(1)
     assert ear.refusals()[-1] == "amqp:link:message-size-exceeded"
-    assert not a.broker.cluster.elsewhere.is_told(ear.talker.conn)
+    assert not a.broker.cluster.failover_list.is_told(ear.talker.conn)
 
 
 def test_clients_that_leave_are_forgotten() -> None:
     _, a, _ = three()
     ear = Ear(a)
     conn = ear.talker.conn
-    assert a.broker.cluster.elsewhere.is_told(conn)
+    assert a.broker.cluster.failover_list.is_told(conn)
     a.drop(ear.talker)
-    assert not a.broker.cluster.elsewhere.is_told(conn)
+    assert not a.broker.cluster.failover_list.is_told(conn)
 
 
 def test_it_is_neither_queue_nor_address_nor_consumer() -> None:

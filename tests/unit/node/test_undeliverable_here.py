@@ -67,7 +67,7 @@ def test_each_delivery_in_vain_counts_up_to_a_dead_letter() -> None:
         assert found == [b"a"]
         stage.talk(conn, frames.disposition(0, 0, IN_VAIN))
     assert stage.broker.store.queues["dead"].ready_count == 1
-    assert not stage.broker.store.queues["orders"].dispatcher.barred
+    assert not stage.broker.store.queues["orders"].dispatcher.undeliverable_here
 
 
 def test_the_plain_way_is_back_when_the_message_or_the_consumer_is_gone() -> None:
@@ -80,12 +80,12 @@ def test_the_plain_way_is_back_when_the_message_or_the_consumer_is_gone() -> Non
     assert found == [b"a"]
     stage.talk(two, frames.disposition(0, 0, Accepted()))
     assert not dispatcher.is_selective
-    assert not dispatcher.barred
+    assert not dispatcher.undeliverable_here
 
 
 def test_a_link_that_comes_again_may_have_it() -> None:
     stage = stage_with("a")
     one, _ = consumer(stage)
     stage.talk(one, frames.disposition(0, 0, NOT_HERE) + frames.detach(1))
-    assert not stage.broker.store.queues["orders"].dispatcher.barred
+    assert not stage.broker.store.queues["orders"].dispatcher.undeliverable_here
     assert got(stage.talk(one, frames.receiver(credit=1))) == [b"a"]

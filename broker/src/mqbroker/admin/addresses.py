@@ -86,7 +86,7 @@ def create(broker: Broker, request: AdminRequest) -> None:
     if not said or any(each not in ROUTING_TYPES for each in said):
         what = f"address-create: routing_types are anycast, multicast, or both, not {said!r}"
         raise Refused("amqp:invalid-field", what)
-    address = broker.store.declared.create(name, tuple(each for each in ROUTING_TYPES if each in said))
+    address = broker.store.address_records.create(name, tuple(each for each in ROUTING_TYPES if each in said))
     broker.store.decisions.wait(broker.reply, request.id, _described(address))
 
 
@@ -105,7 +105,7 @@ def resume(broker: Broker, request: AdminRequest) -> None:
 def _set_paused(broker: Broker, request: AdminRequest, is_paused: bool) -> None:
     address = _address_named(broker, request)
     result = {"name": address.name, "paused": is_paused, "changed": address.is_paused != is_paused}
-    if broker.store.declared.pause(address, is_paused, is_kept=argument(request, "persist", bool, True)):
+    if broker.store.address_records.pause(address, is_paused, is_kept=argument(request, "persist", bool, True)):
         broker.store.decisions.wait(broker.reply, request.id, result)
     else:
         broker.store.decisions.wait_for_earlier(broker.reply, request.id, result)
@@ -149,7 +149,7 @@ def _delete_now(broker: Broker, request: AdminRequest, address: Address) -> None
 def _delete(broker: Broker, request: AdminRequest, address: Address) -> None:
     queues = sorted(address.queues, key=lambda queue: queue.kind.name)
     dropped = sum([broker.store.delete_queue(queue) for queue in queues])
-    is_told = broker.store.declared.delete(address) or any(queue.kind.is_durable for queue in queues)
+    is_told = broker.store.address_records.delete(address) or any(queue.kind.is_durable for queue in queues)
     result = {"name": address.name, "queues": [queue.kind.name for queue in queues], "messages": dropped}
     if is_told:
         broker.store.decisions.wait(broker.reply, request.id, result)

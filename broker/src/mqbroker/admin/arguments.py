@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from mqbroker.base.errors import Refused
-from mqbroker.core.address.configured import declares
+from mqbroker.core.address.deployed_addresses import declares
 from mqbroker.core.queue.queue import Queue
 from mqbroker.core.selector.selector import Selector, compile_selector
 from mqbroker.node.broker.broker import Broker

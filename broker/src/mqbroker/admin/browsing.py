@@ -20,7 +20,7 @@ from mqbroker.core.queue.queue import Queue, Segment
 from mqbroker.core.selector.selector import Selector
 from mqbroker.node.broker.broker import Broker
 from mqbroker.node.values.inputs import AdminRequest
-from mqbroker.node.values.shown import shown
+from mqbroker.node.values.message_json import shown
 
 LIMIT_MAX = 1_000
 LIMIT = 100

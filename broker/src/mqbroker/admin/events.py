@@ -27,7 +27,7 @@ def show(broker: Broker, request: AdminRequest) -> None:
     limit = number(request, "limit", LIMIT, (1, LIMIT_MAX))
     is_following = request.arguments.get("after") is not None
     after = number(request, "after", 0, (0, POSITION_MAX))
-    happenings = broker.happenings
+    happenings = broker.event_ring
     found = [
         each
         for each in happenings.after(after)

@@ -7,7 +7,7 @@ from typing import Any
 
 from mqbroker.admin.arguments import argument, check_names, number
 from mqbroker.base.time import NS_PER_MS
-from mqbroker.core.cluster.pins import PINS_MAX, GroupKey, Pin
+from mqbroker.core.cluster.group_owners import PINS_MAX, GroupKey, Pin
 from mqbroker.node.broker.broker import Broker
 from mqbroker.node.cluster.grouping import NODE_ID_SIZE, GroupingHandler
 from mqbroker.node.values.inputs import AdminRequest
@@ -22,7 +22,7 @@ def show(broker: Broker, request: AdminRequest) -> None:
     handler = broker.grouping
     rows: list[dict[str, Any]] = []
     if handler is not None:
-        pins = reversed(list(handler.core.pins.items()))
+        pins = reversed(list(handler.core.owners.items()))
         kept = (_row(broker, handler, *each) for each in pins if wanted in ("", each[0][0]))
         rows = list(islice(kept, limit + 1))
     broker.reply(

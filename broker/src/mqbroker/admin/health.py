@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from mqbroker.cluster.rivals import NEW_ID, REMEDY, WHY
+from mqbroker.cluster.node_id_conflict import NEW_ID, REMEDY, WHY
 from mqbroker.config.slices import JournalOptions
 from mqbroker.node.broker.broker import Broker
 
@@ -69,8 +69,8 @@ def of_node(broker: Broker) -> HealthFacts:
         "journal_position": broker.journal.position,
         "synced_position": broker.store.decisions.synced,
         "node_id": broker.node_id,
-        "has_rival": broker.rivals.is_there,
-        "has_yielded": broker.rivals.has_yielded,
+        "has_rival": broker.node_id_conflict.is_there,
+        "has_yielded": broker.node_id_conflict.has_yielded,
     }
 
 

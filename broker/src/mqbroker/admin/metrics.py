@@ -235,7 +235,7 @@ def of_node(broker: Broker, *, per_object: bool) -> Values:
     values["mqbroker_discovery_datagrams_dropped_total"] = [
         ((name, drop.value), sum(group.dropped[drop] for group in broker.discovery.groups.values())) for drop in Drop
     ]
-    leaving = broker.store.leaving
+    leaving = broker.store.dead_letters
     for key, totals in (("left", leaving.left_totals), ("lost", leaving.lost_totals)):
         values[f"mqbroker_messages_{key}_total"] = [((name, reason), count) for reason, count in totals.items()]
     values["mqbroker_info"] = [((name, broker.node_id, __version__, NATIVE), 1)]
@@ -320,7 +320,7 @@ def _of_store(broker: Broker) -> dict[str, float]:
         "mqbroker_messages_duplicate_total": store.duplicates.dropped_total,
         "mqbroker_messages_returned_total": store.returned_total,
         "mqbroker_messages_acknowledged_total": store.acknowledged_total,
-        "mqbroker_messages_held_total": store.leaving.held_total,
+        "mqbroker_messages_held_total": store.dead_letters.held_total,
     }
 
 

@@ -27,11 +27,11 @@ from mqbroker.core.queue.dispatch import view_of
 from mqbroker.core.queue.leaving_reasons import MOVED, PURGED
 from mqbroker.core.queue.message_view import MessageView
 from mqbroker.core.queue.meter import Meter
-from mqbroker.core.queue.moved import ORIGIN_QUEUE, retried, transferred
+from mqbroker.core.queue.moved_message import ORIGIN_QUEUE, retried, transferred
 from mqbroker.core.queue.picking import Budget
 from mqbroker.core.queue.queue import Queue, Segment
 from mqbroker.core.selector.selector import Selector
-from mqbroker.core.store.tally import Tally
+from mqbroker.core.store.transaction_quota import TransactionQuota
 from mqbroker.node.broker.broker import Broker
 from mqbroker.node.values.inputs import AdminRequest
 from mqbroker.wire.parts import ORIGIN_ADDRESS, parts_of
@@ -72,7 +72,7 @@ class Purge:
         if self.selector is None and self.queue.pages is not None:
             dropped = self.store.paging.drop(self.queue, is_settled=True)
             self.count += dropped.messages
-            self.store.leaving.left_totals[PURGED] += dropped.messages
+            self.store.dead_letters.left_totals[PURGED] += dropped.messages
             if dropped.is_settled:
                 self.store.decisions.wait(_go_on)
 
@@ -145,7 +145,7 @@ class Move(Purge):
         self.ready: dict[
             int, tuple[Address, Run]
         ] = {}  # by message id: where the messages of this piece go, and as what
-        self.tallies: dict[Meter, Tally] = {}  # of this piece: what it brings to addresses with bounds
+        self.tallies: dict[Meter, TransactionQuota] = {}  # of this piece: what it brings to addresses with bounds
         super().__init__(broker, request, queue)
         self.address = self.resolve()
 
@@ -191,7 +191,7 @@ class Move(Purge):
         if meter is None or meter is self.queue.meter:
             return True
         if meter not in self.tallies:
-            self.tallies[meter] = Tally(meter)
+            self.tallies[meter] = TransactionQuota(meter)
         return self.tallies[meter].takes(run.size_bytes(0, 1))
 
     def plan(self, segment: Segment, index: int) -> tuple[Address, Run] | None:
@@ -259,7 +259,7 @@ class Retry(Move):
     def take_in(self, address: Address, run: Run) -> None:
         outdated = self.outdated(address, run)  # by one of the same piece, which was looked at before that was there
         if outdated:
-            self.store.leaving.outdated(outdated)
+            self.store.dead_letters.outdated(outdated)
         else:
             super().take_in(address, run)
 

@@ -86,7 +86,7 @@ def perform(broker: Broker, request: AdminRequest) -> None:
         broker.reply_error(request.id, "amqp:not-found", f"unknown operation {request.operation!r}; there are: {known}")
         return
     if request.operation in CHANGING:
-        broker.happenings.expect(request)
+        broker.event_ring.expect(request)
     broken = next((name for name, value in _texts(request) if not is_text(value)), None)
     if broken is not None:
         why = f"{broken} has half of a surrogate pair, which no journal, log or client could hold"

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from mqbroker.amqp import sasl, work
+from mqbroker.amqp.error_frames import frame_within
 from mqbroker.amqp.events import Began, Dead, Incoming, LinksLeft, LoggedIn, Opened
-from mqbroker.amqp.last_words import frame_within
 from mqbroker.amqp.limits import ConnectionLimits
 from mqbroker.amqp.links import LinkBase, Partials
 from mqbroker.amqp.login import WAITING_BYTES_MAX, Login

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from mqbroker.amqp import work
+from mqbroker.amqp.error_frames import frame_within
 from mqbroker.amqp.events import (
     Attached,
     Attaching,
@@ -24,7 +25,6 @@ from mqbroker.amqp.events import (
     Unposted,
 )
 from mqbroker.amqp.incoming import IncomingTransfers
-from mqbroker.amqp.last_words import frame_within
 from mqbroker.amqp.links import ROLE_RECEIVER, ROLE_SENDER, LinkBase, ReceiverLink, SenderLink
 from mqbroker.amqp.numbers import Numbers
 from mqbroker.amqp.parting import Parting

@@ -112,9 +112,9 @@ def checked(file: Path, text: str | None = None) -> BrokerOptions:
 
 
 def _selector_faults(options: BrokerOptions) -> list[ConfigFault]:
-    from mqbroker.core.address import configured, diverts
+    from mqbroker.core.address import deployed_addresses, diverts
 
-    return configured.faults_of(options.addresses) + diverts.faults_of(options.diverts)
+    return deployed_addresses.faults_of(options.addresses) + diverts.faults_of(options.diverts)
 
 
 def options_of(args: argparse.Namespace) -> BrokerOptions:

@@ -22,7 +22,6 @@ from mqbroker.base.errors import PeerFault, Scope
 from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level, Notice
 from mqbroker.cluster.address_match import AddressPrefixes, is_internal
-from mqbroker.cluster.hearing import TableEvent, TableState, after
 from mqbroker.cluster.notices import (
     BindingAdded,
     BindingRemoved,
@@ -31,6 +30,7 @@ from mqbroker.cluster.notices import (
     Reset,
     ResetComplete,
 )
+from mqbroker.cluster.remote_table_states import TableEvent, TableState, after
 from mqbroker.core.address.address import ANYCAST
 from mqbroker.core.cluster.remote_binding import RemoteBinding
 

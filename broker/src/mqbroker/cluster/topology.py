@@ -20,8 +20,8 @@ from typing import Final
 
 from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level, Notice
+from mqbroker.cluster.node_id_conflict import NEW_ID
 from mqbroker.cluster.notices import VERSION_MAX, Member, MemberGone, Version
-from mqbroker.cluster.rivals import NEW_ID
 
 MEMBERS_MAX: Final = 1000
 TOMBSTONES_MAX: Final = 4000

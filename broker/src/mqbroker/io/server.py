@@ -19,7 +19,7 @@ from typing import Any, Protocol
 from mqbroker.base.errors import ConfigFault
 from mqbroker.config.slices import BrokerOptions, ListenerOptions
 from mqbroker.core.queue.large import DIRECTORY
-from mqbroker.core.selector import selector_grammar
+from mqbroker.core.selector import grammar
 from mqbroker.io.admin_socket import AdminServer
 from mqbroker.io.certificate_watch import CertificateWatch
 from mqbroker.io.collector import Collector
@@ -155,7 +155,7 @@ class Server:
         self._log_start()
         self._certificates.look()
         # In between, by turns of the interpreter: else everybody would wait for the first selector that somebody has.
-        threading.Thread(target=selector_grammar.prepare, name="selectors", daemon=True).start()
+        threading.Thread(target=grammar.prepare, name="selectors", daemon=True).start()
         self._notifier.ready(f"running, {len(self._acceptors)} listeners")
         code = await self.node.ended
         await self._farewell(code)

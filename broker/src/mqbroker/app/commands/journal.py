@@ -24,8 +24,8 @@ from mqbroker.config.options import defaults
 from mqbroker.config.slices import JournalOptions
 from mqbroker.core.address.stored import kinds_in
 from mqbroker.core.queue.large import DIRECTORY, fault_of
-from mqbroker.core.store.exchange import Importer, large_runs, rows_of
-from mqbroker.core.store.exchange_bodies import Read
+from mqbroker.core.store.exported_bodies import Read
+from mqbroker.core.store.journal_export import Importer, large_runs, rows_of
 from mqbroker.io import identity, placing
 from mqbroker.io.disk import Disk
 from mqbroker.io.files import MappedFiles

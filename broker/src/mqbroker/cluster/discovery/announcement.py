@@ -39,8 +39,9 @@ class Announcement:
     """One node at one time. `boot_id` is new in each process, `seq` grows within it; one comes every `period_ms`.
 
     `started_ms` is when the process started, by the clock of its host, 0 where that is not said. `has_yielded`: it has
-    left its node id to another process and is no node of the cluster (cluster/rivals.py). `hears` are the boot ids of
-    other processes with its node id that it hears: what was recorded before a process was started cannot name it.
+    left its node id to another process and is no node of the cluster (cluster/node_id_conflict.py). `hears` are the
+    boot ids of other processes with its node id that it hears: what was recorded before a process was started cannot
+    name it.
     """
 
     node_id: str

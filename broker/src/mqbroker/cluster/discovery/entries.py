@@ -4,7 +4,7 @@ An entry is replaced by each datagram that is newer, and ends when none came for
 monotonic clock. Two things are remembered beyond that, within bounds: the last `seq` of each process that a node was
 seen as, so that nothing recorded counts twice, and which process came later, so that an earlier one never takes the
 place of a later one. Where the earlier one goes on speaking, two processes have one id: a conflict. A process that
-has yielded (cluster/rivals.py) gives its place up.
+has yielded (cluster/node_id_conflict.py) gives its place up.
 
 What comes under our own id is a conflict only where it names this process as one that it hears: all else may have been
 recorded of an earlier process of this node, which counts for nothing however long it lasts. It is told as an echo, so

@@ -2,9 +2,9 @@
 
 Three things, not one: an address is a name that senders use, a queue holds messages, a binding connects them. Anycast
 bindings share the messages (each goes to one queue in turn), multicast bindings get a copy each: one message, many
-queues. A binding may have a filter, and then gets what matches. Bindings of other nodes are in `reach` (reach.py), and
-what is on its way to them in store-and-forward queues, which are bound here and get nothing by routing of their own.
-So is the ring of what is kept for queues that are made later (retroactive.py).
+queues. A binding may have a filter, and then gets what matches. Bindings of other nodes are in `cluster_bindings`
+(cluster/cluster_bindings.py), and what is on its way to them in store-and-forward queues, which are bound here and get
+nothing by routing of their own. So is the ring of what is kept for queues that are made later (retroactive.py).
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from mqbroker.core.queue.queue import Queue
 from mqbroker.wire.run import Run
 
 if TYPE_CHECKING:
-    from mqbroker.core.address.idle import Idle
+    from mqbroker.core.address.auto_delete import AutoDelete
+    from mqbroker.core.cluster.cluster_bindings import ClusterBindings
     from mqbroker.core.cluster.grouping import Grouping
-    from mqbroker.core.cluster.reach import Reach
 
 ANYCAST, MULTICAST = "anycast", "multicast"
 FULLY_QUALIFIED: Final = "::"
@@ -48,13 +48,41 @@ class Address:
     """A name and its bindings."""
 
     __slots__ = (
-        "_idle", "_is_choosy", "_is_keyed", "anycast", "can_page", "cursor", "due_ns", "forwarding", "founder",
-        "is_configured", "is_pause_kept", "is_paused", "is_topic", "made_on", "maker", "meter", "multicast", "name",
-        "pages", "producers_count", "reach", "retains_max", "ring", "routed_total", "routing_types", "scheduled_ns",
-        "target", "unrouted_total", "was_bound", "wildcards",
+        "_idle",
+        "_is_choosy",
+        "_is_keyed",
+        "anycast",
+        "can_page",
+        "cluster_bindings",
+        "cursor",
+        "due_ns",
+        "forwarding",
+        "founder",
+        "is_configured",
+        "is_pause_kept",
+        "is_paused",
+        "is_topic",
+        "made_on",
+        "maker",
+        "meter",
+        "multicast",
+        "name",
+        "pages",
+        "producers_count",
+        "retains_max",
+        "ring",
+        "routed_total",
+        "routing_types",
+        "scheduled_ns",
+        "target",
+        "unrouted_total",
+        "was_bound",
+        "wildcards",
     )  # fmt: skip
 
-    def __init__(self, name: str, meter: Meter | None = None, idle: Idle | None = None, *, pages: bool = False) -> None:
+    def __init__(
+        self, name: str, meter: Meter | None = None, idle: AutoDelete | None = None, *, pages: bool = False
+    ) -> None:
         self.name = name
         self.pages = pages  # what is too much stays on disk, in queues that allow it
         self.can_page = pages  # and all of them do
@@ -67,7 +95,7 @@ class Address:
         self.multicast: list[Queue] = []
         self.forwarding: list[Queue] = []  # hold messages of this address for other nodes
         self.wildcards: tuple[Address, ...] = ()  # those that it matches (wildcards.py)
-        self.reach: Reach | None = None  # bindings of other nodes, where there are any
+        self.cluster_bindings: ClusterBindings | None = None  # bindings of other nodes, where there are any
         self.ring: Queue | None = None  # keeps the newest messages for queues that are made later,
         self.retains_max = 0  # so many of them
         self.routed_total = 0
@@ -139,17 +167,21 @@ class Address:
     @property
     def is_empty(self) -> bool:
         """Whether nothing is bound here, neither of this node nor of others."""
-        return not (self.anycast or self.multicast or self.reach or self.forwarding)
+        return not (self.anycast or self.multicast or self.cluster_bindings or self.forwarding)
 
     @property
     def is_shared(self) -> bool:
         """Whether a queue shares its messages out, here or on another node."""
-        return bool(self.anycast) or (self.reach is not None and self.reach.has(ANYCAST))
+        return bool(self.anycast) or (self.cluster_bindings is not None and self.cluster_bindings.has(ANYCAST))
 
     @property
     def gives_copies(self) -> bool:
         """Whether somebody wants copies of what is sent here."""
-        return bool(self.multicast) or self.is_topic or (self.reach is not None and self.reach.has(MULTICAST))
+        return (
+            bool(self.multicast)
+            or self.is_topic
+            or (self.cluster_bindings is not None and self.cluster_bindings.has(MULTICAST))
+        )
 
     @property
     def queues(self) -> list[Queue]:
@@ -161,7 +193,7 @@ class Address:
         """Whether messages of a run are dealt with one by one: they go different ways, or a filter or a key asks."""
         if self._is_choosy or self._is_keyed or len(self.anycast) > 1:
             return True
-        return self.reach is not None and self.reach.looks_at_each(self.queues)
+        return self.cluster_bindings is not None and self.cluster_bindings.looks_at_each(self.queues)
 
     @property
     def has_last_value_key(self) -> bool:
@@ -176,8 +208,8 @@ class Address:
         """
         if grouping is not None and run.traits.group_id and grouping.covers(self):
             return grouping.route(self, run, self.open_to(origin, only), only)
-        if self.reach is not None:
-            return self.reach.route(self, run, self.open_to(origin, only), only)
+        if self.cluster_bindings is not None:
+            return self.cluster_bindings.route(self, run, self.open_to(origin, only), only)
         if len(self.anycast) <= 1 and not self._is_choosy and not only:
             queues = self.anycast + self.multicast if self.multicast else self.anycast
             return [(0, run.count, queues)]

@@ -40,7 +40,7 @@ def leave(store: Store, queue: Queue, consumer: Consumer) -> None:
         if queue.kind.purge_on_no_consumers and not queue.takers_count:
             purge(store, queue)
     if not queue.consumers:
-        store.idle.left(queue)
+        store.auto_delete.left(queue)
         store.look_at_end(queue)
 
 

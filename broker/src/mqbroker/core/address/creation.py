@@ -27,7 +27,7 @@ def check_new(store: Store, kind: QueueKind) -> None:
         raise Refused("amqp:resource-limit-exceeded", f"there are {len(store.queues)} queues, which is queues-max")
     if kind.selector:
         compile_selector(kind.selector)
-    store.declared.check(kind.address, kind.routing)
+    store.address_records.check(kind.address, kind.routing)
     if kind.address not in store.addresses:
         store.permit(CREATE_ADDRESS, kind.address)
         store.quotas.check(ADDRESSES)
@@ -56,8 +56,8 @@ def make_address(store: Store, name: str, *, is_temporary: bool = False) -> Addr
         store.wildcards.check(name)
         found = store.add_address(name)
         found.is_topic = True
-        store.idle.vacated(found)
+        store.auto_delete.vacated(found)
     else:
-        store.declared.check(name, MULTICAST)
+        store.address_records.check(name, MULTICAST)
         found.is_topic = found.is_topic or found.is_empty
     return found

@@ -40,8 +40,8 @@ def delete(store: Store, queue: Queue) -> int:
     if queue.alone is not None:
         queue.alone.unbind(queue)
     if address.is_empty:
-        store.idle.vacated(address)
-    store.leaving.left_totals[DELETED] += dropped
+        store.auto_delete.vacated(address)
+    store.dead_letters.left_totals[DELETED] += dropped
     del store.queues[queue.kind.name]
     store.dirty.pop(queue, None)
     queue.is_deleted = True
@@ -53,5 +53,5 @@ def purge(store: Store, queue: Queue) -> int:
     """See `Store.purge`."""
     dropped = store.remains.purge(queue)
     paged = store.paging.drop(queue, is_settled=True).messages
-    store.leaving.left_totals[PURGED] += paged
+    store.dead_letters.left_totals[PURGED] += paged
     return dropped + paged

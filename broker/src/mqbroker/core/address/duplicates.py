@@ -134,7 +134,7 @@ class Duplicates:
         return gone_ns + self._settings.of(address).id_cache_retention * NS_PER_MS
 
     def settings_changed(self) -> Iterator[int]:
-        """They hold for addresses that went before as well. Each is a piece, and yields what it cost, as in idle.py."""
+        """For addresses that went before as well. Each is a piece and yields what it cost, as in auto_delete.py."""
         for address in list(self._vacant):
             known = self._vacant.get(address)
             if known is not None and known.until_ns != (until_ns := self._until_ns(address, known.gone_ns)):
@@ -181,7 +181,7 @@ class Duplicates:
         """Take over what recovery found, as far as it is wanted now; after addresses are there."""
         for address, stored in recovered.duplicates.items():
             if address.startswith(INTERNAL_PREFIX):
-                continue  # of others: arrivals.py, pins.py, routes.py
+                continue  # of others: arrivals.py, group_owners.py, routes.py
             size = self._settings.of(address).id_cache_size
             if not size or not self._is_persisted:
                 self._journal.duplicates.drop(address)

@@ -6,7 +6,7 @@ Header, delivery annotations and the bare message stay byte for byte. One of thi
 from __future__ import annotations
 
 from mqbroker.base.errors import PeerFault
-from mqbroker.core.queue.moved import INGRESS_TIME, made
+from mqbroker.core.queue.moved_message import INGRESS_TIME, made
 from mqbroker.wire.run import Run, runs_of
 from mqbroker.wire.scan import MESSAGE_ANNOTATIONS, scan_sections
 from mqbroker.wire.sections import decode_annotations, encode_section

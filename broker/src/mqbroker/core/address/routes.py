@@ -1,9 +1,9 @@
 """Routes: which broker a connection router has sent a key to, where its cache is persisted.
 
-They are kept in the journal as ids of duplicate detection are, under names that no address has, as pins are (pins.py):
-moved on when their segment goes, and passed over by releases that do not know them. Nobody waits for one, so a route
-rides along with what is written anyway. Times are those of the clock, as they outlive the process. Source:
-docs/adr/0012-cluster-connections.md.
+They are kept in the journal as ids of duplicate detection are, under names that no address has, as owners of groups are
+(group_owners.py): moved on when their segment goes, and passed over by releases that do not know them. Nobody waits for
+one, so a route rides along with what is written anyway. Times are those of the clock, as they outlive the process.
+Source: docs/adr/0012-cluster-connections.md.
 """
 
 from __future__ import annotations

@@ -170,7 +170,7 @@ class Arrivals:
             segment = Segment(part, 0, part.count, deliveries)
             takers = [queue for queue in queues if not queue.is_outdated(segment)]
             if len(takers) < len(queues):
-                store.leaving.outdated(queue for queue in queues if queue not in takers)
+                store.dead_letters.outdated(queue for queue in queues if queue not in takers)
             if takers:
                 waits = store.put(address, segment, takers) or waits
         return waits

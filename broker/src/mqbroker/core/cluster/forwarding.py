@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from mqbroker.base.look import LOOK
 from mqbroker.core.address.address import ANYCAST
+from mqbroker.core.cluster.cluster_bindings import ON_DEMAND, ClusterBindings, Remote
 from mqbroker.core.cluster.handed_over import HandedOver
 from mqbroker.core.cluster.marks import Marks
-from mqbroker.core.cluster.reach import ON_DEMAND, Reach, Remote
 from mqbroker.core.cluster.remote_binding import RemoteBinding, cluster_name_of
 from mqbroker.core.queue.kinds import FORWARD, INTERNAL_PREFIX, QueueKind
 from mqbroker.core.queue.leaving_reasons import DELETED
@@ -177,7 +177,7 @@ class Remotes:
         if not queue.kind.forwards_shared:
             self._store.discard(queue, segment, DELETED)
         elif not self._store.redistribution.route_again(queue, segment):
-            self._store.leaving.reject(queue, segment, f"node {queue.kind.forwards_to} has no queue for it")
+            self._store.dead_letters.reject(queue, segment, f"node {queue.kind.forwards_to} has no queue for it")
         self.tidy([queue])
 
 
@@ -202,10 +202,10 @@ class Forwarding:
         store = self._store
         address = store.addresses.get(binding.address) or store.add_address(binding.address)
         LOOK.has_touched = True
-        if address.reach is None:
-            address.reach = Reach()
+        if address.cluster_bindings is None:
+            address.cluster_bindings = ClusterBindings()
         remote = self._remotes.by_name[binding.cluster_name] = Remote(binding, self)
-        address.reach.add(remote)
+        address.cluster_bindings.add(remote)
         self._remotes.over.pop(binding.cluster_name, None)
         store.watcher.remote_added(binding)
         self._look(binding)
@@ -217,23 +217,23 @@ class Forwarding:
         if self._remotes.by_name.pop(binding.cluster_name, None) is None:
             return
         address = store.addresses[binding.address]
-        assert address.reach is not None
-        address.reach.remove(binding)
-        if not address.reach:
-            address.reach = None
+        assert address.cluster_bindings is not None
+        address.cluster_bindings.remove(binding)
+        if not address.cluster_bindings:
+            address.cluster_bindings = None
         store.watcher.remote_removed(binding)
         self._look(binding)
         if binding.is_deleted:
             self._remotes.deleted(binding.cluster_name)
         self._remotes.tidy(address.forwarding)
         if address.is_empty:
-            store.idle.vacated(address)
+            store.auto_delete.vacated(address)
 
     def changed(self, binding: RemoteBinding) -> None:
         """Its consumers, or whether it can be reached, are other ones."""
         address = self._store.addresses[binding.address]
-        assert address.reach is not None
-        address.reach.look()
+        assert address.cluster_bindings is not None
+        address.cluster_bindings.look()
         self._store.watcher.remote_changed(binding)
         self._look(binding)
 

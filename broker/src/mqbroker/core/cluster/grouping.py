@@ -14,8 +14,8 @@ from zlib import crc32
 
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.core.address.address import ANYCAST, UNKNOWN, Address, Part, parts_by
-from mqbroker.core.cluster.pins import GroupKey, Pins
-from mqbroker.core.cluster.reach import ClusterQueue, ClusterQueueMember, Reach, passes, queues_of
+from mqbroker.core.cluster.cluster_bindings import ClusterBindings, ClusterQueue, ClusterQueueMember, passes, queues_of
+from mqbroker.core.cluster.group_owners import GroupKey, GroupOwners
 from mqbroker.core.cluster.remote_binding import cluster_name_of
 from mqbroker.core.queue.message_view import MessageView, view_at
 from mqbroker.core.queue.queue import Queue
@@ -42,7 +42,7 @@ class Grouping:
         self._node_id = node_id
         self._matches = matches
         self._told_ms_max = told_ms_max
-        self.pins = Pins(store, is_kept=is_kept)
+        self.owners = GroupOwners(store, is_kept=is_kept)
         self.is_arbiter = is_kept
         self.is_reached = False
         self.age = 0
@@ -55,7 +55,7 @@ class Grouping:
 
     def route(self, address: Address, run: Run, open_to: list[Queue], only: str) -> list[Part]:
         """As `Address.route`, which asks for this, for messages of one group."""
-        pairs, group_id = (address.reach or Reach()).pairs(open_to, only), run.traits.group_id
+        pairs, group_id = (address.cluster_bindings or ClusterBindings()).pairs(open_to, only), run.traits.group_id
 
         def queues_for(index: int) -> list[Queue]:
             view = view_at(run, index, address.name)
@@ -68,15 +68,15 @@ class Grouping:
         """Who gets a message of the group among the bindings of one name: one of them, or none."""
         group, queue = pair
         key = (group.name, group_id)
-        pin = self.pins.get(key) if _needs_pin(pair) else None
+        pin = self.owners.get(key) if _needs_pin(pair) else None
         if pin is not None:
-            self.pins.use(key, pin)
+            self.owners.use(key, pin)
             owner = self._among(pair, pin.owner)
             if owner is not None and passes(owner if isinstance(owner, Queue) else owner.binding, view):
                 return [owner]
         chosen = [member for _, member in group.shares(queue, 1, view)]
-        if chosen and pin is None and _needs_pin(pair) and self.is_arbiter and not self.pins.is_full:
-            self.pins.put(key, self._name_of(chosen[0]))
+        if chosen and pin is None and _needs_pin(pair) and self.is_arbiter and not self.owners.is_full:
+            self.owners.put(key, self._name_of(chosen[0]))
         return chosen
 
     def _among(self, pair: Pair, owner: str) -> ClusterQueueMember | None:
@@ -101,7 +101,7 @@ class Grouping:
         for part in parts_of(run):
             group_id = part.traits.group_id
             if group_id:
-                pairs = (address.reach or Reach()).pairs(address.open_to(UNKNOWN), "")
+                pairs = (address.cluster_bindings or ClusterBindings()).pairs(address.open_to(UNKNOWN), "")
                 for index in range(part.count):
                     view = view_at(part, index, address.name)
                     for pair in _concerned(pairs, group_id, view):
@@ -114,14 +114,14 @@ class Grouping:
         if key in found or not _needs_pin(pair) or self.is_settled(key):
             return
         chosen = group.shares(queue, 1, view)
-        if chosen and self.is_arbiter and self.pins.get(key) is None and not self.pins.is_full:
-            self.pins.put(key, self._name_of(chosen[0][1]))
+        if chosen and self.is_arbiter and self.owners.get(key) is None and not self.owners.is_full:
+            self.owners.put(key, self._name_of(chosen[0][1]))
         elif chosen:
             found[key] = self._name_of(chosen[0][1])
 
     def is_settled(self, key: GroupKey) -> bool:
         """Whether messages of the group can be routed now."""
-        pin = self.pins.get(key)
+        pin = self.owners.get(key)
         return pin is not None and self.knows(pin.owner) and (self.is_arbiter or self._holds(pin.told_ns, pin.age))
 
     def _holds(self, told_ns: int, age: int) -> bool:
@@ -143,7 +143,7 @@ class Grouping:
         begin = 0
         for part in parts_of(run):
             end = begin + part.count
-            pairs = (address.reach or Reach()).pairs(address.open_to(UNKNOWN), "")
+            pairs = (address.cluster_bindings or ClusterBindings()).pairs(address.open_to(UNKNOWN), "")
             yield begin, end, any((group.name, part.traits.group_id) in keys for group, _ in pairs)
             begin = end
 

@@ -15,7 +15,7 @@ from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.core.address.address import ANYCAST
-from mqbroker.core.cluster.reach import ClusterQueue, is_choosy, takes
+from mqbroker.core.cluster.cluster_bindings import ClusterQueue, is_choosy, takes
 from mqbroker.core.queue.backlog import Segment
 from mqbroker.core.queue.leaving_reasons import MOVED
 from mqbroker.core.queue.message_view import MessageView
@@ -197,7 +197,7 @@ class Redistribution:
         for index in range(segment.start, segment.start + segment.n):
             one = segment.part(index, 1)
             takers = [each for each in queues if not each.is_outdated(one, is_ours=True)]
-            self._store.leaving.outdated(each for each in queues if each not in takers)
+            self._store.dead_letters.outdated(each for each in queues if each not in takers)
             if takers:
                 self.forward(address, one, takers)
 
@@ -205,4 +205,4 @@ class Redistribution:
         if queue.kind.non_destructive:
             return None  # everybody may read it, and nothing leaves it
         address = self._store.addresses.get(queue.kind.address)
-        return None if address is None or address.reach is None else address.reach.group_of(queue)
+        return None if address is None or address.cluster_bindings is None else address.cluster_bindings.group_of(queue)

@@ -294,7 +294,7 @@ class Paging:
                     self.files.settle(first_id, n)
         self._end(queue)
         if is_settled and not queue.consumers:
-            store.idle.drained(queue)
+            store.auto_delete.drained(queue)
         return Dropped(count, has_settled)
 
     def _end(self, queue: Queue) -> None:

@@ -18,8 +18,8 @@ from zlib import crc32
 
 from mqbroker.base.look import LOOK
 from mqbroker.core.queue.backlog import EXPIRED, ID_BITS, PRIORITY_MAX, Segment
-from mqbroker.core.queue.barred import Barred
 from mqbroker.core.queue.message_view import MessageView
+from mqbroker.core.queue.undeliverable_here import UndeliverableHere
 
 if TYPE_CHECKING:
     from mqbroker.core.queue.kinds import QueueKind
@@ -45,7 +45,6 @@ class Dispatch:
         "_is_rewound",
         "_queue",
         "_seen",
-        "barred",
         "gate_ms",
         "is_closed",
         "is_selective",
@@ -53,6 +52,7 @@ class Dispatch:
         "looks",
         "opens_group",
         "pieces",
+        "undeliverable_here",
     )
 
     def __init__(self, queue: Queue) -> None:
@@ -61,7 +61,7 @@ class Dispatch:
         self._seen: dict[Consumer, int] = {}
         self._copied: dict[Consumer, list[int]] = {}
         self._groups: dict[str, Consumer] = {}
-        self.barred = Barred()
+        self.undeliverable_here = UndeliverableHere()
         self.gate_ms = 0  # the time from which on messages are handed out although consumers are missing
         self.is_closed = queue.kind.consumers_before_dispatch > 0
         self._has_groups = False
@@ -95,7 +95,7 @@ class Dispatch:
         LOOK.has_touched = True
         del self._seen[consumer]
         self._copied.pop(consumer, None)
-        self.barred.left(consumer)
+        self.undeliverable_here.left(consumer)
         if self._has_groups:
             self._groups = {group: each for group, each in self._groups.items() if each is not consumer}
             self._look_again()
@@ -134,14 +134,14 @@ class Dispatch:
         """A consumer does not want to see these messages again, which are in delivery."""
         LOOK.has_touched = True
         if consumer in self._seen:
-            for rank in self.barred.add(segment, consumer):
+            for rank in self.undeliverable_here.add(segment, consumer):
                 self.returned(rank)
             self.is_selective = True
 
     def forget(self, segment: Segment) -> None:
         """These messages are gone: whoever did not want them has nothing to remember."""
-        self.barred.forget(segment)
-        if not self.barred:
+        self.undeliverable_here.forget(segment)
+        if not self.undeliverable_here:
             self._choose_way()
 
     def grouped(self) -> None:
@@ -156,7 +156,7 @@ class Dispatch:
             self._seen = {each: seen if each.is_browser else 0 for each, seen in self._seen.items()}
 
     def _choose_way(self) -> None:
-        is_plain = not self._queue.picky_count and not self._queue.kind.non_destructive and not self.barred
+        is_plain = not self._queue.picky_count and not self._queue.kind.non_destructive and not self.undeliverable_here
         LOOK.has_touched = True
         self.is_selective = self._has_groups or not is_plain
 
@@ -387,7 +387,7 @@ class Dispatch:
         rank = segment.rank + index - segment.start
         group = self._group_of(segment)
         pinned = self._groups.get(group) if group else None
-        if pinned is not None and self.barred and self.barred.has(rank, pinned):
+        if pinned is not None and self.undeliverable_here and self.undeliverable_here.has(rank, pinned):
             pinned = None  # this one message goes to somebody else, the rest of the group stays
         view: MessageView | None = None
         for consumer in list(room) if pinned is None else [pinned]:
@@ -398,7 +398,7 @@ class Dispatch:
                 if not consumer.filter.matches(view):
                     self._seen[consumer] = rank + 1
                     continue
-            if self.barred and self.barred.has(rank, consumer):
+            if self.undeliverable_here and self.undeliverable_here.has(rank, consumer):
                 self._seen[consumer] = rank + 1
                 continue
             taken = queue.take_at(rank, 1)

@@ -64,7 +64,7 @@ class Overdue:
             self._queues[queue] = None
             store.changed(queue)
             return left
-        store.idle.look(queue)
+        store.auto_delete.look(queue)
         return left - work.DELETED * queue.is_deleted
 
     def _expire(self, queue: Queue, left: int) -> int:

@@ -22,7 +22,7 @@ from mqbroker.core.queue.dispatch import Dispatch
 from mqbroker.core.queue.kinds import QueueKind
 from mqbroker.core.queue.last_value import keyed
 from mqbroker.core.queue.meter import Meter
-from mqbroker.core.queue.moved import came_ms
+from mqbroker.core.queue.moved_message import came_ms
 from mqbroker.core.queue.pages import Pages
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from __future__ import annotations
 from typing import Final
 
 from mqbroker.base.errors import PeerFault
-from mqbroker.core.selector.selector_grammar import DEPTH_MAX, SELECTOR_SIZE_MAX, WORDS_MAX, parse
-from mqbroker.core.selector.selector_terms import Evaluate, Message, condition
+from mqbroker.core.selector.grammar import DEPTH_MAX, SELECTOR_SIZE_MAX, WORDS_MAX, parse
+from mqbroker.core.selector.terms import Evaluate, Message, condition
 
 __all__ = [
     "CACHED_TEXT_SIZE_MAX",

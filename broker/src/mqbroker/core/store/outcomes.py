@@ -25,7 +25,7 @@ def apply_outcome(store: Store, queue: Queue, segment: Segment, outcome: Any, co
     """
     is_durable = segment.run.section.is_durable and queue.journal_id != 0
     if isinstance(outcome, Rejected):
-        store.leaving.reject(queue, segment, cause_of(outcome))
+        store.dead_letters.reject(queue, segment, cause_of(outcome))
     elif is_final(outcome):
         store.settle(queue, segment)
     else:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 from mqbroker.amqp import work
 from mqbroker.base.look import LOOK
 from mqbroker.core.address.address import Address, parts_by
-from mqbroker.core.cluster.reach import passes
+from mqbroker.core.cluster.cluster_bindings import passes
 from mqbroker.core.queue.backlog import OVERFLOWED, Segment, first_id_of
 from mqbroker.core.queue.kinds import INTERNAL_PREFIX, RETROACTIVE, TEMPORARY_PREFIX, QueueKind
 from mqbroker.core.queue.message_view import view_at
@@ -130,7 +130,7 @@ class Retroactive:
         for ring in self._rings.values():
             while ring.backlog.count and memory.is_tight:
                 ring.gone.append((OVERFLOWED, ring.backlog.take_oldest(ring.backlog.count)))
-                self._store.leaving.clear(ring)
+                self._store.dead_letters.clear(ring)
 
 
 def _takers(queue: Queue, run: Run, index: int) -> list[Queue]:

@@ -14,14 +14,14 @@ from mqbroker.base.look import LOOK
 from mqbroker.base.time import NS_PER_MS, At
 from mqbroker.config.slices import AddressSettingsOptions, LimitOptions
 from mqbroker.core.address.address import FULLY_QUALIFIED, MULTICAST, UNKNOWN, Address, Origin
-from mqbroker.core.address.configured import Configured
+from mqbroker.core.address.address_records import AddressRecords
+from mqbroker.core.address.auto_delete import AutoDelete
 from mqbroker.core.address.consuming import join, leave
 from mqbroker.core.address.creation import check_new, make_address
-from mqbroker.core.address.declared import AddressRecords
 from mqbroker.core.address.deletion import delete, purge
+from mqbroker.core.address.deployed_addresses import DeployedAddresses
 from mqbroker.core.address.diverts import Diverts
 from mqbroker.core.address.duplicates import Duplicates
-from mqbroker.core.address.idle import Idle
 from mqbroker.core.address.ingress import stamped
 from mqbroker.core.address.permissions import SEND
 from mqbroker.core.address.qualified import target_at
@@ -45,8 +45,8 @@ from mqbroker.core.queue.queue import Consumer, Queue, Segment, check_consumers
 from mqbroker.core.queue.remains import Remains
 from mqbroker.core.queue.times import deliver_at_ms, expires_ms, redelivery_delay_ms
 from mqbroker.core.selector.selector import compile_selector
+from mqbroker.core.store.dead_letters import DeadLetters
 from mqbroker.core.store.decisions import Decisions
-from mqbroker.core.store.leaving import Leaving
 from mqbroker.core.store.retroactive import Retroactive
 from mqbroker.journal.plan import Journal
 from mqbroker.journal.recovered import Recovered
@@ -67,12 +67,12 @@ class Store:
         self.decisions = Decisions(journal.position - 1)
         self.duplicates = Duplicates(self)
         self.diverts = Diverts((), self)
-        self.leaving = Leaving(self)
-        self.idle = Idle(self)
+        self.dead_letters = DeadLetters(self)
+        self.auto_delete = AutoDelete(self)
         self.overdue = Overdue(self)
         self.quotas = Quotas(limits)
-        self.declared = AddressRecords(self)
-        self.configured = Configured(self)
+        self.address_records = AddressRecords(self)
+        self.deployed_addresses = DeployedAddresses(self)
         self.large = LargeFiles(journal)
         self.memory = Memory(limits.global_max_size_bytes, self.large)
         self.meters, self.remains = Meters(self.memory), Remains(self)
@@ -124,7 +124,7 @@ class Store:
         found = self.addresses.get(name)
         if found is not None and (found.is_shared or found.gives_copies):
             return not found.is_shared
-        return has_wildcards(name) or self.declared.routing_of(name) == MULTICAST
+        return has_wildcards(name) or self.address_records.routing_of(name) == MULTICAST
 
     def may_send(self, target: str) -> None:
         """Whether whoever acts may send there: to an address, or to `address::queue`. Raises Refused."""
@@ -149,7 +149,7 @@ class Store:
         settings = self.settings.of(name)
         meter, pages = self.meters.of(name, settings), settings.address_full_policy == PAGE
         LOOK.has_touched = True
-        added = self.addresses[name] = Address(name, meter, self.idle, pages=pages)
+        added = self.addresses[name] = Address(name, meter, self.auto_delete, pages=pages)
         added.retains_max = self.retroactive.count_at(name)
         self.quotas.address_made(added)
         self.wildcards.added(added)
@@ -269,7 +269,7 @@ class Store:
             waits = self.wildcards.publish(wildcard, run, origin) or waits
         if unrouted and not origin.moved_from:
             # Behind all that was stored of the run, because ids ascend in the journal.
-            waits = self.leaving.astray(address.name, unrouted) or waits
+            waits = self.dead_letters.astray(address.name, unrouted) or waits
         return waits
 
     def number(self, run: Run) -> None:
@@ -357,7 +357,7 @@ class Store:
         LOOK.has_touched = True
         self.dirty[queue] = None
         if queue.gone:
-            self.leaving.clear(queue)
+            self.dead_letters.clear(queue)
         if queue.scheduled or queue.next_expiry_ms:
             self.watch(queue)
 
@@ -369,7 +369,7 @@ class Store:
         if queue.pages is not None:
             self.paging.look(queue)
         if queue.gone:
-            self.leaving.clear(queue)
+            self.dead_letters.clear(queue)
         if queue.dispatcher.is_unfinished:
             self.dirty[queue] = None
         return work
@@ -382,14 +382,14 @@ class Store:
         LOOK.has_touched = True
         if queue.meter is not None:
             queue.meter.remove(segment)
-        if queue.dispatcher.barred:
+        if queue.dispatcher.undeliverable_here:
             queue.dispatcher.forget(segment)
         if queue.pages is not None:
             self.dirty[queue] = None
         queue.settled(segment)
         if not queue.consumers:
             self.look_at_end(queue)
-            self.idle.drained(queue)
+            self.auto_delete.drained(queue)
         self.acknowledged_total += segment.n
         self.memory.settle(run, segment.n)
 
@@ -399,7 +399,7 @@ class Store:
         LOOK.has_touched = True
         queue.acknowledged_total -= segment.n
         self.acknowledged_total -= segment.n
-        self.leaving.left_totals[why] += segment.n
+        self.dead_letters.left_totals[why] += segment.n
 
     def give_back(self, queue: Queue, segment: Segment, *, was_delivered: bool) -> None:
         """Messages that were in delivery return to their place; `was_delivered` counts one delivery more."""
@@ -408,7 +408,7 @@ class Store:
             settings = self.settings.of(queue.kind.address)
             segment = Segment(segment.run, segment.start, segment.n, segment.deliveries + 1)
             if 0 < settings.max_delivery_attempts <= segment.deliveries:
-                self.leaving.reject(queue, segment, f"delivered {segment.deliveries} times in vain")
+                self.dead_letters.reject(queue, segment, f"delivered {segment.deliveries} times in vain")
                 return
             if delay_ms := redelivery_delay_ms(settings, segment.deliveries, segment.first_id):
                 due_ms = self.at.wall_ms + delay_ms
@@ -484,7 +484,7 @@ class Store:
         """Take over what recovery found. `large_files`: id -> bytes of all files of large messages.
 
         Raises StorageFault for what cannot be read, or has no file."""
-        self.declared.load(recovered)
+        self.address_records.load(recovered)
         self.arrivals.load(recovered)
         by_id: dict[int, Queue] = {}
         for queue_id, kind in kinds_in(recovered):
@@ -492,5 +492,5 @@ class Store:
             by_id[queue_id] = self._bind(kind, queue_id)
         bring_back(self, recovered, by_id, large_files)
         for queue in by_id.values():
-            self.idle.restored(queue)
+            self.auto_delete.restored(queue)
         self.duplicates.load(recovered)

@@ -23,7 +23,7 @@ from mqbroker.core.queue.meter import Meter
 from mqbroker.core.queue.queue import Consumer, Queue, Segment
 from mqbroker.core.store.outcomes import apply_outcome, is_final
 from mqbroker.core.store.store import Store
-from mqbroker.core.store.tally import Tally
+from mqbroker.core.store.transaction_quota import TransactionQuota
 from mqbroker.wire.parts import part_of, parts_of
 from mqbroker.wire.performatives import Rejected
 from mqbroker.wire.run import Run
@@ -176,7 +176,7 @@ class Transaction:
             raise Refused("amqp:resource-limit-exceeded", why)
         if self._store.grouping is not None:
             self._check_groups(self._store.grouping, addresses)
-        tallies = {each.meter: Tally(each.meter) for each in addresses.values() if each.meter is not None}
+        tallies = {each.meter: TransactionQuota(each.meter) for each in addresses.values() if each.meter is not None}
         if tallies:
             self._admit(addresses, tallies)
         return addresses
@@ -187,7 +187,7 @@ class Transaction:
             if grouping.covers(addresses[wanted]) and grouping.wanted(addresses[wanted], run):
                 raise Refused("amqp:precondition-failed", "a group of its messages has lost its node since; try again")
 
-    def _admit(self, addresses: dict[PostTarget, Address], tallies: dict[Meter, Tally]) -> None:
+    def _admit(self, addresses: dict[PostTarget, Address], tallies: dict[Meter, TransactionQuota]) -> None:
         """Ask addresses with bounds whether they take what was posted. Raises Refused."""
         for queue, segment, outcome, _ in self._retired:
             if queue.meter in tallies and is_final(outcome):

@@ -16,8 +16,8 @@ from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
 from mqbroker.core.address.address import Address
 from mqbroker.core.store.store import Store
-from mqbroker.node.amqp.full import admitted
 from mqbroker.node.amqp.malformed import take_before
+from mqbroker.node.amqp.message_admission import admitted
 from mqbroker.node.amqp.refusals import refuse_run
 from mqbroker.node.values.prefixes import TerminusPlace
 
@@ -102,10 +102,10 @@ class AddressEnd:
         except Refused as refused:
             link.detach(refused.condition, refused.description)
             return False
-        store.idle.attached(found)
+        store.auto_delete.attached(found)
         LOOK.has_touched = True
         before, self.address = self.address, found
-        store.idle.detached(before)
+        store.auto_delete.detached(before)
         return True
 
     def numbered(self, first_id: int, mark: str | None) -> None:
@@ -156,11 +156,11 @@ class AddressEnd:
 
     def attached(self, peer: Peer) -> None:
         """One producer more."""
-        self._store.idle.attached(self.address)
+        self._store.auto_delete.attached(self.address)
 
     def detached(self, peer: Peer, event: Detached) -> None:
         """One less."""
         LOOK.has_touched = True
         if self.address.meter is not None:
             self.address.meter.waiting.pop(event.link, None)
-        self._store.idle.detached(self.address)
+        self._store.auto_delete.detached(self.address)

@@ -30,7 +30,7 @@ from mqbroker.node.amqp.consumer import outcome_of
 from mqbroker.node.amqp.ends import MadeEnd, ReceivingEnd
 from mqbroker.node.amqp.malformed import CONDITION, end_link
 from mqbroker.node.values.ending import Ending
-from mqbroker.node.values.ongoing import Enlistment, Ongoing, Settlement, segment_of
+from mqbroker.node.values.open_transaction import Enlistment, OpenTransaction, Settlement, segment_of
 from mqbroker.wire.performatives import (
     Accepted,
     Attach,
@@ -88,7 +88,7 @@ class Transactions:
 
     def __init__(self, peer: Peer) -> None:
         self._broker, self._conn = peer.broker, peer.conn
-        self._ongoing: dict[bytes, Ongoing] = {}  # in the order of their deadlines
+        self._ongoing: dict[bytes, OpenTransaction] = {}  # in the order of their deadlines
         self._endings: dict[Ending, None] = {}  # that are not over
         self._declared_count = 0
         self.due_ns = 0
@@ -154,7 +154,7 @@ class Transactions:
         self._declared_count += 1
         txn_id = self._declared_count.to_bytes(8, "big")
         deadline_ns = broker.at.monotonic_ns + limits.transaction_timeout_ms * NS_PER_MS
-        self._ongoing[txn_id] = Ongoing(txn_id, link, Transaction(broker.store), deadline_ns)
+        self._ongoing[txn_id] = OpenTransaction(txn_id, link, Transaction(broker.store), deadline_ns)
         if not self.due_ns:
             self.due_ns = deadline_ns
             broker.timers.add(self)
@@ -173,24 +173,24 @@ class Transactions:
 
     def _discharge(self, link: ReceiverLink, delivery_id: int, discharge: Discharge) -> None:
         LOOK.has_touched = True
-        ongoing = self._ongoing.pop(discharge.txn_id, None)
-        if ongoing is None:
+        transaction = self._ongoing.pop(discharge.txn_id, None)
+        if transaction is None:
             raise _unknown(discharge.txn_id)
-        if self._has_partial(ongoing):
+        if self._has_partial(transaction):
             why = "a message of the transaction was not complete when it was discharged (§4.4.1)"
-            self._roll_back(ongoing, lambda: _detach(link, why))
+            self._roll_back(transaction, lambda: _detach(link, why))
         elif discharge.fail:
-            self._roll_back(ongoing, lambda: self._accept(link, delivery_id))
-        elif (failure := ongoing.work.failure) is not None:
-            self._roll_back(ongoing, lambda: self._reject(link, delivery_id, failure))
+            self._roll_back(transaction, lambda: self._accept(link, delivery_id))
+        elif (failure := transaction.work.failure) is not None:
+            self._roll_back(transaction, lambda: self._reject(link, delivery_id, failure))
         else:
-            self._end(ongoing, lambda: self._commit(ongoing, link, delivery_id), is_commit=True)
+            self._end(transaction, lambda: self._commit(transaction, link, delivery_id), is_commit=True)
 
     def _accept(self, link: ReceiverLink, delivery_id: int) -> None:
         if link.is_attached:
             link.session.accept(delivery_id, 1)
 
-    def _end(self, ongoing: Ongoing, then: Callable[[], None], *, is_commit: bool = False) -> None:
+    def _end(self, transaction: OpenTransaction, then: Callable[[], None], *, is_commit: bool = False) -> None:
         """It ends, by turns where there is much of it; what follows from that comes after."""
 
         def done(ending: Ending) -> None:
@@ -201,36 +201,36 @@ class Transactions:
             self._peer.touch()
 
         LOOK.has_touched = True
-        ending = Ending(self._peer.connection, ongoing, done, is_commit=is_commit)
+        ending = Ending(self._peer.connection, transaction, done, is_commit=is_commit)
         self._endings[ending] = None
         self._peer.connection.leave(ending)
         self._peer.touch()
 
-    def _has_partial(self, ongoing: Ongoing) -> bool:
+    def _has_partial(self, transaction: OpenTransaction) -> bool:
         partials = (
             link.partial
             for session in self._peer.connection.sessions
             for link in session.by_handle.values()
             if isinstance(link, ReceiverLink)
         )
-        return any(each is not None and each.txn_id == ongoing.id for each in partials)
+        return any(each is not None and each.txn_id == transaction.id for each in partials)
 
-    def _commit(self, ongoing: Ongoing, link: ReceiverLink, delivery_id: int) -> None:
-        work, broker = ongoing.work, self._broker
+    def _commit(self, transaction: OpenTransaction, link: ReceiverLink, delivery_id: int) -> None:
+        work, broker = transaction.work, self._broker
         try:
             with broker.permissions.acting(self._peer.actor):
                 addresses = work.prepare()
         except Refused as refused:
             error = refused.without_trace()
-            self._roll_back(ongoing, lambda: self._reject(link, delivery_id, error))
+            self._roll_back(transaction, lambda: self._reject(link, delivery_id, error))
             return
-        settlements = ongoing.take_over()
+        settlements = transaction.take_over()
         rejected = work.rejected_count
         LOOK.has_touched = True
         if rejected:
             broker.counters.rejected += rejected
             broker.notice(Level.WARNING, "message-rejected", conn=self._conn, count=rejected)
-        answer = ongoing.id, link, delivery_id, settlements
+        answer = transaction.id, link, delivery_id, settlements
         if work.commit(addresses, self._peer.origin):
             broker.store.decisions.wait(self._committed, *answer)
         else:
@@ -247,14 +247,14 @@ class Transactions:
         self._accept(link, delivery_id)
         self._peer.touch()
 
-    def _roll_back(self, ongoing: Ongoing, then: Callable[[], None] = lambda: None) -> None:
-        ongoing.work.roll_back(0)
-        self._end(ongoing, then)
+    def _roll_back(self, transaction: OpenTransaction, then: Callable[[], None] = lambda: None) -> None:
+        transaction.work.roll_back(0)
+        self._end(transaction, then)
 
-    def _fail(self, ongoing: Ongoing, failure: Refused) -> None:
+    def _fail(self, transaction: OpenTransaction, failure: Refused) -> None:
         """It can only be rolled back from here on, and gives up what it holds now."""
-        ongoing.work.fail(failure, 0)
-        self._end(ongoing, lambda: None)
+        transaction.work.fail(failure, 0)
+        self._end(transaction, lambda: None)
         self._broker.notice(Level.WARNING, "transaction-failed", conn=self._conn,
                                  condition=failure.condition, why=failure.description)  # fmt: skip
 
@@ -262,13 +262,15 @@ class Transactions:
         """The oldest may have taken too long."""
         LOOK.has_touched = True
         self.due_ns = 0
-        for ongoing in self._ongoing.values():
-            if ongoing.work.is_open and ongoing.deadline_ns > now_ns:
-                self.due_ns = ongoing.deadline_ns
+        for transaction in self._ongoing.values():
+            if transaction.work.is_open and transaction.deadline_ns > now_ns:
+                self.due_ns = transaction.deadline_ns
                 return
-            if ongoing.work.is_open:
+            if transaction.work.is_open:
                 limit_ms = self._broker.options.limits.transaction_timeout_ms
-                self._fail(ongoing, Refused(TIMEOUT, f"not discharged within {limit_ms} ms, transaction-timeout-ms"))
+                self._fail(
+                    transaction, Refused(TIMEOUT, f"not discharged within {limit_ms} ms, transaction-timeout-ms")
+                )
 
     # -- work ----------------------------------------------------------------------------------------------------------
 
@@ -287,13 +289,13 @@ class Transactions:
             self.fail(txn_id, Refused(CONDITION, malformed.why))
             end_link(self._peer, link, malformed.why)
             return
-        ongoing = self._ongoing.get(txn_id)
-        if ongoing is None:
+        transaction = self._ongoing.get(txn_id)
+        if transaction is None:
             self._refuse(event, _unknown(txn_id))
             return
-        if ongoing.work.is_open:
-            self._take_in(ongoing, link.end, run)
-        failure = ongoing.work.failure
+        if transaction.work.is_open:
+            self._take_in(transaction, link.end, run)
+        failure = transaction.work.failure
         if not is_settled:
             outcome = Accepted() if failure is None else Rejected(error=_told(_provisional(failure)))
             state = TransactionalState(txn_id=txn_id, outcome=outcome)
@@ -305,9 +307,9 @@ class Transactions:
 
     def fail(self, txn_id: bytes, refused: Refused) -> None:
         """Something that was to be posted cannot be."""
-        ongoing = self._ongoing.get(txn_id)
-        if ongoing is not None and ongoing.work.is_open:
-            self._fail(ongoing, refused)
+        transaction = self._ongoing.get(txn_id)
+        if transaction is not None and transaction.work.is_open:
+            self._fail(transaction, refused)
 
     def _refuse(self, event: Posted, refused: Refused) -> None:
         LOOK.has_touched = True
@@ -318,7 +320,7 @@ class Transactions:
             state = Rejected(error=_told(refused))
             event.link.session.dispose(event.delivery_id, event.delivery_id, state, as_receiver=True)
 
-    def _take_in(self, ongoing: Ongoing, end: ReceivingEnd, run: Run) -> None:
+    def _take_in(self, transaction: OpenTransaction, end: ReceivingEnd, run: Run) -> None:
         place = end.place_of(run)
         address, routing = place
         limit = self._broker.options.limits.transactions_per_connection_max_size_bytes
@@ -331,46 +333,48 @@ class Transactions:
             name = address.partition(FULLY_QUALIFIED)[0]
             memory = broker.store.memory
             may_page = memory.is_full and not memory.is_shut and broker.store.diverts.can_page(name)
-            ongoing.work.check(size, ongoing.enlisted_count, posted=((address, routing), run), may_page=may_page)
+            transaction.work.check(
+                size, transaction.enlisted_count, posted=((address, routing), run), may_page=may_page
+            )
             if self.size_bytes + size > limit:
                 why = f"over {limit} bytes in transactions, which is transactions-per-connection-max-size-bytes"
                 raise Refused("amqp:resource-limit-exceeded", why)
         except Refused as refused:
             self._broker.counters.refused += run.count
-            self._fail(ongoing, refused)
+            self._fail(transaction, refused)
             return
-        ongoing.work.post(address, run, routing)
+        transaction.work.post(address, run, routing)
 
     def retire(self, event: Retired) -> None:
         """Deliveries of ours get an outcome as part of a transaction."""
-        ongoing = self._ongoing.get(event.state.txn_id)
-        if ongoing is not None and ongoing.work.is_open:
-            self._check_parts(ongoing, event)
+        transaction = self._ongoing.get(event.state.txn_id)
+        if transaction is not None and transaction.work.is_open:
+            self._check_parts(transaction, event)
         for first, taken in event.taken:
             outcome, is_settled = event.state.outcome, event.is_settled or not taken.link.is_attached
             if isinstance(taken.token, Enlistment):
                 outcome = outcome or taken.token.outcome
-                taken = self._withdrawn(taken, ongoing)
+                taken = self._withdrawn(taken, transaction)
             if taken.token is None:
                 self._settle_copies(event, first, taken.n)
-            elif ongoing is None or not ongoing.work.is_open:
+            elif transaction is None or not transaction.work.is_open:
                 self._leave(event.session, first, taken, is_settled=is_settled)
             elif is_settled:
-                ongoing.work.retire(*segment_of(taken), outcome_of(taken.link, outcome), taken.link.end)
+                transaction.work.retire(*segment_of(taken), outcome_of(taken.link, outcome), taken.link.end)
             else:
-                ongoing.enlist(event.session, (first, taken), outcome)
-        if ongoing is None:
+                transaction.enlist(event.session, (first, taken), outcome)
+        if transaction is None:
             unknown = _unknown(event.state.txn_id)
             for link in dict.fromkeys(taken.link for _, taken in event.taken):
                 if link.is_attached:
                     link.detach(unknown.condition, unknown.description)
 
-    def _check_parts(self, ongoing: Ongoing, event: Retired) -> None:
+    def _check_parts(self, transaction: OpenTransaction, event: Retired) -> None:
         more = sum(taken.n for _, taken in event.taken) if isinstance(event.state.outcome, Rejected) else 0
         try:
-            ongoing.work.check(more_parts=ongoing.enlisted_count + more)
+            transaction.work.check(more_parts=transaction.enlisted_count + more)
         except Refused as refused:
-            self._fail(ongoing, refused)
+            self._fail(transaction, refused)
 
     def _settle_copies(self, event: Retired, first: int, count: int) -> None:
         """What a browser was sent hangs on nothing."""
@@ -384,11 +388,11 @@ class Transactions:
         else:
             session.unsettled.put_back(first, taken)
 
-    def _withdrawn(self, taken: Taken, ongoing: Ongoing | None) -> Taken:
+    def _withdrawn(self, taken: Taken, transaction: OpenTransaction | None) -> Taken:
         """An enlisted delivery without its transaction, which must be the one that it is named in again (§4.4.2)."""
-        before = taken.token.ongoing
+        before = taken.token.transaction
         LOOK.has_touched = True
-        if before is not ongoing and before.work.is_open:
+        if before is not transaction and before.work.is_open:
             del self._ongoing[before.id]
             self._roll_back(before)
             if before.link.is_attached:
@@ -401,8 +405,8 @@ class Transactions:
         for taken in event.taken:
             if not isinstance(taken.token, Enlistment):
                 plain.append(taken)
-            elif event.outcome is None and taken.token.ongoing.work.is_open:
-                taken.token.ongoing.work.retire(*segment_of(taken), taken.token.outcome, taken.link.end)
+            elif event.outcome is None and taken.token.transaction.work.is_open:
+                taken.token.transaction.work.retire(*segment_of(taken), taken.token.outcome, taken.link.end)
             else:
                 plain.append(self._withdrawn(taken, None))
         said = event.outcome, event.owes_settlement, event.first, event.last, event.has_more
@@ -420,8 +424,8 @@ class Transactions:
         returned: list[Taken] = []
         for taken in unsettled:
             enlistment = taken.token
-            if isinstance(enlistment, Enlistment) and enlistment.ongoing.work.is_open:
-                enlistment.ongoing.work.retire(*segment_of(taken), enlistment.outcome)
+            if isinstance(enlistment, Enlistment) and enlistment.transaction.work.is_open:
+                enlistment.transaction.work.retire(*segment_of(taken), enlistment.outcome)
             else:
                 returned.append(taken)
         return returned
@@ -432,25 +436,25 @@ class Transactions:
         LOOK.has_touched = True
         self._abandon([each for each in self._ongoing.values() if not each.link.is_attached])
         for ending in self._endings:
-            if not ending.ongoing.link.is_attached:
+            if not ending.transaction.link.is_attached:
                 ending.hurry()
 
-    def _abandon(self, those: list[Ongoing]) -> None:
+    def _abandon(self, those: list[OpenTransaction]) -> None:
         LOOK.has_touched = True
-        for ongoing in those:
-            del self._ongoing[ongoing.id]
-            self._roll_back(ongoing)
+        for transaction in those:
+            del self._ongoing[transaction.id]
+            self._roll_back(transaction)
 
     def in_delivery(self) -> Iterator[tuple[Queue, Segment]]:
         """What the peer has let go of and transactions hold."""
-        for ongoing in self._all():
-            yield from ongoing.work.in_delivery()
+        for transaction in self._all():
+            yield from transaction.work.in_delivery()
 
-    def _all(self) -> Iterable[Ongoing]:
+    def _all(self) -> Iterable[OpenTransaction]:
         """Those that are not over."""
         if not self._endings:
             return self._ongoing.values()
-        return dict.fromkeys([*self._ongoing.values(), *(each.ongoing for each in self._endings)])
+        return dict.fromkeys([*self._ongoing.values(), *(each.transaction for each in self._endings)])
 
 
 def end_for(peer: AcceptedPeer, link: ReceiverLink, attach: Attach) -> MadeEnd | None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from mqbroker.base.look import LOOK
 from mqbroker.core.queue.queue import Queue, Segment
-from mqbroker.node.values.ongoing import segment_of
+from mqbroker.node.values.open_transaction import segment_of
 
 if TYPE_CHECKING:
     from mqbroker.node.amqp.consumer import LinkConsumer

@@ -13,7 +13,7 @@ from mqbroker.amqp.redirect import (
     place_of,
     redirect_info,
 )
-from mqbroker.cluster.rivals import NOT_ALLOWED, WHY
+from mqbroker.cluster.node_id_conflict import NOT_ALLOWED, WHY
 from mqbroker.cluster.routing.router import STAY
 from mqbroker.node.amqp.containers import SOLE_CONNECTION
 from mqbroker.node.values.handshake import hello_of
@@ -43,7 +43,7 @@ def answer(peer: AcceptedPeer, *, is_late: bool = False) -> None:
     goes_on = not listener.redirect_to and verdict == STAY and refusal is None
     is_second = goes_on and not peer.broker.containers.claim(peer)
     properties: dict[Symbol, Any] = peer.broker.open_properties | greeting
-    elsewhere = peer.broker.cluster.elsewhere
+    elsewhere = peer.broker.cluster.failover_list
     if servers := elsewhere.servers(listener):
         properties[FAILOVER_SERVER_LIST] = servers
     if is_second or not goes_on:
@@ -108,8 +108,8 @@ def _greet(peer: AcceptedPeer) -> tuple[dict[Symbol, Any], tuple[str, str] | Non
         return {}, ("amqp:not-found", why)
     is_rival = hello.node_id == broker.node_id and hello.boot_id != broker.boot_id
     if is_rival:
-        broker.rivals.met(hello, peer.far)
-    if broker.rivals.has_yielded:
+        broker.node_id_conflict.met(hello, peer.far)
+    if broker.node_id_conflict.has_yielded:
         return ours._replace(has_yielded=True).properties if is_rival else {}, (NOT_ALLOWED, WHY)
     peer.hello = hello
     if hello.ttl_ms:

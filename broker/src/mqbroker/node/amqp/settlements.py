@@ -9,7 +9,7 @@ from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level
 from mqbroker.core.store.outcomes import apply_outcome
 from mqbroker.node.amqp.consumer import outcome_of
-from mqbroker.node.values.ongoing import segment_of
+from mqbroker.node.values.open_transaction import segment_of
 from mqbroker.wire.performatives import Rejected
 
 if TYPE_CHECKING:

@@ -49,17 +49,17 @@ from mqbroker.node.cluster.cluster import Cluster
 from mqbroker.node.cluster.discovery import Discovery
 from mqbroker.node.cluster.group_gate import GroupGate
 from mqbroker.node.cluster.grouping import GroupingHandler
-from mqbroker.node.cluster.rivals import Rivals
+from mqbroker.node.cluster.node_id_conflict import NodeIdConflict
 from mqbroker.node.cluster.routing import ConnectionRouting
 from mqbroker.node.values import inputs as given
 from mqbroker.node.values.accounts import Accounts
 from mqbroker.node.values.activity import Activity
 from mqbroker.node.values.counters import Counters
 from mqbroker.node.values.effects import AdminReply, Batch, CloseConnection, DeleteSegment, Effect, ReadPage, Send
-from mqbroker.node.values.happenings import Happenings
+from mqbroker.node.values.event_ring import EventRing
 from mqbroker.node.values.jobs import Jobs
 from mqbroker.node.values.login_delays import LoginDelays
-from mqbroker.node.values.ongoing import segment_of
+from mqbroker.node.values.open_transaction import segment_of
 from mqbroker.node.values.timers import Timers
 from mqbroker.wire.types import Symbol
 
@@ -123,9 +123,9 @@ class Broker:
         self.store.load(recovered, setup.large_files)
         self.local = LocalSessions(self)
         self.jobs, self.reloads, self.watches = Jobs(), Reloads(self), (QuotaWatch(self), LossWatch(self))
-        self.activity, self.happenings, self.chores = Activity(), Happenings(), Chores(self)
+        self.activity, self.event_ring, self.chores = Activity(), EventRing(), Chores(self)
         for finding in recovered.findings:
-            self.happenings.add(finding, at.wall_ms)
+            self.event_ring.add(finding, at.wall_ms)
         self.termini = Termini(self)
         self.stopping, self.is_stopping, self.is_disk_full = Stopping(self), False, False
         self.effects: list[Effect] = []
@@ -137,7 +137,7 @@ class Broker:
         self.endings: tuple[given.CertificateExpiry, ...] = ()  # of certificates
         self.containers = Containers()
         self.temporary: dict[str, int] = {}  # temporary queues and addresses: the connections that made them
-        self.store.idle.spares = self.termini.ends_itself
+        self.store.auto_delete.spares = self.termini.ends_itself
         self.next_turn: dict[Queue, None] = {}  # queues whose consumers got all that one step may give
         self._notices: list[Notice] = []
         self._operations = setup.operations
@@ -145,7 +145,7 @@ class Broker:
         self._effect_id = 0
         self._awaited: dict[int, Callable[[str], None]] = {}  # by effect
         self.large = LargeMessages(self, setup.large_files)
-        self.rivals, self.canaries = Rivals(self), Canaries(self)
+        self.node_id_conflict, self.canaries = NodeIdConflict(self), Canaries(self)
         self.discovery = Discovery(self, setup.cluster_key, setup.boot_id)
         self.routing = ConnectionRouting(self, recovered)
         self.grouping: GroupingHandler | None = None
@@ -204,7 +204,7 @@ class Broker:
         more = self.jobs.run(is_held=self.is_disk_full, is_stopping=self.is_stopping) or more
         if self.large.downloads:
             self.large.pump()
-        more = self.cluster.elsewhere.tell() or more
+        more = self.cluster.failover_list.tell() or more
         more = self._dispatch() or more
         if self.store.ended:
             self.termini.end_queues()
@@ -458,10 +458,10 @@ class Broker:
         """Have something logged."""
         notice = Notice(level, event, fields)
         self._notices.append(notice)
-        self.happenings.add(notice, self.at.wall_ms)
+        self.event_ring.add(notice, self.at.wall_ms)
 
     def _audit(self, request_id: int, outcome: str) -> None:
-        fields = self.happenings.outcome(request_id, outcome)
+        fields = self.event_ring.outcome(request_id, outcome)
         if fields is not None:
             self.notice(Level.INFO, "admin", **fields)
 

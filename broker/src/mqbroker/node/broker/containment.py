@@ -19,7 +19,7 @@ from mqbroker.base.errors import StorageFault
 from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level
 from mqbroker.base.time import NS_PER_MS
-from mqbroker.node.broker.admission import admit
+from mqbroker.node.broker.connection_admission import admit
 from mqbroker.node.values.effects import CloseConnection
 from mqbroker.node.values.inputs import ConnectionAccepted, Datagram, Slipped
 

@@ -34,14 +34,14 @@ def deploy(broker: Broker, options: BrokerOptions, remarks: list[str]) -> Iterat
     """
     _divert(broker, options)
     yield from broker.store.retroactive.apply()
-    for gone in broker.store.configured.gone(options.addresses):
+    for gone in broker.store.deployed_addresses.gone(options.addresses):
         if gone is None:
             yield work.LOOKED_AT
         elif isinstance(gone, Address):
             yield from _delete_address(broker, gone)
         else:
             yield from _delete_queue(broker, gone)
-    for cost, why in broker.store.configured.apply(options.addresses):
+    for cost, why in broker.store.deployed_addresses.apply(options.addresses):
         for remark in why:
             broker.notice(Level.WARNING, "deployment-differs", why=remark)
         remarks += why
@@ -62,7 +62,7 @@ def _delete_address(broker: Broker, address: Address) -> Iterator[int]:
         yield from _delete_queue(broker, queue)
     if broker.store.addresses.get(address.name) is address:
         evict_producers(broker, address, f"address {address.name!r} is gone from the configuration")
-        broker.store.declared.delete(address)
+        broker.store.address_records.delete(address)
     yield work.DECLARED
 
 

@@ -14,8 +14,8 @@ from mqbroker.base.time import NS_PER_MS
 from mqbroker.core.address.address import Address
 from mqbroker.core.address.qualified import queue_here
 from mqbroker.core.queue.queue import Client, Filter, Queue, Segment
-from mqbroker.node.amqp.full import is_dropped
-from mqbroker.node.values.shown import shown
+from mqbroker.node.amqp.message_admission import is_dropped
+from mqbroker.node.values.message_json import shown
 from mqbroker.wire.run import Run, single
 
 if TYPE_CHECKING:
@@ -205,7 +205,7 @@ class LocalSessions:
             if outcome == "accepted":
                 store.settle(queue, segment)
             elif outcome == "rejected":
-                store.leaving.reject(queue, segment, "rejected")
+                store.dead_letters.reject(queue, segment, "rejected")
             else:
                 store.give_back(queue, segment, was_delivered=outcome == "modified")
         is_durable = queue.journal_id and any(segment.run.section.is_durable for segment in segments)

@@ -1,4 +1,4 @@
-"""The log and readers of events hear of messages that are dead or expired and go nowhere (core/store/leaving.py)."""
+"""The log and readers of events hear of dead or expired messages that go nowhere (core/store/dead_letters.py)."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class LossWatch:
         self._lost = Seldom(broker, "messages-lost", "queue")
         self._held = Seldom(broker, "messages-held", "queue")
         LOOK.has_touched = True
-        broker.store.leaving.on_lost = self._are_lost
-        broker.store.leaving.on_held = self._are_held
+        broker.store.dead_letters.on_lost = self._are_lost
+        broker.store.dead_letters.on_held = self._are_held
 
     def _are_lost(self, queue: str, count: int, reason: str) -> None:
         self._lost.tell(queue, count, reason=reason[:REASON_SIZE_MAX])

@@ -130,7 +130,7 @@ class Reloads:
         if options is not None:
             yield from deploy(broker, options, remarks)
             yield from broker.termini.slow_consumers.watch_all()
-            yield from broker.store.idle.settings_changed()
+            yield from broker.store.auto_delete.settings_changed()
             yield from broker.store.duplicates.settings_changed()
         if files.request_id and options is not None:
             changed: list[dict[str, Any]] = []

@@ -23,9 +23,9 @@ from mqbroker.node.amqp.address_end import AddressEnd
 from mqbroker.node.amqp.clients import join
 from mqbroker.node.amqp.consumer import LinkConsumer
 from mqbroker.node.amqp.ends import MadeEnd, answer_to
-from mqbroker.node.amqp.lingering import Lingering
 from mqbroker.node.amqp.slow_consumers import SlowConsumers
 from mqbroker.node.amqp.stealing import Stealing
+from mqbroker.node.amqp.terminus_expiry import TerminusExpiry
 from mqbroker.node.broker.end_kinds import RECEIVING, SENDING
 from mqbroker.node.cluster.redirects import check_is_here
 from mqbroker.node.values.prefixes import QUEUE, TOPIC, Prefixes
@@ -35,8 +35,8 @@ from mqbroker.wire.types import Described, Symbol, ULong
 
 if TYPE_CHECKING:
     from mqbroker.node.amqp.accepted_peer import AcceptedPeer
-    from mqbroker.node.amqp.lingering import Scope
     from mqbroker.node.amqp.peer import Peer
+    from mqbroker.node.amqp.terminus_expiry import Scope
     from mqbroker.node.broker.broker import Broker
 
 COPY = "copy"
@@ -66,7 +66,7 @@ class Termini:
         self._broker = broker
         self._subscriptions = Subscriptions(broker.store)
         self._stealing = Stealing()
-        self._lingering = Lingering(self._end_subscription)
+        self._lingering = TerminusExpiry(self._end_subscription)
         self.slow_consumers = SlowConsumers(broker)
 
     def attach(self, peer: AcceptedPeer, event: Attaching) -> None:
@@ -253,7 +253,7 @@ class Termini:
         elif consumer.is_arriving:
             self._arrived(consumer)
             if not consumer.queue.consumers:
-                self._broker.store.idle.drained(consumer.queue)  # it was spared when its time came
+                self._broker.store.auto_delete.drained(consumer.queue)  # it was spared when its time came
         consumer.ends_queue = consumer.ends_queue or self._is_unsubscribed(peer, consumer)
         if self._lingering.keep(peer, consumer, is_stolen=self._stealing.is_stolen(link)):
             consumer.ends_queue = False

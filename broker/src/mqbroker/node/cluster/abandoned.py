@@ -2,7 +2,8 @@
 
 A consumer of the broker's own takes them out of their store-and-forward queues, so however many there are, each step
 does a bounded part. It leaves when the node is back. Where the address that is to have them does not take them they
-stay, as anywhere (leaving.py), and the consumer rests until these are tried again: it finds out with a few of them.
+stay, as anywhere (dead_letters.py), and the consumer rests until these are tried again: it finds out with a few of
+them.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Final
 
 from mqbroker.base.look import LOOK
 from mqbroker.core.queue.queue import Client, Filter, Queue, Segment
-from mqbroker.core.store.leaving import HOLD_MS
+from mqbroker.core.store.dead_letters import HOLD_MS
 from mqbroker.core.store.store import Store
 
 DEAD_LETTER: Final = "dead-letter"
@@ -43,16 +44,16 @@ class AbandonedConsumer:
 
     def deliver(self, queue: Queue, segment: Segment) -> int:
         """Take them all."""
-        held_before = self._store.leaving.held_total
+        held_before = self._store.dead_letters.held_total
         LOOK.has_touched = True
         self._left -= segment.n
         # Once it takes no more, deliveries of this step end: what is left is looked at in the next one.
         queue.dispatcher.looks += TAKEN_LOOKS * (segment.n if self._left > 0 else TAKEN_MAX)
         if self._action == DEAD_LETTER:
-            self._store.leaving.reject(queue, segment, f"node {queue.kind.forwards_to} did not come back")
+            self._store.dead_letters.reject(queue, segment, f"node {queue.kind.forwards_to} did not come back")
         else:
             self._store.remotes.reroute(queue, segment)
-        if self._store.leaving.held_total > held_before:
+        if self._store.dead_letters.held_total > held_before:
             self._rested_ms = self._store.at.wall_ms + HOLD_MS
         return segment.n
 

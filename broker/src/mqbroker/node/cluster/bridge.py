@@ -133,7 +133,7 @@ class Bridge:
             self._end(why)
         elif found is HandshakeVerdict.CONFLICT:
             assert hello is not None
-            self.of.broker.rivals.met(hello, self.connector.uri)
+            self.of.broker.node_id_conflict.met(hello, self.connector.uri)
             self._fail(why)
         else:
             assert hello is not None

@@ -17,7 +17,7 @@ from mqbroker.node.amqp.accepted_peer import AcceptedPeer
 from mqbroker.node.cluster.bridge import Bridge
 from mqbroker.node.cluster.cluster_connection import ClusterConnection
 from mqbroker.node.cluster.cluster_watcher import ClusterWatcher
-from mqbroker.node.cluster.elsewhere import Elsewhere
+from mqbroker.node.cluster.failover_list import FailoverList
 from mqbroker.node.values.credentials import verifier_of
 from mqbroker.node.values.handshake import Hello
 from mqbroker.node.values.inputs import Closed, ClusterKeyChanged, Connected
@@ -50,7 +50,7 @@ class Cluster:
         self.known: dict[str, list[RemoteTable]] = {}  # by the name of a queue in the cluster: which nodes tell of it
         self._dialled: dict[int, Bridge] = {}
         self._conn = 0
-        self.elsewhere = Elsewhere(self)
+        self.failover_list = FailoverList(self)
 
     def start(self, recovered: Recovered) -> None:
         """Make the connections, once everything else of the node is there."""
@@ -69,7 +69,7 @@ class Cluster:
 
     def changed(self) -> None:
         """Members of the cluster, or links to them, are other ones."""
-        self.elsewhere.changed()
+        self.failover_list.changed()
         if self.broker.grouping is not None:
             self.broker.grouping.look()
         self.broker.routing.look()

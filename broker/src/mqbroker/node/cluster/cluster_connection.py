@@ -49,7 +49,7 @@ class ClusterConnection:
         self.options = options
         connectors = self.broker.discovery.connectors
         self.own: Connector = connectors[options.connector_ref]
-        started_ms = self.broker.rivals.own.started_ms
+        started_ms = self.broker.node_id_conflict.own.started_ms
         self.hello = Hello(
             self.broker.node_id, self.broker.boot_id, options.name, self.own, options.connection_ttl, started_ms
         )
@@ -130,7 +130,7 @@ class ClusterConnection:
             bridge.end(why)
         for member in self.topology.others:
             self.topology.remove(member.node_id)
-        self.cluster.elsewhere.changed()
+        self.cluster.failover_list.changed()
         self._lost = LostNodes(self.options)
         self._set_due()
 
@@ -144,9 +144,9 @@ class ClusterConnection:
             self._ask(said.connectors[0])
 
     def _ask(self, connector: Connector) -> None:
-        """Our own node id was heard from there: a process with it that lives there answers (node/cluster/rivals.py)."""
+        """Our own node id was heard from there: a process with it there answers (node/cluster/node_id_conflict.py)."""
         is_under_way = any(each.connector.place == connector.place for each in self.probes)
-        if is_under_way or self.broker.is_stopping or self.broker.rivals.has_yielded:
+        if is_under_way or self.broker.is_stopping or self.broker.node_id_conflict.has_yielded:
             return
         self.probe(Bridge(self, connector, is_question=True))
 
@@ -160,7 +160,7 @@ class ClusterConnection:
         """Somebody told of a node, or it did itself."""
         if connector is None or node_id == self.broker.node_id or self.broker.is_stopping:
             return
-        if self.broker.rivals.has_yielded:
+        if self.broker.node_id_conflict.has_yielded:
             return
         if not self.may_dial((connector,)):
             return

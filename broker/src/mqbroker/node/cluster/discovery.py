@@ -18,7 +18,7 @@ from mqbroker.cluster.discovery.candidates import CandidateTable
 from mqbroker.cluster.discovery.datagram import seal
 from mqbroker.cluster.discovery.entries import EntryChange, EntryChangeKind, EntryTable
 from mqbroker.cluster.discovery.group import DiscoveryGroup
-from mqbroker.cluster.rivals import CONFLICT_REMEDY, ECHO_REMEDY, ProcessStart
+from mqbroker.cluster.node_id_conflict import CONFLICT_REMEDY, ECHO_REMEDY, ProcessStart
 from mqbroker.config.slices import BroadcastGroupOptions, DiscoveryGroupOptions
 from mqbroker.node.values.effects import JoinGroup, RelayRecord, SendDatagram
 from mqbroker.node.values.inputs import ClusterKeyChanged, Datagram, Looked, Resolved
@@ -177,8 +177,8 @@ class Discovery:
                 name=self._broker.options.node.name,
                 period_ms=options.broadcast_period,
                 connectors=(self.connectors[options.connector_ref],),
-                started_ms=self._broker.rivals.own.started_ms,
-                has_yielded=self._broker.rivals.has_yielded,
+                started_ms=self._broker.node_id_conflict.own.started_ms,
+                has_yielded=self._broker.node_id_conflict.has_yielded,
                 hears=tuple(sorted({boot for each in self.groups.values() for boot in each.table.rivals}))[:HEARS_MAX],
             )
             return seal(said, self._key)
@@ -204,6 +204,6 @@ class Discovery:
                 and said.node_id == self._broker.node_id
                 and not said.has_yielded
             ):
-                self._broker.rivals.compare(ProcessStart(said.started_ms, said.boot_id), change.source)
+                self._broker.node_id_conflict.compare(ProcessStart(said.started_ms, said.boot_id), change.source)
 
         return tell

@@ -20,10 +20,10 @@ from mqbroker.config.slices import ClusterConnectionOptions
 from mqbroker.core.cluster.handed_over import ANSWERED_MAX
 from mqbroker.core.cluster.id_ranges import IdRanges
 from mqbroker.core.cluster.marks import NONE
-from mqbroker.core.queue.moved import forwarded, forwarded_alike
+from mqbroker.core.queue.moved_message import forwarded, forwarded_alike
 from mqbroker.core.queue.queue import Queue, Segment
 from mqbroker.node.amqp.consumer import LinkConsumer
-from mqbroker.node.values.ongoing import segment_of
+from mqbroker.node.values.open_transaction import segment_of
 from mqbroker.wire.performatives import Accepted, Attach, Error, Rejected, Source, Target
 from mqbroker.wire.run import Run
 from mqbroker.wire.types import Symbol, ULong
@@ -46,13 +46,20 @@ class ForwardConsumer(LinkConsumer):
     """The one consumer of a store-and-forward queue."""
 
     __slots__ = (
-        "_again", "_mark", "_next_id", "_unanswered_bytes", "forwards", "handed_over", "is_refused", "rivals",
+        "_again",
+        "_mark",
+        "_next_id",
+        "_unanswered_bytes",
+        "competing",
+        "forwards",
+        "handed_over",
+        "is_refused",
     )  # fmt: skip
 
     def __init__(self, forwards: Forwards, link: SenderLink, queue: Queue) -> None:
         super().__init__(forwards.peer, link, queue)
         self.forwards = forwards
-        self.rivals: list[Queue] = []  # others whose messages go to some of the same queues
+        self.competing: list[Queue] = []  # others whose messages go to some of the same queues
         self.is_refused = False  # the other node has no queue for it: everything is routed again
         assert queue.handed_over is not None
         self.handed_over = queue.handed_over
@@ -69,7 +76,7 @@ class ForwardConsumer(LinkConsumer):
             return REROUTED_MAX
         if self._window_bytes <= 0:
             return 0
-        if self.rivals and self.queue.backlog.count and self.queue.backlog.head.rank >= self._turn_rank:
+        if self.competing and self.queue.backlog.count and self.queue.backlog.head.rank >= self._turn_rank:
             return 0
         return super().capacity()
 
@@ -86,14 +93,14 @@ class ForwardConsumer(LinkConsumer):
     @property
     def _turn_rank(self) -> int:
         """The lowest place of a message that a rival has: what is behind it waits for that."""
-        return min((rank for each in self.rivals if (rank := _first_rank(each)) >= 0), default=1 << 62)
+        return min((rank for each in self.competing if (rank := _first_rank(each)) >= 0), default=1 << 62)
 
     def deliver(self, queue: Queue, segment: Segment) -> int:
         """Send them, behind the number of the first where the other node cannot count on."""
         if self.is_refused:
             self.peer.broker.store.remotes.reroute(queue, segment)
             return segment.n
-        if self.rivals:
+        if self.competing:
             turn = min(segment.n, self._turn_rank - segment.rank)
             if turn <= 0:
                 return 0  # a rival has something from before it
@@ -122,7 +129,7 @@ class ForwardConsumer(LinkConsumer):
             self.handed_over.sent(segment.first_id, went)
             if self._again.count:
                 self._again.remove(segment.first_id, segment.first_id + went)
-        for each in self.rivals if went else ():
+        for each in self.competing if went else ():
             self.peer.broker.store.dirty[each] = None
         return went
 
@@ -202,7 +209,7 @@ class ForwardConsumer(LinkConsumer):
     def _give_up(self, queue: Queue, segment: Segment) -> int:
         store, size_max = self.peer.broker.store, self.link.max_message_size
         why = f"node {queue.kind.forwards_to} takes messages of at most {size_max} bytes: its max-message-size-bytes"
-        store.leaving.reject(queue, segment.part(segment.start, 1), why)
+        store.dead_letters.reject(queue, segment.part(segment.start, 1), why)
         return 1
 
     @staticmethod
@@ -449,7 +456,7 @@ class Forwards:
         served = [queue for queue in address.forwarding if queue in self.consumers] if address is not None else []
         for queue in served:
             route = set(queue.kind.route)
-            self.consumers[queue].rivals = [
+            self.consumers[queue].competing = [
                 other for other in served if other is not queue and route & set(other.kind.route)
             ]
             self.broker.store.dirty[queue] = None

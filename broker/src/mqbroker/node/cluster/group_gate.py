@@ -19,7 +19,7 @@ from mqbroker.wire.parts import part_of
 
 if TYPE_CHECKING:
     from mqbroker.core.address.address import Address
-    from mqbroker.core.cluster.pins import GroupKey
+    from mqbroker.core.cluster.group_owners import GroupKey
     from mqbroker.node.amqp.peer import Peer
     from mqbroker.node.cluster.grouping import Failures, GroupingHandler
     from mqbroker.wire.run import Run

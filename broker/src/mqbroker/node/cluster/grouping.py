@@ -20,8 +20,8 @@ from mqbroker.base.time import NS_PER_MS
 from mqbroker.cluster.address_match import AddressPrefixes
 from mqbroker.cluster.notices import DISTANCE_MAX, PROPOSAL, RESPONSE, UNPROPOSAL, GroupNotice
 from mqbroker.config.slices import GroupingHandlerOptions
+from mqbroker.core.cluster.group_owners import PINS_MAX, GroupKey
 from mqbroker.core.cluster.grouping import Grouping
-from mqbroker.core.cluster.pins import PINS_MAX, GroupKey
 from mqbroker.journal.recovered import Recovered
 from mqbroker.node.values.bridge_states import BridgeState
 
@@ -67,7 +67,7 @@ class GroupingHandler:
         self.core = Grouping(
             broker.store, broker.node_id, AddressPrefixes(options.address).matches, told_ms_max, is_kept=is_local
         )
-        self.core.pins.load(recovered)
+        self.core.owners.load(recovered)
         self.arbiter = broker.node_id if is_local else ""
         self.asked: dict[GroupKey, Asked] = {}
         self._locals: list[str] = [self.arbiter] if is_local else []
@@ -206,7 +206,7 @@ class GroupingHandler:
     def _refusal(self, key: GroupKey) -> str:
         """Why it makes no sense to wait, if it does not."""
         if self.core.is_arbiter:
-            return self._full() if self.core.pins.get(key) is None else ""
+            return self._full() if self.core.owners.get(key) is None else ""
         return self._unanswered() if self._is_overdue else ""
 
     def _unanswered(self) -> str:
@@ -245,7 +245,7 @@ class GroupingHandler:
             self._propose(key, asked.proposed)
 
     def _give_up(self, key: GroupKey) -> None:
-        pin = self.core.pins.get(key)
+        pin = self.core.owners.get(key)
         if pin is None or self.core.knows(pin.owner):
             self._is_silent = self.core.is_reached
             self._end(key, self._unanswered())
@@ -254,7 +254,7 @@ class GroupingHandler:
         owner, why = pin.owner, "the queue that owns it is not known here; its next messages go elsewhere"
         self.broker.notice(Level.WARNING, "group-not-kept", name=self.options.name, queue=key[0], group=key[1][:100],
                            owner=owner, why=why)  # fmt: skip
-        self.core.pins.drop(key)
+        self.core.owners.drop(key)
         self._send(UNPROPOSAL, key, owner, "" if self.core.is_arbiter else self.arbiter)
         self._end(key, "")
 
@@ -297,18 +297,18 @@ class GroupingHandler:
         core = self.core
         if not core.is_arbiter:
             return
-        pin = core.pins.get(key)
+        pin = core.owners.get(key)
         if pin is not None and self._is_gone(pin.owner):
             self._unpin(key)
             pin = None
-        if pin is None and (not notice.cluster_name or core.pins.is_full):
+        if pin is None and (not notice.cluster_name or core.owners.is_full):
             self._full()
             self._send(RESPONSE, key, "", notice.node_id)
         elif pin is None:
-            core.pins.put(key, notice.cluster_name)
+            core.owners.put(key, notice.cluster_name)
             self.broker.store.decisions.wait(self._send, RESPONSE, key, notice.cluster_name, notice.node_id)
         else:
-            core.pins.use(key, pin)
+            core.owners.use(key, pin)
             self.broker.store.decisions.wait_for_earlier(self._send, RESPONSE, key, pin.owner, notice.node_id)
 
     def _response(self, key: GroupKey, notice: GroupNotice) -> None:
@@ -316,7 +316,7 @@ class GroupingHandler:
             return
         LOOK.has_touched = True
         if notice.cluster_name:
-            self.core.pins.put(key, notice.cluster_name, self.core.age)
+            self.core.owners.put(key, notice.cluster_name, self.core.age)
         elif key in self.asked:
             self.asked[key].refusal = f"node {notice.node_id} keeps no more groups"
         self._stir()
@@ -328,19 +328,19 @@ class GroupingHandler:
         self._set_due()
 
     def _unproposal(self, key: GroupKey, notice: GroupNotice) -> None:
-        pin = self.core.pins.get(key)
+        pin = self.core.owners.get(key)
         if pin is None or pin.owner != notice.cluster_name:
             return
         if not self.core.is_arbiter:
-            self.core.pins.drop(key)
+            self.core.owners.drop(key)
         elif not self._is_connected(pin.owner):
             self._unpin(key)
 
     def _unpin(self, key: GroupKey) -> None:
         """The arbiter lets a group go, and all others are to forget its owner."""
-        pin = self.core.pins.get(key)
+        pin = self.core.owners.get(key)
         if pin is not None:
-            self.core.pins.drop(key)
+            self.core.owners.drop(key)
             self._send(UNPROPOSAL, key, pin.owner, "")
 
     # -- the end of groups ---------------------------------------------------------------------------------------------
@@ -360,25 +360,25 @@ class GroupingHandler:
     def removed(self, owner: str) -> None:
         """A queue is gone, here or elsewhere, or is only reached on another way: the end of the step knows."""
         LOOK.has_touched = True
-        if self.core.pins.of(owner):
+        if self.core.owners.of(owner):
             self._gone[owner] = None
             self._set_due()
 
     def is_owner(self, node_id: str) -> bool:
         """Whether a queue of that node has groups."""
-        return any(owner.endswith(node_id) for owner in self.core.pins.owners())
+        return any(owner.endswith(node_id) for owner in self.core.owners.owners())
 
     def left(self, node_id: str) -> None:
         """A node is given up, or has stopped: its queues own nothing any more, also those not known here."""
         LOOK.has_touched = True
-        for owner in self.core.pins.owners():
+        for owner in self.core.owners.owners():
             if owner.endswith(node_id):
                 self._gone[owner] = None
         self._set_due()
 
     def added(self, owner: str) -> None:
         """A queue is known from now on: somebody may wait for it."""
-        if self.asked and self.core.pins.of(owner):
+        if self.asked and self.core.owners.of(owner):
             self._stir()
 
     def _end_gone(self) -> None:
@@ -386,17 +386,17 @@ class GroupingHandler:
         gone, self._gone = self._gone, {}
         for owner in gone:
             if not self.core.knows(owner):
-                for key in self.core.pins.of(owner):
+                for key in self.core.owners.of(owner):
                     if self.core.is_arbiter:
                         self._unpin(key)
                     else:
-                        self.core.pins.drop(key)
+                        self.core.owners.drop(key)
 
     def _reap(self, now_ns: int) -> None:
         """Groups that were not used for `group-timeout`, the oldest first; what is too many comes soon."""
         before_ns = now_ns - self.options.group_timeout * NS_PER_MS
         idle: list[GroupKey] = []
-        for key, pin in self.core.pins.items():
+        for key, pin in self.core.owners.items():
             if pin.used_ns > before_ns or len(idle) >= IDLE_MAX:
                 break
             idle.append(key)

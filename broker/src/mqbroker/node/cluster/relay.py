@@ -15,8 +15,8 @@ from mqbroker.amqp.work import NAMED
 from mqbroker.base.errors import PeerFault, Refused
 from mqbroker.core.address.address import FULLY_QUALIFIED, Address, Origin
 from mqbroker.node.amqp.ends import MadeEnd, ReceivingEnd, answer_to
-from mqbroker.node.amqp.full import is_dropped
 from mqbroker.node.amqp.malformed import take_before
+from mqbroker.node.amqp.message_admission import is_dropped
 from mqbroker.node.cluster.redirects import check_is_here
 from mqbroker.node.values.prefixes import Prefixes, TerminusPlace
 from mqbroker.wire.parts import part_of

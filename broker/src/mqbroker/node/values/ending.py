@@ -16,7 +16,7 @@ from mqbroker.base.look import LOOK
 
 if TYPE_CHECKING:
     from mqbroker.amqp.connection import Connection
-    from mqbroker.node.values.ongoing import Ongoing
+    from mqbroker.node.values.open_transaction import OpenTransaction
 
 GIVEN_UP_MAX: Final = 8  # parts of a piece
 
@@ -25,13 +25,18 @@ class Ending:
     """A part of what a connection does in pieces. `done` is told of its end: then it is committed, or the rollback is
     answered."""
 
-    __slots__ = ("_connection", "_had_turn", "_tell", "is_called_off", "is_commit", "is_over", "ongoing")
+    __slots__ = ("_connection", "_had_turn", "_tell", "is_called_off", "is_commit", "is_over", "transaction")
 
     def __init__(
-        self, connection: Connection, ongoing: Ongoing, done: Callable[[Ending], None], *, is_commit: bool = False
+        self,
+        connection: Connection,
+        transaction: OpenTransaction,
+        done: Callable[[Ending], None],
+        *,
+        is_commit: bool = False,
     ) -> None:
         self._connection: Final = connection
-        self.ongoing: Final = ongoing
+        self.transaction: Final = transaction
         self._tell: Final = done
         self._had_turn = False
         self.is_commit = is_commit
@@ -59,20 +64,20 @@ class Ending:
 
     def _cost(self) -> int:
         """Of the commit, in units of amqp/work.py: by its parts, and by bytes, since a part may be many messages."""
-        ongoing = self.ongoing
-        parts_count = ongoing.work.close() + ongoing.enlisted_count
-        return parts_count * work.COMMITTED + (ongoing.work.size_bytes >> work.BYTES_SHIFT)
+        transaction = self.transaction
+        parts_count = transaction.work.close() + transaction.enlisted_count
+        return parts_count * work.COMMITTED + (transaction.work.size_bytes >> work.BYTES_SHIFT)
 
     def _piece(self) -> bool:
         """A piece of a rollback; False: there was none left."""
-        ongoing, connection = self.ongoing, self._connection
+        transaction, connection = self.transaction, self._connection
         if self.is_commit:
             return False
         LOOK.has_touched = True
-        if ongoing.enlisted:
-            connection.allowance -= max(ongoing.restore_some(), 1) * work.ENLISTED
-        elif not ongoing.work.is_empty:
-            connection.allowance -= ongoing.work.give_up(GIVEN_UP_MAX) * work.MOVED
+        if transaction.enlisted:
+            connection.allowance -= max(transaction.restore_some(), 1) * work.ENLISTED
+        elif not transaction.work.is_empty:
+            connection.allowance -= transaction.work.give_up(GIVEN_UP_MAX) * work.MOVED
         else:
             return False
         return True
@@ -81,7 +86,7 @@ class Ending:
         """It is not committed any more."""
         LOOK.has_touched = True
         self.is_commit, self.is_called_off = False, True
-        self.ongoing.work.roll_back(0)
+        self.transaction.work.roll_back(0)
 
     def _finish(self) -> None:
         if not self.is_over:

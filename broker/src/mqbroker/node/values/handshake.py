@@ -11,7 +11,7 @@ import re
 from typing import Any, Final, NamedTuple
 
 from mqbroker.cluster.discovery.announcement import Connector
-from mqbroker.cluster.rivals import ProcessStart
+from mqbroker.cluster.node_id_conflict import ProcessStart
 from mqbroker.wire.performatives import Open
 from mqbroker.wire.types import Symbol, UInt, ULong
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mqbroker.wire.run import Run
 
 
-class Tally:
+class TransactionQuota:
     """One address, as the commit would leave it."""
 
     __slots__ = ("_count", "_meter", "_paged_bytes", "_paged_count", "_size_bytes")

@@ -9,14 +9,14 @@
     {"type": "messages", "first_id": 7, "arrived_ms": …, "queues": {"1": 0}, "frames": ["base64", …]}
     {"type": "end", "queues": 1, "messages": 1}
 
-Ids are those of duplicate detection, by address, and what else is kept as such (arrivals.py, pins.py): numbers ascend
-over all rows of a name. `next_id` holds after an import too: other nodes know the ids of what was sent to them, and
-would drop what comes under one of these.
+Ids are those of duplicate detection, by address, and what else is kept as such (arrivals.py, group_owners.py): numbers
+ascend over all rows of a name. `next_id` holds after an import too: other nodes know the ids of what was sent to them,
+and would drop what comes under one of these.
 
 A row of messages holds consecutive ids of one run, which are in the same queues with the same delivery counts (the
 values of `queues`); `due_ms`, where it is there, maps queues to when they are to come again. A frame is the transfer
 frame as it is stored. After a kill the messages of queues that had consumers count one delivery more, as they do when a
-broker starts. Files of large messages come before them (core/store/exchange_bodies.py). Rows come in the order of ids,
+broker starts. Files of large messages come before them (core/store/exported_bodies.py). Rows come in the order of ids,
 so both ways need memory for one row; the last row says that none is missing.
 """
 
@@ -30,18 +30,18 @@ from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 from mqbroker.base.errors import ConfigFault, PeerFault, Refused, StorageFault
-from mqbroker.core.address.declared import check_attributes, said_in
+from mqbroker.core.address.address_records import check_attributes, said_in
 from mqbroker.core.address.routes import PREFIX as ROUTES
 from mqbroker.core.address.routes import RouterRoute, keep, routes_of
 from mqbroker.core.address.stored import kinds_in
 from mqbroker.core.cluster.arrivals import arrived_in
-from mqbroker.core.cluster.pins import pins_in
+from mqbroker.core.cluster.group_owners import pins_in
 from mqbroker.core.paging.restore import by_count, counts_by_queue, delivered_at_least, run_of
 from mqbroker.core.queue.kinds import NAME_SIZE_MAX
 from mqbroker.core.queue.kinds import check_attributes as check_kind
 from mqbroker.core.queue.queue import QueueKind
 from mqbroker.core.selector.selector import compile_selector
-from mqbroker.core.store.exchange_bodies import Bodies, BodiesIn, Read, rows_of_file
+from mqbroker.core.store.exported_bodies import Bodies, BodiesIn, Read, rows_of_file
 from mqbroker.journal.append import Append
 from mqbroker.journal.plan import Journal
 from mqbroker.journal.records import DUPLICATE_HEAD_BYTES, ID_MAX, Attempts

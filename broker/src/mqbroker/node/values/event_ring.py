@@ -30,7 +30,7 @@ class Happening(NamedTuple):
     notice: Notice
 
 
-class Happenings:
+class EventRing:
     """See the module's docstring."""
 
     def __init__(self) -> None:

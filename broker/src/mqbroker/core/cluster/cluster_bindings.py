@@ -110,7 +110,7 @@ class ClusterQueue:
         return any(each.via.mode == STRICT for each in self.remotes)
 
 
-class Reach:
+class ClusterBindings:
     """The bindings that other nodes have for one address."""
 
     __slots__ = ("_groups", "_is_choosy")

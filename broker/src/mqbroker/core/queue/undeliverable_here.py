@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 PAIRS_MAX: Final = 10_000  # pairs of a message and a consumer, in one queue
 
 
-class Barred:
+class UndeliverableHere:
     """Which messages of one queue are not for which consumers. False while there is no such pair."""
 
     __slots__ = ("_by_rank", "count")

@@ -34,7 +34,7 @@ class Kept:
 
     __slots__ = ("_owner", "due_ns", "key", "queue", "scheduled_ns", "timeout_s")
 
-    def __init__(self, owner: Lingering, key: TerminusKey, queue: Queue, timeout_s: int) -> None:
+    def __init__(self, owner: TerminusExpiry, key: TerminusKey, queue: Queue, timeout_s: int) -> None:
         self._owner = owner
         self.key = key
         self.queue = queue
@@ -49,7 +49,7 @@ class Kept:
         self._owner.expired(self)
 
 
-class Lingering:
+class TerminusExpiry:
     """See the module's docstring. `end` deletes a queue that nobody uses."""
 
     def __init__(self, end: Callable[[Queue], None]) -> None:

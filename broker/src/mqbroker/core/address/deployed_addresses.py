@@ -62,7 +62,7 @@ def declares(options: tuple[AddressOptions, ...], name: str) -> bool:
     return any(queue.name == name for one in options for _, _, queue in _numbered(one))
 
 
-class Configured:
+class DeployedAddresses:
     """See the module's docstring."""
 
     def __init__(self, store: Store) -> None:
@@ -75,7 +75,7 @@ class Configured:
         """
         for one in options:
             try:
-                self._store.declared.configure(one.name, tuple(each.lower() for each in one.routing_types))
+                self._store.address_records.configure(one.name, tuple(each.lower() for each in one.routing_types))
             except Refused as refused:
                 yield work.DECLARED, [f"address {one.name!r}: {refused.description}"]
                 continue

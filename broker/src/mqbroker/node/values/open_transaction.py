@@ -31,7 +31,7 @@ class Settlement(NamedTuple):
     outcome: Any
 
 
-class Ongoing:
+class OpenTransaction:
     """`link` is the coordinator's on which it was declared, `work` what it holds."""
 
     __slots__ = ("deadline_ns", "enlisted", "enlisted_count", "id", "link", "work")
@@ -92,7 +92,7 @@ class Ongoing:
             last = high
         found: list[tuple[Session, int, Taken]] = []
         for first, taken in session.unsettled.take_numbered(low, last):
-            if isinstance(taken.token, Enlistment) and taken.token.ongoing is self:
+            if isinstance(taken.token, Enlistment) and taken.token.transaction is self:
                 found.append((session, first, taken))
             else:
                 session.unsettled.put_back(first, taken)
@@ -102,10 +102,10 @@ class Ongoing:
 class Enlistment:
     """The token of an unsettled delivery that is retired in an open transaction, in place of what it stands for."""
 
-    __slots__ = ("ongoing", "outcome", "token")
+    __slots__ = ("outcome", "token", "transaction")
 
-    def __init__(self, ongoing: Ongoing, outcome: Any, token: tuple[Queue, Segment]) -> None:
-        self.ongoing = ongoing
+    def __init__(self, transaction: OpenTransaction, outcome: Any, token: tuple[Queue, Segment]) -> None:
+        self.transaction = transaction
         self.outcome = outcome
         self.token = token
 

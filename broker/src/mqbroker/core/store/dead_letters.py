@@ -18,7 +18,7 @@ from mqbroker.core.address.address import FULLY_QUALIFIED, MULTICAST, Address, O
 from mqbroker.core.queue.backlog import EXPIRED, REPLACED, Segment
 from mqbroker.core.queue.kinds import RETROACTIVE, QueueKind
 from mqbroker.core.queue.leaving_reasons import KILLED, LEFT
-from mqbroker.core.queue.moved import moved
+from mqbroker.core.queue.moved_message import moved
 from mqbroker.core.queue.queue import Queue
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ LossListener = Callable[[str, int, str], None]  # of which queue, how many, and 
 HOLD_MS: Final = 60_000
 
 
-class Leaving:
+class DeadLetters:
     """See the module's docstring."""
 
     def __init__(self, store: Store) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 IDLE_MS_MIN: Final = 30_000
 
 
-class Idle:
+class AutoDelete:
     """See the module's docstring."""
 
     def __init__(self, store: Store) -> None:

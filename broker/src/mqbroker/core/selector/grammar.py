@@ -13,9 +13,9 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
-from mqbroker.core.selector import selector_terms as terms
-from mqbroker.core.selector.selector_literals import number, unquoted
-from mqbroker.core.selector.selector_terms import Term, refusal
+from mqbroker.core.selector import terms as terms
+from mqbroker.core.selector.literals import number, unquoted
+from mqbroker.core.selector.terms import Term, refusal
 
 if TYPE_CHECKING:
     from lark import Lark, Token, UnexpectedInput

@@ -39,7 +39,7 @@ class Pin:
         self.age = age
 
 
-class Pins:
+class GroupOwners:
     """All that a node knows. `is_kept`: in the journal."""
 
     def __init__(self, store: Store, *, is_kept: bool) -> None:

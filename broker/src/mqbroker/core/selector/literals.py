@@ -10,7 +10,7 @@ from collections.abc import Callable
 from math import isinf
 from typing import Final
 
-from mqbroker.core.selector.selector_terms import refusal
+from mqbroker.core.selector.terms import refusal
 
 # A property may be an AMQP ulong, so literals reach further than Java's long.
 EXACT_MAX: Final = 2**64 - 1

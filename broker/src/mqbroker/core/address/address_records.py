@@ -94,7 +94,7 @@ class AddressRecords:
         if is_told:
             self._record(address)
         if address.is_empty:
-            self._store.idle.vacated(address)
+            self._store.auto_delete.vacated(address)
         return is_told
 
     def check(self, name: str, routing: str) -> None:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 from mqbroker.base.errors import Refused
-from mqbroker.core.selector.selector_like import compile_like
+from mqbroker.core.selector.like import compile_like
 
 
 class Message(Protocol):

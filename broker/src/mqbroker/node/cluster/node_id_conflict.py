@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from mqbroker.base.look import LOOK
 from mqbroker.base.notice import Level
 from mqbroker.base.time import NS_PER_S
-from mqbroker.cluster.rivals import CONFLICT_REMEDY, NOT_ALLOWED, REMEDY, WHY, ProcessStart, yields
+from mqbroker.cluster.node_id_conflict import CONFLICT_REMEDY, NOT_ALLOWED, REMEDY, WHY, ProcessStart, yields
 from mqbroker.node.amqp.accepted_peer import AcceptedPeer
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ TOLD_MAX: Final = 8  # rivals that are remembered, so that each is told of once
 MET_NS: Final = 60 * NS_PER_S  # so long a rival that was met on a connection counts as one that is there
 
 
-class Rivals:
+class NodeIdConflict:
     """See the module's docstring."""
 
     def __init__(self, broker: Broker) -> None:

@@ -24,7 +24,7 @@ TOLD_MAX: Final = 1000  # links that one step tells before it lets others have a
 VALUE: Final = b"\x00\x53\x77"
 
 
-class Elsewhere:
+class FailoverList:
     """See the module's docstring."""
 
     def __init__(self, cluster: Cluster) -> None:
