@@ -2,7 +2,7 @@
 
 Which functions those are is read from the source (tests/support/mutators.py), so a new one has no way around this: it
 says so itself, or all that call it do, or it stands in EXEMPT with the reason why what it leaves half done is harmless.
-That what is said is heeded, and in time, is tested where functions run (tests/unit/node/test_containment.py).
+That what is said is heeded, and in time, is tested where functions run (tests/unit/node/broker/test_containment.py).
 """
 
 from __future__ import annotations

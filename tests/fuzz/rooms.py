@@ -44,8 +44,8 @@ from tests.fuzz.test_frame_ends_dialled import NODE_TAPE, transfer
 from tests.support.cluster_stage import ClusterNode, node_id_of
 from tests.support.false_node import FalseNode
 from tests.support.stage import Stage
-from tests.unit.core.test_exchange import Kept
-from tests.unit.node import test_discovery as air
+from tests.unit.core.store.test_journal_export import Kept
+from tests.unit.node.cluster import test_discovery as air
 
 SOURCE: Final = "192.0.2.7:9876"
 

@@ -32,14 +32,18 @@ Tests = tuple[str, ...]
 TEST_S_MAX: Final = 600  # a break may make a loop endless: that is noticed, too
 # Quick tests, and slow ones for what those let pass.
 JOURNAL: Final = (
-    ("tests/unit/journal", "tests/unit/core/test_store.py", "tests/unit/core/test_duplicates.py"),
-    ("tests/unit/node/test_paging.py", "tests/unit/core/test_pages.py"),
+    ("tests/unit/journal", "tests/unit/core/store/test_store.py", "tests/unit/core/address/test_duplicates.py"),
+    ("tests/unit/node/test_paging.py", "tests/unit/core/queue/test_pages.py"),
     ("tests/crash/test_settling.py", "tests/crash/test_crash_points.py"),
 )
 CLUSTER: Final = (
     (
-        "tests/unit/core/test_arrivals.py", "tests/unit/core/test_forwarding.py", "tests/unit/core/test_handed_over.py",
-        "tests/unit/core/test_id_ranges.py", "tests/unit/core/test_marks.py", "tests/unit/node/test_forwards.py",
+        "tests/unit/core/cluster/test_arrivals.py",
+        "tests/unit/core/cluster/test_forwarding.py",
+        "tests/unit/core/cluster/test_handed_over.py",
+        "tests/unit/core/cluster/test_id_ranges.py",
+        "tests/unit/core/cluster/test_marks.py",
+        "tests/unit/node/cluster/test_forwards.py",
         "tests/unit/node/test_forwards_beyond.py", "tests/unit/node/test_unanswered.py",
         "tests/unit/node/test_old_journals.py", "tests/unit/node/test_marks_on_links.py",
         "tests/unit/node/test_expiry_between_nodes.py",
@@ -51,13 +55,17 @@ DISK: Final = (
     ("tests/crash/test_settling.py", "tests/crash/test_large_points.py", "tests/crash/test_crash_points.py"),
 )
 BY_TURNS: Final = (
-    ("tests/unit/node/test_overdue.py", "tests/unit/core/test_remains.py"),
+    ("tests/unit/node/test_overdue.py", "tests/unit/core/queue/test_remains.py"),
     ("tests/unit/node/test_expiry_between_nodes.py", "tests/unit/node/test_time.py"),
-    ("tests/unit/node/test_bystander_work.py", "tests/unit/core/test_queue.py", "tests/unit/node/test_flood_work.py"),
+    (
+        "tests/unit/node/test_bystander_work.py",
+        "tests/unit/core/queue/test_queue.py",
+        "tests/unit/node/test_flood_work.py",
+    ),
 )
 POSTS: Final = (
-    ("tests/unit/node/test_gathered_posts.py", "tests/unit/core/test_transaction.py"),
-    ("tests/unit/node/test_transactions_by_turns.py", "tests/unit/node/test_coordinator.py"),
+    ("tests/unit/node/test_gathered_posts.py", "tests/unit/core/store/test_transaction.py"),
+    ("tests/unit/node/test_transactions_by_turns.py", "tests/unit/node/amqp/test_coordinator.py"),
     ("tests/unit/node/test_transaction_crash.py",),
 )
 # By module: the tests that are to notice.

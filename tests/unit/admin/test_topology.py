@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.support.cluster_stage import node_id_of
-from tests.unit.node.test_forwards import Consumer, lost_with_five, waiting
+from tests.unit.node.cluster.test_forwards import Consumer, lost_with_five, waiting
 
 
 def forget(stage: Any, node: str, **arguments: Any) -> Any:

@@ -20,7 +20,7 @@ from mqbroker.node.values.inputs import Done, Slipped
 from tests.support.broker_process import free_port
 from tests.unit.io.conftest import ScriptedCore, until
 from tests.unit.io.test_server import running
-from tests.unit.node.test_discovery import options as discovering
+from tests.unit.node.cluster.test_discovery import options as discovering
 
 Runner = Callable[[Any], Any]
 RESETS = 40

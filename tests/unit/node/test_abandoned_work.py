@@ -9,7 +9,7 @@ from mqbroker.wire.run import single
 from mqbroker.wire.sections import build_message
 
 from tests.support.stage import Stage, options_with
-from tests.unit.core.test_memory import run_of
+from tests.unit.core.queue.test_memory import run_of
 
 COUNT = 1000
 

@@ -15,7 +15,7 @@ from mqbroker.wire.performatives import Attach, Detach, Open, Source, Target
 from tests.support import frames
 from tests.support.cluster_stage import ClusterNode, ClusterStage, node_id_of
 from tests.support.stage import Stage, Talker
-from tests.unit.node.test_elsewhere import member
+from tests.unit.node.cluster.test_failover_list import member
 
 TOPOLOGY = "mq:topology"
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mqbroker.core.selector.like import compile_like
 
-from tests.unit.core.selector_reference import like
+from tests.unit.core.selector.selector_reference import like
 
 letters = st.text(alphabet="ab", max_size=12)
 patterns = st.text(alphabet="ab_%!", max_size=8)

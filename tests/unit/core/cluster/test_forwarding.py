@@ -9,7 +9,7 @@ from mqbroker.core.cluster.remote_binding import RemoteBinding
 from mqbroker.core.store.store import Store
 
 from tests.support.stage import Stage
-from tests.unit.core.test_store import restart, send
+from tests.unit.core.store.test_store import restart, send
 
 NODE = "n" * 36
 

@@ -13,7 +13,7 @@ from mqbroker.wire.run import single
 from mqbroker.wire.sections import Header, build_message
 
 from tests.support.stage import Stage
-from tests.unit.core.test_memory import run_of
+from tests.unit.core.queue.test_memory import run_of
 
 OTHERS = 3000
 QUEUES = 300

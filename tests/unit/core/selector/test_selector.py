@@ -13,7 +13,7 @@ from mqbroker.base.errors import PeerFault, Refused
 from mqbroker.core.selector import selector as s
 from mqbroker.core.selector.selector import compile_selector
 
-from tests.unit.core.selector_reference import Held, Tree, Values, conditions, meant, values, written
+from tests.unit.core.selector.selector_reference import Held, Tree, Values, conditions, meant, values, written
 
 # A name that is not there is UNKNOWN as a condition.
 TRUTHS: dict[str, bool | None] = {"yes": True, "no": False, "missing": None}

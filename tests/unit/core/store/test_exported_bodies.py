@@ -16,7 +16,7 @@ from mqbroker.journal.recovered import Recovered
 from tests.sim.disk import Faults, SimDisk
 from tests.support.large_messages import BIG, Consumer, Producer, content, stage_of
 from tests.support.stage import Stage, options_with
-from tests.unit.core.test_exchange import NODE, Kept
+from tests.unit.core.store.test_journal_export import NODE, Kept
 
 PIECE = 9_000
 

@@ -22,7 +22,7 @@ from mqbroker.wire.values import Symbol
 from tests.support import frames
 from tests.support.bytecodes import Bytecodes
 from tests.support.stage import Stage, options_with
-from tests.unit.core.test_memory import run_of
+from tests.unit.core.queue.test_memory import run_of
 from tests.unit.node.test_bystander_work import GO
 
 COUNT = 5000
