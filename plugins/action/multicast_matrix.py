@@ -9,7 +9,7 @@ import sys
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible_collections.mqops.cluster.plugins.module_utils.multicast_matrix import (
-    Wanted,
+    ProbeOrder,
     drawn,
     findings_of,
     groups_of,
@@ -29,7 +29,7 @@ class ActionModule(ActionBase):
         try:
             reports = {one["host"]: one for one in args["reports"]}
             places = {one["ready"]["host"]: one["places"] for one in args["probes"]}
-            wanted = Wanted(places, bool(args.get("is_whole", True)))
+            wanted = ProbeOrder(places, bool(args.get("is_whole", True)))
             groups = groups_of(wanted, reports)
             found = findings_of(wanted, reports, groups)
         except (LookupError, TypeError, ValueError, AttributeError) as fault:

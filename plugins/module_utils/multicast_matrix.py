@@ -38,12 +38,12 @@ MULTICAST_ALONE = (
 NOTHING_PASSES = "unicast does not pass either: check cable, VLAN and packet filters"
 NOT_CERTAIN = "check packet filters, and IGMP snooping of the switch"
 
-Finding = dict[str, str]
+MulticastFinding = dict[str, str]
 Report = Mapping[str, Any]
 
 
 @dataclass
-class Group:
+class GroupMatrix:
     """One group: what each host reported of it, and the cell of each pair. Senders and receivers in their order."""
 
     address: str
@@ -119,20 +119,20 @@ def places_of(
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ProbeOrder:
     """What was probed: the hosts in their order with the places of each, and whether these are all of the cluster."""
 
     hosts: Mapping[str, Sequence[Mapping[str, Any]]]
     is_whole: bool = True
 
 
-def groups_of(wanted: Wanted, reports: Mapping[str, Report]) -> list[Group]:
+def groups_of(wanted: ProbeOrder, reports: Mapping[str, Report]) -> list[GroupMatrix]:
     """The groups with their cells. A host without a report was not reached."""
-    found: dict[tuple[str, int, int], Group] = {}
+    found: dict[tuple[str, int, int], GroupMatrix] = {}
     for host, places in wanted.hosts.items():
         for one in places:
             key = _key(one)
-            group = found.setdefault(key, Group(*key))
+            group = found.setdefault(key, GroupMatrix(*key))
             if one["group"] not in group.names:
                 group.names.append(str(one["group"]))
             if one.get("send"):
@@ -151,7 +151,7 @@ def _key(place: Mapping[str, Any]) -> tuple[str, int, int]:
     return str(place["address"]), int(place["port"]), int(place["rank"])
 
 
-def _cell(group: Group, sender: str, receiver: str) -> str:
+def _cell(group: GroupMatrix, sender: str, receiver: str) -> str:
     if sender == receiver:
         return ITSELF
     place = group.places.get(receiver)
@@ -166,9 +166,11 @@ def _cell(group: Group, sender: str, receiver: str) -> str:
     return MISSED if sender in group.places else UNKNOWN
 
 
-def findings_of(wanted: Wanted, reports: Mapping[str, Report], groups: Sequence[Group]) -> list[Finding]:
+def findings_of(
+    wanted: ProbeOrder, reports: Mapping[str, Report], groups: Sequence[GroupMatrix]
+) -> list[MulticastFinding]:
     """Everything that is wrong, each with the host that it is told of; errors first."""
-    found: list[Finding] = []
+    found: list[MulticastFinding] = []
     for group in groups:
         for part in (_troubles, _unpinned, _silence, _elsewhere, _odd):
             found += part(group)
@@ -178,20 +180,20 @@ def findings_of(wanted: Wanted, reports: Mapping[str, Report], groups: Sequence[
     return sorted(found, key=lambda one: one["level"] != "error")
 
 
-def _error(host: str, message: str) -> Finding:
+def _error(host: str, message: str) -> MulticastFinding:
     return {"host": host, "level": "error", "check": CHECK, "message": message}
 
 
-def _warning(host: str, message: str) -> Finding:
+def _warning(host: str, message: str) -> MulticastFinding:
     return {"host": host, "level": "warning", "check": CHECK, "message": message}
 
 
-def _sides(group: Group, host: str) -> list[Mapping[str, Any]]:
+def _sides(group: GroupMatrix, host: str) -> list[Mapping[str, Any]]:
     place = group.places[host]
     return [place[side] for side in ("send", "listen") if place[side]]
 
 
-def _troubles(group: Group) -> Iterator[Finding]:
+def _troubles(group: GroupMatrix) -> Iterator[MulticastFinding]:
     for host in group.places:
         texts = [
             TROUBLES.get(side["trouble"], side["trouble"]).format(**side)
@@ -202,7 +204,7 @@ def _troubles(group: Group) -> Iterator[Finding]:
             yield _error(host, f"{group.place}: {text}")
 
 
-def _unpinned(group: Group) -> Iterator[Finding]:
+def _unpinned(group: GroupMatrix) -> Iterator[MulticastFinding]:
     for host, place in group.places.items():
         for side, does in (("send", "leaves by"), ("listen", "listens on")):
             route = place[side]["route"] if place[side] else None
@@ -214,7 +216,7 @@ def _unpinned(group: Group) -> Iterator[Finding]:
                 )  # fmt: skip
 
 
-def _silence(group: Group) -> Iterator[Finding]:
+def _silence(group: GroupMatrix) -> Iterator[MulticastFinding]:
     """Pairs that are not heard, with as few sentences as say it all."""
     pairs = group.sound_pairs()
     missed = {pair for pair in pairs if group.cells[pair[0]][pair[1]] == MISSED}
@@ -236,7 +238,9 @@ def _silence(group: Group) -> Iterator[Finding]:
             )  # fmt: skip
 
 
-def _as_one(group: Group, host: str, pairs: Sequence[tuple[str, str]], missed: set[tuple[str, str]]) -> Finding | None:
+def _as_one(
+    group: GroupMatrix, host: str, pairs: Sequence[tuple[str, str]], missed: set[tuple[str, str]]
+) -> MulticastFinding | None:
     """A host that all others miss, or that misses all: a cause for all its pairs at once."""
     heard_by = [pair for pair in pairs if pair[0] == host]
     hears = [pair for pair in pairs if pair[1] == host]
@@ -253,7 +257,7 @@ def _as_one(group: Group, host: str, pairs: Sequence[tuple[str, str]], missed: s
     return _error(host, f"{group.place}: this host {what}; {_cause(group, own)}")
 
 
-def _cause(group: Group, pairs: Sequence[tuple[str, str]]) -> str:
+def _cause(group: GroupMatrix, pairs: Sequence[tuple[str, str]]) -> str:
     """What unicast between the same hosts and cards says about it."""
     passes = [bool(group.places[other]["direct"].get(one)) for one, other in pairs]
     if all(passes):
@@ -261,7 +265,7 @@ def _cause(group: Group, pairs: Sequence[tuple[str, str]]) -> str:
     return NOT_CERTAIN if any(passes) else NOTHING_PASSES
 
 
-def _elsewhere(group: Group) -> Iterator[Finding]:
+def _elsewhere(group: GroupMatrix) -> Iterator[MulticastFinding]:
     for receiver in group.receivers:
         if receiver not in group.places:
             continue
@@ -284,14 +288,14 @@ def _elsewhere(group: Group) -> Iterator[Finding]:
             )  # fmt: skip
 
 
-def _why_elsewhere(group: Group, senders: Sequence[str]) -> str:
+def _why_elsewhere(group: GroupMatrix, senders: Sequence[str]) -> str:
     unpinned = [one for one in senders if one in group.places and (group.places[one].get("send") or {}).get("route")]
     if unpinned:
         return f"{named(unpinned)} is not pinned and leaves by {group.card(unpinned[0], 'send')}; {PIN} there"
     return "cards are in one network or swapped: check cables, VLANs and mq_cluster_interface of both hosts"
 
 
-def _odd(group: Group) -> Iterator[Finding]:
+def _odd(group: GroupMatrix) -> Iterator[MulticastFinding]:
     for host, place in group.places.items():
         clusters: dict[str, list[str]] = {}
         for one in place["foreign"]:
@@ -311,7 +315,7 @@ def _odd(group: Group) -> Iterator[Finding]:
             )
 
 
-def _strangers(group: Group, reports: Mapping[str, Report]) -> Iterator[Finding]:
+def _strangers(group: GroupMatrix, reports: Mapping[str, Report]) -> Iterator[MulticastFinding]:
     """Brokers that announce themselves from addresses of no host: only where all hosts of the cluster are known."""
     own = {address for report in reports.values() for address in report["addresses"]}
     for host, place in group.places.items():
@@ -324,7 +328,7 @@ def _strangers(group: Group, reports: Mapping[str, Report]) -> Iterator[Finding]
             )  # fmt: skip
 
 
-def _node_ids(reports: Mapping[str, Report], groups: Sequence[Group]) -> Iterator[Finding]:
+def _node_ids(reports: Mapping[str, Report], groups: Sequence[GroupMatrix]) -> Iterator[MulticastFinding]:
     remedy = "a data directory was copied: stop the copy and run `mqbroker identity new --even-if-original` there"
     owners: dict[str, tuple[str, str]] = {}
     for host, report in reports.items():
@@ -353,7 +357,7 @@ def named(names: Sequence[str]) -> str:
     return f"{', '.join(names[:NAMES_MAX])} and {len(names) - NAMES_MAX} more"
 
 
-def drawn(group: Group, is_ascii: bool = False) -> list[str]:
+def drawn(group: GroupMatrix, is_ascii: bool = False) -> list[str]:
     """The matrix for people: rows send, columns hear; columns are numbered as the hosts are."""
     marks = ASCII_MARKS if is_ascii else MARKS
     hosts = list(dict.fromkeys([*group.senders, *group.receivers]))

@@ -124,7 +124,7 @@ def trouble_of(error: OSError, what: str) -> str:
     return f"{what}: {error.strerror or error}"
 
 
-class Place:
+class ProbePlace:
     """A group of the cluster on this host: its sockets, and what was heard."""
 
     def __init__(self, wanted: dict[str, Any], cards: dict[str, Any]) -> None:
@@ -226,7 +226,7 @@ class Place:
         }
 
 
-class Stream:
+class LineStream:
     """A line of JSON in, a line of JSON out, over two open files."""
 
     def __init__(self, reading: int, writing: int) -> None:
@@ -246,7 +246,7 @@ class Stream:
             data = data[os.write(self.writing, data) :]
 
 
-class Probe:
+class MulticastProbe:
     """All places of this host. Times are of the monotonic clock."""
 
     def __init__(self, request: dict[str, Any]) -> None:
@@ -254,17 +254,17 @@ class Probe:
         self._key = bytes.fromhex(request["key"])
         self._end_s = time.monotonic() + float(request["life_s"])
         self._cards: dict[str, Any] = {}
-        self._places: list[Place] = []
+        self._places: list[ProbePlace] = []
         self._selector = selectors.DefaultSelector()
         self._opened_s = self._next_s = 0.0
-        self._asked: tuple[Stream, dict[str, Any], float] | None = None  # (stream, what it said, when)
+        self._asked: tuple[LineStream, dict[str, Any], float] | None = None  # (stream, what it said, when)
         self._peers: dict[str, Any] = {}
         self._directs_left = 0
 
     def open(self) -> dict[str, Any]:
         """Make all sockets; what others need to know of this host."""
         self._cards = cards_of(ip("address"))
-        self._places = [Place(one, self._cards) for one in self._request["places"]]
+        self._places = [ProbePlace(one, self._cards) for one in self._request["places"]]
         for place in self._places:
             place.open(self._cards)
             for ear, card in place.ears:
@@ -275,11 +275,11 @@ class Probe:
         peer = {place.key: self._reached(place) for place in self._places}
         return {"host": self._request["host"], "peer": peer}
 
-    def _reached(self, place: Place) -> dict[str, Any]:
+    def _reached(self, place: ProbePlace) -> dict[str, Any]:
         name = place.talk.getsockname() if place.talk is not None else ("", 0)
         return {"address": name[0] if name[0] != "0.0.0.0" else "", "port": name[1], "sends": place.send is not None}
 
-    def _watch(self, sock: socket.socket, place: Place, card: str | None) -> None:
+    def _watch(self, sock: socket.socket, place: ProbePlace, card: str | None) -> None:
         self._selector.register(sock, selectors.EVENT_READ, lambda: self._read(sock, place, card))
 
     def watch(self, fd: int, ready: Callable[[], object]) -> None:
@@ -294,7 +294,7 @@ class Probe:
         """Leave `serve`."""
         self._end_s = 0.0
 
-    def obey(self, stream: Stream) -> bool:
+    def obey(self, stream: LineStream) -> bool:
         """Read what the control says; false once it has said all."""
         rows = stream.take()
         for row in rows or []:
@@ -343,12 +343,12 @@ class Probe:
             return False
         return all(self._has_heard(place) for place in self._places if place.listen is not None)
 
-    def _has_heard(self, place: Place) -> bool:
+    def _has_heard(self, place: ProbePlace) -> bool:
         senders = [host for host, peer in self._peers.items() if (peer.get(place.key) or {}).get("sends")]
         card = place.listen["card"] if place.listen else ""
         return all(card in place.heard.get(host, {}) for host in senders)
 
-    def _sealed(self, kind: str, place: Place) -> bytes:
+    def _sealed(self, kind: str, place: ProbePlace) -> bytes:
         row = {"cluster": self._request["cluster"], "run": self._request["run"],
                "host": self._request["host"], "kind": kind, "rank": place.rank}  # fmt: skip
         data = MAGIC + bytes([VERSION]) + json.dumps(row).encode()
@@ -357,7 +357,7 @@ class Probe:
     def _mac(self, data: bytes) -> bytes:
         return hmac.new(self._key, data, hashlib.sha256).digest()
 
-    def _read(self, sock: socket.socket, place: Place, card: str | None) -> None:
+    def _read(self, sock: socket.socket, place: ProbePlace, card: str | None) -> None:
         for _turn in range(READS_MAX):
             try:
                 data, source = sock.recvfrom(DATAGRAM_BYTES_MAX)
@@ -365,7 +365,7 @@ class Probe:
                 return  # there is none, or an answer of the network to something that was sent
             self._heard(place, card, data, source)
 
-    def _heard(self, place: Place, card: str | None, data: bytes, source: tuple[str, int]) -> None:
+    def _heard(self, place: ProbePlace, card: str | None, data: bytes, source: tuple[str, int]) -> None:
         if data.startswith(ANNOUNCEMENT):
             if card is not None and (source[0] in place.announced or len(place.announced) < NAMES_MAX):
                 place.announced[source[0]] = announcement_of(data)
@@ -383,7 +383,7 @@ class Probe:
         elif row["host"] != self._request["host"] and row.get("rank") == place.rank:
             self._count(place, card, row, source)
 
-    def _count(self, place: Place, card: str | None, row: dict[str, Any], source: tuple[str, int]) -> None:
+    def _count(self, place: ProbePlace, card: str | None, row: dict[str, Any], source: tuple[str, int]) -> None:
         host = row["host"]
         if card is None:
             place.direct[host] = place.direct.get(host, 0) + 1
@@ -440,13 +440,13 @@ def node_ids(instances: list[str]) -> dict[str, str]:
 
 def main() -> None:
     """Talk over standard input and output."""
-    stream = Stream(0, 1)
+    stream = LineStream(0, 1)
     rows: list[dict[str, Any]] | None = []
     while rows == []:
         rows = stream.take()
     if rows is None:
         raise SystemExit("there is no request")
-    probe = Probe(rows[0]["request"])
+    probe = MulticastProbe(rows[0]["request"])
     stream.say({"ready": probe.open()})
 
     def ready() -> None:

@@ -15,7 +15,7 @@ import socket
 import struct
 from typing import Any
 
-from ansible_collections.mqops.cluster.plugins.module_utils.multicast_probe import Probe, Stream
+from ansible_collections.mqops.cluster.plugins.module_utils.multicast_probe import LineStream, MulticastProbe
 
 CREDENTIALS = struct.Struct("3i")  # of SO_PEERCRED: process, user, group
 READY_S = 30.0
@@ -64,7 +64,7 @@ def _detached(request: dict[str, Any], listener: socket.socket, writing: int) ->
         if os.fork() != 0:
             os._exit(0)
         _close_others({listener.fileno(), writing})
-        probe = Probe(request)
+        probe = MulticastProbe(request)
         try:
             ready = probe.open()
         except Exception as fault:  # the edge of a process: whoever waits is told
@@ -92,7 +92,7 @@ def _close_others(kept: set[int]) -> None:
     os.chdir("/")
 
 
-def _serve(probe: Probe, listener: socket.socket) -> None:
+def _serve(probe: MulticastProbe, listener: socket.socket) -> None:
     talks: dict[int, socket.socket] = {}
 
     def accept() -> None:
@@ -103,10 +103,10 @@ def _serve(probe: Probe, listener: socket.socket) -> None:
             return
         number = talk.fileno()
         talks[number] = talk
-        stream = Stream(number, number)
+        stream = LineStream(number, number)
         probe.watch(number, lambda: obey(number, stream))
 
-    def obey(number: int, stream: Stream) -> None:
+    def obey(number: int, stream: LineStream) -> None:
         try:
             goes_on = probe.obey(stream)
         except (OSError, ValueError):

@@ -33,17 +33,17 @@ PIECE_BYTES = 1 << 20
 Hashes = dict[str, str]  # path from the folder of the release -> SHA-256 as RECORD has it; empty where it has none
 
 
-class Place(NamedTuple):
+class ReleasePlace(NamedTuple):
     """Where releases get their Python from, and whose their files are."""
 
     pythons: str = "/usr/bin"
     owner: int = 0
 
 
-HOST = Place()
+HOST = ReleasePlace()
 
 
-def faults(folder: str, place: Place = HOST) -> list[str]:
+def faults(folder: str, place: ReleasePlace = HOST) -> list[str]:
     """What is not as it was installed, at most so many; empty where the release is whole."""
     lost = [f"{one} is gone" for one in FILES if not os.path.exists(os.path.join(folder, one))]
     if lost:
@@ -59,7 +59,7 @@ def faults(folder: str, place: Place = HOST) -> list[str]:
         return [f"it cannot be read: {fault}"]
 
 
-def _looked_at(folder: str, manifest: dict[str, Any], place: Place) -> Iterator[str]:
+def _looked_at(folder: str, manifest: dict[str, Any], place: ReleasePlace) -> Iterator[str]:
     wanted = {"bundle/" + one["path"]: one["sha256"] for one in manifest["files"]}
     changed = [one for one, digest in wanted.items() if _sha256(os.path.join(folder, one)) != digest]
     yield from (f"{one} is not what the manifest says" for one in changed)

@@ -20,7 +20,9 @@ PARAMETERS_MAX = 5
 BANNED_NAMES = ("util", "utils", "helper", "helpers", "manager", "managers", "common", "misc")
 
 # path, or path::function: why it may be over its bound
-OVER: dict[str, str] = {}
+OVER: dict[str, str] = {
+    "broker/src/mqbroker/amqp/connection.py": "every frame of a connection comes by here; its parts are modules",
+}
 
 
 def tracked() -> list[Path]:

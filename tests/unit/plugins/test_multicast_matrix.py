@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from ansible_collections.mqops.cluster.plugins.module_utils.multicast_matrix import (
-    Group,
-    Wanted,
+    GroupMatrix,
+    ProbeOrder,
     drawn,
     findings_of,
     groups_of,
@@ -19,7 +19,7 @@ from ansible_collections.mqops.cluster.plugins.module_utils.multicast_matrix imp
 HOSTS = ("mq1", "mq2", "mq3", "mq4")
 ROW = {"name": "lan", "group_address": "231.7.7.7", "group_port": 9876}
 PLACES = places_of([{**ROW, "connector_ref": "cluster"}], [ROW], "eth1", "")
-WANTED = Wanted(dict.fromkeys(HOSTS, PLACES))
+WANTED = ProbeOrder(dict.fromkeys(HOSTS, PLACES))
 Pairs = Iterable[tuple[str, str]]
 
 
@@ -45,7 +45,7 @@ def reports(missed: Pairs = (), **changes: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def judged(found: dict[str, Any], wanted: Wanted = WANTED) -> tuple[Group, list[tuple[str, str, str]]]:
+def judged(found: dict[str, Any], wanted: ProbeOrder = WANTED) -> tuple[GroupMatrix, list[tuple[str, str, str]]]:
     (group,) = groups = groups_of(wanted, found)
     said = findings_of(wanted, found, groups)
     assert all(one["check"] == "multicast" for one in said)
@@ -167,7 +167,7 @@ def test_brokers_of_another_cluster_are_known_by_their_addresses() -> None:
     assert (host, level) == ("mq2", "warning")
     assert "brokers announce themselves from 198.51.100.66" in text
     # Where not all hosts of the cluster were looked at, the address may be one of theirs.
-    assert judged(found, Wanted(WANTED.hosts, is_whole=False))[1] == []
+    assert judged(found, ProbeOrder(WANTED.hosts, is_whole=False))[1] == []
 
 
 def test_node_ids_that_occur_twice() -> None:
@@ -229,7 +229,7 @@ def test_the_matrix_is_drawn() -> None:
 
 
 def test_hosts_that_only_hear_have_a_row_that_says_so() -> None:
-    wanted = Wanted({"mq1": PLACES, "mq2": places_of([], [ROW], "eth1", "")})
+    wanted = ProbeOrder({"mq1": PLACES, "mq2": places_of([], [ROW], "eth1", "")})
     found = {"mq1": report("mq1", []), "mq2": report("mq2", ["mq1"])}
     found["mq2"]["places"][0]["send"] = None
     group, said = judged(found, wanted)

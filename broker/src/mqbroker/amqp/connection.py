@@ -28,7 +28,7 @@ from mqbroker.amqp.states import (
     SessionStateEvent,
     next_conn,
     next_sess,
-)
+)  # fmt: skip
 from mqbroker.amqp.unread import Unread
 from mqbroker.base.errors import PeerFault, Scope
 from mqbroker.base.look import LOOK
@@ -470,9 +470,8 @@ class Connection(Login):
         if scope is not Scope.CONNECTION and session is not None and session.state is SessionState.MAPPED:
             session.break_off(fault)
             return True
-        if self.state in (ConnectionState.HDR_EXCH, ConnectionState.OPEN_RCVD) and (
-            self._is_logged_in or not self._is_sasl
-        ):
+        may_open = self._is_logged_in or not self._is_sasl
+        if may_open and self.state in (ConnectionState.HDR_EXCH, ConnectionState.OPEN_RCVD):
             # §2.7.1: an error can only be told in a close, and a close only after an open.
             self.open(Open(container_id="", max_frame_size=self.limits.frame_size_max))
         self.close(fault.condition, fault.description)

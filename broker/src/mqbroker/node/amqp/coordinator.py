@@ -268,9 +268,8 @@ class Transactions:
                 return
             if transaction.work.is_open:
                 limit_ms = self._broker.options.limits.transaction_timeout_ms
-                self._fail(
-                    transaction, Refused(TIMEOUT, f"not discharged within {limit_ms} ms, transaction-timeout-ms")
-                )
+                why = f"not discharged within {limit_ms} ms, transaction-timeout-ms"
+                self._fail(transaction, Refused(TIMEOUT, why))
 
     # -- work ----------------------------------------------------------------------------------------------------------
 
@@ -333,9 +332,8 @@ class Transactions:
             name = address.partition(FULLY_QUALIFIED)[0]
             memory = broker.store.memory
             may_page = memory.is_full and not memory.is_shut and broker.store.diverts.can_page(name)
-            transaction.work.check(
-                size, transaction.enlisted_count, posted=((address, routing), run), may_page=may_page
-            )
+            count, posted = transaction.enlisted_count, ((address, routing), run)
+            transaction.work.check(size, count, posted=posted, may_page=may_page)
             if self.size_bytes + size > limit:
                 why = f"over {limit} bytes in transactions, which is transactions-per-connection-max-size-bytes"
                 raise Refused("amqp:resource-limit-exceeded", why)
