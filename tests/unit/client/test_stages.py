@@ -6,16 +6,18 @@ import itertools
 
 import pytest
 from mqbroker.base.errors import Bug
-from mqbroker.client.stages import NEXT, Stage, Turn, next_stage
+from mqbroker.client.stages import STAGES, Stage, Turn
+
+NEXT = STAGES.moves
 
 
 @pytest.mark.parametrize(("stage", "turn"), list(itertools.product(Stage, Turn)))
 def test_every_pair(stage: Stage, turn: Turn) -> None:
     if (stage, turn) in NEXT:
-        assert next_stage(stage, turn) is NEXT[stage, turn]
+        assert STAGES.after(stage, turn) is NEXT[stage, turn]
     else:
         with pytest.raises(Bug):
-            next_stage(stage, turn)
+            STAGES.after(stage, turn)
 
 
 def test_every_stage_but_the_last_can_end() -> None:

@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 from mqbroker.base.errors import PeerFault, Scope
-from mqbroker.cluster.remote_table_states import NEXT, TableEvent, TableState, after
+from mqbroker.cluster.remote_table_states import TABLE_STATES, TableEvent, TableState
 
 EXPECTED = {
     TableState.UNSYNCED: {
@@ -27,9 +27,9 @@ EXPECTED = {
 def test_every_pair(state: TableState, event: TableEvent) -> None:
     expected = TableState.UNSYNCED if event is TableEvent.LOST else EXPECTED[state].get(event)
     if expected is not None:
-        assert after(state, event) is expected
+        assert TABLE_STATES.after(state, event) is expected
         return
-    assert (state, event) not in NEXT
+    assert (state, event) not in TABLE_STATES.moves
     with pytest.raises(PeerFault, match="says complete where its bindings are live") as found:
-        after(state, event)
+        TABLE_STATES.after(state, event)
     assert found.value.scope is Scope.LINK

@@ -20,14 +20,14 @@ from mqbroker.amqp.numbers import Numbers
 from mqbroker.amqp.parting import Piecemeal
 from mqbroker.amqp.session import Session
 from mqbroker.amqp.states import (
+    CONNECTION_STATES,
     OPENED,
+    SESSION_STATES,
     ConnectionState,
     ConnectionStateEvent,
     LinkState,
     SessionState,
     SessionStateEvent,
-    next_conn,
-    next_sess,
 )  # fmt: skip
 from mqbroker.amqp.unread import Unread
 from mqbroker.base.errors import PeerFault, Scope
@@ -230,7 +230,7 @@ class Connection(Login):
     def _on(self, frame: frames.Frame) -> Session:
         """The session of a frame."""
         if self.state is not OPENED:
-            self.state = next_conn(self.state, ConnectionStateEvent.GOT_FRAME)
+            self.state = CONNECTION_STATES.after(self.state, ConnectionStateEvent.GOT_FRAME)
         session = self._by_peer_channel.get(frame.channel)
         if session is None:
             raise PeerFault("amqp:not-allowed", f"a frame on channel {frame.channel}, on which no session began")
@@ -283,10 +283,10 @@ class Connection(Login):
         self._die("amqp:not-implemented", f"{what}: not the protocol header of AMQP 1.0 that is expected here")
 
     def _amqp_header(self) -> None:
-        self.state = next_conn(self.state, ConnectionStateEvent.GOT_HEADER)
+        self.state = CONNECTION_STATES.after(self.state, ConnectionStateEvent.GOT_HEADER)
         if self.state is ConnectionState.HDR_RCVD:
             self.out.append(frames.AMQP_HEADER)
-            self.state = next_conn(self.state, ConnectionStateEvent.SENT_HEADER)
+            self.state = CONNECTION_STATES.after(self.state, ConnectionStateEvent.SENT_HEADER)
 
     # -- open and close ------------------------------------------------------------------------------------------------
 
@@ -294,13 +294,13 @@ class Connection(Login):
         """Send our open: a server's answer to Opened, a client's first word (it sends the header itself)."""
         if self.state is ConnectionState.START:
             self.out.append(frames.AMQP_HEADER)
-            self.state = next_conn(self.state, ConnectionStateEvent.SENT_HEADER)
-        self.state = next_conn(self.state, ConnectionStateEvent.SENT_OPEN)
+            self.state = CONNECTION_STATES.after(self.state, ConnectionStateEvent.SENT_HEADER)
+        self.state = CONNECTION_STATES.after(self.state, ConnectionStateEvent.SENT_OPEN)
         self.frame_size_max = open_.max_frame_size or self.limits.frame_size_max
         self.out.append(frames.encode_frame(0, encode(open_)))
 
     def _opened(self, open_: Open) -> None:
-        self.state = next_conn(self.state, ConnectionStateEvent.GOT_OPEN)
+        self.state = CONNECTION_STATES.after(self.state, ConnectionStateEvent.GOT_OPEN)
         size = 0xFFFFFFFF if open_.max_frame_size is None else open_.max_frame_size
         if size < frames.FRAME_SIZE_MAX_LOWEST:
             raise PeerFault("amqp:invalid-field", f"max-frame-size {size} is below {frames.FRAME_SIZE_MAX_LOWEST}")
@@ -330,18 +330,18 @@ class Connection(Login):
             session.flush()
         error = None if condition is None else Error(Symbol(condition), description, info)
         event = ConnectionStateEvent.SENT_CLOSE if condition is None else ConnectionStateEvent.SENT_CLOSE_ERROR
-        self.state = next_conn(self.state, event)
+        self.state = CONNECTION_STATES.after(self.state, event)
         self.out.append(frame_within(0, Close(error=error), self.peer_frame_size))
         if condition is not None:
             self._die(condition, description)
 
     def _closed(self, close: Close) -> None:
-        self.state = next_conn(self.state, ConnectionStateEvent.GOT_CLOSE)
+        self.state = CONNECTION_STATES.after(self.state, ConnectionStateEvent.GOT_CLOSE)
         is_orderly = self.state is ConnectionState.CLOSE_RCVD  # else it answers our close
         if is_orderly:
             for session in self._by_channel.values():
                 session.flush()
-            self.state = next_conn(self.state, ConnectionStateEvent.SENT_CLOSE)
+            self.state = CONNECTION_STATES.after(self.state, ConnectionStateEvent.SENT_CLOSE)
             self.out.append(frames.encode_frame(0, encode(Close())))
         error = close.error
         condition, description = (None, "") if error is None else (str(error.condition), error.description or "")
@@ -421,7 +421,7 @@ class Connection(Login):
 
     def _begin(self, channel: int, begin: Begin) -> None:
         if self.state is not OPENED:
-            self.state = next_conn(self.state, ConnectionStateEvent.GOT_FRAME)
+            self.state = CONNECTION_STATES.after(self.state, ConnectionStateEvent.GOT_FRAME)
         if channel in self._by_peer_channel:
             raise PeerFault("amqp:not-allowed", f"begin on channel {channel}, on which a session is")
         if begin.remote_channel is not None:
@@ -434,7 +434,7 @@ class Connection(Login):
                 raise PeerFault("amqp:connection:framing-error", f"channel {channel} is above channel-max")
             session = Session(self, self._free_channel(), self.limits.links_max)
             self._by_channel[session.channel] = session
-        session.state = next_sess(session.state, SessionStateEvent.GOT_BEGIN)
+        session.state = SESSION_STATES.after(session.state, SessionStateEvent.GOT_BEGIN)
         self._by_peer_channel[channel] = session
         session.peer_channel = channel
         session.next_incoming_id = begin.next_outgoing_id

@@ -12,7 +12,7 @@ from mqbroker.amqp import work
 from mqbroker.amqp.events import Aborted, Empty, Incoming, MessagePiece, Posted, Unposted, Whole
 from mqbroker.amqp.links import RUN_MAX, LinkBase, Partial, ReceiverLink
 from mqbroker.amqp.outgoing import OutgoingTransfers
-from mqbroker.amqp.states import ATTACHED, MAPPED, LinkStateEvent, SessionState, SessionStateEvent, next_sess
+from mqbroker.amqp.states import ATTACHED, MAPPED, SESSION_STATES, LinkStateEvent, SessionState, SessionStateEvent
 from mqbroker.base.errors import PeerFault, Scope
 from mqbroker.wire.frames import Frame
 from mqbroker.wire.performatives import TransactionalState, Transfer, decode_performative
@@ -117,7 +117,7 @@ class IncomingTransfers(OutgoingTransfers):
         self.next_incoming_id += 1
         link = self._peer_link(transfer.handle) if self.state is MAPPED else None
         if link is None:
-            self.state = next_sess(self.state, SessionStateEvent.GOT_FRAME)
+            self.state = SESSION_STATES.after(self.state, SessionStateEvent.GOT_FRAME)
         else:
             link.move(LinkStateEvent.GOT_FRAME)
         if link is None or link.state is not ATTACHED:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from mqbroker.amqp.states import ATTACHED, LinkState, LinkStateEvent, next_link
+from mqbroker.amqp.states import ATTACHED, LINK_STATES, LinkState, LinkStateEvent
 from mqbroker.base.errors import PeerFault, Refused, Scope
 from mqbroker.base.serial import unwrap, wrap
 from mqbroker.wire.frames import encode_frame
@@ -87,7 +87,7 @@ class LinkBase:
 
     def move(self, event: LinkStateEvent) -> None:
         """Advance the state by its table."""
-        self.state = next_link(self.state, event)
+        self.state = LINK_STATES.after(self.state, event)
 
     @property
     def is_attached(self) -> bool:

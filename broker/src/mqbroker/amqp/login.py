@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from mqbroker.amqp import sasl
 from mqbroker.amqp.events import ConnectionEvent, LoggedIn, LoginDecided, SaslDerive
-from mqbroker.amqp.states import ConnectionState, ConnectionStateEvent, next_conn
+from mqbroker.amqp.states import CONNECTION_STATES, ConnectionState, ConnectionStateEvent
 from mqbroker.amqp.unread import Unread
 from mqbroker.base.errors import PeerFault
 from mqbroker.wire import frames
@@ -156,7 +156,7 @@ class Login(ABC):
         else:
             self._logged_in(None, client.mechanism)
             self.out.append(frames.AMQP_HEADER)
-            self.state = next_conn(self.state, ConnectionStateEvent.SENT_HEADER)
+            self.state = CONNECTION_STATES.after(self.state, ConnectionStateEvent.SENT_HEADER)
 
     def _logged_in(self, user: str | None, mechanism: str) -> None:
         self._is_logged_in = True

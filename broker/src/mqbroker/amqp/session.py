@@ -29,7 +29,15 @@ from mqbroker.amqp.links import ROLE_RECEIVER, ROLE_SENDER, LinkBase, ReceiverLi
 from mqbroker.amqp.numbers import Numbers
 from mqbroker.amqp.parting import Parting
 from mqbroker.amqp.settling import MOVED, RETURNED, Settling
-from mqbroker.amqp.states import ATTACHED, MAPPED, LinkState, LinkStateEvent, SessionState, SessionStateEvent, next_sess
+from mqbroker.amqp.states import (
+    ATTACHED,
+    MAPPED,
+    SESSION_STATES,
+    LinkState,
+    LinkStateEvent,
+    SessionState,
+    SessionStateEvent,
+)
 from mqbroker.base.errors import PeerFault, Scope
 from mqbroker.base.serial import unwrap, wrap
 from mqbroker.wire.flat import decode_disposition_flat, encode_disposition_accepted
@@ -86,7 +94,7 @@ class Session(IncomingTransfers):
 
     def begin(self) -> None:
         """Send our begin, as its first half or as the answer."""
-        self.state = next_sess(self.state, SessionStateEvent.SENT_BEGIN)
+        self.state = SESSION_STATES.after(self.state, SessionStateEvent.SENT_BEGIN)
         self.send(Begin(
             remote_channel=self.peer_channel if self.peer_channel >= 0 else None,
             next_outgoing_id=self.next_outgoing_id, incoming_window=INCOMING_WINDOW,
@@ -96,7 +104,7 @@ class Session(IncomingTransfers):
     def end(self, condition: str | None = None, description: str = "") -> None:
         """Send our end; with a condition everything but the peer's end is discarded from here on."""
         event = SessionStateEvent.SENT_END if condition is None else SessionStateEvent.SENT_END_ERROR
-        self.state = next_sess(self.state, event)
+        self.state = SESSION_STATES.after(self.state, event)
         self.send(End(error=None if condition is None else Error(condition=Symbol(condition), description=description)))
 
     def break_off(self, fault: PeerFault) -> None:
@@ -181,7 +189,7 @@ class Session(IncomingTransfers):
             role, first, maybe_last, settled, state = told.role, told.first, told.last, bool(told.settled), told.state
         last = first if maybe_last is None else maybe_last
         if self.state is not MAPPED:
-            self.state = next_sess(self.state, SessionStateEvent.GOT_FRAME)
+            self.state = SESSION_STATES.after(self.state, SessionStateEvent.GOT_FRAME)
             return
         if role is not ROLE_RECEIVER:
             self._sender_disposition(first, last, settled)
@@ -214,7 +222,7 @@ class Session(IncomingTransfers):
     def flow(self, flow: Flow) -> None:
         """Windows and credit."""
         if self.state is not MAPPED:
-            self.state = next_sess(self.state, SessionStateEvent.GOT_FRAME)
+            self.state = SESSION_STATES.after(self.state, SessionStateEvent.GOT_FRAME)
             return
         self.connection.allowance -= work.FLOW + (len(self.by_handle) >> work.ENTRIES_SHIFT)
         # Who has not seen our begin counts from its first id (§2.5.6).
@@ -265,7 +273,7 @@ class Session(IncomingTransfers):
     def attach(self, attach: Attach) -> None:
         """The peer attaches, or answers our attach."""
         if self.state is not MAPPED:
-            self.state = next_sess(self.state, SessionStateEvent.GOT_FRAME)
+            self.state = SESSION_STATES.after(self.state, SessionStateEvent.GOT_FRAME)
             return
         if len(attach.name) > NAME_SIZE_MAX:
             # Not the link alone: to refuse it takes its name, which would be kept until the peer detaches.
@@ -307,7 +315,7 @@ class Session(IncomingTransfers):
     def detach(self, detach: Detach) -> None:
         """The peer detaches, or answers our detach."""
         if self.state is not MAPPED:
-            self.state = next_sess(self.state, SessionStateEvent.GOT_FRAME)
+            self.state = SESSION_STATES.after(self.state, SessionStateEvent.GOT_FRAME)
             return
         link = self._peer_link(detach.handle)
         was_ours, link.is_closed = link.state is LinkState.DETACH_SENT, bool(detach.closed)
@@ -383,7 +391,7 @@ class Session(IncomingTransfers):
     def got_end(self, end: End) -> None:
         """The peer ends the session, or answers our end."""
         was_ended_here = self.state is SessionState.END_SENT
-        self.state = next_sess(self.state, SessionStateEvent.GOT_END)
+        self.state = SESSION_STATES.after(self.state, SessionStateEvent.GOT_END)
         if self.state is SessionState.END_RCVD:
             self.release(end.error, is_orderly=True)  # and then it is answered
         elif was_ended_here:

@@ -22,7 +22,7 @@ from mqbroker.client.errors import ClientError, Closed, ConnectionFailed, LoginR
 from mqbroker.client.intake import Intake
 from mqbroker.client.options import Settings
 from mqbroker.client.places import Places
-from mqbroker.client.stages import Stage, Turn, next_stage
+from mqbroker.client.stages import STAGES, Stage, Turn
 from mqbroker.client.uri import Endpoint
 from mqbroker.wire.performatives import Open
 from mqbroker.wire.types import Symbol
@@ -61,7 +61,7 @@ class Reaching(Intake):
         return self._session
 
     def _move(self, turn: Turn) -> None:
-        self.stage = next_stage(self.stage, turn)
+        self.stage = STAGES.after(self.stage, turn)
 
     def _after_ms(self, duration_ms: int) -> int:
         return self.at.monotonic_ns + duration_ms * NS_PER_MS

@@ -5,12 +5,12 @@ NEW -> DIALLING -> OPENING -> UP -> (lost) -> DIALLING or WAITING -> …  -> CLO
 
 from __future__ import annotations
 
-import enum
+from typing import Final
 
-from mqbroker.base.errors import Bug
+from mqbroker.base.states import OURS, StateEvent, StateMember, StateTable
 
 
-class Stage(enum.Enum):
+class Stage(StateMember):
     """A stage; ENDED is for good."""
 
     NEW = "new"
@@ -22,41 +22,36 @@ class Stage(enum.Enum):
     ENDED = "ended"
 
 
-class Turn(enum.Enum):
+class Turn(StateEvent):
     """What moves it."""
 
-    DIAL = "dial"
-    DIALLED = "dialled"
-    OPENED = "opened"
-    REST = "rest"  # until the next round
-    CLOSE = "close"
-    END = "end"
+    DIAL = "dial", OURS
+    DIALLED = "dialled", OURS
+    OPENED = "opened", OURS
+    REST = "rest", OURS  # until the next round
+    CLOSE = "close", OURS
+    END = "end", OURS
 
 
-NEXT: dict[tuple[Stage, Turn], Stage] = {
-    (Stage.NEW, Turn.DIAL): Stage.DIALLING,
-    (Stage.NEW, Turn.END): Stage.ENDED,
-    (Stage.DIALLING, Turn.DIAL): Stage.DIALLING,
-    (Stage.DIALLING, Turn.DIALLED): Stage.OPENING,
-    (Stage.DIALLING, Turn.REST): Stage.WAITING,
-    (Stage.DIALLING, Turn.END): Stage.ENDED,
-    (Stage.OPENING, Turn.DIAL): Stage.DIALLING,
-    (Stage.OPENING, Turn.OPENED): Stage.UP,
-    (Stage.OPENING, Turn.REST): Stage.WAITING,
-    (Stage.OPENING, Turn.END): Stage.ENDED,
-    (Stage.UP, Turn.DIAL): Stage.DIALLING,
-    (Stage.UP, Turn.REST): Stage.WAITING,
-    (Stage.UP, Turn.CLOSE): Stage.CLOSING,
-    (Stage.UP, Turn.END): Stage.ENDED,
-    (Stage.WAITING, Turn.DIAL): Stage.DIALLING,
-    (Stage.WAITING, Turn.END): Stage.ENDED,
-    (Stage.CLOSING, Turn.END): Stage.ENDED,
-}
-
-
-def next_stage(stage: Stage, turn: Turn) -> Stage:
-    """The stage after `turn`. Raises Bug: all turns are ours."""
-    found = NEXT.get((stage, turn))
-    if found is None:
-        raise Bug(f"client connection in stage {stage.value}: {turn.value}")
-    return found
+STAGES: Final = StateTable(
+    {
+        (Stage.NEW, Turn.DIAL): Stage.DIALLING,
+        (Stage.NEW, Turn.END): Stage.ENDED,
+        (Stage.DIALLING, Turn.DIAL): Stage.DIALLING,
+        (Stage.DIALLING, Turn.DIALLED): Stage.OPENING,
+        (Stage.DIALLING, Turn.REST): Stage.WAITING,
+        (Stage.DIALLING, Turn.END): Stage.ENDED,
+        (Stage.OPENING, Turn.DIAL): Stage.DIALLING,
+        (Stage.OPENING, Turn.OPENED): Stage.UP,
+        (Stage.OPENING, Turn.REST): Stage.WAITING,
+        (Stage.OPENING, Turn.END): Stage.ENDED,
+        (Stage.UP, Turn.DIAL): Stage.DIALLING,
+        (Stage.UP, Turn.REST): Stage.WAITING,
+        (Stage.UP, Turn.CLOSE): Stage.CLOSING,
+        (Stage.UP, Turn.END): Stage.ENDED,
+        (Stage.WAITING, Turn.DIAL): Stage.DIALLING,
+        (Stage.WAITING, Turn.END): Stage.ENDED,
+        (Stage.CLOSING, Turn.END): Stage.ENDED,
+    },
+    "client connection in stage {state}: {event}",
+)

@@ -30,7 +30,7 @@ from mqbroker.cluster.notices import (
     Reset,
     ResetComplete,
 )
-from mqbroker.cluster.remote_table_states import TableEvent, TableState, after
+from mqbroker.cluster.remote_table_states import TABLE_STATES, TableEvent, TableState
 from mqbroker.core.address.address import ANYCAST
 from mqbroker.core.cluster.remote_binding import RemoteBinding
 
@@ -110,21 +110,21 @@ class RemoteTable:
         """What the neighbour tells. Raises PeerFault of the link."""
         LOOK.has_touched = True
         if isinstance(notice, Reset):
-            self.state = after(self.state, TableEvent.RESET)
+            self.state = TABLE_STATES.after(self.state, TableEvent.RESET)
             self._begin()
         elif isinstance(notice, ResetComplete):
-            before, self.state = self.state, after(self.state, TableEvent.COMPLETE)
+            before, self.state = self.state, TABLE_STATES.after(self.state, TableEvent.COMPLETE)
             if before is TableState.RESETTING:
                 self._complete()
         else:
-            self.state = after(self.state, TableEvent.CHANGE)
+            self.state = TABLE_STATES.after(self.state, TableEvent.CHANGE)
             if self.state is not TableState.UNSYNCED:
                 self._change(notice)
 
     def lost(self) -> None:
         """The link is gone. What is known stays, unconnected, until it is told again or given up."""
         LOOK.has_touched = True
-        self.state = after(self.state, TableEvent.LOST)
+        self.state = TABLE_STATES.after(self.state, TableEvent.LOST)
         self._stale.clear()
         self._recounted.clear()
         for name, binding in self.bindings.items():

@@ -7,13 +7,13 @@ begins anew with RESET, in the middle too. Source: docs/adr/0012-cluster-connect
 
 from __future__ import annotations
 
-import enum
 from typing import Final
 
-from mqbroker.base.errors import PeerFault, Scope
+from mqbroker.base.errors import Scope
+from mqbroker.base.states import PEERS, StateEvent, StateMember, StateTable
 
 
-class TableState(enum.Enum):
+class TableState(StateMember):
     """How far a neighbour has told."""
 
     UNSYNCED = "unsynced"
@@ -21,34 +21,29 @@ class TableState(enum.Enum):
     LIVE = "live"
 
 
-class TableEvent(enum.Enum):
+class TableEvent(StateEvent):
     """What it tells, and what happens to its link."""
 
-    RESET = "reset"
-    CHANGE = "change"
-    COMPLETE = "complete"
-    LOST = "lost"
+    RESET = "reset", PEERS
+    CHANGE = "change", PEERS
+    COMPLETE = "complete", PEERS
+    LOST = "lost", PEERS
 
 
-NEXT: Final[dict[tuple[TableState, TableEvent], TableState]] = {
-    (TableState.UNSYNCED, TableEvent.RESET): TableState.RESETTING,
-    (TableState.UNSYNCED, TableEvent.CHANGE): TableState.UNSYNCED,
-    (TableState.UNSYNCED, TableEvent.COMPLETE): TableState.UNSYNCED,
-    (TableState.UNSYNCED, TableEvent.LOST): TableState.UNSYNCED,
-    (TableState.RESETTING, TableEvent.RESET): TableState.RESETTING,
-    (TableState.RESETTING, TableEvent.CHANGE): TableState.RESETTING,
-    (TableState.RESETTING, TableEvent.COMPLETE): TableState.LIVE,
-    (TableState.RESETTING, TableEvent.LOST): TableState.UNSYNCED,
-    (TableState.LIVE, TableEvent.RESET): TableState.RESETTING,
-    (TableState.LIVE, TableEvent.CHANGE): TableState.LIVE,
-    (TableState.LIVE, TableEvent.LOST): TableState.UNSYNCED,
-}
-
-
-def after(state: TableState, event: TableEvent) -> TableState:
-    """The next state. Raises PeerFault of the link where a pair is missing: only the neighbour can bring that about."""
-    try:
-        return NEXT[state, event]
-    except KeyError:
-        why = f"a notice of the cluster says {event.value} where its bindings are {state.value}"
-        raise PeerFault("amqp:not-allowed", why, Scope.LINK) from None
+TABLE_STATES: Final = StateTable(
+    {
+        (TableState.UNSYNCED, TableEvent.RESET): TableState.RESETTING,
+        (TableState.UNSYNCED, TableEvent.CHANGE): TableState.UNSYNCED,
+        (TableState.UNSYNCED, TableEvent.COMPLETE): TableState.UNSYNCED,
+        (TableState.UNSYNCED, TableEvent.LOST): TableState.UNSYNCED,
+        (TableState.RESETTING, TableEvent.RESET): TableState.RESETTING,
+        (TableState.RESETTING, TableEvent.CHANGE): TableState.RESETTING,
+        (TableState.RESETTING, TableEvent.COMPLETE): TableState.LIVE,
+        (TableState.RESETTING, TableEvent.LOST): TableState.UNSYNCED,
+        (TableState.LIVE, TableEvent.RESET): TableState.RESETTING,
+        (TableState.LIVE, TableEvent.CHANGE): TableState.LIVE,
+        (TableState.LIVE, TableEvent.LOST): TableState.UNSYNCED,
+    },
+    "a notice of the cluster says {event} where its bindings are {state}",
+    Scope.LINK,
+)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from mqbroker.base.errors import Bug, Refused
 from mqbroker.core.queue.queue import Queue, Segment
-from mqbroker.core.store.transaction import TX_NEXT, Transaction, Tx, TxEvent
+from mqbroker.core.store.transaction import TX_STATES, Transaction, Tx, TxEvent
 from mqbroker.wire.performatives import Accepted, Modified, Rejected, Released
 from mqbroker.wire.run import Run, single
 from mqbroker.wire.sections import build_message
@@ -51,11 +51,11 @@ def test_every_state_and_event(state: Tx, event: TxEvent) -> None:
     for each in WAYS[state]:
         act(each, work)
     assert work.state is state
-    if (state, event) in TX_NEXT:
+    if (state, event) in TX_STATES.moves:
         act(event, work)
-        assert work.state is TX_NEXT[state, event]
+        assert work.state is TX_STATES.moves[state, event]
     else:
-        with pytest.raises(Bug, match=event.value):
+        with pytest.raises(Bug, match=event.words):
             act(event, work)
 
 

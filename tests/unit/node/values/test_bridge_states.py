@@ -6,18 +6,19 @@ from itertools import product
 
 import pytest
 from mqbroker.base.errors import Bug
-from mqbroker.node.values.bridge_states import NEXT, BridgeState, Turn, next_state
+from mqbroker.node.values.bridge_states import BRIDGE_STATES, BridgeState, Turn
 
+NEXT = BRIDGE_STATES.moves
 EVERY = list(product(BridgeState, Turn))
 
 
-@pytest.mark.parametrize(("state", "turn"), EVERY, ids=lambda each: each.value)
+@pytest.mark.parametrize(("state", "turn"), EVERY, ids=lambda each: each.name)
 def test_every_pair(state: BridgeState, turn: Turn) -> None:
     if (state, turn) in NEXT:
-        assert next_state(state, turn) is NEXT[state, turn]
+        assert BRIDGE_STATES.after(state, turn) is NEXT[state, turn]
     else:
-        with pytest.raises(Bug, match=f"a bridge that is {state.value} cannot {turn.value}"):
-            next_state(state, turn)
+        with pytest.raises(Bug, match=f"a bridge that is {state.value} cannot {turn.words}"):
+            BRIDGE_STATES.after(state, turn)
 
 
 def test_every_state_can_end_and_what_has_ended_stays_so() -> None:

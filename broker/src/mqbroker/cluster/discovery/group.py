@@ -15,7 +15,7 @@ from mqbroker.cluster.discovery.candidates import CandidateTable
 from mqbroker.cluster.discovery.datagram import Drop, unseal
 from mqbroker.cluster.discovery.entries import ENTRIES_MAX, EntryChange, EntryChangeKind, EntryTable
 from mqbroker.cluster.discovery.places import place_of
-from mqbroker.cluster.discovery.states import GroupEvent, GroupState, after
+from mqbroker.cluster.discovery.states import GROUP_STATES, GroupEvent, GroupState
 from mqbroker.cluster.discovery.world import DiscoveryWorld
 from mqbroker.config.slices import DiscoveryGroupOptions
 
@@ -89,7 +89,7 @@ class DiscoveryGroup:
             self._world.tell(Level.WARNING, "discovery-nobody-heard", group=self.options.name, why=why)
         if self._join_ns and now_ns >= self._join_ns:
             self._join_ns = 0
-            self.state = after(self.state, GroupEvent.TIME)
+            self.state = GROUP_STATES.after(self.state, GroupEvent.TIME)
             self._world.join(self.options.name)
         self._plan()
 
@@ -97,7 +97,7 @@ class DiscoveryGroup:
         """The place is listened at."""
         is_news = self.state is not GroupState.REJOINING
         LOOK.has_touched = True
-        self.state = after(self.state, GroupEvent.JOINED)
+        self.state = GROUP_STATES.after(self.state, GroupEvent.JOINED)
         self.trouble = ""
         self._expect_something(now_ns)
         if is_news:
@@ -108,7 +108,7 @@ class DiscoveryGroup:
     def failed(self, why: str, now_ns: int) -> None:
         """It cannot be listened at. Told once; it is tried again."""
         LOOK.has_touched = True
-        self.state = after(self.state, GroupEvent.REFUSED)
+        self.state = GROUP_STATES.after(self.state, GroupEvent.REFUSED)
         if not self.trouble:
             self._world.tell(Level.ERROR, "discovery-join-failed", group=self.options.name, why=why)
         self.trouble = why

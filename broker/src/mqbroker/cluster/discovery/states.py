@@ -6,13 +6,12 @@ anew, because a network card that went away and came back has forgotten its memb
 
 from __future__ import annotations
 
-import enum
 from typing import Final
 
-from mqbroker.base.errors import Bug
+from mqbroker.base.states import OURS, StateEvent, StateMember, StateTable
 
 
-class GroupState(enum.Enum):
+class GroupState(StateMember):
     """Whether a group hears."""
 
     IDLE = "idle"
@@ -22,28 +21,23 @@ class GroupState(enum.Enum):
     REJOINING = "rejoining"
 
 
-class GroupEvent(enum.Enum):
+class GroupEvent(StateEvent):
     """What happens to it."""
 
-    TIME = "time"
-    JOINED = "joined"
-    REFUSED = "refused"
+    TIME = "time", OURS
+    JOINED = "joined", OURS
+    REFUSED = "refused", OURS
 
 
-NEXT: Final[dict[tuple[GroupState, GroupEvent], GroupState]] = {
-    (GroupState.IDLE, GroupEvent.TIME): GroupState.JOINING,
-    (GroupState.JOINING, GroupEvent.JOINED): GroupState.LISTENING,
-    (GroupState.JOINING, GroupEvent.REFUSED): GroupState.FAILED,
-    (GroupState.FAILED, GroupEvent.TIME): GroupState.JOINING,
-    (GroupState.LISTENING, GroupEvent.TIME): GroupState.REJOINING,
-    (GroupState.REJOINING, GroupEvent.JOINED): GroupState.LISTENING,
-    (GroupState.REJOINING, GroupEvent.REFUSED): GroupState.FAILED,
-}
-
-
-def after(state: GroupState, event: GroupEvent) -> GroupState:
-    """The next state. A pair that is missing is our own fault."""
-    try:
-        return NEXT[state, event]
-    except KeyError:
-        raise Bug(f"a discovery group is {state.value}, and got {event.value}") from None
+GROUP_STATES: Final = StateTable(
+    {
+        (GroupState.IDLE, GroupEvent.TIME): GroupState.JOINING,
+        (GroupState.JOINING, GroupEvent.JOINED): GroupState.LISTENING,
+        (GroupState.JOINING, GroupEvent.REFUSED): GroupState.FAILED,
+        (GroupState.FAILED, GroupEvent.TIME): GroupState.JOINING,
+        (GroupState.LISTENING, GroupEvent.TIME): GroupState.REJOINING,
+        (GroupState.REJOINING, GroupEvent.JOINED): GroupState.LISTENING,
+        (GroupState.REJOINING, GroupEvent.REFUSED): GroupState.FAILED,
+    },
+    "a discovery group is {state}, and got {event}",
+)

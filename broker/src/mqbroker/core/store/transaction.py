@@ -9,13 +9,13 @@ up piece by piece. Messages are routed by the commit, since queues may come and 
 
 from __future__ import annotations
 
-import enum
 from collections import deque
 from collections.abc import Iterator
 from typing import Any, Final
 
-from mqbroker.base.errors import Bug, Refused
+from mqbroker.base.errors import Refused
 from mqbroker.base.look import LOOK
+from mqbroker.base.states import OURS, StateEvent, StateMember, StateTable
 from mqbroker.core.address.address import UNKNOWN, Address, Origin
 from mqbroker.core.address.gathering import GatheredPost, Gathering, PostTarget
 from mqbroker.core.cluster.grouping import Grouping
@@ -34,7 +34,7 @@ ALL: Final = 1 << 62
 MOVED_MAX: Final = 8  # messages that are given up at a time where each may be moved to another address
 
 
-class Tx(enum.Enum):
+class Tx(StateMember):
     """Where a transaction stands. FAILED: it can only be rolled back, and what it held is given up already."""
 
     OPEN = "open"
@@ -42,22 +42,25 @@ class Tx(enum.Enum):
     DONE = "done"
 
 
-class TxEvent(enum.Enum):
+class TxEvent(StateEvent):
     """What moves a transaction."""
 
-    WORK = "work"
-    FAIL = "fail"
-    COMMIT = "commit"
-    ROLL_BACK = "roll back"
+    WORK = "work", OURS
+    FAIL = "fail", OURS
+    COMMIT = "commit", OURS
+    ROLL_BACK = "roll back", OURS
 
 
-TX_NEXT: dict[tuple[Tx, TxEvent], Tx] = {
-    (Tx.OPEN, TxEvent.WORK): Tx.OPEN,
-    (Tx.OPEN, TxEvent.FAIL): Tx.FAILED,
-    (Tx.OPEN, TxEvent.COMMIT): Tx.DONE,
-    (Tx.OPEN, TxEvent.ROLL_BACK): Tx.DONE,
-    (Tx.FAILED, TxEvent.ROLL_BACK): Tx.DONE,
-}
+TX_STATES: Final = StateTable(
+    {
+        (Tx.OPEN, TxEvent.WORK): Tx.OPEN,
+        (Tx.OPEN, TxEvent.FAIL): Tx.FAILED,
+        (Tx.OPEN, TxEvent.COMMIT): Tx.DONE,
+        (Tx.OPEN, TxEvent.ROLL_BACK): Tx.DONE,
+        (Tx.FAILED, TxEvent.ROLL_BACK): Tx.DONE,
+    },
+    "{event} in a transaction that is {state}",
+)
 
 
 class Transaction:
@@ -78,11 +81,9 @@ class Transaction:
         self.parts_count = 0  # runs that were posted, ranges that were retired, and each message that was rejected
 
     def _move(self, event: TxEvent) -> None:
-        found = TX_NEXT.get((self.state, event))
-        if found is None:
-            raise Bug(f"{event.value} in a transaction that is {self.state.value}")
+        after = TX_STATES.after(self.state, event)
         LOOK.has_touched = True
-        self.state = found
+        self.state = after
 
     @property
     def is_open(self) -> bool:

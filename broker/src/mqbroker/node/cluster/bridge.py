@@ -14,7 +14,7 @@ from mqbroker.base.notice import Level
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.cluster.discovery.announcement import Connector
 from mqbroker.node.cluster.bridge_peer import BridgePeer
-from mqbroker.node.values.bridge_states import BridgeState, Turn, next_state
+from mqbroker.node.values.bridge_states import BRIDGE_STATES, BridgeState, Turn
 from mqbroker.node.values.effects import CloseConnection, Connect
 from mqbroker.node.values.handshake import HandshakeVerdict, Hello, verdict
 from mqbroker.node.values.inputs import Connected
@@ -77,7 +77,7 @@ class Bridge:
 
     def _move(self, turn: Turn) -> None:
         LOOK.has_touched = True
-        self.state = next_state(self.state, turn)
+        self.state = BRIDGE_STATES.after(self.state, turn)
         self.since_ns = self.of.broker.at.monotonic_ns
 
     # -- getting there -------------------------------------------------------------------------------------------------
