@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.patience import PATIENCE_S
+
 ROOT = Path(__file__).resolve().parents[2]
 
 # Joined here, for this file is tracked, too.
@@ -29,7 +31,9 @@ NAMED = re.compile("|".join(rf"(?<![\w-]){re.escape(host)}(?![\w-])" for host in
 
 
 def tracked() -> list[Path]:
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True, timeout=30)
+    listed = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True, timeout=PATIENCE_S
+    )
     return [path for name in listed.stdout.split("\0") if name and (path := ROOT / name).is_file()]
 
 

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.patience import PATIENCE_S
+
 ROOT = Path(__file__).resolve().parents[2]
 FUNCTION_LINES_MAX = 60
 MODULE_LINES_MAX = 500
@@ -27,7 +29,7 @@ OVER: dict[str, str] = {
 
 def tracked() -> list[Path]:
     listed = subprocess.run(
-        ["git", "ls-files", "*.py"], cwd=ROOT, capture_output=True, text=True, check=True, timeout=30
+        ["git", "ls-files", "*.py"], cwd=ROOT, capture_output=True, text=True, check=True, timeout=PATIENCE_S
     )
     files = [ROOT / name for name in listed.stdout.splitlines()]
     return [file for file in files if file.exists() and not is_exempt(file.relative_to(ROOT))]

@@ -151,10 +151,11 @@ def test_a_power_cut_takes_no_route_of_a_client_that_something_on_disk_came_afte
 
 
 def test_a_slow_disk_holds_up_its_acknowledgements_and_nothing_else(disk: LossyDisk, broker: BrokerProcess) -> None:
-    """A slow sync after quick ones may hold up all for once; and this machine may stall. So it has some attempts."""
-    for attempt in range(5):
-        disk.arm("fsync", 1, "delay", delay_s=2.0)
-        waiting = threading.Thread(target=send, args=(broker, f"slow {attempt}"))
+    """A slow sync after quick ones may hold up all for once; and this machine may stall. So it has some attempts, each
+    of which has more time."""
+    for delay_s in (2.0, 4.0, 8.0, 16.0, 32.0):
+        disk.arm("fsync", 1, "delay", delay_s=delay_s)
+        waiting = threading.Thread(target=send, args=(broker, f"slow {delay_s}"))
         started_s = time.monotonic()
         waiting.start()
         while not disk.order("calls").get("fsync") and waiting.is_alive():
@@ -162,13 +163,13 @@ def test_a_slow_disk_holds_up_its_acknowledgements_and_nothing_else(disk: LossyD
         assert broker.admin("status")["state"] == "active"
         went_on = waiting.is_alive()
         waiting.join()
-        assert time.monotonic() - started_s >= 2.0, "nothing is acknowledged while its sync hangs"
+        assert time.monotonic() - started_s >= delay_s, "nothing is acknowledged while its sync hangs"
         if went_on:
             break
     else:
         raise AssertionError("nobody was served while the disk was busy")
     broker.kill()
-    assert found_after_power_cut(broker, disk)[-1] == f"slow {attempt}"
+    assert found_after_power_cut(broker, disk)[-1] == f"slow {delay_s}"
 
 
 def test_a_bit_that_flips_is_found_at_the_next_start(disk: LossyDisk, broker: BrokerProcess) -> None:

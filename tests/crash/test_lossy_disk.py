@@ -117,7 +117,7 @@ def test_killed_while_a_sync_hangs(disk: LossyDisk, tmp_path: Path, number: int)
         time.sleep(0.01)
     synced = read_notes(notes).synced
     writer.kill()
-    writer.wait(10)
+    writer.wait(PATIENCE_S)
     assert read_notes(notes).synced == synced, "nothing is acknowledged while its sync hangs"
     disk.power_cut()
     check(disk, notes, "sectors", number)

@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.broker_process import BrokerProcess
+from tests.support.patience import PATIENCE_S
 
 PYTHON = "/usr/bin/python3"
 FOLDER = Path(__file__).parent
-ANSWER_S = 60.0
+ANSWER_S = 2 * PATIENCE_S  # more than a client waits itself
 
 
 class ClientProcess:

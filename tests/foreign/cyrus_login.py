@@ -120,7 +120,7 @@ def mechanisms_in(fields: bytes) -> list[str]:
 def main() -> None:
     port, mechanism, user, password = sys.argv[1:]
     client = CyrusClient(user, password)
-    with socket.create_connection(("127.0.0.1", int(port)), 10) as sock:
+    with socket.create_connection(("127.0.0.1", int(port)), 60) as sock:
         sock.sendall(SASL_HEADER)
         assert exactly(sock, 8) == SASL_HEADER
         offered = mechanisms_in(read_frame(sock)[1])

@@ -21,6 +21,7 @@ from proton.reactor import ApplicationEvent, Container, EventInjector
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from tests.support.checker import body_of, id_in
+from tests.support.patience import PATIENCE_S
 
 OUTCOMES = {"accept": Delivery.ACCEPTED, "reject": Delivery.REJECTED, "release": Delivery.RELEASED,
             "modify": Delivery.MODIFIED}  # fmt: skip
@@ -29,7 +30,7 @@ OUTCOME_NAMES = {Delivery.ACCEPTED: "accepted", Delivery.REJECTED: "rejected", D
 SENDER_MODES = {"unsettled": Link.SND_UNSETTLED, "settled": Link.SND_SETTLED, "mixed": Link.SND_MIXED}
 RECEIVER_MODES = {"first": Link.RCV_FIRST, "second": Link.RCV_SECOND}
 MODE_NAMES = ("unsettled", "settled", "mixed")
-WAIT_S = 20.0
+WAIT_S = PATIENCE_S
 
 
 class Failed(Exception):

@@ -258,7 +258,7 @@ def test_a_listener_without_login_answers_with_the_header_of_amqp(make_broker: M
         assert sock.recv(8) == AMQP_HEADER
     with broker.connect() as sock:
         sock.sendall(SASL_HEADER)
-        sock.settimeout(5)
+        sock.settimeout(PATIENCE_S)
         assert sock.recv(4096).startswith(SASL_HEADER)
     with broker.connect() as sock:
         sock.sendall(GREETINGS["AMQP 0-9-1"])
@@ -266,7 +266,7 @@ def test_a_listener_without_login_answers_with_the_header_of_amqp(make_broker: M
 
 
 def all_of(sock: socket.socket) -> bytes:
-    sock.settimeout(5)
+    sock.settimeout(PATIENCE_S)
     data = b""
     while more := sock.recv(4096):
         data += more

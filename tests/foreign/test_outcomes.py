@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from tests.foreign.client import ProtonClient
 from tests.foreign.conftest import wait_for_depth
 from tests.support.broker_process import BrokerProcess
+from tests.support.patience import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.foreign
 
@@ -120,18 +120,18 @@ def test_outcomes_of_a_receiver_that_settles_second(
     client.receive("in", 3, outcome=outcome, settle=False)
     client.ask("wait_settled", link="in", count=3)
     expected = {"accept": [], "reject": [], "release": [0, 0, 0], "modify-failed": [1, 1, 1]}[outcome]
-    found = client.receive("in", 3, more_credit=3, settle=False, timeout_s=20 if expected else 0.3)
+    found = client.receive("in", 3, more_credit=3, settle=False, timeout_s=PATIENCE_S if expected else 0.3)
     assert [row["delivery_count"] for row in found] == expected
 
 
 def wait_until_nothing_is_in_delivery(broker: BrokerProcess, queue: str) -> None:
     """A broken connection is noticed a moment later."""
-    for _ in range(1000):
+
+    def is_delivering() -> bool:
         rows = {row["name"]: row["delivering_count"] for row in broker.admin("queues")["queues"]}
-        if not rows[queue]:
-            return
-        time.sleep(0.01)
-    pytest.fail("the broker has not noticed that the consumer is gone")
+        return bool(rows[queue])
+
+    wait_until(lambda: not is_delivering(), "the broker notices that the consumer is gone")
 
 
 @DURABLE

@@ -13,6 +13,7 @@ import pytest
 from tests.foreign.client import FOLDER, PYTHON, ProtonClient
 from tests.foreign.conftest import wait_for_depth
 from tests.support.broker_process import BrokerProcess
+from tests.support.patience import PATIENCE_S
 
 pytestmark = pytest.mark.foreign
 
@@ -218,7 +219,7 @@ def test_several_senders_and_competing_consumers_share(
 def test_all_types_and_sections_pass_byte_for_byte(broker: BrokerProcess, client: ProtonClient, queue: str) -> None:
     """What Proton encodes is what Proton gets, each of its messages of every type and section."""
     made = subprocess.run(
-        [PYTHON, str(FOLDER / "proton_messages.py")], capture_output=True, text=True, timeout=30, check=True
+        [PYTHON, str(FOLDER / "proton_messages.py")], capture_output=True, text=True, timeout=PATIENCE_S, check=True
     )
     raws = made.stdout.split()
     assert len(raws) > 60
@@ -236,7 +237,11 @@ def test_all_types_and_sections_pass_a_restart(
 ) -> None:
     """The same through the journal: a redelivered message differs in its header section alone."""
     made = subprocess.run(
-        [PYTHON, str(FOLDER / "proton_messages.py"), "durable"], capture_output=True, text=True, timeout=30, check=True
+        [PYTHON, str(FOLDER / "proton_messages.py"), "durable"],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=True,
     )
     raws = made.stdout.split()
     broker = make_broker()

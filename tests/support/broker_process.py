@@ -177,7 +177,7 @@ class BrokerProcess:
     def command(self, *arguments: str, stdin: str = "") -> str:
         """Run another `mqbroker` command; what it printed. Raises BrokerFailed unless it exits with 0."""
         done = subprocess.run(
-            [*COMMAND, *arguments], input=stdin, capture_output=True, text=True, timeout=30, check=False
+            [*COMMAND, *arguments], input=stdin, capture_output=True, text=True, timeout=PATIENCE_S, check=False
         )
         if done.returncode != 0:
             raise BrokerFailed(

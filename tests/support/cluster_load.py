@@ -82,7 +82,7 @@ class Load:
         if self._thread.is_alive():
             self._do(self._end())
             self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join(10)
+            self._thread.join(PATIENCE_S)
 
     @property
     def counts(self) -> dict[str, Any]:

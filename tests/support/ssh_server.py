@@ -19,7 +19,7 @@ START_TIME_S = PATIENCE_S
 def keygen(path: Path, *arguments: str, passphrase: str = "") -> Path:
     """A new key pair at `path`."""
     command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", passphrase, "-f", str(path), *arguments]
-    subprocess.run(command, check=True, timeout=30)
+    subprocess.run(command, check=True, timeout=PATIENCE_S)
     return path
 
 
@@ -105,5 +105,5 @@ class SshServer:
 
     def close(self) -> None:
         self._process.terminate()
-        self._process.wait(10)
+        self._process.wait(PATIENCE_S)
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -22,7 +22,7 @@ from tests.support.bad_input import (
 )
 from tests.support.broker_process import BrokerProcess
 from tests.support.certificates import Authority
-from tests.system.bad_input.peer import BUSY_S, CLOSE_S_MAX, Bystander, Peer
+from tests.system.bad_input.peer import CLOSE_S_MAX, Bystander, Peer
 
 
 @pytest.fixture(scope="module", params=["plain", "tls"])
@@ -63,10 +63,10 @@ def bystander(broker: BrokerProcess, _bystander: Bystander) -> Iterator[Bystande
 
 
 def check_ended(peer: Peer, bystander: Bystander) -> None:
-    """Closed within its second, plus what a busy machine may need."""
+    """Closed within its second, however busy the machine is."""
     took_s = peer.wait_for_end()
     bystander.work()
-    assert took_s < CLOSE_S_MAX + BUSY_S
+    assert took_s < CLOSE_S_MAX
 
 
 @pytest.mark.parametrize("greeting", GREETINGS.values(), ids=GREETINGS)

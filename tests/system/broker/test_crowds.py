@@ -16,6 +16,7 @@ from mqbroker.wire.types import Symbol
 from tests.support import frames
 from tests.support.broker_process import BrokerProcess
 from tests.support.certificates import Authority
+from tests.support.patience import PATIENCE_S, wait_until
 from tests.system.bad_input.peer import BUSY_S, CLOSE_S_MAX, Bystander
 
 Make = Callable[..., BrokerProcess]
@@ -35,10 +36,7 @@ def allow_descriptors(count: int) -> None:
 
 def wait_for_descriptors(broker: BrokerProcess, count: int) -> None:
     """Until the process has at least so many: a peer before its TLS handshake is no connection yet."""
-    deadline_s = time.monotonic() + 60
-    while len(os.listdir(f"/proc/{broker.pid}/fd")) < count:
-        assert time.monotonic() < deadline_s
-        time.sleep(0.05)
+    wait_until(lambda: len(os.listdir(f"/proc/{broker.pid}/fd")) >= count, f"{count} descriptors")
 
 
 # Whether there is TLS, whether they shake hands before they fall silent, how many they are, and what each may cost.
@@ -64,10 +62,12 @@ def test_silent_connections_cost_little_and_disturb_nobody(
         bystander.work()
         before, started_s = broker.rss_bytes(), time.monotonic()
         place = (broker.host, broker.port)
-        socks = [broker.connect(60) if shakes_hands else socket.create_connection(place, 60) for _ in range(count)]
+        socks = [
+            broker.connect() if shakes_hands else socket.create_connection(place, PATIENCE_S) for _ in range(count)
+        ]
         wait_for_descriptors(broker, count)
         took_s, grown = time.monotonic() - started_s, broker.rss_bytes() - before
-        waited_s = max(bystander.work() for _ in range(20))
+        waited_s = max(bystander.timed_work() for _ in range(20))
         each = f"{grown / count / KIB:.1f} KiB each, {before / 2**20:.0f} MiB before"
         print(f"{count} connections: {took_s:.2f} s, {each}; others wait {waited_s * 1000:.0f} ms at most")
         assert waited_s < BUSY_S
@@ -75,7 +75,7 @@ def test_silent_connections_cost_little_and_disturb_nobody(
         assert before + grown * CROWD // count < CROWD_BYTES_MAX
         for sock in socks:
             sock.close()
-        broker.wait_for_connections(1, timeout_s=60)
+        broker.wait_for_connections(1)
         bystander.work()
     assert "Traceback" not in broker.log
 
@@ -96,13 +96,13 @@ def test_a_thousand_readers_that_do_not_read_cost_little_and_disturb_nobody(make
     with Bystander(broker) as bystander:
         bystander.work()
         before = broker.rss_bytes()
-        socks = [broker.connect(60) for _ in range(1000)]
+        socks = [broker.connect() for _ in range(1000)]
         for sock in socks:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             sock.sendall(hello + frames.flow(1, 100_000, window=1 << 30))
         deadline_s = time.monotonic() + 240
         row = {"id": 1, "op": "consumers", "args": {"queue": "orders"}}
-        while len(broker.admin_row(row, timeout_s=60)["result"]["consumers"]) < 1000:
+        while len(broker.admin_row(row)["result"]["consumers"]) < 1000:
             assert time.monotonic() < deadline_s
             time.sleep(0.05)
         # As they come, all of them log in and are given what there is: that takes seconds of the processor.
@@ -111,11 +111,11 @@ def test_a_thousand_readers_that_do_not_read_cost_little_and_disturb_nobody(make
             assert time.monotonic() < deadline_s, waits
             if (now := broker.rss_bytes() - before) > grown:
                 grown, since_s = now, time.monotonic()
-            waits.append(bystander.work(60))
+            waits.append(bystander.timed_work())
             assert grown < 1000 * READER_BYTES_MAX
             time.sleep(0.05)
         told = f"others wait {max(waits[1:]) * 1000:.0f} ms at first, {waits[-1] * 1000:.0f} ms then"
         print(f"1,000 readers: {grown / 1000 / KIB:.0f} KiB each; {told}")
         for sock in socks:
             sock.close()
-        broker.wait_for_connections(1, timeout_s=60)
+        broker.wait_for_connections(1)

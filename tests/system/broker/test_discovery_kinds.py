@@ -18,6 +18,7 @@ from mqbroker.cluster.discovery.datagram import derive_key, seal
 from mqbroker.cluster.discovery.gossip import pieces
 
 from tests.support.broker_process import BrokerProcess, free_port
+from tests.support.patience import PATIENCE_S
 from tests.system.broker.test_discovery import PATIENT_MS, PERIOD_MS, SECRET, group_of, hears, names, wait_for
 
 pytestmark = pytest.mark.system
@@ -201,7 +202,7 @@ def test_without_peers_that_answer_it_is_told_once_and_tried_again(start: Start)
 
 def say(port: int, *parts: bytes) -> bytes:
     """What the broker answers to these bytes, until it closes."""
-    with socket.create_connection(("127.0.0.1", port), 30) as sock:
+    with socket.create_connection(("127.0.0.1", port), PATIENCE_S) as sock:
         for part in parts:
             sock.sendall(part)
         answer = b""
@@ -251,7 +252,7 @@ def test_peers_that_are_silent_or_do_not_read_hold_up_nobody(start: Start) -> No
     port = free_port()
     broker = start("mq1", talk(port))
     rss_bytes = broker.rss_bytes()
-    silent = [socket.create_connection(("127.0.0.1", port), 30) for _ in range(20)]
+    silent = [socket.create_connection(("127.0.0.1", port), PATIENCE_S) for _ in range(20)]
     for number, sock in enumerate(silent):
         # Some say nothing, some stop in the middle of a record, some ask and never read.
         sock.sendall((b"", b"MQDR\x01\0\x05\0\x10abc", b"".join(pieces([])))[number % 3])
@@ -271,7 +272,7 @@ def test_peers_that_are_silent_or_do_not_read_hold_up_nobody(start: Start) -> No
 def test_more_guests_than_there_may_be_are_sent_away(start: Start) -> None:
     port = free_port()
     broker = start("mq1", talk(port))
-    guests = [socket.create_connection(("127.0.0.1", port), 30) for _ in range(200)]
+    guests = [socket.create_connection(("127.0.0.1", port), PATIENCE_S) for _ in range(200)]
     for sock in guests:
         sock.close()
 
@@ -288,7 +289,7 @@ def test_more_guests_than_there_may_be_are_sent_away(start: Start) -> None:
 def test_a_length_that_lies_costs_its_own_connection_and_no_memory(start: Start) -> None:
     port = free_port()
     broker = start("mq1", talk(port))
-    with socket.create_connection(("127.0.0.1", port), 30) as sock:
+    with socket.create_connection(("127.0.0.1", port), PATIENCE_S) as sock:
         sock.sendall(b"MQDR\x01\x03\xe9" + struct.pack(">H", 1439) + b"\0" * 1439)
         dropped(broker, "magic", 1)
         assert sock.recv(1) == b""  # after its time is over, since 1000 more are due

@@ -11,7 +11,6 @@ import os
 import statistics
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Self
@@ -23,6 +22,7 @@ from tests.support import frames
 from tests.support.broker_process import BrokerProcess, brokers_in
 from tests.support.flooder import SHAPES
 from tests.support.floods import CONNECTIONS, FLOODS
+from tests.support.processor import loop_ns, own_delay_ns
 from tests.system.bad_input.peer import Bystander, Peer
 
 ROOT = Path(__file__).parents[3]
@@ -65,25 +65,15 @@ class FloodProcess:
         return said
 
 
-def processor_ns(broker: BrokerProcess) -> int:
-    """What the broker's loop has had so far."""
-    return int(Path(f"/proc/{broker.pid}/task/{broker.pid}/schedstat").read_text().split()[0])
-
-
-def delay_ns() -> int:
-    """How long this thread could have gone on and had no processor, so far."""
-    return int(Path(f"/proc/self/task/{threading.get_native_id()}/schedstat").read_text().split()[1])
-
-
 def wait_ns(broker: BrokerProcess, bystander: Bystander) -> int:
     """Processor time of the broker from a message of the bystander to its answer.
 
     While the bystander has its answer and waits for a processor itself the broker is at the flood, and that is not
     counted.
     """
-    before, delayed_before = processor_ns(broker), delay_ns()
+    before, delayed_before = loop_ns(broker.pid), own_delay_ns()
     bystander.work()
-    return max(processor_ns(broker) - before - (delay_ns() - delayed_before), 0)
+    return max(loop_ns(broker.pid) - before - (own_delay_ns() - delayed_before), 0)
 
 
 @pytest.fixture(scope="module")

@@ -64,7 +64,7 @@ def test_nothing_is_printed_on_standard_output(make_broker: Make) -> None:
     # The file of the socket is there a moment before the broker runs: an answer says that it does.
     broker.admin("status")
     process.terminate()
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, out) == (0, b"")
     assert b"ready node=test" in err
 
@@ -212,15 +212,16 @@ def test_a_disk_that_refuses_a_write_ends_the_node_and_loses_nothing_acknowledge
     assert bodies_of(broker) == ["acknowledged 1", "acknowledged 2"]
 
 
-def test_the_stop_does_not_wait_for_peers_that_say_nothing(broker: BrokerProcess) -> None:
+def test_the_stop_does_not_wait_for_peers_that_say_nothing(make_broker: Make) -> None:
+    """It may take ten minutes, for which nobody waits here."""
+    broker = make_broker(options={"node": {"stop-timeout-ms": 600_000}})
+    broker.start()
     with broker.connect() as silent, broker.connect() as greeted:
         greeted.sendall(b"AMQP\x03\x01\x00\x00")
         assert greeted.recv(8) == b"AMQP\x03\x01\x00\x00"
-        started_s = time.monotonic()
         assert broker.stop() == 0
-        assert time.monotonic() - started_s < 5
         for sock in (silent, greeted):
-            sock.settimeout(5)
+            sock.settimeout(PATIENCE_S)
             while sock.recv(4096):
                 pass
 
@@ -246,13 +247,13 @@ def test_a_low_limit_of_descriptors_is_raised_or_told(make_broker: Make) -> None
 def test_the_watchdog_is_fed_and_a_stopped_process_is_silent(make_broker: Make) -> None:
     broker = make_broker(environment={"WATCHDOG_USEC": "150000"})
     broker.start()
-    assert broker.notify.wait_for("WATCHDOG=1", 10, count=3)
+    assert broker.notify.wait_for("WATCHDOG=1", PATIENCE_S, count=3)
     broker.signal(signal.SIGSTOP)
     time.sleep(0.2)
     broker.notify.forget()
     assert not broker.notify.wait_for("WATCHDOG=1", 0.5)
     broker.signal(signal.SIGCONT)
-    assert broker.notify.wait_for("WATCHDOG=1", 10)
+    assert broker.notify.wait_for("WATCHDOG=1", PATIENCE_S)
 
 
 def test_reload_takes_new_users_and_refuses_a_faulty_file(broker: BrokerProcess) -> None:
@@ -303,7 +304,7 @@ def test_the_admin_socket_serves_only_root_and_the_user_of_the_broker(broker: Br
         extra_groups=[],
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert "amqp:unauthorized-access" in done.stdout, done.stderr

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.support.broker_process import BrokerFailed, BrokerProcess, free_port
+from tests.support.patience import PATIENCE_S, wait_until
 
 Make = Callable[..., BrokerProcess]
 
@@ -28,12 +28,9 @@ def send(broker: BrokerProcess, address: str, body: str = "x", count: int = 1) -
 
 def connection_of(broker: BrokerProcess) -> dict[str, Any]:
     """The one connection that the broker has, or is about to have."""
-    for _ in range(500):
-        rows: list[dict[str, Any]] = broker.admin("connections")["connections"]
-        if rows:
-            return rows[0]
-        time.sleep(0.01)
-    raise BrokerFailed("nobody connected")
+    rows: list[dict[str, Any]] = []
+    wait_until(lambda: rows.extend(broker.admin("connections")["connections"]) or rows, "somebody connects")
+    return rows[0]
 
 
 @pytest.mark.option("listeners.local-bind-address")
@@ -43,7 +40,7 @@ def test_two_brokers_share_a_port_on_two_addresses(make_broker: Make) -> None:
     second.port = first.port
     second.start()
     for address, broker in (("127.0.0.1", first), ("127.0.0.2", second)):
-        with socket.create_connection((address, first.port), 5):
+        with socket.create_connection((address, first.port), PATIENCE_S):
             assert connection_of(broker)["listener"] == "clients"
 
 
@@ -56,7 +53,7 @@ def test_the_listener_is_where_the_options_say(make_broker: Make) -> None:
     broker.start()
     broker.connect().close()
     with pytest.raises(ConnectionRefusedError):
-        socket.create_connection((broker.host, old), 5)
+        socket.create_connection((broker.host, old), PATIENCE_S)
 
 
 @pytest.mark.option("listeners.name")

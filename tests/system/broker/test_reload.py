@@ -7,7 +7,6 @@ import hashlib
 import json
 import os
 import signal
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +15,7 @@ import pytest
 
 from tests.support.broker_process import BrokerFailed, BrokerProcess
 from tests.support.certificates import Authority
+from tests.support.patience import PATIENCE_S, wait_until
 
 Make = Callable[..., BrokerProcess]
 
@@ -142,11 +142,8 @@ def test_addresses_and_diverts_come_while_it_runs(broker: BrokerProcess) -> None
     write(ORDERS.replace("3", "4") + COPIES % "= 'red'")
     broker.signal(signal.SIGHUP)
     broker.wait_for_log("reloaded users=1 options=1")
-    for _ in range(100):  # the line is written before the broker acts on what was read
-        if broker.admin("queue-show", name="orders")["max_consumers"] == 4:
-            break
-        time.sleep(0.05)
-    assert broker.admin("queue-show", name="orders")["max_consumers"] == 4
+    # The line is written before the broker acts on what was read.
+    wait_until(lambda: broker.admin("queue-show", name="orders")["max_consumers"] == 4)
     broker.restart()
     assert broker.admin("queue-show", name="orders")["max_consumers"] == 4
 
@@ -187,7 +184,7 @@ def test_who_is_removed_is_disconnected_and_who_is_not_stays(broker: BrokerProce
             assert (await stays.receive(10)).body == "m"
         assert {row["user"] for row in broker.admin("connections")["connections"]} <= {"app"}
 
-    asyncio.run(asyncio.wait_for(work(), 30))
+    asyncio.run(asyncio.wait_for(work(), PATIENCE_S))
 
 
 def test_who_may_not_receive_any_more_hears_so(broker: BrokerProcess) -> None:
@@ -208,7 +205,7 @@ def test_who_may_not_receive_any_more_hears_so(broker: BrokerProcess) -> None:
             take("client")
             assert (await (await app.receiver("orders")).receive(10)).body == "m"
 
-    asyncio.run(asyncio.wait_for(work(), 30))
+    asyncio.run(asyncio.wait_for(work(), PATIENCE_S))
 
 
 def test_the_command_says_what_came_of_it(broker: BrokerProcess) -> None:

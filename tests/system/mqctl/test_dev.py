@@ -17,6 +17,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from support.ssh_server import free_port
 
+from tests.support.patience import PATIENCE_S
+
 MQCTL = [sys.executable, "-m", "mqctl.main"]
 
 
@@ -113,7 +115,7 @@ def test_what_nobody_read_goes_back(dev: Dev) -> None:
         assert process.stdout is not None
         assert process.stdout.read(10) == b"x" * 10
         process.stdout.close()
-        assert process.wait(30) == 1
+        assert process.wait(PATIENCE_S) == 1
     rest = dev.run("receive", "wide", "--count", "20", "--dev", "--host", "dev-1").stdout.decode().split()
     assert rest == [body] * 20
 
@@ -127,7 +129,7 @@ def test_ctrl_c_gives_messages_back(dev: Dev) -> None:
         assert process.stdout is not None
         assert process.stdout.readline() == b"one\n"
         process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 130
+        assert process.wait(PATIENCE_S) == 130
         assert process.stderr is not None
         assert b"Traceback" not in process.stderr.read()
 

@@ -105,7 +105,7 @@ class Following:
     def end(self) -> tuple[int, str]:
         """Ctrl-C; the exit code and what was said on standard error."""
         self.process.send_signal(signal.SIGINT)
-        _, err = self.process.communicate(timeout=30)
+        _, err = self.process.communicate(timeout=PATIENCE_S)
         return self.process.returncode, err
 
 
@@ -154,7 +154,7 @@ def test_the_end_of_one_host_is_told_and_the_others_go_on(hosts: list[LoggedHost
         second.log("three")
         assert [json.loads(line)["message"] for line in following.lines(1)] == ["three"]
         kill(second)
-        assert following.process.wait(30) == 3
+        assert following.process.wait(PATIENCE_S) == 3
 
 
 def kill(host: LoggedHost) -> None:
@@ -200,6 +200,6 @@ def test_a_reader_that_goes_away_ends_it(hosts: list[LoggedHost]) -> None:
         assert following.process.stdout is not None
         following.process.stdout.close()
         hosts[0].log("two")
-        assert following.process.wait(30) == 1
+        assert following.process.wait(PATIENCE_S) == 1
         assert following.process.stderr is not None
         assert "Traceback" not in following.process.stderr.read()

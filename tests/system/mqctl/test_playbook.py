@@ -225,7 +225,7 @@ def test_ctrl_c_ends_the_playbook_and_removes_its_folder(place: Path) -> None:
         (folder,) = (place / "run").iterdir()
         assert folder.stat().st_mode & 0o777 == 0o700
         process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 130
+        assert process.wait(PATIENCE_S) == 130
     assert os.listdir(place / "run") == []
 
 
@@ -236,7 +236,7 @@ def test_what_a_killed_run_left_is_swept_by_the_next(place: Path) -> None:
     with subprocess.Popen(command, cwd=place, env=environment(place), stderr=subprocess.DEVNULL) as process:
         _until(lambda: (place / "out/mq1").exists())
         process.kill()
-        process.wait(10)
+        process.wait(PATIENCE_S)
     assert len(os.listdir(place / "run")) == 1
     assert mqctl(place, "preflight", "--bundle", "dist/bundle").returncode == 0
     assert os.listdir(place / "run") == []

@@ -24,6 +24,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from support.ssh_server import SshServer, free_port, keygen
 
+from tests.support.patience import PATIENCE_S
+
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[SshServer]:
@@ -52,7 +54,7 @@ def test_a_command_with_input_output_errors_and_exit_code(server: SshServer, con
 
 def test_a_stream_in_both_directions(server: SshServer, connector: SshConnector) -> None:
     stream = remote.open_stream(reach(connector, server.variables()), ["sh", "-c", "cat; echo gone >&2; exit 3"])
-    stream.settimeout(10)
+    stream.settimeout(PATIENCE_S)
     for text in (b"one\n", b"two\n"):
         stream.sendall(text)
         assert stream.recv(100) == text
@@ -61,7 +63,7 @@ def test_a_stream_in_both_directions(server: SshServer, connector: SshConnector)
 
 def test_a_stream_says_why_it_ended(server: SshServer, connector: SshConnector) -> None:
     stream = remote.open_stream(reach(connector, server.variables()), ["sh", "-c", "echo no broker here >&2; exit 1"])
-    stream.settimeout(10)
+    stream.settimeout(PATIENCE_S)
     assert stream.recv(100) == b""
     assert stream.complaint() == "no broker here"
 
@@ -78,8 +80,8 @@ def test_a_command_that_does_not_end_in_time(server: SshServer, connector: SshCo
     shell = reach(connector, server.variables())
     started_s = time.monotonic()
     with pytest.raises(Unreachable, match=r"mq1: no answer within 0\.5 s"):
-        remote.run(shell, ["sleep", "30"], timeout_s=0.5)
-    assert time.monotonic() - started_s < 5
+        remote.run(shell, ["sleep", "600"], timeout_s=0.5)
+    assert time.monotonic() - started_s < PATIENCE_S, "it waited for the command's end"
     assert remote.run(shell, ["echo", "still here"]).out == b"still here\n"
 
 
@@ -135,7 +137,9 @@ def test_nobody_is_let_in_without_a_key(server: SshServer, connector: SshConnect
 
 
 def test_a_key_with_a_passphrase(server: SshServer, connector: SshConnector) -> None:
-    subprocess.run(["ssh-keygen", "-q", "-p", "-N", "canary", "-f", str(server.client_key)], check=True, timeout=30)
+    subprocess.run(
+        ["ssh-keygen", "-q", "-p", "-N", "canary", "-f", str(server.client_key)], check=True, timeout=PATIENCE_S
+    )
     reach(connector, server.variables(ansible_private_key_passphrase="canary"))
     assert server.logins == 1
 
@@ -155,7 +159,7 @@ def agent(server: SshServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     server.client_key.unlink()
     yield path
     process.terminate()
-    process.wait(10)
+    process.wait(PATIENCE_S)
 
 
 def test_keys_of_the_agent(server: SshServer, agent: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,7 +185,7 @@ def test_a_certificate(tmp_path: Path, connector: SshConnector) -> None:
     try:
         (server.folder / "authorized_keys").write_text("")
         sign = ["ssh-keygen", "-q", "-s", str(authority), "-I", "test", "-n", server.user]
-        subprocess.run([*sign, str(server.client_key.with_suffix(".pub"))], check=True, timeout=30)
+        subprocess.run([*sign, str(server.client_key.with_suffix(".pub"))], check=True, timeout=PATIENCE_S)
         certificate = server.folder / "client_key-cert.pub"
         elsewhere = certificate.rename(tmp_path / "my-certificate.pub")
         args = server.common_args(f"-o CertificateFile={elsewhere}")
@@ -277,17 +281,16 @@ def test_twenty_hosts_of_which_some_are_silent_or_gone(server: SshServer, connec
         server.known_hosts.write_text("".join(f"[127.0.0.1]:{port} {known}" for port in set(port_of.values())))
 
         def ask(name: str) -> bytes:
-            variables = server.variables(ansible_port=port_of[name], ansible_ssh_timeout=3)
+            patience_s = 3 if name == "mq13" else int(PATIENCE_S)
+            variables = server.variables(ansible_port=port_of[name], ansible_ssh_timeout=patience_s)
             return remote.run(reach(connector, variables, name), ["echo", name]).out
 
-        started_s = time.monotonic()
         outcomes = dict(on_each(list(port_of), ask))
     assert list(outcomes) == list(port_of)
     failed = {name: one for name, one in outcomes.items() if isinstance(one, CommandError)}
     assert set(failed) == {"mq7", "mq13"}
     assert "connection refused" in failed["mq7"].what
     assert all(isinstance(one, Unreachable) for one in failed.values())
-    assert time.monotonic() - started_s < 20
 
 
 def test_a_host_that_falls_silent_in_the_middle(server: SshServer, connector: SshConnector) -> None:
@@ -299,11 +302,11 @@ def test_a_host_that_falls_silent_in_the_middle(server: SshServer, connector: Ss
     threading.Thread(target=_relay, args=(relay, server.port, is_cut), daemon=True).start()
     port = relay.getsockname()[1]
     server.known_hosts.write_text(f"[127.0.0.1]:{port} {server.host_key.with_suffix('.pub').read_text()}")
-    shell = reach(connector, server.variables(ansible_port=port, ansible_ssh_timeout=2))
+    shell = reach(connector, server.variables(ansible_port=port, ansible_ssh_timeout=int(PATIENCE_S)))
     assert remote.run(shell, ["echo", "x"]).out == b"x\n"
     is_cut.set()
     with pytest.raises(Unreachable):
-        remote.run(shell, ["echo", "y"], timeout_s=2)
+        remote.run(shell, ["echo", "y"], timeout_s=1)
     relay.close()
 
 
@@ -328,15 +331,15 @@ def test_ctrl_c_does_not_wait_for_silent_hosts(tmp_path: Path) -> None:
         silent.listen(8)
         (tmp_path / "inventory.yml").write_text(
             "brokers:\n  hosts:\n    mq1:\n      ansible_host: 127.0.0.1\n"
-            f"      ansible_port: {silent.getsockname()[1]}\n      ansible_ssh_timeout: 60\n"
+            f"      ansible_port: {silent.getsockname()[1]}\n      ansible_ssh_timeout: 600\n"
             "  vars:\n    mq_cluster_name: main\n"
         )
-        command = [sys.executable, "-m", "mqctl.main", "status", "--timeout", "60"]
+        command = [sys.executable, "-m", "mqctl.main", "status", "--timeout", "600"]
         with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE) as process:
-            silent.settimeout(30)
+            silent.settimeout(PATIENCE_S)
             accepted, _ = silent.accept()
             process.send_signal(signal.SIGINT)
-            assert process.wait(10) == 130
+            assert process.wait(PATIENCE_S) == 130
             assert process.stderr is not None
             assert b"Traceback" not in process.stderr.read()
         accepted.close()

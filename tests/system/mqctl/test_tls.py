@@ -20,6 +20,7 @@ from mqctl.main import execute
 from mqctl.world import real_world
 
 from tests.support.broker_process import BrokerProcess
+from tests.support.patience import PATIENCE_S
 from tests.system.bad_input.peer import Bystander
 
 
@@ -149,13 +150,13 @@ class Site:
 
     def serial(self, context: ssl.SSLContext) -> str:
         """Of the certificate that a new client is shown."""
-        plain = socket.create_connection((self.broker.host, self.broker.port), 30)
+        plain = socket.create_connection((self.broker.host, self.broker.port), PATIENCE_S)
         with plain, context.wrap_socket(plain, server_hostname="localhost") as sock:
             return str((sock.getpeercert() or {})["serialNumber"]).lower().lstrip("0")
 
     def is_let_in(self, context: ssl.SSLContext) -> bool:
         """Whether the cluster listener answers to the header of SASL."""
-        plain = socket.create_connection((self.broker.host, self.cluster_port), 30)
+        plain = socket.create_connection((self.broker.host, self.cluster_port), PATIENCE_S)
         try:
             with plain, context.wrap_socket(plain, server_hostname="127.0.0.1") as sock:
                 sock.sendall(b"AMQP\x03\x01\x00\x00")

@@ -91,9 +91,12 @@ def test_both_networks_carry_frames(rack: Rack) -> None:
 
 
 def test_deploy_logs_in_by_ssh_and_may_become_root_without_waiting(rack: Rack) -> None:
-    started = time.monotonic()
-    assert rack("ssh", "mq1", "sudo", "id", "-un").stdout.strip() == "root"
-    assert time.monotonic() - started < 10
+    times_s = []
+    for _ in range(3):  # whoever waits for a server of names does so each time; the machine has other things to do
+        started_s = time.monotonic()
+        assert rack("ssh", "mq1", "sudo", "id", "-un").stdout.strip() == "root"
+        times_s.append(time.monotonic() - started_s)
+    assert min(times_s) < 10
 
 
 def test_ansible_reaches_every_host_by_the_printed_inventory(rack: Rack, tmp_path: Path) -> None:
@@ -110,7 +113,7 @@ def test_multicast_passes_between_hosts(rack: Rack) -> None:
         assert receiver.stdout is not None
         assert receiver.stdout.readline() == "listening\n"
         rack.inside("mq1", "python3", "-c", MULTICAST_SENDER)
-        heard, _ = receiver.communicate(timeout=15)
+        heard, _ = receiver.communicate(timeout=PATIENCE_S)
     assert "b'anyone there?'" in heard
     assert "198.51.100.11" in heard
 
@@ -131,8 +134,8 @@ def test_a_power_cut_is_silent_and_keeps_what_was_synced(rack: Rack) -> None:
             rack("kill", "mq1")
             assert rack.status()["mq1"]["state"] == "off"
             # Neither a goodbye nor a reset: a peer of a dead machine hears nothing at all.
-            assert peer.communicate(timeout=30)[0] == "silence\n"
-        assert victim.wait(timeout=30) != 0
+            assert peer.communicate(timeout=PATIENCE_S)[0] == "silence\n"
+        assert victim.wait(timeout=PATIENCE_S) != 0
     assert lost_percent(rack.ping("mq2", "198.51.100.11", count=2)) == 100
     rack("boot", "mq1")
     assert rack.inside("mq1", "cat", "/var/lib/kept") == "kept\n"
@@ -374,7 +377,12 @@ def test_the_doctor_finds_this_machine_usable() -> None:
 def test_without_root_it_says_so() -> None:
     for words in (["doctor"], ["up", "1"], ["destroy"]):
         done = subprocess.run(
-            ["/usr/bin/python3", ENTRY, *words], capture_output=True, text=True, timeout=20, user=65534, group=65534
+            ["/usr/bin/python3", ENTRY, *words],
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            user=65534,
+            group=65534,
         )
         assert done.returncode == 1
         assert "root" in done.stdout + done.stderr or "sudo" in done.stdout + done.stderr

@@ -15,6 +15,8 @@ from mqbroker.app.main import COMMANDS, main
 from mqbroker.base.native import NATIVE
 from mqbroker.config import reference
 
+from tests.support.patience import PATIENCE_S
+
 
 def toml(directory: Path, name: str, text: str) -> str:
     file = directory / name
@@ -58,7 +60,7 @@ def test_wrong_usage(words: list[str]) -> None:
 
 def test_light_commands_do_not_load_the_broker() -> None:
     code = "import sys; from mqbroker.app.main import main; main(['version']); print('asyncio' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE_S, check=True)
     assert done.stdout.splitlines() == [__version__, f"native: {NATIVE}", "False"]
 
 
@@ -151,7 +153,7 @@ def test_reference_and_schema_are_printed(capsys: pytest.CaptureFixture[str]) ->
 
 def test_reader_that_goes_away_is_no_traceback() -> None:
     command = f"{sys.executable} -m mqbroker.app.main config reference | head -c 10"
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=30, check=True)
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=PATIENCE_S, check=True)
     assert "Traceback" not in done.stderr
 
 

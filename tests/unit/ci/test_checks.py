@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
+import threading
 import time
 import tomllib
 from pathlib import Path
@@ -13,6 +15,7 @@ from types import ModuleType
 
 import pytest
 
+from tests.support.patience import PATIENCE_S, wait_until
 from tests.support.programs import program
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -73,48 +76,74 @@ def test_nothing_of_a_part_that_hangs_outlives_it(checks: ModuleType, scratch: P
     """The command ignores being asked, and has a child."""
     stubborn = (
         "import signal, subprocess, sys, time; signal.signal(signal.SIGINT, signal.SIG_IGN);"
-        "open('child', 'w').write(str(subprocess.Popen(['sleep', '60']).pid)); time.sleep(60)"
+        "open('child', 'w').write(str(subprocess.Popen(['sleep', '600']).pid)); time.sleep(600)"
     )
     started_s = time.monotonic()
-    outcome = checks.run(checks.Part("slow", (python(stubborn),), silence_s_max=1), os.environ)
-    assert time.monotonic() - started_s < 30
+    outcome = checks.run(checks.Part("slow", (python(stubborn),), silence_s_max=5), os.environ)
+    assert time.monotonic() - started_s < PATIENCE_S, "it waited for the end of what hangs"
     assert outcome.failed == 1
     assert "nothing was heard of it for" in outcome.complaints[0]
     if (scratch / "child").exists():
         child = Path("/proc", (scratch / "child").read_text(), "cmdline")
         # Killed with its group, it still needs a moment of processor time to be gone.
-        deadline_s = time.monotonic() + 10
-        while _is_sleeping(child) and time.monotonic() < deadline_s:
-            time.sleep(0.05)
-        assert not _is_sleeping(child)
+        wait_until(lambda: not _is_sleeping(child))
 
 
-@pytest.mark.slow
+class Leaps:
+    """A clock that is so many seconds further whenever something is heard of a part, and says so in a file."""
+
+    def __init__(self, checks: ModuleType, leap_s: float, folder: Path) -> None:
+        self._relay, self._leap_s, self._heard = checks.Relay, leap_s, folder / "heard"
+        self._leaps = 0
+
+    def monotonic(self) -> float:
+        if isinstance(threading.current_thread(), self._relay):
+            self._leaps += 1
+            self._heard.write_text(str(self._leaps))
+        return time.monotonic() + self._leaps * self._leap_s
+
+
+# Says a line, and the next one once that was heard.
+SAYS = """
+import itertools, pathlib, sys, time
+heard = pathlib.Path("heard")
+for number in itertools.count() if len(sys.argv) < 2 else range(int(sys.argv[1])):
+    print("still", number, flush=True)
+    while not heard.exists() or heard.read_text() in ("", str(number)):
+        time.sleep(0.01)
+"""
+
+
 def test_what_is_slow_but_heard_of_is_left_alone(
-    checks: ModuleType, scratch: Path, capfd: pytest.CaptureFixture[str]
+    checks: ModuleType, scratch: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """However long it takes in all; what hangs is told by its silence, and what it said until then is shown."""
-    slow = "import time\nfor number in range(6): time.sleep(0.5); print('still', number, flush=True)"
-    outcome = checks.run(checks.Part("slow", (python(slow),), silence_s_max=2), os.environ)
+    monkeypatch.setattr(checks, "time", Leaps(checks, 900, scratch))
+    outcome = checks.run(checks.Part("slow", ((*python(SAYS), "3"),), silence_s_max=1800), os.environ)
     assert (outcome.passed, outcome.failed) == (1, 0)
-    assert capfd.readouterr().out.splitlines()[-6:] == [f"still {number}" for number in range(6)]
+    assert outcome.took_s > 1800
+    assert capfd.readouterr().out.splitlines()[-3:] == [f"still {number}" for number in range(3)]
 
 
 @pytest.mark.slow
-def test_what_talks_without_end_is_ended(checks: ModuleType, scratch: Path) -> None:
-    endless = "import time\nwhile True: time.sleep(0.1); print('.', flush=True)"
-    outcome = checks.run(checks.Part("endless", (python(endless),), silence_s_max=1), os.environ)
+def test_what_talks_without_end_is_ended(checks: ModuleType, scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "time", Leaps(checks, 100, scratch))
+    outcome = checks.run(checks.Part("endless", (python(SAYS),), silence_s_max=1800), os.environ)
     assert outcome.failed == 1
-    assert "because it was not done after 2 s" in outcome.complaints[0]
+    assert re.search(r"because it was not done after \d{4} s", outcome.complaints[0])
 
 
 @pytest.mark.slow
-def test_what_a_command_leaves_behind_with_its_output_holds_nothing_up(checks: ModuleType, scratch: Path) -> None:
-    leaves = "import subprocess; print(subprocess.Popen(['sleep', '20'], start_new_session=True).pid)"
+def test_what_a_command_leaves_behind_with_its_output_holds_nothing_up(
+    checks: ModuleType, scratch: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    leaves = "import subprocess; print(subprocess.Popen(['sleep', '600'], start_new_session=True).pid, flush=True)"
     started_s = time.monotonic()
     outcome = checks.run(checks.Part("quick", (python(leaves),)), os.environ)
+    took_s = time.monotonic() - started_s
+    os.kill(int(capfd.readouterr().out.split()[-1]), signal.SIGKILL)
     assert outcome.passed == 1
-    assert time.monotonic() - started_s < 15
+    assert took_s < PATIENCE_S, "it waited for what was left behind"
 
 
 def test_a_part_is_silent_for_longer_than_any_test_of_it_may_take(checks: ModuleType) -> None:
@@ -132,7 +161,7 @@ def test_a_part_is_silent_for_longer_than_any_test_of_it_may_take(checks: Module
 def _is_sleeping(command_line: Path) -> bool:
     """Whether the child runs. A zombie's command line is empty, and a process that got its number has another."""
     try:
-        return command_line.read_bytes() == b"sleep\x0060\x00"
+        return command_line.read_bytes() == b"sleep\x00600\x00"
     except OSError:
         return False
 

@@ -16,6 +16,7 @@ from mqbroker.wire.types import Symbol
 
 from tests.support import frames
 from tests.support.client_stage import A, App
+from tests.support.patience import PATIENCE_S
 from tests.support.stage import Stage
 
 OFFER = wire.SASL_HEADER + frames.sasl(SaslMechanisms(sasl_server_mechanisms=(Symbol("SCRAM-SHA-256"),)))
@@ -119,7 +120,7 @@ async def _derived_in() -> tuple[str, list[Any]]:
     port = server.sockets[0].getsockname()[1]
     with pytest.raises(client.ConnectionFailed):
         await client.connect(f"amqp://app:right@127.0.0.1:{port}?initial-connect-attempts=0")
-    await asyncio.wait_for(done.wait(), 10)
+    await asyncio.wait_for(done.wait(), PATIENCE_S)
     server.close()
     return threading.current_thread().name, got
 

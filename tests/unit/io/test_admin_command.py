@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from mqbroker.node.values.inputs import AdminRequest
 
+from tests.support.patience import PATIENCE_S
 from tests.unit.io.conftest import ScriptedCore, until
 from tests.unit.io.test_admin_socket import answering, served
 
@@ -35,7 +36,7 @@ async def command(*arguments: str, stdin: bytes = b"") -> tuple[int | None, byte
     process = await asyncio.create_subprocess_exec(
         *COMMAND, *arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
-    out, err = await asyncio.wait_for(process.communicate(stdin), 20)
+    out, err = await asyncio.wait_for(process.communicate(stdin), PATIENCE_S)
     return process.returncode, out, err.decode()
 
 
@@ -98,9 +99,9 @@ def test_stdio_says_when_the_broker_goes_away(run: Runner, tmp_path: Path) -> No
             )
             assert process.stdin is not None
             process.stdin.write(b'{"id": 1, "op": "wait"}\n')
-            await until(lambda: core.of(AdminRequest), 20)
+            await until(lambda: core.of(AdminRequest), PATIENCE_S)
             it.server.stop()
-            _, err = await asyncio.wait_for(process.communicate(), 20)
+            _, err = await asyncio.wait_for(process.communicate(), PATIENCE_S)
             assert (process.returncode, err) == (1, b"mqbroker admin: the broker closed the connection\n")
 
     run(scenario())

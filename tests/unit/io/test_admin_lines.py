@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from mqbroker.io.admin_lines import PIECE_ROWS, LineWriter, pieces_of
 
+from tests.support.patience import PATIENCE_S
+
 Runner = Callable[[Any], Any]
 Ends = tuple[LineWriter, asyncio.StreamReader, asyncio.Transport, asyncio.Transport]
 
@@ -70,8 +72,11 @@ def test_what_comes_after_a_long_line_waits_for_it(run: Runner) -> None:
             writer.write({"id": 2, "result": "short"})
             writer.then(lambda: done.append("second"))
             assert done == []
-            assert json.loads(await asyncio.wait_for(reader.readline(), 30)) == {"id": 1, "result": {"rows": LONG}}
-            assert json.loads(await asyncio.wait_for(reader.readline(), 30)) == {"id": 2, "result": "short"}
+            assert json.loads(await asyncio.wait_for(reader.readline(), 60)) == {
+                "id": 1,
+                "result": {"rows": LONG},
+            }
+            assert json.loads(await asyncio.wait_for(reader.readline(), PATIENCE_S)) == {"id": 2, "result": "short"}
             assert done == ["first", "second"]
 
     run(scenario())
@@ -88,7 +93,7 @@ def test_who_does_not_read_holds_back_the_rest_and_nobody_else(run: Runner) -> N
             size_bytes = len(json.dumps(LONG))
             assert 0 < transport.get_write_buffer_size() < size_bytes // 4
             theirs.resume_reading()
-            assert len(await asyncio.wait_for(reader.readline(), 30)) > size_bytes
+            assert len(await asyncio.wait_for(reader.readline(), PATIENCE_S)) > size_bytes
 
     run(scenario())
 
@@ -100,7 +105,7 @@ def test_all_is_written_at_once_where_there_is_no_later(run: Runner) -> None:
             writer.write({"id": 2, "result": 0})
             writer.finish()
             transport.close()
-            lines = (await asyncio.wait_for(reader.read(), 30)).splitlines()
+            lines = (await asyncio.wait_for(reader.read(), PATIENCE_S)).splitlines()
             assert [json.loads(line)["id"] for line in lines] == [1, 2]
 
     run(scenario())

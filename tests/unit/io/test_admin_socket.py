@@ -19,6 +19,7 @@ from mqbroker.io.admin_socket import REQUESTS_MAX, AdminServer, open_socket
 from mqbroker.node.values.effects import AdminReply, Batch, Halt
 from mqbroker.node.values.inputs import AdminClosed, AdminRequest, Input
 
+from tests.support.patience import PATIENCE_S
 from tests.unit.io.conftest import Bench, ScriptedCore, bench, until
 
 Runner = Callable[[Any], Any]
@@ -48,7 +49,7 @@ class Served:
     async def ask(self, *lines: bytes) -> list[dict[str, Any]]:
         reader, writer = await self.session()
         writer.writelines(line + b"\n" for line in lines)
-        rows = [json.loads(await asyncio.wait_for(reader.readline(), 10)) for _ in lines]
+        rows = [json.loads(await asyncio.wait_for(reader.readline(), PATIENCE_S)) for _ in lines]
         writer.close()
         return rows
 
@@ -119,7 +120,7 @@ def test_lines_may_come_byte_by_byte_and_the_last_needs_no_line_feed(run: Runner
                 writer.write(bytes([byte]))
                 await asyncio.sleep(0)
             writer.write_eof()
-            rows = (await asyncio.wait_for(reader.read(), 5)).splitlines()
+            rows = (await asyncio.wait_for(reader.read(), PATIENCE_S)).splitlines()
             assert [json.loads(row)["id"] for row in rows] == [1, 2]
             writer.close()
 
@@ -138,9 +139,9 @@ def test_a_big_line_within_the_bound_passes_and_an_endless_one_is_refused(
             assert row["result"]["t"] == text
             reader, writer = await it.session()
             writer.write(b"y" * (2 << 20))
-            row = json.loads(await asyncio.wait_for(reader.readline(), 10))
+            row = json.loads(await asyncio.wait_for(reader.readline(), PATIENCE_S))
             assert row["error"]["condition"] == "amqp:resource-limit-exceeded"
-            assert await asyncio.wait_for(_end_of(reader), 5) == b""
+            assert await asyncio.wait_for(_end_of(reader), PATIENCE_S) == b""
             writer.close()
 
     run(scenario())
@@ -156,11 +157,11 @@ def test_a_reply_that_comes_after_its_session_was_refused_is_dropped(
         async with served(core, tmp_path / "a") as it:
             reader, writer = await it.session()
             writer.write(b'{"id": 1, "op": "hold"}\n' + b"y" * (1 << 17))
-            row = json.loads(await asyncio.wait_for(reader.readline(), 10))
+            row = json.loads(await asyncio.wait_for(reader.readline(), PATIENCE_S))
             assert row["error"]["condition"] == "amqp:resource-limit-exceeded"
             (request,) = core.of(AdminRequest)
             it.server.reply(AdminReply(request.id, "late"))
-            assert await asyncio.wait_for(_end_of(reader), 5) == b""
+            assert await asyncio.wait_for(_end_of(reader), PATIENCE_S) == b""
             writer.close()
 
     run(scenario())
@@ -190,7 +191,7 @@ def test_a_session_has_a_bounded_number_of_open_requests(run: Runner, tmp_path: 
             assert len(held) == REQUESTS_MAX
             is_open = True
             it.made.node._schedule()
-            rows = [json.loads(row) for row in (await asyncio.wait_for(reader.read(), 10)).splitlines()]
+            rows = [json.loads(row) for row in (await asyncio.wait_for(reader.read(), PATIENCE_S)).splitlines()]
             assert rows == [{"id": number, "result": number} for number in range(count)]
             writer.close()
 
@@ -251,7 +252,7 @@ def test_a_long_answer_is_whole_for_who_asks_no_more_and_others_are_served_meanw
             transport.pause_reading()
             assert await it.ask(b'{"id": 2, "op": "short"}') == [{"id": 2, "result": {"rows": []}}]
             transport.resume_reading()
-            assert json.loads(await asyncio.wait_for(reader.read(), 30)) == {"id": 1, "result": {"rows": rows}}
+            assert json.loads(await asyncio.wait_for(reader.read(), PATIENCE_S)) == {"id": 1, "result": {"rows": rows}}
 
     run(scenario())
 
@@ -265,9 +266,9 @@ def test_sessions_are_bounded(run: Runner, tmp_path: Path, monkeypatch: pytest.M
             for _, writer in kept:
                 writer.write(b'{"id": 1, "op": "echo"}\n')
             for reader, _ in kept:
-                assert await asyncio.wait_for(reader.readline(), 5)
+                assert await asyncio.wait_for(reader.readline(), PATIENCE_S)
             reader, writer = await it.session()
-            row = json.loads(await asyncio.wait_for(reader.readline(), 5))
+            row = json.loads(await asyncio.wait_for(reader.readline(), PATIENCE_S))
             assert "3 admin sessions already" in row["error"]["description"]
             kept[0][1].close()
             writer.close()

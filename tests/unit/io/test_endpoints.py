@@ -19,6 +19,7 @@ from mqbroker.io.http_head import Head, Response
 from mqbroker.node.values.effects import AdminReply, Batch
 from mqbroker.node.values.inputs import AdminRequest, Input
 
+from tests.support.patience import PATIENCE_S
 from tests.support.stage import Stage
 from tests.unit.io.conftest import CountingDisk, ScriptedCore, bench
 
@@ -101,9 +102,9 @@ def test_a_node_that_ended_is_not_waited_for(run: Runner, tmp_path: Path) -> Non
             waiting = asyncio.create_task(it.ask("/metrics"))
             await asyncio.sleep(0.05)
             it.node.end(0)
-            assert (await asyncio.wait_for(waiting, 5)).status == 503
+            assert (await asyncio.wait_for(waiting, PATIENCE_S)).status == 503
             for path in ("/readyz", "/primary", "/checks/memory", "/metrics"):
-                found = await asyncio.wait_for(it.ask(path), 5)
+                found = await asyncio.wait_for(it.ask(path), PATIENCE_S)
                 assert (found.status, found.body) == (503, b"the broker stops\n"), path
 
     run(scenario())

@@ -15,6 +15,7 @@ from mqbroker.io.http_head import Head, Response, refusal
 from mqbroker.io.listeners import ListeningPlace, open_listener
 
 from tests.support.broker_process import free_port
+from tests.support.patience import PATIENCE_S
 from tests.unit.io.conftest import until
 
 Runner = Callable[[Any], Any]
@@ -35,7 +36,7 @@ class Served:
         reader, writer = await self.client()
         writer.write(data)
         try:
-            return await asyncio.wait_for(reader.read(), 10)
+            return await asyncio.wait_for(reader.read(), PATIENCE_S)
         finally:
             writer.close()
 
@@ -65,9 +66,9 @@ def request(path: str, *, method: str = "GET", close: bool = False) -> bytes:
 
 
 async def response(reader: asyncio.StreamReader) -> tuple[int, bytes]:
-    head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
+    head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), PATIENCE_S)
     length = int(head.split(b"Content-Length: ")[1].split(b"\r\n")[0])
-    return int(head.split()[1]), await asyncio.wait_for(reader.readexactly(length), 10)
+    return int(head.split()[1]), await asyncio.wait_for(reader.readexactly(length), PATIENCE_S)
 
 
 def test_one_connection_serves_many_requests_in_order(run: Runner) -> None:
@@ -116,7 +117,7 @@ def test_a_client_that_ends_its_side_gets_its_answer(run: Runner) -> None:
             reader, writer = await it.client()
             writer.write(request("/large"))
             writer.write_eof()
-            assert (await asyncio.wait_for(reader.read(), 10)).endswith(LARGE)
+            assert (await asyncio.wait_for(reader.read(), PATIENCE_S)).endswith(LARGE)
             writer.close()
 
     run(scenario())
@@ -135,7 +136,7 @@ def test_a_head_that_does_not_come_ends_the_connection(run: Runner, monkeypatch:
                 writer.write(request("/x"))
                 assert await response(reader) == (200, b"/x")
                 await asyncio.sleep(0.05)
-            assert await asyncio.wait_for(reader.read(), 10) == b""
+            assert await asyncio.wait_for(reader.read(), PATIENCE_S) == b""
             writer.close()
 
     run(scenario())
@@ -213,7 +214,7 @@ def test_stop_ends_also_what_is_not_answered_yet(run: Runner) -> None:
             await asyncio.sleep(0.05)
             it.server.stop()
             with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
-                await asyncio.wait_for(reader.readexactly(1), 5)
+                await asyncio.wait_for(reader.readexactly(1), PATIENCE_S)
             writer.close()
 
     run(scenario())

@@ -15,6 +15,7 @@ from mqbroker.node.values.inputs import BytesReceived, Closed, Input
 
 from tests.support.certificates import Authority
 from tests.support.cycles import nothing_to_collect
+from tests.support.patience import PATIENCE_S
 from tests.unit.io.conftest import ScriptedCore, bench, until
 
 BAD, BYE = b"bad", b"bye"
@@ -29,7 +30,7 @@ def answer(inputs: list[Input]) -> Batch:
 
 def talk(port: int, context: ssl.SSLContext | None, said: bytes) -> None:
     """One client, which says something, reads what it is answered, and goes."""
-    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 20) as plain:
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), PATIENCE_S) as plain:
         sock = plain if context is None else context.wrap_socket(plain, server_hostname="127.0.0.1")
         with sock:
             if said:

@@ -14,6 +14,7 @@ from mqbroker.io import notify
 from mqbroker.io.notify import Notifier, Watchdog
 
 from tests.support.broker_process import NotifySocket
+from tests.support.patience import PATIENCE_S
 
 
 @pytest.fixture
@@ -45,7 +46,7 @@ def test_abstract_sockets() -> None:
     name = f"mq-notify-{os.getpid()}"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as end:
         end.bind(f"\0{name}")
-        end.settimeout(5)
+        end.settimeout(PATIENCE_S)
         notifier = Notifier({"NOTIFY_SOCKET": f"@{name}"})
         notifier.ready("running")
         assert end.recv(4096) == b"READY=1\nSTATUS=running"
@@ -71,7 +72,7 @@ def test_more_time_is_asked_for_until_the_work_is_done(told: NotifySocket, monke
     monkeypatch.setattr(notify, "EXTEND_EVERY_S", 0.01)
     notifier = Notifier({"NOTIFY_SOCKET": str(told.path)})
     with notifier.more_time("recovering"):
-        assert told.wait_for("EXTEND_TIMEOUT_USEC=60000000", 5, count=3)
+        assert told.wait_for("EXTEND_TIMEOUT_USEC=60000000", PATIENCE_S, count=3)
     told.forget()
     assert not told.wait_for("EXTEND_TIMEOUT_USEC=60000000", 0.1)
     notifier.close()

@@ -13,6 +13,7 @@ from mqbroker.journal.places import Slice, Written
 from mqbroker.node.values.effects import ReadPage
 from mqbroker.node.values.inputs import Done
 
+from tests.support.patience import PATIENCE_S
 from tests.unit.io.test_disk import Node
 
 FRAMES = [bytes([number]) * (1000 + number) for number in range(1, 30)]
@@ -49,7 +50,7 @@ def submit(node: Node) -> None:
 
 def wait_for(node: Node, done: Callable[[], bool]) -> None:
     with node.changed:
-        assert node.changed.wait_for(done, 10)
+        assert node.changed.wait_for(done, PATIENCE_S)
 
 
 def bodies(found: list[bytes]) -> list[bytes]:

@@ -25,6 +25,7 @@ from mqbroker.journal.format import FILE_HEADER_BYTES, decode_file_header, file_
 from mqbroker.node.values.effects import DeleteSegment
 from mqbroker.node.values.inputs import Done, Failed, Input
 
+from tests.support.patience import PATIENCE_S
 from tests.unit.io.test_disk import Node, bodies, until
 
 NODE_ID = b"n" * 16
@@ -71,7 +72,7 @@ class ToldFiles(Files):
 
     def sync(self, fd: int) -> None:
         self._tell("sync", self._names[fd])
-        assert self.gate.wait(10)
+        assert self.gate.wait(PATIENCE_S)
         super().sync(fd)
 
     def sync_directory(self, directory: Path) -> None:
@@ -310,7 +311,7 @@ class Pool(SegmentPool):
 
     def wait(self, count: int) -> None:
         with self.changed:
-            assert self.changed.wait_for(lambda: len(self.posted) >= count, 10)
+            assert self.changed.wait_for(lambda: len(self.posted) >= count, PATIENCE_S)
 
 
 def test_deletions_and_the_next_file_wait_for_one_piece_of_zeros(tmp_path: Path) -> None:
@@ -329,7 +330,7 @@ def test_deletions_and_the_next_file_wait_for_one_piece_of_zeros(tmp_path: Path)
     assert pool.posted == [Done(1), Done(2), Done(3)]
     segment = pool.take(4, FILE_BYTES)
     os.close(segment.fd)
-    pool.close(10)
+    pool.close(PATIENCE_S)
     told = [call for call in files.told if call[:2] == ("write", unnamed(1)) or call[0] in ("unlink", "create")]
     assert told[:5] == [
         ("write", unnamed(1), 0, MIB),
@@ -351,7 +352,7 @@ def test_a_deletion_that_fails_is_reported(tmp_path: Path) -> None:
     pool.wait(2)
     assert [type(item) for item in pool.posted] == [Failed, Done]
     assert pool.faults == [], "the file is only not needed any more"
-    pool.close(10)
+    pool.close(PATIENCE_S)
 
 
 def test_what_says_that_a_file_may_go_is_on_disk_before_it_goes(tmp_path: Path) -> None:
@@ -365,7 +366,7 @@ def test_what_says_that_a_file_may_go_is_on_disk_before_it_goes(tmp_path: Path) 
     assert told[:2] == [("sync", file_name(2)), ("rename", file_name(1), unnamed(1))]
     site.files.failing["sync"] = errno.EIO
     pool.delete(2, 2, 2)
-    pool.close(10)
+    pool.close(PATIENCE_S)
     assert len(pool.faults) == 1
     assert file_name(2) in site.names
     assert pool.posted == [Done(1)]
@@ -381,8 +382,8 @@ def test_it_ends_while_zeros_are_written_and_the_next_start_removes_the_files(tm
     until(lambda: ("sync", unnamed(1)) in site.files.told)
     threading.Timer(0.1, site.files.gate.set).start()
     started_s = time.monotonic()
-    pool.close(10)
-    assert time.monotonic() - started_s < 5
+    pool.close(10 * PATIENCE_S)
+    assert time.monotonic() - started_s < PATIENCE_S, "it waited for longer than for the piece that was being written"
     assert not pool._thread.is_alive()
     assert os.listdir("/proc/self/fd") == fds
     assert site.names == [unnamed(1), unnamed(2)]
@@ -399,7 +400,7 @@ def test_an_idle_broker_gives_its_files_back_as_well(tmp_path: Path, monkeypatch
     until(lambda: len(pool._stock._clean) == 1)
     site.files.room_bytes = 1000
     until(lambda: site.names == [])
-    pool.close(10)
+    pool.close(PATIENCE_S)
 
 
 def test_a_journal_goes_round_in_its_files(tmp_path: Path) -> None:

@@ -50,6 +50,7 @@ from mqbroker.node.values.inputs import (
 )
 
 from tests.support.broker_process import NotifySocket, free_port
+from tests.support.patience import PATIENCE_S
 from tests.unit.io.conftest import CountingDisk, ScriptedCore, until
 
 Runner = Callable[[Any], Any]
@@ -163,9 +164,9 @@ def test_a_signal_stops_gracefully(run: Runner, number: signal.Signals) -> None:
             reader, writer = await it.client()
             await until(lambda: it.core.of(ConnectionAccepted))
             os.kill(os.getpid(), number)
-            assert await asyncio.wait_for(reader.read(), 5) == b"goodbye"
+            assert await asyncio.wait_for(reader.read(), PATIENCE_S) == b"goodbye"
             writer.close()
-            assert await asyncio.wait_for(task, 5) == 0
+            assert await asyncio.wait_for(task, PATIENCE_S) == 0
             assert "STOPPING=1" in it.told.drain()
             assert not os.path.exists(it.options.node.admin_socket)
 
@@ -192,7 +193,7 @@ def test_the_second_signal_stops_at_once(run: Runner) -> None:
             await until(lambda: it.core.of(Stop))
             assert not task.done()
             os.kill(os.getpid(), signal.SIGTERM)
-            assert await asyncio.wait_for(task, 5) == 1
+            assert await asyncio.wait_for(task, PATIENCE_S) == 1
             assert "hard-stop" in it.log
             assert it.core.of(Stop) == [Stop()]
 
@@ -205,7 +206,7 @@ def test_a_stop_that_takes_too_long_is_cut_off(run: Runner) -> None:
         async with running(ScriptedCore(), stop_timeout_ms=150) as (it, task):
             await until(lambda: "READY=1" in it.told.drain())
             os.kill(os.getpid(), signal.SIGTERM)
-            assert await asyncio.wait_for(task, 5) == 1
+            assert await asyncio.wait_for(task, PATIENCE_S) == 1
             assert "not done after 150 ms" in it.log
 
     run(scenario())
@@ -242,7 +243,7 @@ def test_reload_takes_users_and_what_may_change(run: Runner) -> None:
             kept = await it.client()
             await until(lambda: len(it.core.of(ConnectionAccepted)) == 1)
             reader, writer = await it.client()
-            assert await asyncio.wait_for(reader.read(), 5) == b""
+            assert await asyncio.wait_for(reader.read(), PATIENCE_S) == b""
             kept[1].close()
             writer.close()
 
@@ -328,7 +329,7 @@ def test_effects_reach_the_disk_the_pool_and_the_admin_socket(run: Runner) -> No
         async with running(ScriptedCore(react)) as (it, _):
             reader, writer = await asyncio.open_unix_connection(it.options.node.admin_socket)
             writer.write(b'{"id": 9, "op": "x"}\n')
-            assert json.loads(await asyncio.wait_for(reader.readline(), 5)) == {"id": 9, "result": "yes"}
+            assert json.loads(await asyncio.wait_for(reader.readline(), PATIENCE_S)) == {"id": 9, "result": "yes"}
             await until(lambda: it.core.of(Done))
             assert it.core.of(Done)[0].id == 2
             assert it.disk.deleted == [DeleteSegment(1, 5)]
@@ -351,10 +352,10 @@ def test_a_bug_aborts_connections_without_flushing(run: Runner) -> None:
         core = ScriptedCore(react)
         async with running(core) as (it, task):
             reader, writer = await it.client()
-            assert await asyncio.wait_for(task, 5) == 70
+            assert await asyncio.wait_for(task, PATIENCE_S) == 70
             count = 0
             try:
-                while data := await asyncio.wait_for(reader.read(1 << 20), 5):
+                while data := await asyncio.wait_for(reader.read(1 << 20), PATIENCE_S):
                     count += len(data)
             except ConnectionResetError:
                 pass
@@ -369,7 +370,7 @@ def test_an_exception_in_a_callback_of_ours_is_a_bug_too(run: Runner) -> None:
         async with running(ScriptedCore()) as (it, task):
             await until(lambda: "READY=1" in it.told.drain())
             asyncio.get_running_loop().call_soon(lambda: [][0])
-            assert await asyncio.wait_for(task, 5) == 70
+            assert await asyncio.wait_for(task, PATIENCE_S) == 70
             assert "IndexError" in it.log
 
     run(scenario())

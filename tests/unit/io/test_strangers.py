@@ -18,6 +18,7 @@ from mqbroker.node.values.effects import JoinGroup
 from mqbroker.node.values.inputs import Done, Slipped
 
 from tests.support.broker_process import free_port
+from tests.support.patience import PATIENCE_S
 from tests.unit.io.conftest import ScriptedCore, until
 from tests.unit.io.test_server import running
 from tests.unit.node.cluster.test_discovery import options as discovering
@@ -53,7 +54,7 @@ def test_who_resets_at_once_ends_nothing_at_a_place_of_gossip(run: Runner) -> No
                 await asyncio.sleep(0.01)
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"MQDR\x01\0\0")
-        assert await asyncio.wait_for(reader.read(), 10) == b"MQDR\x01\0\0", "others are answered"
+        assert await asyncio.wait_for(reader.read(), PATIENCE_S) == b"MQDR\x01\0\0", "others are answered"
         writer.close()
         assert trouble == []
         place.close()
@@ -78,7 +79,7 @@ def test_a_bug_ends_that_connection_alone_and_is_told(where: str, run: Runner, m
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(b"GET / HTTP/1.1\r\n\r\n")
             with suppress(ConnectionResetError):
-                assert await asyncio.wait_for(reader.read(), 10) == b""
+                assert await asyncio.wait_for(reader.read(), PATIENCE_S) == b""
             writer.close()
             await until(lambda: bool(core.of(Slipped)))
             (slipped,) = core.of(Slipped)

@@ -19,6 +19,7 @@ from mqbroker.node.values.effects import Batch, CloseConnection, Send
 from mqbroker.node.values.inputs import BytesReceived, Closed, ConnectionAccepted, Input, WriteBlocked
 
 from tests.support.certificates import Authority
+from tests.support.patience import PATIENCE_S
 from tests.unit.io.conftest import Bench, ScriptedCore, bench, until
 
 Runner = Callable[[Any], Any]
@@ -64,7 +65,7 @@ def test_bytes_go_both_ways_in_order(run: Runner, authority: Authority, version:
             assert core.of(ConnectionAccepted)[0].is_tls
             sent = bytes(range(256)) * 8192
             writer.write(sent)
-            assert await asyncio.wait_for(reader.readexactly(len(sent)), 20) == sent
+            assert await asyncio.wait_for(reader.readexactly(len(sent)), PATIENCE_S) == sent
             assert all(type(item.data) is bytes for item in core.of(BytesReceived))
             writer.close()
             await until(lambda: core.of(Closed))
@@ -84,7 +85,7 @@ def test_a_peer_that_floods_us_still_reads_the_error_before_the_end(run: Runner,
             reader, writer = await connect(made, authority.client())
             for _ in range(64):
                 writer.write(bytes(65536))
-            assert await asyncio.wait_for(reader.read(), 5) == b"the error"
+            assert await asyncio.wait_for(reader.read(), PATIENCE_S) == b"the error"
             writer.close()
             await until(lambda: core.of(Closed))
             assert core.of(Closed)[0].why == "closed by us"
@@ -104,7 +105,10 @@ def test_a_peer_that_does_not_read_is_told_and_held(run: Runner, authority: Auth
             reader, writer = await connect(made, authority.client())
             writer.write(b"much, please")
             await until(lambda: WriteBlocked(1, True) in core.inputs)
-            assert len(await asyncio.wait_for(reader.readexactly(2 * WRITE_HELD_BYTES), 20)) == 2 * WRITE_HELD_BYTES
+            assert (
+                len(await asyncio.wait_for(reader.readexactly(2 * WRITE_HELD_BYTES), PATIENCE_S))
+                == 2 * WRITE_HELD_BYTES
+            )
             await until(lambda: WriteBlocked(1, False) in core.inputs)
             writer.close()
             await until(lambda: core.of(Closed))
@@ -176,7 +180,7 @@ async def failing(made: Bench, say: bytes) -> bytes:
     """What a peer that says this hears until the end."""
     reader, writer = await asyncio.open_connection("127.0.0.1", made.listener.port)
     writer.write(say)
-    heard = await asyncio.wait_for(reader.read(), 5)
+    heard = await asyncio.wait_for(reader.read(), PATIENCE_S)
     writer.close()
     return heard
 
@@ -220,7 +224,7 @@ def test_the_header_of_tls_is_answered_and_the_handshake_follows(run: Runner, au
             assert await reader.readexactly(8) == TLS_HEADER
             await writer.start_tls(authority.client(), server_hostname="127.0.0.1")
             writer.write(b"inside")
-            assert await asyncio.wait_for(reader.readexactly(6), 5) == b"inside"
+            assert await asyncio.wait_for(reader.readexactly(6), PATIENCE_S) == b"inside"
             writer.close()
             await until(lambda: core.of(Closed))
 
@@ -290,7 +294,7 @@ def test_certificates_of_clients(
                 # The client's half of TLS 1.3 is done before the server has looked at its certificate.
                 reader, writer = await connect(made, authority.client(certificate))
                 writer.write(b"hello")
-                heard = await asyncio.wait_for(reader.read(5), 5)
+                heard = await asyncio.wait_for(reader.read(5), PATIENCE_S)
                 writer.close()
             except (ssl.SSLError, ConnectionError):
                 heard = b""
@@ -308,7 +312,7 @@ def test_the_end_of_the_listener_is_the_end_of_handshakes(run: Runner, authority
             await until(lambda: len(made.connections) == 1)
             made.acceptor.stop()
             with contextlib.suppress(ConnectionResetError):
-                assert await asyncio.wait_for(reader.read(), 2) == b""
+                assert await asyncio.wait_for(reader.read(), PATIENCE_S) == b""
             await until(lambda: not len(made.connections))
             writer.close()
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 from ansible_collections.mqops.cluster.plugins.module_utils import host
 
+from tests.support.patience import PATIENCE_S
+
 DEBIAN = """\
 PRETTY_NAME="Debian GNU/Linux 12 (bookworm)"
 # a comment=with an equals sign
@@ -18,7 +20,7 @@ ID=debian
 
 
 def run(argv: Sequence[str]) -> tuple[int, str]:
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     return done.returncode, done.stdout
 
 

@@ -10,6 +10,8 @@ import pytest
 from mqrack import cgroup, command, faults
 from mqrack.errors import RackError
 
+from tests.support.patience import PATIENCE_S
+
 RACK = Path(__file__).resolve().parents[3] / "molecule" / "rack" / "rack"
 
 
@@ -61,7 +63,7 @@ def test_a_missing_program_points_at_the_doctor() -> None:
     ],
 )
 def test_wrong_words_end_in_a_sentence(words: list[str], code: int, sentence: str) -> None:
-    done = subprocess.run([sys.executable, RACK, *words], capture_output=True, text=True, timeout=20)
+    done = subprocess.run([sys.executable, RACK, *words], capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.returncode == code
     assert sentence in done.stderr
     assert "Traceback" not in done.stderr

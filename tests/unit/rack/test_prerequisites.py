@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from mqrack import prerequisites
 
+from tests.support.patience import PATIENCE_S
+
 RACK = Path(prerequisites.__file__).parents[1]
 
 
@@ -20,7 +22,7 @@ def test_a_machine_without_inotify_instances_is_told_of(allowed: int, is_told: b
     program = "from mqrack import prerequisites; print(prerequisites.too_few_watchers())"
     done = subprocess.run(
         ["unshare", "--user", "--map-root-user", "sh", "-ec", script, "sh", str(allowed), sys.executable, program],
-        env={**os.environ, "PYTHONPATH": str(RACK)}, capture_output=True, text=True, timeout=30, check=False,
+        env={**os.environ, "PYTHONPATH": str(RACK)}, capture_output=True, text=True, timeout=PATIENCE_S, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert ("fs.inotify.max_user_instances" in done.stdout) is is_told, done.stdout
