@@ -26,6 +26,7 @@ EXEMPT: dict[str, str] = {
     "core/store/journal_export.py": "an import, before the first step",
     "core/store/exported_bodies.py": "an import, before the first step",
     "core/queue/message_view.py": "what a view has found in its message, for itself",
+    "core/queue/message_filter.py": "answers that are remembered, each whole, and what was found in a message",
     "core/queue/picking.py": "requests of administrators",
     "core/paging/paged_picking.py": "requests of administrators",
     "core/paging/page_look.py": "requests of administrators",

@@ -15,7 +15,7 @@ from mqbroker.admin.arguments import argument, check_names, number, queue_named,
 from mqbroker.base.errors import Refused
 from mqbroker.core.paging.page_look import PageLook
 from mqbroker.core.queue.backlog import PRIORITY_MAX, rank_of
-from mqbroker.core.queue.dispatch import view_of
+from mqbroker.core.queue.message_view import view_of
 from mqbroker.core.queue.queue import Queue, Segment
 from mqbroker.core.selector.selector import Selector
 from mqbroker.node.broker.broker import Broker

@@ -23,9 +23,8 @@ from mqbroker.base.errors import PeerFault, Refused
 from mqbroker.core.address.address import Address
 from mqbroker.core.address.qualified import alone_at
 from mqbroker.core.paging.paged_picking import PagedPicker
-from mqbroker.core.queue.dispatch import view_of
 from mqbroker.core.queue.leaving_reasons import MOVED, PURGED
-from mqbroker.core.queue.message_view import MessageView
+from mqbroker.core.queue.message_view import MessageView, view_of
 from mqbroker.core.queue.meter import Meter
 from mqbroker.core.queue.moved_message import ORIGIN_QUEUE, retried, transferred
 from mqbroker.core.queue.picking import Budget

@@ -12,7 +12,8 @@ from mqbroker.core.queue.backlog import ID_BITS, Backlog
 from mqbroker.core.queue.dispatch import LOOKED_AT_MAX
 from mqbroker.core.queue.message_view import MessageView
 from mqbroker.core.queue.queue import Filter, Queue, QueueKind, Segment
-from mqbroker.wire.run import Run, single
+from mqbroker.core.selector.selector import compile_selector
+from mqbroker.wire.run import Run, runs_of, single
 from mqbroker.wire.sections import Header, Properties, build_message, decode_application_properties, scan_sections
 from mqbroker.wire.traits import Traits
 
@@ -336,3 +337,103 @@ def test_who_cannot_take_anything_costs_next_to_nothing_where_others_look_on() -
         queue.dispatch(10)
     assert calls < 10
     assert queue.dispatcher.is_unfinished
+
+
+def test_what_a_closed_group_leaves_is_not_passed_by_who_goes_on_looking() -> None:
+    """The group is closed in the middle of a run: what was its other consumer's is for all who look further."""
+    red, blue = Taker("red", 0), Taker("blue", 0)
+    red.credit = 1
+    queue = grouped(["a"], red, blue)
+    queue.dispatch(100)
+    closing = message(3, "red", "a")
+    closing.traits = Traits(group_id="a", group_sequence=-1)
+    for run in (message(2, "blue", "a"), closing, message(4, "red", ""), message(5, "green", "")):
+        queue.add(Segment(run, 0, 1, 0))
+    red.credit, blue.credit = 1, 10
+    queue.dispatch(100)
+    assert queue.dispatcher.is_unfinished, "nobody else says that there is more to look at"
+    queue.dispatch(100)
+    assert [segment.first_id for segment in red.held] == [1, 3]
+    assert [segment.first_id for segment in blue.held] == [2]
+    queue.dispatch(100)
+    assert not queue.dispatcher.is_unfinished
+
+
+def selecting(count: int, *selectors: str) -> tuple[Queue, list[Taker]]:
+    """A queue with messages whose numbers are their properties, and a consumer for each selector."""
+    queue = Queue(QueueKind("orders", "orders"), 1)
+    takers = [Taker(None, 0) for _ in selectors]
+    for taker, text in zip(takers, selectors, strict=True):
+        taker.filter = compile_selector(text)
+        queue.join(taker)
+    payloads = [build_message("x", application_properties={"n": number}) for number in range(count)]
+    first_id = 1
+    for run in runs_of(payloads):
+        run.first_id = first_id
+        first_id += run.count
+        queue.add(Segment(run, 0, run.count, 0))
+    return queue, takers
+
+
+def dispatched(queue: Queue) -> int:
+    """Runs of dispatch until all was looked at; the looks."""
+    looks = 0
+    for _ in range(1_000):
+        queue.dispatch(20_000)
+        looks += queue.dispatcher.looks
+        if not queue.dispatcher.is_unfinished:
+            return looks
+    raise AssertionError("it does not end")
+
+
+def test_a_selector_looks_at_each_message_of_a_backlog_once() -> None:
+    count = LOOKED_AT_MAX * 4
+    queue, (taker,) = selecting(count, "n = 100 OR n = 500")
+    taker.credit = 1
+    assert dispatched(queue) <= 110
+    taker.credit = 100
+    assert dispatched(queue) <= count - 100 + 10
+    assert [segment.first_id for segment in taker.held] == [101, 501]
+    queue.add(Segment(message(count + 1, "red", ""), 0, 1, 0))
+    assert dispatched(queue) <= 1
+
+
+def test_who_has_looked_does_not_look_again_for_who_comes_later() -> None:
+    count = LOOKED_AT_MAX * 2
+    queue, (early, late) = selecting(count, "n = -1", "n = 7")
+    early.credit = 1
+    dispatched(queue)
+    late.credit = 1
+    assert dispatched(queue) <= 10
+    assert [segment.first_id for segment in late.held] == [8]
+    late.credit = 1
+    assert dispatched(queue) <= count
+
+
+def test_what_returns_is_shown_to_whom_it_is_for() -> None:
+    queue, (taker, other) = selecting(LOOKED_AT_MAX * 2, "n = 5", "n > 390")
+    taker.credit = other.credit = 1
+    dispatched(queue)
+    assert [segment.first_id for segment in taker.held + other.held] == [6, 392]
+    queue.put_back(taker.held.pop())
+    taker.credit = 1
+    dispatched(queue)
+    assert [segment.first_id for segment in taker.held] == [6]
+    other.credit = 100
+    dispatched(queue)
+    assert [segment.first_id for segment in other.held] == list(range(392, 401))
+
+
+def test_each_selector_is_a_look() -> None:
+    """A run looks no further where many want to see each message, each by another selector; one of many asks once."""
+    texts = [f"n = {-number}" for number in range(1, 101)]
+    queue, takers = selecting(100, *texts)
+    for taker in takers:
+        taker.credit = 1
+    queue.dispatch(20_000)
+    assert LOOKED_AT_MAX <= queue.dispatcher.looks < LOOKED_AT_MAX + 100
+    assert dispatched(queue) >= 9_000
+    queue, takers = selecting(100, *["n = -1"] * 100)
+    for taker in takers:
+        taker.credit = 1
+    assert dispatched(queue) <= 100

@@ -18,7 +18,7 @@ from zlib import crc32
 
 from mqbroker.base.look import LOOK
 from mqbroker.core.queue.backlog import EXPIRED, ID_BITS, PRIORITY_MAX, Segment
-from mqbroker.core.queue.message_view import MessageView
+from mqbroker.core.queue.message_filter import Candidate, MessageFilter, message_filter
 from mqbroker.core.queue.undeliverable_here import UndeliverableHere
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ DROPPED_LOOKS: Final = 50  # what an expired message costs that is in the way, i
 DROPPED_MAX: Final = LOOKED_AT_MAX // DROPPED_LOOKS  # at a time
 GROUPS_MAX: Final = 100_000
 GROUP_CLOSED: Final = -1
+NOWHERE: Final = PRIORITY_MAX + 1 << ID_BITS  # behind all places
 FIRST_RANKS: Final = tuple(level << ID_BITS for level in range(PRIORITY_MAX + 1))  # of each priority, highest first
 
 
@@ -296,6 +297,7 @@ class Dispatch:
         if not capacity:
             return 0
         copied = self._copied[consumer]
+        wanted = None if consumer.filter is None else message_filter(consumer.filter)
         for segment in self._not_copied(copied):
             if 0 < segment.run.expires_ms <= now_ms:
                 continue  # it goes by its timer, which may be late
@@ -308,8 +310,8 @@ class Dispatch:
                     self.is_unfinished = True
                     return looked
                 looked += 1
-                self.looks += 1
-                if consumer.filter is None or consumer.filter.matches(view_of(segment, index)):
+                self.looks += 1 if wanted is None else wanted.looks
+                if wanted is None or wanted.wants(Candidate(segment, index)):
                     self.pieces += 1
                     if not consumer.deliver(self._queue, Segment(segment.run, index, 1, segment.deliveries)):
                         return looked
@@ -348,6 +350,8 @@ class Dispatch:
         looked = 0
         self._is_rewound = False
         start = end = min(self._seen[each] for each in room)
+        filters, until = self._looking(room, start)
+        is_passing = False  # the last message was for nobody, which is noted when it matters
         for segment in queue.backlog.from_rank(start):
             if 0 < segment.run.expires_ms <= now_ms and queue.free_count(segment) == segment.n:
                 looked += 1
@@ -363,12 +367,22 @@ class Dispatch:
                     self._pass(room, end)
                     return looked
                 looked += 1
-                self.looks += 1
-                able_count = len(room)
-                self._offer(segment, index, room)
-                end = segment.rank + index - segment.start + 1
-                if len(room) < able_count and self._have_seen_all(room):
-                    return looked
+                rank = segment.rank + index - segment.start
+                if rank >= until:
+                    filters, until = self._looking(room, rank)
+                candidate = Candidate(segment, index)
+                is_for_nobody = bool(filters) and not self._is_wanted(candidate, filters)
+                if not is_for_nobody:
+                    if is_passing:
+                        self._pass(room, end)
+                    able_count = len(room)
+                    self._offer(candidate, rank, room)
+                    if len(room) < able_count:
+                        if self._have_seen_all(room):
+                            return looked
+                        filters, until = self._looking(room, rank + 1)
+                is_passing = is_for_nobody
+                end = rank + 1
         self._pass(room, end)
         return looked
 
@@ -381,25 +395,50 @@ class Dispatch:
         for consumer in () if self._is_rewound else room:
             self._seen[consumer] = max(self._seen[consumer], end)
 
-    def _offer(self, segment: Segment, index: int, room: dict[Consumer, int]) -> None:
+    def _looking(self, room: dict[Consumer, int], rank: int) -> tuple[list[MessageFilter], int]:
+        """The filters of those who look at what is at this place, none where one takes whatever there is.
+
+        And the place from which on it may be more who look.
+        """
+        filters: dict[MessageFilter, None] = {}
+        until = NOWHERE
+        takes_all = False
+        for consumer in room:
+            seen = self._seen[consumer]
+            if seen > rank:
+                until = min(until, seen)
+            elif consumer.filter is None:
+                takes_all = True
+            else:
+                filters[message_filter(consumer.filter)] = None
+        return ([] if takes_all else list(filters)), until
+
+    def _is_wanted(self, candidate: Candidate, filters: list[MessageFilter]) -> bool:
+        for each in filters:
+            self.looks += each.looks
+            if each.wants(candidate):
+                return True
+        return False
+
+    def _offer(self, candidate: Candidate, rank: int, room: dict[Consumer, int]) -> None:
         """Give one message to the first in turn that may have it; that one goes behind its equals."""
-        queue = self._queue
-        rank = segment.rank + index - segment.start
+        queue, segment = self._queue, candidate.segment
+        self.looks += 1
         group = self._group_of(segment)
         pinned = self._groups.get(group) if group else None
         if pinned is not None and self.undeliverable_here and self.undeliverable_here.has(rank, pinned):
             pinned = None  # this one message goes to somebody else, the rest of the group stays
-        view: MessageView | None = None
         for consumer in list(room) if pinned is None else [pinned]:
             if consumer not in room or self._seen[consumer] > rank:
                 continue
             if consumer.filter is not None:
-                view = view or view_of(segment, index)
-                if not consumer.filter.matches(view):
-                    self._seen[consumer] = rank + 1
+                wanted = message_filter(consumer.filter)
+                self.looks += wanted.looks
+                if not wanted.wants(candidate):
+                    self._saw(consumer, rank)
                     continue
             if self.undeliverable_here and self.undeliverable_here.has(rank, consumer):
-                self._seen[consumer] = rank + 1
+                self._saw(consumer, rank)
                 continue
             taken = queue.take_at(rank, 1)
             self.opens_group = bool(group) and group not in self._groups
@@ -419,6 +458,11 @@ class Dispatch:
             self.opens_group = False
             return
 
+    def _saw(self, consumer: Consumer, rank: int) -> None:
+        """The message at this place is nothing for the consumer."""
+        if not self._is_rewound:
+            self._seen[consumer] = rank + 1
+
     def _group_of(self, segment: Segment) -> str:
         group = segment.run.traits.group_id
         buckets = self._queue.kind.group_buckets
@@ -428,6 +472,7 @@ class Dispatch:
         if segment.run.traits.group_sequence == GROUP_CLOSED:
             self._groups.pop(group, None)
             self._look_again()
+            self.is_unfinished = True  # for those whose turn is over, or who are not told of anything else
             return
         if group not in self._groups and len(self._groups) >= GROUPS_MAX:
             self._groups.pop(next(iter(self._groups)))
@@ -437,14 +482,6 @@ class Dispatch:
     def groups(self) -> dict[str, Consumer]:
         """Which consumer has which group."""
         return self._groups
-
-
-def view_of(segment: Segment, index: int) -> MessageView:
-    """One message for selectors."""
-    run = segment.run
-    return MessageView(
-        run.payload(index), deliveries=segment.deliveries, expires_at_ms=run.expires_ms, beyond_bytes=run.beyond_bytes
-    )
 
 
 def _keep_priorities(room: dict[Consumer, int]) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from mqbroker.base.errors import PeerFault
+from mqbroker.core.queue.backlog import Segment
 from mqbroker.wire.parts import DUPLICATE_ID, LAST_VALUE
 from mqbroker.wire.run import Run
 from mqbroker.wire.sections import (
@@ -185,6 +186,14 @@ def view_at(run: Run, index: int, address: str) -> MessageView:
     return MessageView(run.payload(index), address=address, beyond_bytes=run.beyond_bytes)
 
 
+def view_of(segment: Segment, index: int) -> MessageView:
+    """A message of a queue, for selectors."""
+    run = segment.run
+    return MessageView(
+        run.payload(index), deliveries=segment.deliveries, expires_at_ms=run.expires_ms, beyond_bytes=run.beyond_bytes
+    )
+
+
 def _again(fault: PeerFault) -> PeerFault:
     # A fault that is raised many times would grow by a traceback each time.
     return PeerFault(fault.condition, fault.description, fault.scope)
@@ -278,3 +287,8 @@ _FIELDS: Final[dict[str, Callable[[MessageView], Any]]] = {
     "AMQGroupID": _group_id,
     "AMQAddress": lambda view: view.address or _properties(view).to,
 }
+
+
+def is_property(name: str) -> bool:
+    """Whether a selector gets an application property for this name, and nothing else."""
+    return name not in _FIELDS and not name.startswith(ANNOTATION_PREFIX)

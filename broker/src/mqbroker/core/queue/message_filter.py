@@ -1,0 +1,126 @@
+"""Filters over messages where they lie in their runs: whoever looks through a backlog decodes next to nothing of it.
+
+A selector that asks for application properties alone says the same of all messages whose properties have the same
+bytes. Those of the messages of an application are often few, so what it said is remembered; else a value is read where
+it lies. Invariants: what is said is what the filter says of a view (message_view.py); what is remembered is bounded in
+number and in bytes, whatever peers send, and can be forgotten at any time.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from mqbroker.core.queue.backlog import Segment
+from mqbroker.core.queue.consumer import Filter
+from mqbroker.core.queue.message_view import MessageView, is_property, view_of
+from mqbroker.core.selector.selector import Selector
+from mqbroker.wire.property_section import properties_bytes, property_of
+
+REMEMBERED_MAX: Final = 8192  # by all filters together: some 3 MiB
+REMEMBERED_BYTES_MAX: Final = 256  # of properties; what is longer is looked at each time
+DECODED_LOOKS: Final = 4  # what a look at a message costs of which more than its application properties is asked for
+
+
+class Candidate:
+    """A message that filters are asked about: what one of them had found out, the others know."""
+
+    __slots__ = ("_has_looked", "_index", "_properties", "_view", "segment")
+
+    def __init__(self, segment: Segment, index: int) -> None:
+        self.segment: Final = segment
+        self._index: Final = index
+        self._has_looked = False
+        self._properties: bytes | None = None
+        self._view: MessageView | None = None
+
+    def properties(self) -> bytes | None:
+        """See `properties_bytes`."""
+        if not self._has_looked:
+            self._properties = properties_bytes(self.segment.run, self._index)
+            self._has_looked = True
+        return self._properties
+
+    def view(self) -> MessageView:
+        if self._view is None:
+            self._view = view_of(self.segment, self._index)
+        return self._view
+
+
+class _Properties:
+    """A message for selectors that ask for application properties alone."""
+
+    __slots__ = ("_encoded",)
+
+    def __init__(self, encoded: bytes) -> None:
+        self._encoded: Final = encoded
+
+    def value_of(self, name: str) -> Any:
+        """As a view has it."""
+        # Half of a surrogate pair is in no message: such a name is a key that none has.
+        return property_of(self._encoded, name.encode("utf-8", "surrogatepass"))
+
+
+class MessageFilter:
+    """A filter as dispatch asks it. `looks` is what a look costs that has to decode, in looks that have not."""
+
+    __slots__ = ("_filter", "_selector", "_verdicts", "looks")
+
+    def __init__(self, wanted: Filter) -> None:
+        self._filter: Final = wanted
+        is_of_properties = isinstance(wanted, Selector) and all(map(is_property, wanted.names))
+        self._selector: Final = wanted if isinstance(wanted, Selector) and is_of_properties else None
+        self._verdicts: dict[bytes, bool] = {}
+        self.looks: Final = 1 if is_of_properties else DECODED_LOOKS
+
+    def wants(self, candidate: Candidate) -> bool:
+        """Whether the filter lets it through."""
+        if self._selector is not None:
+            properties = candidate.properties()
+            if properties is not None:
+                verdict = self._verdicts.get(properties)
+                return self._judged(self._selector, properties) if verdict is None else verdict
+        return self._filter.matches(candidate.view())
+
+    def forget(self) -> None:
+        """What was remembered is found out again."""
+        self._verdicts = {}
+
+    def _judged(self, selector: Selector, properties: bytes) -> bool:
+        verdict = selector.matches(_Properties(properties))
+        if len(properties) <= REMEMBERED_BYTES_MAX:
+            _REMEMBERED.add()
+            self._verdicts[properties] = verdict
+        return verdict
+
+
+class _Remembered:
+    """The filters of selectors, and how many verdicts they remember, together with one for each filter."""
+
+    __slots__ = ("count", "filters")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.filters: dict[Selector, MessageFilter] = {}
+
+    def add(self) -> None:
+        """Room for one more. Where there is none everything goes, and what is in use begins anew."""
+        if self.count >= REMEMBERED_MAX:
+            for each in self.filters.values():
+                each.forget()
+            self.filters.clear()
+            self.count = 0
+        self.count += 1
+
+
+_REMEMBERED: Final = _Remembered()
+
+
+def message_filter(wanted: Filter) -> MessageFilter:
+    """The filter of a consumer, for a run of dispatch: one that is kept longer may remember what nobody counts."""
+    if not isinstance(wanted, Selector):
+        return MessageFilter(wanted)
+    found = _REMEMBERED.filters.get(wanted)
+    if found is None:
+        _REMEMBERED.add()
+        found = _REMEMBERED.filters[wanted] = MessageFilter(wanted)
+    return found
