@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from mqbroker.amqp import events as told
+from mqbroker.node.values.node_states import NodeState
 from mqbroker.wire.performatives import (
     Accepted,
     Attach,
@@ -320,5 +321,5 @@ def test_what_is_said_of_addresses_is_audited() -> None:
 def test_nothing_is_said_while_the_node_stops() -> None:
     stage = Stage(options_with())
     stage.admin("address-create", name="news")
-    stage.broker.is_stopping = True
+    stage.broker.stopping.state = NodeState.DRAINING
     assert stage.admin("address-pause", name="news")["condition"] == "amqp:connection:forced"

@@ -79,6 +79,6 @@ def test_readiness_ends_with_the_stop_and_with_the_disk() -> None:
     stage.is_disk_held = True
     stage.give(given.Stop())
     stage.step()
-    assert stage.broker.is_stopping
+    assert not stage.broker.is_running
     assert readiness(health.of_node(stage.broker), True).why == "the broker stops"
     assert not readiness(None, True).is_good

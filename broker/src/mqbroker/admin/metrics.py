@@ -254,7 +254,7 @@ def _waiting_for_addresses(broker: Broker) -> int:
 def _of_broker(broker: Broker) -> dict[str, float]:
     counters = broker.counters
     return {
-        "artemis_active": int(not broker.is_stopping),
+        "artemis_active": int(broker.is_running),
         "artemis_connection_count": len(broker.peers),
         "artemis_total_connection_count": counters.connections,
         "mqbroker_uptime_seconds": (broker.at.monotonic_ns - broker.started_at.monotonic_ns) / NS_PER_S,

@@ -92,7 +92,7 @@ def perform(broker: Broker, request: AdminRequest) -> None:
         why = f"{broken} has half of a surrogate pair, which no journal, log or client could hold"
         broker.reply_error(request.id, "amqp:invalid-field", why)
         return
-    if broker.is_stopping and request.operation not in WHILE_STOPPING:
+    if not broker.is_running and request.operation not in WHILE_STOPPING:
         broker.reply_error(request.id, "amqp:connection:forced", f"{request.operation}: the broker stops")
         return
     try:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from mqbroker.base.time import NS_PER_MS
 from mqbroker.node.values import inputs as given
+from mqbroker.node.values.node_states import NodeState
 from mqbroker.wire.run import single
 from mqbroker.wire.sections import Header, build_message
 
@@ -73,3 +74,25 @@ def test_what_arrives_behind_the_end_of_the_journal_makes_none_of_it() -> None:
     assert [batch.append is None for batch in stage.batches][-2:] == [False, True]
     stage.start()
     assert [each.deliveries for each in stage.broker.store.queues["kept"].segments()] == [0]
+
+
+def test_it_drains_until_all_is_answered_and_then_ends_in_one_step() -> None:
+    stage = busy({})
+    stopping = stage.broker.stopping
+    assert (stopping.state, stage.broker.may_grant) == (NodeState.RUNNING, True)
+    stage.is_disk_held = True
+    stage.broker.store.publish(stage.broker.store.addresses["kept"], single(build_message(b"x", durable=True)))
+    for _ in range(2):  # whoever asks twice changes nothing
+        stage.give(given.Stop())
+        stage.turn()
+        assert (stopping.state, stage.broker.may_grant) == (NodeState.DRAINING, False)
+    assert stage.halted is None
+    stage.is_disk_held = False
+    stage.sync()
+    stage.turn()
+    assert stopping.state is NodeState.STOPPED
+    stage.give(given.Stop())
+    stage.turn()
+    stage.sync()
+    stage.turn()
+    assert (stopping.state, stage.halted) == (NodeState.STOPPED, 0)

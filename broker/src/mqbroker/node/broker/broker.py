@@ -59,6 +59,7 @@ from mqbroker.node.values.effects import AdminReply, Batch, CloseConnection, Del
 from mqbroker.node.values.event_ring import EventRing
 from mqbroker.node.values.jobs import Jobs
 from mqbroker.node.values.login_delays import LoginDelays
+from mqbroker.node.values.node_states import NodeState
 from mqbroker.node.values.open_transaction import segment_of
 from mqbroker.node.values.timers import Timers
 from mqbroker.wire.types import Symbol
@@ -127,7 +128,7 @@ class Broker:
         for finding in recovered.findings:
             self.event_ring.add(finding, at.wall_ms)
         self.termini = Termini(self)
-        self.stopping, self.is_stopping, self.is_disk_full = Stopping(self), False, False
+        self.stopping, self.is_disk_full = Stopping(self), False
         self.effects: list[Effect] = []
         self.touched: dict[int, Peer] = {}
         self.starved: dict[ReceiverLink, Peer] = {}
@@ -192,7 +193,7 @@ class Broker:
                 self._received(each)  # nearly all are: without a look into the table
             else:
                 handlers[type(each)](each)
-        if self.stopping.is_over:
+        if self.stopping.state is NodeState.STOPPED:
             return self._batch(None, None, more=False)
         self.turns.go_on()
         more = self.timers.fire(at.monotonic_ns)
@@ -201,7 +202,7 @@ class Broker:
         if self.starved:
             self._relieve()
         more = self.chores.run() or more
-        more = self.jobs.run(is_held=self.is_disk_full, is_stopping=self.is_stopping) or more
+        more = self.jobs.run(is_held=self.is_disk_full, is_stopping=not self.is_running) or more
         if self.large.downloads:
             self.large.pump()
         more = self.cluster.failover_list.tell() or more
@@ -417,16 +418,21 @@ class Broker:
         self.permissions.change(options.security_settings)
         self.store.quotas.change(options.limits)
 
+    @property
+    def is_running(self) -> bool:
+        """Whether the node begins anything new; else it is on its way to its end."""
+        return self.stopping.state is NodeState.RUNNING
+
     # -- room ----------------------------------------------------------------------------------------------------------
 
     @property
     def may_grant(self) -> bool:
         """Whether publishers may be given credit."""
-        return self.store.memory.has_room and not self.is_disk_full and not self.is_stopping
+        return self.store.memory.has_room and not self.is_disk_full and self.is_running
 
     def may_grant_at(self, end: ReceivingEnd) -> bool:
         """The same for those who send to one end: where an address pages, that needs no room in memory."""
-        return self.may_grant or (end.takes_when_full and not self.is_disk_full and not self.is_stopping)
+        return self.may_grant or (end.takes_when_full and not self.is_disk_full and self.is_running)
 
     def _relieve(self) -> None:
         """Give credit to those who waited for room."""

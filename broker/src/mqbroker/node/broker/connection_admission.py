@@ -18,7 +18,7 @@ def admit(broker: Broker, accepted: ConnectionAccepted) -> None:
     """A connection came to a listener: it is a peer from now on, or is closed again."""
     listener = broker.listeners.get(accepted.listener)
     peer = None
-    if listener is not None and not broker.is_stopping:
+    if listener is not None and broker.is_running:
         kind = RatedPeer if listener.frames_per_second_max else AcceptedPeer
         peer = kind(broker, accepted, listener)
     LOOK.has_touched = True

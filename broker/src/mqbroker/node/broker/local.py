@@ -90,7 +90,7 @@ class LocalSessions:
         """Publish messages; the answer comes when all of them are safe. Raises Refused."""
         broker = self._broker
         store = broker.store
-        if broker.is_stopping:
+        if not broker.is_running:
             raise Refused("amqp:connection:forced", "the broker stops")
         largest = max(map(len, payloads), default=0)
         if largest > store.limits.max_message_size_bytes:

@@ -80,7 +80,7 @@ class Reloads:
         self._add(ReadFiles(given.options, given.users))
 
     def _add(self, files: ReadFiles) -> None:
-        if self._broker.is_stopping:
+        if not self._broker.is_running:
             # What they bring would be journalled behind the journal's end; the next start reads them anyway.
             self._call_off(files)
             return
@@ -103,7 +103,7 @@ class Reloads:
         """See `node.chores.Chore`."""
         left = work_max
         while self._waiting and left > 0:
-            if self._broker.is_stopping:
+            if not self._broker.is_running:
                 self._call_off(self._waiting.popleft())
                 continue
             cost = next(self._pieces, 0)

@@ -12,32 +12,36 @@ from mqbroker.amqp.work import NO_BOUND
 from mqbroker.base.look import LOOK
 from mqbroker.node.values.effects import Halt
 from mqbroker.node.values.inputs import Stop
+from mqbroker.node.values.node_states import NODE_STATES, NodeEvent, NodeState
 
 if TYPE_CHECKING:
     from mqbroker.node.broker.broker import Broker
 
 
 class Stopping:
-    """See the module's docstring. `is_over`: the journal's end is on its way to the disk; until it is there the node
-    answers, and does nothing."""
+    """See the module's docstring. `state` is where the node stands."""
 
-    __slots__ = ("_broker", "_is_last", "is_over")
+    __slots__ = ("_broker", "state")
 
     def __init__(self, broker: Broker) -> None:
         self._broker: Final = broker
-        self._is_last = False  # the connections are closed: this step is the last one that does anything
-        self.is_over = False
+        self.state = NodeState.RUNNING
 
     def stop(self, _: Stop) -> None:
         """First everything that was taken in is answered, then connections close, then the journal, then the node."""
-        broker = self._broker
-        if not broker.is_stopping:
-            LOOK.has_touched = True
-            broker.is_stopping = True
+        broker, before = self._broker, self.state
+        LOOK.has_touched = True
+        self._move(NodeEvent.STOP)
+        if before is NodeState.RUNNING:
             broker.discovery.stop()
             broker.cluster.stop()
             broker.routing.stop()
             broker.large.when_finished(lambda: broker.store.decisions.wait_for_earlier(self._close_all))
+
+    def _move(self, event: NodeEvent) -> None:
+        after = NODE_STATES.after(self.state, event)
+        LOOK.has_touched = True
+        self.state = after
 
     def _close_all(self) -> None:
         LOOK.has_touched = True
@@ -46,14 +50,14 @@ class Stopping:
             peer.close("amqp:connection:forced", "the broker stops")
             peer.received(b"")
         self._broker.local.close_all()
-        self._is_last = True
+        self._move(NodeEvent.ANSWERED)
 
     def end_journal(self) -> None:
         """Before the append of a step is sealed: the last one ends the journal."""
-        if self._is_last:
+        if self.state is NodeState.STOPPING:
             broker = self._broker
             LOOK.has_touched = True
             broker.store.remains.go_on(NO_BOUND)  # what was purged as consumers went
             broker.journal.stop()
             broker.store.decisions.wait(lambda: broker.effects.append(Halt(0)))
-            self.is_over = True
+            self._move(NodeEvent.JOURNAL_ENDED)

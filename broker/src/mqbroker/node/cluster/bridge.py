@@ -164,7 +164,7 @@ class Bridge:
         self.peer = None
         if self.state not in (BridgeState.OPENING, BridgeState.UP):
             return
-        if self.of.broker.is_stopping:
+        if not self.of.broker.is_running:
             self._end("this node stops")
         elif self.is_tried_once:
             self._end(why)

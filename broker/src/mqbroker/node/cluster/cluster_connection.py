@@ -146,7 +146,7 @@ class ClusterConnection:
     def _ask(self, connector: Connector) -> None:
         """Our own node id was heard from there: a process with it there answers (node/cluster/node_id_conflict.py)."""
         is_under_way = any(each.connector.place == connector.place for each in self.probes)
-        if is_under_way or self.broker.is_stopping or self.broker.node_id_conflict.has_yielded:
+        if is_under_way or not self.broker.is_running or self.broker.node_id_conflict.has_yielded:
             return
         self.probe(Bridge(self, connector, is_question=True))
 
@@ -158,7 +158,7 @@ class ClusterConnection:
 
     def learn(self, node_id: str, boot_id: str, connector: Connector | None) -> None:
         """Somebody told of a node, or it did itself."""
-        if connector is None or node_id == self.broker.node_id or self.broker.is_stopping:
+        if connector is None or node_id == self.broker.node_id or not self.broker.is_running:
             return
         if self.broker.node_id_conflict.has_yielded:
             return

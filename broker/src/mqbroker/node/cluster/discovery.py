@@ -92,7 +92,7 @@ class Discovery:
     def heard(self, given: Datagram) -> None:
         """Something came to a group."""
         group = self.groups[given.group]
-        if not self._broker.is_stopping:
+        if self._broker.is_running:
             group.heard(given.data, given.source, self._broker.at.monotonic_ns)
             LOOK.has_touched = True
             self._broker.timers.add(group)
@@ -100,7 +100,7 @@ class Discovery:
     def resolved(self, given: Resolved) -> None:
         """Names led somewhere."""
         group = self.groups[given.group]
-        if not self._broker.is_stopping:
+        if self._broker.is_running:
             scheme = "amqps" if group.options.tls_enabled else "amqp"
             found = [(name, Connector(group.options.name, scheme, host, port)) for name, host, port in given.found]
             group.answered(found, self._broker.at.monotonic_ns)
@@ -108,7 +108,7 @@ class Discovery:
 
     def looked(self, given: Looked) -> None:
         """A place cannot be looked at, or can again."""
-        if not self._broker.is_stopping:
+        if self._broker.is_running:
             self.groups[given.group].looked(given.why)
 
     def key_changed(self, given: ClusterKeyChanged) -> None:
@@ -144,7 +144,7 @@ class Discovery:
             group.failed(why, now_ns)
         else:
             group.joined(now_ns)
-        if self._broker.is_stopping:
+        if not self._broker.is_running:
             group.stop()
         LOOK.has_touched = True
         self._broker.timers.add(group)

@@ -49,7 +49,7 @@ class ListedPlaces:
     def on_time(self, _: int) -> None:
         """Try those that nothing else leads to."""
         broker = self._of.broker
-        if broker.is_stopping or broker.node_id_conflict.has_yielded:
+        if not broker.is_running or broker.node_id_conflict.has_yielded:
             LOOK.has_touched = True
             self.due_ns = 0
             return

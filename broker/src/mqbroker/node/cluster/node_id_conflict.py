@@ -59,7 +59,7 @@ class NodeIdConflict:
     def compare(self, other: ProcessStart, source: str) -> None:
         """Another process with our node id is alive, and has not yielded: who goes on."""
         broker = self._broker
-        if self.has_yielded or broker.is_stopping or not yields(self.own, other):
+        if self.has_yielded or not broker.is_running or not yields(self.own, other):
             return
         LOOK.has_touched = True
         self.has_yielded = True

@@ -90,7 +90,7 @@ class ConnectionRouting:
 
     def look(self) -> None:
         """Members of the cluster are other ones."""
-        if self._broker.is_stopping:
+        if not self._broker.is_running:
             return
         names = dict.fromkeys(router.options.cluster_connection for router in self.routers.values())
         members = [member for name in names for member in self._others(name) if not member.clients]

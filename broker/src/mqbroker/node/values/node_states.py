@@ -1,0 +1,37 @@
+"""How far a node is on its way to its end, as a table. A pair (state, event) that is missing is a bug of ours."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mqbroker.base.states import OURS, StateEvent, StateMember, StateTable
+
+
+class NodeState(StateMember):
+    """Where a node stands. Whoever begins something asks whether it is RUNNING; nothing leads back to that."""
+
+    RUNNING = "running"
+    DRAINING = "draining"  # it takes in nothing new, and answers what it took in
+    STOPPING = "stopping"  # its connections are closed: the step that is under way ends the journal
+    STOPPED = "stopped"  # the journal's end is on its way to the disk; until it is there the node answers, no more
+
+
+class NodeEvent(StateEvent):
+    """What moves a node. Who asks it to stop may do so again at any time."""
+
+    STOP = "is asked to stop", OURS
+    ANSWERED = "has answered all that it took in", OURS
+    JOURNAL_ENDED = "has ended its journal", OURS
+
+
+NODE_STATES: Final = StateTable(
+    {
+        (NodeState.RUNNING, NodeEvent.STOP): NodeState.DRAINING,
+        (NodeState.DRAINING, NodeEvent.STOP): NodeState.DRAINING,
+        (NodeState.DRAINING, NodeEvent.ANSWERED): NodeState.STOPPING,
+        (NodeState.STOPPING, NodeEvent.STOP): NodeState.STOPPING,
+        (NodeState.STOPPING, NodeEvent.JOURNAL_ENDED): NodeState.STOPPED,
+        (NodeState.STOPPED, NodeEvent.STOP): NodeState.STOPPED,
+    },
+    "a node that is {state} {event}",
+)
