@@ -13,7 +13,8 @@ from mqbroker.amqp.sasl import SaslClient
 from mqbroker.config.users import UserVerifier, make_verifier
 from mqbroker.node.values import inputs as given
 from mqbroker.node.values.login_delays import DELAY_MS, WAITING_MAX
-from mqbroker.wire.performatives import Begin, Open, SaslMechanisms, SaslOutcome
+from mqbroker.wire.performatives import Begin, Open, SaslChallenge, SaslInit, SaslMechanisms, SaslOutcome, SaslResponse
+from mqbroker.wire.types import Symbol
 
 from tests.support import frames
 from tests.support.stage import Stage, Talker, options_with
@@ -281,3 +282,68 @@ def test_a_key_that_comes_while_the_outcome_waits_changes_nothing(password: str)
     stage.wait(800)
     assert codes(stage, conn) == [0 if password == "right" else 1]
     assert stage.broker.counters.logins_failed == failed
+
+
+CHANGED = USERS | {"app": make_verifier("another", b"ABCDEFGHIJKLMNOP", ("client",))}
+
+
+def outcomes(stage: Stage, conn: int) -> list[int]:
+    """What it is told of its login, once the keys that were asked for are there and a failure may be told."""
+    while stage.derives:
+        asked = stage.derives.pop()
+        stage.give(given.Done(asked.id, hashlib.pbkdf2_hmac("sha256", asked.password, asked.salt, asked.iterations)))
+    stage.run()
+    stage.wait(DELAY_MS)
+    return [each.code for each in frames.of_kind(bytes(stage.sent[conn]), SaslOutcome)]
+
+
+@pytest.mark.parametrize("when", ["before its first word", "while the key is derived"])
+@pytest.mark.parametrize(("password", "codes"), [("right", [1]), ("another", [0])])
+def test_a_changed_password_counts_on_a_connection_that_is_there_already(
+    when: str, password: str, codes: list[int]
+) -> None:
+    stage = Stage(options_with({"sasl_mechanisms": BOTH}), USERS)
+    conn = stage.accept()
+    stage.talk(conn, frames.SASL_HEADER)
+    said = frames.plain("app", password).removeprefix(frames.SASL_HEADER)
+    if when == "before its first word":
+        stage.give(given.UsersChanged(CHANGED))
+        stage.run()
+        stage.talk(conn, said)
+    else:
+        stage.talk(conn, said)
+        stage.give(given.UsersChanged(CHANGED))
+        stage.run()
+        codes = [1 - code for code in codes]  # it had begun before
+    assert outcomes(stage, conn) == codes
+
+
+@pytest.mark.parametrize(("has_begun", "code"), [(True, 0), (False, 1)])
+def test_a_changed_password_counts_for_scram_that_begins_after_it(has_begun: bool, code: int) -> None:
+    stage = Stage(options_with({"sasl_mechanisms": BOTH}), USERS)
+    conn, client = stage.accept(), SaslClient("app", "right", b"n" * 32)
+    stage.talk(conn, frames.SASL_HEADER)
+    if not has_begun:
+        stage.give(given.UsersChanged(CHANGED))
+        stage.run()
+    mechanism, first = client.choose(("SCRAM-SHA-256",))
+    said = stage.talk(conn, frames.sasl(SaslInit(mechanism=Symbol(mechanism), initial_response=first)))
+    (challenge,) = frames.of_kind(said, SaslChallenge)
+    asked = client.respond(challenge.challenge)
+    salted = hashlib.pbkdf2_hmac("sha256", asked.password, asked.salt, asked.iterations)
+    if has_begun:
+        stage.give(given.UsersChanged(CHANGED))
+        stage.run()
+    stage.talk(conn, frames.sasl(SaslResponse(response=client.derived(salted))))
+    assert outcomes(stage, conn) == [code]
+
+
+@pytest.mark.parametrize(("users", "codes"), [({}, [1]), (USERS, [0])])
+def test_who_is_a_user_is_asked_as_the_login_comes(users: dict[str, UserVerifier], codes: list[int]) -> None:
+    stage = Stage(options_with({"sasl_mechanisms": BOTH}), {} if users else USERS)
+    conn = stage.accept()
+    stage.talk(conn, frames.SASL_HEADER)
+    stage.give(given.UsersChanged(users))
+    stage.run()
+    stage.talk(conn, frames.plain("app", "right").removeprefix(frames.SASL_HEADER))
+    assert outcomes(stage, conn) == codes

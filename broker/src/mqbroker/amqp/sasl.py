@@ -13,6 +13,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -68,6 +69,8 @@ class SaslServer:
     """The server's half of one login. Raises PeerFault for messages that are not of the mechanism's form.
 
     `passwords` are of the process; `external`: whom the peer's certificate names, where it presented one that is good.
+    `latest` says users and passwords as they are by now: a login goes by those of the moment in which it begins, before
+    which the connection may have stood for a while.
     """
 
     def __init__(self, mechanisms: tuple[str, ...], users: dict[str, Any], entropy: bytes,
@@ -76,7 +79,8 @@ class SaslServer:
         self.mechanisms = mechanisms
         self.mechanism = ""
         self.user = ""
-        self._users = users
+        self._users: Mapping[str, Any] = users
+        self.latest: Callable[[], tuple[Mapping[str, Any], VerifiedPasswords]] | None = None
         self._entropy = entropy
         self._passwords = VerifiedPasswords(entropy) if passwords is None else passwords
         self._tag = b""
@@ -88,6 +92,8 @@ class SaslServer:
         if mechanism not in self.mechanisms or self.mechanism:
             return LoginVerdict(False, None)
         self.mechanism = mechanism
+        if self.latest is not None:
+            self._users, self._passwords = self.latest()
         if mechanism == "ANONYMOUS":
             return LoginVerdict(True, None)
         if mechanism == "PLAIN":

@@ -49,17 +49,19 @@ class AcceptedPeer(Peer):
 
     def _connect(self) -> Connection:
         broker, listener, limits = self.broker, self.listener, self.broker.options.limits
+        server = sasl.SaslServer(
+            self._mechanisms(), broker.accounts.of(listener.kind), self.accepted.entropy,
+            broker.accounts.passwords,
+            self._external(),
+        )  # fmt: skip
+        server.latest = lambda: (broker.accounts.of(listener.kind), broker.accounts.passwords)
         connection = Connection(
             ConnectionLimits(
                 listener.max_frame_size_bytes, listener.frame_size_before_open_bytes, listener.idle_timeout_ms,
                 limits.sessions_per_connection_max, limits.links_per_session_max,
                 limits.max_message_size_bytes + listener.max_frame_size_bytes + kept_bytes_max(limits),
             ),
-            server=sasl.SaslServer(
-                self._mechanisms(), broker.accounts.of(listener.kind), self.accepted.entropy,
-                broker.accounts.passwords,
-                self._external(),
-            ),
+            server=server,
         )  # fmt: skip
         connection.is_gradual = True
         connection.allowance = CALM_WORK
