@@ -9,7 +9,7 @@ import pytest
 from mqbroker.amqp import work
 from mqbroker.core.paging.upkeep import live_of_ids
 from mqbroker.core.queue import memory
-from mqbroker.core.queue.leaving_reasons import PURGED
+from mqbroker.core.queue.leaving_reasons import DELETED, PURGED
 from mqbroker.core.queue.remains import AT_ONCE
 from mqbroker.node.amqp.turns import ALONE_WORK
 from mqbroker.node.values.inputs import AdminRequest, BytesReceived
@@ -177,6 +177,7 @@ def test_what_is_purged_of_a_queue_that_is_deleted_meanwhile_is_given_back_once(
     steps_until_done(stage)
     stage.run()
     assert (meter.count, meter.size_bytes, store.memory.held_bytes) == (0, 0, 0)
+    assert (store.dead_letters.left_totals[PURGED], store.dead_letters.left_totals[DELETED]) == (COUNT, 0)
     stage.crash()
     stage.start()
     assert "orders" not in stage.broker.store.queues

@@ -28,10 +28,10 @@ WHOLE: Final = 1 << 62
 class QueueRemains:
     """What one queue held: what was deliverable, and the rest."""
 
-    __slots__ = ("_is_purged", "backlog", "emptied_count", "meter", "queue", "rest")
+    __slots__ = ("backlog", "emptied_count", "is_purged", "meter", "queue", "rest")
 
     def __init__(self, queue: Queue, rest: list[Segment], *, is_purged: bool) -> None:
-        self._is_purged: Final = is_purged
+        self.is_purged: Final = is_purged
         self.queue: Final = queue
         self.meter: Final = queue.meter
         self.emptied_count: Final = 0 if queue.meter is None else queue.meter.emptied_count
@@ -41,7 +41,7 @@ class QueueRemains:
     @property
     def is_unsettled(self) -> bool:
         """Whether the journal has it so far."""
-        return self._is_purged and not self.queue.is_deleted
+        return self.is_purged and not self.queue.is_deleted
 
 
 class Remains:
@@ -114,6 +114,8 @@ class Remains:
         while left > 0 and (backlog.count or rest):
             left -= work.GIVEN_BACK
             segment = backlog.take(WHOLE) if backlog.count else rest.pop()
+            if held.is_purged:  # its queue was deleted meanwhile, which counted what was in that then
+                self._store.dead_letters.left_totals[PURGED] += segment.n
             if meter is not None and meter.emptied_count == held.emptied_count:
                 meter.remove(segment)
             memory.settle(segment.run, segment.n)
