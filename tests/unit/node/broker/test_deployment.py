@@ -270,6 +270,19 @@ def test_a_type_that_an_administrator_did_not_want_is_refused() -> None:
 # -- what is gone from the file ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("stays", [True, False])
+def test_a_queue_that_the_file_has_at_another_address_goes_and_comes_where_it_is_to_be(stays: bool) -> None:
+    """Its old address is gone from the file as well, or is there without it."""
+    said = {"#": {"config_delete_addresses": "FORCE", "config_delete_queues": "FORCE"}}
+    site = site_with(ONE, said)
+    site.send("orders", "one")
+    moved = ONE.replace("orders", "elsewhere")
+    assert reload(site, '[[addresses]]\nname = "orders"\n' * stays + moved) == []
+    assert (queues(site), site.counts()) == ({"q": ("elsewhere", "anycast")}, {"q": 0})
+    site.restart()
+    assert queues(site) == {"q": ("elsewhere", "anycast")}
+
+
 @pytest.mark.option("address-settings.config-delete-queues")
 @pytest.mark.parametrize("is_reloaded", [True, False])
 @pytest.mark.parametrize("is_forced", [True, False])

@@ -140,15 +140,16 @@ class DeployedAddresses:
         """
         store = self._store
         names: set[str] = set()
-        queues: set[str] = set()
+        queues: set[tuple[str, str]] = set()
         for one in options:
             names.add(one.name)
-            queues.update(queue.name for _, _, queue in _numbered(one))
+            queues.update((one.name, queue.name) for _, _, queue in _numbered(one))
             yield None
         for address in list(store.addresses.values()):
             settings = store.settings.of(address.name)
             if address.is_configured and address.name not in names and settings.config_delete_addresses == FORCE:
                 yield address
             elif settings.config_delete_queues == FORCE:
-                yield from (each for each in address.queues if each.kind.configured and each.kind.name not in queues)
+                here = [each for each in address.queues if (address.name, each.kind.name) not in queues]
+                yield from (each for each in here if each.kind.configured)
             yield None
