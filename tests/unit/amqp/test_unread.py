@@ -10,8 +10,8 @@ from mqbroker.amqp.connection import Connection
 from mqbroker.amqp.events import Attaching, LoginDecided, Opened
 from mqbroker.amqp.limits import ConnectionLimits
 from mqbroker.amqp.links import ReceiverLink
-from mqbroker.amqp.unread import JOINED_BYTES, Unread, ends_in_order
-from mqbroker.wire.frames import EMPTY_FRAME
+from mqbroker.amqp.unread import CLOSE_LEADS, CLOSE_LOOKS_MAX, JOINED_BYTES, Unread, _ends_with_close, ends_in_order
+from mqbroker.wire.frames import EMPTY_FRAME, HEADER_SIZE
 from mqbroker.wire.performatives import Close, Error, Open, Target, Transfer
 from mqbroker.wire.types import Symbol
 
@@ -154,6 +154,46 @@ def test_a_close_may_have_a_long_text() -> None:
     said = frames.frame(Close(error=Error(condition=Symbol("amqp:internal-error"), description="x" * 4000)))
     assert ends_in_order([frames.transfer(1), said])
     assert not ends_in_order([frames.transfer(1), said + b"x"])
+
+
+def spelt(descriptor: bytes) -> bytes:
+    """A close that says so in this way."""
+    frame = frames.close()
+    body = frame[HEADER_SIZE:].replace(b"\x53\x18", descriptor, 1)
+    return (HEADER_SIZE + len(body)).to_bytes(4, "big") + frame[4:HEADER_SIZE] + body
+
+
+@pytest.mark.parametrize("said", [
+    spelt(b"\x80" + (0x18).to_bytes(8, "big")),
+    spelt(b"\xa3\x0famqp:close:list"),
+    *(
+        frames.frame(Close(error=Error(condition=Symbol("amqp:internal-error"), description=text * count)))
+        for text in ("\x00S\x18", "\x00S\x18\xc0", "\x00\xa3\x0famqp:close:list") for count in (1, 3)
+    ),
+])  # fmt: skip
+def test_a_close_may_be_spelt_otherwise_and_hold_what_looks_like_one(said: bytes) -> None:
+    assert ends_in_order([frames.transfer(1), said])
+    assert ends_in_order([frames.transfer(1) + said[:9], said[9:]])
+    assert not ends_in_order([frames.transfer(1), said, frames.transfer(2)])
+    assert not ends_in_order([said[:-1]])
+
+
+def test_what_looks_like_very_many_closes_is_not_looked_at_for_ever() -> None:
+    assert not ends_in_order([b"x" * 100 + CLOSE_LEADS[0] * (CLOSE_LOOKS_MAX + 1)])
+    found = Finds(b"x" * 100 + CLOSE_LEADS[0] * 1000)
+    assert not _ends_with_close(found, CLOSE_LEADS[0])
+    assert found.count == CLOSE_LOOKS_MAX
+
+
+class Finds(bytes):
+    """Counts how often something is looked for in it."""
+
+    count = 0
+
+    def rfind(self, *said: object) -> int:
+        """As of bytes."""
+        self.count += 1
+        return super().rfind(*said)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("size", [9, 12])

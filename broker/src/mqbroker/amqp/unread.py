@@ -10,9 +10,11 @@ from collections import deque
 from typing import Final
 
 JOINED_BYTES: Final = 64 << 10  # small pieces are joined up to this size, so that messages come in long runs
-CLOSE_LEAD: Final = b"\x00\x53\x18"
+# A close says what it is in one of these ways (AMQP 1.0 §1.6.10, §2.7.9); nearly all say it in the first.
+CLOSE_LEADS: Final = (b"\x00\x53\x18", b"\x00\x80" + (0x18).to_bytes(8, "big"), b"\x00\xa3\x0famqp:close:list")
+CLOSE_LOOKS_MAX: Final = 8  # at what stands in one, and looks like the beginning of another
 CLOSE_BYTES_MAX: Final = 4 << 10  # that a close may have: an error and its text
-_FRAME_HEAD: Final = b"\x02\x00"  # no extended header, a frame of AMQP
+_HEAD_BYTES: Final = 8
 
 
 class Unread:
@@ -93,6 +95,18 @@ def ends_in_order(pieces: list[bytes]) -> bool:
         last.append(piece[-missing:])
         missing -= len(piece)
     end = b"".join(reversed(last))
-    start = end.rfind(CLOSE_LEAD) - 8
-    size = len(end) - start
-    return start >= 0 and end[start : start + 6] == size.to_bytes(4, "big") + _FRAME_HEAD
+    return any(_ends_with_close(end, lead) for lead in CLOSE_LEADS)
+
+
+def _ends_with_close(end: bytes, lead: bytes) -> bool:
+    """Whether there is a frame of AMQP that begins with this and is the last thing."""
+    at = len(end)
+    for _ in range(CLOSE_LOOKS_MAX):
+        at = end.rfind(lead, 0, at)
+        start = at - _HEAD_BYTES
+        if start < 0:
+            return False
+        size = len(end) - start
+        if end[start : start + 6] == size.to_bytes(4, "big") + b"\x02\x00":
+            return True
+    return False
