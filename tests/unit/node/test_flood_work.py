@@ -6,6 +6,7 @@ under way already, and more of it comes in the same turn before the message: thi
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
 
 import pytest
@@ -27,6 +28,7 @@ DEARER = 2
 DEAREST = Attach  # of the things that are not divided; one of them may begin with the last unit of a turn
 TURN_BYTECODES = (BESIDE_WORK + work.GENERAL[DEAREST]) * UNIT_BYTECODES * DEARER
 AT_ONCE = 50
+FIRST_FREE = 100  # handle that no flood has
 PAIRS = [
     Flood((), lambda at, one=one, other=other: FLOODS[one].piece(at) + FLOODS[other].piece(at),
           FLOODS[one].links + FLOODS[other].links)
@@ -88,6 +90,17 @@ def test_a_flood_costs_a_bystander_one_turn_of_it(site: Site, kind: str, count: 
         assert most_work(site, flooding, 6) <= alone + TURN_BYTECODES
         flooding.end()
     assert site.work_of_message() < (1 + STEADY) * site.work_of_message(), "nothing of it stays"
+
+
+@pytest.mark.parametrize("kind", ["declare, discharge", "transactions of messages"])
+def test_how_many_links_stand_is_nothing_to_the_end_of_a_transaction(kind: str) -> None:
+    flood, works = FLOODS[kind], []
+    for count in (10, 900):
+        site = Site()
+        links = b"".join(frames.sender("more", handle=FIRST_FREE + each) for each in range(count))
+        flooding = Flooding(site, replace(flood, links=flood.links + links), 1)
+        works.append(most_work(site, flooding, 4))
+    assert works[1] <= works[0] * 1.1
 
 
 def test_floods_of_every_two_kinds_cost_a_bystander_no_more(site: Site) -> None:

@@ -14,7 +14,7 @@ from mqbroker.amqp import sasl, work
 from mqbroker.amqp.error_frames import frame_within
 from mqbroker.amqp.events import Began, Dead, Incoming, LinksLeft, LoggedIn, Opened
 from mqbroker.amqp.limits import ConnectionLimits
-from mqbroker.amqp.links import LinkBase, Partials
+from mqbroker.amqp.links import LinkBase, Partial, Partials
 from mqbroker.amqp.login import WAITING_BYTES_MAX, Login
 from mqbroker.amqp.numbers import Numbers
 from mqbroker.amqp.parting import Piecemeal
@@ -68,6 +68,7 @@ class Connection(Login):
         self.peer_open: Open | None = None
         self.partial_bytes = 0
         self.partials = Partials()
+        self.posts_begun: dict[bytes, int] = {}  # by transaction: messages of it that are not whole
         self.is_held = False  # nothing more is taken in before `go_on`
         self.allowance = work.NO_BOUND  # work that it may make before others have a turn; its owner's to renew
         self.is_transactional = False  # its owner: dispositions may name what earlier ones put into a transaction
@@ -485,6 +486,19 @@ class Connection(Login):
             raise PeerFault("amqp:resource-limit-exceeded", "too many bytes in unfinished messages", Scope.LINK)
         self.partial_bytes += size_bytes
         self.partials.size_bytes += size_bytes
+
+    def begin_post(self, txn_id: bytes) -> None:
+        """A message of a transaction has begun to come."""
+        self.posts_begun[txn_id] = self.posts_begun.get(txn_id, 0) + 1
+
+    def end_partial(self, partial: Partial) -> None:
+        """It is whole, or will not be."""
+        self.shrink_partial(partial.held_bytes)
+        txn_id = partial.txn_id
+        if txn_id is not None:
+            count = self.posts_begun.pop(txn_id) - 1
+            if count:
+                self.posts_begun[txn_id] = count
 
     def shrink_partial(self, size_bytes: int) -> None:
         """So much of an unfinished message is no more, or unfinished no more."""

@@ -131,7 +131,7 @@ class IncomingTransfers(OutgoingTransfers):
         partial.check_same(transfer)
         if transfer.aborted:
             link.partial = None
-            self.connection.shrink_partial(partial.held_bytes)
+            self.connection.end_partial(partial)
             self.connection.events.append(Aborted(link))
             return
         partial.check(frame.end - payload_offset, link.max_message_size)
@@ -139,7 +139,7 @@ class IncomingTransfers(OutgoingTransfers):
         if not transfer.more:
             self._whole(link, partial)
             link.partial = None
-            self.connection.shrink_partial(partial.held_bytes)
+            self.connection.end_partial(partial)
 
     def _grow(self, link: ReceiverLink, partial: Partial, payload: bytes) -> None:
         """One transfer more of a delivery. Above a size it is told in pieces, as soon as its head is complete, unless
@@ -182,6 +182,8 @@ class IncomingTransfers(OutgoingTransfers):
         txn_id = transfer.state.txn_id if isinstance(transfer.state, TransactionalState) else None
         # Already here, for the transaction: a fault of the link is its own as well.
         link.partial = Partial(transfer.delivery_id or 0, transfer.delivery_tag or b"", txn_id)
+        if txn_id is not None:
+            self.connection.begin_post(txn_id)
         if link.credit <= 0:
             raise PeerFault("amqp:link:transfer-limit-exceeded", "transfer without credit", Scope.LINK)
         if transfer.delivery_id is None or transfer.delivery_tag is None:

@@ -370,7 +370,7 @@ class Session(IncomingTransfers):
     def forget_work(self, link: LinkBase, error: Error | None, *, is_orderly: bool) -> None:
         """Hand back what a link had under way."""
         if isinstance(link, ReceiverLink) and link.partial is not None:
-            self.connection.shrink_partial(link.partial.held_bytes)
+            self.connection.end_partial(link.partial)
             if link.partial.txn_id is not None and not (is_orderly or self.connection.is_dead):
                 self.connection.events.append(Unposted(link.partial.txn_id))
             link.partial = None

@@ -176,7 +176,7 @@ class Transactions:
         transaction = self._ongoing.pop(discharge.txn_id, None)
         if transaction is None:
             raise _unknown(discharge.txn_id)
-        if self._has_partial(transaction):
+        if transaction.id in self._peer.connection.posts_begun:
             why = "a message of the transaction was not complete when it was discharged (§4.4.1)"
             self._roll_back(transaction, lambda: _detach(link, why))
         elif discharge.fail:
@@ -205,15 +205,6 @@ class Transactions:
         self._endings[ending] = None
         self._peer.connection.leave(ending)
         self._peer.touch()
-
-    def _has_partial(self, transaction: OpenTransaction) -> bool:
-        partials = (
-            link.partial
-            for session in self._peer.connection.sessions
-            for link in session.by_handle.values()
-            if isinstance(link, ReceiverLink)
-        )
-        return any(each is not None and each.txn_id == transaction.id for each in partials)
 
     def _commit(self, transaction: OpenTransaction, link: ReceiverLink, delivery_id: int) -> None:
         work, broker = transaction.work, self._broker
