@@ -92,10 +92,11 @@ class Peer:
 class Bystander(Peer):
     """A peer that does everything right while others do not."""
 
-    def __init__(self, broker: BrokerProcess) -> None:
+    def __init__(self, broker: BrokerProcess, *, durable: bool = True) -> None:
         super().__init__(broker)
         self.login()
         self.count = 0
+        self._is_durable = durable
 
     def timed_work(self) -> float:
         """Publish one message; seconds until it is accepted, less those without a processor."""
@@ -105,7 +106,7 @@ class Bystander(Peer):
 
     def work(self, timeout_s: float = PATIENCE_S) -> None:
         """Publish one message, which is accepted."""
-        self.send(frames.transfer(self.count, b"x" * 10, durable=True))
+        self.send(frames.transfer(self.count, b"x" * 10, durable=self._is_durable))
         self.count += 1
         while True:
             accepted = [each for each in self.heard() if isinstance(each, Disposition)]
