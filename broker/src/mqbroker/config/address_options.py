@@ -83,7 +83,11 @@ class AddressSettingsTable(OptionTable):
     default_group_first_key: EntityName | None = setting(
         "", "Property that is set to true on the first message of a group that a consumer gets; empty: none."
     )
-    default_purge_on_no_consumers: bool | None = setting(False, "Drop what is in a queue as its last consumer leaves.")
+    default_purge_on_no_consumers: bool | None = setting(
+        False,
+        "Drop what is in a queue as its last consumer leaves. That goes piece by piece: where the process is killed "
+        "meanwhile, the rest is there again.",
+    )
     dead_letter_address: TargetName | None = setting(
         "",
         "Address, or `address::queue`, for messages that could not be delivered or were rejected; without one they are "
@@ -255,7 +259,9 @@ class QueueTable(OptionTable):
     group_first_key: EntityName | None = option(
         None, "Property that is set to true on the first message of a group that a consumer gets.", reload=True
     )
-    purge_on_no_consumers: bool | None = option(None, "Drop what is in it as its last consumer leaves.", reload=True)
+    purge_on_no_consumers: bool | None = option(
+        None, "Drop what is in it as its last consumer leaves, as `default-purge-on-no-consumers` says.", reload=True
+    )
 
 
 class AddressTable(OptionTable):
