@@ -371,6 +371,17 @@ def test_selectors_of_a_neighbour_are_bounded(monkeypatch: pytest.MonkeyPatch) -
     assert table.bindings["r" + B].consumers_count == 2
 
 
+def test_consumers_without_a_selector_do_not_count_at_that_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote_table, "SELECTORS_MAX", 2)
+    told = [one for name in "qrs" for one in (added(name), created("", name), created("a = 1", name))]
+    table = live(Hearer(), *told[:-1])
+    before = {name: binding.consumers_count for name, binding in table.bindings.items()}
+    assert before == {"q" + B: 2, "r" + B: 2, "s" + B: 1}
+    tell(table, RESET, *told[:-1], created(), closed(), COMPLETE)
+    assert {name: binding.consumers_count for name, binding in table.bindings.items()} == before
+    assert table.passed_over[PassedOver.SELECTORS] == 0
+
+
 def test_selectors_that_cannot_be_read_match_nothing_and_are_told_once() -> None:
     hearer = Hearer()
     table = live(hearer, added(selector=WRONG), added("r"), created(WRONG, "r"), created("a = 1", "r"))

@@ -185,15 +185,16 @@ class RemoteTable:
         before = counts.get(notice.selector, 0)
         LOOK.has_touched = True
         if isinstance(notice, ConsumerCreated):
-            if not before and self._recounted_selectors >= SELECTORS_MAX:
+            is_new = bool(notice.selector) and not before
+            if is_new and self._recounted_selectors >= SELECTORS_MAX:
                 self._pass_over(PassedOver.SELECTORS, self.bindings[notice.cluster_name].queue)
                 return
-            self._recounted_selectors += not before
+            self._recounted_selectors += is_new
             counts[notice.selector] = before + 1
         elif before > 1:
             counts[notice.selector] = before - 1
         elif before:
-            self._recounted_selectors -= 1
+            self._recounted_selectors -= bool(notice.selector)
             del counts[notice.selector]
 
     # -- changes -------------------------------------------------------------------------------------------------------

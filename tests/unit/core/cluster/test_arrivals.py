@@ -8,11 +8,15 @@ from mqbroker.core.address.address import ANYCAST
 from mqbroker.core.cluster import arrivals
 from mqbroker.core.cluster.arrivals import Arrival, Arrivals, ArrivedRanges
 from mqbroker.core.cluster.remote_binding import RemoteBinding
+from mqbroker.core.queue.moved_message import INGRESS_TIME
 from mqbroker.wire.run import Run, single
-from mqbroker.wire.sections import build_message
+from mqbroker.wire.scan import MESSAGE_ANNOTATIONS, scan_sections
+from mqbroker.wire.sections import build_message, encode_section
+from mqbroker.wire.values import Long, Symbol
 
 from tests.support.bytecodes import Bytecodes
-from tests.support.stage import Stage
+from tests.support.large_messages import Producer
+from tests.support.stage import Stage, options_with
 
 FURTHER = "00000003-0000-4000-8000-000000000000"
 SOURCE = "00000001-0000-4000-8000-000000000000.$.sf.c.1"
@@ -269,3 +273,34 @@ def test_it_is_known_after_a_crash_and_without_its_address() -> None:
     assert again is not None
     assert store.arrivals.publish(again, message(), 7) is not None
     assert store.arrivals.dropped_total == 1
+    assert "orders" not in store.addresses, "nobody would forget it"
+
+
+def annotated(message: bytes, name: Symbol, value: object) -> bytes:
+    bare = scan_sections(message, 0, len(message)).bare
+    return message[:bare] + encode_section(MESSAGE_ANNOTATIONS, {name: value}) + message[bare:]
+
+
+def test_an_older_value_is_known_after_a_crash_although_no_queue_has_it() -> None:
+    """It is sent again by a node that has no answer, and the later one is gone meanwhile."""
+    stage = Stage(options_with(address_settings={"orders": {"default_last_value_queue": True}}))
+    stage.admin("queue-create", name="orders")
+    named = {"_AMQ_LVQ_NAME": "gold"}
+    stage.wait(10)
+    Producer(stage).publish(b"later", application_properties=named)
+    store = stage.broker.store
+    older = annotated(build_message(b"older", durable=True, application_properties=named), INGRESS_TIME, Long(1))
+    link = store.arrivals.address_for("orders", SOURCE, ("orders" + store.arrivals.node_id,))
+    assert link is not None
+    assert store.arrivals.publish(link, single(older), 7) is True, "its source is answered when that is on disk"
+    stage.step()
+    stage.run()
+    assert (store.queues["orders"].message_count, store.queues["orders"].replaced_total) == (1, 1)
+    stage.admin("queue-purge", name="orders")
+    stage.crash()
+    stage.start()
+    store = stage.broker.store
+    link = store.arrivals.address_for("orders", SOURCE, ("orders" + store.arrivals.node_id,))
+    assert link is not None
+    store.arrivals.publish(link, single(older), 7)
+    assert (store.queues["orders"].message_count, store.arrivals.dropped_total) == (0, 1)

@@ -21,6 +21,7 @@ from mqbroker.core.address.stored import unreadable
 from mqbroker.core.cluster.id_ranges import IdRanges
 from mqbroker.core.queue.backlog import Segment
 from mqbroker.core.queue.kinds import INTERNAL_PREFIX
+from mqbroker.core.queue.meter import PAGE
 from mqbroker.core.queue.times import expires_ms
 from mqbroker.wire.parts import part_of, parts_of
 
@@ -127,10 +128,15 @@ class Arrivals:
         """
         whole = self._store.addresses.get(address)
         if source in self._keys:
-            whole = whole or self._store.add_address(address)
+            whole = whole or self._nowhere(address)
         elif whole is None or not self._queues(whole, names):
             return None
         return Arrival(whole, source, names)
+
+    def _nowhere(self, name: str) -> Address:
+        """An address that is not there, and is not made: nobody would forget it."""
+        settings = self._store.settings.of(name)
+        return Address(name, self._store.meters.of(name, settings), pages=settings.address_full_policy == PAGE)
 
     def publish(self, arrival: Arrival, run: Run, first_id: int) -> bool | None:
         """Take messages in whose source has numbered them from `first_id` on. True: as `Store.publish`.
@@ -138,9 +144,9 @@ class Arrivals:
         None: none of their queues is here any more, some of them have not come before, and nothing was taken.
         """
         store = self._store
-        whole = store.addresses.get(arrival.name)
-        queues = [] if whole is None else self._queues(whole, arrival.names)
-        if whole is None or (not queues and not self._has_come(arrival.key, first_id, run.count)):
+        whole = store.addresses.get(arrival.name, arrival)
+        queues = self._queues(whole, arrival.names)
+        if not queues and not self._has_come(arrival.key, first_id, run.count):
             return None
         known = self._known(arrival.key)
         waits, went = False, 0
@@ -171,6 +177,7 @@ class Arrivals:
             takers = [queue for queue in queues if not queue.is_outdated(segment)]
             if len(takers) < len(queues):
                 store.dead_letters.outdated(queue for queue in queues if queue not in takers)
+                waits = waits or run.section.is_durable  # else it could come again when the later one is gone
             if takers:
                 waits = store.put(address, segment, takers) or waits
         return waits

@@ -3,20 +3,24 @@
 A consumer of the broker's own takes them out of their store-and-forward queues, so however many there are, each step
 does a bounded part. It leaves when the node is back. Where the address that is to have them does not take them they
 stay, as anywhere (dead_letters.py), and the consumer rests until these are tried again: it finds out with a few of
-them.
+them. It leaves a queue that is empty as well, which goes then.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from mqbroker.base.look import LOOK
+from mqbroker.base.time import NS_PER_MS
 from mqbroker.core.queue.queue import Client, Filter, Queue, Segment
 from mqbroker.core.store.dead_letters import HOLD_MS
 from mqbroker.core.store.store import Store
 
 DEAD_LETTER: Final = "dead-letter"
 TAKEN_MAX: Final = 30  # messages of one queue in a step: each is made anew, some 60 µs
+LOOK_MS: Final = 5_000  # from one look for queues that are empty to the next
+TIDIED_MAX: Final = 30  # queues that a step does away with
 TAKEN_LOOKS: Final = 8  # what each costs, in looks of a dispatcher; so many of them end the deliveries of a step
 
 
@@ -59,12 +63,15 @@ class AbandonedConsumer:
 
 
 class Abandoned:
-    """Of one cluster connection, by node."""
+    """Of one cluster connection, by node. Has a deadline like everybody in node/values/timers.py."""
 
-    def __init__(self, store: Store, connection: str) -> None:
+    def __init__(self, store: Store, connection: str, add_deadline: Callable[[Abandoned], None]) -> None:
         self._store = store
+        self._add_deadline = add_deadline
         self._connection = connection
         self._consumers: dict[str, dict[Queue, AbandonedConsumer]] = {}
+        self.due_ns = 0
+        self.scheduled_ns = 0
 
     def begin(self, node_id: str, action: str) -> int:
         """The node is given up; how many messages that concerns."""
@@ -80,13 +87,37 @@ class Abandoned:
                 queue.look_for_expired()
                 self._store.join(queue, taking[queue])
                 self._store.watch(queue)
+        self._plan(LOOK_MS)
         return count
+
+    def on_time(self, _: int) -> None:
+        """What has been taken whole needs no consumer, and nobody needs the queue."""
+        empty = [
+            (node_id, queue)
+            for node_id, taking in self._consumers.items()
+            for queue in taking
+            if queue.is_deleted or not queue.message_count
+        ]
+        LOOK.has_touched = True
+        for node_id, queue in empty[:TIDIED_MAX]:
+            self._leave(queue, self._consumers[node_id].pop(queue))
+            self._store.remotes.tidy([] if queue.is_deleted else [queue])
+        self._consumers = {node_id: taking for node_id, taking in self._consumers.items() if taking}
+        self._plan(LOOK_MS if len(empty) <= TIDIED_MAX else 0)
+
+    def _plan(self, delay_ms: int) -> None:
+        LOOK.has_touched = True
+        self.due_ns = self._store.at.monotonic_ns + delay_ms * NS_PER_MS if self._consumers else 0
+        self._add_deadline(self)
+
+    def _leave(self, queue: Queue, consumer: AbandonedConsumer) -> None:
+        if consumer in queue.consumers:
+            self._store.leave(queue, consumer)
 
     def end(self, node_id: str) -> None:
         """It is back."""
         LOOK.has_touched = True
         for queue, consumer in self._consumers.pop(node_id, {}).items():
-            if consumer in queue.consumers:
-                self._store.leave(queue, consumer)
+            self._leave(queue, consumer)
             if queue.handed_over is not None:
                 queue.handed_over.begun_before(self._store.next_id)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from mqbroker.node.amqp.peer import Peer
 
 NAMES_MAX = 10_000  # queues of one route
+SOURCE_BYTES_MAX = 4096  # what the journal keeps something under has less than 64 KiB, and the mark belongs to it
 
 
 class ArrivalEnd(ReceivingEnd):
@@ -145,6 +146,9 @@ def end_for(peer: AcceptedPeer, link: ReceiverLink, attach: Attach) -> MadeEnd |
     if not isinstance(source, str) or not source or not names or not isinstance(target.address, str):
         raise Refused("amqp:invalid-field", "a link that forwards has an address, mq:source and mq:route")
     key = f"{source}.{link.name}" if link.is_numbered else f"{source}.{link.name}.unnumbered"
+    if len(key.encode()) > SOURCE_BYTES_MAX:
+        why = f"mq:source and the name of its link have at most {SOURCE_BYTES_MAX} bytes together"
+        raise Refused("amqp:invalid-field", why)
     found = peer.broker.store.arrivals.address_for(target.address, key, names)
     if found is None:
         raise Refused(NOT_FOUND, f"none of the queues is here: {', '.join(names[:5])}")

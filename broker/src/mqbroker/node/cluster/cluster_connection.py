@@ -75,7 +75,7 @@ class ClusterConnection:
         self.tables: dict[str, RemoteTable] = {}  # of bindings, by the node that told of them
         self._telling = SelfTelling(options, self.broker.at.monotonic_ns)
         self._lost = LostNodes(options)
-        self._abandoned = Abandoned(self.broker.store, options.name)
+        self._abandoned = Abandoned(self.broker.store, options.name, self.broker.timers.add)
         self.due_ns = 0
         self.scheduled_ns = 0
 
@@ -269,7 +269,10 @@ class ClusterConnection:
         else:
             self.is_gone(bridge)
             bridge.end("it was forgotten")
-        return self._give_up(node_id, action)
+        count = self._give_up(node_id, action)
+        self._lost.back(node_id)  # nothing is to be done of it by itself any more
+        self._set_due()
+        return count
 
     def _give_up(self, node_id: str, action: str) -> int:
         """Nothing is owed to a node any more; how many messages waited for it."""
