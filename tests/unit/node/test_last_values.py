@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from mqbroker.node.values import inputs as given
+from mqbroker.wire.parts import DELIVERY_DELAY
 from mqbroker.wire.performatives import Rejected
+from mqbroker.wire.run import single
+from mqbroker.wire.scan import MESSAGE_ANNOTATIONS, scan_sections
+from mqbroker.wire.sections import Header, build_message, encode_section
+from mqbroker.wire.values import Long
 
 from tests.support.cluster_stage import ClusterNode, ClusterStage
 from tests.support.large_messages import Consumer, Producer
@@ -147,3 +153,97 @@ def test_a_dead_value_does_not_go_back_where_there_is_a_later_one(name: str, set
     stage.admin("queue-purge", name="quotes")
     assert stage.admin("dead-letters-retry", queue="dead") == {"retried": 2, "left": 0}
     assert (bodies(stage), bodies(stage, "dead")) == ([b"v2"], [])
+
+
+def send_later(producer: Producer, body: bytes, delay_ms: int, name: str = "_AMQ_LVQ_NAME") -> None:
+    """A value of gold with a delay."""
+    whole = build_message(body, durable=True, application_properties={name: "gold"})
+    bare = scan_sections(whole, 0, len(whole)).bare
+    said = encode_section(MESSAGE_ANNOTATIONS, {DELIVERY_DELAY: Long(delay_ms)})
+    producer.link.session.send_run(producer.link, single(whole[:bare] + said + whole[bare:]), 0, 1, body)
+    producer.stage.run()
+
+
+@pytest.mark.parametrize(("name", "settings"), KEYS)
+def test_one_with_a_delay_that_waited_replaces_what_is_there_when_it_is_due(
+    name: str, settings: dict[str, Any]
+) -> None:
+    """As where all of them are sent to one node: what counts is from when on it is the value."""
+    cluster, a, b = clustered(settings)
+    Consumer(b, address="quotes", credit=0)
+    cluster.run()
+    b.is_disk_held = True
+    send_later(Producer(a, address="quotes"), b"v1", 10_000, name)
+    cluster.run()
+    assert waiting(a, "b") == 1
+    b.crash()
+    b.is_disk_held = False
+    cluster.wait(10)
+    b.start()
+    Producer(b, address="quotes").send(b"v2", application_properties={name: "gold"})
+    cluster.wait(2_500)
+    assert waiting(a, "b") == 0
+    assert bodies(b) == [b"v2", b"v1"]
+    cluster.wait(10_000)
+    assert bodies(b) == [b"v1"]
+
+
+@pytest.mark.parametrize(("name", "settings"), KEYS)
+def test_one_from_before_another_was_due_replaces_nothing(name: str, settings: dict[str, Any]) -> None:
+    cluster, a, b = clustered(settings)
+    Consumer(b, address="quotes", credit=0)
+    cluster.run()
+    send_later(Producer(b, address="quotes"), b"v1", 1_000, name)
+    cluster.wait(500)
+    b.is_disk_held = True
+    Producer(a, address="quotes").send(b"v0", application_properties={name: "gold"})
+    cluster.run()
+    assert waiting(a, "b") == 1
+    b.crash()
+    b.is_disk_held = False
+    cluster.hold_up("a", "b")
+    b.start()
+    cluster.wait(2_000)
+    assert bodies(b) == [b"v1"]
+    cluster.let_through("a", "b")
+    cluster.wait(5_000)
+    assert waiting(a, "b") == 0
+    assert bodies(b) == [b"v1"]
+
+
+def test_one_that_a_consumer_had_when_another_was_due_does_not_come_back_by_a_crash() -> None:
+    stage = Stage(options_with(address_settings={"quotes": {"default_last_value_queue": True}}))
+    stage.admin("queue-create", name="quotes")
+    named = {"_AMQ_LVQ_NAME": "gold"}
+    producer = Producer(stage, address="quotes")
+    send_later(producer, b"v1", 1_000)
+    consumer = Consumer(stage, address="quotes", credit=1)
+    producer.publish(b"v2", application_properties=named)
+    assert consumer.bodies == [b"v2"]
+    stage.wait(2_000)
+    assert bodies(stage) == [b"v1"]
+    for _ in range(2):
+        stage.crash()
+        stage.start()
+        assert bodies(stage) == [b"v1"]
+    Producer(stage, "again", address="quotes").publish(b"v3", application_properties=named)
+    assert bodies(stage) == [b"v3"]
+
+
+def test_what_waits_for_the_disk_is_the_last_value_whatever_its_priority() -> None:
+    stage = Stage(options_with(address_settings={"quotes": {"default_last_value_queue": True}}))
+    stage.admin("queue-create", name="quotes")
+    producer = Producer(stage, address="quotes")
+    stage.is_disk_held = True
+    for body, priority in ((b"v1", 0), (b"v2", 9)):
+        header = Header(durable=True, priority=priority)
+        producer.publish(body, header=header, application_properties={"_AMQ_LVQ_NAME": "gold"})
+    first, _ = stage.pending
+    stage.pending.remove(first)
+    stage.give(given.Synced(stage.disk.commit([first])))
+    stage.step()
+    queue = stage.broker.store.queues["quotes"]
+    assert (queue.waiting_count, list(queue.coming_values)) == (1, ["gold"])
+    stage.is_disk_held = False
+    stage.run()
+    assert (bodies(stage), queue.coming_values) == ([b"v2"], {})

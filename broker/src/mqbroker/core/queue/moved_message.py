@@ -46,7 +46,7 @@ def moved(segment: Segment, index: int, origin: tuple[str, str], cause: str, *, 
         **({ORIGIN_QUEUE: origin[1]} if origin[1] else {}),
         ORIGIN_ID: Long(run.first_id + index),
         CAUSE: cause[:CAUSE_SIZE_MAX],
-        **({INGRESS_TIME: Long(came_ms(run, index))} if is_value else {}),
+        **({INGRESS_TIME: Long(valid_ms(run, index))} if is_value else {}),
     }
     try:
         return made(_rewritten(bytes(payload), notes), run.large)
@@ -95,6 +95,11 @@ def came_ms(run: Run, index: int) -> int:
     """When a message came to the first node that had it, in ms of that node's clock; never later than it came here."""
     said = MessageView(run.payload(index)).annotation(INGRESS_TIME)
     return min(int(said), run.arrived_ms) if isinstance(said, int) else run.arrived_ms
+
+
+def valid_ms(run: Run, index: int) -> int:
+    """From when on a message is the value of its key, by the same clock: one with a delay is so when it is due."""
+    return max(came_ms(run, index), run.deliver_at_ms)
 
 
 def forwarded_alike(segment: Segment, count: int, now_ms: int) -> list[bytes]:

@@ -22,7 +22,7 @@ from mqbroker.core.queue.dispatch import Dispatch
 from mqbroker.core.queue.kinds import QueueKind
 from mqbroker.core.queue.last_value import keyed
 from mqbroker.core.queue.meter import Meter
-from mqbroker.core.queue.moved_message import came_ms
+from mqbroker.core.queue.moved_message import valid_ms
 from mqbroker.core.queue.pages import Pages
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ class Queue:
         segment = self.waiting.popleft()
         self.waiting_count -= segment.n
         for key, piece in keyed(self.kind, segment) if self.coming_values else ():
-            if key in self.coming_values and self.coming_values[key].rank <= piece.rank + piece.n - 1:
+            if key in self.coming_values and self.coming_values[key].first_id <= piece.first_id + piece.n - 1:
                 del self.coming_values[key]
         if segment.run.deliver_at_ms > now_ms and not self.kind.is_internal:
             self._schedule(segment, segment.run.deliver_at_ms)
@@ -182,6 +182,9 @@ class Queue:
 
     def _arrive(self, segment: Segment) -> None:
         for key, piece in keyed(self.kind, segment) if self.kind.last_value else (("", segment),):
+            if key and self._is_past(key, piece):
+                self.gone.append((REPLACED, piece))
+                continue
             if key:
                 self._replace(key, piece)
             self.backlog.add(piece)
@@ -221,6 +224,12 @@ class Queue:
         if old is not None and self.backlog.has(old.rank):
             self.gone.append((REPLACED, self.backlog.take_at(old.rank, 1)))
 
+    def _is_past(self, key: str, segment: Segment) -> bool:
+        """Whether the value that is here was due after this one had come: a start brings them back by their ids."""
+        held = self.last_values.get(key)
+        due_ms = 0 if held is None else held.run.deliver_at_ms
+        return due_ms > 0 and due_ms > valid_ms(segment.run, segment.start)
+
     def is_outdated(self, segment: Segment, *, is_ours: bool = False) -> bool:
         """Whether one message, which was elsewhere before, is an older value of its key than what is here.
 
@@ -232,7 +241,7 @@ class Queue:
         held = (self.coming_values.get(key) or self.last_values.get(key)) if key else None
         if held is None:
             return False
-        here_ms, there_ms = came_ms(held.run, held.start), came_ms(segment.run, segment.start)
+        here_ms, there_ms = valid_ms(held.run, held.start), valid_ms(segment.run, segment.start)
         return here_ms > there_ms or (is_ours and here_ms == there_ms and held.first_id > segment.first_id)
 
     def _is_last(self, key: str, segment: Segment) -> bool:
