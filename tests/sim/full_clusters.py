@@ -218,7 +218,7 @@ class FullClusters(ClusterSimulation):
     history_type = ExplainedHistory
 
     def __init__(self, seed: int) -> None:
-        self.features = features_of(seed)
+        self.features = self.features_for(seed)
         self.chance = Random(f"full {seed}")
         self.leaked: list[str] = []  # by the end of the drain
         super().__init__(seed)
@@ -235,6 +235,10 @@ class FullClusters(ClusterSimulation):
             self.faults.kinds["slow node"] = self._slow_down
         may_delete = not self.features & {TRANSACTED, RESENT}
         self.operator = Operator(self.explained, self.queues, may_delete=may_delete)
+
+    def features_for(self, seed: int) -> frozenset[str]:
+        """What is switched on."""
+        return features_of(seed)
 
     def _node(self, number: int, count: int, faults: Faults) -> ClusterNode:
         node = super()._node(number, count, faults)
