@@ -141,7 +141,6 @@ def test_a_subscription_is_looked_up_by_those_who_may_consume() -> None:
     script.run("attach c from prices topic durable as=s")
     script.run("suspend c prices")
     script.stage.broker.permissions = Permissions(options_with(security_settings={"#": {}}).security_settings)
-    script.stage.broker.store.permit = script.stage.broker.permissions.check
     assert why(script.run("attach c from nobody as=s")) == "consume"
 
 

@@ -218,7 +218,9 @@ def test_frames_that_are_no_run_are_damage() -> None:
     stage = Stage()
     recovered = Recovered(queues={1: {"name": "orders", "address": "orders"}}, next_id=5, last_position=3)
     recovered.runs = [RecoveredRun(1, 2, memoryview(b"junk" * 20), 1, {1: [(1, 2)]})]
-    store = Store(stage.options.limits, stage.options.address_settings, stage.broker.journal, At(0, 0))
+    options, broker = stage.options, stage.broker
+    around = broker.store.surroundings
+    store = Store(options.limits, options.address_settings, broker.journal, around, At(0, 0))
     with pytest.raises(StorageFault, match="messages 1\\+2 holds 0 frames"):
         store.load(recovered, {})
 

@@ -10,7 +10,7 @@ its queue, unless it has a delay of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from mqbroker.amqp import work
@@ -30,7 +30,7 @@ class AutoDelete:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self.spares: Callable[[Queue], bool] = lambda queue: False  # queues that somebody else ends
+        self._ends_itself: Final = store.surroundings.ends_itself
 
     # -- queues --------------------------------------------------------------------------------------------------------
 
@@ -94,7 +94,7 @@ class AutoDelete:
         settings = self._store.settings.of(queue.kind.address)
         if queue.kind.auto_created:
             return settings.auto_delete_queues
-        return settings.auto_delete_created_queues and not queue.kind.configured and not self.spares(queue)
+        return settings.auto_delete_created_queues and not queue.kind.configured and not self._ends_itself(queue)
 
     # -- addresses -----------------------------------------------------------------------------------------------------
 

@@ -48,11 +48,11 @@ NOBODY: Final = ("", 0)
 class Quotas:
     """See the module's docstring."""
 
-    def __init__(self, limits: LimitOptions) -> None:
+    def __init__(self, limits: LimitOptions, acting: Callable[[], Actor | None]) -> None:
         self.users: dict[str, Share] = {}
         self.connections: dict[int, Share] = {}  # those that made something, until they are gone
         self.refused_total = 0
-        self.acting: Callable[[], Actor | None] = lambda: None
+        self._acting: Final = acting
         self.on_refusal: Callable[[Actor, str], None] = lambda actor, why: None
         self.change(limits)
 
@@ -67,12 +67,12 @@ class Quotas:
     @property
     def maker(self) -> tuple[str, int]:
         """The user and the connection that what is made now counts for; empty and 0: nobody."""
-        actor = self.acting()
+        actor = self._acting()
         return NOBODY if actor is None else (actor.maker, actor.conn)
 
     def check(self, what: str) -> None:
         """Whether whoever acts may have one more of these. Raises Refused."""
-        actor = self.acting()
+        actor = self._acting()
         if actor is None or not actor.conn:
             return
         for whose, share, most, option in (

@@ -116,7 +116,7 @@ class Arrivals:
         self._ranges: OrderedDict[str, ArrivedRanges] = OrderedDict()  # by key
         self._keys: dict[str, list[str]] = {}  # by source; what was heard of last comes last
         self._links: dict[str, int] = {}  # by source, where it has any
-        self.node_id = ""
+        self.node_id = store.surroundings.node_id
         self.arrived_total = 0
         self.dropped_total = 0
 

@@ -7,10 +7,9 @@ its way, a node READS_MAX. Source: docs/adr/0008-paging.md; Artemis's manual, "P
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from mqbroker.base.errors import Bug
 from mqbroker.base.look import LOOK
 from mqbroker.core.paging.page_moves import PageMoves, check_held, runs_in
 from mqbroker.core.paging.paged_files import PagedFiles
@@ -49,7 +48,7 @@ class Paging:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self.read: Callable[[tuple[Slice, ...]], int] = _nobody_reads
+        self.read: Final = store.surroundings.read_page
         self.queues: dict[Queue, None] = {}  # those with pages
         self.files = PagedFiles(store.large)
         self.paged_total = 0
@@ -302,10 +301,6 @@ class Paging:
         queue.pages = None
         for each in (self.queues, self._wanting, self._held_back, self._unsynced):
             each.pop(queue, None)
-
-
-def _nobody_reads(slices: tuple[Slice, ...]) -> int:
-    raise Bug("a store without a node reads no pages")
 
 
 def _go_on() -> None:

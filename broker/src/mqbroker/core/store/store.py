@@ -7,7 +7,7 @@ for messages goes through here, so that memory and disk tell the same story.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from mqbroker.base.look import LOOK
@@ -32,7 +32,7 @@ from mqbroker.core.address.wildcards import Wildcards, has_wildcards, reached
 from mqbroker.core.cluster.arrivals import Arrivals
 from mqbroker.core.cluster.forwarding import Remotes
 from mqbroker.core.cluster.grouping import Grouping
-from mqbroker.core.cluster.redistribution import Redistribution, Redistributor
+from mqbroker.core.cluster.redistribution import Redistribution
 from mqbroker.core.cluster.watcher import Watcher
 from mqbroker.core.paging.paging import Paging
 from mqbroker.core.paging.restore import bring_back
@@ -48,18 +48,26 @@ from mqbroker.core.selector.selector import compile_selector
 from mqbroker.core.store.dead_letters import DeadLetters
 from mqbroker.core.store.decisions import Decisions
 from mqbroker.core.store.retroactive import Retroactive
+from mqbroker.core.store.surroundings import StoreSurroundings
 from mqbroker.journal.plan import Journal
 from mqbroker.journal.recovered import Recovered
 from mqbroker.wire.parts import parts_of
 from mqbroker.wire.run import Run
 
-InDelivery = Callable[[], Iterator[tuple[Queue, Segment]]]
-
 
 class Store:
-    """Addresses, queues, messages. `in_delivery` tells what is with consumers, `schedule` calls who is due."""
+    """Addresses, queues, messages. What it does not know itself it asks its surroundings."""
 
-    def __init__(self, limits: LimitOptions, settings: AddressSettingsOptions, journal: Journal, at: At) -> None:
+    def __init__(
+        self,
+        limits: LimitOptions,
+        settings: AddressSettingsOptions,
+        journal: Journal,
+        around: StoreSurroundings,
+        at: At,
+    ) -> None:
+        self.surroundings, self.permit = around, around.permit
+        self.schedule, self.in_delivery = around.schedule, around.in_delivery
         self.limits = limits
         self.settings = Settings(settings)
         self.journal = journal
@@ -70,7 +78,7 @@ class Store:
         self.dead_letters = DeadLetters(self)
         self.auto_delete = AutoDelete(self)
         self.overdue = Overdue(self)
-        self.quotas = Quotas(limits)
+        self.quotas = Quotas(limits, around.acting)
         self.address_records = AddressRecords(self)
         self.deployed_addresses = DeployedAddresses(self)
         self.large = LargeFiles(journal)
@@ -98,10 +106,6 @@ class Store:
         self.acknowledged_total = 0
         self._next_queue_id = 1
         self._together: list[tuple[Queue, Segment]] | None = None  # what one commit brings into queues
-        self.in_delivery: InDelivery = lambda: iter(())
-        self.schedule: Callable[[Queue | Address | Redistributor | Duplicates], None] = lambda timed: None
-        # Raises Refused where whoever acts has not this permission at this address.
-        self.permit: Callable[..., None] = lambda permission, address, queue="": None
 
     # -- names ---------------------------------------------------------------------------------------------------------
 

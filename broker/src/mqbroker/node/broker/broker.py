@@ -7,7 +7,7 @@ and goes out in the step that gets `Synced`. Source: docs/ARCHITECTURE.md, "The 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -21,11 +21,10 @@ from mqbroker.config.compare import in_force
 from mqbroker.config.slices import BrokerOptions
 from mqbroker.core.address.permissions import Permissions
 from mqbroker.core.paging.upkeep import upkeep
-from mqbroker.core.queue.queue import Queue, Segment
+from mqbroker.core.queue.queue import Queue
 from mqbroker.core.store.clock_steps import take_time
 from mqbroker.core.store.store import Store
 from mqbroker.journal.append import Append
-from mqbroker.journal.places import Slice
 from mqbroker.journal.plan import Journal
 from mqbroker.journal.recovered import Recovered
 from mqbroker.node.amqp.containers import Containers
@@ -43,6 +42,7 @@ from mqbroker.node.broker.loss_watch import LossWatch
 from mqbroker.node.broker.quota_watch import QuotaWatch
 from mqbroker.node.broker.reloads import Reloads
 from mqbroker.node.broker.stopping import Stopping
+from mqbroker.node.broker.surroundings import NodeSurroundings
 from mqbroker.node.broker.termini import Termini
 from mqbroker.node.cluster.canary import Canaries
 from mqbroker.node.cluster.cluster import Cluster
@@ -55,12 +55,11 @@ from mqbroker.node.values import inputs as given
 from mqbroker.node.values.accounts import Accounts
 from mqbroker.node.values.activity import Activity
 from mqbroker.node.values.counters import Counters
-from mqbroker.node.values.effects import AdminReply, Batch, CloseConnection, DeleteSegment, Effect, ReadPage, Send
+from mqbroker.node.values.effects import AdminReply, Batch, CloseConnection, DeleteSegment, Effect, Send
 from mqbroker.node.values.event_ring import EventRing
 from mqbroker.node.values.jobs import Jobs
 from mqbroker.node.values.login_delays import LoginDelays
 from mqbroker.node.values.node_states import NodeState
-from mqbroker.node.values.open_transaction import segment_of
 from mqbroker.node.values.timers import Timers
 from mqbroker.wire.types import Symbol
 
@@ -115,12 +114,10 @@ class Broker:
         self.peers: dict[int, Peer] = {}
         self.epoch = recovered.boot + 1  # grows with each start
         self.journal = Journal(options.journal, recovered)
-        self.store = Store(options.limits, options.address_settings, self.journal, at)
-        self.store.schedule, self.store.in_delivery = self.timers.add, self._in_delivery
         self.permissions = Permissions(options.security_settings)
-        self.store.permit = self.permissions.check
-        self.store.paging.read = self._read_page
-        self.store.arrivals.node_id = setup.node_id
+        self.temporary: dict[str, int] = {}  # temporary queues and addresses: the connections that made them
+        around = NodeSurroundings(self)
+        self.store = Store(options.limits, options.address_settings, self.journal, around, at)
         self.store.load(recovered, setup.large_files)
         self.local = LocalSessions(self)
         self.jobs, self.reloads, self.watches = Jobs(), Reloads(self), (QuotaWatch(self), LossWatch(self))
@@ -137,8 +134,6 @@ class Broker:
         self.turns, self._several_until_ns = Turns(self), 0  # so long several queues count as having messages
         self.endings: tuple[given.CertificateExpiry, ...] = ()  # of certificates
         self.containers = Containers()
-        self.temporary: dict[str, int] = {}  # temporary queues and addresses: the connections that made them
-        self.store.auto_delete.spares = self.termini.ends_itself
         self.next_turn: dict[Queue, None] = {}  # queues whose consumers got all that one step may give
         self._notices: list[Notice] = []
         self._operations = setup.operations
@@ -356,11 +351,6 @@ class Broker:
             then(why)
         return then is not None
 
-    def _read_page(self, slices: tuple[Slice, ...]) -> int:
-        effect_id = self.next_effect_id()
-        self.effects.append(ReadPage(effect_id, slices))
-        return effect_id
-
     def _done(self, given_: given.Done) -> None:
         if self.store.paging.awaits(given_.id):
             self.store.paging.done(given_.id, given_.result)
@@ -448,15 +438,6 @@ class Broker:
             waiting, meter.waiting = meter.waiting, {}
             for link, peer in waiting.items():
                 peer.grant(link)
-
-    def _in_delivery(self) -> Iterator[tuple[Queue, Segment]]:
-        for peer in self.peers.values():
-            for session in peer.connection.sessions:
-                for taken in session.unsettled:
-                    if taken.token is not None:
-                        yield segment_of(taken)
-            yield from peer.transactions.in_delivery()
-        yield from self.local.in_delivery()
 
     # -- for the rooms above ------------------------------------------------------------------------------------------
 

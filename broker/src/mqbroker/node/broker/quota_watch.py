@@ -13,13 +13,12 @@ if TYPE_CHECKING:
 
 
 class QuotaWatch:
-    """Tells the quotas who acts, and the log who was refused."""
+    """Tells the log who was refused."""
 
     def __init__(self, broker: Broker) -> None:
         self._refusals = Seldom(broker, "quota-reached", "user")
         quotas = broker.store.quotas
         LOOK.has_touched = True
-        quotas.acting = lambda: broker.permissions.actor
         quotas.on_refusal = self._refused
 
     def _refused(self, actor: Actor, why: str) -> None:

@@ -315,11 +315,6 @@ class Termini:
             queue.is_ending = True
         return self._end_if_unused(queue)
 
-    def ends_itself(self, queue: Queue) -> bool:
-        """Whether the queue is there for a link: a temporary one, or a subscription that is not durable."""
-        kind = queue.kind
-        return kind.name in self._broker.temporary or (kind.routing == MULTICAST and not kind.is_durable)
-
     def _end_subscription(self, queue: Queue) -> None:
         """That of a subscriber who does not come back."""
         if is_of_subscribers(queue.kind):

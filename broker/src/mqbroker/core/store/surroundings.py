@@ -1,0 +1,42 @@
+"""What a store asks of whoever it is part of. It gets all of that when it is made, so nothing is missing later."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from mqbroker.core.address.address import Address
+    from mqbroker.core.address.duplicates import Duplicates
+    from mqbroker.core.address.permissions import Actor
+    from mqbroker.core.cluster.redistribution import Redistributor
+    from mqbroker.core.queue.backlog import Segment
+    from mqbroker.core.queue.queue import Queue
+    from mqbroker.journal.places import Slice
+
+
+class StoreSurroundings(Protocol):
+    """See the module's docstring. `schedule` has somebody called when it is due."""
+
+    @property
+    def node_id(self) -> str:
+        """Of the node whose messages these are."""
+
+    @property
+    def schedule(self) -> Callable[[Queue | Address | Redistributor | Duplicates], None]:
+        """See the class."""
+
+    def acting(self) -> Actor | None:
+        """For whom things are done now; None: nobody."""
+
+    def permit(self, permission: str, address: str, queue: str = "") -> None:
+        """Raises Refused where whoever acts has not this permission at this address, or that of this queue."""
+
+    def in_delivery(self) -> Iterator[tuple[Queue, Segment]]:
+        """What is with consumers."""
+
+    def read_page(self, slices: tuple[Slice, ...]) -> int:
+        """Have this read; says under which id its bytes will come."""
+
+    def ends_itself(self, queue: Queue) -> bool:
+        """Whether somebody else ends the queue."""

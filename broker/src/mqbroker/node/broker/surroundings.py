@@ -1,0 +1,58 @@
+"""The node as its store sees it (core/store/surroundings.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from mqbroker.base.look import LOOK
+from mqbroker.core.address.address import MULTICAST
+from mqbroker.core.address.permissions import Actor
+from mqbroker.core.queue.queue import Queue, Segment
+from mqbroker.journal.places import Slice
+from mqbroker.node.values.effects import ReadPage
+from mqbroker.node.values.open_transaction import segment_of
+
+if TYPE_CHECKING:
+    from mqbroker.node.broker.broker import Broker
+
+
+class NodeSurroundings:
+    """Asks the broker when it is asked, so its parts need not be there when the store is made."""
+
+    __slots__ = ("_broker", "node_id", "schedule")
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker: Final = broker
+        self.node_id: Final = broker.node_id
+        self.schedule: Final = broker.timers.add
+
+    def acting(self) -> Actor | None:
+        """Somebody who is connected."""
+        return self._broker.permissions.actor
+
+    def permit(self, permission: str, address: str, queue: str = "") -> None:
+        """Raises Refused."""
+        self._broker.permissions.check(permission, address, queue)
+
+    def in_delivery(self) -> Iterator[tuple[Queue, Segment]]:
+        """What is unsettled on links, in transactions, and with administrators."""
+        for peer in self._broker.peers.values():
+            for session in peer.connection.sessions:
+                for taken in session.unsettled:
+                    if taken.token is not None:
+                        yield segment_of(taken)
+            yield from peer.transactions.in_delivery()
+        yield from self._broker.local.in_delivery()
+
+    def read_page(self, slices: tuple[Slice, ...]) -> int:
+        """By an effect."""
+        effect_id = self._broker.next_effect_id()
+        LOOK.has_touched = True
+        self._broker.effects.append(ReadPage(effect_id, slices))
+        return effect_id
+
+    def ends_itself(self, queue: Queue) -> bool:
+        """Whether the queue is there for a link: a temporary one, or a subscription that is not durable."""
+        kind = queue.kind
+        return kind.name in self._broker.temporary or (kind.routing == MULTICAST and not kind.is_durable)

@@ -1,0 +1,106 @@
+"""A store asks what is around it from the moment it is made; nobody has to give it anything afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from mqbroker.base.errors import Refused
+from mqbroker.base.time import At
+from mqbroker.core.address.permissions import CREATE, Actor
+from mqbroker.core.queue.kinds import QueueKind
+from mqbroker.core.queue.queue import Queue, Segment
+from mqbroker.core.store.store import Store
+from mqbroker.journal.places import Slice
+from mqbroker.wire.run import single
+from mqbroker.wire.sections import Header, build_message
+
+from tests.support.stage import Stage, options_with
+
+ALICE = Actor("alice", (), 7)
+
+
+class Noting:
+    """Surroundings that note what they are asked."""
+
+    node_id = "n1"
+
+    def __init__(self) -> None:
+        self.asked: list[Any] = []
+        self.taken: list[tuple[Queue, Segment]] = []
+        self.is_strict = False
+
+    def acting(self) -> Actor:
+        return ALICE
+
+    def permit(self, permission: str, address: str, queue: str = "") -> None:
+        self.asked.append((permission, address))
+        if self.is_strict:
+            raise Refused("amqp:unauthorized-access", "not you")
+
+    def schedule(self, timed: Any) -> None:
+        self.asked.append(timed)
+
+    def in_delivery(self) -> Iterator[tuple[Queue, Segment]]:
+        return iter(self.taken)
+
+    def read_page(self, slices: tuple[Slice, ...]) -> int:
+        self.asked.append(slices)
+        return 1
+
+    def ends_itself(self, queue: Queue) -> bool:
+        return queue.kind.name == "brief"
+
+
+def store_in(around: Noting, **limits: int) -> Store:
+    options = options_with(
+        limits=limits, address_settings={"#": {"auto_delete_created_queues": True, "auto_delete_queues": True}}
+    )
+    return Store(options.limits, options.address_settings, Stage(options).broker.journal, around, At(0, 0))
+
+
+def test_who_acts_is_asked_for_and_what_is_made_counts_for_them() -> None:
+    around = Noting()
+    store = store_in(around, queues_per_user_max=1)
+    assert store.create_queue(QueueKind("a", "a")).kind.maker == "alice"
+    assert (CREATE[True], "a") in around.asked
+    with pytest.raises(Refused, match="queues-per-user-max is 1"):
+        store.create_queue(QueueKind("b", "b"))
+
+
+def test_what_is_not_permitted_is_not_made() -> None:
+    around = Noting()
+    around.is_strict = True
+    store = store_in(around)
+    with pytest.raises(Refused, match="not you"):
+        store.create_queue(QueueKind("a", "a"))
+    assert not store.queues
+
+
+def test_what_is_due_later_is_scheduled() -> None:
+    around = Noting()
+    store = store_in(around)
+    queue = store.create_queue(QueueKind("a", "a"))
+    store.publish(store.addresses["a"], single(build_message(b"x", header=Header(ttl=1000))))
+    assert queue in around.asked
+
+
+def test_a_queue_that_somebody_else_ends_is_spared() -> None:
+    store = store_in(Noting())
+    queues = [store.create_queue(QueueKind(name, name)) for name in ("brief", "long")]
+    for queue in queues:
+        queue.is_used = True
+        store.auto_delete.left(queue)
+    assert [queue.idle_until_ms > 0 for queue in queues] == [False, True]
+
+
+def test_the_parts_of_a_store_have_it_too() -> None:
+    around = Noting()
+    store = store_in(around)
+    taken = store.create_queue(QueueKind("a", "a")), Segment(single(build_message(b"x")), 0, 1, 0)
+    around.taken.append(taken)
+    assert list(store.in_delivery()) == [taken]
+    assert store.arrivals.node_id == "n1"
+    assert store.paging.read(()) == 1
+    assert () in around.asked
