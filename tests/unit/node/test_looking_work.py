@@ -48,3 +48,23 @@ def test_a_step_looks_at_a_piece_of_what_is_there(mode: str, is_run: bool) -> No
         steps += 1
     assert steps >= COUNT // 500
     assert store.queues["orders"].ready_count == COUNT
+    assert stage.broker.counters.delivered == 0, "to look at a message is not to deliver it"
+
+
+@pytest.mark.parametrize("mode", ["move", "copy"])
+def test_what_is_handed_out_of_what_is_looked_at_is_counted(mode: str) -> None:
+    stage = Stage()
+    stage.admin("queue-create", name="orders")
+    store = stage.broker.store
+    for number in range(20):
+        message = build_message(b"x", application_properties={"x": number % 5})
+        store.publish(store.addresses["orders"], single(message))
+    stage.step()
+    conn = stage.accept()
+    stage.talk(conn, GO)
+    stage.give(given.BytesReceived(conn, wanting_nothing(mode)))
+    stage.turn()
+    stage.sync()
+    while stage.turn().more:
+        pass
+    assert stage.broker.counters.delivered == 4

@@ -47,6 +47,7 @@ class Dispatch:
         "_queue",
         "_seen",
         "gate_ms",
+        "handed_out",
         "is_closed",
         "is_selective",
         "is_unfinished",
@@ -70,6 +71,7 @@ class Dispatch:
         self.is_selective = False
         self.opens_group = False  # what is being delivered is the first message of a group to that consumer
         self.is_unfinished = False  # the last run stopped at its bound
+        self.handed_out = 0  # messages that consumers took in it
         self.pieces = 0  # that it handed out
         self.looks = 0  # and the messages that it looked at
 
@@ -168,7 +170,7 @@ class Dispatch:
         queue = self._queue
         LOOK.has_touched = True
         self.is_unfinished = False
-        self.pieces = self.looks = 0
+        self.pieces = self.looks = self.handed_out = 0
         if not queue.backlog.count or not queue.consumers:
             return 0
         is_held = queue.is_paused or self._is_gated(now_ms)
@@ -273,6 +275,7 @@ class Dispatch:
             segment = queue.take(count - went)
             done = consumer.deliver(queue, segment)
             went += done
+            self.handed_out += done
             if done < segment.n:
                 queue.put_back(segment.part(segment.start + done, segment.n - done))
                 break
@@ -315,6 +318,7 @@ class Dispatch:
                     self.pieces += 1
                     if not consumer.deliver(self._queue, Segment(segment.run, index, 1, segment.deliveries)):
                         return looked
+                    self.handed_out += 1
                     capacity -= 1
                 if consumer not in self._seen:
                     return looked
@@ -446,7 +450,9 @@ class Dispatch:
                 self._pin(group, consumer, segment)
             left = room.pop(consumer) - 1
             self.pieces += 1
-            if not consumer.deliver(queue, taken):
+            is_taken = consumer.deliver(queue, taken) > 0
+            self.handed_out += is_taken
+            if not is_taken:
                 queue.put_back(taken)
                 if self.opens_group:
                     self._groups.pop(group, None)

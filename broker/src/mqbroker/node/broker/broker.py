@@ -234,7 +234,7 @@ class Broker:
             went = self.store.dispatch(queue, left)
             pieces, looks = queue.dispatcher.pieces, queue.dispatcher.looks
             left -= went + pieces * PIECE_COST + looks * LOOK_COST
-            self.counters.delivered += went
+            self.counters.delivered += queue.dispatcher.handed_out
             if left <= 0 and queue.ready_count:
                 dirty[queue] = None
             if pieces:
