@@ -347,7 +347,7 @@ def test_the_place_names_the_last_frames_of_ours() -> None:
     with pytest.raises(AttributeError) as caught:
         innermost()
     assert place_of(caught.value).startswith("core/address/settings.py:")
-    assert "/" not in place_of(caught.value).split(":")[0].removeprefix("core/")
+    assert "/" not in place_of(caught.value).split(":")[0].removeprefix("core/address/")
 
 
 @pytest.mark.parametrize("is_faulty", [False, True])
