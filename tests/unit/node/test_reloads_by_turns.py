@@ -7,13 +7,17 @@ from dataclasses import replace
 
 import pytest
 from mqbroker.amqp import work
+from mqbroker.base.time import NS_PER_MS
 from mqbroker.config.slices import AddressOptions, BrokerOptions, QueueOptions
 from mqbroker.config.users import make_verifier
 from mqbroker.core.address.deployed_addresses import FORCE
 from mqbroker.node.amqp.turns import ALONE_WORK
 from mqbroker.node.broker.reloads import AT_ONCE, WAITING_MAX
 from mqbroker.node.values import inputs as given
+from mqbroker.wire.composites import encode_composite
 from mqbroker.wire.performatives import Attach, Detach
+from mqbroker.wire.run import single
+from mqbroker.wire.sections import Header, build_message
 
 from tests.support import frames
 from tests.support.bytecodes import Bytecodes
@@ -22,6 +26,7 @@ from tests.unit.node.test_bystander_work import GO, Site
 from tests.unit.node.test_flood_work import DEARER, TURN_BYTECODES, UNIT_BYTECODES
 
 COUNT = 500
+BODY = b"\x00\x53\x75\xa0\x01y"
 PIECE_MAX = AT_ONCE + ALONE_WORK
 EVERYTHING = {"send": ["guest"], "consume": ["guest"], "create_address": ["guest"], "create_durable_queue": ["guest"],
               "create_non_durable_queue": ["guest"]}  # fmt: skip
@@ -217,3 +222,26 @@ def test_a_stop_in_the_middle_is_told_and_the_next_start_does_the_rest() -> None
     stage.crash()
     stage.start()
     assert declared_count(stage) == COUNT
+
+
+def test_a_stop_is_told_to_all_who_wait_also_where_other_long_work_has_the_turns() -> None:
+    stage = Stage(options_with(address_settings={"orders": {"expiry_address": "expired"}}))
+    store = stage.broker.store
+    store.address_for("expired")
+    expiring, plain = encode_composite(Header(durable=True, ttl=1000)) + BODY, build_message(b"x", durable=True)
+    for name, payload in (("orders", expiring), ("others", plain)):
+        address = store.address_for(name)
+        for _ in range(5 * COUNT):
+            store.publish(address, single(payload))
+    stage.step()
+    stage.run()
+    stage.now_ns += 2000 * NS_PER_MS
+    stage.options = declaring(stage.options, COUNT)
+    requests = range(1000, 1003)
+    for request_id in requests:
+        stage.give(given.AdminRequest(request_id, 1, "config-reload", {}))
+    stage.turn()
+    store.purge(store.queues["others"])
+    stage.stop()
+    assert stage.halted == 0
+    assert [each for each in requests if each not in stage.replies] == []

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from mqbroker.amqp import work
 from mqbroker.base.errors import Refused
+from mqbroker.base.look import LOOK
 from mqbroker.config import compare
 from mqbroker.config.slices import BrokerOptions
 from mqbroker.config.users import UserVerifier
@@ -103,15 +104,19 @@ class Reloads:
         """See `node.chores.Chore`."""
         left = work_max
         while self._waiting and left > 0:
-            if not self._broker.is_running:
-                self._call_off(self._waiting.popleft())
-                continue
             cost = next(self._pieces, 0)
             left -= cost
             if not cost:
                 self._waiting.popleft()
                 if self._waiting:
                     self._pieces = self._taken(self._waiting[0])
+
+    def stop(self) -> None:
+        """The node stops, and other long work may have the turns that are left: who waits is told at once."""
+        LOOK.has_touched = True
+        self._pieces = iter(())
+        while self._waiting:
+            self._call_off(self._waiting.popleft())
 
     def _call_off(self, files: ReadFiles) -> None:
         if files.request_id:

@@ -36,6 +36,7 @@ class Stopping:
             broker.discovery.stop()
             broker.cluster.stop()
             broker.routing.stop()
+            broker.reloads.stop()
             broker.large.when_finished(lambda: broker.store.decisions.wait_for_earlier(self._close_all))
 
     def _move(self, event: NodeEvent) -> None:
