@@ -156,3 +156,13 @@ def test_a_node_that_is_linked_here_and_cannot_be_dialled_is_missing() -> None:
     assert (b.state("a"), c.state("a")) == ("up", "up")
     rows = {row["node_id"]: row["state"] for row in canary(cluster, a)["links"]}
     assert rows == {node_id_of("b"): "confirmed", node_id_of("c"): "missing"}
+
+
+def test_a_listed_name_that_does_not_answer_is_tried_once_at_a_time() -> None:
+    cluster = Names(seed="a")
+    a = cluster.node("a", ["seed"])
+    cluster.run()
+    cluster.leads["seed"], cluster.mute = "seed", {"seed"}
+    cluster.wait(4 * SLOW_MS)
+    assert [each.is_look for each in a.broker.cluster.connections["cluster"].probes] == [True]
+    assert len(a.dials) == 2
